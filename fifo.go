@@ -1,0 +1,191 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// DeltaType says what a [Delta] does.
+type DeltaType uint8
+
+const (
+	// Upserted sets Delta.Object, new or changed.
+	Upserted DeltaType = iota + 1
+	// Removed takes Delta.Object away. It is the state at the deletion.
+	Removed
+	// Replaced makes Delta.Items all that there is in Delta.Namespace.
+	Replaced
+	// Bookmarked only says that everything up to Delta.ResourceVersion has been told.
+	Bookmarked
+)
+
+// String returns "Upserted", "Removed", "Replaced" or "Bookmarked".
+func (t DeltaType) String() string {
+	switch t {
+	case Upserted:
+		return "Upserted"
+	case Removed:
+		return "Removed"
+	case Replaced:
+		return "Replaced"
+	case Bookmarked:
+		return "Bookmarked"
+	}
+	return fmt.Sprintf("DeltaType(%d)", uint8(t))
+}
+
+// Delta is one step of a collection as its source tells it: what a [Reflector] produces and a [StoreWriter] applies.
+type Delta[T Object] struct {
+	Type DeltaType
+	// Object is the object of Upserted and Removed.
+	Object T
+	// Items are the objects of Replaced, in any order.
+	Items []T
+	// Kept are keys of Replaced that exist but could not be read: what is held of them stays as it is.
+	Kept []Key
+	// Namespace is the part of the collection that the source tells of. Empty means all of it.
+	Namespace string
+	// ResourceVersion is that of the collection after the step. Empty means unknown.
+	ResourceVersion string
+}
+
+// Sink is where a [Reflector] puts what it reads. [FIFO] is one.
+type Sink[T Object] interface {
+	// Put takes d, or waits until it can. It returns an error when ctx ends first or the sink takes no more.
+	Put(ctx context.Context, d Delta[T]) error
+}
+
+// ErrClosed indicates that a FIFO takes no more deltas, or has none left and gets no more.
+var ErrClosed = errors.New("closed")
+
+// fifoCapacity is the capacity of a FIFO whose owner names none: about a second of a busy cluster's changes, and
+// with 10 kB an object some 10 MB.
+const fifoCapacity = 1024
+
+// FIFO is a bounded queue of deltas between the readers of the network and the one writer of a store. It is like a
+// buffered channel whose receiver takes all that is there at once, and that never puts a Replaced in one batch
+// with anything else.
+//
+// Deltas come out in the order in which they went in, from any number of producers. A full FIFO makes producers
+// wait, which is how back-pressure reaches the server's socket. All methods are safe for concurrent use, but
+// batches make sense for one consumer only. Create one with [NewFIFO].
+type FIFO[T Object] struct {
+	capacity int
+	readable chan struct{} // holds a token while there may be something to take
+	writable chan struct{} // holds a token while there may be room
+
+	mu      sync.Mutex // protects the fields below
+	items   []Delta[T]
+	blocked int // producers that wait for room
+	closed  bool
+}
+
+// NewFIFO returns an empty FIFO that holds up to capacity deltas. Zero means 1,024.
+func NewFIFO[T Object](capacity int) *FIFO[T] {
+	if capacity <= 0 {
+		capacity = fifoCapacity
+	}
+	return &FIFO[T]{capacity: capacity, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)}
+}
+
+// Put appends d. It waits while the FIFO is full, and returns ctx's error when that ends first, or [ErrClosed].
+func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !f.closed && len(f.items) >= f.capacity {
+		f.blocked++
+		f.mu.Unlock()
+		select {
+		case <-f.writable:
+		case <-ctx.Done():
+		}
+		f.mu.Lock()
+		f.blocked--
+		if ctx.Err() != nil {
+			signal(f.writable) // it may have been the token of another producer
+			return ctx.Err()
+		}
+	}
+	if f.closed {
+		signal(f.writable)
+		return ErrClosed
+	}
+	f.items = append(f.items, d)
+	signal(f.readable)
+	if len(f.items) < f.capacity {
+		signal(f.writable)
+	}
+	return nil
+}
+
+// Take waits until there is something, and returns it all in order, using batch's memory; but a Replaced comes
+// alone. It returns ctx's error when that ends first, and [ErrClosed] when nothing is left in a closed FIFO.
+func (f *FIFO[T]) Take(ctx context.Context, batch []Delta[T]) ([]Delta[T], error) {
+	for {
+		f.mu.Lock()
+		if n := f.batchLocked(); n > 0 {
+			batch = append(batch[:0], f.items[:n]...)
+			rest := copy(f.items, f.items[n:])
+			clear(f.items[rest:])
+			f.items = f.items[:rest]
+			if rest > 0 {
+				signal(f.readable)
+			}
+			signal(f.writable)
+			f.mu.Unlock()
+			return batch, nil
+		}
+		closed := f.closed
+		if closed {
+			signal(f.readable)
+		}
+		f.mu.Unlock()
+		if closed {
+			return nil, ErrClosed
+		}
+		select {
+		case <-f.readable:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// batchLocked returns how many of the first items make the next batch.
+func (f *FIFO[T]) batchLocked() int {
+	for i := range f.items {
+		if f.items[i].Type == Replaced {
+			return max(i, 1)
+		}
+	}
+	return len(f.items)
+}
+
+// Close lets no more in: producers, also those that wait, get [ErrClosed]. With drain the consumer still gets what
+// is there; without, it is dropped. Closing again can only drop.
+func (f *FIFO[T]) Close(drain bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if !drain {
+		f.items = nil
+	}
+	signal(f.readable)
+	signal(f.writable)
+}
+
+// Len returns how many deltas wait, and how many producers wait for room.
+func (f *FIFO[T]) Len() (deltas, blocked int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.items), f.blocked
+}
+
+func signal(token chan struct{}) {
+	select {
+	case token <- struct{}{}:
+	default:
+	}
+}

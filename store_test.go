@@ -1,0 +1,479 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// thing is the smallest Object.
+type thing struct {
+	namespace, name, uid, rv string
+	tags                     []string
+}
+
+func (t *thing) GetNamespace() string       { return t.namespace }
+func (t *thing) GetName() string            { return t.name }
+func (t *thing) GetUID() types.UID          { return types.UID(t.uid) }
+func (t *thing) GetResourceVersion() string { return t.rv }
+
+func compareThings(a, b *thing) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
+// world is the model that a store is held against.
+type world map[Key]*thing
+
+func (w world) sorted() []*thing { return slices.SortedFunc(maps.Values(w), compareThings) }
+
+func (w world) tagged(tag string) []*thing {
+	var list []*thing
+	for _, t := range w.sorted() {
+		if slices.Contains(t.tags, tag) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// generator makes random deltas and keeps the world that they lead to.
+type generator struct {
+	*rand.Rand
+	world world
+	rv    int
+}
+
+func (g *generator) thing(key Key) *thing {
+	g.rv++
+	t := &thing{namespace: key.Namespace, name: key.Name, uid: "1", rv: strconv.Itoa(g.rv)}
+	if g.IntN(8) == 0 {
+		t.uid = strconv.Itoa(g.rv)
+	} else if old := g.world[key]; old != nil {
+		t.uid = old.uid
+	}
+	for range g.IntN(4) {
+		t.tags = append(t.tags, "tag"+strconv.Itoa(g.IntN(12)))
+	}
+	return t
+}
+
+func (g *generator) key() Key {
+	return Key{Namespace: "ns" + strconv.Itoa(g.IntN(4)), Name: "n" + strconv.Itoa(g.IntN(60))}
+}
+
+func (g *generator) delta() Delta[*thing] {
+	switch n := g.IntN(40); {
+	case n == 0:
+		return g.replacement("")
+	case n == 1:
+		return g.replacement("ns" + strconv.Itoa(g.IntN(4)))
+	case n < 14:
+		key := g.key()
+		last := g.thing(key)
+		delete(g.world, key)
+		return Delta[*thing]{Type: Removed, Object: last, ResourceVersion: last.rv}
+	default:
+		t := g.thing(g.key())
+		g.world[KeyOf(t)] = t
+		return Delta[*thing]{Type: Upserted, Object: t, ResourceVersion: t.rv}
+	}
+}
+
+func (g *generator) replacement(namespace string) Delta[*thing] {
+	d := Delta[*thing]{Type: Replaced, Namespace: namespace}
+	for _, t := range g.world.sorted() {
+		if namespace != "" && t.namespace != namespace {
+			continue
+		}
+		key := KeyOf(t)
+		switch g.IntN(6) {
+		case 0:
+			delete(g.world, key)
+		case 1:
+			g.world[key] = g.thing(key)
+			d.Items = append(d.Items, g.world[key])
+		case 2:
+			d.Kept = append(d.Kept, key)
+		default:
+			same := *t // as a relist would find it: equal, but another object
+			d.Items = append(d.Items, &same)
+		}
+	}
+	for range g.IntN(5) {
+		key := g.key()
+		if namespace != "" {
+			key.Namespace = namespace
+		}
+		if g.world[key] == nil {
+			g.world[key] = g.thing(key)
+			d.Items = append(d.Items, g.world[key])
+		}
+	}
+	g.Shuffle(len(d.Items), func(i, j int) { d.Items[i], d.Items[j] = d.Items[j], d.Items[i] })
+	g.rv++
+	d.ResourceVersion = strconv.Itoa(g.rv)
+	return d
+}
+
+// checkTree fails t when tree breaks its own rules.
+func checkTree[K comparable, T Object](t *testing.T, tr tree[K, T]) {
+	t.Helper()
+	var walk func(n *node[K, T]) (count, depth int)
+	walk = func(n *node[K, T]) (count, depth int) {
+		if len(n.items) > maxNode || len(n.kids) > maxNode || len(n.kids) != len(n.seps) {
+			t.Fatalf("node of %d items, %d kids, %d separators", len(n.items), len(n.kids), len(n.seps))
+		}
+		if n.kids == nil {
+			if len(n.items) == 0 {
+				t.Fatal("empty leaf")
+			}
+			count = len(n.items)
+		}
+		for i, kid := range n.kids {
+			c, d := walk(kid)
+			if i > 0 && d != depth {
+				t.Fatal("leaves at different depths")
+			}
+			if n.seps[i] != kid.first() {
+				t.Fatal("separator is not its kid's first item")
+			}
+			count, depth = count+c, d
+		}
+		if count != n.count {
+			t.Fatalf("node counts %d, has %d", n.count, count)
+		}
+		return count, depth + 1
+	}
+	if tr.root != nil {
+		walk(tr.root)
+	}
+	var before *item[K, T]
+	tr.all(func(items []item[K, T]) bool {
+		for i := range items {
+			if before != nil && before.compareTo(items[i].hash, items[i].entry.namespace, items[i].entry.name) >= 0 {
+				t.Fatal("items out of order")
+			}
+			before = &items[i]
+		}
+		return true
+	})
+}
+
+// equalVersions says whether both have the same versions of the same objects in the same order.
+func equalVersions(a, b []*thing) bool {
+	return slices.EqualFunc(a, b, func(a, b *thing) bool {
+		return KeyOf(a) == KeyOf(b) && a.uid == b.uid && a.rv == b.rv
+	})
+}
+
+func TestC1C3C4C5C8_StoreAndIndexesFollowAModel(t *testing.T) {
+	type tagKey struct {
+		namespace, tag string
+	}
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), world: world{}}
+			store, w := NewStore[*thing]()
+			byTag := NewIndex(store, func(t *thing) []string { return t.tags })
+			var late *Index[*thing, tagKey]
+			type kept struct {
+				snap  *Snapshot[*thing]
+				world world
+			}
+			var old []kept
+			var changes []change[*thing]
+			follower := world{}
+			for step := range 300 {
+				var batch []Delta[*thing]
+				for range g.IntN(6) {
+					batch = append(batch, g.delta())
+				}
+				if step%2 == 0 {
+					changes = store.apply(batch, changes[:0])
+					follow(t, follower, changes)
+				} else {
+					w.Apply(batch...)
+					follower = maps.Clone(g.world)
+				}
+				if step == 100 {
+					late = NewIndex(store, func(t *thing) []tagKey {
+						var keys []tagKey
+						for _, tag := range t.tags {
+							keys = append(keys, tagKey{t.namespace, tag})
+						}
+						return keys
+					})
+				}
+				if g.IntN(30) == 0 {
+					old = append(old, kept{store.Snapshot(), maps.Clone(g.world)})
+				}
+				if step%10 != 0 {
+					continue
+				}
+				old = append(old, kept{store.Snapshot(), g.world})
+				for _, o := range old {
+					checkTree(t, o.snap.objects)
+					if got, want := slices.Collect(o.snap.All()), o.world.sorted(); !equalVersions(got, want) {
+						t.Fatalf("step %d: snapshot has %d objects, want %d", step, len(got), len(want))
+					}
+					keys := map[string]bool{}
+					for tag := range 12 {
+						tag := "tag" + strconv.Itoa(tag)
+						want := o.world.tagged(tag)
+						if got := slices.Collect(byTag.LookupIn(o.snap, tag)); !equalVersions(got, want) {
+							t.Fatalf("step %d: %d objects by %s, want %d", step, len(got), tag, len(want))
+						}
+						if len(want) > 0 {
+							keys[tag] = true
+						}
+						if late == nil {
+							continue
+						}
+						inNS1 := slices.DeleteFunc(want, func(t *thing) bool { return t.namespace != "ns1" })
+						if got := slices.Collect(late.LookupIn(o.snap, tagKey{"ns1", tag})); !equalVersions(got, inNS1) {
+							t.Fatalf("step %d: late index has %d, want %d", step, len(got), len(inNS1))
+						}
+					}
+					got := slices.Sorted(byTag.KeysIn(o.snap))
+					if want := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, want) {
+						t.Fatalf("step %d: keys %v, want %v", step, got, want)
+					}
+				}
+				old = old[:len(old)-1]
+				checkTree(t, store.Snapshot().indexes[0].(*keyTree[*thing, string]).tree)
+				for key, want := range g.world {
+					if got, ok := store.Get(key); !ok || got.rv != want.rv {
+						t.Fatalf("Get(%v) = %v, %v", key, got, ok)
+					}
+				}
+				var ns2 []*thing
+				for _, o := range g.world.sorted() {
+					if o.namespace == "ns2" {
+						ns2 = append(ns2, o)
+					}
+				}
+				if got := slices.Collect(store.Namespace("ns2")); !equalVersions(got, ns2) {
+					t.Fatalf("namespace has %d objects, want %d", len(got), len(ns2))
+				}
+				if store.Len() != len(g.world) || len(store.List()) != len(g.world) {
+					t.Fatalf("Len = %d, want %d", store.Len(), len(g.world))
+				}
+			}
+		})
+	}
+}
+
+// follow applies changes to w as a handler would, and checks that each goes on from the one before.
+func follow(t *testing.T, w world, changes []change[*thing]) {
+	t.Helper()
+	for _, c := range changes {
+		have := w[c.key]
+		if (have == nil) != (c.old == nil) || have != nil && (have.uid != c.old.uid || have.rv != c.old.rv) {
+			t.Fatalf("%v: change from %v, but had %v", c.key, c.old, have)
+		}
+		if c.deleted {
+			if have == nil || c.last == nil {
+				t.Fatalf("%v: deleted, but it was not there", c.key)
+			}
+			delete(w, c.key)
+		}
+		if c.added != (c.new != nil && w[c.key] == nil) {
+			t.Fatalf("%v: added is %v", c.key, c.added)
+		}
+		if c.new != nil {
+			if !c.added && c.new.uid != have.uid {
+				t.Fatalf("%v: update to another uid", c.key)
+			}
+			w[c.key] = c.new
+		}
+	}
+}
+
+func TestH14_SameVersionIsNoChange(t *testing.T) {
+	store, _ := NewStore[*thing]()
+	first := &thing{name: "a", uid: "u", rv: "5"}
+	store.apply([]Delta[*thing]{{Type: Upserted, Object: first, ResourceVersion: "5"}}, nil)
+	again := *first
+	if got := store.apply([]Delta[*thing]{{Type: Upserted, Object: &again, ResourceVersion: "5"}}, nil); len(got) != 0 {
+		t.Fatalf("changes %v", got)
+	}
+	if got := store.apply([]Delta[*thing]{{Type: Replaced, Items: []*thing{&again}, ResourceVersion: "7"}}, nil); len(got) != 0 {
+		t.Fatalf("changes %v", got)
+	}
+	if got, _ := store.Get(Key{Name: "a"}); got != first {
+		t.Fatal("the stored object was replaced by an equal one")
+	}
+	if store.RV() != "7" {
+		t.Fatalf("RV = %s", store.RV())
+	}
+}
+
+func TestC7_ResourceVersionGoesBackByReplaceOnly(t *testing.T) {
+	store, w := NewStore[*thing]()
+	for _, step := range []struct {
+		delta Delta[*thing]
+		want  string
+	}{
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "90"}, "90"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "100"}, "100"}, // longer, so higher
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "99"}, "100"},
+		{Delta[*thing]{Type: Upserted, Object: &thing{name: "a"}, ResourceVersion: ""}, "100"},
+		{Delta[*thing]{Type: Upserted, Object: &thing{name: "a", rv: "98"}, ResourceVersion: "98"}, "100"},
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "7"}, "7"},
+	} {
+		w.Apply(step.delta)
+		if got := store.RV(); got != step.want {
+			t.Errorf("after %v %s: RV = %s, want %s", step.delta.Type, step.delta.ResourceVersion, got, step.want)
+		}
+	}
+}
+
+func TestC7_RVIsTheLowestOfSeveralNamespaces(t *testing.T) {
+	store, w := NewStore[*thing]()
+	w.Apply(Delta[*thing]{Type: Replaced, Namespace: "b", ResourceVersion: "20"})
+	w.Apply(Delta[*thing]{Type: Replaced, Namespace: "a", ResourceVersion: "9"})
+	if store.RV() != "9" {
+		t.Fatalf("RV = %s", store.RV())
+	}
+	w.Apply(Delta[*thing]{Type: Bookmarked, Namespace: "a", ResourceVersion: "30"})
+	if store.RV() != "20" {
+		t.Fatalf("RV = %s", store.RV())
+	}
+}
+
+// Every version of an object has its index key in its name and in its resource version, so that a torn read shows.
+func TestC2C6C10L5_ReadersSeeOneStep(t *testing.T) {
+	store, w := NewStore[*thing]()
+	byRV := NewIndex(store, func(t *thing) []string { return []string{t.rv} })
+	const objects, steps = 200, 300
+	world := func(rv string) Delta[*thing] {
+		d := Delta[*thing]{Type: Replaced, ResourceVersion: rv}
+		for i := range objects {
+			d.Items = append(d.Items, &thing{namespace: "ns" + strconv.Itoa(i%3), name: strconv.Itoa(i), uid: "u", rv: rv})
+		}
+		return d
+	}
+	w.Apply(world("1"))
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				snap := store.Snapshot()
+				n := 0
+				for o := range snap.All() {
+					if o.rv != snap.RV() {
+						t.Errorf("object at %s in a snapshot at %s", o.rv, snap.RV())
+						return
+					}
+					n++
+				}
+				for range byRV.LookupIn(snap, snap.RV()) {
+					n++
+				}
+				if n != 2*objects {
+					t.Errorf("%d objects in store and index, want %d", n, 2*objects)
+					return
+				}
+			}
+		})
+	}
+	for i := range steps {
+		rv := strconv.Itoa(i + 2)
+		if i%2 == 0 {
+			w.Apply(world(rv))
+			continue
+		}
+		var batch []Delta[*thing]
+		for _, o := range world(rv).Items {
+			batch = append(batch, Delta[*thing]{Type: Upserted, Object: o, ResourceVersion: rv})
+		}
+		w.Apply(batch...)
+	}
+	close(done)
+	readers.Wait()
+}
+
+func TestC3_IndexFunctionRunsOnceAVersionAndCannotCorrupt(t *testing.T) {
+	store, w := NewStore[*thing]()
+	calls := 0
+	x := NewIndex(store, func(t *thing) []int { calls++; return []int{calls, calls, -calls} })
+	a := &thing{name: "a", rv: "1"}
+	w.Apply(Delta[*thing]{Type: Upserted, Object: a, ResourceVersion: "1"})
+	if got := slices.Sorted(x.Keys()); !slices.Equal(got, []int{-1, 1}) || x.Count(1) != 1 {
+		t.Fatalf("keys %v", got)
+	}
+	w.Apply(Delta[*thing]{Type: Upserted, Object: &thing{name: "a", rv: "2"}, ResourceVersion: "2"})
+	if got := slices.Sorted(x.Keys()); !slices.Equal(got, []int{-2, 2}) || calls != 2 {
+		t.Fatalf("keys %v after %d calls", got, calls)
+	}
+	w.Apply(Delta[*thing]{Type: Removed, Object: a, ResourceVersion: "3"})
+	if got := slices.Collect(x.Keys()); len(got) != 0 || calls != 2 {
+		t.Fatalf("keys %v after %d calls", got, calls)
+	}
+}
+
+// Two index keys with one hash are told apart, within one object and between objects.
+func TestC3_HashCollisions(t *testing.T) {
+	var tr tree[string, *thing]
+	a, b := &entry[*thing]{name: "a"}, &entry[*thing]{name: "b"}
+	for gen, it := range []item[string, *thing]{
+		{"x", 512, a}, {"y", 513, a}, {"x", 512, b}, {"z", 256, b}, {"w", 768, a},
+	} {
+		tr.set(uint64(gen), it)
+	}
+	checkTree(t, tr)
+	var got []string
+	tr.ascend(512, "", "", func(items []item[string, *thing]) bool {
+		for _, it := range items {
+			got = append(got, it.key+it.entry.name)
+		}
+		return true
+	})
+	if want := []string{"xa", "ya", "xb", "wa"}; !slices.Equal(got, want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+func TestC9_WaitUntilWakesAtEachPublication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, w := NewStore[*thing]()
+		met := make(chan error)
+		go func() {
+			met <- store.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return s.RV() == "3" })
+		}()
+		for rv := range 3 {
+			synctest.Wait()
+			select {
+			case err := <-met:
+				t.Fatalf("returned at %d: %v", rv, err)
+			default:
+			}
+			w.Apply(Delta[*thing]{Type: Bookmarked, ResourceVersion: strconv.Itoa(rv + 1)})
+		}
+		if err := <-met; err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("why")
+		cancel(why)
+		if err := store.waitUntil(ctx, func(*Snapshot[*thing]) bool { return false }); err != why {
+			t.Fatalf("err = %v", err)
+		}
+	})
+}
