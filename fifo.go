@@ -41,6 +41,8 @@ type Delta[T Object] struct {
 	Type DeltaType
 	// Object is the object of Upserted and Removed.
 	Object T
+	// Key names the object of a Removed whose state at the deletion could not be read. Object is nil then.
+	Key Key
 	// Items are the objects of Replaced, in any order.
 	Items []T
 	// Kept are keys of Replaced that exist but could not be read: what is held of them stays as it is.

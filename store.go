@@ -173,8 +173,8 @@ func older(a, b string) bool {
 	return c < 0
 }
 
-// waitUntil returns nil as soon as a snapshot meets cond, or ctx's error when that ends first.
-func (s *Store[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) bool) error {
+// waitUntil returns nil as soon as a snapshot meets cond, and ctx's cause or ErrStopped when ctx or stopped ends first.
+func (s *Store[T]) waitUntil(ctx context.Context, stopped <-chan struct{}, cond func(*Snapshot[T]) bool) error {
 	for {
 		s.mu.Lock()
 		if s.wake == nil {
@@ -189,6 +189,11 @@ func (s *Store[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) bool) 
 		case <-wake:
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-stopped:
+			if cond(s.Snapshot()) {
+				return nil
+			}
+			return ErrStopped
 		}
 	}
 }
@@ -217,7 +222,7 @@ func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) []change[T] {
 			changes = w.upsert(d.Object, changes)
 			w.advance(d.Namespace, d.ResourceVersion)
 		case Removed:
-			changes = w.remove(d.Object, changes)
+			changes = w.remove(d, changes)
 			w.advance(d.Namespace, d.ResourceVersion)
 		case Replaced:
 			changes = w.replace(d, changes)
@@ -299,14 +304,22 @@ func sameVersion[T Object](a, b T) bool {
 	return rv != "" && a.GetResourceVersion() == rv && a.GetUID() == b.GetUID()
 }
 
-func (w *edit[T]) remove(last T, changes []change[T]) []change[T] {
-	key := KeyOf(last)
+func (w *edit[T]) remove(d *Delta[T], changes []change[T]) []change[T] {
+	var none T
+	key, final := d.Key, d.Object != none
+	if final {
+		key = KeyOf(d.Object)
+	}
 	old := w.next.objects.get(0, key.Namespace, key.Name)
 	if old == nil {
 		return changes
 	}
 	w.drop(old)
-	return append(changes, change[T]{key: key, old: old.obj, last: last, deleted: true, final: true})
+	c := change[T]{key: key, old: old.obj, last: old.obj, deleted: true, final: final}
+	if final {
+		c.last = d.Object
+	}
+	return append(changes, c)
 }
 
 // replace makes d's items all there is in d's namespace. Unchanged objects keep their entries, so that a relist that

@@ -455,7 +455,7 @@ func TestC9_WaitUntilWakesAtEachPublication(t *testing.T) {
 		store, w := NewStore[*thing]()
 		met := make(chan error)
 		go func() {
-			met <- store.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return s.RV() == "3" })
+			met <- store.waitUntil(t.Context(), nil, func(s *Snapshot[*thing]) bool { return s.RV() == "3" })
 		}()
 		for rv := range 3 {
 			synctest.Wait()
@@ -472,7 +472,7 @@ func TestC9_WaitUntilWakesAtEachPublication(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("why")
 		cancel(why)
-		if err := store.waitUntil(ctx, func(*Snapshot[*thing]) bool { return false }); err != why {
+		if err := store.waitUntil(ctx, nil, func(*Snapshot[*thing]) bool { return false }); err != why {
 			t.Fatalf("err = %v", err)
 		}
 	})

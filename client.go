@@ -1,0 +1,239 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// Client talks to one API server. TLS, authentication, proxies, HTTP/2, the user agent, warnings and the request rate
+// are as the rest.Config says, by client-go's own code. It is safe for concurrent use and meant to be shared.
+type Client struct {
+	base    *url.URL
+	http    *http.Client
+	watches *http.Client // http without a time limit on the body
+	limiter flowcontrol.RateLimiter
+	accept  string // what the configuration asks for; empty lets the type decide
+	warn    func(ctx context.Context, code int, agent, text string)
+}
+
+// NewClient returns a client for config, which it does not keep or change.
+//
+// QPS, Burst and RateLimiter limit the requests of all informers of the client together; zero QPS means client-go's
+// default of 5 a second. Timeout limits lists, not watches. ContentType and AcceptContentTypes, where set, decide
+// what is asked for; otherwise it is protobuf for types that can decode it, and JSON.
+func NewClient(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	if config.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("address of the API server: %w", err)
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("transport to the API server: %w", err)
+	}
+	watches := *httpClient
+	watches.Timeout = 0
+	c := &Client{
+		base:    base,
+		http:    httpClient,
+		watches: &watches,
+		limiter: config.RateLimiter,
+		accept:  config.AcceptContentTypes,
+	}
+	if c.accept == "" {
+		c.accept = config.ContentType
+	}
+	if c.limiter == nil && config.QPS >= 0 {
+		qps, burst := config.QPS, config.Burst
+		if qps == 0 {
+			qps = rest.DefaultQPS
+		}
+		if burst == 0 {
+			burst = rest.DefaultBurst
+		}
+		c.limiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	}
+	switch {
+	case config.WarningHandlerWithContext != nil:
+		c.warn = config.WarningHandlerWithContext.HandleWarningHeaderWithContext
+	case config.WarningHandler != nil:
+		c.warn = func(_ context.Context, code int, agent, text string) {
+			config.WarningHandler.HandleWarningHeader(code, agent, text)
+		}
+	default:
+		c.warn = rest.WarningLogger{}.HandleWarningHeaderWithContext
+	}
+	return c, nil
+}
+
+// Resource says which collection an [Informer] follows.
+type Resource struct {
+	schema.GroupVersionResource
+	// Namespaces are the namespaces to follow, each by a list and a watch of its own. Empty means all of them, and
+	// is the only choice for cluster-scoped resources.
+	Namespaces []string
+	// LabelSelector and FieldSelector restrict the collection, in the syntax of metav1.ListOptions. The server
+	// evaluates them: an object that stops matching is deleted as far as the informer can see. Empty means all.
+	LabelSelector, FieldSelector string
+}
+
+// String describes the resource for messages: "apps/v1 deployments in a,b with labels app=web".
+func (r Resource) String() string {
+	var b strings.Builder
+	b.WriteString(r.GroupVersion().String())
+	b.WriteByte(' ')
+	b.WriteString(r.Resource)
+	if len(r.Namespaces) > 0 {
+		b.WriteString(" in " + strings.Join(r.Namespaces, ","))
+	}
+	if r.LabelSelector != "" {
+		b.WriteString(" with labels " + r.LabelSelector)
+	}
+	if r.FieldSelector != "" {
+		b.WriteString(" with fields " + r.FieldSelector)
+	}
+	return b.String()
+}
+
+// validate names the field that is wrong.
+func (r Resource) validate() error {
+	switch {
+	case r.Resource == "":
+		return errors.New("Resource.Resource is empty: it names the collection in the URL, like \"pods\"")
+	case r.Version == "":
+		return fmt.Errorf("Resource.Version of %s is empty: it is the API version, like \"v1\"", r.Resource)
+	}
+	for _, segment := range slices.Concat([]string{r.Group, r.Version, r.Resource}, r.Namespaces) {
+		if reasons := rest.IsValidPathSegmentName(segment); len(reasons) > 0 {
+			return fmt.Errorf("Resource %s: %q: %s", r, segment, strings.Join(reasons, ", "))
+		}
+	}
+	for i, ns := range r.Namespaces {
+		switch {
+		case ns == "":
+			return fmt.Errorf("Resource.Namespaces[%d] of %s is empty: to follow all namespaces, name none", i, r.Resource)
+		case slices.Contains(r.Namespaces[:i], ns):
+			return fmt.Errorf("Resource.Namespaces[%d] of %s repeats %q", i, r.Resource, ns)
+		}
+	}
+	if _, err := labels.Parse(r.LabelSelector); err != nil {
+		return fmt.Errorf("Resource.LabelSelector of %s: %w", r.Resource, err)
+	}
+	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
+		return fmt.Errorf("Resource.FieldSelector of %s: %w", r.Resource, err)
+	}
+	return nil
+}
+
+// sources returns the namespaces that are listed and watched one by one; "" stands for all at once.
+func (r Resource) sources() []string {
+	if len(r.Namespaces) == 0 {
+		return []string{""}
+	}
+	return r.Namespaces
+}
+
+func (r Resource) path(namespace string) string {
+	prefix := "apis"
+	if r.Group == "" {
+		prefix = "api"
+	}
+	if namespace == "" {
+		return path.Join(prefix, r.Group, r.Version, r.Resource)
+	}
+	return path.Join(prefix, r.Group, r.Version, "namespaces", namespace, r.Resource)
+}
+
+// get sends one request for the collection and returns its answer, whose body the caller closes. Any answer but 200
+// is an error, an [apierrors.APIStatus] with what the server said.
+func (c *Client) get(ctx context.Context, r Resource, namespace string, query url.Values, accept string) (*http.Response, error) {
+	if c.limiter != nil {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("wait for the client's own rate limit: %w", err)
+		}
+	}
+	u := c.base.JoinPath(r.path(namespace))
+	if r.LabelSelector != "" {
+		query.Set("labelSelector", r.LabelSelector)
+	}
+	if r.FieldSelector != "" {
+		query.Set("fieldSelector", r.FieldSelector)
+	}
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	httpClient := c.http
+	if query.Get("watch") != "" {
+		httpClient = c.watches
+	}
+	resp, err := httpClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	warnings, _ := utilnet.ParseWarningHeaders(resp.Header["Warning"])
+	for _, w := range warnings {
+		c.warn(ctx, w.Code, w.Agent, w.Text)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, responseError(resp, r)
+}
+
+// maxStatusBytes limits how much of an error's body is read.
+const maxStatusBytes = 1 << 20
+
+// responseError makes the error that client-go makes of the same answer.
+func responseError(resp *http.Response, r Resource) error {
+	retryAfter, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBytes))
+	f, err := formatOf(resp.Header.Get("Content-Type"))
+	if f == formatProtobuf {
+		body, err = unwrapProtobuf(body)
+	}
+	status := &metav1.Status{}
+	if err == nil {
+		status, err = f.status(body)
+	}
+	if err != nil || status.Status != metav1.StatusFailure {
+		message := "unknown"
+		if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || strings.HasPrefix(media, "text/") {
+			message = strings.TrimSpace(string(body[:min(len(body), 2048)]))
+		}
+		return apierrors.NewGenericServerResponse(resp.StatusCode, http.MethodGet, r.GroupResource(), "", message, retryAfter, true)
+	}
+	if retryAfter > 0 {
+		if status.Details == nil {
+			status.Details = &metav1.StatusDetails{}
+		}
+		if status.Details.RetryAfterSeconds == 0 {
+			status.Details.RetryAfterSeconds = int32(min(retryAfter, 1<<30))
+		}
+	}
+	return &apierrors.StatusError{ErrStatus: *status}
+}

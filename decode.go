@@ -1,0 +1,588 @@
+package informer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// DecodeError says that one object that the server sent could not be decoded, or that Config.Transform refused it.
+// The others are not affected, and the last good version of the object stays in the store.
+type DecodeError struct {
+	// Resource says which collection it is from.
+	Resource Resource
+	// Key is the object's, as far as it could be read.
+	Key Key
+	// Raw is the object as it was sent: JSON, or the protobuf message without envelope. It may lack managedFields.
+	Raw []byte
+	// Err is the reason.
+	Err error
+}
+
+// Error implements error. It does not show Raw, which may hold secrets.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("decode %s %s: %v", e.Resource.Resource, e.Key, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// format is an encoding of the API.
+type format uint8
+
+const (
+	formatJSON format = iota
+	formatProtobuf
+)
+
+const (
+	mediaJSON     = "application/json"
+	mediaProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// formatOf returns the format that a Content-Type names.
+func formatOf(contentType string) (format, error) {
+	media, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case err == nil && media == mediaJSON:
+		return formatJSON, nil
+	case err == nil && media == mediaProtobuf:
+		return formatProtobuf, nil
+	}
+	return formatJSON, fmt.Errorf("the server sent content type %q; it was asked for JSON or protobuf", contentType)
+}
+
+// status decodes a metav1.Status; one in protobuf without its envelope.
+func (f format) status(body []byte) (*metav1.Status, error) {
+	status := &metav1.Status{}
+	if f == formatJSON {
+		return status, json.Unmarshal(body, status, jsonOptions)
+	}
+	return status, status.Unmarshal(body)
+}
+
+// peek reads an encoded object's identity.
+func (f format) peek(raw []byte) identity {
+	if f == formatJSON {
+		return peekJSON(raw)
+	}
+	return peekProtobuf(raw)
+}
+
+// cut takes managedFields out of an encoded object with that identity. It destroys raw.
+func (f format) cut(raw []byte, id identity) []byte {
+	switch {
+	case id.managedFields == span{}:
+		return raw
+	case f == formatJSON:
+		return cut(raw, id.managedFields)
+	}
+	return cutProtobuf(raw, id.managedFields.to)
+}
+
+// codec decodes objects into T.
+type codec[T Object] struct {
+	element           reflect.Type // T points to it
+	accept            string       // for a watch
+	acceptList        string
+	keepManagedFields bool
+}
+
+// unmarshaler is a message of generated protobuf code.
+type unmarshaler interface{ Unmarshal([]byte) error }
+
+// newCodec returns a codec for T that asks for what configured says, as far as T can decode it; empty means for the
+// best that T can decode.
+func newCodec[T Object](configured string, keepManagedFields bool) (*codec[T], error) {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("%v is not a pointer to a struct", t)
+	}
+	c := &codec[T]{element: t.Elem(), keepManagedFields: keepManagedFields}
+	var none T
+	_, canProtobuf := any(none).(unmarshaler)
+	if configured == "" {
+		configured = mediaProtobuf + "," + mediaJSON
+	}
+	var media []string
+	for m := range strings.SplitSeq(configured, ",") {
+		if f, err := formatOf(m); err == nil && (f == formatJSON || canProtobuf) {
+			media = append(media, strings.TrimSpace(m))
+		}
+	}
+	if len(media) == 0 {
+		media = []string{mediaJSON}
+	}
+	as := func(kind string) string {
+		if _, metadataOnly := any(none).(*metav1.PartialObjectMetadata); !metadataOnly {
+			return strings.Join(media, ",")
+		}
+		suffix := ";as=" + kind + ";g=" + metav1.GroupName + ";v=v1"
+		return strings.Join(media, suffix+",") + suffix
+	}
+	c.accept, c.acceptList = as("PartialObjectMetadata"), as("PartialObjectMetadataList")
+	return c, nil
+}
+
+// decode makes a T of one encoded object. list is the list that it is an item of, nil in a watch.
+func (c *codec[T]) decode(f format, raw []byte, list *listInfo) (T, error) {
+	var none T
+	obj := reflect.New(c.element).Interface().(T)
+	if err := c.into(obj, f, raw, list); err != nil {
+		return none, err
+	}
+	if obj.GetName() == "" {
+		return none, errors.New("it has no metadata.name")
+	}
+	return obj, nil
+}
+
+func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo) error {
+	target := any(obj)
+	if u, ok := target.(*unstructured.Unstructured); ok {
+		content, err := decodeMap(raw)
+		if err != nil {
+			return err
+		}
+		u.Object = content
+		if list != nil && u.GetKind() == "" { // lists of built-in types name the kind once
+			u.SetKind(strings.TrimSuffix(list.kind, "List"))
+			u.SetAPIVersion(list.apiVersion)
+		}
+	} else {
+		var err error
+		if f == formatProtobuf {
+			err = target.(unmarshaler).Unmarshal(raw)
+		} else {
+			err = json.Unmarshal(raw, target, jsonOptions)
+		}
+		if err != nil {
+			return err
+		}
+		if typed, ok := target.(interface{ GetObjectKind() schema.ObjectKind }); ok {
+			typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // T says it; so does client-go
+		}
+	}
+	if !c.keepManagedFields {
+		// Nothing is left of them, unless the server writes metadata twice or out of the ordinary.
+		if meta, ok := target.(interface {
+			SetManagedFields([]metav1.ManagedFieldsEntry)
+		}); ok {
+			meta.SetManagedFields(nil)
+		}
+	}
+	return nil
+}
+
+// listInfo is what a list says of itself. Fields are set as far as it has been read: built-in types have kind and
+// metadata before the items, custom resources have them behind.
+type listInfo struct {
+	kind, apiVersion string
+	metav1.ListMeta
+}
+
+// readList reads a list, and calls item with each item's bytes while the body arrives. They are item's to destroy,
+// but not to keep.
+func readList(body io.Reader, f format, info *listInfo, item func(raw []byte)) error {
+	var err error
+	if f == formatJSON {
+		err = readJSONList(newJSONStream(body), info, item)
+	} else {
+		err = readProtobufList(newProtobufStream(body), info, item)
+	}
+	if err != nil {
+		return fmt.Errorf("read list: %w", err)
+	}
+	return nil
+}
+
+// check refuses what is no list.
+func (l *listInfo) check() error {
+	if l.kind != "" && !strings.HasSuffix(l.kind, "List") {
+		return fmt.Errorf("the server sent a %s instead of a list", l.kind)
+	}
+	return nil
+}
+
+func readJSONList(s *jsonStream, info *listInfo, item func(raw []byte)) error {
+	if err := s.expect('{'); err != nil {
+		return err
+	}
+	isList := false
+	for first := true; ; {
+		more, err := s.more(&first, '}')
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		s.begin()
+		key, err := s.value()
+		if err != nil {
+			return err
+		}
+		name := string(s.bytes(key))
+		if err := s.expect(':'); err != nil {
+			return err
+		}
+		c, err := s.peek()
+		if err != nil {
+			return unexpectedEOF(err)
+		}
+		if name == `"items"` && c == '[' {
+			isList = true
+			if err := readJSONItems(s, info, item); err != nil {
+				return err
+			}
+			continue
+		}
+		s.begin()
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		var into any
+		switch name {
+		case `"kind"`:
+			into = &info.kind
+		case `"apiVersion"`:
+			into = &info.apiVersion
+		case `"metadata"`:
+			into = &info.ListMeta
+		case `"items"`:
+			isList = isList || c == 'n' // null: an empty list
+			continue
+		default:
+			continue
+		}
+		if err := json.Unmarshal(s.bytes(value), into, jsonOptions); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := info.check(); err != nil {
+		return err
+	}
+	if !isList {
+		return errors.New("the server sent an object without items instead of a list")
+	}
+	return nil
+}
+
+func readJSONItems(s *jsonStream, info *listInfo, item func(raw []byte)) error {
+	if err := info.check(); err != nil {
+		return err
+	}
+	if err := s.expect('['); err != nil {
+		return err
+	}
+	for first := true; ; {
+		more, err := s.more(&first, ']')
+		if err != nil || !more {
+			return err
+		}
+		s.begin()
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		item(s.bytes(value))
+	}
+}
+
+func readProtobufList(s *protobufStream, info *listInfo, item func(raw []byte)) error {
+	magic, err := s.bytes(uint64(len(protobufMagic)))
+	if err != nil {
+		return err
+	}
+	if string(magic) != protobufMagic {
+		return fmt.Errorf("%w: it begins with %q instead of %q", errProtobuf, magic, protobufMagic)
+	}
+	for envelope := (&length{math.MaxUint64}); ; {
+		field, size, err := s.field(envelope)
+		if err == io.EOF {
+			return info.check()
+		}
+		if err != nil {
+			return err
+		}
+		switch field {
+		case 0: // skipped
+		case unknownTypeMeta:
+			b, err := s.bytes(size)
+			if err != nil {
+				return err
+			}
+			if info.apiVersion, info.kind, err = typeMeta(b); err != nil {
+				return err
+			}
+			if err := info.check(); err != nil {
+				return err
+			}
+		case unknownRaw:
+			if err := readProtobufItems(s, &length{size}, info, item); err != nil {
+				return err
+			}
+		default:
+			if err := s.skip(size); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func readProtobufItems(s *protobufStream, of *length, info *listInfo, item func(raw []byte)) error {
+	for {
+		field, size, err := s.field(of)
+		if err == io.EOF && of.left == 0 {
+			return nil
+		}
+		if err != nil {
+			return unexpectedEOF(err)
+		}
+		switch field {
+		case 0: // skipped
+		case listMetadata:
+			b, err := s.bytes(size)
+			if err != nil {
+				return err
+			}
+			if err := info.ListMeta.Unmarshal(b); err != nil {
+				return fmt.Errorf("metadata: %w", err)
+			}
+		case listItems:
+			b, err := s.bytes(size)
+			if err != nil {
+				return err
+			}
+			item(b)
+		default:
+			if err := s.skip(size); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// frame is one event of a watch. Its bytes are valid until the next is read, and may be destroyed.
+type frame struct {
+	event string // the watch.EventType
+	raw   []byte // the object: JSON, or the protobuf message without envelope
+}
+
+// frameReader reads the frames of a watch. next returns io.EOF when the stream ends between frames.
+type frameReader interface{ next() (frame, error) }
+
+func newFrameReader(body io.Reader, f format) frameReader {
+	if f == formatJSON {
+		return &jsonFrames{*newJSONStream(body)}
+	}
+	return &protobufFrames{*newProtobufStream(body)}
+}
+
+type jsonFrames struct{ jsonStream }
+
+func (s *jsonFrames) next() (frame, error) {
+	if _, err := s.peek(); err != nil {
+		return frame{}, err
+	}
+	s.begin()
+	if err := s.expect('{'); err != nil {
+		return frame{}, err
+	}
+	var event, object span
+	for first := true; ; {
+		more, err := s.more(&first, '}')
+		if err != nil {
+			return frame{}, err
+		}
+		if !more {
+			break
+		}
+		key, err := s.value()
+		if err != nil {
+			return frame{}, err
+		}
+		if err := s.expect(':'); err != nil {
+			return frame{}, err
+		}
+		value, err := s.value()
+		if err != nil {
+			return frame{}, err
+		}
+		switch string(s.bytes(key)) {
+		case `"type"`:
+			event = value
+		case `"object"`:
+			object = value
+		}
+	}
+	f := frame{event: string(unquoted(s.bytes(event))), raw: s.bytes(object)}
+	if f.event == "" || len(f.raw) == 0 {
+		return frame{}, errors.New("the server sent a watch frame without type or object")
+	}
+	return f, nil
+}
+
+type protobufFrames struct{ protobufStream }
+
+func (s *protobufFrames) next() (frame, error) {
+	if _, err := s.r.Peek(1); err != nil {
+		return frame{}, err
+	}
+	size, err := s.bytes(4)
+	if err != nil {
+		return frame{}, err
+	}
+	event, err := s.bytes(uint64(binary.BigEndian.Uint32(size)))
+	if err != nil {
+		return frame{}, err
+	}
+	var f frame
+	var object []byte
+	err = wireFields(event, func(field wireField) bool {
+		switch field.number {
+		case watchEventType:
+			f.event = string(field.bytes)
+		case watchEventObject:
+			object = field.bytes
+		}
+		return true
+	})
+	if err != nil {
+		return frame{}, fmt.Errorf("watch frame: %w", err)
+	}
+	var enveloped []byte
+	err = wireFields(object, func(field wireField) bool {
+		if field.number == rawExtensionRaw {
+			enveloped = field.bytes
+		}
+		return true
+	})
+	if err != nil {
+		return frame{}, fmt.Errorf("object of a watch frame: %w", err)
+	}
+	if f.event == "" || len(enveloped) == 0 {
+		return frame{}, errors.New("the server sent a watch frame without type or object")
+	}
+	if f.raw, err = unwrapProtobuf(enveloped); err != nil {
+		return frame{}, fmt.Errorf("object of a watch frame: %w", err)
+	}
+	return f, nil
+}
+
+// jsonOptions make the json package decode what client-go decodes, and as client-go does: names in their case,
+// repeated names and broken UTF-8 taken, the rest by the rules of encoding/json.
+var jsonOptions = json.JoinOptions(
+	jsonv1.DefaultOptionsV1(),
+	jsonv1.ReportErrorsWithLegacySemantics(false),
+	json.MatchCaseInsensitiveNames(false),
+	jsontext.AllowDuplicateNames(true),
+	jsontext.AllowInvalidUTF8(true),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(decodeTime),
+	)),
+)
+
+// decodeTime does what metav1.Time does by itself, without the detour over encoding/json.
+func decodeTime(d *jsontext.Decoder, t *metav1.Time) error {
+	v, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if text := unquoted(v); text != nil && bytes.IndexByte(text, '\\') < 0 {
+		parsed, err := time.Parse(time.RFC3339, string(text))
+		if err != nil {
+			return err
+		}
+		t.Time = parsed.Local()
+		return nil
+	}
+	return t.UnmarshalJSON(v)
+}
+
+// decodeMap decodes an object as unstructured.Unstructured has it: numbers are int64 where they are whole and fit,
+// otherwise float64.
+func decodeMap(raw []byte) (map[string]any, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsonOptions)
+	v, err := decodeAny(d)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the server sent %T instead of an object", v)
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return nil, errors.New("more follows the object")
+	}
+	return m, nil
+}
+
+func decodeAny(d *jsontext.Decoder) (any, error) {
+	switch d.PeekKind() {
+	case '{':
+		if _, err := d.ReadToken(); err != nil {
+			return nil, err
+		}
+		m := map[string]any{}
+		for d.PeekKind() != '}' {
+			name, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := name.String()
+			if m[key], err = decodeAny(d); err != nil {
+				return nil, err
+			}
+		}
+		_, err := d.ReadToken()
+		return m, err
+	case '[':
+		if _, err := d.ReadToken(); err != nil {
+			return nil, err
+		}
+		list := []any{}
+		for d.PeekKind() != ']' {
+			v, err := decodeAny(d)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err := d.ReadToken()
+		return list, err
+	}
+	token, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case '"':
+		return token.String(), nil
+	case 't', 'f':
+		return token.Bool(), nil
+	case '0':
+		text := token.String()
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, nil
+		}
+		return strconv.ParseFloat(text, 64)
+	}
+	return nil, nil
+}

@@ -1,0 +1,177 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+)
+
+// Group shares informers: all who ask it for the same type, resource, namespaces and selectors get the same one, which
+// runs from the first to the last of them. It starts them together, and waits for all of them.
+//
+// Create one with [NewGroup], ask it by [Shared], and call Run. All methods are safe for concurrent use.
+type Group struct {
+	client *Client
+
+	mu      sync.Mutex // protects the fields below
+	members map[shareKey]*member
+	order   []*member       // as they joined
+	ctx     context.Context // of Run; nil before
+	running sync.WaitGroup  // informers that run; Add only while Run holds on to it
+	started bool
+	stopped bool
+}
+
+// shareKey tells which users share one informer.
+type shareKey struct {
+	object   reflect.Type
+	resource string
+}
+
+// member is an informer of a group.
+type member struct {
+	key      shareKey
+	informer sharedInformer
+	users    int
+	cancel   context.CancelFunc // ends its Run; nil when it does not run
+}
+
+// sharedInformer is an Informer whose T the group does not know.
+type sharedInformer interface {
+	Run(ctx context.Context) error
+	WaitSynced(ctx context.Context) error
+	Status() Status
+}
+
+// NewGroup returns a group without informers.
+func NewGroup(client *Client) *Group {
+	return &Group{client: client, members: map[shareKey]*member{}}
+}
+
+// Shared returns the group's informer of resource, made with config if it is the first to ask, and a function that
+// lets go of it. When its last user lets go, the informer stops; who asks again later gets a new one. Release does
+// not wait for that, and may be called several times.
+//
+// A later user gets the informer as the first one configured it. It may pass the zero Config, or one that is equal;
+// functions are never equal, so a Transform or OnDecodeError of its own is an error.
+func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
+	sorted := resource
+	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
+	key := shareKey{reflect.TypeFor[T](), fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector, sorted.FieldSelector})}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped {
+		return nil, nil, fmt.Errorf("share %s: %w", resource, ErrStopped)
+	}
+	m := g.members[key]
+	if m == nil {
+		shared = New(g.client, resource, config)
+		if shared.invalid != nil {
+			return nil, nil, shared.invalid
+		}
+		m = &member{key: key, informer: shared}
+		g.members[key] = m
+		g.order = append(g.order, m)
+		g.startLocked(m)
+	} else {
+		shared = m.informer.(*Informer[T])
+		if err := config.joins(&shared.config); err != nil {
+			return nil, nil, fmt.Errorf("share %s: %w", resource, err)
+		}
+	}
+	m.users++
+	return shared, sync.OnceFunc(func() { g.release(m) }), nil
+}
+
+// joins returns an error unless a user who asks for c can do with an informer that has first.
+func (c *Config[T]) joins(first *Config[T]) error {
+	if c.Transform != nil || c.OnDecodeError != nil {
+		return errors.New("the informer exists already, and has the functions of its first Config: leave Transform and OnDecodeError out, or give the first one the same resource under other selectors")
+	}
+	mine, theirs := *c, *first
+	theirs.Transform, theirs.OnDecodeError = nil, nil
+	zero := Config[T]{}
+	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {
+		return fmt.Errorf("the informer exists already, with another Config")
+	}
+	return nil
+}
+
+func (g *Group) startLocked(m *member) {
+	if g.ctx == nil {
+		return
+	}
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(g.ctx)
+	g.running.Go(func() { _ = m.informer.Run(ctx) }) // it ends for no other reason than ctx
+}
+
+func (g *Group) release(m *member) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.users--; m.users > 0 {
+		return
+	}
+	delete(g.members, m.key)
+	g.order = slices.DeleteFunc(g.order, func(other *member) bool { return other == m })
+	if m.cancel != nil {
+		m.cancel()
+	}
+}
+
+// Run runs all informers of the group, also those that come later, until ctx ends. It returns the cause of that, once
+// all of them have stopped. A group runs once: later calls return [ErrRunning].
+func (g *Group) Run(ctx context.Context) error {
+	g.mu.Lock()
+	if g.started {
+		g.mu.Unlock()
+		return fmt.Errorf("group: %w", ErrRunning)
+	}
+	g.started, g.ctx = true, ctx
+	for _, m := range g.order {
+		g.startLocked(m)
+	}
+	g.mu.Unlock()
+
+	<-ctx.Done()
+	g.mu.Lock()
+	g.stopped = true
+	g.mu.Unlock()
+	g.running.Wait()
+	return context.Cause(ctx)
+}
+
+// WaitSynced waits until every informer that is in the group now has synced. When ctx ends first, or the group stops,
+// it returns the errors of all that have not, each a [*NotSyncedError].
+func (g *Group) WaitSynced(ctx context.Context) error {
+	g.mu.Lock()
+	members := slices.Clone(g.order)
+	g.mu.Unlock()
+	var errs []error
+	for _, m := range members {
+		err := m.informer.WaitSynced(ctx)
+		g.mu.Lock()
+		released := m.users == 0
+		g.mu.Unlock()
+		if err != nil && !released {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Status returns how the informers are doing, in the order in which they came.
+func (g *Group) Status() []Status {
+	g.mu.Lock()
+	members := slices.Clone(g.order)
+	g.mu.Unlock()
+	var statuses []Status
+	for _, m := range members {
+		statuses = append(statuses, m.informer.Status())
+	}
+	return statuses
+}

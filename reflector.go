@@ -1,0 +1,630 @@
+package informer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// State is what a [Reflector] is doing.
+//
+//	            +------------------ relist -----------------+
+//	            v                                           |
+//	Idle --> Listing -------- whole list read ---------> Watching
+//	          ^  |  ^                                     |  ^
+//	          |  |  +------ after a while ----- Backoff <-+  |
+//	          |  |                               ^    |      |
+//	          |  +-------------- failed ---------+    +------+ after a while
+//	          |  |
+//	          |  +-- not served (404) --> Absent
+//	          +------- after a while ------+
+type State uint8
+
+const (
+	// Idle is the state before Run and after it.
+	Idle State = iota
+	// Listing reads the whole collection.
+	Listing
+	// Watching follows the changes; whether a watch is open just now is in ReflectorStatus.WatchOpen.
+	Watching
+	// Backoff waits before it tries again what failed.
+	Backoff
+	// Absent waits for the resource to be served: its custom resource definition is not installed.
+	Absent
+)
+
+// String returns the state's name.
+func (s State) String() string {
+	switch s {
+	case Idle:
+		return "Idle"
+	case Listing:
+		return "Listing"
+	case Watching:
+		return "Watching"
+	case Backoff:
+		return "Backoff"
+	case Absent:
+		return "Absent"
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// ReflectorStatus tells how a [Reflector] is doing.
+type ReflectorStatus struct {
+	// Namespace is the part of the collection; empty means all of it.
+	Namespace string
+	State     State
+	// Since is when it entered State.
+	Since time.Time
+	// LastError is the last failure, nil when there was none. It stays after things are well again.
+	LastError error
+	// LastErrorTime is when that was.
+	LastErrorTime time.Time
+	// ResourceVersion is how far it has read. Empty before the first list.
+	ResourceVersion string
+	// WatchOpen says whether a watch is open, so that changes come in as they happen.
+	WatchOpen bool
+	// Lists and Watches count requests. A streaming list counts as both.
+	Lists, Watches int
+	// Restored counts lists that were older than what was seen before: the server was restored from a backup.
+	Restored int
+	// DecodeErrors counts objects and events that could not be decoded.
+	DecodeErrors int
+}
+
+const (
+	pageSize         = 500 // as client-go's
+	minBackoff       = 800 * time.Millisecond
+	maxBackoff       = 30 * time.Second
+	healthyAfter     = 2 * time.Minute // without a failure, backoff begins anew
+	shortWatch       = time.Second     // an empty watch that ends sooner is not asked for again at once
+	progressDeadline = 10 * time.Second
+	streamAgainAfter = time.Hour        // after the server refused a streaming list
+	minWatchTimeout  = 5 * time.Minute  // watches end after this, and up to twice as long
+	watchGrace       = 30 * time.Second // how much later the server may end them
+)
+
+// Reflector reads one collection, or one namespace of it, by list and watch, and puts what it reads into a [Sink]:
+// one Replaced for a list, then one delta for each event of the watch. After a failure it goes on where it was; it
+// lists again only when the server no longer has the changes since.
+//
+// An [Informer] has one for each namespace that it follows. Use one on its own to feed something else than a Store.
+type Reflector[T Object] struct {
+	client    *Client
+	resource  Resource
+	namespace string
+	sink      Sink[T]
+	config    Config[T]
+	codec     *codec[T]
+	log       *slog.Logger
+
+	// Of the goroutine in Run.
+	rv          string    // how far everything was put into the sink
+	listed      bool      // the sink has the whole collection as of rv: go on by watching
+	listRV      string    // what to list at least
+	streamAfter time.Time // no streaming list before
+	failures    int       // in a row, for backoff
+	lastFailure time.Time
+
+	mu     sync.Mutex // protects status
+	status ReflectorStatus
+}
+
+// NewReflector returns a reflector of resource, of which Namespaces may name one at most. It does nothing before Run.
+func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T]) (*Reflector[T], error) {
+	if err := resource.validate(); err != nil {
+		return nil, err
+	}
+	if len(resource.Namespaces) > 1 {
+		return nil, fmt.Errorf("Resource.Namespaces of %s: a reflector follows one namespace or all, not %d", resource.Resource, len(resource.Namespaces))
+	}
+	codec, err := newCodec[T](client.accept, config.KeepManagedFields)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reflector[T]{
+		client:    client,
+		resource:  resource,
+		namespace: resource.sources()[0],
+		sink:      sink,
+		config:    config,
+		codec:     codec,
+		log:       config.logger().With("resource", resource.String()),
+		listRV:    "0",
+	}
+	r.status.Namespace = r.namespace
+	r.status.Since = time.Now()
+	return r, nil
+}
+
+// Status returns how the reflector is doing.
+func (r *Reflector[T]) Status() ReflectorStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+func (r *Reflector[T]) update(change func(*ReflectorStatus)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.status)
+}
+
+func (r *Reflector[T]) enter(s State) {
+	r.update(func(status *ReflectorStatus) {
+		if status.State != s {
+			status.State, status.Since = s, time.Now()
+		}
+	})
+}
+
+// errSink marks an error of the sink: the end of the reflector.
+type errSink struct{ error }
+
+func (e errSink) Unwrap() error { return e.error }
+
+// Run lists and watches until ctx ends, and returns why it ended, or until the sink fails, and returns its error.
+// No other failure ends it. It starts no goroutine that outlives it. It can be run again afterwards, and then begins
+// where it was, but not twice at a time.
+func (r *Reflector[T]) Run(ctx context.Context) error {
+	defer r.enter(Idle)
+	for {
+		var err error
+		began := time.Now()
+		switch {
+		case r.listed:
+			r.enter(Watching)
+			err = r.watch(ctx)
+		case !r.config.PagedList && !began.Before(r.streamAfter):
+			r.enter(Listing)
+			err = r.stream(ctx)
+		default:
+			r.enter(Listing)
+			err = r.list(ctx)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if sink := (errSink{}); errors.As(err, &sink) {
+			return sink.error
+		}
+		if err != nil {
+			if err := r.recover(ctx, err); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Failures that recover knows by these errors rather than by what the server says.
+var (
+	errSilent      = errors.New("the server is silent")
+	errNoStreaming = errors.New("streaming list not possible")
+	errEmptyWatch  = errors.New("the server ended the watch at once")
+)
+
+// recover decides how to go on after err, and waits for as long as that takes. It returns an error when ctx ended.
+func (r *Reflector[T]) recover(ctx context.Context, err error) error {
+	now := time.Now()
+	r.update(func(s *ReflectorStatus) { s.LastError, s.LastErrorTime = err, now })
+	expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+	tooLarge := apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	switch {
+	case r.listed && (expired || apierrors.IsStoreReadError(err)): // the changes since rv are not to be had
+		r.log.Info("relist", "why", err, "resourceVersion", r.rv)
+		r.listed, r.listRV = false, r.rv
+		return nil
+	case !r.listed && (expired || tooLarge) && r.listRV != "": // the server is behind, or was restored
+		r.log.Info("list again at any resource version", "why", err, "resourceVersion", r.listRV)
+		r.listRV = ""
+		return nil
+	case !r.listed && errors.Is(err, errNoStreaming):
+		r.log.Info("fall back to paged lists", "why", err)
+		r.streamAfter = now.Add(streamAgainAfter)
+		return nil
+	case r.listed && apierrors.IsNotFound(err): // the resource is gone; the list will tell
+		r.listed, r.listRV = false, ""
+	case apierrors.IsNotFound(err):
+		if err := r.absent(ctx); err != nil {
+			return err
+		}
+		return r.wait(ctx, Absent, r.backoff(now))
+	}
+	delay := r.backoff(now)
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+		delay = time.Duration(seconds) * time.Second
+		delay += rand.N(delay/10 + 1) // clients that were sent away together should not come back together
+	}
+	r.log.Warn("try again", "why", err, "after", delay, "resourceVersion", r.rv)
+	return r.wait(ctx, Backoff, delay)
+}
+
+// backoff returns how long to wait after another failure: exponential with full jitter.
+func (r *Reflector[T]) backoff(now time.Time) time.Duration {
+	if now.Sub(r.lastFailure) > healthyAfter {
+		r.failures = 0
+	}
+	r.lastFailure = now
+	limit := min(minBackoff<<min(r.failures, 10), maxBackoff)
+	r.failures++
+	return rand.N(limit)
+}
+
+func (r *Reflector[T]) wait(ctx context.Context, s State, d time.Duration) error {
+	r.enter(s)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// absent takes away what was there when the resource is no longer served.
+func (r *Reflector[T]) absent(ctx context.Context) error {
+	if r.rv == "" && !r.config.AbsentIsSynced {
+		return nil
+	}
+	r.rv, r.listRV = "", ""
+	return r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace})
+}
+
+// listing is a list that is being read.
+type listing[T Object] struct {
+	items []T
+	kept  []Key // could not be decoded
+}
+
+// replaced puts the whole list, as of rv, into the sink.
+func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) error {
+	if r.rv != "" && older(rv, r.rv) {
+		r.log.Warn("the server went back in time: it was restored", "resourceVersion", rv, "seen", r.rv)
+		r.update(func(s *ReflectorStatus) { s.Restored++ })
+	}
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.items, Kept: l.kept, ResourceVersion: rv})
+	if err == nil {
+		r.listed = true
+	}
+	return err
+}
+
+// put puts d into the sink, and notes that everything up to its resource version is there.
+func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
+	d.Namespace = r.namespace
+	if err := r.sink.Put(ctx, d); err != nil {
+		return errSink{err}
+	}
+	if d.ResourceVersion != "" {
+		r.rv = d.ResourceVersion
+		r.update(func(s *ReflectorStatus) { s.ResourceVersion = r.rv })
+	}
+	return nil
+}
+
+// list reads the collection page by page.
+func (r *Reflector[T]) list(ctx context.Context) error {
+	size := r.config.PageSize
+	if size == 0 {
+		size = pageSize
+	}
+	query := atLeast(r.listRV)
+	query.Set("limit", strconv.Itoa(size))
+	var l listing[T]
+	rv := ""
+	for page := 1; ; page++ {
+		info, err := r.page(ctx, query, &l)
+		if page > 1 && apierrors.IsResourceExpired(err) {
+			// The continue token outlived its snapshot. Read everything at once, from the cache, at least as new.
+			l = listing[T]{}
+			info, err = r.page(ctx, atLeast(rv), &l)
+		}
+		if err != nil {
+			return err
+		}
+		if rv = info.ResourceVersion; info.Continue == "" {
+			return r.replaced(ctx, l, rv)
+		}
+		query = url.Values{"limit": {strconv.Itoa(size)}, "continue": {info.Continue}}
+	}
+}
+
+// atLeast asks for a state that is as new as rv: any for "0", the newest for "".
+func atLeast(rv string) url.Values {
+	switch rv {
+	case "":
+		return url.Values{}
+	case "0":
+		return url.Values{"resourceVersion": {rv}}
+	}
+	return url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
+}
+
+// page reads the answer to one list request.
+func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]) (listInfo, error) {
+	r.update(func(s *ReflectorStatus) { s.Lists++ })
+	var info listInfo
+	resp, f, err := r.open(ctx, query, r.codec.acceptList)
+	if err != nil {
+		return info, fmt.Errorf("list: %w", err)
+	}
+	defer resp.Body.Close()
+	err = readList(resp.Body, f, &info, func(raw []byte) {
+		if obj, err := r.decode(f, raw, &info); err == nil {
+			l.items = append(l.items, obj)
+		} else {
+			l.kept = append(l.kept, err.Key)
+		}
+	})
+	return info, err
+}
+
+func (r *Reflector[T]) open(ctx context.Context, query url.Values, accept string) (*http.Response, format, error) {
+	resp, err := r.client.get(ctx, r.resource, r.namespace, query, accept)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := formatOf(resp.Header.Get("Content-Type"))
+	if err != nil {
+		resp.Body.Close()
+		return nil, 0, err
+	}
+	return resp, f, nil
+}
+
+// decode makes a T of an encoded object, destroying raw, and transforms it. A failure is told to Config.OnDecodeError.
+func (r *Reflector[T]) decode(f format, raw []byte, list *listInfo) (T, *DecodeError) {
+	var none T
+	if !r.config.KeepManagedFields {
+		raw = f.cut(raw, f.peek(raw))
+	}
+	obj, err := r.codec.decode(f, raw, list)
+	if err == nil && r.config.Transform != nil {
+		obj, err = r.transform(obj)
+	}
+	if err == nil {
+		return obj, nil
+	}
+	failed := &DecodeError{Resource: r.resource, Key: f.peek(raw).key(), Raw: bytes.Clone(raw), Err: err}
+	r.log.Error("an object cannot be decoded", "key", failed.Key.String(), "err", err)
+	r.update(func(s *ReflectorStatus) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
+	if r.config.OnDecodeError != nil {
+		r.config.OnDecodeError(failed)
+	}
+	return none, failed
+}
+
+func (r *Reflector[T]) transform(obj T) (T, error) {
+	var none T
+	key, uid, rv := KeyOf(obj), obj.GetUID(), obj.GetResourceVersion()
+	obj, err := r.config.Transform(obj)
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("transform: %w", err)
+	case obj == none:
+		return none, errors.New("transform: it returned nil and no error")
+	case KeyOf(obj) != key || obj.GetUID() != uid || obj.GetResourceVersion() != rv:
+		return none, errors.New("transform: it changed the object's namespace, name, uid or resourceVersion")
+	}
+	return obj, nil
+}
+
+// watch follows the changes since rv until the watch ends. It returns nil when the server ended it in good order.
+func (r *Reflector[T]) watch(ctx context.Context) error {
+	return r.follow(ctx, url.Values{"resourceVersion": {r.rv}}, false)
+}
+
+// stream reads the collection as the first events of a watch, and goes on with that watch (KEP-3157).
+func (r *Reflector[T]) stream(ctx context.Context) error {
+	query := url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
+	if r.listRV != "0" {
+		query.Set("resourceVersion", r.listRV)
+	}
+	r.update(func(s *ReflectorStatus) { s.Lists++ })
+	err := r.follow(ctx, query, true)
+	if r.listed {
+		return err
+	}
+	switch {
+	case err == nil:
+		err = errors.New("the server ended the watch without the bookmark behind the initial events")
+	case errors.Is(err, errSilent) || isRefusal(err):
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNoStreaming, err)
+}
+
+// isRefusal says whether the server did not want the request as it was, rather than the client, the resource or the
+// resource version.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// follow opens a watch and puts what it tells into the sink. With initial it begins with the whole collection.
+func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial bool) error {
+	timeout := minWatchTimeout + rand.N(minWatchTimeout)
+	query.Set("watch", "1")
+	query.Set("allowWatchBookmarks", "true")
+	query.Set("timeoutSeconds", strconv.Itoa(int(timeout.Seconds())))
+
+	request, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	deadline := time.AfterFunc(timeout+watchGrace, func() { cancel(errSilent) })
+	defer deadline.Stop()
+	if initial {
+		deadline.Reset(progressDeadline)
+	}
+	opened := time.Now()
+	r.update(func(s *ReflectorStatus) { s.Watches++ })
+	resp, f, err := r.open(request, query, r.codec.accept)
+	if err != nil {
+		return fmt.Errorf("watch: %w", because(request, err))
+	}
+	defer resp.Body.Close()
+	r.update(func(s *ReflectorStatus) { s.WatchOpen = true })
+	defer r.update(func(s *ReflectorStatus) { s.WatchOpen = false })
+
+	w := &watching[T]{Reflector: r, initial: initial}
+	body := io.Reader(resp.Body)
+	if initial {
+		body = progressReader{resp.Body, func() {
+			if w.initial {
+				deadline.Reset(progressDeadline)
+			} else {
+				deadline.Reset(timeout + watchGrace - time.Since(opened))
+			}
+		}}
+	}
+	frames := newFrameReader(body, f)
+	for events := 0; ; events++ {
+		frame, err := frames.next()
+		switch {
+		case err == io.EOF && events == 0 && !initial && time.Since(opened) < shortWatch:
+			return errEmptyWatch
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("watch: %w", because(request, err))
+		}
+		if err := w.event(ctx, f, frame); err != nil {
+			return err
+		}
+	}
+}
+
+// because returns why ctx was ended, if it was, rather than what came of that.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// progressReader tells when something was read.
+type progressReader struct {
+	io.Reader
+	progress func()
+}
+
+func (p progressReader) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	if n > 0 {
+		p.progress()
+	}
+	return n, err
+}
+
+// watching is one watch.
+type watching[T Object] struct {
+	*Reflector[T]
+	initial bool // the initial events are not yet complete
+	list    listing[T]
+}
+
+// event puts one frame's event into the sink.
+func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
+	switch watch.EventType(frame.event) {
+	case watch.Error:
+		status, err := f.status(frame.raw)
+		if err != nil {
+			return fmt.Errorf("watch: error event: %w", err)
+		}
+		return fmt.Errorf("watch: %w", apierrors.FromObject(status))
+	case watch.Bookmark:
+		return w.bookmark(ctx, f, frame.raw)
+	case watch.Added, watch.Modified, watch.Deleted:
+	default:
+		return fmt.Errorf("watch: the server sent an event of type %q", frame.event)
+	}
+	deleted := frame.event == string(watch.Deleted)
+	obj, failed := w.decode(f, frame.raw, nil)
+	if w.initial {
+		w.collect(obj, failed, deleted)
+		return nil
+	}
+	d := Delta[T]{Type: Upserted, Object: obj}
+	if deleted {
+		d.Type = Removed
+	}
+	switch {
+	case failed == nil:
+		d.ResourceVersion = obj.GetResourceVersion()
+	case deleted && failed.Key.Name != "":
+		d.Key, d.ResourceVersion = failed.Key, string(f.peek(failed.Raw).resourceVersion)
+	default: // what is held of it stays
+		d = Delta[T]{Type: Bookmarked, ResourceVersion: string(f.peek(failed.Raw).resourceVersion)}
+	}
+	return w.put(ctx, d)
+}
+
+// collect notes an event among the initial ones. Changes can come in between, so a later event of a key counts.
+func (w *watching[T]) collect(obj T, failed *DecodeError, deleted bool) {
+	l := &w.list
+	switch {
+	case failed != nil:
+		w.drop(failed.Key)
+		if !deleted {
+			l.kept = append(l.kept, failed.Key)
+		}
+	case deleted:
+		w.drop(KeyOf(obj))
+	default:
+		l.items = append(l.items, obj) // the last one of a key counts
+	}
+}
+
+func (w *watching[T]) drop(key Key) {
+	w.list.items = slices.DeleteFunc(w.list.items, func(o T) bool { return KeyOf(o) == key })
+	w.list.kept = slices.DeleteFunc(w.list.kept, func(k Key) bool { return k == key })
+}
+
+func (w *watching[T]) bookmark(ctx context.Context, f format, raw []byte) error {
+	rv := string(f.peek(raw).resourceVersion)
+	if rv == "" {
+		return errors.New("watch: the server sent a bookmark without resource version")
+	}
+	if !w.initial {
+		return w.put(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: rv})
+	}
+	var bookmark metav1.PartialObjectMetadata
+	c := codec[*metav1.PartialObjectMetadata]{}
+	if err := c.into(&bookmark, f, raw, nil); err != nil {
+		return fmt.Errorf("watch: bookmark: %w", err)
+	}
+	if bookmark.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+		return fmt.Errorf("%w: the server sent an ordinary bookmark among the initial events", errNoStreaming)
+	}
+	l := w.list
+	w.initial, w.list = false, listing[T]{}
+	if err := w.replaced(ctx, l, rv); err != nil {
+		return err
+	}
+	w.enter(Watching)
+	return nil
+}
