@@ -1,0 +1,197 @@
+package informertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/typedinformer/informer/watchcache"
+)
+
+// maxBody is the greatest body of a request. As kube-apiserver's.
+const maxBody = 3 << 20
+
+// serve answers a request for this collection.
+func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Request) {
+	known := req.Subresource == "" || req.Subresource == "status" && c.resource.StatusSubresource
+	if !known || c.resource.ClusterScoped && req.Namespace != "" {
+		http.NotFound(w, r)
+		return
+	}
+	opts := writeOptions{status: req.Subresource == "status", dryRun: isDryRun(req.Query)}
+	var err error
+	switch req.Verb {
+	case "list", "watch":
+		c.cache.ServeList(w, r, req.Namespace)
+	case "get":
+		c.cache.ServeObject(w, r, req.key())
+	case "create":
+		err = c.serveCreate(w, r, req, opts)
+	case "update":
+		err = c.serveUpdate(w, r, req, opts)
+	case "delete":
+		err = c.serveDelete(w, r, req, opts)
+	default:
+		err = apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
+	}
+	if err != nil {
+		watchcache.WriteError(w, r, err)
+	}
+}
+
+func (c *Collection[T]) serveCreate(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+	if req.Name != "" {
+		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
+	}
+	obj, err := c.readObject(r, req)
+	if err != nil {
+		return err
+	}
+	if obj.GetResourceVersion() != "" {
+		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	if obj, err = c.create(obj, opts); err != nil {
+		return err
+	}
+	c.cache.WriteObject(w, r, http.StatusCreated, obj)
+	return nil
+}
+
+func (c *Collection[T]) serveUpdate(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+	if req.Name == "" {
+		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
+	}
+	obj, err := c.readObject(r, req)
+	if err != nil {
+		return err
+	}
+	if obj.GetName() != req.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), req.Name))
+	}
+	if obj, err = c.update(obj, opts); err != nil {
+		return err
+	}
+	c.cache.WriteObject(w, r, http.StatusOK, obj)
+	return nil
+}
+
+func (c *Collection[T]) serveDelete(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+	if opts.status {
+		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
+	}
+	var options metav1.DeleteOptions
+	body, mediaType, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	if len(body) > 0 {
+		if err := decode(body, mediaType, &options); err != nil {
+			return err
+		}
+	}
+	opts.dryRun = opts.dryRun || len(options.DryRun) > 0
+	obj, gone, err := c.delete(req.key(), options.Preconditions, opts)
+	if err != nil {
+		return err
+	}
+	if !gone {
+		c.cache.WriteObject(w, r, http.StatusOK, obj)
+		return nil
+	}
+	watchcache.WriteStatus(w, r, metav1.Status{
+		Status: metav1.StatusSuccess,
+		Code:   http.StatusOK,
+		Details: &metav1.StatusDetails{
+			Name:  obj.GetName(),
+			Group: c.resource.Group,
+			Kind:  c.resource.Resource,
+			UID:   obj.GetUID(),
+		},
+	})
+	return nil
+}
+
+// readObject decodes the object of a create or update request.
+func (c *Collection[T]) readObject(r *http.Request, req Request) (T, error) {
+	var none T
+	body, mediaType, err := readBody(r)
+	if err != nil {
+		return none, err
+	}
+	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	if err := decode(body, mediaType, obj); err != nil {
+		return none, err
+	}
+	if typed, ok := any(obj).(runtime.Object); ok {
+		want := c.resource.GroupVersion().WithKind(c.resource.Kind)
+		if got := typed.GetObjectKind().GroupVersionKind(); !got.Empty() && got != want {
+			return none, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got, want))
+		}
+	}
+	if obj.GetNamespace() == "" {
+		obj.SetNamespace(req.Namespace)
+	}
+	if obj.GetNamespace() != req.Namespace {
+		return none, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return obj, nil
+}
+
+// readBody returns the body of a request and its media type, application/json if it names none.
+func readBody(r *http.Request) (body []byte, mediaType string, err error) {
+	body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, "", apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+	}
+	if err != nil {
+		return nil, "", apierrors.NewBadRequest(err.Error())
+	}
+	mediaType, _, err = mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		mediaType = runtime.ContentTypeJSON
+	}
+	return body, mediaType, nil
+}
+
+// decode reads a body into obj, a pointer to a type with the kind of Kubernetes' objects.
+func decode(body []byte, mediaType string, obj any) error {
+	var err error
+	switch message, isMessage := obj.(interface{ Unmarshal([]byte) error }); {
+	case mediaType == runtime.ContentTypeJSON:
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			err = json.Unmarshal(body, &u.Object)
+		} else {
+			err = json.Unmarshal(body, obj)
+		}
+	case mediaType == runtime.ContentTypeProtobuf && isMessage:
+		raw, isKubernetes := bytes.CutPrefix(body, []byte("k8s\x00"))
+		if !isKubernetes {
+			return apierrors.NewBadRequest("the body is not of Kubernetes' protobuf format")
+		}
+		var unknown runtime.Unknown
+		if err = unknown.Unmarshal(raw); err == nil {
+			err = message.Unmarshal(unknown.Raw)
+		}
+	default:
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    http.StatusUnsupportedMediaType,
+			Reason:  metav1.StatusReasonUnsupportedMediaType,
+			Message: fmt.Sprintf("the body of the request was in an unknown format (%s)", mediaType),
+		}}
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the body cannot be decoded: %v", err))
+	}
+	return nil
+}

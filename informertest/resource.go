@@ -1,0 +1,153 @@
+package informertest
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"reflect"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/watchcache"
+)
+
+// Resource says how a resource is served.
+type Resource struct {
+	schema.GroupVersionResource
+	// Kind is the kind of its objects. Empty means the name of the Go type; for unstructured objects it is required.
+	Kind string
+	// ClusterScoped says that its objects are in no namespace.
+	ClusterScoped bool
+	// StatusSubresource gives unstructured objects a status subresource. A Go type has one if it has a field Status.
+	StatusSubresource bool
+	// SelectableFields are the fields beside metadata.name and metadata.namespace that field selectors may name, as paths
+	// of JSON names: "spec.nodeName". Nil means those that kube-apiserver has, for kinds of Kubernetes itself.
+	SelectableFields []string
+}
+
+// builtinFields are the selectable fields of Kubernetes' own kinds, as far as they are fields of the object.
+var builtinFields = map[schema.GroupKind][]string{
+	{Kind: "Pod"}: {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+		"spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"},
+	{Kind: "Node"}:                  {"spec.unschedulable"},
+	{Kind: "Namespace"}:             {"status.phase"},
+	{Kind: "Secret"}:                {"type"},
+	{Kind: "Service"}:               {"spec.clusterIP", "spec.type"},
+	{Kind: "ReplicationController"}: {"status.replicas"},
+	{Kind: "Event"}: {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+		"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "type"},
+	{Group: "apps", Kind: "ReplicaSet"}:                               {"status.replicas"},
+	{Group: "batch", Kind: "Job"}:                                     {"status.successful"},
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {"spec.signerName"},
+}
+
+// Collection is the objects of one resource of a [Server], for the program that runs the server: the same objects that
+// clients reach over HTTP, without HTTP and encoding.
+//
+// Its writes are those of the cluster itself: they set a whole object, status included, and on creation keep the uid and
+// creationTimestamp that it has. All else is as for clients. Objects are kept as they are given, not copied deeply: what
+// they point to must not be written to afterwards, nor may what is returned.
+//
+// All methods are safe for concurrent use.
+type Collection[T watchcache.Object] struct {
+	server   *Server
+	resource Resource
+	cache    *watchcache.Cache[T]
+	dynamic  bool // T is *unstructured.Unstructured
+	spec     int  // the index of the field Spec in the struct, -1 when there is none
+	status   int  // likewise, Status
+}
+
+// Register makes server serve a resource as objects of type T: a pointer to a type of k8s.io/api, to the Go type of a
+// custom resource, or *unstructured.Unstructured. A type that has no protobuf encoding is served as custom resources are:
+// in JSON only. It may be called at any time; before, the server answers 404 Not Found.
+//
+// It panics if the resource is registered already, or has no kind.
+func Register[T watchcache.Object](server *Server, resource Resource) *Collection[T] {
+	var none T
+	c := &Collection[T]{server: server, spec: -1, status: -1}
+	if _, c.dynamic = any(none).(*unstructured.Unstructured); !c.dynamic {
+		t := reflect.TypeFor[T]().Elem()
+		if resource.Kind == "" {
+			resource.Kind = t.Name()
+		}
+		c.spec, c.status = fieldIndex(t, "Spec"), fieldIndex(t, "Status")
+		resource.StatusSubresource = c.status >= 0
+	}
+	if resource.Kind == "" || resource.Resource == "" || resource.Version == "" {
+		panic(fmt.Sprintf("informertest: resource %v (%T) needs a version, resource and kind", resource.GroupVersionResource, none))
+	}
+	if resource.SelectableFields == nil {
+		resource.SelectableFields = builtinFields[schema.GroupKind{Group: resource.Group, Kind: resource.Kind}]
+	}
+	c.resource = resource
+	c.cache = watchcache.New[T](watchcache.Config{
+		GroupVersionResource: resource.GroupVersionResource,
+		Kind:                 resource.Kind,
+		SelectableFields:     resource.SelectableFields,
+		Window:               server.options.Window,
+	})
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	if _, taken := server.collections[resource.GroupVersionResource]; taken {
+		panic(fmt.Sprintf("informertest: resource %v is registered already", resource.GroupVersionResource))
+	}
+	c.put(informer.Delta[T]{Type: informer.Replaced}, server.rv)
+	server.collections[resource.GroupVersionResource] = c
+	return c
+}
+
+func fieldIndex(t reflect.Type, name string) int {
+	if f, ok := t.FieldByName(name); ok && len(f.Index) == 1 {
+		return f.Index[0]
+	}
+	return -1
+}
+
+// Create adds an object and returns it as it is stored. Its resourceVersion is not looked at.
+func (c *Collection[T]) Create(obj T) (T, error) {
+	return c.create(obj, writeOptions{whole: true})
+}
+
+// Update replaces an object, status included, and returns it as it is stored. If obj has a resourceVersion, it must be
+// that of the stored object.
+func (c *Collection[T]) Update(obj T) (T, error) {
+	return c.update(obj, writeOptions{whole: true})
+}
+
+// Delete removes an object, or marks it for deletion if it has finalizers, and returns its last state.
+func (c *Collection[T]) Delete(key informer.Key) (T, error) {
+	obj, _, err := c.delete(key, nil, writeOptions{})
+	return obj, err
+}
+
+// Get returns the object with that key.
+func (c *Collection[T]) Get(key informer.Key) (T, bool) { return c.cache.Get(key) }
+
+// All yields every object, ordered by namespace, then name, from one snapshot.
+func (c *Collection[T]) All() iter.Seq[T] { return c.cache.All() }
+
+// Len returns the number of objects.
+func (c *Collection[T]) Len() int { return c.cache.Len() }
+
+// Watchers returns the number of watches of this resource that are open.
+func (c *Collection[T]) Watchers() int { return c.cache.Watchers() }
+
+func (c *Collection[T]) bookmark(rv uint64) {
+	c.put(informer.Delta[T]{Type: informer.Bookmarked}, rv)
+}
+
+func (c *Collection[T]) endWatches() { c.cache.EndWatches() }
+
+func (c *Collection[T]) compact() { c.cache.Compact() }
+
+// put tells the cache of a change. The server's lock is held.
+func (c *Collection[T]) put(d informer.Delta[T], rv uint64) {
+	d.ResourceVersion = strconv.FormatUint(rv, 10)
+	if err := c.cache.Put(context.Background(), d); err != nil {
+		panic(err) // versions come from one counter, in order
+	}
+}

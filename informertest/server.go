@@ -1,0 +1,246 @@
+// Package informertest is an API server in the process, for tests and demonstrations of programs that talk to
+// Kubernetes: real HTTP, real list and watch (package watchcache), objects in memory.
+//
+//	server := informertest.NewServer(informertest.Options{})
+//	defer server.Close()
+//	pods := informertest.Register[*corev1.Pod](server, informertest.Resource{
+//		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"),
+//	})
+//	pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
+//	clientset, err := kubernetes.NewForConfig(server.Config())
+//
+// A server knows the resources that are registered with it, by a Go type or as unstructured objects, and treats them as
+// kube-apiserver and etcd do: one counter of resource versions for all, optimistic concurrency, uid, generation,
+// generateName, finalizers, a status subresource, errors as metav1.Status. It answers in JSON, in protobuf for types that
+// have it, and with metadata only.
+//
+// What it is not: there is no authentication, admission, defaulting or validation of a specification, no schema of custom
+// resources, no conversion between versions, no garbage collection by owner, no graceful deletion (a pod is gone at once)
+// and no Table. PATCH, DELETE of a collection, discovery and other subresources than status are not served.
+//
+// With Options.InMemory a server works within a bubble of testing/synctest. Every goroutine of a server has ended when
+// Close returns.
+package informertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+)
+
+// Options of a [Server]. The zero value serves over TCP on loopback.
+type Options struct {
+	// InMemory serves over pipes within the process, for the clients of Server.Config only. Tests in a bubble of
+	// testing/synctest need it. A pipe has no buffer: who does not read makes the writer wait at once.
+	InMemory bool
+	// Window is how many of the latest changes of each resource can be watched from; see watchcache.Config.
+	// Zero means its default.
+	Window int
+	// Middleware, when not nil, is put before the server's own handler, behind its log of requests. It is the place to
+	// delay, refuse or spoil answers. A middleware that wraps the http.ResponseWriter has to give it an Unwrap method.
+	Middleware func(http.Handler) http.Handler
+}
+
+// maxRequests is how many requests a server remembers at least.
+const maxRequests = 10_000
+
+// Server is an API server in the process. Create one with [NewServer]; all methods are safe for concurrent use.
+type Server struct {
+	// URL is the address to reach it at, without a slash at the end.
+	URL string
+
+	listener net.Listener
+	http     *http.Server
+	options  Options
+	running  sync.WaitGroup // http.Serve and the connections
+
+	// mu makes writes take turns: the changes of all resources are in one order, that of their resource versions.
+	mu          sync.Mutex
+	rv          uint64
+	collections map[schema.GroupVersionResource]collection
+
+	logMu    sync.Mutex // protects the fields below
+	requests []Request
+	conns    map[net.Conn]struct{}
+}
+
+// collection is a [Collection] of any type.
+type collection interface {
+	serve(w http.ResponseWriter, r *http.Request, req Request)
+	bookmark(rv uint64)
+	endWatches()
+	compact()
+}
+
+// Request is one request as the server's log has it.
+type Request struct {
+	Time time.Time
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection, as in Kubernetes' authorization.
+	// It is empty for a path that is none of the API's.
+	Verb        string
+	Resource    schema.GroupVersionResource
+	Namespace   string
+	Name        string
+	Subresource string
+	Path        string
+	Query       url.Values
+	Header      http.Header
+}
+
+// NewServer starts a server. It panics if it cannot listen, as httptest.NewServer does.
+func NewServer(options Options) *Server {
+	s := &Server{
+		options:     options,
+		collections: map[schema.GroupVersionResource]collection{},
+		conns:       map[net.Conn]struct{}{},
+	}
+	if options.InMemory {
+		s.listener, s.URL = newPipeListener(), "http://in-memory"
+	} else {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			panic(fmt.Sprintf("informertest: listen: %v", err))
+		}
+		s.listener, s.URL = l, "http://"+l.Addr().String()
+	}
+	handler := http.Handler(http.HandlerFunc(s.serve))
+	if options.Middleware != nil {
+		handler = options.Middleware(handler)
+	}
+	s.http = &http.Server{Handler: s.logged(handler), ConnState: s.connState}
+	s.running.Go(func() { s.http.Serve(s.listener) })
+	return s
+}
+
+// Config returns how clients reach the server, without a limit of their rate. Each call returns a new one.
+func (s *Server) Config() *rest.Config {
+	config := &rest.Config{Host: s.URL, QPS: -1}
+	if pipes, ok := s.listener.(*pipeListener); ok {
+		config.Dial = pipes.dial
+		// The host name is made up, and a proxy cannot know it. Besides, client-go keeps no transport for later that
+		// has a function here, so that none outlives a synctest bubble.
+		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	}
+	return config
+}
+
+// RV returns the resource version of the latest change.
+func (s *Server) RV() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strconv.FormatUint(s.rv, 10)
+}
+
+// Requests returns the requests that have come in since the start or the last call of ResetRequests, oldest first.
+// Of very many, only the last 10,000 or more are remembered.
+func (s *Server) Requests() []Request {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// ResetRequests forgets the requests that have come in so far.
+func (s *Server) ResetRequests() {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	s.requests = nil
+}
+
+// EndWatches ends all watches cleanly, as kube-apiserver does when their time is over.
+func (s *Server) EndWatches() {
+	s.eachCollection(collection.endWatches)
+}
+
+// Compact forgets all versions but the present, as a compaction of etcd does: who watches, lists or pages from an older
+// one is answered 410 Expired. Watches that have kept up go on.
+func (s *Server) Compact() {
+	s.eachCollection(collection.compact)
+}
+
+func (s *Server) eachCollection(do func(collection)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.collections {
+		do(c)
+	}
+}
+
+// CloseConnections breaks all connections, whatever goes on in them. New ones are accepted.
+func (s *Server) CloseConnections() {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	for conn := range s.conns {
+		conn.Close()
+	}
+}
+
+// Close ends all requests and stops the server. When it returns, every goroutine of the server has ended.
+func (s *Server) Close() {
+	s.http.Close()
+	s.EndWatches() // those on a connection that is not closed yet, or about to begin, see it closed
+	s.running.Wait()
+}
+
+func (s *Server) connState(conn net.Conn, state http.ConnState) {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.running.Add(1)
+		s.conns[conn] = struct{}{}
+	case http.StateClosed, http.StateHijacked:
+		delete(s.conns, conn)
+		s.running.Done()
+	}
+}
+
+// commitLocked runs a write at the next resource version.
+func (s *Server) commitLocked(write func(rv uint64)) {
+	s.rv++
+	write(s.rv)
+	for _, c := range s.collections {
+		c.bookmark(s.rv) // the versions of all collections move together, as those of one etcd
+	}
+}
+
+func (s *Server) logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req := parseRequest(r)
+		s.logMu.Lock()
+		if len(s.requests) >= 2*maxRequests {
+			s.requests = slices.Clone(s.requests[maxRequests:])
+		}
+		s.requests = append(s.requests, req)
+		s.logMu.Unlock()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
+	})
+}
+
+// requestKey is the context key of the Request.
+type requestKey struct{}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	req := r.Context().Value(requestKey{}).(Request)
+	s.mu.Lock()
+	c, ok := s.collections[req.Resource]
+	s.mu.Unlock()
+	if !ok {
+		http.NotFound(w, r) // as kube-apiserver: not even a Status
+		return
+	}
+	c.serve(w, r, req)
+}
+
+// key returns the key of the object that the request names.
+func (r Request) key() informer.Key { return informer.Key{Namespace: r.Namespace, Name: r.Name} }

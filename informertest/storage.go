@@ -1,0 +1,232 @@
+package informertest
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/watchcache"
+)
+
+// writeOptions say how a write is meant.
+type writeOptions struct {
+	whole  bool // by the cluster's own hand: status and system metadata as given
+	status bool // of the status subresource
+	dryRun bool
+}
+
+// create stores obj, which it does not write to.
+func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
+	var none T
+	obj = c.own(obj)
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
+		obj.SetName(obj.GetGenerateName() + rand.String(5))
+	}
+	if err := c.validate(obj); err != nil {
+		return none, err
+	}
+	if !opts.whole || obj.GetUID() == "" {
+		obj.SetUID(uuid.NewUUID())
+	}
+	if created := obj.GetCreationTimestamp(); !opts.whole || created.IsZero() {
+		obj.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
+	}
+	if !opts.whole {
+		obj.SetDeletionTimestamp(nil)
+		obj.SetDeletionGracePeriodSeconds(nil)
+		c.copyStatus(obj, none)
+	}
+	if c.counted() && (!opts.whole || obj.GetGeneration() == 0) {
+		obj.SetGeneration(1)
+	}
+
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if _, exists := c.cache.Get(informer.KeyOf(obj)); exists {
+		return none, apierrors.NewAlreadyExists(c.resource.GroupResource(), obj.GetName())
+	}
+	c.storeLocked(informer.Upserted, obj, opts.dryRun)
+	return obj, nil
+}
+
+// update replaces the object of the same key with obj, which it does not write to.
+func (c *Collection[T]) update(obj T, opts writeOptions) (T, error) {
+	var none T
+	obj = c.own(obj)
+	if err := c.validate(obj); err != nil {
+		return none, err
+	}
+
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	old, exists := c.cache.Get(informer.KeyOf(obj))
+	if !exists {
+		return none, apierrors.NewNotFound(c.resource.GroupResource(), obj.GetName())
+	}
+	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
+		return none, c.conflict(obj.GetName(), errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
+		return none, c.conflict(obj.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+	}
+	if opts.status {
+		status := obj
+		obj = watchcache.ShallowCopy(old)
+		c.copyStatus(obj, status)
+	} else if !opts.whole {
+		c.copyStatus(obj, old)
+	}
+	obj.SetUID(old.GetUID())
+	obj.SetCreationTimestamp(old.GetCreationTimestamp())
+	obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	obj.SetGeneration(old.GetGeneration())
+	obj.SetResourceVersion(old.GetResourceVersion())
+	if equality.Semantic.DeepEqual(obj, old) {
+		return old, nil // as in etcd, no change is no write
+	}
+	if !opts.status && c.counted() && !c.sameSpec(obj, old) {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
+		c.storeLocked(informer.Removed, obj, opts.dryRun)
+	} else {
+		c.storeLocked(informer.Upserted, obj, opts.dryRun)
+	}
+	return obj, nil
+}
+
+// delete removes an object, or marks it if it has finalizers, and says whether it is gone. Preconditions may be nil.
+func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions, opts writeOptions) (obj T, gone bool, err error) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	old, exists := c.cache.Get(key)
+	if !exists {
+		return old, false, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
+	}
+	if pre != nil && pre.UID != nil && *pre.UID != old.GetUID() {
+		return old, false, c.conflict(key.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
+	}
+	if pre != nil && pre.ResourceVersion != nil && *pre.ResourceVersion != old.GetResourceVersion() {
+		return old, false, c.conflict(key.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
+	}
+	obj = watchcache.ShallowCopy(old)
+	if len(old.GetFinalizers()) == 0 {
+		c.storeLocked(informer.Removed, obj, opts.dryRun)
+		return obj, true, nil
+	}
+	if old.GetDeletionTimestamp() != nil {
+		return old, false, nil
+	}
+	now, zero := metav1.Now().Rfc3339Copy(), int64(0)
+	obj.SetDeletionTimestamp(&now)
+	obj.SetDeletionGracePeriodSeconds(&zero)
+	if c.counted() {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+	c.storeLocked(informer.Upserted, obj, opts.dryRun)
+	return obj, false, nil
+}
+
+// storeLocked gives obj its resource version and tells the cache.
+func (c *Collection[T]) storeLocked(change informer.DeltaType, obj T, dryRun bool) {
+	if dryRun {
+		return
+	}
+	c.server.commitLocked(func(rv uint64) {
+		obj.SetResourceVersion(strconv.FormatUint(rv, 10))
+		c.put(informer.Delta[T]{Type: change, Object: obj}, rv)
+	})
+}
+
+// own returns a copy of obj whose metadata can be set, with the kind that the server stores: none for a Go type.
+func (c *Collection[T]) own(obj T) T {
+	obj = watchcache.ShallowCopy(obj)
+	if typed, ok := any(obj).(runtime.Object); ok {
+		kind := schema.GroupVersionKind{}
+		if c.dynamic { // its kind is part of its content
+			kind = c.resource.GroupVersion().WithKind(c.resource.Kind)
+		}
+		typed.GetObjectKind().SetGroupVersionKind(kind)
+	}
+	return obj
+}
+
+// validate checks name and namespace.
+func (c *Collection[T]) validate(obj T) error {
+	switch {
+	case obj.GetName() == "":
+		return apierrors.NewInvalid(schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}, "",
+			field.ErrorList{field.Required(field.NewPath("metadata", "name"), "name or generateName is required")})
+	case c.resource.ClusterScoped && obj.GetNamespace() != "":
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	case !c.resource.ClusterScoped && obj.GetNamespace() == "":
+		return apierrors.NewBadRequest("an empty namespace may not be set during creation or update")
+	}
+	return nil
+}
+
+func (c *Collection[T]) conflict(name string, err error) error {
+	return apierrors.NewConflict(c.resource.GroupResource(), name, err)
+}
+
+// counted says whether objects have a generation: custom resources, and built-in types with a spec.
+func (c *Collection[T]) counted() bool { return c.dynamic || c.spec >= 0 }
+
+// sameSpec says whether what a generation stands for is equal: of an unstructured object, all but metadata and status.
+func (c *Collection[T]) sameSpec(a, b T) bool {
+	if !c.dynamic {
+		return equality.Semantic.DeepEqual(fieldOf(a, c.spec).Interface(), fieldOf(b, c.spec).Interface())
+	}
+	x, y := content(a), content(b)
+	for key := range x {
+		if _, both := y[key]; !both && key != "status" {
+			return false
+		}
+	}
+	for key, value := range y {
+		if key != "metadata" && key != "status" && !equality.Semantic.DeepEqual(x[key], value) {
+			return false
+		}
+	}
+	return true
+}
+
+// copyStatus gives to the status of from, or none when from is nil. Without a status subresource it does nothing.
+func (c *Collection[T]) copyStatus(to, from T) {
+	var none T
+	switch {
+	case !c.resource.StatusSubresource:
+	case c.dynamic:
+		delete(content(to), "status")
+		if from != none {
+			if status, ok := content(from)["status"]; ok {
+				content(to)["status"] = status
+			}
+		}
+	case from == none:
+		fieldOf(to, c.status).SetZero()
+	default:
+		fieldOf(to, c.status).Set(fieldOf(from, c.status))
+	}
+}
+
+func content[T watchcache.Object](obj T) map[string]any {
+	return any(obj).(*unstructured.Unstructured).Object
+}
+
+func fieldOf[T watchcache.Object](obj T, index int) reflect.Value {
+	return reflect.ValueOf(obj).Elem().Field(index)
+}

@@ -1,0 +1,325 @@
+package watchcache
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// format is one of the representations of an object: JSON or protobuf, whole or metadata only.
+type format uint8
+
+const (
+	formatJSON format = iota
+	formatProtobuf
+	formatMetadataJSON
+	formatMetadataProtobuf
+	formats // how many there are
+)
+
+func (f format) protobuf() bool { return f == formatProtobuf || f == formatMetadataProtobuf }
+func (f format) metadata() bool { return f >= formatMetadataJSON }
+
+func (f format) contentType() string {
+	if f.protobuf() {
+		return runtime.ContentTypeProtobuf
+	}
+	return runtime.ContentTypeJSON
+}
+
+// protoMessage is what the generated types of k8s.io/api can do.
+type protoMessage interface {
+	Size() int
+	Marshal() ([]byte, error)
+}
+
+// protobufPrefix begins every protobuf body of Kubernetes but a frame of a watch.
+var protobufPrefix = []byte{'k', '8', 's', 0}
+
+// codec writes objects of one kind as kube-apiserver does. An object is encoded without its kind and apiVersion, which
+// is what the items of a list are; where they belong, they are written around it.
+type codec[T Object] struct {
+	kind schema.GroupVersionKind
+	// custom is set for what a server knows only as JSON, as custom resources. Their lists have sorted keys, and items
+	// that have a kind.
+	custom bool
+	// dynamic is set for *unstructured.Unstructured, which brings its kind along.
+	dynamic bool
+	heads   [formats][]byte // what stands before the bytes of an object to give it its kind
+}
+
+func newCodec[T Object](kind schema.GroupVersionKind) codec[T] {
+	var none T
+	_, dynamic := any(none).(*unstructured.Unstructured)
+	_, proto := any(none).(protoMessage)
+	c := codec[T]{kind: kind, custom: !proto, dynamic: dynamic}
+	for f := range formats {
+		c.heads[f] = c.head(f, c.kindOf(f))
+	}
+	return c
+}
+
+// kindOf returns the kind of an object in format f.
+func (c *codec[T]) kindOf(f format) schema.GroupVersionKind {
+	if f.metadata() {
+		return metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+	}
+	return c.kind
+}
+
+func (c *codec[T]) head(f format, kind schema.GroupVersionKind) []byte {
+	apiVersion := kind.GroupVersion().String()
+	switch {
+	case f.protobuf():
+		return appendTypeMeta(nil, kind)
+	case f == formatJSON && c.dynamic:
+		return nil
+	case f == formatJSON && c.custom:
+		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q`, apiVersion, kind.Kind)
+	}
+	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q`, kind.Kind, apiVersion)
+}
+
+// encode returns obj without its kind.
+func (c *codec[T]) encode(obj T, f format) ([]byte, error) {
+	switch f {
+	case formatJSON:
+		if u, ok := any(obj).(*unstructured.Unstructured); ok {
+			return json.Marshal(u.Object)
+		}
+		return json.Marshal(withoutKind(obj))
+	case formatProtobuf:
+		return any(obj).(protoMessage).Marshal()
+	case formatMetadataJSON:
+		return json.Marshal(metadataOf(obj))
+	default:
+		return metadataOf(obj).Marshal()
+	}
+}
+
+// size returns len of what encode returns for a format that is protobuf.
+func (c *codec[T]) size(obj T, f format) int {
+	if f.metadata() {
+		return metadataOf(obj).Size()
+	}
+	return any(obj).(protoMessage).Size()
+}
+
+// withoutKind returns obj, or a copy if it has a kind or apiVersion: what a source sends as an item of a list has none,
+// what it sends in an event does.
+func withoutKind[T Object](obj T) T {
+	typed, ok := any(obj).(runtime.Object)
+	if !ok || typed.GetObjectKind().GroupVersionKind().Empty() {
+		return obj
+	}
+	obj = ShallowCopy(obj)
+	any(obj).(runtime.Object).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return obj
+}
+
+// empty returns a new object of type T that has nothing but a resource version, as bookmarks are.
+func (c *codec[T]) empty(rv uint64) T {
+	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	if u, ok := any(obj).(*unstructured.Unstructured); ok {
+		u.Object = map[string]any{}
+		u.SetGroupVersionKind(c.kind)
+	}
+	obj.SetResourceVersion(formatRV(rv))
+	return obj
+}
+
+// writeObject writes an object with its kind; b is what encode returned.
+func (c *codec[T]) writeObject(w *bufio.Writer, f format, b []byte) {
+	if f.protobuf() {
+		w.Write(protobufPrefix)
+		w.Write(c.heads[f])
+		writeBytes(w, 2, b) // Unknown.raw
+		w.Write(unknownEnd)
+		return
+	}
+	head := c.heads[f]
+	if head == nil {
+		w.Write(b)
+		return
+	}
+	w.Write(head)
+	if len(b) > len("{}") {
+		w.WriteByte(',')
+	}
+	w.Write(b[1:])
+}
+
+// objectSize returns how many bytes writeObject writes in a format that is protobuf.
+func (c *codec[T]) objectSize(f format, b []byte) int {
+	return len(protobufPrefix) + len(c.heads[f]) + fieldSize(len(b)) + len(unknownEnd)
+}
+
+// writeEvent writes one frame of a watch: in JSON a line, in protobuf a metav1.WatchEvent after its length.
+func (c *codec[T]) writeEvent(w *bufio.Writer, eventType string, f format, b []byte) {
+	if !f.protobuf() {
+		w.WriteString(`{"type":"`)
+		w.WriteString(eventType)
+		w.WriteString(`","object":`)
+		c.writeObject(w, f, b)
+		w.WriteString("}\n")
+		return
+	}
+	writeEventHead(w, eventType, c.objectSize(f, b))
+	c.writeObject(w, f, b)
+}
+
+// writeEventHead writes the length of a frame of a watch and all of it but the object.
+func writeEventHead(w *bufio.Writer, eventType string, objectSize int) {
+	extension := fieldSize(objectSize) // RawExtension.raw
+	binary.Write(w, binary.BigEndian, uint32(fieldSize(len(eventType))+fieldSize(extension)))
+	writeBytes(w, 1, []byte(eventType)) // WatchEvent.type
+	writeTag(w, 2, extension)           // WatchEvent.object
+	writeTag(w, 1, objectSize)
+}
+
+// writeList writes a list of those elements; bytes returns what encode returned for one. The elements are encoded one
+// after the other, as they are written.
+func (c *codec[T]) writeList(w *bufio.Writer, f format, list metav1.ListMeta, items []*element[T], bytes func(*element[T]) ([]byte, error)) error {
+	kind := c.kindOf(f)
+	kind.Kind += "List"
+	if f.protobuf() {
+		return c.writeProtobufList(w, f, kind, list, items, bytes)
+	}
+	metadata, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	sorted := f == formatJSON && c.custom
+	if sorted {
+		fmt.Fprintf(w, `{"apiVersion":%q,"items":[`, kind.GroupVersion())
+		metadata, err = json.Marshal(customListMeta{list.Continue, list.RemainingItemCount, list.ResourceVersion})
+		if err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, kind.Kind, kind.GroupVersion(), metadata)
+	}
+	for i, el := range items {
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		b, err := bytes(el)
+		if err != nil {
+			return err
+		}
+		if sorted || f.metadata() {
+			c.writeObject(w, f, b)
+		} else {
+			w.Write(b)
+		}
+	}
+	if sorted {
+		fmt.Fprintf(w, `],"kind":%q,"metadata":%s}`, kind.Kind, metadata)
+	} else {
+		w.WriteString("]}")
+	}
+	return w.WriteByte('\n')
+}
+
+// customListMeta is the metadata of a list of custom resources, which kube-apiserver builds as a map.
+type customListMeta struct {
+	Continue           string `json:"continue"`
+	RemainingItemCount *int64 `json:"remainingItemCount,omitempty"`
+	ResourceVersion    string `json:"resourceVersion"`
+}
+
+func (c *codec[T]) writeProtobufList(w *bufio.Writer, f format, kind schema.GroupVersionKind, list metav1.ListMeta, items []*element[T], bytes func(*element[T]) ([]byte, error)) error {
+	metadata, err := list.Marshal()
+	if err != nil {
+		return err
+	}
+	size := fieldSize(len(metadata))
+	for _, el := range items {
+		size += fieldSize(c.size(el.obj, f))
+	}
+	w.Write(protobufPrefix)
+	w.Write(appendTypeMeta(nil, kind))
+	writeTag(w, 2, size)       // Unknown.raw
+	writeBytes(w, 1, metadata) // ListMeta
+	for _, el := range items {
+		b, err := bytes(el)
+		if err != nil {
+			return err
+		}
+		writeBytes(w, 2, b) // items
+	}
+	_, err = w.Write(unknownEnd)
+	return err
+}
+
+// unknownEnd is what stands in a runtime.Unknown after raw: an empty contentEncoding and an empty contentType.
+var unknownEnd = []byte{3<<3 | 2, 0, 4<<3 | 2, 0}
+
+// appendTypeMeta appends the field typeMeta of a runtime.Unknown.
+func appendTypeMeta(b []byte, kind schema.GroupVersionKind) []byte {
+	meta := runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()}
+	encoded, err := meta.Marshal()
+	if err != nil {
+		panic(err) // two strings
+	}
+	b = append(b, 1<<3|2)
+	b = binary.AppendUvarint(b, uint64(len(encoded)))
+	return append(b, encoded...)
+}
+
+// writeTag writes what stands before a field of a protobuf message that has that many bytes.
+func writeTag(w *bufio.Writer, field byte, size int) {
+	w.WriteByte(field<<3 | 2)
+	w.Write(binary.AppendUvarint(w.AvailableBuffer(), uint64(size)))
+}
+
+func writeBytes(w *bufio.Writer, field byte, b []byte) {
+	writeTag(w, field, len(b))
+	w.Write(b)
+}
+
+// fieldSize returns how many bytes a field of that many bytes takes, for the field numbers below 16.
+func fieldSize(size int) int { return 1 + (bits.Len64(uint64(size)|1)+6)/7 + size }
+
+// appendStatus appends an error as the metav1.Status that Kubernetes clients expect, in JSON or protobuf.
+func appendStatus(b []byte, status metav1.Status, protobuf bool) []byte {
+	if !protobuf {
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		encoded, err := json.Marshal(status)
+		if err != nil {
+			panic(err) // strings and numbers
+		}
+		return append(b, encoded...)
+	}
+	encoded, err := status.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	b = append(b, protobufPrefix...)
+	b = appendTypeMeta(b, schema.GroupVersionKind{Version: "v1", Kind: "Status"})
+	b = append(b, 2<<3|2)
+	b = binary.AppendUvarint(b, uint64(len(encoded)))
+	b = append(b, encoded...)
+	return append(b, unknownEnd...)
+}
+
+// writeErrorEvent writes the frame that ends a watch with an error.
+func writeErrorEvent(w *bufio.Writer, status metav1.Status, protobuf bool) {
+	b := appendStatus(nil, status, protobuf)
+	if protobuf {
+		writeEventHead(w, "ERROR", len(b))
+		w.Write(b)
+		return
+	}
+	w.WriteString(`{"type":"ERROR","object":`)
+	w.Write(b)
+	w.WriteString("}\n")
+}

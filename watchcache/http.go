@@ -1,0 +1,490 @@
+package watchcache
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer"
+)
+
+const (
+	bookmarkInterval = time.Minute
+	// bookmarkBeforeEnd is how long before the end of a watch its last bookmark is sent. As kube-apiserver's.
+	bookmarkBeforeEnd = 2 * time.Second
+	// minWatchTimeout is the least duration of a watch that asks for none, and half of the greatest. As kube-apiserver's.
+	minWatchTimeout = 30 * time.Minute
+	// bufferSize is that of the buffer before a connection: some objects, to keep system calls few.
+	bufferSize = 32 << 10
+)
+
+// ServeList answers a GET request for the collection, or one namespace of it when namespace is not empty: by its query, a
+// list or a watch. All of https://kubernetes.io/docs/reference/using-api/api-concepts/ on resource versions, selectors,
+// pages, bookmarks, streaming lists and metadata-only representations holds, except that Tables are not served.
+//
+// The http.ResponseWriter must flush and have write deadlines, by itself or through Unwrap (see
+// http.ResponseController); without the latter, a watcher that is stuck in a write is ended only when that returns.
+func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace string) {
+	opts, err := listOptions(r)
+	if err != nil {
+		WriteError(w, r, err)
+		return
+	}
+	sel := selector[T]{namespace: namespace, known: c.fields}
+	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
+		sel.labels = opts.LabelSelector
+	}
+	if opts.FieldSelector != nil && !opts.FieldSelector.Empty() {
+		sel.fields = opts.FieldSelector
+		if err := c.fields.check(sel.fields); err != nil {
+			WriteError(w, r, err)
+			return
+		}
+	}
+	if opts.Watch {
+		err = c.serveWatch(w, r, opts, sel)
+	} else {
+		err = c.serveList(w, r, opts, sel)
+	}
+	if err != nil {
+		WriteError(w, r, err)
+	}
+}
+
+func listOptions(r *http.Request) (*internalversion.ListOptions, error) {
+	query := r.URL.Query()
+	var external metav1.ListOptions
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &external, nil); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	opts := &internalversion.ListOptions{}
+	if err := internalversion.Convert_v1_ListOptions_To_internalversion_ListOptions(&external, opts, nil); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	internalversion.SetListOptionsDefaults(opts, true)
+	if errs := validation.ValidateListOptions(opts, true); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	return opts, nil
+}
+
+// parseRV parses the resource version of a request. Empty is 0.
+func parseRV(s string) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	rv, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+	}
+	return rv, nil
+}
+
+// serveList answers a list, or returns the error to answer.
+func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions, sel selector[T]) error {
+	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadataList")
+	if err != nil {
+		return err
+	}
+	snapshot, rv, from, err := c.listed(r.Context(), opts)
+	if err != nil {
+		return err
+	}
+	limit := int(opts.Limit)
+	if opts.ResourceVersion == "0" {
+		limit = 0 // kube-apiserver does not page what it is free to take from its cache
+	}
+	items, more, rest := selectPage(snapshot, sel, from, limit)
+	list := metav1.ListMeta{ResourceVersion: formatRV(rv)}
+	if more {
+		last := items[len(items)-1]
+		list.Continue = continueToken{Version: continueVersion, RV: int64(rv), Start: last.GetNamespace() + "/" + last.GetName() + "\x00"}.String()
+		if sel.everything() { // else, the number is not known
+			list.RemainingItemCount = &rest
+		}
+	}
+	w.Header().Set("Content-Type", f.contentType())
+	out := bufio.NewWriterSize(w, bufferSize)
+	err = c.codec.writeList(out, f, list, items, func(el *element[T]) ([]byte, error) { return c.bytes(el, f) })
+	if err != nil || out.Flush() != nil {
+		panic(http.ErrAbortHandler) // it is too late for another answer
+	}
+	return nil
+}
+
+// listed returns the snapshot that a list asks for, its version, and the key to begin at.
+func (c *Cache[T]) listed(ctx context.Context, opts *internalversion.ListOptions) (*informer.Snapshot[*element[T]], uint64, informer.Key, error) {
+	none := informer.Key{}
+	if opts.Continue != "" {
+		if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+			return nil, 0, none, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
+		token, key, err := parseContinue(opts.Continue)
+		if err != nil {
+			return nil, 0, none, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
+		}
+		if token.RV < 0 { // at the latest version
+			snapshot, rv, err := c.snapshotAt(ctx, 0, false)
+			return snapshot, rv, key, err
+		}
+		snapshot, rv, err := c.snapshotAt(ctx, uint64(token.RV), true)
+		if apierrors.IsResourceExpired(err) {
+			err = continueExpired(token)
+		}
+		return snapshot, rv, key, err
+	}
+	rv, err := parseRV(opts.ResourceVersion)
+	if err != nil {
+		return nil, 0, none, err
+	}
+	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		opts.ResourceVersionMatch == "" && opts.Limit > 0 && rv > 0 // as before there was resourceVersionMatch
+	snapshot, rv, err := c.snapshotAt(ctx, rv, exact)
+	return snapshot, rv, none, err
+}
+
+// snapshotAt returns the collection at version rv exactly, or at the present version if that is not older than rv.
+// It waits a while for a version that is yet to come.
+func (c *Cache[T]) snapshotAt(ctx context.Context, rv uint64, exact bool) (*informer.Snapshot[*element[T]], uint64, error) {
+	if err := c.waitFresh(ctx, rv); err != nil {
+		return nil, 0, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !exact {
+		return c.objects.Snapshot(), c.rv, nil
+	}
+	snapshot, ok := c.ring.snapshot(rv)
+	if !ok {
+		return nil, 0, apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
+	}
+	return snapshot, rv, nil
+}
+
+// selectPage returns up to limit elements from a key on, all if limit is 0, and whether and how many objects come after
+// them. As in kube-apiserver, those after them are counted without looking at the selectors, but for the namespace.
+func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector[T], from informer.Key, limit int) (items []*element[T], more bool, rest int64) {
+	if from.Namespace < sel.namespace {
+		from = informer.Key{Namespace: sel.namespace}
+	}
+	for el := range snapshot.From(from) {
+		if sel.namespace != "" && el.GetNamespace() != sel.namespace {
+			break
+		}
+		if limit > 0 && len(items) == limit {
+			if rest++; !sel.everything() {
+				break // one is enough to know
+			}
+			continue
+		}
+		if sel.matches(el.obj) {
+			items = append(items, el)
+		}
+	}
+	return items, rest > 0, rest
+}
+
+// serveWatch answers a watch, or returns the error to answer in its place.
+func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions, sel selector[T]) error {
+	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
+	if err != nil {
+		return err
+	}
+	rv, err := parseRV(opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	// Without a version to begin at, listOptions made it true unless the client said false.
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	timeout := minWatchTimeout + rand.N(minWatchTimeout)
+	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
+		timeout = time.Duration(*opts.TimeoutSeconds) * time.Second
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+
+	connection := http.NewResponseController(w)
+	watcher, objects, at, err := c.startWatch(ctx, start{rv: rv, initial: initial}, func() {
+		connection.SetWriteDeadline(time.Unix(1, 0))
+	})
+	if err == nil {
+		defer watcher.stop()
+	}
+	if apierrors.IsTooManyRequests(err) {
+		return err // nothing to watch yet
+	}
+	contentType := f.contentType()
+	if f.protobuf() {
+		contentType += ";stream=watch"
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(http.StatusOK)
+
+	s := stream[T]{cache: c, w: bufio.NewWriterSize(w, bufferSize), connection: connection, format: f, selector: sel}
+	if err != nil {
+		writeErrorEvent(s.w, statusOf(err), f.protobuf()) // as kube-apiserver: the request was right, so the answer is a watch
+		s.flush()
+		return nil
+	}
+	s.bookmarks = opts.AllowWatchBookmarks
+	s.initialEnd = initial && opts.AllowWatchBookmarks
+	s.follow(ctx, watcher, objects, at)
+	return nil
+}
+
+// stream is the body of a watch.
+type stream[T Object] struct {
+	cache      *Cache[T]
+	w          *bufio.Writer
+	connection *http.ResponseController
+	format     format
+	selector   selector[T]
+	bookmarks  bool // the client asked for them
+	initialEnd bool // and for one after the initial events
+}
+
+// follow writes the objects, which are at version rv, and then what watcher sees, until ctx or watcher ends or the
+// client takes no more.
+func (s *stream[T]) follow(ctx context.Context, watcher *watcher[T], objects func(func(*element[T]) bool), rv uint64) {
+	for el := range objects {
+		if !s.selector.matches(el.obj) {
+			continue
+		}
+		if s.event("ADDED", el) != nil || ctx.Err() != nil || watcher.hasEnded() {
+			return
+		}
+	}
+	if s.initialEnd && s.bookmark(rv, true) != nil {
+		return
+	}
+	if s.flush() != nil { // the headers too
+		return
+	}
+	bookmarkTimer := time.NewTimer(s.untilBookmark(ctx))
+	defer bookmarkTimer.Stop()
+	bookmarkDue := false
+	events := make([]*event[T], 0, 64)
+	for {
+		batch, rv, wake, ok := watcher.take(events)
+		if !ok {
+			s.flush()
+			return
+		}
+		for _, e := range batch {
+			if e.rv > watcher.from {
+				if eventType, el := s.selector.see(e); eventType != "" && s.event(eventType, el) != nil {
+					return
+				}
+			}
+			watcher.done()
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		if bookmarkDue {
+			bookmarkDue = false
+			if rv >= watcher.from && s.bookmark(rv, false) != nil {
+				return
+			}
+			bookmarkTimer.Reset(s.untilBookmark(ctx))
+		}
+		if s.flush() != nil {
+			return
+		}
+		select {
+		case <-wake:
+		case <-bookmarkTimer.C:
+			bookmarkDue = true
+		case <-watcher.ended:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// untilBookmark returns how long to wait for the next bookmark: not in this watch's life, if none is to come.
+func (s *stream[T]) untilBookmark(ctx context.Context) time.Duration {
+	end, _ := ctx.Deadline()
+	left := time.Until(end)
+	switch {
+	case !s.bookmarks || left <= bookmarkBeforeEnd:
+		return left + time.Hour
+	case left-bookmarkBeforeEnd < bookmarkInterval:
+		return left - bookmarkBeforeEnd
+	}
+	return bookmarkInterval
+}
+
+func (s *stream[T]) event(eventType string, el *element[T]) error {
+	b, err := s.cache.bytes(el, s.format)
+	if err != nil {
+		return err
+	}
+	s.cache.codec.writeEvent(s.w, eventType, s.format, b)
+	_, err = s.w.Write(nil) // the error of the writes, if there was one
+	return err
+}
+
+// bookmark writes a bookmark; after the initial events, one that says so (KEP-3157).
+func (s *stream[T]) bookmark(rv uint64, initialEnd bool) error {
+	obj := s.cache.codec.empty(rv)
+	if initialEnd {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return s.event("BOOKMARK", &element[T]{obj: obj})
+}
+
+func (s *stream[T]) flush() error {
+	if err := s.w.Flush(); err != nil {
+		return err
+	}
+	return s.connection.Flush()
+}
+
+// ServeObject answers a GET request for one object. A resourceVersion in its query asks for an answer that is not older.
+func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key informer.Key) {
+	rv, err := parseRV(r.URL.Query().Get("resourceVersion"))
+	if err == nil {
+		err = c.waitFresh(r.Context(), rv)
+	}
+	if err != nil {
+		WriteError(w, r, err)
+		return
+	}
+	el, ok := c.objects.Get(key)
+	if !ok {
+		WriteError(w, r, apierrors.NewNotFound(c.config.GroupVersionResource.GroupResource(), key.Name))
+		return
+	}
+	c.writeElement(w, r, http.StatusOK, el)
+}
+
+// WriteObject answers a request with an object of the kind of the cache, such as the one that was created or changed, in
+// the representation that the request accepts. obj need not be in the cache.
+func (c *Cache[T]) WriteObject(w http.ResponseWriter, r *http.Request, code int, obj T) {
+	el, ok := c.objects.Get(informer.KeyOf(obj))
+	if !ok || el.obj != obj {
+		el = &element[T]{obj: obj}
+	}
+	c.writeElement(w, r, code, el)
+}
+
+func (c *Cache[T]) writeElement(w http.ResponseWriter, r *http.Request, code int, el *element[T]) {
+	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
+	var b []byte
+	if err == nil {
+		b, err = c.bytes(el, f)
+	}
+	if err != nil {
+		WriteError(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", f.contentType())
+	w.WriteHeader(code)
+	out := bufio.NewWriterSize(w, bufferSize)
+	c.codec.writeObject(out, f, b)
+	if !f.protobuf() {
+		out.WriteByte('\n')
+	}
+	out.Flush() // its error is the client's
+}
+
+// WriteError answers a request with err as a metav1.Status, in JSON or protobuf as the request accepts. An err that is no
+// apierrors.APIStatus is an internal error.
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	WriteStatus(w, r, statusOf(err))
+}
+
+// WriteStatus answers a request with a status.
+func WriteStatus(w http.ResponseWriter, r *http.Request, status metav1.Status) {
+	f, err := negotiate(r, true, "")
+	if err != nil {
+		f = formatJSON
+	}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	w.Header().Set("Content-Type", f.contentType())
+	w.WriteHeader(int(status.Code))
+	b := appendStatus(nil, status, f.protobuf())
+	if !f.protobuf() {
+		b = append(b, '\n')
+	}
+	w.Write(b)
+}
+
+func statusOf(err error) metav1.Status {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status()
+	}
+	return apierrors.NewInternalError(err).Status()
+}
+
+// continueToken is what a paged list gives its client to go on with. It has the shape of kube-apiserver's, but clients
+// must not look into it.
+type continueToken struct {
+	Version string `json:"v"`
+	RV      int64  `json:"rv"` // negative means the latest
+	Start   string `json:"start"`
+}
+
+const continueVersion = "meta.k8s.io/v1"
+
+func (t continueToken) String() string {
+	b, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // strings and a number
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseContinue(s string) (continueToken, informer.Key, error) {
+	var t continueToken
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	if err != nil {
+		return t, informer.Key{}, fmt.Errorf("continue key is not valid: %w", err)
+	}
+	namespace, name, ok := strings.Cut(t.Start, "/")
+	switch {
+	case t.Version != continueVersion:
+		return t, informer.Key{}, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.Version)
+	case t.RV == 0:
+		return t, informer.Key{}, errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+	case !ok:
+		return t, informer.Key{}, errors.New("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
+	}
+	return t, informer.Key{Namespace: namespace, Name: name}, nil
+}
+
+// continueExpired is what kube-apiserver answers to a token whose version is gone: with a token to go on at the latest.
+func continueExpired(t continueToken) error {
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old " +
+		"to display a consistent list result. You can start a new list without " +
+		"the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results. Continuing with the provided " +
+		"token results in an inconsistent list - objects that were created, " +
+		"modified, or deleted between the time the first chunk was returned " +
+		"and now may show up in the list.")
+	t.RV = -1
+	err.ErrStatus.Continue = t.String()
+	return err
+}

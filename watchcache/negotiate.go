@@ -1,0 +1,69 @@
+package watchcache
+
+import (
+	"cmp"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// negotiate returns the first representation that the request accepts and that there is: JSON always, protobuf if so
+// said, and of either the metadata only, asked for as metadataKind of meta.k8s.io/v1. No Accept header means JSON.
+func negotiate(r *http.Request, protobuf bool, metadataKind string) (format, error) {
+	accept := r.Header.Values("Accept")
+	if len(accept) == 0 {
+		return formatJSON, nil
+	}
+	type clause struct {
+		mediaType string
+		params    map[string]string
+		q         float64
+	}
+	var clauses []clause
+	for text := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		mediaType, params, err := mime.ParseMediaType(text)
+		if err != nil {
+			continue
+		}
+		q, err := strconv.ParseFloat(params["q"], 64)
+		if err != nil {
+			q = 1
+		}
+		clauses = append(clauses, clause{mediaType, params, q})
+	}
+	slices.SortStableFunc(clauses, func(a, b clause) int { return cmp.Compare(b.q, a.q) })
+	for _, c := range clauses {
+		var f format
+		switch c.mediaType {
+		case runtime.ContentTypeJSON, "application/*", "*/*":
+			f = formatJSON
+		case runtime.ContentTypeProtobuf:
+			if !protobuf && c.params["as"] == "" {
+				continue
+			}
+			f = formatProtobuf
+		default:
+			continue
+		}
+		switch {
+		case c.params["as"] == "":
+			return f, nil
+		case c.params["as"] == metadataKind && c.params["g"] == metav1.GroupName && c.params["v"] == "v1":
+			return f + formatMetadataJSON, nil
+		}
+	}
+	return 0, &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusNotAcceptable,
+		Reason:  metav1.StatusReasonNotAcceptable,
+		Message: fmt.Sprintf("only the following media types are accepted: %s, %s", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf),
+	}}
+}
