@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// credentials are what the API server trusts. They are files of the cluster's folder, readable by nobody else, and made
+// anew for each cluster.
+type credentials struct {
+	token          string // of the user admin
+	tokenFile      string
+	accountKey     string // signs the tokens of service accounts
+	accountPublic  string
+	certificateDir string // the server writes its certificate and key here, once
+}
+
+func newCredentials(dir string) (*credentials, error) {
+	c := &credentials{
+		token:          rand.Text(),
+		tokenFile:      filepath.Join(dir, "tokens.csv"),
+		accountKey:     filepath.Join(dir, "service-account.key"),
+		accountPublic:  filepath.Join(dir, "service-account.pub"),
+		certificateDir: filepath.Join(dir, "certificates"),
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: generate the service account key: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: encode the service account key: %w", err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: encode the public service account key: %w", err)
+	}
+	for path, content := range map[string][]byte{
+		c.tokenFile:     []byte(c.token + ",admin,admin,system:masters\n"),
+		c.accountKey:    pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		c.accountPublic: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
+	} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return nil, fmt.Errorf("cluster: write credentials: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// authority returns the certificate, PEM-encoded, that the API server's own is verified with. It is there some time
+// after the first start of the server.
+func (c *credentials) authority() ([]byte, error) {
+	pem, err := os.ReadFile(filepath.Join(c.certificateDir, "apiserver.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("cluster: read the API server's certificate: %w", err)
+	}
+	return pem, nil
+}
