@@ -1,0 +1,267 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+var podGVR = corev1.SchemeGroupVersion.WithResource("pods")
+
+func newPod(namespace, name string, labels ...string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:     namespace,
+			Name:          name,
+			Labels:        map[string]string{},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "test", Operation: metav1.ManagedFieldsOperationUpdate}},
+		},
+		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		pod.Labels[key] = value
+	}
+	return pod
+}
+
+// world is a server with pods in a synctest bubble.
+type world struct {
+	*testing.T
+	server *informertest.Server
+	pods   *informertest.Collection[*corev1.Pod]
+}
+
+// bubble runs test with a server of its own in a synctest bubble, where time passes when nothing else can happen.
+func bubble(t *testing.T, options informertest.Options, test func(w world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		options.InMemory = true
+		server := informertest.NewServer(options)
+		defer server.Close()
+		pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
+		test(world{t, server, pods})
+	})
+}
+
+func (w world) client(change ...func(*rest.Config)) *informer.Client {
+	w.Helper()
+	config := w.server.Config()
+	for _, c := range change {
+		c(config)
+	}
+	client, err := informer.NewClient(config)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return client
+}
+
+func (w world) create(pods ...*corev1.Pod) (created *corev1.Pod) {
+	w.Helper()
+	for _, p := range pods {
+		var err error
+		if created, err = w.pods.Create(p); err != nil {
+			w.Fatal(err)
+		}
+	}
+	return created
+}
+
+// relabel sets a pod's label "v".
+func (w world) relabel(namespace, name, value string) *corev1.Pod {
+	w.Helper()
+	pod, ok := w.pods.Get(informer.Key{Namespace: namespace, Name: name})
+	if !ok {
+		w.Fatalf("no pod %s/%s", namespace, name)
+	}
+	pod = pod.DeepCopy()
+	pod.Labels["v"] = value
+	pod, err := w.pods.Update(pod)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return pod
+}
+
+func (w world) delete(namespace, name string) {
+	w.Helper()
+	if _, err := w.pods.Delete(informer.Key{Namespace: namespace, Name: name}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// requests returns the verbs of the requests so far, with the parameters that tell them apart.
+func (w world) requests() []string {
+	var list []string
+	for _, r := range w.server.Requests() {
+		text := r.Verb
+		for _, param := range []string{"sendInitialEvents", "resourceVersion", "resourceVersionMatch", "limit"} {
+			if r.Query.Has(param) {
+				text += " " + param + "=" + r.Query.Get(param)
+			}
+		}
+		if r.Query.Has("continue") {
+			text += " continue"
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func quiet[T informer.Object]() informer.Config[T] {
+	return informer.Config[T]{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
+// start runs inf until the test ends, and waits until it is synced.
+func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(ctx) }()
+	stop = func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		ended <- context.Canceled
+	}
+	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
+	defer cancelWait()
+	if err := inf.WaitSynced(wait); err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	return stop
+}
+
+// recorder notes what a handler is told as lines of text.
+type recorder[T informer.Object] struct{ lines []string }
+
+func (r *recorder[T]) OnAdd(obj T, initial bool) {
+	r.lines = append(r.lines, fmt.Sprintf("add %s %s initial=%v", informer.KeyOf(obj), version(obj), initial))
+}
+
+func (r *recorder[T]) OnUpdate(old, new T) {
+	r.lines = append(r.lines, fmt.Sprintf("update %s %s->%s", informer.KeyOf(new), version(old), version(new)))
+}
+
+func (r *recorder[T]) OnDelete(last T, final bool) {
+	r.lines = append(r.lines, fmt.Sprintf("delete %s %s final=%v", informer.KeyOf(last), version(last), final))
+}
+
+// version returns the label "v" of a pod, or its resource version.
+func version[T informer.Object](obj T) string {
+	if pod, ok := any(obj).(*corev1.Pod); ok && pod.Labels["v"] != "" {
+		return pod.Labels["v"]
+	}
+	return "@" + obj.GetResourceVersion()
+}
+
+func (r *recorder[T]) want(t *testing.T, lines ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(lines, r.lines); diff != "" {
+		t.Errorf("handler was told (-want +got):\n%s", diff)
+	}
+	r.lines = nil
+}
+
+// forEachMode runs test for streaming and paged lists, in JSON and in protobuf.
+func forEachMode(t *testing.T, test func(w world, client *informer.Client, config informer.Config[*corev1.Pod])) {
+	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		for _, paged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,paged=%v", strings.TrimPrefix(media, "application/"), paged), func(t *testing.T) {
+				bubble(t, informertest.Options{}, func(w world) {
+					config := quiet[*corev1.Pod]()
+					config.PagedList, config.PageSize = paged, 7
+					test(w, w.client(func(c *rest.Config) { c.ContentType = media }), config)
+				})
+			})
+		}
+	}
+}
+
+func TestR1R3R7R15H1H2_FollowsTheServer(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		for i := range 20 {
+			w.create(newPod("ns"+strconv.Itoa(i%3), "p"+strconv.Itoa(i), "v=1"))
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		byVersion := informer.NewIndex(inf, func(p *corev1.Pod) []string { return []string{p.Labels["v"]} })
+		rec := &recorder[*corev1.Pod]{}
+		sub := inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		if err := sub.WaitSynced(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if len(rec.lines) != 20 || rec.lines[0] != "add ns0/p0 1 initial=true" {
+			w.Fatalf("initially told: %v", rec.lines)
+		}
+		rec.lines = nil
+		equalsServer(w, inf)
+
+		w.relabel("ns0", "p0", "2")
+		rec.want(w.T, "update ns0/p0 1->2")
+		w.create(newPod("ns1", "new", "v=1"))
+		rec.want(w.T, "add ns1/new 1 initial=false")
+		w.delete("ns0", "p0")
+		rec.want(w.T, "delete ns0/p0 2 final=true")
+		w.server.EndWatches() // R7
+		synctest.Wait()
+		w.relabel("ns1", "new", "3")
+		rec.want(w.T, "update ns1/new 1->3")
+		if got := byVersion.Count("3"); got != 1 {
+			w.Errorf("%d objects by index", got)
+		}
+		equalsServer(w, inf)
+
+		want := []string{"watch sendInitialEvents=true resourceVersionMatch=NotOlderThan", "watch resourceVersion=23"}
+		if config.PagedList {
+			want = []string{"list resourceVersion=0 limit=7"}
+			for range w.requests()[1 : len(w.requests())-2] {
+				want = append(want, "list limit=7 continue")
+			}
+			want = append(want, "watch resourceVersion=20", "watch resourceVersion=23")
+		}
+		if diff := cmp.Diff(want, w.requests()); diff != "" {
+			w.Errorf("requests (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// equalsServer checks that the store has what the server has, but for managedFields.
+func equalsServer(w world, inf *informer.Informer[*corev1.Pod]) {
+	w.Helper()
+	if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
+		w.Fatal(err)
+	}
+	var want []*corev1.Pod
+	for p := range w.pods.All() {
+		p = p.DeepCopy()
+		p.ManagedFields = nil
+		p.TypeMeta = metav1.TypeMeta{}
+		p.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Local().Truncate(time.Second))
+		want = append(want, p)
+	}
+	if got := slices.Collect(inf.Store().All()); !reflect.DeepEqual(got, want) {
+		w.Errorf("store differs from server (-server +store):\n%s", cmp.Diff(want, got))
+	}
+}
