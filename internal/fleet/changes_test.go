@@ -1,0 +1,158 @@
+package fleet
+
+import (
+	"fmt"
+	"iter"
+	"reflect"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// objects yields the pods of the first n changes.
+func objects(changes iter.Seq[Change], n int) iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for c := range changes {
+			if n--; n < 0 || !yield(c.Object) {
+				return
+			}
+		}
+	}
+}
+
+// TestChangesAreConsistent holds a plain map beside the stream.
+func TestChangesAreConsistent(t *testing.T) {
+	for _, pods := range []int{1, 10, 300, 3000} {
+		t.Run(strconv.Itoa(pods), func(t *testing.T) {
+			f := New(Config{Seed: 5, Pods: pods})
+			model := make(map[types.NamespacedName]*corev1.Pod)
+			uids := make(map[types.UID]bool)
+			for pod := range f.All() {
+				model[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
+				uids[pod.UID] = true
+			}
+			counts := map[watch.EventType]int{}
+			rv, err := strconv.ParseUint(f.ResourceVersion(), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const total = 3_000
+			made := 0
+			for c := range f.Changes(9) {
+				if made++; made > total {
+					break
+				}
+				counts[c.Type]++
+				pod := c.Object
+				next, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+				if err != nil || next <= rv {
+					t.Fatalf("change %d: resourceVersion is %s after %d", made, pod.ResourceVersion, rv)
+				}
+				rv = next
+				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+				old, ok := model[key]
+				if ok == (c.Type == watch.Added) {
+					t.Fatalf("change %d: %s of %s, which is there: %t", made, c.Type, key, ok)
+				}
+				if ok && old.UID != pod.UID {
+					t.Fatalf("change %d: %s of %s has another UID", made, c.Type, key)
+				}
+				switch c.Type {
+				case watch.Added:
+					if uids[pod.UID] {
+						t.Fatalf("change %d: UID %s is given again", made, pod.UID)
+					}
+					uids[pod.UID] = true
+					if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending || pod.Status.PodIP != "" {
+						t.Errorf("change %d: new pod %s has node %q, phase %s, IP %q", made, key, pod.Spec.NodeName, pod.Status.Phase, pod.Status.PodIP)
+					}
+					model[key] = pod
+				case watch.Modified:
+					checkStep(t, old, pod)
+					model[key] = pod
+				case watch.Deleted:
+					delete(model, key)
+				}
+				if n := len(model); n < pods-max(pods/10, 1) || n > pods+max(pods/10, 1) {
+					t.Fatalf("change %d: there are %d pods, at first %d", made, n, pods)
+				}
+			}
+			for typ, percent := range map[watch.EventType]int{watch.Added: 10, watch.Modified: 80, watch.Deleted: 10} {
+				got := counts[typ] * 100 / total
+				// A fleet of one pod has no other pods to which something can happen.
+				if pods > 1 && (got < percent-2 || got > percent+2) {
+					t.Errorf("%d%% of changes are %s, want %d%%", got, typ, percent)
+				}
+			}
+			if pods > 1 {
+				seen := unique{}
+				for _, pod := range model {
+					seen.addPod(t, pod)
+				}
+			}
+		})
+	}
+}
+
+// checkStep checks what can happen to a pod in one modification.
+func checkStep(t *testing.T, old, pod *corev1.Pod) {
+	t.Helper()
+	if old.Spec.NodeName != "" && old.Spec.NodeName != pod.Spec.NodeName {
+		t.Errorf("%s has moved to another node", pod.Name)
+	}
+	if old.Status.PodIP != "" && old.Status.PodIP != pod.Status.PodIP {
+		t.Errorf("%s has changed its IP", pod.Name)
+	}
+	if old.DeletionTimestamp != nil && !old.DeletionTimestamp.Equal(pod.DeletionTimestamp) {
+		t.Errorf("%s has changed its deletionTimestamp", pod.Name)
+	}
+	if old.Status.Phase == corev1.PodSucceeded || old.Status.Phase == corev1.PodFailed {
+		t.Errorf("%s is modified after it has finished", pod.Name)
+	}
+	if old.Status.Phase == corev1.PodPending && pod.Status.Phase == corev1.PodRunning && old.Spec.NodeName == "" {
+		t.Errorf("%s is running, though it was not scheduled", pod.Name)
+	}
+	a, b := old.DeepCopy(), pod.DeepCopy()
+	a.ResourceVersion, b.ResourceVersion = "", ""
+	if reflect.DeepEqual(a, b) {
+		t.Errorf("%s is modified, but the same", pod.Name)
+	}
+	// The spec is immutable but for the node.
+	a.Spec.NodeName, b.Spec.NodeName = "", ""
+	if !reflect.DeepEqual(a.Spec, b.Spec) {
+		t.Errorf("%s has another spec:\n%s", pod.Name, cmp.Diff(a.Spec, b.Spec))
+	}
+	for i := range old.Status.ContainerStatuses {
+		was, is := &old.Status.ContainerStatuses[i], &pod.Status.ContainerStatuses[i]
+		if is.RestartCount < was.RestartCount {
+			t.Errorf("%s: restart count of %s falls", pod.Name, is.Name)
+		}
+		if was.ContainerID != "" && (was.ContainerID == is.ContainerID) != (was.RestartCount == is.RestartCount) {
+			t.Errorf("%s: %s has restarted %d and %d times, with containers %s and %s", pod.Name, is.Name, was.RestartCount, is.RestartCount, was.ContainerID, is.ContainerID)
+		}
+		if last := is.LastTerminationState.Terminated; is.RestartCount == was.RestartCount+1 && last.ContainerID != was.ContainerID {
+			t.Errorf("%s: %s replaces container %s, but names %s", pod.Name, is.Name, was.ContainerID, last.ContainerID)
+		}
+	}
+}
+
+func TestChangesStartAgain(t *testing.T) {
+	changes := New(Config{}).Changes(3)
+	other := New(Config{}).Changes(4)
+	if a, b := digest(t, objects(changes, 500)), digest(t, objects(changes, 500)); a != b {
+		t.Errorf("the second iteration has digest %s, the first %s", b, a)
+	}
+	if a, b := digest(t, objects(changes, 500)), digest(t, objects(other, 500)); a == b {
+		t.Error("different seeds give the same changes")
+	}
+}
+
+func TestStageNames(t *testing.T) {
+	if a, b, c := fmt.Sprint(created), fmt.Sprint(terminated), fmt.Sprint(stage(99)); a != "created" || b != "terminated" || c != "stage(99)" {
+		t.Errorf("stages are called %s, %s, %s", a, b, c)
+	}
+}
