@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// The functions in this file write byte for byte what kube-apiserver sends, with the encoders of the API types, but
+// without a scheme and without a list in memory.
+//
+// Pods are taken as they are in a list: kind and apiVersion are ignored, and written only where the API server does.
+
+// protobufMagic comes before each object in protobuf, but not before the frames of a watch.
+// See k8s.io/apimachinery/pkg/runtime/serializer/protobuf.
+const protobufMagic = "k8s\x00"
+
+// Bookmark returns the object of a BOOKMARK event of a watch for pods. initialEventsEnd marks the one that says that
+// all initial events of a watch with sendInitialEvents=true have been sent (KEP-3157). It is encoded, like any other,
+// by [AppendWatchEventJSON] and [AppendWatchEventProtobuf], with [watch.Bookmark].
+func Bookmark(resourceVersion string, initialEventsEnd bool) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: resourceVersion}}
+	if initialEventsEnd {
+		pod.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return pod
+}
+
+// WriteListJSON writes a v1.PodList of pods as application/json. meta is the list's metadata: resourceVersion, and for
+// a page, continue and remainingItemCount.
+func WriteListJSON(w io.Writer, meta metav1.ListMeta, pods iter.Seq[*corev1.Pod]) error {
+	var buf bytes.Buffer
+	buf.WriteString(`{"kind":"PodList","apiVersion":"v1","metadata":`)
+	// One encoder for all, because json.Marshal would allocate the bytes of each pod anew.
+	encoder := json.NewEncoder(&buf)
+	if err := encoder.Encode(meta); err != nil {
+		return fmt.Errorf("encoding list metadata: %w", err)
+	}
+	buf.Truncate(buf.Len() - 1) // Encode ends with a newline
+	buf.WriteString(`,"items":[`)
+	comma := false
+	for pod := range pods {
+		if comma {
+			buf.WriteByte(',')
+		}
+		comma = true
+		item := *pod
+		item.TypeMeta = metav1.TypeMeta{}
+		if err := encoder.Encode(&item); err != nil {
+			return fmt.Errorf("encoding pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		buf.Truncate(buf.Len() - 1)
+		if _, err := w.Write(buf.Bytes()); err != nil {
+			return err
+		}
+		buf.Reset()
+	}
+	buf.WriteString("]}\n")
+	_, err := w.Write(buf.Bytes())
+	return err
+}
+
+// WriteListProtobuf writes a v1.PodList of pods as application/vnd.kubernetes.protobuf. meta is as for [WriteListJSON].
+//
+// It goes through pods twice, because the size of a message comes before its content: pods must yield the same each
+// time, as those of a Fleet do.
+func WriteListProtobuf(w io.Writer, meta metav1.ListMeta, pods iter.Seq[*corev1.Pod]) error {
+	size := fieldSize(meta.Size())
+	for pod := range pods {
+		size += fieldSize(pod.Size())
+	}
+	if _, err := io.WriteString(w, protobufMagic); err != nil {
+		return err
+	}
+	list := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+	_, err := list.MarshalToWriter(w, size, func(w io.Writer) (written int, err error) {
+		buf, err := appendField(nil, 1, &meta)
+		if err != nil {
+			return 0, fmt.Errorf("encoding list metadata: %w", err)
+		}
+		written, err = w.Write(buf)
+		if err != nil {
+			return written, err
+		}
+		for pod := range pods {
+			buf, err = appendField(buf[:0], 2, pod)
+			if err != nil {
+				return written, fmt.Errorf("encoding pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+			n, err := w.Write(buf)
+			written += n
+			if err != nil {
+				return written, err
+			}
+		}
+		return written, nil
+	})
+	return err
+}
+
+// AppendWatchEventJSON appends a frame of a watch in application/json to dst: the event with a newline.
+func AppendWatchEventJSON(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error) {
+	object := *pod
+	object.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
+	raw, err := json.Marshal(&object)
+	if err != nil {
+		return dst, fmt.Errorf("encoding pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	dst = append(dst, `{"type":"`...)
+	dst = append(dst, typ...)
+	dst = append(dst, `","object":`...)
+	dst = append(dst, raw...)
+	return append(dst, "}\n"...), nil
+}
+
+// AppendWatchEventProtobuf appends a frame of a watch in application/vnd.kubernetes.protobuf;stream=watch to dst:
+// four bytes of length, most significant first, and a metav1.WatchEvent whose object is a complete message in itself,
+// with the magic bytes.
+func AppendWatchEventProtobuf(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error) {
+	object := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	podSize := pod.Size()
+	raw := make([]byte, len(protobufMagic)+object.Size()+fieldSize(podSize))
+	copy(raw, protobufMagic)
+	n, err := object.NestedMarshalTo(raw[len(protobufMagic):], pod, uint64(podSize))
+	if err != nil {
+		return dst, fmt.Errorf("encoding pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	event := metav1.WatchEvent{Type: string(typ), Object: runtime.RawExtension{Raw: raw[:len(protobufMagic)+n]}}
+	size := event.Size()
+	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
+	at := len(dst)
+	dst = append(dst, make([]byte, size)...)
+	if _, err := event.MarshalTo(dst[at:]); err != nil {
+		return dst[:at-4], fmt.Errorf("encoding %s event for pod %s/%s: %w", typ, pod.Namespace, pod.Name, err)
+	}
+	return dst, nil
+}
+
+// fieldSize returns how many bytes a field of this size takes, with a field number of at most 15.
+func fieldSize(size int) int {
+	return 1 + len(binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen64), uint64(size))) + size
+}
+
+// appendField appends a message as the field with this number, which is at most 15.
+func appendField(dst []byte, number byte, message runtime.ProtobufMarshaller) ([]byte, error) {
+	const lengthDelimited = 2 // the wire type
+	size := message.Size()
+	dst = append(dst, number<<3|lengthDelimited)
+	dst = binary.AppendUvarint(dst, uint64(size))
+	at := len(dst)
+	dst = append(dst, make([]byte, size)...)
+	_, err := message.MarshalTo(dst[at:])
+	return dst, err
+}
