@@ -1,0 +1,252 @@
+package informer_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// slimPod has just what some controller needs of a pod, and no other type's help.
+type slimPod struct {
+	Metadata struct {
+		Namespace       string            `json:"namespace"`
+		Name            string            `json:"name"`
+		UID             types.UID         `json:"uid"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Labels          map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName string `json:"nodeName"`
+	} `json:"spec"`
+}
+
+func (p *slimPod) GetNamespace() string       { return p.Metadata.Namespace }
+func (p *slimPod) GetName() string            { return p.Metadata.Name }
+func (p *slimPod) GetUID() types.UID          { return p.Metadata.UID }
+func (p *slimPod) GetResourceVersion() string { return p.Metadata.ResourceVersion }
+
+// followPods starts an informer of pods as T with a recorder, and checks what it is told of a few changes.
+func followPods[T informer.Object](w world, paged bool) *informer.Informer[T] {
+	w.Helper()
+	w.create(newPod("ns", "a", "app=x"))
+	config := quiet[T]()
+	config.PagedList = paged
+	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+	rec := &recorder[T]{}
+	inf.Subscribe(rec)
+	w.Cleanup(start(w.T, inf))
+	rec.want(w.T, "add ns/a @1 initial=true")
+	w.create(newPod("ns", "b", "app=y"))
+	w.relabel("ns", "a", "2")
+	synctest.Wait() // otherwise b could come and go unseen
+	w.delete("ns", "b")
+	rec.want(w.T, "add ns/b @2 initial=false", "update ns/a @1->@3", "delete ns/b @4 final=true")
+	return inf
+}
+
+func forBothLists(t *testing.T, test func(w world, paged bool)) {
+	for _, paged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
+			bubble(t, informertest.Options{}, func(w world) { test(w, paged) })
+		})
+	}
+}
+
+// accepts returns the Accept headers of the requests so far, each once.
+func (w world) accepts() []string {
+	var list []string
+	for _, r := range w.server.Requests() {
+		list = append(list, r.Header.Get("Accept"))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func TestTypes_SlimStruct(t *testing.T) {
+	forBothLists(t, func(w world, paged bool) {
+		inf := followPods[*slimPod](w, paged)
+		got, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
+		if !ok || got.Spec.NodeName != "n1" || got.Metadata.Labels["v"] != "2" {
+			w.Errorf("stored %+v", got)
+		}
+		if diff := cmp.Diff([]string{"application/json"}, w.accepts()); diff != "" {
+			w.Errorf("Accept (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTypes_MetadataOnly(t *testing.T) {
+	forBothLists(t, func(w world, paged bool) {
+		inf := followPods[*metav1.PartialObjectMetadata](w, paged)
+		pod, _ := w.pods.Get(informer.Key{Namespace: "ns", Name: "a"})
+		want := &metav1.PartialObjectMetadata{ObjectMeta: *pod.ObjectMeta.DeepCopy()}
+		want.ManagedFields = nil
+		want.CreationTimestamp = metav1.NewTime(want.CreationTimestamp.Local().Truncate(time.Second))
+		got, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
+		if !reflect.DeepEqual(got, want) {
+			w.Errorf("stored (-want +got):\n%s", cmp.Diff(want, got))
+		}
+		const proto, js = "application/vnd.kubernetes.protobuf", "application/json"
+		list := proto + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," + js + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+		watch := proto + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + js + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+		accept := []string{watch}
+		if paged {
+			accept = []string{watch, list}
+		}
+		if diff := cmp.Diff(accept, w.accepts()); diff != "" {
+			w.Errorf("Accept (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTypes_UnstructuredOfABuiltinType(t *testing.T) {
+	forBothLists(t, func(w world, paged bool) {
+		inf := followPods[*unstructured.Unstructured](w, paged)
+		pod, _ := w.pods.Get(informer.Key{Namespace: "ns", Name: "a"})
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		if err != nil {
+			w.Fatal(err)
+		}
+		want := &unstructured.Unstructured{Object: content}
+		want.SetAPIVersion("v1")
+		want.SetKind("Pod")
+		unstructured.RemoveNestedField(want.Object, "metadata", "managedFields")
+		got, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
+		if !reflect.DeepEqual(got, want) {
+			w.Errorf("stored (-want +got):\n%s", cmp.Diff(want, got))
+		}
+	})
+}
+
+// gadget is the Go type of a custom resource.
+type gadget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec gadgetSpec `json:"spec"`
+}
+
+type gadgetSpec struct {
+	Size     resource.Quantity            `json:"size"`
+	Port     intstr.IntOrString           `json:"port"`
+	Interval metav1.Duration              `json:"interval"`
+	Since    *metav1.Time                 `json:"since"`
+	Parts    map[string][]gadgetPart      `json:"parts"`
+	Limits   map[string]resource.Quantity `json:"limits"`
+	Free     runtime.RawExtension         `json:"free"`
+	Numbers  []int64                      `json:"numbers"`
+	Ratio    *float64                     `json:"ratio"`
+	Plain    time.Duration                `json:"plain"`
+	Secret   []byte                       `json:"secret"`
+}
+
+type gadgetPart struct {
+	Name string `json:"name"`
+	Deep *gadgetPart
+}
+
+func (g *gadget) DeepCopyObject() runtime.Object { panic("not needed") }
+
+var gadgetGVR = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
+
+func TestTypes_CustomResource(t *testing.T) {
+	forBothLists(t, func(w world, paged bool) {
+		gadgets := informertest.Register[*unstructured.Unstructured](w.server, informertest.Resource{GroupVersionResource: gadgetGVR, Kind: "Gadget"})
+		content := map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Gadget",
+			"metadata": map[string]any{"namespace": "ns", "name": "g", "uid": "u", "labels": map[string]any{"é\"\\": "<&>\u2028"}},
+			"spec": map[string]any{
+				"size": "1500m", "port": "http", "interval": "1h2m", "since": "2026-01-02T03:04:05Z",
+				"parts":   map[string]any{"a": []any{map[string]any{"name": "x", "Deep": map[string]any{"name": "y"}}}, "b": nil, "c": []any{}},
+				"limits":  map[string]any{"cpu": int64(2), "memory": "1Gi"},
+				"free":    map[string]any{"any": []any{int64(1), 2.5, nil, true, map[string]any{}}},
+				"numbers": []any{int64(1), int64(-9223372036854775808)},
+				"ratio":   0.25, "plain": int64(3), "secret": "c2VjcmV0",
+				"unknown": "dropped",
+			},
+		}
+		if _, err := gadgets.Create(&unstructured.Unstructured{Object: content}); err != nil {
+			w.Fatal(err)
+		}
+		dynamicConfig := quiet[*unstructured.Unstructured]()
+		dynamicConfig.PagedList = paged
+		typedConfig := quiet[*gadget]()
+		typedConfig.PagedList = paged
+		dynamic := informer.New(w.client(), informer.Resource{GroupVersionResource: gadgetGVR}, dynamicConfig)
+		typed := informer.New(w.client(), informer.Resource{GroupVersionResource: gadgetGVR}, typedConfig)
+		defer start(w.T, dynamic)()
+		defer start(w.T, typed)()
+		key := informer.Key{Namespace: "ns", Name: "g"}
+		check := func() {
+			w.Helper()
+			stored, _ := gadgets.Get(key)
+			got, _ := dynamic.Store().Get(key)
+			if !reflect.DeepEqual(got, stored) {
+				w.Errorf("unstructured (-want +got):\n%s", cmp.Diff(stored, got))
+			}
+			// What encoding/json makes of the same object, which is what client-go's typed clients do.
+			raw, err := stored.MarshalJSON()
+			if err != nil {
+				w.Fatal(err)
+			}
+			want := &gadget{}
+			if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, want); err != nil {
+				w.Fatal(err)
+			}
+			want.TypeMeta = metav1.TypeMeta{}
+			if got, _ := typed.Store().Get(key); !reflect.DeepEqual(got, want) {
+				w.Errorf("typed (-want +got):\n%s", cmp.Diff(want, got))
+			}
+		}
+		check()
+		stored, _ := gadgets.Get(key)
+		changed := stored.DeepCopy()
+		if err := unstructured.SetNestedField(changed.Object, int64(8080), "spec", "port"); err != nil {
+			w.Fatal(err)
+		}
+		if _, err := gadgets.Update(changed); err != nil {
+			w.Fatal(err)
+		}
+		synctest.Wait()
+		if got, _ := typed.Store().Get(key); got.Spec.Port != intstr.FromInt32(8080) {
+			w.Errorf("port %v", got.Spec.Port)
+		}
+		check()
+	})
+}
+
+func TestTypes_NotAPointerToAStruct(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[stringObject]())
+		err := inf.Run(w.Context())
+		if err == nil || err.Error() != "informer_test.stringObject is not a pointer to a struct" {
+			w.Errorf("Run: %v", err)
+		}
+		if waitErr := inf.WaitSynced(w.Context()); waitErr != err {
+			w.Errorf("WaitSynced: %v", waitErr)
+		}
+	})
+}
+
+type stringObject string
+
+func (s stringObject) GetNamespace() string       { return "" }
+func (s stringObject) GetName() string            { return string(s) }
+func (s stringObject) GetUID() types.UID          { return "" }
+func (s stringObject) GetResourceVersion() string { return "" }
