@@ -332,8 +332,6 @@ func (i *Informer[T]) WaitFor(ctx context.Context, resourceVersion string) error
 	})
 }
 
-func reached(have, want string) bool { return have != "" && !older(have, want) }
-
 // Versioned is the identity and version of an object, of whatever type.
 type Versioned interface {
 	GetNamespace() string

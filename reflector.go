@@ -496,8 +496,6 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 		body = progressReader{resp.Body, func() {
 			if w.initial {
 				deadline.Reset(progressDeadline)
-			} else {
-				deadline.Reset(timeout + watchGrace - time.Since(opened))
 			}
 		}}
 	}
@@ -514,6 +512,10 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 		}
 		if err := w.event(ctx, f, frame); err != nil {
 			return err
+		}
+		if initial && !w.initial {
+			initial = false
+			deadline.Reset(timeout + watchGrace - time.Since(opened))
 		}
 	}
 }

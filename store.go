@@ -164,13 +164,20 @@ func (s *Snapshot[T]) sourceRV(namespace string) string {
 	return ""
 }
 
-// older says whether resource version a is before b. An unknown version is before every known one.
+// older says whether resource version a is known to be before b. An unknown version, empty or "0", is before every
+// known one.
 func older(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	if err != nil {
-		return a == "" && b != ""
+	if unknown := a == "" || a == "0"; unknown {
+		return b != "" && b != "0"
 	}
-	return c < 0
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
+}
+
+// reached says whether resource version have is known to be want or after it.
+func reached(have, want string) bool {
+	c, err := resourceversion.CompareResourceVersion(have, want)
+	return err == nil && c >= 0
 }
 
 // waitUntil returns nil as soon as a snapshot meets cond, and ctx's cause or ErrStopped when ctx or stopped ends first.

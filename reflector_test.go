@@ -1,0 +1,600 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// fault is a middleware that a test can put in the way. do returns whether it has answered.
+type fault struct {
+	do atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
+}
+
+func (f *fault) set(do func(w http.ResponseWriter, r *http.Request) bool) { f.do.Store(&do) }
+
+func (f *fault) middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if do := f.do.Load(); do == nil || !(*do)(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// answer answers with a Status.
+func answer(w http.ResponseWriter, code int, reason metav1.StatusReason, header ...string) {
+	for _, h := range header {
+		key, value, _ := strings.Cut(h, ": ")
+		w.Header().Set(key, value)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"out of order"}`, code, reason)
+}
+
+func isStreaming(r *http.Request) bool { return r.URL.Query().Has("sendInitialEvents") }
+func isWatch(r *http.Request) bool     { return r.URL.Query().Has("watch") }
+
+// faulty runs test with a fault to set, an informer of pods that has not started, and its recorder.
+func faulty(t *testing.T, config informer.Config[*corev1.Pod], test func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod])) {
+	t.Helper()
+	f := &fault{}
+	bubble(t, informertest.Options{Middleware: f.middleware}, func(w world) {
+		config.Logger = quiet[*corev1.Pod]().Logger
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		test(w, f, inf, rec)
+	})
+}
+
+func (w world) wantRequests(want ...string) {
+	w.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, w.requests()); diff != "" {
+		w.Errorf("requests (-want +got):\n%s", diff)
+	}
+	w.server.ResetRequests()
+}
+
+const (
+	streamRequest = "watch sendInitialEvents=true resourceVersionMatch=NotOlderThan"
+	listRequest   = "list resourceVersion=0 limit=500"
+)
+
+func TestR2_StreamingListRefused(t *testing.T) {
+	faults := map[string]func(w http.ResponseWriter, r *http.Request){
+		"422":    func(w http.ResponseWriter, r *http.Request) { answer(w, 422, metav1.StatusReasonInvalid) },
+		"400":    func(w http.ResponseWriter, r *http.Request) { answer(w, 400, metav1.StatusReasonBadRequest) },
+		"silent": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"silent after headers": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		},
+		"no bookmark": func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "application/json") },
+		"ordinary bookmark": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`)
+		},
+	}
+	for name, do := range faults {
+		t.Run(name, func(t *testing.T) {
+			faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+				f.set(func(w http.ResponseWriter, r *http.Request) bool {
+					if !isStreaming(r) {
+						return false
+					}
+					do(w, r)
+					return true
+				})
+				w.create(newPod("ns", "a", "v=1"))
+				began := time.Now()
+				defer start(w.T, inf)()
+				if took := time.Since(began); strings.HasPrefix(name, "silent") != (took == 10*time.Second) {
+					w.Errorf("synced after %v", took)
+				}
+				w.wantRequests(streamRequest, listRequest, "watch resourceVersion=1")
+				rec.want(w.T, "add ns/a 1 initial=true")
+			})
+		})
+	}
+}
+
+func TestR8_ResumesWithoutList(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		w.create(newPod("ns", "a", "v=1"))
+		defer start(w.T, inf)()
+		rec.want(w.T, "add ns/a 1 initial=true")
+		var refused atomic.Int32
+		f.set(func(w http.ResponseWriter, r *http.Request) bool {
+			if !isWatch(r) || refused.Add(1) > 3 {
+				return false
+			}
+			answer(w, 503, metav1.StatusReasonServiceUnavailable)
+			return true
+		})
+		w.server.CloseConnections()
+		w.relabel("ns", "a", "2")
+		w.create(newPod("ns", "b", "v=1"))
+		w.relabel("ns", "a", "3")
+		if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
+			w.Fatal(err)
+		}
+		synctest.Wait()
+		if got := inf.Status().Reflectors[0]; got.LastError == nil || got.Lists != 1 || got.State != informer.Watching || !got.WatchOpen {
+			w.Errorf("status %+v", got)
+		}
+		slices.Sort(rec.lines) // whether the updates of a fold into one is a matter of time
+		rec.lines = slices.DeleteFunc(rec.lines, func(line string) bool { return line == "update ns/a 2->3" })
+		for i, line := range rec.lines {
+			rec.lines[i] = strings.Replace(line, "1->2", "1->3", 1)
+		}
+		rec.want(w.T, "add ns/b 1 initial=false", "update ns/a 1->3")
+		w.wantRequests(streamRequest, "watch resourceVersion=1", "watch resourceVersion=1", "watch resourceVersion=1", "watch resourceVersion=1")
+	})
+}
+
+func TestR9H6_RelistsWhenExpired(t *testing.T) {
+	for _, paged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
+			faulty(t, informer.Config[*corev1.Pod]{PagedList: paged}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"), newPod("ns", "c", "v=1"), newPod("ns", "d", "v=1"))
+				defer start(w.T, inf)()
+				synctest.Wait()
+				rec.lines = nil
+				f.set(func(w http.ResponseWriter, r *http.Request) bool {
+					if isWatch(r) {
+						answer(w, 503, metav1.StatusReasonServiceUnavailable)
+					}
+					return isWatch(r)
+				})
+				w.server.EndWatches()
+				synctest.Wait()
+				w.delete("ns", "a")
+				w.relabel("ns", "b", "2")
+				w.delete("ns", "c")
+				w.create(newPod("ns", "c", "v=new"), newPod("ns", "e", "v=1"))
+				w.server.Compact()
+				w.server.ResetRequests()
+				f.set(func(http.ResponseWriter, *http.Request) bool { return false })
+				if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
+					w.Fatal(err)
+				}
+				rec.want(w.T,
+					"delete ns/a 1 final=false",
+					"update ns/b 1->2",
+					"delete ns/c 1 final=false", "add ns/c new initial=false", // H5: another uid
+					"add ns/e 1 initial=false")
+				equalsServer(w, inf)
+				if paged {
+					w.wantRequests("watch resourceVersion=4", "list resourceVersion=4 resourceVersionMatch=NotOlderThan limit=500", "watch resourceVersion=9")
+				} else {
+					w.wantRequests("watch resourceVersion=4", "watch sendInitialEvents=true resourceVersion=4 resourceVersionMatch=NotOlderThan")
+				}
+			})
+		})
+	}
+}
+
+func TestR4_ContinueTokenExpired(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{PagedList: true, PageSize: 2}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		for i := range 5 {
+			w.create(newPod("ns", strconv.Itoa(i), "v=1"))
+		}
+		f.set(func(rw http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Has("continue") {
+				answer(rw, 410, metav1.StatusReasonExpired)
+				return true
+			}
+			if query := r.URL.Query(); query.Get("resourceVersion") == "0" {
+				query.Del("resourceVersion") // a list from the cache is not paged
+				r.URL.RawQuery = query.Encode()
+			}
+			return false
+		})
+		defer start(w.T, inf)()
+		w.wantRequests("list resourceVersion=0 limit=2", "list limit=2 continue", "list resourceVersion=5 resourceVersionMatch=NotOlderThan", "watch resourceVersion=5")
+		synctest.Wait()
+		if len(rec.lines) != 5 {
+			w.Errorf("told %v", rec.lines)
+		}
+	})
+}
+
+func TestR5_ServerIsBehind(t *testing.T) {
+	for name, fail := range map[string]func(w http.ResponseWriter){
+		"410": func(w http.ResponseWriter) { answer(w, 410, metav1.StatusReasonExpired) },
+		"too large": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(504)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":504,"reason":"Timeout","message":"Too large resource version","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1}}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+				w.create(newPod("ns", "a", "v=1"))
+				defer start(w.T, inf)()
+				w.wantRequests(listRequest, "watch resourceVersion=1")
+				f.set(func(rw http.ResponseWriter, r *http.Request) bool {
+					switch {
+					case isWatch(r) && r.URL.Query().Get("resourceVersion") == "1":
+						answer(rw, 410, metav1.StatusReasonGone)
+					case r.URL.Query().Get("resourceVersion") == "1":
+						fail(rw)
+					default:
+						return false
+					}
+					return true
+				})
+				w.server.EndWatches()
+				synctest.Wait()
+				w.relabel("ns", "a", "2")
+				if err := inf.WaitFor(w.Context(), "2"); err != nil {
+					w.Fatal(err)
+				}
+				requests := w.requests()
+				want := []string{"watch resourceVersion=1", "list resourceVersion=1 resourceVersionMatch=NotOlderThan limit=500", "list limit=500"}
+				if len(requests) < 3 || !slices.Equal(requests[:3], want) {
+					w.Errorf("requests %q", requests)
+				}
+			})
+		})
+	}
+}
+
+func TestR11_RetryAfter(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		defer start(w.T, inf)()
+		w.wantRequests(streamRequest)
+		var refused atomic.Int32
+		f.set(func(w http.ResponseWriter, r *http.Request) bool {
+			if refused.Add(1) > 1 {
+				return false
+			}
+			answer(w, 429, metav1.StatusReasonTooManyRequests, "Retry-After: 100")
+			return true
+		})
+		w.server.EndWatches()
+		synctest.Wait()
+		began := time.Now()
+		created := w.create(newPod("ns", "a", "v=1"))
+		if err := inf.WaitForObject(w.Context(), created); err != nil {
+			w.Fatal(err)
+		}
+		if took := time.Since(began); took < 100*time.Second || took > 111*time.Second {
+			w.Errorf("carried on after %v", took)
+		}
+		w.wantRequests("watch resourceVersion=0", "watch resourceVersion=0")
+	})
+}
+
+func TestR12L2_ConnectionRefused(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		var dials atomic.Int32
+		refuse := atomic.Bool{}
+		refuse.Store(true)
+		client := w.client(func(c *rest.Config) {
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials.Add(1)
+				if refuse.Load() {
+					return nil, errors.New("connection refused")
+				}
+				return dial(ctx, network, address)
+			}
+		})
+		w.create(newPod("ns", "a"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- inf.Run(ctx) }()
+		wait, cancelWait := context.WithTimeout(ctx, 10*time.Minute)
+		defer cancelWait()
+		err := inf.WaitSynced(wait)
+		var unsynced *informer.NotSyncedError
+		if !errors.As(err, &unsynced) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "v1 pods") {
+			w.Errorf("WaitSynced: %v", err)
+		}
+		// Full jitter up to 30 s makes 15 s on average, so some 45 in 10 minutes; the first are quicker.
+		if n := dials.Load(); n < 25 || n > 90 {
+			w.Errorf("%d connections in 10 minutes", n)
+		}
+		refuse.Store(false)
+		if err := inf.WaitSynced(w.Context()); err != nil {
+			w.Error(err)
+		}
+		refuse.Store(true)
+		w.server.CloseConnections()
+		<-time.After(time.Minute) // in backoff now
+		began := time.Now()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
+			w.Errorf("Run: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestR13_Forbidden(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		f.set(func(w http.ResponseWriter, r *http.Request) bool {
+			answer(w, 403, metav1.StatusReasonForbidden)
+			return true
+		})
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- inf.Run(ctx) }()
+		if err := inf.WaitSynced(ctx); !apierrors.IsForbidden(err) {
+			w.Errorf("WaitSynced: %v", err)
+		}
+		<-ended
+		if err := inf.Status().Reflectors[0].LastError; !apierrors.IsForbidden(err) {
+			w.Errorf("LastError: %v", err)
+		}
+	})
+}
+
+func TestR14_AbsentResource(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: gvr}, quiet[*corev1.ConfigMap]())
+		config := quiet[*corev1.ConfigMap]()
+		config.AbsentIsSynced = true
+		content := informer.New(w.client(), informer.Resource{GroupVersionResource: gvr}, config)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		go inf.Run(ctx)
+		defer start(w.T, content)()
+		short, cancelShort := context.WithTimeout(ctx, time.Minute)
+		defer cancelShort()
+		if err := inf.WaitSynced(short); err == nil || !strings.Contains(err.Error(), "Absent") {
+			w.Errorf("WaitSynced: %v", err)
+		}
+		served := informertest.Register[*corev1.ConfigMap](w.server, informertest.Resource{GroupVersionResource: gvr})
+		if _, err := served.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}); err != nil {
+			w.Fatal(err)
+		}
+		if err := inf.WaitSynced(ctx); err != nil || inf.Store().Len() != 1 {
+			w.Errorf("%v, %d objects", err, inf.Store().Len())
+		}
+	})
+}
+
+// An event that comes between the initial ones counts, and only the bookmark makes the list a list.
+func TestR16_InitialEventsDoNotMoveTheVersion(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		frame := func(event, name, rv, v string) string {
+			return fmt.Sprintf(`{"type":%q,"object":{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":%q,"resourceVersion":%q,"labels":{"v":%q}}}}`+"\n", event, name, name, rv, v)
+		}
+		goOn := make(chan struct{})
+		var requests atomic.Int32
+		f.set(func(rw http.ResponseWriter, r *http.Request) bool {
+			rw.Header().Set("Content-Type", "application/json")
+			switch requests.Add(1) {
+			case 1: // breaks before the bookmark: nothing of it counts, and the next one begins anew
+				fmt.Fprint(rw, frame("ADDED", "x", "50", "1"), `{"type":"ADD`)
+			case 2:
+				fmt.Fprint(rw, frame("ADDED", "a", "5", "1"), frame("ADDED", "b", "90", "1"), frame("ADDED", "c", "7", "1"))
+				fmt.Fprint(rw, frame("MODIFIED", "a", "91", "2"), frame("DELETED", "c", "92", "1"), frame("ADDED", "d", "93", "1"))
+				http.NewResponseController(rw).Flush()
+				<-goOn
+				fmt.Fprint(rw, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"95","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n")
+				http.NewResponseController(rw).Flush()
+				<-goOn
+				fmt.Fprint(rw, frame("MODIFIED", "b", "96", "2"))
+			default:
+				<-r.Context().Done()
+			}
+			return true
+		})
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		go inf.Run(ctx)
+		<-time.After(5 * time.Second)
+		if rv := inf.Status().Reflectors[0].ResourceVersion; rv != "" || inf.Store().Len() != 0 {
+			w.Errorf("before the bookmark: rv %q, %d objects", rv, inf.Store().Len())
+		}
+		goOn <- struct{}{}
+		rec.want(w.T, "add ns/a 2 initial=true", "add ns/b 1 initial=true", "add ns/d 1 initial=true")
+		goOn <- struct{}{}
+		if err := inf.WaitFor(ctx, "96"); err != nil {
+			w.Fatal(err)
+		}
+		rec.want(w.T, "update ns/b 1->2")
+		w.wantRequests(streamRequest, streamRequest, "watch resourceVersion=96")
+	})
+}
+
+func TestR17R20_DecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
+	for _, paged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
+			var failed []string
+			calls := map[string]int{}
+			config := informer.Config[*corev1.Pod]{
+				PagedList: paged,
+				Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+					calls[p.Name+p.ResourceVersion]++
+					switch p.Labels["v"] {
+					case "bad":
+						return nil, errors.New("bad pod")
+					case "nil":
+						return nil, nil
+					case "renamed":
+						p.Name = "other"
+					}
+					p.Spec = corev1.PodSpec{}
+					return p, nil
+				},
+				OnDecodeError: func(err *informer.DecodeError) { failed = append(failed, err.Error()) },
+			}
+			faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=bad"), newPod("ns", "c", "v=1"))
+				defer start(w.T, inf)()
+				rec.want(w.T, "add ns/a 1 initial=true", "add ns/c 1 initial=true")
+				for _, v := range []string{"bad", "nil", "renamed"} {
+					w.relabel("ns", "a", v)
+				}
+				if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
+					w.Fatal(err)
+				}
+				rec.want(w.T)
+				if p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); p == nil || version(p) != "1" || p.Spec.NodeName != "" {
+					w.Errorf("stored %+v", p)
+				}
+				w.relabel("ns", "a", "2")
+				rec.want(w.T, "update ns/a 1->2")
+				w.relabel("ns", "b", "1")
+				rec.want(w.T, "add ns/b 1 initial=false")
+				w.relabel("ns", "c", "bad") // its deletion cannot be read, and counts
+				w.delete("ns", "c")
+				rec.want(w.T, "delete ns/c 1 final=false")
+				want := []string{
+					"decode pods ns/b: transform: bad pod",
+					"decode pods ns/a: transform: bad pod",
+					"decode pods ns/a: transform: it returned nil and no error",
+					"decode pods ns/a: transform: it changed the object's namespace, name, uid or resourceVersion",
+					"decode pods ns/c: transform: bad pod",
+					"decode pods ns/c: transform: bad pod",
+				}
+				if diff := cmp.Diff(want, failed); diff != "" {
+					w.Errorf("errors (-want +got):\n%s", diff)
+				}
+				for version, n := range calls {
+					if n != 1 {
+						w.Errorf("transformed %s %d times", version, n)
+					}
+				}
+				if got := inf.Status().Reflectors[0].DecodeErrors; got != len(want) {
+					w.Errorf("%d decode errors counted", got)
+				}
+			})
+		})
+	}
+}
+
+func TestR18_SilentWatchIsDropped(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		w.create(newPod("ns", "a", "v=1"))
+		defer start(w.T, inf)()
+		rec.want(w.T, "add ns/a 1 initial=true")
+		var silent atomic.Int32
+		f.set(func(rw http.ResponseWriter, r *http.Request) bool {
+			if silent.Add(1) > 1 {
+				return false
+			}
+			rw.Header().Set("Content-Type", "application/json")
+			http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+			return true
+		})
+		w.server.EndWatches()
+		synctest.Wait()
+		w.server.ResetRequests()
+		if s := inf.Status().Reflectors[0]; !s.WatchOpen {
+			w.Errorf("status %+v", s)
+		}
+		began := time.Now()
+		if err := inf.WaitForObject(w.Context(), w.relabel("ns", "a", "2")); err != nil {
+			w.Fatal(err)
+		}
+		took := time.Since(began)
+		if took < 5*time.Minute || took > 10*time.Minute+31*time.Second {
+			w.Errorf("carried on after %v", took)
+		}
+		rec.want(w.T, "update ns/a 1->2")
+		w.wantRequests("watch resourceVersion=1")
+	})
+}
+
+func TestR18_WatchTimeoutsAreSpread(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		<-time.After(5 * time.Hour)
+		seen := map[string]bool{}
+		for _, r := range w.server.Requests() {
+			timeout := r.Query.Get("timeoutSeconds")
+			if n, err := strconv.Atoi(timeout); err != nil || n < 300 || n >= 600 {
+				w.Errorf("timeoutSeconds=%q", timeout)
+			}
+			seen[timeout] = true
+		}
+		if n := len(w.server.Requests()); n < 30 || n > 61 || len(seen) < n/2 {
+			w.Errorf("%d requests, %d timeouts", n, len(seen))
+		}
+		if s := inf.Status().Reflectors[0]; s.Lists != 1 || s.LastError != nil {
+			w.Errorf("status %+v", s)
+		}
+	})
+}
+
+func TestR21_ManagedFields(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.create(newPod("ns", "a", "v=1"))
+		keep := config
+		keep.KeepManagedFields = true
+		dropped := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		kept := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, keep)
+		defer start(w.T, dropped)()
+		defer start(w.T, kept)()
+		w.create(newPod("ns", "b", "v=1"))
+		synctest.Wait()
+		for _, name := range []string{"a", "b"} {
+			key := informer.Key{Namespace: "ns", Name: name}
+			if p, _ := dropped.Store().Get(key); p.ManagedFields != nil {
+				w.Errorf("%s has %v", name, p.ManagedFields)
+			}
+			if p, _ := kept.Store().Get(key); len(p.ManagedFields) != 1 || p.ManagedFields[0].Manager != "test" {
+				w.Errorf("%s has %v", name, p.ManagedFields)
+			}
+		}
+	})
+}
+
+func TestR22_NotAListOrWatch(t *testing.T) {
+	for name, c := range map[string]struct{ contentType, body, want string }{
+		"Table":        {"application/json", `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"rows":[]}`, "the server sent a Table instead of a list"},
+		"object":       {"application/json", `{"kind":"Pod","metadata":{"name":"a"}}`, "the server sent a Pod instead of a list"},
+		"no items":     {"application/json", `{}`, "the server sent an object without items instead of a list"},
+		"array":        {"application/json", `[]`, `JSON: '[' where '{' is expected`},
+		"cut":          {"application/json", `{"kind":"PodList","items":[{"metadata":`, "unexpected EOF"},
+		"HTML":         {"text/html", `<html>`, `the server sent content type "text/html"; it was asked for JSON or protobuf`},
+		"not protobuf": {"application/vnd.kubernetes.protobuf", `{"kind":"PodList"}`, `malformed protobuf: it begins with "{\"ki" instead of "k8s\x00"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+				f.set(func(rw http.ResponseWriter, r *http.Request) bool {
+					rw.Header().Set("Content-Type", c.contentType)
+					fmt.Fprint(rw, c.body)
+					return true
+				})
+				ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+				defer cancel()
+				go inf.Run(ctx)
+				if err := inf.WaitSynced(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
+					w.Errorf("WaitSynced: %v", err)
+				}
+			})
+		})
+	}
+}
