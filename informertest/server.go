@@ -70,9 +70,10 @@ type Server struct {
 	rv          uint64
 	collections map[schema.GroupVersionResource]collection
 
-	logMu    sync.Mutex // protects the fields below
+	httpMu   sync.Mutex // protects the fields below
 	requests []Request
 	conns    map[net.Conn]struct{}
+	closed   bool
 }
 
 // collection is a [Collection] of any type.
@@ -102,6 +103,7 @@ type Request struct {
 func NewServer(options Options) *Server {
 	s := &Server{
 		options:     options,
+		rv:          1, // as a new etcd: in a request, version 0 has a meaning of its own
 		collections: map[schema.GroupVersionResource]collection{},
 		conns:       map[net.Conn]struct{}{},
 	}
@@ -145,15 +147,15 @@ func (s *Server) RV() string {
 // Requests returns the requests that have come in since the start or the last call of ResetRequests, oldest first.
 // Of very many, only the last 10,000 or more are remembered.
 func (s *Server) Requests() []Request {
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
+	s.httpMu.Lock()
+	defer s.httpMu.Unlock()
 	return slices.Clone(s.requests)
 }
 
 // ResetRequests forgets the requests that have come in so far.
 func (s *Server) ResetRequests() {
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
+	s.httpMu.Lock()
+	defer s.httpMu.Unlock()
 	s.requests = nil
 }
 
@@ -178,8 +180,8 @@ func (s *Server) eachCollection(do func(collection)) {
 
 // CloseConnections breaks all connections, whatever goes on in them. New ones are accepted.
 func (s *Server) CloseConnections() {
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
+	s.httpMu.Lock()
+	defer s.httpMu.Unlock()
 	for conn := range s.conns {
 		conn.Close()
 	}
@@ -187,18 +189,24 @@ func (s *Server) CloseConnections() {
 
 // Close ends all requests and stops the server. When it returns, every goroutine of the server has ended.
 func (s *Server) Close() {
+	s.httpMu.Lock()
+	s.closed = true
+	s.httpMu.Unlock()
 	s.http.Close()
-	s.EndWatches() // those on a connection that is not closed yet, or about to begin, see it closed
+	s.CloseConnections() // http.Server.Close may miss those that are being accepted
 	s.running.Wait()
 }
 
 func (s *Server) connState(conn net.Conn, state http.ConnState) {
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
+	s.httpMu.Lock()
+	defer s.httpMu.Unlock()
 	switch state {
 	case http.StateNew:
 		s.running.Add(1)
 		s.conns[conn] = struct{}{}
+		if s.closed {
+			conn.Close()
+		}
 	case http.StateClosed, http.StateHijacked:
 		delete(s.conns, conn)
 		s.running.Done()
@@ -217,12 +225,12 @@ func (s *Server) commitLocked(write func(rv uint64)) {
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := parseRequest(r)
-		s.logMu.Lock()
+		s.httpMu.Lock()
 		if len(s.requests) >= 2*maxRequests {
 			s.requests = slices.Clone(s.requests[maxRequests:])
 		}
 		s.requests = append(s.requests, req)
-		s.logMu.Unlock()
+		s.httpMu.Unlock()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
 	})
 }

@@ -188,7 +188,7 @@ func (c *Collection[T]) counted() bool { return c.dynamic || c.spec >= 0 }
 // sameSpec says whether what a generation stands for is equal: of an unstructured object, all but metadata and status.
 func (c *Collection[T]) sameSpec(a, b T) bool {
 	if !c.dynamic {
-		return equality.Semantic.DeepEqual(fieldOf(a, c.spec).Interface(), fieldOf(b, c.spec).Interface())
+		return equality.Semantic.DeepEqual(fieldOf(a, c.spec).Addr().Interface(), fieldOf(b, c.spec).Addr().Interface())
 	}
 	x, y := content(a), content(b)
 	for key := range x {

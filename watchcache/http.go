@@ -178,13 +178,7 @@ func (c *Cache[T]) snapshotAt(ctx context.Context, rv uint64, exact bool) (*info
 // selectPage returns up to limit elements from a key on, all if limit is 0, and whether and how many objects come after
 // them. As in kube-apiserver, those after them are counted without looking at the selectors, but for the namespace.
 func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector[T], from informer.Key, limit int) (items []*element[T], more bool, rest int64) {
-	if from.Namespace < sel.namespace {
-		from = informer.Key{Namespace: sel.namespace}
-	}
-	for el := range snapshot.From(from) {
-		if sel.namespace != "" && el.GetNamespace() != sel.namespace {
-			break
-		}
+	for el := range sel.from(snapshot, from) {
 		if limit > 0 && len(items) == limit {
 			if rest++; !sel.everything() {
 				break // one is enough to know
@@ -218,7 +212,7 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	defer cancel()
 
 	connection := http.NewResponseController(w)
-	watcher, objects, at, err := c.startWatch(ctx, start{rv: rv, initial: initial}, func() {
+	watcher, snapshot, at, err := c.startWatch(ctx, start{rv: rv, initial: initial}, func() {
 		connection.SetWriteDeadline(time.Unix(1, 0))
 	})
 	if err == nil {
@@ -242,7 +236,7 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	}
 	s.bookmarks = opts.AllowWatchBookmarks
 	s.initialEnd = initial && opts.AllowWatchBookmarks
-	s.follow(ctx, watcher, objects, at)
+	s.follow(ctx, watcher, snapshot, at)
 	return nil
 }
 
@@ -257,15 +251,17 @@ type stream[T Object] struct {
 	initialEnd bool // and for one after the initial events
 }
 
-// follow writes the objects, which are at version rv, and then what watcher sees, until ctx or watcher ends or the
-// client takes no more.
-func (s *stream[T]) follow(ctx context.Context, watcher *watcher[T], objects func(func(*element[T]) bool), rv uint64) {
-	for el := range objects {
-		if !s.selector.matches(el.obj) {
-			continue
-		}
-		if s.event("ADDED", el) != nil || ctx.Err() != nil || watcher.hasEnded() {
-			return
+// follow writes the objects of snapshot, which is at version rv, if there is one, and then what watcher sees, until ctx
+// or watcher ends or the client takes no more.
+func (s *stream[T]) follow(ctx context.Context, watcher *watcher[T], snapshot *informer.Snapshot[*element[T]], rv uint64) {
+	if snapshot != nil {
+		for el := range s.selector.from(snapshot, informer.Key{}) {
+			if !s.selector.matches(el.obj) {
+				continue
+			}
+			if s.event("ADDED", el) != nil || ctx.Err() != nil || watcher.hasEnded() {
+				return
+			}
 		}
 	}
 	if s.initialEnd && s.bookmark(rv, true) != nil {

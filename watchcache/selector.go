@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/typedinformer/informer"
 )
 
 // selector is the part of the collection that a request is about.
@@ -23,6 +26,20 @@ type selector[T Object] struct {
 
 // everything says whether there is nothing to tell objects of the namespace apart.
 func (s *selector[T]) everything() bool { return s.labels == nil && s.fields == nil }
+
+// from yields the elements of the selector's namespace from key on. Not all of them need match.
+func (s *selector[T]) from(snapshot *informer.Snapshot[*element[T]], key informer.Key) iter.Seq[*element[T]] {
+	if key.Namespace < s.namespace {
+		key = informer.Key{Namespace: s.namespace}
+	}
+	return func(yield func(*element[T]) bool) {
+		for el := range snapshot.From(key) {
+			if s.namespace != "" && el.GetNamespace() != s.namespace || !yield(el) {
+				return
+			}
+		}
+	}
+}
 
 func (s *selector[T]) matches(obj T) bool {
 	return (s.namespace == "" || obj.GetNamespace() == s.namespace) &&

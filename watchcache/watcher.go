@@ -2,8 +2,10 @@ package watchcache
 
 import (
 	"context"
-	"iter"
+	"sync"
 	"sync/atomic"
+
+	"github.com/typedinformer/informer"
 )
 
 // watcher is one watch request's place in the ring.
@@ -17,7 +19,10 @@ type watcher[T Object] struct {
 	from  uint64        // it is told of nothing up to this version, which may be yet to come
 	next  atomic.Uint64 // the sequence number of the first event that it has not been done with
 	ended chan struct{} // closed by Cache.endLocked
-	abort func()        // makes writes to the client fail; must not block
+
+	mu      sync.Mutex // protects stopped; held by abort, so that it does nothing to what comes after the watch
+	stopped bool
+	fail    func() // makes writes to the client fail; must not block
 }
 
 // start is where a watch begins.
@@ -26,9 +31,9 @@ type start struct {
 	initial bool   // the current objects first; rv is then the version that they must not be older than
 }
 
-// startWatch opens a watch and returns its watcher, the objects to begin with, and the version that they are at.
-// The caller calls stop in the end.
-func (c *Cache[T]) startWatch(ctx context.Context, s start, abort func()) (*watcher[T], iter.Seq[*element[T]], uint64, error) {
+// startWatch opens a watch and returns its watcher, the collection to begin with if that was asked for, and the version
+// that it is at. The caller calls stop in the end.
+func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watcher[T], *informer.Snapshot[*element[T]], uint64, error) {
 	fresh := uint64(0)
 	if s.initial {
 		fresh = s.rv
@@ -36,13 +41,13 @@ func (c *Cache[T]) startWatch(ctx context.Context, s start, abort func()) (*watc
 	if err := c.waitFresh(ctx, fresh); err != nil {
 		return nil, nil, 0, err
 	}
-	w := &watcher[T]{cache: c, ended: make(chan struct{}), abort: abort}
+	w := &watcher[T]{cache: c, ended: make(chan struct{}), fail: fail}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.initial {
 		w.next.Store(c.ring.next)
 		c.watchers[w] = struct{}{}
-		return w, c.objects.All(), c.rv, nil
+		return w, c.objects.Snapshot(), c.rv, nil
 	}
 	if s.rv == 0 {
 		s.rv = c.rv
@@ -54,7 +59,7 @@ func (c *Cache[T]) startWatch(ctx context.Context, s start, abort func()) (*watc
 	w.from = s.rv
 	w.next.Store(seq)
 	c.watchers[w] = struct{}{}
-	return w, func(func(*element[T]) bool) {}, c.rv, nil
+	return w, nil, c.rv, nil
 }
 
 // take appends the events that w has yet to see to buf, as many as fit in, and returns them. When there are none it
@@ -86,9 +91,21 @@ func (w *watcher[T]) hasEnded() bool {
 	}
 }
 
-// stop takes w out of the cache.
+// abort makes the request fail, wherever it is.
+func (w *watcher[T]) abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.fail()
+	}
+}
+
+// stop takes w out of the cache. fail is not called any more when it returns.
 func (w *watcher[T]) stop() {
 	w.cache.mu.Lock()
-	defer w.cache.mu.Unlock()
 	delete(w.cache.watchers, w)
+	w.cache.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
 }
