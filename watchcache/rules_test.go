@@ -745,3 +745,41 @@ type recorder struct {
 func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) Write(b []byte) (int, error) { return len(b), nil }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
+
+func TestW9_ManyWatchersOfManyObjects(t *testing.T) {
+	const objects, watchers, changes = 10_000, 1_000, 20
+	bubble(t, 0, func(r rig) {
+		for i := range objects {
+			r.set(fmt.Sprint("ns-", i%50), fmt.Sprint("p", i), "", "")
+		}
+		client, err := rest.HTTPClientFor(r.server.Config())
+		r.must(err)
+		ended := make(chan []string, watchers)
+		for range watchers {
+			response, err := client.Get(fmt.Sprintf("%s/api/v1/pods?watch=1&resourceVersion=%d&timeoutSeconds=60", r.server.URL, objects))
+			r.must(err)
+			go func() {
+				defer response.Body.Close()
+				var seen []string
+				for frames := bufio.NewScanner(response.Body); frames.Scan(); {
+					var e struct {
+						Type   string
+						Object metav1.PartialObjectMetadata
+					}
+					if json.Unmarshal(frames.Bytes(), &e) == nil {
+						seen = append(seen, fmt.Sprint(e.Type, " ", e.Object.Name, " ", e.Object.ResourceVersion))
+					}
+				}
+				ended <- seen
+			}()
+		}
+		var want []string
+		for i := range changes {
+			pod := r.set(fmt.Sprint("ns-", i%50), fmt.Sprint("p", i), "changed", "")
+			want = append(want, fmt.Sprint("MODIFIED ", pod.Name, " ", pod.ResourceVersion))
+		}
+		for range watchers {
+			r.want(<-ended, want...)
+		}
+	})
+}

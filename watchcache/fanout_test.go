@@ -1,0 +1,73 @@
+package watchcache_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/watchcache"
+)
+
+// TestW10_FedByAReflectorAnswersAsItsSource puts a cache behind a server, as a fan-out proxy does.
+func TestW10_FedByAReflectorAnswersAsItsSource(t *testing.T) {
+	bubble(t, 0, func(r rig) {
+		r.set("ns", "a", "x", "n1")
+		r.set("ns", "b", "y", "n1")
+		client, err := informer.NewClient(r.server.Config())
+		r.must(err)
+		gvr := corev1.SchemeGroupVersion.WithResource("pods")
+		cache := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: gvr, Kind: "Pod", SelectableFields: []string{"spec.nodeName"}})
+		reflector, err := informer.NewReflector(client, informer.Resource{GroupVersionResource: gvr}, cache, informer.Config[*corev1.Pod]{KeepManagedFields: true})
+		r.must(err)
+		ctx, cancel := context.WithCancel(r.Context())
+		done := make(chan error)
+		go func() { done <- reflector.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+
+		upstream, err := rest.HTTPClientFor(r.server.Config())
+		r.must(err)
+		defer upstream.CloseIdleConnections()
+		same := func(query string) {
+			t.Helper()
+			synctest.Wait()
+			for _, contentType := range encodings {
+				request := httptest.NewRequest("GET", r.server.URL+"/api/v1/pods?"+query, nil)
+				request.Header.Set("Accept", contentType)
+				w := httptest.NewRecorder()
+				cache.ServeList(w, request, "")
+
+				request.RequestURI = ""
+				response, err := upstream.Do(request.WithContext(r.Context()))
+				r.must(err)
+				want, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				r.must(err)
+				if response.StatusCode != w.Code || w.Code != http.StatusOK {
+					t.Errorf("%s: %d, want %d", query, w.Code, response.StatusCode)
+				}
+				if diff := cmp.Diff(string(want), w.Body.String()); diff != "" {
+					t.Errorf("%s %s: %s", contentType, query, diff)
+				}
+			}
+		}
+		same("")
+		same("watch=1&timeoutSeconds=1")
+		r.set("ns", "a", "z", "n2")
+		r.delete("ns", "b")
+		r.set("ns", "c", "z", "n3")
+		same("")
+		same("limit=1")
+		same("resourceVersion=3&resourceVersionMatch=Exact")
+		same("fieldSelector=spec.nodeName%3Dn3")
+		same("watch=1&timeoutSeconds=1&resourceVersion=2")
+		same("watch=1&timeoutSeconds=5&resourceVersion=2&labelSelector=app%3Dx&allowWatchBookmarks=1")
+	})
+}
