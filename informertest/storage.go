@@ -76,10 +76,10 @@ func (c *Collection[T]) update(obj T, opts writeOptions) (T, error) {
 		return none, apierrors.NewNotFound(c.resource.GroupResource(), obj.GetName())
 	}
 	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
-		return none, c.conflict(obj.GetName(), errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+		return none, c.conflict(obj.GetName(), "the object has been modified; please apply your changes to the latest version and try again")
 	}
 	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
-		return none, c.conflict(obj.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+		return none, c.conflict(obj.GetName(), fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
 	}
 	if opts.status {
 		status := obj
@@ -117,10 +117,10 @@ func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions, opts
 		return old, false, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
 	}
 	if pre != nil && pre.UID != nil && *pre.UID != old.GetUID() {
-		return old, false, c.conflict(key.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
+		return old, false, c.conflict(key.Name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
 	}
 	if pre != nil && pre.ResourceVersion != nil && *pre.ResourceVersion != old.GetResourceVersion() {
-		return old, false, c.conflict(key.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
+		return old, false, c.conflict(key.Name, fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
 	}
 	obj = watchcache.ShallowCopy(old)
 	if len(old.GetFinalizers()) == 0 {
@@ -178,8 +178,9 @@ func (c *Collection[T]) validate(obj T) error {
 	return nil
 }
 
-func (c *Collection[T]) conflict(name string, err error) error {
-	return apierrors.NewConflict(c.resource.GroupResource(), name, err)
+// conflict returns the error of a write that was meant for another version, with a text of kube-apiserver.
+func (c *Collection[T]) conflict(name, text string) error {
+	return apierrors.NewConflict(c.resource.GroupResource(), name, errors.New(text))
 }
 
 // counted says whether objects have a generation: custom resources, and built-in types with a spec.
