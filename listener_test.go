@@ -133,7 +133,7 @@ func TestH2H3H4H5_SlowHandlerIsToldFoldedChanges(t *testing.T) {
 		inf.put(upsert(2, "a"), upsert(3, "a"))                    // still an initial addition
 		inf.put(remove(4, "b"))                                    // never was
 		inf.put(upsert(5, "d"), remove(6, "d"), upsert(7, "d"))    // came, went, came
-		inf.put(upsert(8, "0"), upsert(9, "0"))              // one update
+		inf.put(upsert(8, "0"), upsert(9, "0"))                    // one update
 		inf.put(upsert(10, "e"), remove(11, "e"))                  // nothing
 		inf.put(remove(12, "c"), upsert(13, "c"), upsert(14, "c")) // never was, then is
 		synctest.Wait()
@@ -257,6 +257,7 @@ func TestH7H8_LateSubscription(t *testing.T) {
 		late := &lines{gate: make(chan struct{})}
 		lateSub := inf.Subscribe(late)
 		inf.put(upsert(3, "c"), upsert(4, "d"), remove(5, "b"))
+		synctest.Wait()
 		late.gate <- struct{}{}
 		late.want(t, "initial a@1")
 		if lateSub.Status().Synced { // c is left; b has gone
