@@ -50,10 +50,10 @@ func TestServer_OverTCP(t *testing.T) {
 	must(t, err)
 	events, err := clientset(t, server, apiruntime.ContentTypeProtobuf).CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{})
 	must(t, err)
-	wantEvents(t, events, "ADDED a 1")
+	wantEvents(t, events, "ADDED a 2")
 	_, err = pods.Delete(informer.Key{Namespace: "ns", Name: "a"})
 	must(t, err)
-	wantEvents(t, events, "DELETED a 2")
+	wantEvents(t, events, "DELETED a 3")
 	server.Close()
 	if e, ok := <-events.ResultChan(); ok {
 		t.Errorf("an event after Close: %v", e)
@@ -72,7 +72,7 @@ func TestServer_MetadataOnly(t *testing.T) {
 		for gvr, name := range map[schema.GroupVersionResource]string{podResource.GroupVersionResource: "a", widgetResource.GroupVersionResource: "w"} {
 			list, err := client.Resource(gvr).List(t.Context(), metav1.ListOptions{})
 			must(t, err)
-			if len(list.Items) != 1 || list.Items[0].Name != name || list.ResourceVersion != "2" {
+			if len(list.Items) != 1 || list.Items[0].Name != name || list.ResourceVersion != "3" {
 				t.Errorf("list: %+v", list)
 			}
 			got, err := client.Resource(gvr).Namespace("ns").Get(t.Context(), name, metav1.GetOptions{})
@@ -157,7 +157,7 @@ func TestServer_Finalizers(t *testing.T) {
 		pod.Finalizers = []string{"example.com/wait"}
 		_, err := api.Create(ctx, pod, metav1.CreateOptions{})
 		must(t, err)
-		events, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: "1"})
+		events, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: "2"})
 		must(t, err)
 		defer events.Stop()
 		must(t, api.Delete(ctx, "a", metav1.DeleteOptions{}))
@@ -171,7 +171,7 @@ func TestServer_Finalizers(t *testing.T) {
 		pod.DeletionTimestamp = nil // a client cannot take it back
 		_, err = api.Update(ctx, pod, metav1.UpdateOptions{})
 		must(t, err)
-		wantEvents(t, events, "MODIFIED a 2", "DELETED a 3")
+		wantEvents(t, events, "MODIFIED a 3", "DELETED a 4")
 	})
 }
 
@@ -204,7 +204,7 @@ func TestServer_ClusterScopedAndGroups(t *testing.T) {
 		}
 		active, err := clients.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Active"})
 		must(t, err)
-		if len(active.Items) != 1 || server.RV() != "4" {
+		if len(active.Items) != 1 || server.RV() != "5" {
 			t.Errorf("at %s, namespaces: %+v", server.RV(), active)
 		}
 	})
@@ -218,7 +218,7 @@ func TestServer_Requests(t *testing.T) {
 		must(t, err)
 		_, err = api.List(ctx, metav1.ListOptions{Limit: 500, ResourceVersion: "0"})
 		must(t, err)
-		events, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: "1"})
+		events, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: "2"})
 		must(t, err)
 		events.Stop()
 		_, err = api.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
@@ -231,7 +231,7 @@ func TestServer_Requests(t *testing.T) {
 		want := []string{
 			"create pods/ns//",
 			"list pods/ns// limit=500&resourceVersion=0",
-			"watch pods/ns// resourceVersion=1&watch=true",
+			"watch pods/ns// resourceVersion=2&watch=true",
 			"update pods/ns/a/status",
 			"delete pods/ns/a/",
 		}
@@ -328,7 +328,7 @@ func TestServer_BadRequests(t *testing.T) {
 		}
 		_, err = api.Create(ctx, newPod("ns", "a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		must(t, err)
-		if pods.Len() != 0 || server.RV() != "0" {
+		if pods.Len() != 0 || server.RV() != "1" {
 			t.Error("a dry run wrote")
 		}
 		if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {

@@ -103,6 +103,7 @@ type Request struct {
 func NewServer(options Options) *Server {
 	s := &Server{
 		options:     options,
+		rv:          1, // as a new etcd: in a request, version 0 has a meaning of its own
 		collections: map[schema.GroupVersionResource]collection{},
 		conns:       map[net.Conn]struct{}{},
 	}

@@ -70,7 +70,7 @@ func TestClientset_RoundTrip(t *testing.T) {
 
 		created, err := api.Create(ctx, newPod("ns", "a"), metav1.CreateOptions{})
 		must(t, err)
-		if created.UID == "" || created.ResourceVersion != "1" || created.Generation != 1 || created.CreationTimestamp.IsZero() {
+		if created.UID == "" || created.ResourceVersion != "2" || created.Generation != 1 || created.CreationTimestamp.IsZero() {
 			t.Errorf("created: %+v", created.ObjectMeta)
 		}
 		if created.Status.Phase != "" {
@@ -86,7 +86,7 @@ func TestClientset_RoundTrip(t *testing.T) {
 		changed.Status.Phase = corev1.PodFailed
 		changed, err = api.Update(ctx, changed, metav1.UpdateOptions{})
 		must(t, err)
-		if changed.Spec.NodeName != "n2" || changed.Status.Phase != "" || changed.Generation != 2 || changed.ResourceVersion != "2" {
+		if changed.Spec.NodeName != "n2" || changed.Status.Phase != "" || changed.Generation != 2 || changed.ResourceVersion != "3" {
 			t.Errorf("updated: %+v", changed)
 		}
 		_, err = api.Update(ctx, created, metav1.UpdateOptions{})
@@ -110,12 +110,12 @@ func TestClientset_RoundTrip(t *testing.T) {
 
 		got, err := api.Get(ctx, "a", metav1.GetOptions{})
 		must(t, err)
-		if got.ResourceVersion != "3" || got.Spec.Containers[0].Image != "<i&>" {
+		if got.ResourceVersion != "4" || got.Spec.Containers[0].Image != "<i&>" {
 			t.Errorf("got: %+v", got)
 		}
 		list, err := api.List(ctx, metav1.ListOptions{})
 		must(t, err)
-		if len(list.Items) != 1 || list.ResourceVersion != "3" || list.Items[0].UID != created.UID {
+		if len(list.Items) != 1 || list.ResourceVersion != "4" || list.Items[0].UID != created.UID {
 			t.Errorf("list: %+v", list)
 		}
 
@@ -134,7 +134,7 @@ func TestClientset_RoundTrip(t *testing.T) {
 			t.Errorf("delete with a false precondition: %v", err)
 		}
 
-		wantEvents(t, events, "ADDED a 1", "MODIFIED a 2", "MODIFIED a 3", "ADDED "+other.Name+" 4", "DELETED a 5")
+		wantEvents(t, events, "ADDED a 2", "MODIFIED a 3", "MODIFIED a 4", "ADDED "+other.Name+" 5", "DELETED a 6")
 	})
 }
 

@@ -163,7 +163,7 @@ func TestW1_WatchFromEveryResourceVersion(t *testing.T) {
 		change := func() {
 			namespace, name := fmt.Sprint("ns-", random.IntN(3)), fmt.Sprint("p", random.IntN(4))
 			old, exists := r.pods.Get(informer.Key{Namespace: namespace, Name: name})
-			e := logged{rv: uint64(len(history) + 1)}
+			e := logged{rv: uint64(len(history) + 2)} // a new server is at version 1
 			if exists {
 				e.old = old
 			}
@@ -185,7 +185,7 @@ func TestW1_WatchFromEveryResourceVersion(t *testing.T) {
 			w    watch.Interface
 		}
 		var watches []open
-		for from := 1; from <= before; from++ {
+		for from := 1; from <= before+1; from++ {
 			s := selections[random.IntN(len(selections))]
 			contentType := encodings[random.IntN(len(encodings))]
 			labelSelector, err := labels.Parse(s.labels)
@@ -199,7 +199,7 @@ func TestW1_WatchFromEveryResourceVersion(t *testing.T) {
 			watches = append(watches, open{
 				name: fmt.Sprintf("%+v from %d", s, from),
 				want: func() (events []string) {
-					for _, e := range history[from:] {
+					for _, e := range history[from-1:] {
 						switch was, is := matches(e.old), matches(e.new); {
 						case was && is:
 							events = append(events, fmt.Sprint("MODIFIED ", e.new.Name, " ", e.rv))
@@ -233,27 +233,27 @@ func TestW1_OlderThanTheRingIsExpired(t *testing.T) {
 			for i := range 10 {
 				r.set("ns", "a", fmt.Sprint(i), "")
 			}
-			r.want(told(r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "5"})), "ERROR 410 Expired", "END")
-			r.want(told(r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "6"})),
-				"MODIFIED a 7", "MODIFIED a 8", "MODIFIED a 9", "MODIFIED a 10")
+			r.want(told(r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "6"})), "ERROR 410 Expired", "END")
+			r.want(told(r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "7"})),
+				"MODIFIED a 8", "MODIFIED a 9", "MODIFIED a 10", "MODIFIED a 11")
 			r.server.Compact()
-			r.want(told(r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "9"})), "ERROR 410 Expired", "END")
-			kept := r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "10"})
+			r.want(told(r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "10"})), "ERROR 410 Expired", "END")
+			kept := r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "11"})
 			synctest.Wait()
 			r.server.Compact()
 			r.set("ns", "a", "x", "")
-			r.want(told(kept), "MODIFIED a 11")
+			r.want(told(kept), "MODIFIED a 12")
 		})
 	}
 }
 
 func TestW1_FutureVersionTellsNothingUpToIt(t *testing.T) {
 	bubble(t, 0, func(r rig) {
-		w := r.watch(runtime.ContentTypeJSON, "", metav1.ListOptions{ResourceVersion: "2"})
+		w := r.watch(runtime.ContentTypeJSON, "", metav1.ListOptions{ResourceVersion: "3"})
 		for i := range 3 {
 			r.set("ns", "a", fmt.Sprint(i), "")
 		}
-		r.want(told(w), "MODIFIED a 3")
+		r.want(told(w), "MODIFIED a 4")
 	})
 }
 
@@ -268,10 +268,10 @@ func TestW1_OtherResourcesMoveTheVersion(t *testing.T) {
 		r.set("ns", "b", "", "")
 		list, err := r.client(runtime.ContentTypeJSON).ConfigMaps("").List(r.Context(), metav1.ListOptions{})
 		r.must(err)
-		if list.ResourceVersion != "3" || list.Items[0].ResourceVersion != "2" {
+		if list.ResourceVersion != "4" || list.Items[0].ResourceVersion != "3" {
 			t.Errorf("list at %s of an object at %s, want 3 and 2", list.ResourceVersion, list.Items[0].ResourceVersion)
 		}
-		r.want(told(r.watch(runtime.ContentTypeJSON, "", metav1.ListOptions{ResourceVersion: "2"})), "ADDED b 3")
+		r.want(told(r.watch(runtime.ContentTypeJSON, "", metav1.ListOptions{ResourceVersion: "3"})), "ADDED b 4")
 	})
 }
 
@@ -283,9 +283,9 @@ func TestW2_WatchFromNowBeginsWithAllObjects(t *testing.T) {
 					r.set("ns", fmt.Sprint("p", i), "", "")
 				}
 				w := r.watch(contentType, "", metav1.ListOptions{ResourceVersion: rv})
-				r.want(told(w), "ADDED p0 1", "ADDED p1 2", "ADDED p2 3", "ADDED p3 4", "ADDED p4 5")
+				r.want(told(w), "ADDED p0 2", "ADDED p1 3", "ADDED p2 4", "ADDED p3 5", "ADDED p4 6")
 				r.delete("ns", "p0")
-				r.want(told(w), "DELETED p0 6")
+				r.want(told(w), "DELETED p0 7")
 			})
 		}
 	}
@@ -300,25 +300,25 @@ func TestW3_SendInitialEvents(t *testing.T) {
 			r.set("ns", "a", "z", "")
 			opts := metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true}
 			w := r.watch(contentType, "", opts)
-			r.want(told(w), "ADDED a 3", "ADDED b 2", "BOOKMARK  3 initial-events-end")
+			r.want(told(w), "ADDED a 4", "ADDED b 3", "BOOKMARK  4 initial-events-end")
 			r.set("ns", "c", "x", "")
-			r.want(told(w), "ADDED c 4")
+			r.want(told(w), "ADDED c 5")
 
 			opts.LabelSelector = "app=none"
-			r.want(told(r.watch(contentType, "", opts)), "BOOKMARK  4 initial-events-end")
+			r.want(told(r.watch(contentType, "", opts)), "BOOKMARK  5 initial-events-end")
 
-			opts = metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, ResourceVersion: "5", AllowWatchBookmarks: true}
+			opts = metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, ResourceVersion: "6", AllowWatchBookmarks: true}
 			time.AfterFunc(time.Second, func() { r.set("ns", "d", "", "") })
 			w = r.watch(contentType, "", opts) // waits for version 5
-			r.want(told(w), "ADDED a 3", "ADDED b 2", "ADDED c 4", "ADDED d 5", "BOOKMARK  5 initial-events-end")
-			opts.ResourceVersion = "6"
+			r.want(told(w), "ADDED a 4", "ADDED b 3", "ADDED c 5", "ADDED d 6", "BOOKMARK  6 initial-events-end")
+			opts.ResourceVersion = "7"
 			r.want(told(r.watch(contentType, "", opts)), "ERROR 504 Timeout", "END")
 
 			opts = metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 			w = r.watch(contentType, "", opts)
 			r.want(told(w))
 			r.delete("ns", "d")
-			r.want(told(w), "DELETED d 6")
+			r.want(told(w), "DELETED d 7")
 		})
 	}
 }
@@ -330,7 +330,7 @@ func TestW4_Selectors(t *testing.T) {
 			"field": {FieldSelector: "spec.nodeName=in"},
 		} {
 			bubble(t, 0, func(r rig) {
-				opts.ResourceVersion = "1"
+				opts.ResourceVersion = "2"
 				r.set("other", "x", "", "")
 				w := r.watch(contentType, "ns", opts)
 				set := func(where string) {
@@ -342,17 +342,17 @@ func TestW4_Selectors(t *testing.T) {
 				}
 				set("out")
 				set("in")
-				r.want(told(w), "ADDED a 3")
+				r.want(told(w), "ADDED a 4")
 				set("out")
 				synctest.Wait()
 				left := <-w.ResultChan()
-				r.want([]string{describe(left)}, "DELETED a 4")
+				r.want([]string{describe(left)}, "DELETED a 5")
 				if pod := left.Object.(*corev1.Pod); pod.Labels["app"] != "in" && pod.Spec.NodeName != "in" {
 					t.Errorf("what left the selection is %+v, want the object as it was in it", pod)
 				}
 				set("in")
 				r.delete("ns", "a")
-				r.want(told(w), "ADDED a 5", "DELETED a 6")
+				r.want(told(w), "ADDED a 6", "DELETED a 7")
 
 				set("in")
 				r.set("other", "in", "in", "in")
@@ -376,7 +376,7 @@ func TestW5_ListAtResourceVersion(t *testing.T) {
 	const notOlder, exact = metav1.ResourceVersionMatchNotOlderThan, metav1.ResourceVersionMatchExact
 	for _, contentType := range encodings {
 		bubble(t, 4, func(r rig) {
-			for i := range 8 { // p0 to p7 at versions 1 to 8; those since 4 are in the window
+			for i := range 8 { // p0 to p7 at versions 2 to 9; those since 5 are in the window
 				r.set("ns", fmt.Sprint("p", i), "", "")
 			}
 			for _, test := range []struct {
@@ -385,22 +385,22 @@ func TestW5_ListAtResourceVersion(t *testing.T) {
 				n    int
 				err  func(error) bool
 			}{
-				{opts: metav1.ListOptions{}, rv: "8", n: 8},
-				{opts: metav1.ListOptions{ResourceVersion: "0"}, rv: "8", n: 8},
-				{opts: metav1.ListOptions{ResourceVersion: "0", Limit: 2}, rv: "8", n: 8},
-				{opts: metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: notOlder}, rv: "8", n: 8},
-				{opts: metav1.ListOptions{ResourceVersion: "1"}, rv: "8", n: 8},
-				{opts: metav1.ListOptions{ResourceVersion: "7", ResourceVersionMatch: notOlder}, rv: "8", n: 8},
-				{opts: metav1.ListOptions{ResourceVersion: "8", ResourceVersionMatch: exact}, rv: "8", n: 8},
-				{opts: metav1.ListOptions{ResourceVersion: "5", ResourceVersionMatch: exact}, rv: "5", n: 5},
-				{opts: metav1.ListOptions{ResourceVersion: "4", ResourceVersionMatch: exact}, rv: "4", n: 4},
-				{opts: metav1.ListOptions{ResourceVersion: "4", Limit: 3}, rv: "4", n: 3},
-				{opts: metav1.ListOptions{ResourceVersion: "3", ResourceVersionMatch: exact}, err: apierrors.IsResourceExpired},
+				{opts: metav1.ListOptions{}, rv: "9", n: 8},
+				{opts: metav1.ListOptions{ResourceVersion: "0"}, rv: "9", n: 8},
+				{opts: metav1.ListOptions{ResourceVersion: "0", Limit: 2}, rv: "9", n: 8},
+				{opts: metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: notOlder}, rv: "9", n: 8},
+				{opts: metav1.ListOptions{ResourceVersion: "2"}, rv: "9", n: 8},
+				{opts: metav1.ListOptions{ResourceVersion: "8", ResourceVersionMatch: notOlder}, rv: "9", n: 8},
+				{opts: metav1.ListOptions{ResourceVersion: "9", ResourceVersionMatch: exact}, rv: "9", n: 8},
+				{opts: metav1.ListOptions{ResourceVersion: "6", ResourceVersionMatch: exact}, rv: "6", n: 5},
+				{opts: metav1.ListOptions{ResourceVersion: "5", ResourceVersionMatch: exact}, rv: "5", n: 4},
+				{opts: metav1.ListOptions{ResourceVersion: "5", Limit: 3}, rv: "5", n: 3},
+				{opts: metav1.ListOptions{ResourceVersion: "4", ResourceVersionMatch: exact}, err: apierrors.IsResourceExpired},
 				{opts: metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: exact}, err: apierrors.IsInvalid},
 				{opts: metav1.ListOptions{ResourceVersionMatch: exact}, err: apierrors.IsInvalid},
 				{opts: metav1.ListOptions{ResourceVersion: "x"}, err: apierrors.IsBadRequest},
-				{opts: metav1.ListOptions{ResourceVersion: "9"}, err: isTooLarge},
-				{opts: metav1.ListOptions{ResourceVersion: "9", ResourceVersionMatch: exact}, err: isTooLarge},
+				{opts: metav1.ListOptions{ResourceVersion: "10"}, err: isTooLarge},
+				{opts: metav1.ListOptions{ResourceVersion: "10", ResourceVersionMatch: exact}, err: isTooLarge},
 				{opts: metav1.ListOptions{Continue: "x"}, err: apierrors.IsBadRequest},
 				{opts: metav1.ListOptions{LabelSelector: "=="}, err: apierrors.IsBadRequest},
 			} {
@@ -421,7 +421,7 @@ func TestW5_ListAtResourceVersion(t *testing.T) {
 				}
 			}
 			time.AfterFunc(time.Second, func() { r.set("ns", "p8", "", "") })
-			list, err := listOnce(r, contentType, metav1.ListOptions{ResourceVersion: "9"})
+			list, err := listOnce(r, contentType, metav1.ListOptions{ResourceVersion: "10"})
 			r.must(err)
 			if len(list.Items) != 9 {
 				t.Errorf("%d items", len(list.Items))
@@ -524,7 +524,7 @@ func TestW5_ContinueOfAnOldVersionIsExpired(t *testing.T) {
 		again := err.(apierrors.APIStatus).Status().Continue
 		page, err = listOnce(r, runtime.ContentTypeJSON, metav1.ListOptions{Continue: again})
 		r.must(err)
-		if len(page.Items) != 3 || page.Items[0].Name != "p2" || page.ResourceVersion != "5" {
+		if len(page.Items) != 3 || page.Items[0].Name != "p2" || page.ResourceVersion != "6" {
 			t.Errorf("continued at the latest version: %d items at %s", len(page.Items), page.ResourceVersion)
 		}
 	})
@@ -536,10 +536,10 @@ func TestW6_BookmarksAndTimeout(t *testing.T) {
 			start := time.Now()
 			seconds := int64(150)
 			r.set("ns", "a", "", "")
-			w := r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "1", AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
-			silent := r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "1", TimeoutSeconds: &seconds})
+			w := r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "2", AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
+			silent := r.watch(contentType, "", metav1.ListOptions{ResourceVersion: "2", TimeoutSeconds: &seconds})
 			r.set("other", "b", "", "")
-			r.want(told(w), "ADDED b 2")
+			r.want(told(w), "ADDED b 3")
 			var got []string
 			for e := range w.ResultChan() {
 				got = append(got, fmt.Sprint(describe(e), " after ", time.Since(start)))
@@ -547,11 +547,11 @@ func TestW6_BookmarksAndTimeout(t *testing.T) {
 					r.set("ns", "a", "changed", "")
 				}
 			}
-			r.want(got, "BOOKMARK  2 after 1m0s", "MODIFIED a 3 after 1m0s", "BOOKMARK  3 after 2m0s", "BOOKMARK  3 after 2m28s")
+			r.want(got, "BOOKMARK  3 after 1m0s", "MODIFIED a 4 after 1m0s", "BOOKMARK  4 after 2m0s", "BOOKMARK  4 after 2m28s")
 			if time.Since(start) != 150*time.Second {
 				t.Errorf("ended after %v", time.Since(start))
 			}
-			r.want(told(silent), "ADDED b 2", "MODIFIED a 3", "END")
+			r.want(told(silent), "ADDED b 3", "MODIFIED a 4", "END")
 		})
 	}
 }
@@ -581,7 +581,7 @@ func TestW7_AnObjectIsEncodedOnce(t *testing.T) {
 		const watchers = 50
 		var frames []*bufio.Reader
 		for i := range watchers {
-			query := "resourceVersion=1"
+			query := "resourceVersion=2"
 			if i%2 == 0 {
 				query = "resourceVersion=0" // the object itself first
 			}
@@ -622,12 +622,12 @@ func TestW8_AWatcherThatDoesNotReadIsEnded(t *testing.T) {
 		client, err := rest.HTTPClientFor(r.server.Config())
 		r.must(err)
 		r.set("ns", "a", "0", "")
-		stuck, err := client.Get(r.server.URL + "/api/v1/pods?watch=1&resourceVersion=1")
+		stuck, err := client.Get(r.server.URL + "/api/v1/pods?watch=1&resourceVersion=2")
 		r.must(err)
 		defer stuck.Body.Close()
-		follower := r.watch(runtime.ContentTypeProtobuf, "", metav1.ListOptions{ResourceVersion: "1"})
+		follower := r.watch(runtime.ContentTypeProtobuf, "", metav1.ListOptions{ResourceVersion: "2"})
 		var seen []string
-		last := 1
+		last := 2
 		for r.pods.Watchers() == 2 {
 			last++
 			if last > 10_000 {
@@ -638,14 +638,14 @@ func TestW8_AWatcherThatDoesNotReadIsEnded(t *testing.T) {
 			seen = append(seen, told(follower)...)
 		}
 		var want []string
-		for rv := 2; rv <= last; rv++ {
+		for rv := 3; rv <= last; rv++ {
 			want = append(want, fmt.Sprint("MODIFIED a ", rv))
 		}
 		r.want(seen, want...)
 
 		// The request that was stuck is broken off, and its client can carry on.
 		body := json.NewDecoder(stuck.Body)
-		at := "1"
+		at := "2"
 		for {
 			var e struct{ Object corev1.Pod }
 			if err := body.Decode(&e); err != nil {
@@ -674,7 +674,7 @@ func TestW10_BadRequests(t *testing.T) {
 			{"watch=1&sendInitialEvents=true", "", 422, metav1.StatusReasonInvalid},
 			{"watch=1&resourceVersionMatch=NotOlderThan", "", 422, metav1.StatusReasonInvalid},
 			{"sendInitialEvents=true", "", 422, metav1.StatusReasonInvalid},
-			{"resourceVersion=1&resourceVersionMatch=Other", "", 422, metav1.StatusReasonInvalid},
+			{"resourceVersion=2&resourceVersionMatch=Other", "", 422, metav1.StatusReasonInvalid},
 			{"limit=x", "", 400, metav1.StatusReasonBadRequest},
 			{"fieldSelector=a", "", 400, metav1.StatusReasonBadRequest},
 			{"", "text/html", 406, metav1.StatusReasonNotAcceptable},
