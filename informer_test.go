@@ -233,13 +233,13 @@ func TestR1R3R7R15H1H2_FollowsTheServer(t *testing.T) {
 		}
 		equalsServer(w, inf)
 
-		want := []string{"watch sendInitialEvents=true resourceVersionMatch=NotOlderThan", "watch resourceVersion=23"}
+		want := []string{"watch sendInitialEvents=true resourceVersionMatch=NotOlderThan", "watch resourceVersion=24"}
 		if config.PagedList {
 			want = []string{"list resourceVersion=0 limit=7"}
 			for range w.requests()[1 : len(w.requests())-2] {
 				want = append(want, "list limit=7 continue")
 			}
-			want = append(want, "watch resourceVersion=20", "watch resourceVersion=23")
+			want = append(want, "watch resourceVersion=21", "watch resourceVersion=24")
 		}
 		if diff := cmp.Diff(want, w.requests()); diff != "" {
 			w.Errorf("requests (-want +got):\n%s", diff)

@@ -112,7 +112,7 @@ func TestR2_StreamingListRefused(t *testing.T) {
 				if took := time.Since(began); strings.HasPrefix(name, "silent") != (took == 10*time.Second) {
 					w.Errorf("synced after %v", took)
 				}
-				w.wantRequests(streamRequest, listRequest, "watch resourceVersion=1")
+				w.wantRequests(streamRequest, listRequest, "watch resourceVersion=2")
 				rec.want(w.T, "add ns/a 1 initial=true")
 			})
 		})
@@ -149,7 +149,7 @@ func TestR8_ResumesWithoutList(t *testing.T) {
 			rec.lines[i] = strings.Replace(line, "1->2", "1->3", 1)
 		}
 		rec.want(w.T, "add ns/b 1 initial=false", "update ns/a 1->3")
-		w.wantRequests(streamRequest, "watch resourceVersion=1", "watch resourceVersion=1", "watch resourceVersion=1", "watch resourceVersion=1")
+		w.wantRequests(streamRequest, "watch resourceVersion=2", "watch resourceVersion=2", "watch resourceVersion=2", "watch resourceVersion=2")
 	})
 }
 
@@ -186,9 +186,9 @@ func TestR9H6_RelistsWhenExpired(t *testing.T) {
 					"add ns/e 1 initial=false")
 				equalsServer(w, inf)
 				if paged {
-					w.wantRequests("watch resourceVersion=4", "list resourceVersion=4 resourceVersionMatch=NotOlderThan limit=500", "watch resourceVersion=9")
+					w.wantRequests("watch resourceVersion=5", "list resourceVersion=5 resourceVersionMatch=NotOlderThan limit=500", "watch resourceVersion=10")
 				} else {
-					w.wantRequests("watch resourceVersion=4", "watch sendInitialEvents=true resourceVersion=4 resourceVersionMatch=NotOlderThan")
+					w.wantRequests("watch resourceVersion=5", "watch sendInitialEvents=true resourceVersion=5 resourceVersionMatch=NotOlderThan")
 				}
 			})
 		})
@@ -212,7 +212,7 @@ func TestR4_ContinueTokenExpired(t *testing.T) {
 			return false
 		})
 		defer start(w.T, inf)()
-		w.wantRequests("list resourceVersion=0 limit=2", "list limit=2 continue", "list resourceVersion=5 resourceVersionMatch=NotOlderThan", "watch resourceVersion=5")
+		w.wantRequests("list resourceVersion=0 limit=2", "list limit=2 continue", "list resourceVersion=6 resourceVersionMatch=NotOlderThan", "watch resourceVersion=6")
 		synctest.Wait()
 		if len(rec.lines) != 5 {
 			w.Errorf("told %v", rec.lines)
@@ -233,12 +233,12 @@ func TestR5_ServerIsBehind(t *testing.T) {
 			faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
 				w.create(newPod("ns", "a", "v=1"))
 				defer start(w.T, inf)()
-				w.wantRequests(listRequest, "watch resourceVersion=1")
+				w.wantRequests(listRequest, "watch resourceVersion=2")
 				f.set(func(rw http.ResponseWriter, r *http.Request) bool {
 					switch {
-					case isWatch(r) && r.URL.Query().Get("resourceVersion") == "1":
+					case isWatch(r) && r.URL.Query().Get("resourceVersion") == "2":
 						answer(rw, 410, metav1.StatusReasonGone)
-					case r.URL.Query().Get("resourceVersion") == "1":
+					case r.URL.Query().Get("resourceVersion") == "2":
 						fail(rw)
 					default:
 						return false
@@ -248,11 +248,11 @@ func TestR5_ServerIsBehind(t *testing.T) {
 				w.server.EndWatches()
 				synctest.Wait()
 				w.relabel("ns", "a", "2")
-				if err := inf.WaitFor(w.Context(), "2"); err != nil {
+				if err := inf.WaitFor(w.Context(), "3"); err != nil {
 					w.Fatal(err)
 				}
 				requests := w.requests()
-				want := []string{"watch resourceVersion=1", "list resourceVersion=1 resourceVersionMatch=NotOlderThan limit=500", "list limit=500"}
+				want := []string{"watch resourceVersion=2", "list resourceVersion=2 resourceVersionMatch=NotOlderThan limit=500", "list limit=500"}
 				if len(requests) < 3 || !slices.Equal(requests[:3], want) {
 					w.Errorf("requests %q", requests)
 				}
@@ -283,7 +283,7 @@ func TestR11_RetryAfter(t *testing.T) {
 		if took := time.Since(began); took < 100*time.Second || took > 111*time.Second {
 			w.Errorf("carried on after %v", took)
 		}
-		w.wantRequests("watch resourceVersion=0", "watch resourceVersion=0")
+		w.wantRequests("watch resourceVersion=1", "watch resourceVersion=1")
 	})
 }
 
@@ -522,7 +522,7 @@ func TestR18_SilentWatchIsDropped(t *testing.T) {
 			w.Errorf("carried on after %v", took)
 		}
 		rec.want(w.T, "update ns/a 1->2")
-		w.wantRequests("watch resourceVersion=1")
+		w.wantRequests("watch resourceVersion=2")
 	})
 }
 

@@ -51,12 +51,12 @@ func followPods[T informer.Object](w world, paged bool) *informer.Informer[T] {
 	rec := &recorder[T]{}
 	inf.Subscribe(rec)
 	w.Cleanup(start(w.T, inf))
-	rec.want(w.T, "add ns/a @1 initial=true")
+	rec.want(w.T, "add ns/a @2 initial=true")
 	w.create(newPod("ns", "b", "app=y"))
 	w.relabel("ns", "a", "2")
 	synctest.Wait() // otherwise b could come and go unseen
 	w.delete("ns", "b")
-	rec.want(w.T, "add ns/b @2 initial=false", "update ns/a @1->@3", "delete ns/b @4 final=true")
+	rec.want(w.T, "add ns/b @3 initial=false", "update ns/a @2->@4", "delete ns/b @5 final=true")
 	return inf
 }
 

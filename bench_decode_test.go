@@ -1,0 +1,160 @@
+package informer
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// decoded is how many pods a list and how many events a watch has.
+const decoded = 2000
+
+// managedFields names whether managedFields are kept. To drop them, ours needs no more than its default; client-go's
+// users set a transform.
+func managedFields(b *testing.B, run func(b *testing.B, keep bool)) {
+	b.Run("managedFields=dropped", func(b *testing.B) { run(b, false) })
+	b.Run("managedFields=kept", func(b *testing.B) { run(b, true) })
+}
+
+// BenchmarkDecodeList turns the body of a list into objects that each have their own memory: from the HTTP client to
+// the sink of our reflector, and to where client-go's reflector hands the items on.
+func BenchmarkDecodeList(b *testing.B) {
+	pods := fleet.New(fleet.Config{Pods: decoded}).All()
+	formats(b, func(b *testing.B, media string) {
+		server := cannedList(b, media, pods)
+		report := func(b *testing.B, list func() int) {
+			b.SetBytes(int64(len(server.list)))
+			objects, seconds, bytes := counted(b, decoded, func() {
+				if n := list(); n != decoded {
+					b.Fatalf("decoded %d objects", n)
+				}
+			})
+			b.ReportMetric(objects/seconds, "objects/s")
+			b.ReportMetric(bytes/objects, "alloc-B/object")
+		}
+		managedFields(b, func(b *testing.B, keep bool) {
+			b.Run("impl=client-go", func(b *testing.B) {
+				peer := server.peer(b)
+				report(b, func() int {
+					list, err := peer.List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
+					if err != nil {
+						b.Fatal(err)
+					}
+					items, err := meta.ExtractListWithAlloc(list)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if !keep {
+						dropManagedFields(items)
+					}
+					return len(items)
+				})
+			})
+			b.Run("impl=informer", func(b *testing.B) {
+				client := server.client(b)
+				report(b, func() int {
+					n := 0
+					server.reflect(b, client, keep, func(d *Delta[*corev1.Pod]) error {
+						n = len(d.Items)
+						return errEnough
+					})
+					return n
+				})
+			})
+		})
+	})
+}
+
+func dropManagedFields(items []runtime.Object) {
+	for _, item := range items {
+		item.(metav1.Object).SetManagedFields(nil)
+	}
+}
+
+// BenchmarkDecodeWatch turns the frames of a watch into typed events: from the HTTP client to the sink of our
+// reflector, and to the channel that client-go's reflector reads.
+func BenchmarkDecodeWatch(b *testing.B) {
+	pods := fleet.New(fleet.Config{Pods: decoded})
+	formats(b, func(b *testing.B, media string) {
+		server := cannedList(b, media, func(func(*corev1.Pod) bool) {})
+		server.frames = watchFrames(b, media, pods)
+		report := func(b *testing.B, follow func() int) {
+			b.SetBytes(int64(len(server.frames)))
+			events, seconds, bytes := counted(b, decoded, func() {
+				if n := follow(); n != decoded {
+					b.Fatalf("decoded %d events", n)
+				}
+			})
+			b.ReportMetric(seconds*1e9/events, "ns/event")
+			b.ReportMetric(bytes/events, "alloc-B/event")
+		}
+		managedFields(b, func(b *testing.B, keep bool) {
+			b.Run("impl=client-go", func(b *testing.B) {
+				peer := server.peer(b)
+				report(b, func() int {
+					w, err := peer.Watch(b.Context(), metav1.ListOptions{ResourceVersion: "1"})
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer w.Stop()
+					for n := 1; ; n++ {
+						event := <-w.ResultChan()
+						if event.Type == watch.Error || event.Object == nil {
+							b.Fatal(event)
+						}
+						if !keep {
+							event.Object.(metav1.Object).SetManagedFields(nil)
+						}
+						if n == decoded {
+							return n
+						}
+					}
+				})
+			})
+			b.Run("impl=informer", func(b *testing.B) {
+				client := server.client(b)
+				report(b, func() int {
+					n := 0
+					server.reflect(b, client, keep, func(d *Delta[*corev1.Pod]) error {
+						if d.Type == Replaced {
+							return nil
+						}
+						if n++; n == decoded {
+							return errEnough
+						}
+						return nil
+					})
+					return n
+				})
+			})
+		})
+	})
+}
+
+// watchFrames returns the first changes of pods as a watch sends them.
+func watchFrames(b *testing.B, media string, pods *fleet.Fleet) []byte {
+	b.Helper()
+	encode := fleet.AppendWatchEventJSON
+	if media == mediaProtobuf {
+		encode = fleet.AppendWatchEventProtobuf
+	}
+	var frames []byte
+	n := 0
+	for change := range pods.Changes(1) {
+		var err error
+		if frames, err = encode(frames, change.Type, change.Object); err != nil {
+			b.Fatal(fmt.Errorf("change %d: %w", n, err))
+		}
+		if n++; n == decoded {
+			break
+		}
+	}
+	return frames
+}

@@ -1,0 +1,182 @@
+package informer
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// liveMemory returns how many bytes of heap are in use when all garbage is gone, and of stacks.
+func liveMemory() int64 {
+	runtime.GC() // what a sync.Pool holds goes with the second collection
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// heapPods is how many pods the informers of BenchmarkHeap hold.
+const heapPods = 5000
+
+// BenchmarkHeap measures the memory that a synced informer holds for each of its pods, everything included.
+func BenchmarkHeap(b *testing.B) {
+	formats(b, func(b *testing.B, media string) {
+		server := cannedList(b, media, fleet.New(fleet.Config{Pods: heapPods}).All())
+		managedFields(b, func(b *testing.B, keep bool) {
+			report := func(b *testing.B, sync func(b *testing.B, server *canned, pods int) (stop func())) {
+				sync(b, cannedList(b, media, fleet.New(fleet.Config{Pods: 10}).All()), 10)() // what is made once for all
+				var held int64
+				runs := 0
+				for b.Loop() {
+					before := liveMemory()
+					stop := sync(b, server, heapPods)
+					held += liveMemory() - before
+					stop()
+					runs++
+				}
+				b.ReportMetric(float64(held)/float64(runs*heapPods), "heap-B/object")
+				b.ReportMetric(0, "ns/op")
+			}
+			b.Run("impl=client-go", func(b *testing.B) {
+				report(b, func(b *testing.B, server *canned, pods int) func() { return syncPeer(b, server, keep, pods) })
+			})
+			b.Run("impl=informer", func(b *testing.B) {
+				report(b, func(b *testing.B, server *canned, pods int) func() { return syncOwn(b, server, keep, pods) })
+			})
+		})
+	})
+}
+
+// syncOwn runs an informer until it has so many pods, and returns what stops it.
+func syncOwn(b *testing.B, server *canned, keepManagedFields bool, pods int) func() {
+	ctx, cancel := context.WithCancel(b.Context())
+	inf := New(server.client(b), podResource, Config[*corev1.Pod]{
+		KeepManagedFields: keepManagedFields,
+		PagedList:         true,
+		Logger:            slog.New(slog.DiscardHandler),
+	})
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) })
+	if err := inf.WaitSynced(ctx); err != nil {
+		b.Fatal(err)
+	}
+	if n := inf.Store().Len(); n != pods {
+		b.Fatalf("the store has %d pods", n)
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// syncPeer does the same with an informer like those of client-go's factories.
+func syncPeer(b *testing.B, server *canned, keepManagedFields bool, pods int) func() {
+	ctx, cancel := context.WithCancel(b.Context())
+	client := server.peer(b)
+	watching := make(chan struct{})
+	inf := cache.NewSharedIndexInformer(withoutWatchList{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (apiruntime.Object, error) {
+			return client.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			defer close(watching)
+			return client.Watch(ctx, options)
+		},
+	}}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	if !keepManagedFields {
+		err := inf.SetTransform(func(obj any) (any, error) {
+			obj.(metav1.Object).SetManagedFields(nil)
+			return obj, nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() { inf.RunWithContext(ctx) })
+	<-inf.HasSyncedChecker().Done()
+	if n := len(inf.GetStore().ListKeys()); n != pods {
+		b.Fatalf("the store has %d pods", n)
+	}
+	return func() {
+		<-watching // or it would log that it could not
+		cancel()
+		running.Wait()
+	}
+}
+
+// BenchmarkStoreOverhead measures the memory of a store of 100,000 objects without the objects, for each of them.
+// index=namespace can find them by namespace, which our store always can; index=unique has, besides that, an index of
+// which each object has a key of its own. state=listed is after a list, state=changed after each object has been
+// updated, one by one in a random order.
+func BenchmarkStoreOverhead(b *testing.B) {
+	pods := manyPods()
+	updates := otherVersions(pods)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(updates), func(i, j int) { updates[i], updates[j] = updates[j], updates[i] })
+	uids := func(pod *corev1.Pod) []string { return []string{string(pod.UID)} }
+	byUID := func(obj any) ([]string, error) { return uids(obj.(*corev1.Pod)), nil }
+	peerIndexers := map[string]cache.Indexers{
+		"none":      {},
+		"namespace": {cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		"unique":    {cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "uid": byUID},
+	}
+	for _, state := range []string{"listed", "changed"} {
+		for _, index := range []string{"none", "namespace", "unique"} {
+			if state == "changed" && index == "none" {
+				continue
+			}
+			report := func(b *testing.B, make func() any) {
+				var held int64
+				runs := 0
+				for b.Loop() {
+					before := liveMemory()
+					made := make()
+					held += liveMemory() - before
+					runtime.KeepAlive(made)
+					runs++
+				}
+				b.ReportMetric(float64(held)/float64(runs*len(pods)), "heap-B/object")
+				b.ReportMetric(0, "ns/op")
+			}
+			b.Run("state="+state+"/index="+index+"/impl=client-go", func(b *testing.B) {
+				report(b, func() any {
+					indexer := filledIndexer(b, pods, peerIndexers[index])
+					for i := range updates {
+						if state == "changed" {
+							if err := indexer.Update(updates[i]); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+					return indexer
+				})
+			})
+			b.Run("state="+state+"/index="+index+"/impl=informer", func(b *testing.B) {
+				report(b, func() any {
+					store, w := NewStore[*corev1.Pod]()
+					if index == "unique" {
+						NewIndex(store, uids)
+					}
+					w.Apply(Delta[*corev1.Pod]{Type: Replaced, Items: pods, ResourceVersion: "1"})
+					for i := range updates {
+						if state == "changed" {
+							w.Apply(Delta[*corev1.Pod]{Type: Upserted, Object: updates[i], ResourceVersion: updates[i].ResourceVersion})
+						}
+					}
+					return store
+				})
+			})
+		}
+	}
+}

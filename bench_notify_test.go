@@ -1,0 +1,186 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// notified is how many pods the informers of BenchmarkNotify have.
+const notified = 1000
+
+// notifier is a running, synced informer of the first of manyPods, with handlers. It is told of updates directly,
+// without a server and without decoding.
+type notifier struct {
+	update func(*corev1.Pod)
+	// subscribe adds a handler that calls done after each so many updates, and returns when that has been told of
+	// all pods.
+	subscribe func(each int, done func())
+	stop      func()
+}
+
+// newNotifiers returns an informer of each kind, by the name of the implementation.
+var newNotifiers = []struct {
+	impl string
+	make func(b *testing.B, pods []*corev1.Pod) notifier
+}{
+	{"client-go", newPeerNotifier},
+	{"informer", newOwnNotifier},
+}
+
+func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
+	ctx, cancel := context.WithCancel(b.Context())
+	inf := New((&canned{media: mediaJSON}).client(b), podResource, Config[*corev1.Pod]{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = inf.apply(ctx)
+		inf.stop()
+	})
+	put := func(d Delta[*corev1.Pod]) {
+		if err := inf.fifo.Put(ctx, d); err != nil {
+			b.Fatal(err)
+		}
+	}
+	put(Delta[*corev1.Pod]{Type: Replaced, Items: pods, ResourceVersion: "1"})
+	return notifier{
+		update: func(pod *corev1.Pod) {
+			put(Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion})
+		},
+		subscribe: func(each int, done func()) {
+			n := 0
+			sub := inf.Subscribe(HandlerFuncs[*corev1.Pod]{Update: func(_, _ *corev1.Pod) {
+				if n++; n == each {
+					n = 0
+					done()
+				}
+			}})
+			if err := sub.WaitSynced(ctx); err != nil {
+				b.Fatal(err)
+			}
+		},
+		stop: func() {
+			cancel()
+			running.Wait()
+		},
+	}
+}
+
+func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
+	ctx, cancel := context.WithCancel(b.Context())
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	for _, pod := range pods {
+		list.Items = append(list.Items, *pod)
+	}
+	events := make(chan watch.Event, fifoCapacity)
+	inf := cache.NewSharedIndexInformer(withoutWatchList{&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return list, nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewProxyWatcher(events), nil
+		},
+	}}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	var running sync.WaitGroup
+	running.Go(func() { inf.RunWithContext(ctx) })
+	return notifier{
+		update: func(pod *corev1.Pod) { events <- watch.Event{Type: watch.Modified, Object: pod} },
+		subscribe: func(each int, done func()) {
+			n := 0
+			registration, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, _ any) {
+				if n++; n == each {
+					n = 0
+					done()
+				}
+			}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			<-registration.HasSyncedChecker().Done()
+		},
+		stop: func() {
+			cancel()
+			running.Wait()
+		},
+	}
+}
+
+// withoutWatchList has a reflector of client-go ask for lists.
+type withoutWatchList struct{ *cache.ListWatch }
+
+func (withoutWatchList) IsWatchListSemanticsUnSupported() bool { return true }
+
+// BenchmarkNotify measures what it takes to tell one handler of one update, from the informer's goroutine to the
+// handler's return: the difference between informers with 101 handlers and with 1 that apply the same updates, each
+// of another pod. burst is how many of them come at a time; the next come when all handlers have returned.
+func BenchmarkNotify(b *testing.B) {
+	pods := manyPods()[:notified]
+	versions := [2][]*corev1.Pod{otherVersions(pods), pods}
+	for _, burst := range []int{1, notified} {
+		for _, peer := range newNotifiers {
+			b.Run(fmt.Sprintf("burst=%d/impl=%s", burst, peer.impl), func(b *testing.B) {
+				var returned sync.WaitGroup
+				handlers := [2]int{1, 101}
+				var informers [2]notifier
+				for i, n := range handlers {
+					informers[i] = peer.make(b, pods)
+					defer informers[i].stop()
+					for range n {
+						informers[i].subscribe(burst, returned.Done)
+					}
+				}
+				var taken [2]time.Duration
+				var mallocs [2]uint64
+				pass := 0
+				updates, _, _ := counted(b, notified, func() {
+					for i, inf := range informers {
+						var before, after runtime.MemStats
+						runtime.ReadMemStats(&before)
+						began := time.Now()
+						for at := 0; at < notified; at += burst {
+							returned.Add(handlers[i])
+							for _, pod := range versions[pass%2][at : at+burst] {
+								inf.update(pod)
+							}
+							returned.Wait()
+						}
+						taken[i] += time.Since(began)
+						runtime.ReadMemStats(&after)
+						mallocs[i] += after.Mallocs - before.Mallocs
+					}
+					pass++
+				})
+				notifications := updates * float64(handlers[1]-handlers[0])
+				b.ReportMetric(float64(taken[1]-taken[0])/notifications, "ns/notification")
+				b.ReportMetric((float64(mallocs[1])-float64(mallocs[0]))/notifications, "allocs/notification")
+			})
+		}
+	}
+}
+
+// BenchmarkIdleHandler measures what a handler costs that has been told of all pods and has nothing to do.
+func BenchmarkIdleHandler(b *testing.B) {
+	const handlers = 200
+	for _, peer := range newNotifiers {
+		b.Run("impl="+peer.impl, func(b *testing.B) {
+			inf := peer.make(b, manyPods()[:notified])
+			defer inf.stop()
+			inf.subscribe(notified, func() {})
+			for b.Loop() { // once is enough: more handlers, the same result
+				before, goroutines := liveMemory(), runtime.NumGoroutine()
+				for range handlers {
+					inf.subscribe(notified, func() {})
+				}
+				b.ReportMetric(float64(liveMemory()-before)/handlers, "B/handler")
+				b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/handlers, "goroutines/handler")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

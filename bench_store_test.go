@@ -1,0 +1,198 @@
+package informer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// history is a fleet of 30,000 pods and a stream of changes that can be applied over and over.
+type history struct {
+	pods    []*corev1.Pod
+	changes [2][]fleet.Change // the same ones with other resourceVersions, to apply by turns: no event is a repetition
+}
+
+// changesMade is a multiple of every batch's size.
+const changesMade = 20_480
+
+var podHistory = sync.OnceValue(func() (h history) {
+	f := fleet.New(fleet.Config{Pods: 30_000})
+	for pod := range f.All() {
+		h.pods = append(h.pods, trimmed(pod))
+	}
+	for change := range f.Changes(1) {
+		change.Object = trimmed(change.Object)
+		h.changes[0] = append(h.changes[0], change)
+		if len(h.changes[0]) == changesMade {
+			break
+		}
+	}
+	for _, change := range h.changes[0] {
+		change.Object = otherVersions([]*corev1.Pod{change.Object})[0]
+		h.changes[1] = append(h.changes[1], change)
+	}
+	return h
+})
+
+func deltasOf(changes []fleet.Change) []Delta[*corev1.Pod] {
+	deltas := make([]Delta[*corev1.Pod], len(changes))
+	for i, change := range changes {
+		deltas[i] = Delta[*corev1.Pod]{Type: Upserted, Object: change.Object, ResourceVersion: change.Object.ResourceVersion}
+		if change.Type == watch.Deleted {
+			deltas[i].Type = Removed
+		}
+	}
+	return deltas
+}
+
+func transactionsOf(changes []fleet.Change) []cache.Transaction {
+	types := map[watch.EventType]cache.TransactionType{
+		watch.Added:    cache.TransactionTypeAdd,
+		watch.Modified: cache.TransactionTypeUpdate,
+		watch.Deleted:  cache.TransactionTypeDelete,
+	}
+	txns := make([]cache.Transaction, len(changes))
+	for i, change := range changes {
+		txns[i] = cache.Transaction{Object: change.Object, Type: types[change.Type]}
+	}
+	return txns
+}
+
+// BenchmarkApply applies the changes of a fleet to a store of its 30,000 pods, one by one and by the batch, which both
+// do when they come faster than they are applied. client-go's store always has the index by namespace, without which
+// it cannot list one. Ours also finds out what each change replaced; client-go's informer asks its store for that
+// beforehand, which is not counted here.
+func BenchmarkApply(b *testing.B) {
+	h := podHistory()
+	for _, index := range []string{"none", byNode} {
+		for _, size := range []int{1, 64} {
+			name := fmt.Sprintf("index=%s/batch=%d/", index, size)
+			report := func(b *testing.B, apply func(pass, from, to int)) {
+				at := 0
+				events, seconds, bytes := counted(b, size, func() {
+					from := at % changesMade
+					apply(at/changesMade%2, from, from+size)
+					at += size
+				})
+				b.ReportMetric(seconds*1e9/events, "ns/event")
+				b.ReportMetric(bytes/events, "alloc-B/event")
+			}
+			b.Run(name+"impl=client-go", func(b *testing.B) {
+				indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+				if index == byNode {
+					indexers = nodeIndexers
+				}
+				indexer := filledIndexer(b, h.pods, indexers)
+				txns := [2][]cache.Transaction{transactionsOf(h.changes[0]), transactionsOf(h.changes[1])}
+				if size > 1 {
+					store := indexer.(cache.TransactionStore)
+					report(b, func(pass, from, to int) {
+						if err := store.Transaction(txns[pass][from:to]...); err != nil {
+							b.Fatal(err)
+						}
+					})
+					return
+				}
+				report(b, func(pass, from, _ int) {
+					var err error
+					switch t := &txns[pass][from]; t.Type {
+					case cache.TransactionTypeAdd:
+						err = indexer.Add(t.Object)
+					case cache.TransactionTypeUpdate:
+						err = indexer.Update(t.Object)
+					case cache.TransactionTypeDelete:
+						err = indexer.Delete(t.Object)
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				})
+			})
+			b.Run(name+"impl=informer", func(b *testing.B) {
+				store := filledStore(h.pods)
+				if index == byNode {
+					NewIndex(store, nodeOf)
+				}
+				deltas := [2][]Delta[*corev1.Pod]{deltasOf(h.changes[0]), deltasOf(h.changes[1])}
+				var changes []change[*corev1.Pod]
+				report(b, func(pass, from, to int) {
+					changes = store.apply(deltas[pass][from:to], changes)
+					clear(changes)
+					changes = changes[:0]
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkStoreWritesWithReaders updates one of 80,000 objects after the other, chosen by chance, while readers do
+// nothing but list them all.
+func BenchmarkStoreWritesWithReaders(b *testing.B) {
+	pods := manyPods()[:80_000]
+	versions := [2][]*corev1.Pod{otherVersions(pods), pods}
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(pods))
+	for _, readers := range []int{0, 1, 10, 40} {
+		report := func(b *testing.B, write func(*corev1.Pod), list func() int) {
+			var lists atomic.Int64
+			var ended atomic.Bool
+			var running sync.WaitGroup
+			for range readers {
+				running.Go(func() {
+					for !ended.Load() {
+						if n := list(); n != len(pods) {
+							b.Errorf("listed %d objects", n)
+						}
+						lists.Add(1)
+					}
+				})
+			}
+			for lists.Load() < int64(readers) && !b.Failed() { // all are at it
+				runtime.Gosched()
+			}
+			before := lists.Load()
+			at := 0
+			writes, seconds, _ := counted(b, 1, func() {
+				write(versions[at/len(order)%2][order[at%len(order)]])
+				at++
+			})
+			b.ReportMetric(writes/seconds, "writes/s")
+			if readers > 0 {
+				b.ReportMetric(float64(lists.Load()-before)/seconds, "lists/s")
+			}
+			ended.Store(true)
+			running.Wait()
+		}
+		b.Run(fmt.Sprintf("readers=%d/impl=client-go", readers), func(b *testing.B) {
+			indexer := filledIndexer(b, pods, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			lister := corelisters.NewPodLister(indexer)
+			report(b, func(pod *corev1.Pod) {
+				if err := indexer.Update(pod); err != nil {
+					b.Fatal(err)
+				}
+			}, func() int {
+				list, _ := lister.List(labels.Everything())
+				return len(list)
+			})
+		})
+		b.Run(fmt.Sprintf("readers=%d/impl=informer", readers), func(b *testing.B) {
+			store := filledStore(pods)
+			batch := make([]Delta[*corev1.Pod], 1)
+			var changes []change[*corev1.Pod]
+			report(b, func(pod *corev1.Pod) {
+				batch[0] = Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion}
+				changes = store.apply(batch, changes[:0])
+			}, func() int { return len(store.List()) })
+		})
+	}
+}
