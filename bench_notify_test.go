@@ -158,7 +158,7 @@ func BenchmarkNotify(b *testing.B) {
 				})
 				notifications := updates * float64(handlers[1]-handlers[0])
 				b.ReportMetric(float64(taken[1]-taken[0])/notifications, "ns/notification")
-				b.ReportMetric((float64(mallocs[1])-float64(mallocs[0]))/notifications, "allocs/notification")
+				b.ReportMetric(max(0, float64(mallocs[1])-float64(mallocs[0]))/notifications, "allocs/notification")
 			})
 		}
 	}

@@ -117,7 +117,7 @@ func TestBuiltinKindsDecodeAsInClientGo(t *testing.T) {
 					meta := obj.(metav1.Object)
 					meta.SetName("a" + meta.GetName())
 					meta.SetManagedFields([]metav1.ManagedFieldsEntry{
-						{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"k:{\"name\":\"a\"}":{}}}`)}},
+						{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"k:{\"name\":\"a\"}":{}}}`)},
 						{Manager: "kubelet", Subresource: "status"},
 					})
 					raw := peer.encode(t, obj)

@@ -131,23 +131,6 @@ func (t tree[K, T]) get(hash uint64, namespace, name string) *entry[T] {
 	return nil
 }
 
-// rank returns how many items are smaller.
-func (t tree[K, T]) rank(hash uint64, namespace, name string) int {
-	n, before := t.root, 0
-	if n == nil {
-		return 0
-	}
-	for n.kids != nil {
-		k := n.kid(hash, namespace, name)
-		for _, kid := range n.kids[:k] {
-			before += kid.count
-		}
-		n = n.kids[k]
-	}
-	i, _ := n.find(hash, namespace, name)
-	return before + i
-}
-
 // ascend calls yield with each leaf's items, from the first item that is not smaller on, until it returns false.
 func (t tree[K, T]) ascend(hash uint64, namespace, name string, yield func([]item[K, T]) bool) {
 	if t.root != nil {

@@ -1,0 +1,389 @@
+package informer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// The benchmarks measure this package beside client-go, on the pods of internal/fleet. Each has impl=informer and
+// impl=client-go under one name, so that benchstat -col /impl compares them; see BENCHMARKS.md.
+//
+// This file has what they share, and the reads. bench_decode_test.go, bench_store_test.go, bench_notify_test.go and
+// bench_heap_test.go have the others.
+
+var podResource = Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
+
+// trimmed returns a pod that has as much of pod as the benchmarks of stores and handlers look at: neither store
+// reads more of an object, and 100,000 whole pods are a gigabyte.
+func trimmed(pod *corev1.Pod) *corev1.Pod {
+	small := &corev1.Pod{ObjectMeta: pod.ObjectMeta}
+	small.ManagedFields = nil
+	small.Spec.NodeName = pod.Spec.NodeName
+	small.Status.Phase = pod.Status.Phase
+	return small
+}
+
+// manyPods returns 100,000 trimmed pods, in 50 namespaces and on 50 nodes, so that there are nodes and namespaces
+// with about 2,000 of them.
+var manyPods = sync.OnceValue(func() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for pod := range fleet.New(fleet.Config{Pods: 100_000, Namespaces: 50, Nodes: 50}).All() {
+		pods = append(pods, trimmed(pod))
+	}
+	return pods
+})
+
+// otherVersions returns the same pods with another resourceVersion.
+func otherVersions(pods []*corev1.Pod) []*corev1.Pod {
+	others := make([]*corev1.Pod, len(pods))
+	for i, pod := range pods {
+		other := *pod
+		other.ResourceVersion = "9" + pod.ResourceVersion
+		others[i] = &other
+	}
+	return others
+}
+
+func nodeOf(pod *corev1.Pod) []string { return []string{pod.Spec.NodeName} }
+
+const byNode = "node"
+
+// nodeIndexers are those of an informer of client-go's factories, and one by node.
+var nodeIndexers = cache.Indexers{
+	cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	byNode:               func(obj any) ([]string, error) { return nodeOf(obj.(*corev1.Pod)), nil },
+}
+
+// filledStore returns a store with pods as a list leaves it.
+func filledStore(pods []*corev1.Pod) *Store[*corev1.Pod] {
+	s, w := NewStore[*corev1.Pod]()
+	w.Apply(Delta[*corev1.Pod]{Type: Replaced, Items: pods, ResourceVersion: "1"})
+	return s
+}
+
+func filledIndexer(b *testing.B, pods []*corev1.Pod, indexers cache.Indexers) cache.Indexer {
+	b.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
+	items := make([]any, len(pods))
+	for i, pod := range pods {
+		items[i] = pod
+	}
+	if err := indexer.Replace(items, "1"); err != nil {
+		b.Fatal(err)
+	}
+	return indexer
+}
+
+// readers is what the benchmarks of reads read from: client-go's and our store with manyPods.
+type readers struct {
+	indexer cache.Indexer
+	lister  corelisters.PodLister
+	store   *Store[*corev1.Pod]
+	byNode  *Index[*corev1.Pod, string]
+}
+
+func newReaders(b *testing.B) readers {
+	b.Helper()
+	indexer := filledIndexer(b, manyPods(), nodeIndexers)
+	store := filledStore(manyPods())
+	return readers{indexer, corelisters.NewPodLister(indexer), store, NewIndex(store, nodeOf)}
+}
+
+func BenchmarkGet(b *testing.B) {
+	r := newReaders(b)
+	pods := manyPods()
+	keys := make([]Key, 1<<16)
+	joined := make([]string, len(keys))
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range keys {
+		keys[i] = KeyOf(pods[random.IntN(len(pods))])
+		joined[i] = keys[i].String()
+	}
+	each := func(b *testing.B, get func(i int) *corev1.Pod) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if get(i%len(keys)) == nil {
+				b.Fatal("not found")
+			}
+		}
+	}
+	b.Run("impl=client-go", func(b *testing.B) {
+		each(b, func(i int) *corev1.Pod {
+			pod, _ := r.lister.Pods(keys[i].Namespace).Get(keys[i].Name)
+			return pod
+		})
+	})
+	b.Run("impl=informer", func(b *testing.B) {
+		each(b, func(i int) *corev1.Pod {
+			pod, _ := r.store.Get(keys[i])
+			return pod
+		})
+	})
+	b.Run("impl=client-go-raw", func(b *testing.B) { // for those who have the key in one piece
+		each(b, func(i int) *corev1.Pod {
+			obj, _, _ := r.indexer.GetByKey(joined[i])
+			pod, _ := obj.(*corev1.Pod)
+			return pod
+		})
+	})
+}
+
+// BenchmarkList reads all of 100,000: form=slice into a slice, form=each one after the other, for which client-go's
+// users make a slice as well.
+func BenchmarkList(b *testing.B) {
+	r := newReaders(b)
+	want := len(manyPods())
+	list := func() []*corev1.Pod {
+		pods, _ := r.lister.List(labels.Everything())
+		return pods
+	}
+	b.Run("form=slice/impl=client-go", func(b *testing.B) { countEach(b, want, func() int { return len(list()) }) })
+	b.Run("form=slice/impl=informer", func(b *testing.B) { countEach(b, want, func() int { return len(r.store.List()) }) })
+	b.Run("form=slice/impl=client-go-raw", func(b *testing.B) {
+		countEach(b, want, func() int { return len(r.indexer.List()) })
+	})
+	b.Run("form=each/impl=client-go", func(b *testing.B) {
+		countEach(b, want, func() int { return count(slices.Values(list())) })
+	})
+	b.Run("form=each/impl=informer", func(b *testing.B) {
+		countEach(b, want, func() int { return count(r.store.All()) })
+	})
+}
+
+// BenchmarkIndexLookup reads the objects of the node, and of the namespace, whose number is nearest to 2,000: there
+// are 1,997 and 1,865. Our store needs no index for namespaces.
+func BenchmarkIndexLookup(b *testing.B) {
+	r := newReaders(b)
+	node, onNode := nearest(2000, nodeOf)
+	namespace, inNamespace := nearest(2000, func(pod *corev1.Pod) []string { return []string{pod.Namespace} })
+	byIndex := func(index, key string) []any {
+		objs, _ := r.indexer.ByIndex(index, key)
+		return objs
+	}
+	b.Run("by=node/form=slice/impl=client-go", func(b *testing.B) {
+		countEach(b, onNode, func() int { return len(byIndex(byNode, node)) })
+	})
+	b.Run("by=node/form=slice/impl=informer", func(b *testing.B) {
+		countEach(b, onNode, func() int { return len(r.byNode.List(node)) })
+	})
+	b.Run("by=node/form=each/impl=client-go", func(b *testing.B) {
+		countEach(b, onNode, func() int {
+			n := 0
+			for _, obj := range byIndex(byNode, node) {
+				if obj.(*corev1.Pod) != nil {
+					n++
+				}
+			}
+			return n
+		})
+	})
+	b.Run("by=node/form=each/impl=informer", func(b *testing.B) {
+		countEach(b, onNode, func() int { return count(r.byNode.Lookup(node)) })
+	})
+	b.Run("by=namespace/form=slice/impl=client-go", func(b *testing.B) {
+		countEach(b, inNamespace, func() int {
+			pods, _ := r.lister.Pods(namespace).List(labels.Everything())
+			return len(pods)
+		})
+	})
+	b.Run("by=namespace/form=slice/impl=informer", func(b *testing.B) {
+		countEach(b, inNamespace, func() int { return len(slices.Collect(r.store.Namespace(namespace))) })
+	})
+	b.Run("by=namespace/form=each/impl=client-go", func(b *testing.B) {
+		countEach(b, inNamespace, func() int {
+			pods, _ := r.lister.Pods(namespace).List(labels.Everything())
+			return count(slices.Values(pods))
+		})
+	})
+	b.Run("by=namespace/form=each/impl=informer", func(b *testing.B) {
+		countEach(b, inNamespace, func() int { return count(r.store.Namespace(namespace)) })
+	})
+}
+
+// nearest returns the key of manyPods that has the number of pods nearest to want, and that number.
+func nearest(want int, keys func(*corev1.Pod) []string) (key string, number int) {
+	numbers := map[string]int{}
+	for _, pod := range manyPods() {
+		for _, k := range keys(pod) {
+			numbers[k]++
+		}
+	}
+	distance := func(n int) int { return max(n-want, want-n) }
+	for k, n := range numbers {
+		if d, best := distance(n), distance(number); d < best || d == best && k < key {
+			key, number = k, n
+		}
+	}
+	return key, number
+}
+
+func countEach(b *testing.B, want int, read func() int) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if got := read(); got != want {
+			b.Fatalf("read %d objects instead of %d", got, want)
+		}
+	}
+}
+
+func count(pods iter.Seq[*corev1.Pod]) int {
+	n := 0
+	for pod := range pods {
+		if pod != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// counted runs body for as long as the benchmark wants, and returns how many units that were, of which each run
+// has n, how long it took, and what it allocated.
+func counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	runs := 0
+	for b.Loop() {
+		body()
+		runs++
+	}
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(0, "ns/op") // nothing that a reader could use
+	return float64(runs * n), b.Elapsed().Seconds(), float64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// canned is a transport that answers every list and every watch of pods from memory.
+type canned struct {
+	media  string
+	list   []byte
+	frames []byte // a watch has them and stays open
+}
+
+func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp := &http.Response{
+		StatusCode: http.StatusOK,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{"Content-Type": {c.media}},
+		Request:    req,
+	}
+	if req.URL.Query().Get("watch") == "" {
+		resp.ContentLength = int64(len(c.list))
+		resp.Body = io.NopCloser(bytes.NewReader(c.list))
+		return resp, nil
+	}
+	if c.media == mediaProtobuf {
+		resp.Header.Set("Content-Type", c.media+";stream=watch")
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	resp.ContentLength = -1
+	resp.Body = &openBody{bytes.NewReader(c.frames), ctx, cancel}
+	return resp, nil
+}
+
+// openBody is a body that does not end before the request is cancelled or the body closed.
+type openBody struct {
+	*bytes.Reader
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func (o *openBody) Read(p []byte) (int, error) {
+	if o.ctx.Err() == nil && o.Reader.Len() > 0 {
+		return o.Reader.Read(p)
+	}
+	<-o.ctx.Done()
+	return 0, o.ctx.Err()
+}
+
+func (o *openBody) Close() error {
+	o.cancel()
+	return nil
+}
+
+// cannedList returns a transport with a list of pods, and without changes of them.
+func cannedList(b *testing.B, media string, pods iter.Seq[*corev1.Pod]) *canned {
+	b.Helper()
+	write := fleet.WriteListJSON
+	if media == mediaProtobuf {
+		write = fleet.WriteListProtobuf
+	}
+	var list bytes.Buffer
+	if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, pods); err != nil {
+		b.Fatal(err)
+	}
+	return &canned{media: media, list: list.Bytes()}
+}
+
+func (c *canned) config() *rest.Config {
+	return &rest.Config{
+		Host:          "http://canned.invalid",
+		Transport:     c,
+		QPS:           -1,
+		ContentConfig: rest.ContentConfig{AcceptContentTypes: c.media, ContentType: c.media},
+	}
+}
+
+func (c *canned) client(b *testing.B) *Client {
+	b.Helper()
+	client, err := NewClient(c.config())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return client
+}
+
+// peer returns the pods of client-go's clientset.
+func (c *canned) peer(b *testing.B) corev1client.PodInterface {
+	b.Helper()
+	client, err := corev1client.NewForConfig(c.config())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return client.Pods(metav1.NamespaceAll)
+}
+
+var errEnough = errors.New("enough")
+
+// sinkFunc is a Sink that ends its reflector by errEnough.
+type sinkFunc func(d *Delta[*corev1.Pod]) error
+
+func (f sinkFunc) Put(_ context.Context, d Delta[*corev1.Pod]) error { return f(&d) }
+
+func (c *canned) reflect(b *testing.B, client *Client, keepManagedFields bool, sink sinkFunc) {
+	config := Config[*corev1.Pod]{KeepManagedFields: keepManagedFields, PagedList: true, Logger: slog.New(slog.DiscardHandler)}
+	r, err := NewReflector(client, podResource, sink, config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := r.Run(b.Context()); err != errEnough {
+		b.Fatal(err)
+	}
+}
+
+// formats calls run for each format that both decode.
+func formats(b *testing.B, run func(b *testing.B, media string)) {
+	for _, f := range []struct{ name, media string }{{"json", mediaJSON}, {"protobuf", mediaProtobuf}} {
+		b.Run("format="+f.name, func(b *testing.B) { run(b, f.media) })
+	}
+}
