@@ -1,0 +1,254 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer"
+)
+
+// What the tests of this package share: a client whose requests are recorded, an informer that runs as long as its
+// test, and the comparison of a store with what client-go decodes.
+
+var (
+	podsResource       = corev1.SchemeGroupVersion.WithResource("pods")
+	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
+
+// patience bounds each wait for the server, so that a failure does not hang: far more than is ever needed, on a
+// machine with other things to do.
+const patience = 60 * time.Second
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// request is one request of an informer and the beginning of its answer.
+type request struct {
+	Path        string
+	Query       url.Values
+	Accept      string
+	Status      int // 0 when there was no answer
+	ContentType string
+}
+
+func (r request) watch() bool         { return r.Query.Get("watch") != "" }
+func (r request) streamingList() bool { return r.Query.Get("sendInitialEvents") == "true" }
+
+// requests records what goes over one client. It is safe for concurrent use.
+type requests struct {
+	keepBodies bool // set before use
+
+	mu     sync.Mutex // protects the fields below
+	made   []request
+	bodies []*body // of the answers, if kept
+}
+
+// body keeps what is read of an answer.
+type body struct {
+	io.ReadCloser
+	requests *requests
+	read     bytes.Buffer // protected by requests.mu
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.requests.mu.Lock()
+	defer b.requests.mu.Unlock()
+	b.read.Write(p[:n])
+	return n, err
+}
+
+// roundTripper is a transport with a record.
+type roundTripper struct {
+	http.RoundTripper
+	requests *requests
+}
+
+func (rt roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	made := request{Path: req.URL.Path, Query: req.URL.Query(), Accept: req.Header.Get("Accept")}
+	resp, err := rt.RoundTripper.RoundTrip(req)
+	r := rt.requests
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		made.Status, made.ContentType = resp.StatusCode, resp.Header.Get("Content-Type")
+		if r.keepBodies {
+			b := &body{ReadCloser: resp.Body, requests: r}
+			resp.Body = b
+			r.bodies = append(r.bodies, b)
+		}
+	}
+	r.made = append(r.made, made)
+	return resp, err
+}
+
+// all returns the requests so far, in the order of their answers.
+func (r *requests) all() []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.made)
+}
+
+// count returns how often text stands in the answers so far.
+func (r *requests) count(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, b := range r.bodies {
+		n += bytes.Count(b.read.Bytes(), []byte(text))
+	}
+	return n
+}
+
+// newClient returns a client that asks for contentType, empty for what the type can do, through wrappers, of which the
+// first is the nearest to the server.
+func newClient(t *testing.T, contentType string, record *requests, wrappers ...func(http.RoundTripper) http.RoundTripper) *informer.Client {
+	t.Helper()
+	config := server.Config()
+	config.ContentType = contentType
+	if record != nil {
+		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return roundTripper{rt, record} })
+	}
+	for _, wrap := range wrappers {
+		config.Wrap(wrap)
+	}
+	client, err := informer.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// logged returns a configuration that logs to t.
+func logged[T informer.Object](t *testing.T) informer.Config[T] {
+	return informer.Config[T]{
+		Logger:        slog.New(slog.NewTextHandler(t.Output(), nil)),
+		OnDecodeError: func(err *informer.DecodeError) { t.Errorf("%v\n%s", err, err.Raw) },
+	}
+}
+
+// start runs inf until the test ends, and waits until it is synced.
+func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Run of %s: %v", inf.Resource(), err)
+			}
+		case <-time.After(patience):
+			t.Errorf("Run of %s does not end", inf.Resource())
+		}
+	})
+	if err := inf.WaitSynced(within(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mode is a way to get a collection.
+type mode struct {
+	contentType string
+	paged       bool
+}
+
+var modes = []mode{
+	{runtime.ContentTypeJSON, false},
+	{runtime.ContentTypeJSON, true},
+	{runtime.ContentTypeProtobuf, false},
+	{runtime.ContentTypeProtobuf, true},
+}
+
+func formatName(contentType string) string {
+	if contentType == runtime.ContentTypeProtobuf {
+		return "protobuf"
+	}
+	return "JSON"
+}
+
+func (m mode) String() string {
+	if m.paged {
+		return "paged," + formatName(m.contentType)
+	}
+	return "streaming," + formatName(m.contentType)
+}
+
+func forEachMode(t *testing.T, test func(t *testing.T, m mode)) {
+	for _, m := range modes {
+		t.Run(m.String(), func(t *testing.T) { test(t, m) })
+	}
+}
+
+// object is what client-go decodes into.
+type object interface {
+	informer.Object
+	SetManagedFields([]metav1.ManagedFieldsEntry)
+}
+
+// bare takes away from what client-go decoded what the library leaves out on purpose: managedFields and, for all but
+// unstructured objects, kind and apiVersion. Which calls of client-go leave those in depends on the call.
+func bare[T object](obj T) T {
+	obj.SetManagedFields(nil)
+	if typed, ok := any(obj).(runtime.Object); ok {
+		if _, isMap := any(obj).(runtime.Unstructured); !isMap {
+			typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		}
+	}
+	return obj
+}
+
+// sorted returns the objects, which become bare, in the order of a store.
+func sorted[T object](list []T) []T {
+	for _, obj := range list {
+		bare(obj)
+	}
+	slices.SortFunc(list, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return list
+}
+
+func pointers[T any](list []T) []*T {
+	p := make([]*T, len(list))
+	for i := range list {
+		p[i] = &list[i]
+	}
+	return p
+}
+
+// storeEquals checks that the store has want, which is sorted, object by object, in every field.
+func storeEquals[T informer.Object](t *testing.T, inf *informer.Informer[T], want []T) {
+	t.Helper()
+	got := inf.Store().List()
+	if len(got) != len(want) {
+		t.Errorf("store has %d objects, server has %d", len(got), len(want))
+	}
+	for i := range min(len(got), len(want)) {
+		if !reflect.DeepEqual(got[i], want[i]) {
+			t.Fatalf("%s in the store differs from the server's (-server +store):\n%s", informer.KeyOf(want[i]), gocmp.Diff(want[i], got[i]))
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"bytes"
+	"io"
+	"iter"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// createFleet creates realistic pods in namespaces of their own: all that a server takes of them, and every tenth with
+// its status.
+func createFleet(t *testing.T, n int) {
+	t.Helper()
+	f := fleet.New(fleet.Config{Pods: n, Namespaces: 10})
+	namespaces := map[string]string{}
+	for _, name := range f.Namespaces() {
+		namespaces[name] = newNamespace(t)
+	}
+	client := clientset(t, runtime.ContentTypeProtobuf)
+	priorities := map[string]int32{"system-node-critical": 0, "system-cluster-critical": 0} // the server makes these two
+	for pod := range f.All() {
+		name := pod.Spec.PriorityClassName
+		if _, known := priorities[name]; known || name == "" {
+			continue
+		}
+		priorities[name] = *pod.Spec.Priority
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: priorities[name]}
+		_, err := client.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	statuses := map[types.NamespacedName]corev1.PodStatus{}
+	var pods iter.Seq[*corev1.Pod] = func(yield func(*corev1.Pod) bool) {
+		i := 0
+		for pod := range f.All() {
+			pod.Namespace = namespaces[pod.Namespace]
+			if i%10 == 0 {
+				statuses[informer.KeyOf(pod)] = pod.Status
+			}
+			i++
+			pod.UID, pod.ResourceVersion, pod.CreationTimestamp, pod.ManagedFields = "", "", metav1.Time{}, nil
+			if !yield(pod) {
+				return
+			}
+		}
+	}
+	if err := cluster.CreatePods(t.Context(), server.Config(), pods, 8); err != nil {
+		t.Fatal(err)
+	}
+	var group errgroup.Group
+	group.SetLimit(8)
+	for key, status := range statuses {
+		group.Go(func() error {
+			pods := client.CoreV1().Pods(key.Namespace)
+			pod, err := pods.Get(t.Context(), key.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			pod.Status = status
+			_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expireFirst answers the first list as a server does that has lost the history: with 410.
+type expireFirst struct {
+	http.RoundTripper
+	done bool
+}
+
+func (e *expireFirst) RoundTrip(req *http.Request) (*http.Response, error) {
+	if e.done {
+		return e.RoundTripper.RoundTrip(req)
+	}
+	e.done = true
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old resource version","reason":"Expired","code":410}`
+	return &http.Response{
+		Status: "410 Gone", StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewBufferString(status)), Request: req,
+	}, nil
+}
+
+func TestR1R3R5R21_StoreEqualsADirectList(t *testing.T) {
+	const n, pageSize = 5000, 500
+	createFleet(t, n)
+	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		// Other tests have left pods behind, and nothing changes any of them now.
+		want := sorted(pointers(listPods(t, contentType, "")))
+		if len(want) < n {
+			t.Fatalf("listed %d pods, want %d and more", len(want), n)
+		}
+		sync := func(t *testing.T, paged bool, record *requests, wrappers ...func(http.RoundTripper) http.RoundTripper) []request {
+			t.Helper()
+			config := logged[*corev1.Pod](t)
+			config.PagedList = paged
+			inf := informer.New(newClient(t, contentType, record, wrappers...), informer.Resource{GroupVersionResource: podsResource}, config)
+			start(t, inf)
+			storeEquals(t, inf, want)
+			made := record.all()
+			for _, r := range made {
+				if want := contentType; r.Path != "/api/v1/pods" || r.ContentType != want && r.ContentType != want+";stream=watch" {
+					t.Errorf("GET %s was answered with %q, want %s of /api/v1/pods", r.Path, r.ContentType, want)
+				}
+			}
+			if inf.Status().Reflectors[0].Lists != max(1, len(lists(made))+len(wrappers)) {
+				t.Errorf("status counts %d lists, there were %d requests", inf.Status().Reflectors[0].Lists, len(lists(made))+len(wrappers))
+			}
+			return lists(made)
+		}
+
+		t.Run("streaming,"+formatName(contentType), func(t *testing.T) {
+			var record requests
+			if got := sync(t, false, &record); len(got) != 0 {
+				t.Errorf("made %d lists, want none: %v", len(got), got)
+			}
+			if got := record.all(); len(got) != 1 || !got[0].watch() || !got[0].streamingList() {
+				t.Errorf("made %v, want one watch with sendInitialEvents", got)
+			}
+		})
+
+		t.Run("paged,"+formatName(contentType), func(t *testing.T) {
+			// The server's watch cache answers resourceVersion=0 and takes no notice of limit.
+			var record requests
+			got := sync(t, true, &record)
+			if len(got) != 1 || got[0].Query.Encode() != "limit=500&resourceVersion=0" {
+				t.Errorf("made the lists %v, want one with limit=500 and resourceVersion=0", got)
+			}
+		})
+
+		t.Run("paged at any version,"+formatName(contentType), func(t *testing.T) {
+			var record requests
+			got := sync(t, true, &record, func(rt http.RoundTripper) http.RoundTripper { return &expireFirst{RoundTripper: rt} })
+			if wantPages := (len(want) + pageSize - 1) / pageSize; len(got) != wantPages {
+				t.Errorf("made %d lists, want %d pages", len(got), wantPages)
+			}
+			for i, r := range got {
+				if r.Query.Get("limit") != strconv.Itoa(pageSize) || r.Query.Has("resourceVersion") || r.Query.Has("continue") != (i > 0) {
+					t.Errorf("list %d is %v, want limit=%d, no resourceVersion, and a token from the second on", i+1, r.Query, pageSize)
+				}
+			}
+		})
+	}
+}
+
+// lists returns the requests that are no watches.
+func lists(made []request) []request {
+	var lists []request
+	for _, r := range made {
+		if !r.watch() {
+			lists = append(lists, r)
+		}
+	}
+	return lists
+}
