@@ -67,7 +67,7 @@ func TestW10_FedByAReflectorAnswersAsItsSource(t *testing.T) {
 		same("limit=1")
 		same("resourceVersion=3&resourceVersionMatch=Exact")
 		same("fieldSelector=spec.nodeName%3Dn3")
-		same("watch=1&timeoutSeconds=1&resourceVersion=2")
-		same("watch=1&timeoutSeconds=5&resourceVersion=2&labelSelector=app%3Dx&allowWatchBookmarks=1")
+		same("watch=1&timeoutSeconds=1&resourceVersion=3")
+		same("watch=1&timeoutSeconds=5&resourceVersion=3&labelSelector=app%3Dx&allowWatchBookmarks=1")
 	})
 }

@@ -754,9 +754,10 @@ func TestW9_ManyWatchersOfManyObjects(t *testing.T) {
 		}
 		client, err := rest.HTTPClientFor(r.server.Config())
 		r.must(err)
+		start := r.server.RV()
 		ended := make(chan []string, watchers)
 		for range watchers {
-			response, err := client.Get(fmt.Sprintf("%s/api/v1/pods?watch=1&resourceVersion=%d&timeoutSeconds=60", r.server.URL, objects))
+			response, err := client.Get(fmt.Sprintf("%s/api/v1/pods?watch=1&resourceVersion=%s&timeoutSeconds=60", r.server.URL, start))
 			r.must(err)
 			go func() {
 				defer response.Body.Close()
