@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/metrics"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer"
+)
+
+// monitor is an informer of pods with two indexes and a handler, and makes frames of what they know.
+type monitor struct {
+	pods    *informer.Informer[*corev1.Pod]
+	byPhase *informer.Index[*corev1.Pod, corev1.PodPhase]
+	byNode  *informer.Index[*corev1.Pod, string]
+	events  *events
+	handler *informer.Subscription
+	sim     *simulation // nil on a real cluster
+	source  string      // what is followed, and where
+
+	began  time.Time
+	read   atomic.Int64 // pods that came from the server, in lists and in events
+	synced atomic.Int64 // nanoseconds that the initial sync took; zero before its end
+	recent []moment     // of the last seconds, oldest first; of the goroutine that calls frame
+}
+
+// moment is what had been counted by some time.
+type moment struct {
+	at time.Time
+	counts
+}
+
+// newMonitor makes the informer. Nothing starts, and the server is asked for nothing, before pods.Run.
+func newMonitor(client *informer.Client, resource informer.Resource, sim *simulation, logger *slog.Logger) *monitor {
+	m := &monitor{sim: sim, events: &events{}, began: time.Now()}
+	if sim != nil {
+		m.events.writtenAt = sim.writtenAt
+	}
+	resource.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("pods")
+	m.pods = informer.New(client, resource, informer.Config[*corev1.Pod]{
+		Logger: logger,
+		// Transform is given each pod before it is stored, and may drop what is not needed. This one only counts, to
+		// show how the initial sync gets on.
+		Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
+			m.read.Add(1)
+			return pod, nil
+		},
+	})
+	m.byPhase = informer.NewIndex(m.pods, func(pod *corev1.Pod) []corev1.PodPhase {
+		return []corev1.PodPhase{pod.Status.Phase}
+	})
+	m.byNode = informer.NewIndex(m.pods, func(pod *corev1.Pod) []string {
+		if pod.Spec.NodeName == "" {
+			return nil // not scheduled yet: not in this index
+		}
+		return []string{pod.Spec.NodeName}
+	})
+	m.handler = m.pods.SubscribeWith(m.events, informer.SubscriptionConfig[*corev1.Pod]{Name: "events"})
+	return m
+}
+
+// waitSynced waits until the store has all pods that there are, and the handler was told of each.
+func (m *monitor) waitSynced(ctx context.Context) error {
+	began := time.Now()
+	if err := m.pods.WaitSynced(ctx); err != nil {
+		return err
+	}
+	if err := m.handler.WaitSynced(ctx); err != nil {
+		return err
+	}
+	m.synced.Store(int64(time.Since(began)))
+	return nil
+}
+
+// summary returns what came of it all.
+func (m *monitor) summary() string {
+	f := m.frame()
+	return fmt.Sprintf("%s pods; %v events in %v; initial sync %v; lag %v; heap %s MiB", thousands(f.pods), f.counts,
+		f.up.Round(100*time.Millisecond), f.synced.Round(time.Millisecond), f.lag, thousands(int(f.heap>>20)))
+}
+
+// frame returns what there is to see now. Only one goroutine at a time may call it.
+func (m *monitor) frame() frame {
+	f := frame{
+		at:     time.Now(),
+		source: m.source,
+		up:     time.Since(m.began),
+		read:   int(m.read.Load()),
+		synced: time.Duration(m.synced.Load()),
+		status: m.pods.Status(),
+	}
+	f.counts, f.lag = m.events.totals()
+	f.heap, f.resident = memory()
+	if m.sim != nil {
+		f.loaded, f.total = int(m.sim.loaded.Load()), m.sim.fleet.Len()
+	}
+	m.recent = slices.DeleteFunc(m.recent, func(old moment) bool { return f.synced == 0 || f.at.Sub(old.at) > rateOver })
+	m.recent = append(m.recent, moment{f.at, f.counts})
+	f.rates = f.counts.perSecond(m.recent[0].counts, f.at.Sub(m.recent[0].at))
+
+	// All that is read of one snapshot fits together, though the store goes on.
+	snap := m.pods.Store().Snapshot()
+	f.pods, f.rv = snap.Len(), snap.RV()
+	f.phases = groups(m.byPhase, snap)
+	f.nodes = groups(m.byNode, snap)
+	return f
+}
+
+// rateOver is the time over which rates are averaged.
+const rateOver = 3 * time.Second
+
+// groups counts the pods under each key of an index, the most first.
+func groups[K ~string](index *informer.Index[*corev1.Pod, K], snap *informer.Snapshot[*corev1.Pod]) []group {
+	var all []group
+	for key := range index.KeysIn(snap) {
+		g := group{name: string(key)}
+		for range index.LookupIn(snap, key) {
+			g.pods++
+		}
+		all = append(all, g)
+	}
+	slices.SortFunc(all, func(a, b group) int { return cmp.Or(b.pods-a.pods, cmp.Compare(a.name, b.name)) })
+	return all
+}
+
+// memory returns how many bytes were live at the last garbage collection, and how many are resident, which is zero when
+// the system does not tell.
+func memory() (heap, resident uint64) {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}} // unlike runtime.ReadMemStats, it stops nobody
+	metrics.Read(sample)
+	statm, _ := os.ReadFile("/proc/self/statm") // Linux
+	var size uint64
+	fmt.Sscan(string(statm), &size, &resident)
+	return sample[0].Value.Uint64(), resident * uint64(os.Getpagesize())
+}
