@@ -192,7 +192,10 @@ func (c *Client) get(ctx context.Context, r Resource, namespace string, query ur
 	}
 	resp, err := httpClient.Do(req)
 	if err != nil {
-		return nil, err
+		if failed := (*url.Error)(nil); errors.As(err, &failed) {
+			err = failed.Err // what was asked for is said once, and shorter, by the caller
+		}
+		return nil, fmt.Errorf("GET /%s: %w", strings.TrimPrefix(u.Path, "/"), err)
 	}
 	warnings, _ := utilnet.ParseWarningHeaders(resp.Header["Warning"])
 	for _, w := range warnings {

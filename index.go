@@ -68,9 +68,12 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 func (x *Index[T, K]) List(key K) []T { return slices.Collect(x.Lookup(key)) }
 
 // Count returns how many objects have key.
-func (x *Index[T, K]) Count(key K) int {
+func (x *Index[T, K]) Count(key K) int { return x.CountIn(x.store.Snapshot(), key) }
+
+// CountIn returns how many objects of snap have key.
+func (x *Index[T, K]) CountIn(snap *Snapshot[T], key K) int {
 	n := 0
-	for range x.Lookup(key) {
+	for range x.LookupIn(snap, key) {
 		n++
 	}
 	return n

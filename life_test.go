@@ -420,7 +420,7 @@ func TestClient_NoCredentialInErrors(t *testing.T) {
 		<-time.After(time.Hour)
 		stop()
 		text := fmt.Sprintf("%s %+v %v", logged.String(), inf.Status(), inf.Status().Reflectors[0].LastError)
-		if !strings.Contains(text, "in-memory") || strings.Contains(text, secret) {
+		if !strings.Contains(text, "/api/v1/pods") || strings.Contains(text, secret) {
 			w.Errorf("logged and reported: %s", text)
 		}
 	})

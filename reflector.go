@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,6 +86,8 @@ type ReflectorStatus struct {
 	Restored int
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int
+	// Read is how many objects of the present list, or of the last one, have been read.
+	Read int
 }
 
 const (
@@ -121,7 +124,8 @@ type Reflector[T Object] struct {
 	failures    int       // in a row, for backoff
 	lastFailure time.Time
 
-	mu     sync.Mutex // protects status
+	read   atomic.Int64 // status.Read
+	mu     sync.Mutex   // protects status
 	status ReflectorStatus
 }
 
@@ -156,7 +160,9 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 func (r *Reflector[T]) Status() ReflectorStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.status
+	s := r.status
+	s.Read = int(r.read.Load())
+	return s
 }
 
 func (r *Reflector[T]) update(change func(*ReflectorStatus)) {
@@ -327,12 +333,14 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	query := atLeast(r.listRV)
 	query.Set("limit", strconv.Itoa(size))
 	var l listing[T]
+	r.read.Store(0)
 	rv := ""
 	for page := 1; ; page++ {
 		info, err := r.page(ctx, query, &l)
 		if page > 1 && apierrors.IsResourceExpired(err) {
 			// The continue token outlived its snapshot. Read everything at once, from the cache, at least as new.
 			l = listing[T]{}
+			r.read.Store(0)
 			info, err = r.page(ctx, atLeast(rv), &l)
 		}
 		if err != nil {
@@ -366,6 +374,7 @@ func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]
 	}
 	defer resp.Body.Close()
 	err = readList(resp.Body, f, &info, func(raw []byte) {
+		r.read.Add(1)
 		if obj, err := r.decode(f, raw, &info); err == nil {
 			l.items = append(l.items, obj)
 		} else {
@@ -437,6 +446,7 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 		query.Set("resourceVersion", r.listRV)
 	}
 	r.update(func(s *ReflectorStatus) { s.Lists++ })
+	r.read.Store(0)
 	err := r.follow(ctx, query, true)
 	if r.listed {
 		return err
@@ -567,6 +577,7 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 	deleted := frame.event == string(watch.Deleted)
 	obj, failed := w.decode(f, frame.raw, nil)
 	if w.initial {
+		w.read.Add(1)
 		w.collect(obj, failed, deleted)
 		return nil
 	}
