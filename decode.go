@@ -487,7 +487,8 @@ func (s *protobufFrames) next() (frame, error) {
 }
 
 // jsonOptions make the json package decode what client-go decodes, and as client-go does: names in their case,
-// repeated names and broken UTF-8 taken, the rest by the rules of encoding/json.
+// repeated names and broken UTF-8 taken, whole numbers kept whole where the field is an any, the rest by the rules of
+// encoding/json.
 var jsonOptions = json.JoinOptions(
 	jsonv1.DefaultOptionsV1(),
 	jsonv1.ReportErrorsWithLegacySemantics(false),
@@ -496,6 +497,7 @@ var jsonOptions = json.JoinOptions(
 	jsontext.AllowInvalidUTF8(true),
 	json.WithUnmarshalers(json.JoinUnmarshalers(
 		json.UnmarshalFromFunc(decodeTime),
+		json.UnmarshalFromFunc(decodeInterface),
 	)),
 )
 
@@ -514,6 +516,14 @@ func decodeTime(d *jsontext.Decoder, t *metav1.Time) error {
 		return nil
 	}
 	return t.UnmarshalJSON(v)
+}
+
+// decodeInterface decodes into a field of type any, or an element of a map[string]any, what an unstructured object
+// would have there.
+func decodeInterface(d *jsontext.Decoder, v *any) error {
+	var err error
+	*v, err = decodeAny(d)
+	return err
 }
 
 // decodeMap decodes an object as unstructured.Unstructured has it: numbers are int64 where they are whole and fit,

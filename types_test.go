@@ -150,6 +150,8 @@ type gadgetSpec struct {
 	Parts    map[string][]gadgetPart      `json:"parts"`
 	Limits   map[string]resource.Quantity `json:"limits"`
 	Free     runtime.RawExtension         `json:"free"`
+	Any      any                          `json:"any"`
+	Settings map[string]any               `json:"settings"`
 	Numbers  []int64                      `json:"numbers"`
 	Ratio    *float64                     `json:"ratio"`
 	Plain    time.Duration                `json:"plain"`
@@ -173,11 +175,13 @@ func TestTypes_CustomResource(t *testing.T) {
 			"metadata": map[string]any{"namespace": "ns", "name": "g", "uid": "u", "labels": map[string]any{"é\"\\": "<&>\u2028"}},
 			"spec": map[string]any{
 				"size": "1500m", "port": "http", "interval": "1h2m", "since": "2026-01-02T03:04:05Z",
-				"parts":   map[string]any{"a": []any{map[string]any{"name": "x", "Deep": map[string]any{"name": "y"}}}, "b": nil, "c": []any{}},
-				"limits":  map[string]any{"cpu": int64(2), "memory": "1Gi"},
-				"free":    map[string]any{"any": []any{int64(1), 2.5, nil, true, map[string]any{}}},
-				"numbers": []any{int64(1), int64(-9223372036854775808)},
-				"ratio":   0.25, "plain": int64(3), "secret": "c2VjcmV0",
+				"parts":    map[string]any{"a": []any{map[string]any{"name": "x", "Deep": map[string]any{"name": "y"}}}, "b": nil, "c": []any{}},
+				"limits":   map[string]any{"cpu": int64(2), "memory": "1Gi"},
+				"free":     map[string]any{"any": []any{int64(1), 2.5, nil, true, map[string]any{}}},
+				"any":      []any{int64(9007199254740993), 1.5}, // no float64 is the first one
+				"settings": map[string]any{"n": int64(1), "f": 0.5, "null": nil, "t": true, "s": "é", "deep": map[string]any{"m": []any{int64(-2)}}},
+				"numbers":  []any{int64(1), int64(-9223372036854775808)},
+				"ratio":    0.25, "plain": int64(3), "secret": "c2VjcmV0",
 				"unknown": "dropped",
 			},
 		}
