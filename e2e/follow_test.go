@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -205,6 +206,7 @@ func forEachMode(t *testing.T, test func(t *testing.T, m mode)) {
 // object is what client-go decodes into.
 type object interface {
 	informer.Object
+	GetObjectKind() schema.ObjectKind
 	SetManagedFields([]metav1.ManagedFieldsEntry)
 }
 
@@ -212,10 +214,8 @@ type object interface {
 // unstructured objects, kind and apiVersion. Which calls of client-go leave those in depends on the call.
 func bare[T object](obj T) T {
 	obj.SetManagedFields(nil)
-	if typed, ok := any(obj).(runtime.Object); ok {
-		if _, isMap := any(obj).(runtime.Unstructured); !isMap {
-			typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-		}
+	if _, isMap := any(obj).(runtime.Unstructured); !isMap {
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
 	return obj
 }
@@ -248,7 +248,15 @@ func storeEquals[T informer.Object](t *testing.T, inf *informer.Informer[T], wan
 	}
 	for i := range min(len(got), len(want)) {
 		if !reflect.DeepEqual(got[i], want[i]) {
-			t.Fatalf("%s in the store differs from the server's (-server +store):\n%s", informer.KeyOf(want[i]), gocmp.Diff(want[i], got[i]))
+			t.Fatalf("%s in the store differs from the server's (-server +store):\n%s", informer.KeyOf(want[i]), diff(want[i], got[i]))
 		}
 	}
+}
+
+// diff describes how got differs from want by reflect.DeepEqual, where that is stricter than cmp, too.
+func diff(want, got any) string {
+	if d := gocmp.Diff(want, got, gocmp.Exporter(func(reflect.Type) bool { return true })); d != "" {
+		return d
+	}
+	return fmt.Sprintf("none but in what cmp takes for equal: %#v and %#v", want, got)
 }
