@@ -109,16 +109,21 @@ func New[T Object](config Config) *Cache[T] {
 //
 // The resource version of Upserted and Removed is that of the delta or, when it has none, of the object, and must be
 // greater than that of the change or bookmark before. A removed object carries the version of its removal, as in a DELETED event of
-// kube-apiserver. An object that is removed but not there only moves the resource version.
+// kube-apiserver. An object that is removed but not there only moves the resource version. Of an object that is removed
+// by Delta.Key alone, watchers are told the last state.
 //
 // Replaced makes its items and what it keeps the whole collection, at any version. As there is no telling what happened
 // between, it empties the window and ends every watch: clients watch or list again.
 //
 // Put makes a Cache the informer.Sink of an informer.Reflector. A Cache has one source: Delta.Namespace is not used.
 func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
-	version := d.ResourceVersion
-	if version == "" && (d.Type == informer.Upserted || d.Type == informer.Removed) {
-		version = d.Object.GetResourceVersion()
+	var none T
+	version, key := d.ResourceVersion, d.Key
+	if d.Object != none {
+		key = informer.KeyOf(d.Object)
+		if version == "" {
+			version = d.Object.GetResourceVersion()
+		}
 	}
 	rv, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
@@ -132,7 +137,7 @@ func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 			defer c.mu.Unlock()
 			return fmt.Errorf("%v of %s: resourceVersion %d is not after %d", d.Type, c.config.GroupVersionResource.Resource, rv, c.rv)
 		}
-		slow = c.changeLocked(d.Type, d.Object, rv)
+		slow = c.changeLocked(d.Type, key, d.Object, rv)
 	case informer.Replaced:
 		c.replaceLocked(d, rv)
 	case informer.Bookmarked:
@@ -146,13 +151,18 @@ func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 }
 
 // changeLocked files one change and returns the watchers that are too slow to be kept.
-func (c *Cache[T]) changeLocked(change informer.DeltaType, obj T, rv uint64) (slow []*watcher[T]) {
-	el := &element[T]{obj: obj}
-	old, found := c.objects.Get(informer.KeyOf(obj))
+func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj T, rv uint64) (slow []*watcher[T]) {
+	old, found := c.objects.Get(key)
 	if change == informer.Removed && !found {
 		c.advanceLocked(rv)
 		return nil
 	}
+	var none T
+	if obj == none { // removed, in a state that its source could not read: the last one known has to do
+		obj = ShallowCopy(old.obj)
+		obj.SetResourceVersion(formatRV(rv))
+	}
+	el := &element[T]{obj: obj}
 	c.writer.Apply(informer.Delta[*element[T]]{Type: change, Object: el})
 	c.ring.append(&event[T]{rv: rv, old: old, new: el, removed: change == informer.Removed, after: c.objects.Snapshot()})
 	c.advanceLocked(rv)

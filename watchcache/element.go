@@ -1,6 +1,7 @@
 package watchcache
 
 import (
+	"context"
 	"maps"
 	"reflect"
 	"sync"
@@ -10,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/spoil"
 )
 
 // element is one version of one object, and what it is on the wire as far as somebody has asked for that.
@@ -42,6 +46,15 @@ func (c *Cache[T]) bytes(el *element[T], f format) ([]byte, error) {
 	c.latest.keep(&b)
 	el.encoded[f] = weak.Make(&b)
 	return b, nil
+}
+
+// bytesFor returns what the request with that context is sent of the element: what bytes returns, unless a test spoils it.
+func (c *Cache[T]) bytesFor(ctx context.Context, el *element[T], f format) ([]byte, error) {
+	b, err := c.bytes(el, f)
+	if change := spoil.FromContext(ctx); change != nil && err == nil {
+		b = change(informer.KeyOf(el.obj), b)
+	}
+	return b, err
 }
 
 // keepEncoded is how many encodings are kept from the garbage collector. With 1,000 watchers of one collection the

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -17,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/spoil"
 )
 
 const (
@@ -119,7 +122,19 @@ func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *inter
 	}
 	w.Header().Set("Content-Type", f.contentType())
 	out := bufio.NewWriterSize(w, bufferSize)
-	err = c.codec.writeList(out, f, list, items, func(el *element[T]) ([]byte, error) { return c.bytes(el, f) })
+	var size func(el *element[T]) (int, error)
+	bytes := func(el *element[T]) ([]byte, error) { return c.bytes(el, f) }
+	if spoil.FromContext(r.Context()) != nil {
+		spoiled := map[*element[T]][]byte{}
+		for _, el := range items {
+			if spoiled[el], err = c.bytesFor(r.Context(), el, f); err != nil {
+				return err
+			}
+		}
+		bytes = func(el *element[T]) ([]byte, error) { return spoiled[el], nil }
+		size = func(el *element[T]) (int, error) { return len(spoiled[el]), nil }
+	}
+	err = c.codec.writeList(out, f, list, items, size, bytes)
 	if err != nil || out.Flush() != nil {
 		panic(http.ErrAbortHandler) // it is too late for another answer
 	}
@@ -236,12 +251,14 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	}
 	s.bookmarks = opts.AllowWatchBookmarks
 	s.initialEnd = initial && opts.AllowWatchBookmarks
-	s.follow(ctx, watcher, snapshot, at)
+	s.ctx = ctx
+	s.follow(watcher, snapshot, at)
 	return nil
 }
 
 // stream is the body of a watch.
 type stream[T Object] struct {
+	ctx        context.Context // of the request; ends with the watch's time
 	cache      *Cache[T]
 	w          *bufio.Writer
 	connection *http.ResponseController
@@ -251,9 +268,10 @@ type stream[T Object] struct {
 	initialEnd bool // and for one after the initial events
 }
 
-// follow writes the objects of snapshot, which is at version rv, if there is one, and then what watcher sees, until ctx
-// or watcher ends or the client takes no more.
-func (s *stream[T]) follow(ctx context.Context, watcher *watcher[T], snapshot *informer.Snapshot[*element[T]], rv uint64) {
+// follow writes the objects of snapshot, which is at version rv, if there is one, and then what watcher sees, until the
+// context or watcher ends or the client takes no more.
+func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*element[T]], rv uint64) {
+	ctx := s.ctx
 	if snapshot != nil {
 		for el := range s.selector.from(snapshot, informer.Key{}) {
 			if !s.selector.matches(el.obj) {
@@ -327,7 +345,7 @@ func (s *stream[T]) untilBookmark(ctx context.Context) time.Duration {
 }
 
 func (s *stream[T]) event(eventType string, el *element[T]) error {
-	b, err := s.cache.bytes(el, s.format)
+	b, err := s.cache.bytesFor(s.ctx, el, s.format)
 	if err != nil {
 		return err
 	}
@@ -384,7 +402,7 @@ func (c *Cache[T]) writeElement(w http.ResponseWriter, r *http.Request, code int
 	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
 	var b []byte
 	if err == nil {
-		b, err = c.bytes(el, f)
+		b, err = c.bytesFor(r.Context(), el, f)
 	}
 	if err != nil {
 		WriteError(w, r, err)
@@ -422,6 +440,13 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, status metav1.Status) {
 		b = append(b, '\n')
 	}
 	w.Write(b)
+}
+
+// WriteErrorEvent writes the event that ends a watch with err, encoded as the Content-Type of the answer says.
+func WriteErrorEvent(w io.Writer, contentType string, err error) error {
+	out := bufio.NewWriter(w)
+	writeErrorEvent(out, statusOf(err), strings.HasPrefix(contentType, runtime.ContentTypeProtobuf))
+	return out.Flush()
 }
 
 func statusOf(err error) metav1.Status {

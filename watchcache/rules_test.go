@@ -716,7 +716,9 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	put(informer.Delta[*corev1.Pod]{Type: informer.Removed, Object: pod("a", "8")}, false)
 	put(informer.Delta[*corev1.Pod]{Type: informer.Removed, Object: pod("none", "10")}, true)
 	put(informer.Delta[*corev1.Pod]{Type: informer.Bookmarked, ResourceVersion: "x"}, false)
-	if cache.RV() != "10" || cache.Len() != 2 {
+	put(informer.Delta[*corev1.Pod]{Type: informer.Upserted, Object: pod("gone", "11")}, true)
+	put(informer.Delta[*corev1.Pod]{Type: informer.Removed, Key: informer.Key{Namespace: "ns", Name: "gone"}, ResourceVersion: "12"}, true)
+	if cache.RV() != "12" || cache.Len() != 2 {
 		t.Errorf("%d objects at %s", cache.Len(), cache.RV())
 	}
 	put(informer.Delta[*corev1.Pod]{Type: informer.Replaced, Items: []*corev1.Pod{pod("c", "1")}, ResourceVersion: "4"}, true)
