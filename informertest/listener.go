@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
 )
 
 // pipeListener is a net.Listener whose connections are pipes within the process. A goroutine that waits on one is
@@ -18,14 +19,14 @@ func newPipeListener() *pipeListener {
 	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// dial connects to the listener. It has the signature of rest.Config.Dial.
-func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// dial connects to the listener. When it is closed the error is that of a port at which nobody listens.
+func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
 	case l.conns <- server:
 		return client, nil
 	case <-l.closed:
-		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: net.ErrClosed}
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Addr: pipeAddr{}, Err: syscall.ECONNREFUSED}
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

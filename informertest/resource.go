@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -136,6 +137,19 @@ func (c *Collection[T]) Len() int { return c.cache.Len() }
 // Watchers returns the number of watches of this resource that are open.
 func (c *Collection[T]) Watchers() int { return c.cache.Watchers() }
 
+// Unregister makes the server forget the resource, as it does when a CustomResourceDefinition is deleted: watches end,
+// requests are answered 404 Not Found. The collection must not be written to afterwards; the resource can be registered
+// anew.
+func (c *Collection[T]) Unregister() {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.collections[c.resource.GroupVersionResource] == collection(c) {
+		delete(s.collections, c.resource.GroupVersionResource)
+		c.cache.EndWatches()
+	}
+}
+
 func (c *Collection[T]) bookmark(rv uint64) {
 	c.put(informer.Delta[T]{Type: informer.Bookmarked}, rv)
 }
@@ -143,6 +157,15 @@ func (c *Collection[T]) bookmark(rv uint64) {
 func (c *Collection[T]) endWatches() { c.cache.EndWatches() }
 
 func (c *Collection[T]) compact() { c.cache.Compact() }
+
+func (c *Collection[T]) snapshot() (restore func(rv uint64)) {
+	items := slices.Collect(c.cache.All())
+	return func(rv uint64) { c.put(informer.Delta[T]{Type: informer.Replaced, Items: items}, rv) }
+}
+
+func (c *Collection[T]) clear(rv uint64) {
+	c.put(informer.Delta[T]{Type: informer.Replaced}, rv)
+}
 
 // put tells the cache of a change. The server's lock is held.
 func (c *Collection[T]) put(d informer.Delta[T], rv uint64) {

@@ -30,7 +30,9 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,18 +62,20 @@ type Server struct {
 	// URL is the address to reach it at, without a slash at the end.
 	URL string
 
-	listener net.Listener
-	http     *http.Server
-	options  Options
-	running  sync.WaitGroup // http.Serve and the connections
+	http    *http.Server
+	options Options
+	running sync.WaitGroup // http.Serve and the connections
+	cancel  context.CancelFunc
 
 	// mu makes writes take turns: the changes of all resources are in one order, that of their resource versions.
 	mu          sync.Mutex
 	rv          uint64
 	collections map[schema.GroupVersionResource]collection
 
-	httpMu   sync.Mutex // protects the fields below
+	httpMu   sync.Mutex   // protects the fields below
+	listener net.Listener // nil while stopped
 	requests []Request
+	faults   []*activeFault
 	conns    map[net.Conn]struct{}
 	closed   bool
 }
@@ -82,6 +86,14 @@ type collection interface {
 	bookmark(rv uint64)
 	endWatches()
 	compact()
+	snapshot() (restore func(rv uint64))
+	clear(rv uint64)
+}
+
+// Snapshot is the state of a [Server] at one time, as a backup of etcd is.
+type Snapshot struct {
+	rv      uint64
+	restore map[collection]func(rv uint64)
 }
 
 // Request is one request as the server's log has it.
@@ -102,34 +114,55 @@ type Request struct {
 // NewServer starts a server. It panics if it cannot listen, as httptest.NewServer does.
 func NewServer(options Options) *Server {
 	s := &Server{
+		URL:         "http://in-memory",
 		options:     options,
 		rv:          1, // as a new etcd: in a request, version 0 has a meaning of its own
 		collections: map[schema.GroupVersionResource]collection{},
 		conns:       map[net.Conn]struct{}{},
 	}
-	if options.InMemory {
-		s.listener, s.URL = newPipeListener(), "http://in-memory"
-	} else {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			panic(fmt.Sprintf("informertest: listen: %v", err))
-		}
-		s.listener, s.URL = l, "http://"+l.Addr().String()
-	}
-	handler := http.Handler(http.HandlerFunc(s.serve))
+	handler := s.withFaults(http.HandlerFunc(s.serve))
 	if options.Middleware != nil {
 		handler = options.Middleware(handler)
 	}
-	s.http = &http.Server{Handler: s.logged(handler), ConnState: s.connState}
-	s.running.Go(func() { s.http.Serve(s.listener) })
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.http = &http.Server{Handler: s.logged(handler), ConnState: s.connState, BaseContext: func(net.Listener) context.Context { return ctx }}
+	s.listen("127.0.0.1:0")
+	if !options.InMemory {
+		s.URL = "http://" + s.listener.Addr().String()
+	}
 	return s
+}
+
+// listen makes the server accept connections; over TCP, at that address.
+func (s *Server) listen(address string) {
+	var l net.Listener = newPipeListener()
+	if !s.options.InMemory {
+		var err error
+		if l, err = net.Listen("tcp", address); err != nil {
+			panic(fmt.Sprintf("informertest: listen: %v", err))
+		}
+	}
+	s.listener = l
+	s.running.Go(func() { s.http.Serve(l) })
+}
+
+// dial connects to a server in memory. It has the signature of rest.Config.Dial.
+func (s *Server) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	s.httpMu.Lock()
+	l, _ := s.listener.(*pipeListener)
+	s.httpMu.Unlock()
+	if l == nil {
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Addr: pipeAddr{}, Err: syscall.ECONNREFUSED}
+	}
+	return l.dial(ctx)
 }
 
 // Config returns how clients reach the server, without a limit of their rate. Each call returns a new one.
 func (s *Server) Config() *rest.Config {
 	config := &rest.Config{Host: s.URL, QPS: -1}
-	if pipes, ok := s.listener.(*pipeListener); ok {
-		config.Dial = pipes.dial
+	if s.options.InMemory {
+		config.Dial = s.dial
 		// The host name is made up, and a proxy cannot know it. Besides, client-go keeps no transport for later that
 		// has a function here, so that none outlives a synctest bubble.
 		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
@@ -170,6 +203,33 @@ func (s *Server) Compact() {
 	s.eachCollection(collection.compact)
 }
 
+// Snapshot returns the present state.
+func (s *Server) Snapshot() *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	backup := &Snapshot{rv: s.rv, restore: map[collection]func(uint64){}}
+	for _, c := range s.collections {
+		backup.restore[c] = c.snapshot()
+	}
+	return backup
+}
+
+// Restore makes the state what it was at a snapshot of this server, resource version included, as when etcd is restored
+// from a backup: versions that clients have seen are yet to come, and will then be those of other changes. All watches
+// end. Resources that were registered later become empty.
+func (s *Server) Restore(backup *Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rv = backup.rv
+	for _, c := range s.collections {
+		if restore, ok := backup.restore[c]; ok {
+			restore(s.rv)
+		} else {
+			c.clear(s.rv)
+		}
+	}
+}
+
 func (s *Server) eachCollection(do func(collection)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,11 +247,34 @@ func (s *Server) CloseConnections() {
 	}
 }
 
+// Stop makes the server unreachable, as a kube-apiserver that is down: it breaks all connections, and until Start refuses
+// new ones. What is stored stays, and Collection can still be written to.
+func (s *Server) Stop() {
+	s.httpMu.Lock()
+	if s.listener != nil {
+		s.listener.Close()
+		s.listener = nil
+	}
+	s.httpMu.Unlock()
+	s.CloseConnections()
+}
+
+// Start makes the server reachable again after Stop, at the same address. Otherwise it does nothing. It panics if it
+// cannot listen.
+func (s *Server) Start() {
+	s.httpMu.Lock()
+	defer s.httpMu.Unlock()
+	if s.listener == nil && !s.closed {
+		s.listen(strings.TrimPrefix(s.URL, "http://"))
+	}
+}
+
 // Close ends all requests and stops the server. When it returns, every goroutine of the server has ended.
 func (s *Server) Close() {
 	s.httpMu.Lock()
 	s.closed = true
 	s.httpMu.Unlock()
+	s.cancel()
 	s.http.Close()
 	s.CloseConnections() // http.Server.Close may miss those that are being accepted
 	s.running.Wait()
@@ -204,7 +287,7 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		s.running.Add(1)
 		s.conns[conn] = struct{}{}
-		if s.closed {
+		if s.closed || s.listener == nil {
 			conn.Close()
 		}
 	case http.StateClosed, http.StateHijacked:
