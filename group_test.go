@@ -107,10 +107,11 @@ func TestGroup_WaitSyncedNamesWhatIsMissing(t *testing.T) {
 		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: gvr, Namespaces: []string{"x"}}, quietMaps); err != nil {
 			w.Fatal(err)
 		}
+		running, stop := context.WithCancel(w.Context())
+		ended := make(chan error)
+		go func() { ended <- g.Run(running) }()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		ended := make(chan error)
-		go func() { ended <- g.Run(ctx) }()
 		err := g.WaitSynced(ctx)
 		var unsynced *informer.NotSyncedError
 		if !errors.As(err, &unsynced) || unsynced.Resource.Resource != "configmaps" || !errors.Is(err, context.DeadlineExceeded) {
@@ -119,6 +120,7 @@ func TestGroup_WaitSyncedNamesWhatIsMissing(t *testing.T) {
 		if text := err.Error(); strings.Contains(text, "pods") || !strings.Contains(text, "v1 configmaps in x not synced: namespace x: Absent") {
 			w.Errorf("WaitSynced: %v", err)
 		}
+		stop()
 		<-ended
 	})
 }

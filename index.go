@@ -65,7 +65,10 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 }
 
 // List returns what Lookup yields as a new slice.
-func (x *Index[T, K]) List(key K) []T { return slices.Collect(x.Lookup(key)) }
+func (x *Index[T, K]) List(key K) []T {
+	snap := x.store.Snapshot()
+	return slices.AppendSeq(make([]T, 0, x.CountIn(snap, key)), x.LookupIn(snap, key))
+}
 
 // Count returns how many objects have key.
 func (x *Index[T, K]) Count(key K) int { return x.CountIn(x.store.Snapshot(), key) }
