@@ -27,6 +27,9 @@ type Resource struct {
 	// SelectableFields are the fields beside metadata.name and metadata.namespace that field selectors may name, as paths
 	// of JSON names: "spec.nodeName". Nil means those that kube-apiserver has, for kinds of Kubernetes itself.
 	SelectableFields []string
+	// ShortNames are what users of kubectl may call the resource. Nil means those that it has in kube-apiserver, for
+	// kinds of Kubernetes itself.
+	ShortNames []string
 }
 
 // builtinFields are the selectable fields of Kubernetes' own kinds, as far as they are fields of the object.
@@ -83,6 +86,9 @@ func Register[T watchcache.Object](server *Server, resource Resource) *Collectio
 	}
 	if resource.SelectableFields == nil {
 		resource.SelectableFields = builtinFields[schema.GroupKind{Group: resource.Group, Kind: resource.Kind}]
+	}
+	if resource.ShortNames == nil {
+		resource.ShortNames = builtinNames[schema.GroupKind{Group: resource.Group, Kind: resource.Kind}].short
 	}
 	c.resource = resource
 	c.cache = watchcache.New[T](watchcache.Config{
@@ -149,6 +155,8 @@ func (c *Collection[T]) Unregister() {
 		c.cache.EndWatches()
 	}
 }
+
+func (c *Collection[T]) described() Resource { return c.resource }
 
 func (c *Collection[T]) bookmark(rv uint64) {
 	c.put(informer.Delta[T]{Type: informer.Bookmarked}, rv)

@@ -83,6 +83,7 @@ type Server struct {
 // collection is a [Collection] of any type.
 type collection interface {
 	serve(w http.ResponseWriter, r *http.Request, req Request)
+	described() Resource
 	bookmark(rv uint64)
 	endWatches()
 	compact()
@@ -327,7 +328,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c, ok := s.collections[req.Resource]
 	s.mu.Unlock()
 	if !ok {
-		http.NotFound(w, r) // as kube-apiserver: not even a Status
+		if !s.serveOther(w, r) {
+			http.NotFound(w, r) // as kube-apiserver: not even a Status
+		}
 		return
 	}
 	c.serve(w, r, req)

@@ -1,0 +1,271 @@
+package informertest
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// serverVersion is the version of Kubernetes that the server behaves like.
+var serverVersion = version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2", GoVersion: "go1.26", Compiler: "gc", Platform: "linux/amd64"}
+
+// names are what kinds of Kubernetes itself are also called.
+type names struct {
+	short      []string
+	categories []string
+}
+
+var builtinNames = map[schema.GroupKind]names{
+	{Kind: "ComponentStatus"}:       {short: []string{"cs"}},
+	{Kind: "ConfigMap"}:             {short: []string{"cm"}},
+	{Kind: "Endpoints"}:             {short: []string{"ep"}},
+	{Kind: "Event"}:                 {short: []string{"ev"}},
+	{Kind: "LimitRange"}:            {short: []string{"limits"}},
+	{Kind: "Namespace"}:             {short: []string{"ns"}},
+	{Kind: "Node"}:                  {short: []string{"no"}},
+	{Kind: "PersistentVolume"}:      {short: []string{"pv"}},
+	{Kind: "PersistentVolumeClaim"}: {short: []string{"pvc"}},
+	{Kind: "Pod"}:                   {short: []string{"po"}, categories: []string{"all"}},
+	{Kind: "ReplicationController"}: {short: []string{"rc"}, categories: []string{"all"}},
+	{Kind: "ResourceQuota"}:         {short: []string{"quota"}},
+	{Kind: "Service"}:               {short: []string{"svc"}, categories: []string{"all"}},
+	{Kind: "ServiceAccount"}:        {short: []string{"sa"}},
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {short: []string{"crd", "crds"}, categories: []string{"api-extensions"}},
+	{Group: "apps", Kind: "DaemonSet"}:                                {short: []string{"ds"}, categories: []string{"all"}},
+	{Group: "apps", Kind: "Deployment"}:                               {short: []string{"deploy"}, categories: []string{"all"}},
+	{Group: "apps", Kind: "ReplicaSet"}:                               {short: []string{"rs"}, categories: []string{"all"}},
+	{Group: "apps", Kind: "StatefulSet"}:                              {short: []string{"sts"}, categories: []string{"all"}},
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:           {short: []string{"hpa"}, categories: []string{"all"}},
+	{Group: "batch", Kind: "CronJob"}:                                 {short: []string{"cj"}, categories: []string{"all"}},
+	{Group: "batch", Kind: "Job"}:                                     {categories: []string{"all"}},
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {short: []string{"csr"}},
+	{Group: "networking.k8s.io", Kind: "Ingress"}:                     {short: []string{"ing"}},
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:               {short: []string{"netpol"}},
+	{Group: "policy", Kind: "PodDisruptionBudget"}:                    {short: []string{"pdb"}},
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:               {short: []string{"pc"}},
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:                   {short: []string{"sc"}},
+}
+
+// serveOther answers a request for what is none of the registered resources, and says whether there is an answer.
+func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodGet {
+		return false
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) == 1 && slices.Contains([]string{"healthz", "livez", "readyz"}, parts[0]):
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		io.WriteString(w, "ok")
+	case len(parts) == 1 && parts[0] == "version":
+		writeJSON(w, serverVersion)
+	case len(parts) == 1 && (parts[0] == "api" || parts[0] == "apis"):
+		s.serveGroups(w, r, parts[0] == "api")
+	case len(parts) == 2 && parts[0] == "api":
+		return s.serveVersion(w, r, schema.GroupVersion{Version: parts[1]})
+	case len(parts) == 2 && parts[0] == "apis":
+		return s.serveGroup(w, r, parts[1])
+	case len(parts) == 3 && parts[0] == "apis":
+		return s.serveVersion(w, r, schema.GroupVersion{Group: parts[1], Version: parts[2]})
+	default:
+		return false
+	}
+	return true
+}
+
+// registered returns the resources that are served, ordered by group, the newest version first, and name.
+func (s *Server) registered() []Resource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Resource
+	for _, c := range s.collections {
+		all = append(all, c.described())
+	}
+	slices.SortFunc(all, func(a, b Resource) int {
+		return cmp.Or(
+			cmp.Compare(a.Group, b.Group),
+			-version.CompareKubeAwareVersionStrings(a.Version, b.Version),
+			cmp.Compare(a.Resource, b.Resource),
+		)
+	})
+	return all
+}
+
+// groups returns the API groups of those resources.
+func groups(all []Resource) (groups []metav1.APIGroup) {
+	for _, r := range all {
+		if len(groups) == 0 || groups[len(groups)-1].Name != r.Group {
+			groups = append(groups, metav1.APIGroup{Name: r.Group})
+		}
+		group := &groups[len(groups)-1]
+		v := metav1.GroupVersionForDiscovery{GroupVersion: r.GroupVersion().String(), Version: r.Version}
+		if !slices.Contains(group.Versions, v) {
+			group.Versions = append(group.Versions, v)
+		}
+		group.PreferredVersion = group.Versions[0]
+	}
+	return groups
+}
+
+// serveGroups answers /api, which knows the core group only, or /apis, which knows the others.
+func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request, core bool) {
+	all := slices.DeleteFunc(s.registered(), func(r Resource) bool { return (r.Group == "") != core })
+	if accepts(r, "APIGroupDiscoveryList") {
+		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		json.NewEncoder(w).Encode(aggregated(all))
+		return
+	}
+	if core {
+		versions := metav1.APIVersions{
+			Versions:                   []string{},
+			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
+		}
+		for _, group := range groups(all) {
+			for _, v := range group.Versions {
+				versions.Versions = append(versions.Versions, v.Version)
+			}
+		}
+		writeTyped(w, r, schema.GroupVersionKind{Kind: "APIVersions"}, &versions) // without a version, as kube-apiserver
+		return
+	}
+	list := metav1.APIGroupList{Groups: groups(all)}
+	if list.Groups == nil {
+		list.Groups = []metav1.APIGroup{}
+	}
+	writeTyped(w, r, schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"}, &list)
+}
+
+func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request, name string) bool {
+	for _, group := range groups(s.registered()) {
+		if group.Name == name && name != "" {
+			writeTyped(w, r, schema.GroupVersionKind{Version: "v1", Kind: "APIGroup"}, &group)
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) bool {
+	list := metav1.APIResourceList{GroupVersion: gv.String()}
+	for _, r := range s.registered() {
+		if r.GroupVersion() == gv {
+			list.APIResources = append(list.APIResources, r.discovery()...)
+		}
+	}
+	if list.APIResources == nil {
+		return false
+	}
+	writeTyped(w, r, schema.GroupVersionKind{Version: "v1", Kind: "APIResourceList"}, &list)
+	return true
+}
+
+var (
+	resourceVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	statusVerbs   = metav1.Verbs{"get", "patch", "update"}
+)
+
+// discovery returns the entries of a list of resources: for the resource itself, and for its status.
+func (r Resource) discovery() []metav1.APIResource {
+	entries := []metav1.APIResource{{
+		Name:         r.Resource,
+		SingularName: strings.ToLower(r.Kind),
+		Namespaced:   !r.ClusterScoped,
+		Kind:         r.Kind,
+		Verbs:        resourceVerbs,
+		ShortNames:   r.ShortNames,
+		Categories:   r.categories(),
+	}}
+	if r.StatusSubresource {
+		entries = append(entries, metav1.APIResource{Name: r.Resource + "/status", Namespaced: !r.ClusterScoped, Kind: r.Kind, Verbs: statusVerbs})
+	}
+	return entries
+}
+
+func (r Resource) categories() []string {
+	return builtinNames[schema.GroupKind{Group: r.Group, Kind: r.Kind}].categories
+}
+
+// aggregated returns all that discovery has to tell of those resources (KEP-3352).
+func aggregated(all []Resource) *apidiscovery.APIGroupDiscoveryList {
+	list := &apidiscovery.APIGroupDiscoveryList{Items: []apidiscovery.APIGroupDiscovery{}}
+	list.SetGroupVersionKind(apidiscovery.SchemeGroupVersion.WithKind("APIGroupDiscoveryList"))
+	for _, r := range all {
+		if n := len(list.Items); n == 0 || list.Items[n-1].Name != r.Group {
+			list.Items = append(list.Items, apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: r.Group}})
+		}
+		group := &list.Items[len(list.Items)-1]
+		if n := len(group.Versions); n == 0 || group.Versions[n-1].Version != r.Version {
+			group.Versions = append(group.Versions, apidiscovery.APIVersionDiscovery{Version: r.Version, Freshness: apidiscovery.DiscoveryFreshnessCurrent})
+		}
+		version := &group.Versions[len(group.Versions)-1]
+		kind := &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+		entry := apidiscovery.APIResourceDiscovery{
+			Resource:         r.Resource,
+			ResponseKind:     kind,
+			Scope:            apidiscovery.ScopeNamespace,
+			SingularResource: strings.ToLower(r.Kind),
+			Verbs:            resourceVerbs,
+			ShortNames:       r.ShortNames,
+			Categories:       r.categories(),
+		}
+		if r.ClusterScoped {
+			entry.Scope = apidiscovery.ScopeCluster
+		}
+		if r.StatusSubresource {
+			entry.Subresources = []apidiscovery.APISubresourceDiscovery{{Subresource: "status", ResponseKind: kind, Verbs: statusVerbs}}
+		}
+		version.Resources = append(version.Resources, entry)
+	}
+	return list
+}
+
+// accepts says whether a request takes JSON of that kind of apidiscovery.k8s.io/v2.
+func accepts(r *http.Request, kind string) bool {
+	for text := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		mediaType, params, err := mime.ParseMediaType(text)
+		if err == nil && mediaType == runtime.ContentTypeJSON &&
+			params["g"] == apidiscovery.GroupName && params["v"] == "v2" && params["as"] == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// writeTyped answers with an object of a generated type, in protobuf if that is all the request accepts.
+func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersionKind, obj interface {
+	runtime.Object
+	Marshal() ([]byte, error)
+}) {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	if !strings.Contains(accept, runtime.ContentTypeProtobuf) || strings.Contains(accept, runtime.ContentTypeJSON) || strings.Contains(accept, "*/*") {
+		obj.GetObjectKind().SetGroupVersionKind(kind)
+		writeJSON(w, obj)
+		return
+	}
+	raw, err := obj.Marshal()
+	if err != nil {
+		panic(err) // strings
+	}
+	body := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, Raw: raw}
+	encoded, err := body.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	w.Write(append([]byte("k8s\x00"), encoded...))
+}
+
+func writeJSON(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	json.NewEncoder(w).Encode(value)
+}
