@@ -122,16 +122,16 @@ func (r *requests) count(text string) int {
 }
 
 // newClient returns a client that asks for contentType, empty for what the type can do, through wrappers, of which the
-// first is the nearest to the server.
+// first is the nearest to the server, and has record, which may be nil, note all requests.
 func newClient(t *testing.T, contentType string, record *requests, wrappers ...func(http.RoundTripper) http.RoundTripper) *informer.Client {
 	t.Helper()
 	config := server.Config()
 	config.ContentType = contentType
-	if record != nil {
-		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return roundTripper{rt, record} })
-	}
 	for _, wrap := range wrappers {
 		config.Wrap(wrap)
+	}
+	if record != nil {
+		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return roundTripper{rt, record} })
 	}
 	client, err := informer.NewClient(config)
 	if err != nil {
