@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -116,8 +117,9 @@ func BenchmarkGet(b *testing.B) {
 	joined := make([]string, len(keys))
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range keys {
-		keys[i] = KeyOf(pods[random.IntN(len(pods))])
-		joined[i] = keys[i].String()
+		key := KeyOf(pods[random.IntN(len(pods))])
+		keys[i] = Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)} // a caller has them at hand
+		joined[i] = key.String()
 	}
 	each := func(b *testing.B, get func(i int) *corev1.Pod) {
 		b.ReportAllocs()
