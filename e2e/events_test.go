@@ -295,7 +295,8 @@ func TestH1H2_EventsOfASlimPod(t *testing.T) {
 func TestLabelSelectorEnteringIsAddLeavingIsDelete(t *testing.T) {
 	forEachMode(t, func(t *testing.T, m mode) {
 		w := newWriter(t)
-		in, out := w.create("in", "yes"), w.create("out", "no")
+		in := w.create("in", "yes")
+		w.create("out", "no")
 		config := logged[*corev1.Pod](t)
 		config.PagedList = m.paged
 		inf := informer.New(newClient(t, m.contentType, nil), informer.Resource{
@@ -308,7 +309,7 @@ func TestLabelSelectorEnteringIsAddLeavingIsDelete(t *testing.T) {
 		told.none(t)
 
 		w.label("out", "never")
-		out = w.label("out", "maybe")
+		out := w.label("out", "maybe")
 		told.want(t, informer.Event[*corev1.Pod]{Type: informer.Added, Object: out})
 		inside := w.label("out", "yes")
 		told.want(t, informer.Event[*corev1.Pod]{Type: informer.Updated, Old: out, Object: inside})
