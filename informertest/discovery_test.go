@@ -2,6 +2,7 @@ package informertest_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,7 @@ func TestDiscovery(t *testing.T) {
 							got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s namespaced=%v %s", list.GroupVersion, r.Name, r.Kind, r.Namespaced, strings.Join(r.ShortNames, ","))))
 						}
 					}
+					slices.Sort(got) // client-go has them in no order
 					want := []string{
 						"group  v1",
 						"group apps apps/v1",
@@ -59,6 +61,7 @@ func TestDiscovery(t *testing.T) {
 						"example.com/v1 widgets/status Widget namespaced=true",
 						"example.com/v1beta1 widgets Widget namespaced=true",
 					}
+					slices.Sort(want)
 					if strings.Join(got, "\n") != strings.Join(want, "\n") {
 						t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 					}
