@@ -280,34 +280,29 @@ func versionAt(rv string) informer.Versioned {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: rv}}
 }
 
-// line is what connects followers to the server. A cut breaks the requests that are open, and lets no more through.
+// line is what connects followers to the server. A cut breaks the requests that are open; those that come then fail
+// when the line is mended, so that nobody's backoff grows for as long as the cut lasts.
 type line struct {
-	mu     sync.Mutex // protects the fields below
-	broken bool
-	open   context.Context
-	cancel context.CancelFunc
+	mu     sync.Mutex      // protects the fields below
+	whole  context.Context // ends with a cut
+	cut    context.CancelFunc
+	mended chan struct{} // closed when it is
 }
 
 var errCut = errors.New("the line is cut")
 
 func newLine() *line {
-	l := &line{}
-	l.mend()
+	l := &line{mended: make(chan struct{})}
+	l.whole, l.cut = context.WithCancel(context.Background())
 	return l
-}
-
-func (l *line) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.broken = true
-	l.cancel()
 }
 
 func (l *line) mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.broken = false
-	l.open, l.cancel = context.WithCancel(context.Background())
+	close(l.mended)
+	l.mended = make(chan struct{})
+	l.whole, l.cut = context.WithCancel(context.Background())
 }
 
 // roundTripperFunc is a function as a transport.
@@ -318,13 +313,18 @@ func (f roundTripperFunc) RoundTrip(req *http.Request) (*http.Response, error) {
 func (l *line) wrap(rt http.RoundTripper) http.RoundTripper {
 	return roundTripperFunc(func(req *http.Request) (*http.Response, error) {
 		l.mu.Lock()
-		broken, open := l.broken, l.open
+		whole, mended := l.whole, l.mended
 		l.mu.Unlock()
-		if broken {
-			return nil, errCut
+		if whole.Err() != nil {
+			select {
+			case <-mended:
+				return nil, errCut
+			case <-req.Context().Done():
+				return nil, context.Cause(req.Context())
+			}
 		}
 		ctx, cancel := context.WithCancelCause(req.Context())
-		context.AfterFunc(open, func() { cancel(errCut) })
+		context.AfterFunc(whole, func() { cancel(errCut) })
 		return rt.RoundTrip(req.WithContext(ctx))
 	})
 }
