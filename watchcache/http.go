@@ -47,16 +47,10 @@ func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace s
 		WriteError(w, r, err)
 		return
 	}
-	sel := selector[T]{namespace: namespace, known: c.fields}
-	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
-		sel.labels = opts.LabelSelector
-	}
-	if opts.FieldSelector != nil && !opts.FieldSelector.Empty() {
-		sel.fields = opts.FieldSelector
-		if err := c.fields.check(sel.fields); err != nil {
-			WriteError(w, r, err)
-			return
-		}
+	sel, err := c.selector(opts, namespace)
+	if err != nil {
+		WriteError(w, r, err)
+		return
 	}
 	if opts.Watch {
 		err = c.serveWatch(w, r, opts, sel)
@@ -66,6 +60,39 @@ func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace s
 	if err != nil {
 		WriteError(w, r, err)
 	}
+}
+
+// selector returns the part of the collection that a request is about.
+func (c *Cache[T]) selector(opts *internalversion.ListOptions, namespace string) (selector[T], error) {
+	sel := selector[T]{namespace: namespace, known: c.fields}
+	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
+		sel.labels = opts.LabelSelector
+	}
+	if opts.FieldSelector != nil && !opts.FieldSelector.Empty() {
+		sel.fields = opts.FieldSelector
+		return sel, c.fields.check(sel.fields)
+	}
+	return sel, nil
+}
+
+// Selected returns the objects that a request selects by the labelSelector and fieldSelector in its query, in one
+// namespace or, when that is empty, in all: those that a DELETE of the collection deletes. It looks at no other options.
+func (c *Cache[T]) Selected(r *http.Request, namespace string) ([]T, error) {
+	opts, err := listOptions(r)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := c.selector(opts, namespace)
+	if err != nil {
+		return nil, err
+	}
+	var selected []T
+	for el := range sel.from(c.objects.Snapshot(), informer.Key{}) {
+		if sel.matches(el.obj) {
+			selected = append(selected, el.obj)
+		}
+	}
+	return selected, nil
 }
 
 func listOptions(r *http.Request) (*internalversion.ListOptions, error) {
@@ -120,6 +147,26 @@ func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *inter
 			list.RemainingItemCount = &rest
 		}
 	}
+	return c.writeItems(w, r, f, list, items)
+}
+
+// WriteList answers a request with a list of objects of the kind of the cache, which need not be in it.
+func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVersion string, objects []T) {
+	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadataList")
+	if err == nil {
+		items := make([]*element[T], len(objects))
+		for i, obj := range objects {
+			items[i] = &element[T]{obj: obj}
+		}
+		err = c.writeItems(w, r, f, metav1.ListMeta{ResourceVersion: resourceVersion}, items)
+	}
+	if err != nil {
+		WriteError(w, r, err)
+	}
+}
+
+// writeItems writes a list, or returns the error to answer.
+func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list metav1.ListMeta, items []*element[T]) (err error) {
 	w.Header().Set("Content-Type", f.contentType())
 	out := bufio.NewWriterSize(w, bufferSize)
 	var size func(el *element[T]) (int, error)
