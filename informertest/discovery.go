@@ -71,6 +71,14 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) bool {
 		writeJSON(w, serverVersion)
 	case len(parts) == 1 && (parts[0] == "api" || parts[0] == "apis"):
 		s.serveGroups(w, r, parts[0] == "api")
+	case len(parts) == 2 && parts[0] == "openapi" && parts[1] == "v3":
+		writeJSON(w, s.openAPIIndex())
+	case len(parts) > 3 && parts[0] == "openapi" && parts[1] == "v3":
+		document := s.openAPIDocument(strings.Join(parts[2:], "/"))
+		if document == nil {
+			return false
+		}
+		writeJSON(w, document)
 	case len(parts) == 2 && parts[0] == "api":
 		return s.serveVersion(w, r, schema.GroupVersion{Version: parts[1]})
 	case len(parts) == 2 && parts[0] == "apis":

@@ -331,8 +331,8 @@ func TestServer_BadRequests(t *testing.T) {
 		if pods.Len() != 0 || server.RV() != "1" {
 			t.Error("a dry run wrote")
 		}
-		if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
-			t.Errorf("deletecollection: %v", err)
+		if a := ask(t, server, "/api/v1/pods", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"); a.code != 406 {
+			t.Errorf("a Table only: %d %s", a.code, a.body)
 		}
 	})
 }

@@ -12,9 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	kjson "sigs.k8s.io/json"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -28,7 +32,7 @@ func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Reques
 		http.NotFound(w, r)
 		return
 	}
-	opts := writeOptions{status: req.Subresource == "status", dryRun: isDryRun(req.Query)}
+	opts := writeOptions{status: req.Subresource == "status", dryRun: isDryRun(req.Query), manager: managerOf(r, req)}
 	var err error
 	switch req.Verb {
 	case "list", "watch":
@@ -39,8 +43,12 @@ func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Reques
 		err = c.serveCreate(w, r, req, opts)
 	case "update":
 		err = c.serveUpdate(w, r, req, opts)
+	case "patch":
+		err = c.servePatch(w, r, req, opts)
 	case "delete":
 		err = c.serveDelete(w, r, req, opts)
+	case "deletecollection":
+		err = c.serveDeleteCollection(w, r, req, opts)
 	default:
 		err = apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
@@ -75,8 +83,8 @@ func (c *Collection[T]) serveUpdate(w http.ResponseWriter, r *http.Request, req 
 	if err != nil {
 		return err
 	}
-	if obj.GetName() != req.Name {
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), req.Name))
+	if err := c.named(obj, req); err != nil {
+		return err
 	}
 	if obj, err = c.update(obj, opts); err != nil {
 		return err
@@ -89,15 +97,9 @@ func (c *Collection[T]) serveDelete(w http.ResponseWriter, r *http.Request, req 
 	if opts.status {
 		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
-	var options metav1.DeleteOptions
-	body, mediaType, err := readBody(r)
+	options, err := deleteOptions(r, req)
 	if err != nil {
 		return err
-	}
-	if len(body) > 0 {
-		if err := decode(body, mediaType, &options); err != nil {
-			return err
-		}
 	}
 	opts.dryRun = opts.dryRun || len(options.DryRun) > 0
 	obj, gone, err := c.delete(req.key(), options.Preconditions, opts)
@@ -121,6 +123,52 @@ func (c *Collection[T]) serveDelete(w http.ResponseWriter, r *http.Request, req 
 	return nil
 }
 
+func (c *Collection[T]) serveDeleteCollection(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+	options, err := deleteOptions(r, req)
+	if err != nil {
+		return err
+	}
+	opts.dryRun = opts.dryRun || len(options.DryRun) > 0
+	selected, err := c.cache.Selected(r, req.Namespace)
+	if err != nil {
+		return err
+	}
+	rv := c.cache.RV()
+	deleted := []T{}
+	for _, obj := range selected {
+		obj, _, err := c.delete(informer.KeyOf(obj), options.Preconditions, opts)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		deleted = append(deleted, obj)
+	}
+	c.cache.WriteList(w, r, rv, deleted)
+	return nil
+}
+
+// deleteOptions returns the options of a DELETE: those of the body, or else of the query, as in kube-apiserver.
+func deleteOptions(r *http.Request, req Request) (options metav1.DeleteOptions, err error) {
+	body, mediaType, err := readBody(r)
+	if err != nil {
+		return options, err
+	}
+	if len(body) > 0 {
+		err = decode(body, mediaType, &options)
+	} else if err = metav1.Convert_url_Values_To_v1_DeleteOptions(&req.Query, &options, nil); err != nil {
+		err = apierrors.NewBadRequest(err.Error())
+	}
+	if err != nil {
+		return options, err
+	}
+	if errs := validation.ValidateDeleteOptions(&options); len(errs) > 0 {
+		return options, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	return options, nil
+}
+
 // readObject decodes the object of a create or update request.
 func (c *Collection[T]) readObject(r *http.Request, req Request) (T, error) {
 	var none T
@@ -128,8 +176,8 @@ func (c *Collection[T]) readObject(r *http.Request, req Request) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
-	if err := decode(body, mediaType, obj); err != nil {
+	obj := c.newObject()
+	if err := c.decode(body, mediaType, obj, req); err != nil {
 		return none, err
 	}
 	if typed, ok := any(obj).(runtime.Object); ok {
@@ -163,6 +211,25 @@ func readBody(r *http.Request) (body []byte, mediaType string, err error) {
 	return body, mediaType, nil
 }
 
+func (c *Collection[T]) newObject() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+}
+
+// decode reads a body into obj. With fieldValidation=Strict, JSON must have no field that T does not have.
+func (c *Collection[T]) decode(body []byte, mediaType string, obj T, req Request) error {
+	if err := decode(body, mediaType, obj); err != nil {
+		return err
+	}
+	_, kinded := any(obj).(runtime.Object) // else, what it has of a kind would be unknown
+	if !kinded || req.Query.Get("fieldValidation") != metav1.FieldValidationStrict || mediaType != runtime.ContentTypeJSON || c.dynamic {
+		return nil
+	}
+	if unknown, err := kjson.UnmarshalStrict(body, c.newObject()); err == nil && len(unknown) > 0 {
+		return apierrors.NewBadRequest(runtime.NewStrictDecodingError(unknown).Error())
+	}
+	return nil
+}
+
 // decode reads a body into obj, a pointer to a type with the kind of Kubernetes' objects.
 func decode(body []byte, mediaType string, obj any) error {
 	var err error
@@ -183,12 +250,7 @@ func decode(body []byte, mediaType string, obj any) error {
 			err = message.Unmarshal(unknown.Raw)
 		}
 	default:
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status:  metav1.StatusFailure,
-			Code:    http.StatusUnsupportedMediaType,
-			Reason:  metav1.StatusReasonUnsupportedMediaType,
-			Message: fmt.Sprintf("the body of the request was in an unknown format (%s)", mediaType),
-		}}
+		return unsupportedMediaType(fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf))
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("the body cannot be decoded: %v", err))

@@ -61,6 +61,7 @@ type Collection[T watchcache.Object] struct {
 	resource Resource
 	cache    *watchcache.Cache[T]
 	dynamic  bool // T is *unstructured.Unstructured
+	custom   bool // T has no protobuf encoding, and is served as custom resources are
 	spec     int  // the index of the field Spec in the struct, -1 when there is none
 	status   int  // likewise, Status
 }
@@ -73,6 +74,8 @@ type Collection[T watchcache.Object] struct {
 func Register[T watchcache.Object](server *Server, resource Resource) *Collection[T] {
 	var none T
 	c := &Collection[T]{server: server, spec: -1, status: -1}
+	_, proto := any(none).(interface{ Marshal() ([]byte, error) })
+	c.custom = !proto
 	if _, c.dynamic = any(none).(*unstructured.Unstructured); !c.dynamic {
 		t := reflect.TypeFor[T]().Elem()
 		if resource.Kind == "" {

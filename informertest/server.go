@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -49,6 +50,11 @@ type Options struct {
 	// Window is how many of the latest changes of each resource can be watched from; see watchcache.Config.
 	// Zero means its default.
 	Window int
+	// TypeConverter knows the lists of built-in types that server-side apply merges by key. Nil means that it is not served
+	// for them; custom resources do without. The one of client-go links every type of Kubernetes into the program:
+	//
+	//	applyconfigurations.NewTypeConverter(scheme.Scheme)
+	TypeConverter managedfields.TypeConverter
 	// Middleware, when not nil, is put before the server's own handler, behind its log of requests. It is the place to
 	// delay, refuse or spoil answers. A middleware that wraps the http.ResponseWriter has to give it an Unwrap method.
 	Middleware func(http.Handler) http.Handler

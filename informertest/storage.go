@@ -25,6 +25,8 @@ type writeOptions struct {
 	whole  bool // by the cluster's own hand: status and system metadata as given
 	status bool // of the status subresource
 	dryRun bool
+	// manager is the field manager of a client's update, empty for an apply, which keeps metadata.managedFields itself.
+	manager string
 }
 
 // create stores obj, which it does not write to.
@@ -63,28 +65,41 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 
 // update replaces the object of the same key with obj, which it does not write to.
 func (c *Collection[T]) update(obj T, opts writeOptions) (T, error) {
-	var none T
 	obj = c.own(obj)
 	if err := c.validate(obj); err != nil {
+		var none T
 		return none, err
 	}
+	return c.modify(informer.KeyOf(obj), opts, func(T) (T, error) { return obj, nil })
+}
 
+// modify replaces the object with that key with what change makes of it, which is a new object of the same key.
+func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(old T) (T, error)) (T, error) {
+	var none T
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	old, exists := c.cache.Get(informer.KeyOf(obj))
+	old, exists := c.cache.Get(key)
 	if !exists {
-		return none, apierrors.NewNotFound(c.resource.GroupResource(), obj.GetName())
+		return none, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
 	}
+	obj, err := change(old)
+	if err != nil {
+		return none, err
+	}
+	obj = c.own(obj)
 	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
-		return none, c.conflict(obj.GetName(), "the object has been modified; please apply your changes to the latest version and try again")
+		return none, c.conflict(key.Name, "the object has been modified; please apply your changes to the latest version and try again")
 	}
 	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
-		return none, c.conflict(obj.GetName(), fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+		return none, c.conflict(key.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
 	}
 	if opts.status {
 		status := obj
 		obj = watchcache.ShallowCopy(old)
 		c.copyStatus(obj, status)
+		if opts.manager == "" {
+			obj.SetManagedFields(status.GetManagedFields()) // an apply has set them
+		}
 	} else if !opts.whole {
 		c.copyStatus(obj, old)
 	}
@@ -94,6 +109,10 @@ func (c *Collection[T]) update(obj T, opts writeOptions) (T, error) {
 	obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetResourceVersion(old.GetResourceVersion())
+	if obj, err = c.track(old, obj, opts); err != nil {
+		return none, err
+	}
+	obj = c.own(obj)
 	if equality.Semantic.DeepEqual(obj, old) {
 		return old, nil // as in etcd, no change is no write
 	}

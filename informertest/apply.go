@@ -1,0 +1,165 @@
+package informertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/yaml"
+)
+
+// Server-side apply is the code of kube-apiserver (apimachinery's FieldManager), which works on unstructured objects
+// here. Fields are tracked from the first apply of an object on, as kube-apiserver once did.
+
+// canApply says whether the resource knows server-side apply.
+func (c *Collection[T]) canApply() bool { return c.custom || c.server.options.TypeConverter != nil }
+
+// fieldManager returns the keeper of metadata.managedFields for a subresource.
+func (c *Collection[T]) fieldManager(status bool) (*managedfields.FieldManager, error) {
+	kind := c.resource.GroupVersion().WithKind(c.resource.Kind)
+	converter, build := c.server.options.TypeConverter, managedfields.NewDefaultFieldManager
+	if c.custom {
+		// As for a CustomResourceDefinition whose lists have no x-kubernetes-list-type.
+		converter, build = managedfields.NewDeducedTypeConverter(), managedfields.NewDefaultCRDFieldManager
+	}
+	subresource := ""
+	var reset map[fieldpath.APIVersion]fieldpath.Filter
+	if c.resource.StatusSubresource {
+		overlooked := "status" // what a write of the other part sets is not its own
+		if status {
+			subresource, overlooked = "status", "spec"
+		}
+		reset = map[fieldpath.APIVersion]fieldpath.Filter{
+			fieldpath.APIVersion(kind.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(overlooked))),
+		}
+	}
+	return build(converter, sameVersion{}, sameVersion{}, sameVersion{}, kind, kind.GroupVersion(), subresource, reset)
+}
+
+// sameVersion is what a FieldManager needs to know of versions and defaults: there are none.
+type sameVersion struct{}
+
+func (sameVersion) Convert(in, out, context any) error {
+	return fmt.Errorf("no conversion from %T to %T", in, out)
+}
+func (sameVersion) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+	return in, nil
+}
+func (sameVersion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return label, value, nil
+}
+func (sameVersion) Default(runtime.Object) {}
+func (sameVersion) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u, nil
+}
+
+func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions, patch []byte, options metav1.PatchOptions) error {
+	opts.manager = ""
+	applied := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(patch, &applied.Object); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	if want, got := c.resource.GroupVersion().WithKind(c.resource.Kind), applied.GroupVersionKind(); got != want {
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid object type: %v", got))
+	}
+	manager, err := c.fieldManager(opts.status)
+	if err != nil {
+		return err
+	}
+	force := options.Force != nil && *options.Force
+	merge := func(live *unstructured.Unstructured) (T, error) {
+		var none T
+		merged, err := manager.Apply(live, applied, options.FieldManager, force)
+		if err != nil {
+			return none, err
+		}
+		obj, err := c.fromUnstructured(merged.(*unstructured.Unstructured))
+		if err != nil {
+			return none, err
+		}
+		if obj.GetNamespace() == "" {
+			obj.SetNamespace(req.Namespace)
+		}
+		return obj, c.named(obj, req)
+	}
+	obj, err := c.modify(req.key(), opts, func(old T) (T, error) {
+		live, err := c.toUnstructured(old)
+		if err != nil {
+			return old, err
+		}
+		return merge(live)
+	})
+	code := http.StatusOK
+	if apierrors.IsNotFound(err) && !opts.status {
+		fresh, _ := sameVersion{}.New(c.resource.GroupVersion().WithKind(c.resource.Kind))
+		live := fresh.(*unstructured.Unstructured)
+		live.SetName(req.Name)
+		live.SetNamespace(req.Namespace)
+		if obj, err = merge(live); err == nil {
+			code = http.StatusCreated
+			obj, err = c.create(obj, opts)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	c.cache.WriteObject(w, r, code, obj)
+	return nil
+}
+
+// track notes in the managedFields of obj what a write has changed, if they are kept for it: after the first apply.
+func (c *Collection[T]) track(old, obj T, opts writeOptions) (T, error) {
+	if len(old.GetManagedFields()) == 0 || opts.whole || opts.manager == "" || !c.canApply() {
+		return obj, nil
+	}
+	manager, err := c.fieldManager(opts.status)
+	if err != nil {
+		return obj, err
+	}
+	live, err := c.toUnstructured(old)
+	if err != nil {
+		return obj, err
+	}
+	changed, err := c.toUnstructured(obj)
+	if err != nil {
+		return obj, err
+	}
+	return c.fromUnstructured(manager.UpdateNoErrors(live, changed, opts.manager).(*unstructured.Unstructured))
+}
+
+func (c *Collection[T]) toUnstructured(obj T) (*unstructured.Unstructured, error) {
+	b, err := c.marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	return u, decode(b, runtime.ContentTypeJSON, u)
+}
+
+func (c *Collection[T]) fromUnstructured(u *unstructured.Unstructured) (T, error) {
+	obj := c.newObject()
+	b, err := json.Marshal(u.Object)
+	if err != nil {
+		return obj, err
+	}
+	return obj, decode(b, runtime.ContentTypeJSON, obj)
+}
+
+// managerOf returns the field manager of a write that is no apply.
+func managerOf(r *http.Request, req Request) string {
+	if name := req.Query.Get("fieldManager"); name != "" {
+		return name
+	}
+	name, _, _ := strings.Cut(r.UserAgent(), "/")
+	return name
+}

@@ -1,0 +1,146 @@
+package informertest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/typedinformer/informer/watchcache"
+)
+
+// patchTypes returns what a PATCH of the resource can be written in.
+func (c *Collection[T]) patchTypes() []string {
+	patchTypes := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	if !c.custom {
+		patchTypes = append(patchTypes, string(types.StrategicMergePatchType))
+	}
+	if c.canApply() {
+		patchTypes = append(patchTypes, string(types.ApplyYAMLPatchType))
+	}
+	return patchTypes
+}
+
+func (c *Collection[T]) servePatch(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+	if req.Name == "" {
+		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
+	}
+	patch, mediaType, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	if supported := c.patchTypes(); !slices.Contains(supported, mediaType) {
+		return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " + strings.Join(supported, ", "))
+	}
+	var options metav1.PatchOptions
+	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if errs := validation.ValidatePatchOptions(&options, types.PatchType(mediaType)); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", errs)
+	}
+	if mediaType == string(types.ApplyYAMLPatchType) {
+		return c.serveApply(w, r, req, opts, patch, options)
+	}
+	obj, err := c.modify(req.key(), opts, func(old T) (T, error) {
+		obj, err := c.patched(old, types.PatchType(mediaType), patch, req)
+		if err == nil {
+			err = c.named(obj, req)
+		}
+		return obj, err
+	})
+	if err != nil {
+		return err
+	}
+	c.cache.WriteObject(w, r, http.StatusOK, obj)
+	return nil
+}
+
+// patched returns what a patch makes of obj.
+func (c *Collection[T]) patched(obj T, patchType types.PatchType, patch []byte, req Request) (T, error) {
+	var none T
+	before, err := c.marshal(obj)
+	if err != nil {
+		return none, err
+	}
+	var after []byte
+	switch patchType {
+	case types.JSONPatchType:
+		operations, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			return none, apierrors.NewBadRequest(err.Error())
+		}
+		if after, err = operations.Apply(before); err != nil {
+			return none, unprocessable(err)
+		}
+	case types.MergePatchType:
+		after, err = jsonpatch.MergePatch(before, patch)
+		if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+			return none, apierrors.NewBadRequest(err.Error())
+		}
+	case types.StrategicMergePatchType:
+		after, err = strategicpatch.StrategicMergePatch(before, patch, c.newObject())
+		switch {
+		case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
+			errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+			errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
+			return none, apierrors.NewBadRequest(err.Error())
+		case err != nil:
+			return none, unprocessable(err)
+		}
+	}
+	if err != nil {
+		return none, err
+	}
+	patched := c.newObject()
+	if err := c.decode(after, runtime.ContentTypeJSON, patched, req); err != nil {
+		return none, apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(after), err.Error())})
+	}
+	return patched, nil
+}
+
+// marshal returns obj in JSON, with its kind.
+func (c *Collection[T]) marshal(obj T) ([]byte, error) {
+	if _, ok := any(obj).(runtime.Object); ok {
+		obj = watchcache.ShallowCopy(obj)
+		any(obj).(runtime.Object).GetObjectKind().SetGroupVersionKind(c.resource.GroupVersion().WithKind(c.resource.Kind))
+	}
+	return json.Marshal(obj)
+}
+
+// named checks that obj is the object that the request names.
+func (c *Collection[T]) named(obj T, req Request) error {
+	if obj.GetName() != req.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), req.Name))
+	}
+	if obj.GetNamespace() != req.Namespace {
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+}
+
+func unsupportedMediaType(text string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusUnsupportedMediaType,
+		Reason:  metav1.StatusReasonUnsupportedMediaType,
+		Message: text,
+	}}
+}
