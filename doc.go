@@ -72,6 +72,6 @@
 //
 // The data's way, file by file: client.go asks, decode.go with json.go and protobuf.go makes objects of bytes while they
 // arrive, reflector.go lists and watches, fifo.go is the bounded queue to informer.go, which applies each batch to
-// store.go (a persistent tree, tree.go) and its indexes (index.go), and then tells the listeners (listener.go). group.go
+// store.go (persistent trees, tree.go, and a persistent array, versions.go) and its indexes (index.go), and then tells the listeners (listener.go). group.go
 // shares informers. A lower file knows nothing of a higher one.
 package informer

@@ -32,11 +32,10 @@ func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[
 	s := in.indexed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gen++
-	w := s.Snapshot().edit(s.gen)
+	w := s.editLocked()
 	x := &Index[T, K]{store: s, slot: len(w.next.indexes), keys: keys, seed: maphash.MakeSeed()}
 	t := &keyTree[T, K]{index: x}
-	t.build(w.gen, w.next.objects)
+	t.build(w.gen, w.next)
 	w.next.indexes = append(w.next.indexes, t)
 	s.publishLocked(w.next)
 	return x
@@ -49,13 +48,14 @@ func (x *Index[T, K]) Lookup(key K) iter.Seq[T] { return x.LookupIn(x.store.Snap
 // than the index, it calls the index's function for each object.
 func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		hash := x.hash(key)
-		x.treeIn(snap).ascend(hash, "", "", func(items []item[K, T]) bool {
+		p := place{hash: x.hash(key)}
+		versions := pageReader[T]{versions: &snap.versions}
+		x.treeIn(snap).ascend(byHash, &p, func(items []item[K]) bool {
 			for i := range items {
-				if items[i].hash>>ordinalBits != hash>>ordinalBits {
+				if items[i].hash>>ordinalBits != p.hash>>ordinalBits {
 					return false
 				}
-				if items[i].key == key && !yield(items[i].entry.obj) {
+				if items[i].key == key && !yield(versions.get(items[i].slot)) {
 					return false
 				}
 			}
@@ -88,9 +88,9 @@ func (x *Index[T, K]) Keys() iter.Seq[K] { return x.KeysIn(x.store.Snapshot()) }
 // KeysIn yields every key that some object of snap has, once, in no particular order.
 func (x *Index[T, K]) KeysIn(snap *Snapshot[T]) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		var hash uint64
+		var hash uint32
 		var seen []K // keys with that hash; more than one only when hashes collide
-		x.treeIn(snap).all(func(items []item[K, T]) bool {
+		x.treeIn(snap).all(func(items []item[K]) bool {
 			for i := range items {
 				if h := items[i].hash >> ordinalBits; h != hash || len(seen) == 0 {
 					hash, seen = h, seen[:0]
@@ -107,34 +107,46 @@ func (x *Index[T, K]) KeysIn(snap *Snapshot[T]) iter.Seq[K] {
 	}
 }
 
-func (x *Index[T, K]) hash(key K) uint64 {
-	return maphash.Comparable(x.seed, key) &^ (1<<ordinalBits - 1)
+func (x *Index[T, K]) hash(key K) uint32 {
+	return uint32(maphash.Comparable(x.seed, key)) &^ (1<<ordinalBits - 1)
 }
 
 // treeIn returns the index's tree in snap, made anew when snap is older than the index.
-func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K, T] {
+func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K] {
 	if x.slot < len(snap.indexes) {
 		if t, ok := snap.indexes[x.slot].(*keyTree[T, K]); ok && t.index == x {
 			return t.tree
 		}
 	}
-	var items []item[K, T]
-	snap.objects.all(func(leaf []item[struct{}, T]) bool {
-		for i := range leaf {
-			items = x.items(leaf[i].entry, items)
-		}
-		return true
-	})
-	t := tree[K, T]{}
-	t.build(0, sortItems(items))
+	t := tree[K]{}
+	t.build(0, x.allItems(snap, func(*record, []item[K]) {}))
 	return t
 }
 
-// items appends one item for each key of e's object.
-func (x *Index[T, K]) items(e *entry[T], items []item[K, T]) []item[K, T] {
+// allItems returns the sorted items of all objects of snap, and calls each with those of one object.
+func (x *Index[T, K]) allItems(snap *Snapshot[T], each func(*record, []item[K])) []item[K] {
+	items := make([]item[K], 0, snap.Len())
+	versions := pageReader[T]{versions: &snap.versions}
+	snap.records.all(func(leaf []item[struct{}]) bool {
+		for i := range leaf {
+			before, r := len(items), leaf[i].record
+			items = x.items(r, versions.get(r.slot), items)
+			each(r, items[before:])
+		}
+		return true
+	})
+	slices.SortFunc(items, func(a, b item[K]) int {
+		p := b.place()
+		return byHash.compare(a.hash, a.record, &p)
+	})
+	return items
+}
+
+// items appends one item for each key of obj, the object of r.
+func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
 	mine := len(items)
 next:
-	for _, key := range x.keys(e.obj) {
+	for _, key := range x.keys(obj) {
 		hash := x.hash(key)
 		for _, other := range items[mine:] {
 			if other.key == key {
@@ -144,33 +156,29 @@ next:
 				hash = other.hash + 1
 			}
 		}
-		items = append(items, item[K, T]{key: key, hash: hash, entry: e})
+		items = append(items, newItem(key, hash, r))
 	}
 	return items
 }
 
-func sortItems[K comparable, T Object](items []item[K, T]) []item[K, T] {
-	slices.SortFunc(items, func(a, b item[K, T]) int {
-		return a.compareTo(b.hash, b.entry.namespace, b.entry.name)
-	})
-	return items
-}
-
-// indexTree is a keyTree whose K the store does not know.
+// indexTree is a keyTree whose K the store does not know. Each method that files the object of a record appends the
+// index's part to the record's hashes.
 type indexTree[T Object] interface {
 	clone() indexTree[T]
-	// build files all objects of an index that has none.
-	build(gen uint64, objects tree[struct{}, T])
-	// update files new in the place of old; either may be nil. The index's part of old.hashes begins at at; it
-	// returns where it ends.
-	update(gen uint64, old *entry[T], at int, new *entry[T]) int
+	// build files all objects of snap, in an index that has none.
+	build(gen uint64, snap *Snapshot[T])
+	add(gen uint64, r *record, obj T)
+	// update files obj where r was filed by the first part of hashes, and returns the rest of them.
+	update(gen uint64, r *record, hashes []uint32, obj T) []uint32
+	// drop takes r out of where it was filed by the first part of hashes, and returns the rest of them.
+	drop(gen uint64, r *record, hashes []uint32) []uint32
 }
 
 // keyTree is the state of an Index in one snapshot.
 type keyTree[T Object, K comparable] struct {
 	index *Index[T, K]
-	tree  tree[K, T]
-	buf   []item[K, T] // of the writer
+	tree  tree[K]
+	buf   []item[K] // of the writer
 }
 
 func (t *keyTree[T, K]) clone() indexTree[T] {
@@ -178,47 +186,47 @@ func (t *keyTree[T, K]) clone() indexTree[T] {
 	return &c
 }
 
-func (t *keyTree[T, K]) build(gen uint64, objects tree[struct{}, T]) {
-	items := make([]item[K, T], 0, objects.len())
-	objects.all(func(leaf []item[struct{}, T]) bool {
-		for i := range leaf {
-			before := len(items)
-			items = t.index.items(leaf[i].entry, items)
-			noteHashes(leaf[i].entry, items[before:])
-		}
-		return true
-	})
-	t.tree.build(gen, sortItems(items))
+func (t *keyTree[T, K]) build(gen uint64, snap *Snapshot[T]) {
+	t.tree.build(gen, t.index.allItems(snap, noteHashes[K]))
 }
 
-func (t *keyTree[T, K]) update(gen uint64, old *entry[T], at int, new *entry[T]) int {
-	t.buf = t.buf[:0]
-	if new != nil {
-		t.buf = t.index.items(new, t.buf)
-		noteHashes(new, t.buf)
-		for _, it := range t.buf {
-			t.tree.set(gen, it)
-		}
-	}
-	if old != nil {
-		count := int(old.hashes[at])
-		for _, hash := range old.hashes[at+1 : at+1+count] {
-			if !slices.ContainsFunc(t.buf, func(it item[K, T]) bool { return it.hash == hash }) {
-				t.tree.delete(gen, hash, old.namespace, old.name)
+func (t *keyTree[T, K]) add(gen uint64, r *record, obj T) {
+	t.update(gen, r, []uint32{0}, obj) // it was filed by none
+}
+
+func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []uint32 {
+	t.buf = t.index.items(r, obj, t.buf[:0])
+	noteHashes(r, t.buf)
+	old, rest := hashes[1:1+hashes[0]], hashes[1+hashes[0]:]
+	for _, it := range t.buf {
+		p := it.place()
+		if slices.Contains(old, it.hash) { // hashes of different keys can be equal
+			if have := t.tree.get(byHash, &p); have != nil && have.key == it.key {
+				continue
 			}
 		}
-		at += 1 + count
+		t.tree.set(gen, byHash, it)
+	}
+	for _, hash := range old {
+		if !slices.ContainsFunc(t.buf, func(it item[K]) bool { return it.hash == hash }) {
+			t.tree.delete(gen, byHash, &place{hash, r.namespace, r.name})
+		}
 	}
 	clear(t.buf) // it would keep objects alive
-	return at
+	return rest
 }
 
-// noteHashes appends the index's part to e.hashes.
-func noteHashes[K comparable, T Object](e *entry[T], items []item[K, T]) {
-	hashes := make([]uint64, 0, len(e.hashes)+1+len(items))
-	hashes = append(append(hashes, e.hashes...), uint64(len(items)))
-	for i := range items {
-		hashes = append(hashes, items[i].hash)
+func (t *keyTree[T, K]) drop(gen uint64, r *record, hashes []uint32) []uint32 {
+	for _, hash := range hashes[1 : 1+hashes[0]] {
+		t.tree.delete(gen, byHash, &place{hash, r.namespace, r.name})
 	}
-	e.hashes = hashes
+	return hashes[1+hashes[0]:]
+}
+
+// noteHashes appends an index's part to r.hashes.
+func noteHashes[K comparable](r *record, items []item[K]) {
+	r.hashes = append(r.hashes, uint32(len(items)))
+	for i := range items {
+		r.hashes = append(r.hashes, items[i].hash)
+	}
 }

@@ -126,6 +126,7 @@ type listener[T Object] struct {
 	config   SubscriptionConfig[T]
 	handler  Handler[T]
 	given    map[Key]T     // with a filter: what the handler has; of the goroutine that delivers
+	start    func()        // run, bound once: it is what a notification of an idle handler would allocate
 	wake     chan struct{} // told of news instead of a goroutine of its own; nil for a handler
 
 	mu      sync.Mutex // protects the fields below
@@ -148,6 +149,7 @@ func newListener[T Object](inf *Informer[T], h Handler[T], config SubscriptionCo
 		config.Name = fmt.Sprintf("%T", h)
 	}
 	l := &listener[T]{informer: inf, config: config, handler: h, synced: make(chan struct{}), closed: make(chan struct{})}
+	l.start = l.run
 	if config.Filter != nil {
 		l.given = map[Key]T{}
 	}
@@ -175,7 +177,8 @@ func (l *listener[T]) enqueue(changes []change[T], initial bool) {
 		return
 	}
 	l.running = true
-	l.informer.handlers.Go(l.run)
+	l.informer.handlers.Add(1)
+	go l.start()
 }
 
 func (l *listener[T]) noteLocked(c *change[T], initial bool) {
@@ -233,6 +236,7 @@ func (l *listener[T]) checkSyncedLocked() {
 
 // run delivers until there is nothing left to tell.
 func (l *listener[T]) run() {
+	defer l.informer.handlers.Done()
 	for p, ok := l.next(nil); ok; p, ok = l.next(&p) {
 		l.deliver(&p)
 	}

@@ -3,7 +3,9 @@ package informer
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"iter"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,8 +21,12 @@ import (
 type Store[T Object] struct {
 	current atomic.Pointer[Snapshot[T]]
 
+	seed maphash.Seed // of the hashes of names
+
 	mu   sync.Mutex    // makes writers take turns; protects the fields below
 	gen  uint64        // the generation of the last write; see tree
+	free []uint32      // slots below slots that no object has
+	next uint32        // the first slot that never had one
 	wake chan struct{} // closed at the next publication; nil when nobody waits
 }
 
@@ -29,8 +35,8 @@ type StoreWriter[T Object] struct{ store *Store[T] }
 
 // NewStore returns an empty store and the right to write to it.
 func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
-	s := &Store[T]{}
-	s.current.Store(&Snapshot[T]{})
+	s := &Store[T]{seed: maphash.MakeSeed()}
+	s.current.Store(&Snapshot[T]{seed: s.seed})
 	return s, StoreWriter[T]{s}
 }
 
@@ -41,9 +47,11 @@ func (w StoreWriter[T]) Apply(batch ...Delta[T]) { w.store.apply(batch, nil) }
 // Snapshot is the state of a [Store] and its indexes at one moment. It never changes and may be kept for as long as
 // one likes, at the price of the objects that it holds. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
-	objects tree[struct{}, T]
-	indexes []indexTree[T] // by slot
-	sources []source       // sorted by namespace
+	seed     maphash.Seed
+	records  tree[struct{}] // by name
+	versions versions[T]    // the objects of the records
+	indexes  []indexTree[T] // by slot
+	sources  []source       // sorted by namespace
 }
 
 // source is how far one part of the collection has been told.
@@ -72,19 +80,35 @@ func (s *Store[T]) RV() string { return s.Snapshot().RV() }
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
-	if e := s.objects.get(0, key.Namespace, key.Name); e != nil {
-		return e.obj, true
+	if r := s.record(key); r != nil {
+		return s.versions.get(r.slot), true
 	}
 	var none T
 	return none, false
 }
 
+// record returns the record of the object with that key, nil when there is none.
+func (s *Snapshot[T]) record(key Key) *record {
+	p := s.place(key)
+	if it := s.records.get(byName, &p); it != nil {
+		return it.record
+	}
+	return nil
+}
+
+// place returns where the record of key belongs in records.
+func (s *Snapshot[T]) place(key Key) place {
+	hash := maphash.String(s.seed, key.Name) ^ bits.RotateLeft64(maphash.String(s.seed, key.Namespace), 1)
+	return place{uint32(hash), key.Namespace, key.Name}
+}
+
 // All yields every object, ordered by namespace, then name.
 func (s *Snapshot[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		s.objects.all(func(items []item[struct{}, T]) bool {
+		versions := pageReader[T]{versions: &s.versions}
+		s.records.all(func(items []item[struct{}]) bool {
 			for i := range items {
-				if !yield(items[i].entry.obj) {
+				if !yield(versions.get(items[i].slot)) {
 					return false
 				}
 			}
@@ -96,9 +120,11 @@ func (s *Snapshot[T]) All() iter.Seq[T] {
 // From yields every object from key on, in the order of All. The key itself need not exist.
 func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		s.objects.ascend(0, key.Namespace, key.Name, func(items []item[struct{}, T]) bool {
+		versions := pageReader[T]{versions: &s.versions}
+		p := place{namespace: key.Namespace, name: key.Name}
+		s.records.ascend(byName, &p, func(items []item[struct{}]) bool {
 			for i := range items {
-				if !yield(items[i].entry.obj) {
+				if !yield(versions.get(items[i].slot)) {
 					return false
 				}
 			}
@@ -110,9 +136,11 @@ func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 // Namespace yields every object of one namespace, ordered by name.
 func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		s.objects.ascend(0, namespace, "", func(items []item[struct{}, T]) bool {
+		versions := pageReader[T]{versions: &s.versions}
+		s.records.ascend(byName, &place{namespace: namespace}, func(items []item[struct{}]) bool {
+			whole := items[len(items)-1].record.namespace == namespace
 			for i := range items {
-				if e := items[i].entry; e.namespace != namespace || !yield(e.obj) {
+				if !whole && items[i].record.namespace != namespace || !yield(versions.get(items[i].slot)) {
 					return false
 				}
 			}
@@ -124,9 +152,10 @@ func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
 // List returns what All yields as a new slice.
 func (s *Snapshot[T]) List() []T {
 	list := make([]T, 0, s.Len())
-	s.objects.all(func(items []item[struct{}, T]) bool {
+	versions := pageReader[T]{versions: &s.versions}
+	s.records.all(func(items []item[struct{}]) bool {
 		for i := range items {
-			list = append(list, items[i].entry.obj)
+			list = append(list, versions.get(items[i].slot))
 		}
 		return true
 	})
@@ -134,7 +163,7 @@ func (s *Snapshot[T]) List() []T {
 }
 
 // Len returns the number of objects.
-func (s *Snapshot[T]) Len() int { return s.objects.len() }
+func (s *Snapshot[T]) Len() int { return s.records.len() }
 
 // RV returns the resource version up to which the snapshot is complete: every change up to it is in. With several
 // namespaces, each of which is told of by a watch of its own, it is the lowest of theirs. It is empty before the
@@ -221,8 +250,7 @@ type change[T Object] struct {
 func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) []change[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gen++
-	w := s.Snapshot().edit(s.gen)
+	w := s.editLocked()
 	for i := range batch {
 		switch d := &batch[i]; d.Type {
 		case Upserted:
@@ -250,57 +278,87 @@ func (s *Store[T]) publishLocked(next *Snapshot[T]) {
 	}
 }
 
-// edit is a snapshot in the making. The nodes of its trees that are not of its generation belong to published
-// snapshots too.
+// edit is a snapshot in the making, by the holder of the store's lock. What in it is not of its generation belongs to
+// published snapshots too.
 type edit[T Object] struct {
-	next *Snapshot[T]
-	gen  uint64
+	store  *Store[T]
+	next   *Snapshot[T]
+	gen    uint64
+	hashes []uint32 // of the record that is being updated
 }
 
-func (s *Snapshot[T]) edit(gen uint64) *edit[T] {
-	next := &Snapshot[T]{objects: s.objects, indexes: slices.Clone(s.indexes), sources: s.sources}
+func (s *Store[T]) editLocked() *edit[T] {
+	s.gen++
+	next := *s.Snapshot()
+	next.indexes = slices.Clone(next.indexes)
 	for i, x := range next.indexes {
 		next.indexes[i] = x.clone()
 	}
-	return &edit[T]{next: next, gen: gen}
+	return &edit[T]{store: s, next: &next, gen: s.gen}
 }
 
-// set files e in the place of old, the entry of the same key, which may be nil.
-func (w *edit[T]) set(old, e *entry[T]) {
-	w.next.objects.set(w.gen, item[struct{}, T]{entry: e})
-	w.reindex(old, e)
-}
-
-func (w *edit[T]) drop(old *entry[T]) {
-	w.next.objects.delete(w.gen, 0, old.namespace, old.name)
-	w.reindex(old, nil)
-}
-
-func (w *edit[T]) reindex(old, new *entry[T]) {
-	at := 0 // where in old.hashes the index's part begins
-	for _, x := range w.next.indexes {
-		at = x.update(w.gen, old, at, new)
+// add files an object whose key is new.
+func (w *edit[T]) add(key Key, obj T) {
+	r := &record{namespace: key.Namespace, name: key.Name}
+	if free := w.store.free; len(free) > 0 {
+		r.slot, w.store.free = free[len(free)-1], free[:len(free)-1]
+	} else {
+		r.slot = w.store.next
+		w.store.next++
 	}
+	w.next.versions.set(w.gen, r.slot, obj)
+	w.next.records.set(w.gen, byName, newItem(struct{}{}, w.next.place(key).hash, r))
+	for _, x := range w.next.indexes {
+		x.add(w.gen, r, obj)
+	}
+}
+
+// update files obj in the place of the object of r.
+func (w *edit[T]) update(r *record, obj T) {
+	w.next.versions.set(w.gen, r.slot, obj)
+	if len(w.next.indexes) == 0 {
+		return
+	}
+	w.hashes = append(w.hashes[:0], r.hashes...)
+	old := w.hashes
+	r.hashes = r.hashes[:0]
+	for _, x := range w.next.indexes {
+		old = x.update(w.gen, r, old, obj)
+	}
+}
+
+// drop takes the object of r out.
+func (w *edit[T]) drop(r *record) {
+	var none T
+	w.next.versions.set(w.gen, r.slot, none)
+	p := w.next.place(r.key())
+	w.next.records.delete(w.gen, byName, &p)
+	for old, i := r.hashes, 0; i < len(w.next.indexes); i++ {
+		old = w.next.indexes[i].drop(w.gen, r, old)
+	}
+	w.store.free = append(w.store.free, r.slot)
 }
 
 func (w *edit[T]) upsert(obj T, changes []change[T]) []change[T] {
 	key := KeyOf(obj)
-	old := w.next.objects.get(0, key.Namespace, key.Name)
-	if old != nil && sameVersion(old.obj, obj) {
+	r := w.next.record(key)
+	if r == nil {
+		w.add(key, obj)
+		return append(changes, change[T]{key: key, new: obj, added: true})
+	}
+	old := w.next.versions.get(r.slot)
+	if sameVersion(old, obj) {
 		return changes
 	}
-	w.set(old, &entry[T]{namespace: key.Namespace, name: key.Name, obj: obj})
-	return append(changes, changed(key, old, obj))
+	w.update(r, obj)
+	return append(changes, changed(r.key(), old, obj))
 }
 
-// changed describes that obj took the place of old, which may be nil.
-func changed[T Object](key Key, old *entry[T], obj T) change[T] {
-	c := change[T]{key: key, new: obj, added: true}
-	if old != nil {
-		c.old = old.obj
-		if c.added = old.obj.GetUID() != obj.GetUID(); c.added {
-			c.deleted, c.last = true, old.obj
-		}
+// changed describes that obj took the place of old.
+func changed[T Object](key Key, old, obj T) change[T] {
+	c := change[T]{key: key, old: old, new: obj, added: old.GetUID() != obj.GetUID()}
+	if c.added {
+		c.deleted, c.last = true, old
 	}
 	return c
 }
@@ -317,90 +375,104 @@ func (w *edit[T]) remove(d *Delta[T], changes []change[T]) []change[T] {
 	if final {
 		key = KeyOf(d.Object)
 	}
-	old := w.next.objects.get(0, key.Namespace, key.Name)
-	if old == nil {
+	r := w.next.record(key)
+	if r == nil {
 		return changes
 	}
-	w.drop(old)
-	c := change[T]{key: key, old: old.obj, last: old.obj, deleted: true, final: final}
+	old := w.next.versions.get(r.slot)
+	w.drop(r)
+	c := change[T]{key: r.key(), old: old, last: old, deleted: true, final: final}
 	if final {
 		c.last = d.Object
 	}
 	return append(changes, c)
 }
 
-// replace makes d's items all there is in d's namespace. Unchanged objects keep their entries, so that a relist that
+// replace makes d's items all there is in d's namespace. Of unchanged objects the old ones stay, so that a relist that
 // finds nothing new leaves nothing behind in memory.
 func (w *edit[T]) replace(d *Delta[T], changes []change[T]) []change[T] {
-	items := make([]*entry[T], 0, len(d.Items)+len(d.Kept))
-	for _, obj := range d.Items {
-		items = append(items, &entry[T]{namespace: obj.GetNamespace(), name: obj.GetName(), obj: obj})
-	}
-	for _, key := range d.Kept {
-		if e := w.next.objects.get(0, key.Namespace, key.Name); e != nil {
-			items = append(items, e)
-		}
-	}
-	slices.SortStableFunc(items, compareEntries)
-	items = lastOfEach(items)
-
-	if w.next.objects.len() == 0 {
+	items := lastOfEach(d.Items)
+	if w.next.records.len() == 0 {
 		return w.fill(items, changes)
 	}
-	var gone, came []*entry[T] // pairwise; either may be nil
+	kept := make(map[Key]bool, len(d.Kept))
+	for _, key := range d.Kept {
+		kept[key] = true
+	}
+	// First see what there is to do, then do it: the tree cannot be walked and written to at once.
+	type step struct {
+		record *record // nil for a new object
+		key    Key
+		old    T
+		new    T // nil for one that is gone
+	}
+	var steps []step
 	next := 0
-	place := func() {
-		changes = append(changes, changed(items[next].key(), nil, items[next].obj))
-		gone, came = append(gone, nil), append(came, items[next])
+	add := func() {
+		steps = append(steps, step{key: KeyOf(items[next]), new: items[next]})
 		next++
 	}
-	w.next.objects.ascend(0, d.Namespace, "", func(leaf []item[struct{}, T]) bool {
+	versions := pageReader[T]{versions: &w.next.versions}
+	w.next.records.ascend(byName, &place{namespace: d.Namespace}, func(leaf []item[struct{}]) bool {
 		for i := range leaf {
-			old := leaf[i].entry
-			if d.Namespace != "" && old.namespace != d.Namespace {
+			r := leaf[i].record
+			if d.Namespace != "" && r.namespace != d.Namespace {
 				return false
 			}
-			for next < len(items) && compareEntries(items[next], old) < 0 {
-				place()
+			key := r.key()
+			for next < len(items) && compareKeys(KeyOf(items[next]), key) < 0 {
+				add()
 			}
-			if next == len(items) || compareEntries(items[next], old) != 0 {
-				changes = append(changes, change[T]{key: old.key(), old: old.obj, last: old.obj, deleted: true})
-				gone, came = append(gone, old), append(came, nil)
-				continue
-			}
-			e := items[next]
-			next++
-			if e != old && !sameVersion(old.obj, e.obj) {
-				changes = append(changes, changed(e.key(), old, e.obj))
-				gone, came = append(gone, old), append(came, e)
+			old := versions.get(leaf[i].slot)
+			switch {
+			case next < len(items) && KeyOf(items[next]) == key:
+				if !sameVersion(old, items[next]) {
+					steps = append(steps, step{r, key, old, items[next]})
+				}
+				next++
+			case !kept[key]:
+				steps = append(steps, step{record: r, key: key, old: old})
 			}
 		}
 		return true
 	})
 	for next < len(items) {
-		place()
+		add()
 	}
-	for i, e := range came {
-		if e == nil {
-			w.drop(gone[i])
-		} else {
-			w.set(gone[i], e)
+	var none T
+	for _, s := range steps {
+		switch {
+		case s.record == nil:
+			w.add(s.key, s.new)
+			changes = append(changes, change[T]{key: s.key, new: s.new, added: true})
+		case s.new == none:
+			w.drop(s.record)
+			changes = append(changes, change[T]{key: s.key, old: s.old, last: s.old, deleted: true})
+		default:
+			w.update(s.record, s.new)
+			changes = append(changes, changed(s.key, s.old, s.new))
 		}
 	}
 	return changes
 }
 
 // fill builds the trees of an empty snapshot from items, sorted and without equals.
-func (w *edit[T]) fill(items []*entry[T], changes []change[T]) []change[T] {
-	all := make([]item[struct{}, T], len(items))
+func (w *edit[T]) fill(items []T, changes []change[T]) []change[T] {
+	w.store.free, w.store.next = nil, 0
+	all := make([]item[struct{}], len(items))
 	changes = slices.Grow(changes, len(items))
-	for i, e := range items {
-		all[i].entry = e
-		changes = append(changes, changed(e.key(), nil, e.obj))
+	w.next.versions = versions[T]{gen: w.gen}
+	for i, obj := range items {
+		key := KeyOf(obj)
+		r := &record{namespace: key.Namespace, name: key.Name, slot: uint32(i)}
+		all[i] = newItem(struct{}{}, w.next.place(key).hash, r)
+		w.next.versions.set(w.gen, r.slot, obj)
+		changes = append(changes, change[T]{key: key, new: obj, added: true})
 	}
-	w.next.objects.build(w.gen, all)
+	w.store.next = uint32(len(items))
+	w.next.records.build(w.gen, all)
 	for _, x := range w.next.indexes {
-		x.build(w.gen, w.next.objects)
+		x.build(w.gen, w.next)
 	}
 	return changes
 }
@@ -432,22 +504,31 @@ func (w *edit[T]) sourceAt(namespace string) (int, bool) {
 	})
 }
 
-func (e *entry[T]) key() Key { return Key{Namespace: e.namespace, Name: e.name} }
-
-func compareEntries[T Object](a, b *entry[T]) int {
-	if c := cmp.Compare(a.namespace, b.namespace); c != 0 {
+func compareKeys(a, b Key) int {
+	if c := cmp.Compare(a.Namespace, b.Namespace); c != 0 {
 		return c
 	}
-	return cmp.Compare(a.name, b.name)
+	return cmp.Compare(a.Name, b.Name)
 }
 
-// lastOfEach drops from sorted all but the last of equal entries.
-func lastOfEach[T Object](sorted []*entry[T]) []*entry[T] {
-	kept := sorted[:0]
-	for i, e := range sorted {
-		if i+1 == len(sorted) || compareEntries(e, sorted[i+1]) != 0 {
-			kept = append(kept, e)
+// lastOfEach returns objects sorted by key, and of several with one key the last.
+func lastOfEach[T Object](objects []T) []T {
+	byKey := func(a, b T) int { return compareKeys(KeyOf(a), KeyOf(b)) }
+	if !slices.IsSortedFunc(objects, byKey) {
+		objects = slices.Clone(objects)
+		slices.SortStableFunc(objects, byKey)
+	}
+	var kept []T // nil while nothing was left out
+	for i, obj := range objects {
+		switch again := i+1 < len(objects) && byKey(obj, objects[i+1]) == 0; {
+		case again && kept == nil:
+			kept = slices.Clone(objects[:i])
+		case !again && kept != nil:
+			kept = append(kept, obj)
 		}
+	}
+	if kept == nil {
+		return objects
 	}
 	return kept
 }

@@ -126,10 +126,10 @@ func (g *generator) replacement(namespace string) Delta[*thing] {
 }
 
 // checkTree fails t when tree breaks its own rules.
-func checkTree[K comparable, T Object](t *testing.T, tr tree[K, T]) {
+func checkTree[K comparable](t *testing.T, o order, tr tree[K]) {
 	t.Helper()
-	var walk func(n *node[K, T]) (count, depth int)
-	walk = func(n *node[K, T]) (count, depth int) {
+	var walk func(n *node[K]) (count, depth int)
+	walk = func(n *node[K]) (count, depth int) {
 		if len(n.items) > maxNode || len(n.kids) > maxNode || len(n.kids) != len(n.seps) {
 			t.Fatalf("node of %d items, %d kids, %d separators", len(n.items), len(n.kids), len(n.seps))
 		}
@@ -157,10 +157,11 @@ func checkTree[K comparable, T Object](t *testing.T, tr tree[K, T]) {
 	if tr.root != nil {
 		walk(tr.root)
 	}
-	var before *item[K, T]
-	tr.all(func(items []item[K, T]) bool {
+	var before *item[K]
+	tr.all(func(items []item[K]) bool {
 		for i := range items {
-			if before != nil && before.compareTo(items[i].hash, items[i].entry.namespace, items[i].entry.name) >= 0 {
+			p := items[i].place()
+			if before != nil && o.compare(before.hash, before.record, &p) >= 0 {
 				t.Fatal("items out of order")
 			}
 			before = &items[i]
@@ -222,7 +223,7 @@ func TestC1C3C4C5C8_StoreAndIndexesFollowAModel(t *testing.T) {
 				}
 				old = append(old, kept{store.Snapshot(), g.world})
 				for _, o := range old {
-					checkTree(t, o.snap.objects)
+					checkTree(t, byName, o.snap.records)
 					if got, want := slices.Collect(o.snap.All()), o.world.sorted(); !equalVersions(got, want) {
 						t.Fatalf("step %d: snapshot has %d objects, want %d", step, len(got), len(want))
 					}
@@ -250,7 +251,7 @@ func TestC1C3C4C5C8_StoreAndIndexesFollowAModel(t *testing.T) {
 					}
 				}
 				old = old[:len(old)-1]
-				checkTree(t, store.Snapshot().indexes[0].(*keyTree[*thing, string]).tree)
+				checkTree(t, byHash, store.Snapshot().indexes[0].(*keyTree[*thing, string]).tree)
 				for key, want := range g.world {
 					if got, ok := store.Get(key); !ok || got.rv != want.rv {
 						t.Fatalf("Get(%v) = %v, %v", key, got, ok)
@@ -430,18 +431,18 @@ func TestC3_IndexFunctionRunsOnceAVersionAndCannotCorrupt(t *testing.T) {
 
 // Two index keys with one hash are told apart, within one object and between objects.
 func TestC3_HashCollisions(t *testing.T) {
-	var tr tree[string, *thing]
-	a, b := &entry[*thing]{name: "a"}, &entry[*thing]{name: "b"}
-	for gen, it := range []item[string, *thing]{
-		{"x", 512, a}, {"y", 513, a}, {"x", 512, b}, {"z", 256, b}, {"w", 768, a},
+	var tr tree[string]
+	a, b := &record{name: "a"}, &record{name: "b"}
+	for gen, it := range []item[string]{
+		newItem("x", 512, a), newItem("y", 513, a), newItem("x", 512, b), newItem("z", 256, b), newItem("w", 768, a),
 	} {
-		tr.set(uint64(gen), it)
+		tr.set(uint64(gen), byHash, it)
 	}
-	checkTree(t, tr)
+	checkTree(t, byHash, tr)
 	var got []string
-	tr.ascend(512, "", "", func(items []item[string, *thing]) bool {
+	tr.ascend(byHash, &place{hash: 512}, func(items []item[string]) bool {
 		for _, it := range items {
-			got = append(got, it.key+it.entry.name)
+			got = append(got, it.key+it.record.name)
 		}
 		return true
 	})
