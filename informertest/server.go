@@ -9,14 +9,33 @@
 //	pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 //	clientset, err := kubernetes.NewForConfig(server.Config())
 //
-// A server knows the resources that are registered with it, by a Go type or as unstructured objects, and treats them as
-// kube-apiserver and etcd do: one counter of resource versions for all, optimistic concurrency, uid, generation,
-// generateName, finalizers, a status subresource, errors as metav1.Status. It answers in JSON, in protobuf for types that
-// have it, and with metadata only.
+// Clients need no changes: clientsets, dynamic and metadata clients and their informers, RESTMappers and kubectl work on
+// it. Programs that have to be tested against failures of the API server find them in [Server.Inject].
 //
-// What it is not: there is no authentication, admission, defaulting or validation of a specification, no schema of custom
-// resources, no conversion between versions, no garbage collection by owner, no graceful deletion (a pod is gone at once)
-// and no Table. PATCH, DELETE of a collection, discovery and other subresources than status are not served.
+// # What there is
+//
+//   - The resources that are registered, by a Go type or as unstructured objects: create, get, list, watch, update, patch,
+//     delete, deletecollection and the status subresource, in JSON, in protobuf for types that have it, and with metadata
+//     only. List and watch are those of package watchcache.
+//   - Objects as kube-apiserver and etcd treat them: one counter of resource versions for all, optimistic concurrency,
+//     uid, generation, creationTimestamp, generateName, finalizers and deletionTimestamp, dry runs, preconditions, and
+//     errors as metav1.Status.
+//   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for custom
+//     resources, whose lists it takes as a whole, and, with Options.TypeConverter, for Kubernetes' own; another patch is
+//     answered 415 Unsupported Media Type. metadata.managedFields are kept for objects that were applied.
+//   - Discovery, aggregated or by group, of OpenAPI v3 what kubectl apply asks for, /version, and /healthz, /livez, /readyz.
+//
+// # What there is not
+//
+// There is no authentication, authorization, admission, defaulting or validation of a specification; unknown fields are
+// refused only where fieldValidation=Strict asks for it. Versions of a resource are resources apart, and a custom
+// resource no schema. Nothing is done by controllers: no garbage collection by owner (propagationPolicy is overlooked),
+// no graceful deletion (a pod is gone at once), and a namespace need not exist.
+//
+// Other subresources than status, Tables (kubectl prints names and ages by itself), CBOR, compression, HTTP/2 and TLS are
+// not served.
+//
+// # Time and goroutines
 //
 // With Options.InMemory a server works within a bubble of testing/synctest. Every goroutine of a server has ended when
 // Close returns.
@@ -55,8 +74,8 @@ type Options struct {
 	//
 	//	applyconfigurations.NewTypeConverter(scheme.Scheme)
 	TypeConverter managedfields.TypeConverter
-	// Middleware, when not nil, is put before the server's own handler, behind its log of requests. It is the place to
-	// delay, refuse or spoil answers. A middleware that wraps the http.ResponseWriter has to give it an Unwrap method.
+	// Middleware, when not nil, is put before the server's own handler, behind its log of requests. It is the place for
+	// what a [Fault] cannot do. A middleware that wraps the http.ResponseWriter has to give it an Unwrap method.
 	Middleware func(http.Handler) http.Handler
 }
 
