@@ -27,13 +27,18 @@ const maxBody = 3 << 20
 
 // serve answers a request for this collection.
 func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Request) {
-	known := req.Subresource == "" || req.Subresource == "status" && c.resource.StatusSubresource
+	across := !c.resource.ClusterScoped && req.Namespace == "" // all namespaces: to be listed and watched, no more
+	known := !(across && req.Name != "") && (req.Subresource == "" || req.Subresource == "status" && c.resource.StatusSubresource)
 	if !known || c.resource.ClusterScoped && req.Namespace != "" {
 		http.NotFound(w, r)
 		return
 	}
 	opts := writeOptions{status: req.Subresource == "status", dryRun: isDryRun(req.Query), manager: managerOf(r, req)}
 	var err error
+	if across && req.Verb != "list" && req.Verb != "watch" {
+		watchcache.WriteError(w, r, apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb))
+		return
+	}
 	switch req.Verb {
 	case "list", "watch":
 		c.cache.ServeList(w, r, req.Namespace)

@@ -123,6 +123,21 @@ func TestPatch_LastFinalizer(t *testing.T) {
 	})
 }
 
+func TestFinalizers_NoneIsAddedToWhatIsBeingDeleted(t *testing.T) {
+	forEachEncoding(t, func(t *testing.T, clients *kubernetes.Clientset, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
+		pod := newPod("ns", "a")
+		pod.Finalizers = []string{"example.com/wait"}
+		_, err := pods.Create(pod)
+		must(t, err)
+		api := clients.CoreV1().Pods("ns")
+		must(t, api.Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		_, err = api.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/wait","example.com/more"]}}`), metav1.PatchOptions{})
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func TestPatch_CustomResource(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, _ *informertest.Collection[*corev1.Pod]) {
 		ctx := t.Context()
@@ -305,9 +320,11 @@ func TestDelete_Options(t *testing.T) {
 	})
 }
 
-func TestServer_MethodsThatAreNot(t *testing.T) {
+func TestServer_Refuses(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
 		_, err := pods.Create(newPod("ns", "a"))
+		must(t, err)
+		_, err = registerWidgets(server).Create(widget("w"))
 		must(t, err)
 		for request, want := range map[string]int{
 			"POST /api/v1/namespaces/ns/pods/a":                                                      http.StatusMethodNotAllowed,
@@ -319,9 +336,11 @@ func TestServer_MethodsThatAreNot(t *testing.T) {
 			"PUT /api/v1/namespaces/ns/pods/a text/plain":                                            http.StatusUnsupportedMediaType,
 			"POST /api/v1/namespaces/ns/pods?fieldValidation=Strict {}x":                             http.StatusBadRequest,
 			`POST /api/v1/namespaces/ns/pods?fieldValidation=Strict {"x":1,"metadata":{"name":"b"}}`: http.StatusBadRequest,
-			`POST /api/v1/namespaces/ns/pods {"x":1,"metadata":{"name":"b"}}`:                        http.StatusCreated,
+			`POST /api/v1/namespaces/ns/pods {"x":1,"metadata":{"name":"unknown"}}`:                  http.StatusCreated,
 			`POST /api/v1/namespaces/ns/pods {"apiVersion":"v1","kind":"Node"}`:                      http.StatusBadRequest,
-			"POST /api/v1/pods {}":                                                                   http.StatusUnprocessableEntity,
+			"GET /api/v1/pods/a":                                                                     http.StatusNotFound,
+			"DELETE /api/v1/pods":                                                                    http.StatusMethodNotAllowed,
+			"POST /api/v1/pods {}":                                                                   http.StatusMethodNotAllowed,
 		} {
 			method, rest, _ := strings.Cut(request, " ")
 			path, body, _ := strings.Cut(rest, " ")

@@ -27,7 +27,7 @@
 //
 // # What there is not
 //
-// There is no authentication, authorization, admission, defaulting or validation of a specification; unknown fields are
+// There is no authentication, authorization, admission, defaulting or validation but of metadata; unknown fields are
 // refused only where fieldValidation=Strict asks for it. Versions of a resource are resources apart, and a custom
 // resource no schema. Nothing is done by controllers: no garbage collection by owner (propagationPolicy is overlooked),
 // no graceful deletion (a pod is gone at once), and a namespace need not exist.

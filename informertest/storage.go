@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apicontent "k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +40,12 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 	}
 	if err := c.validate(obj); err != nil {
 		return none, err
+	}
+	if !opts.whole {
+		errs := apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped, apivalidation.ValidateNameFunc(pathSegment), field.NewPath("metadata"))
+		if err := c.invalid(obj.GetName(), errs); err != nil {
+			return none, err
+		}
 	}
 	if !opts.whole || obj.GetUID() == "" {
 		obj.SetUID(uuid.NewUUID())
@@ -87,6 +95,10 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 		return none, err
 	}
 	obj = c.own(obj)
+	if obj.GetResourceVersion() == "" && c.custom && !opts.whole {
+		return none, c.invalid(key.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
+	}
 	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
 		return none, c.conflict(key.Name, "the object has been modified; please apply your changes to the latest version and try again")
 	}
@@ -109,6 +121,12 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 	obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetResourceVersion(old.GetResourceVersion())
+	if !opts.whole {
+		errs := apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))
+		if err := c.invalid(key.Name, errs); err != nil {
+			return none, err
+		}
+	}
 	if obj, err = c.track(old, obj, opts); err != nil {
 		return none, err
 	}
@@ -187,14 +205,29 @@ func (c *Collection[T]) own(obj T) T {
 func (c *Collection[T]) validate(obj T) error {
 	switch {
 	case obj.GetName() == "":
-		return apierrors.NewInvalid(schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}, "",
-			field.ErrorList{field.Required(field.NewPath("metadata", "name"), "name or generateName is required")})
+		return c.invalid("", field.ErrorList{field.Required(field.NewPath("metadata", "name"), "name or generateName is required")})
 	case c.resource.ClusterScoped && obj.GetNamespace() != "":
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	case !c.resource.ClusterScoped && obj.GetNamespace() == "":
 		return apierrors.NewBadRequest("an empty namespace may not be set during creation or update")
 	}
 	return nil
+}
+
+// pathSegment says what is wrong with a name, for kinds that have no rule of their own.
+func pathSegment(name string, prefix bool) []string {
+	if prefix {
+		return apicontent.IsPathSegmentPrefix(name)
+	}
+	return apicontent.IsPathSegmentName(name)
+}
+
+// invalid returns the error for what is wrong with the object of that name, nil for nothing.
+func (c *Collection[T]) invalid(name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}, name, errs)
 }
 
 // conflict returns the error of a write that was meant for another version, with a text of kube-apiserver.
