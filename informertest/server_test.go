@@ -197,3 +197,30 @@ func describe(e watch.Event) string {
 	}
 	return s
 }
+
+// The cluster's own writes can let an object take its time to go, as a kubelet does, and take it away in the end.
+func TestCollection_Terminating(t *testing.T) {
+	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
+		created, err := pods.Create(newPod("ns", "a"))
+		must(t, err)
+		terminating := created.DeepCopy()
+		now := metav1.Now()
+		terminating.DeletionTimestamp = &now
+		terminating, err = pods.Update(terminating)
+		must(t, err)
+		if stored, ok := pods.Get(informer.KeyOf(created)); !ok || stored.DeletionTimestamp == nil || stored.ResourceVersion == created.ResourceVersion {
+			t.Errorf("stored %+v", stored)
+		}
+		held := terminating.DeepCopy()
+		held.Finalizers = []string{"example.com/hold"}
+		held, err = pods.Update(held)
+		must(t, err)
+		released := held.DeepCopy()
+		released.Finalizers = nil
+		_, err = pods.Update(released)
+		must(t, err)
+		if pods.Len() != 0 {
+			t.Error("it is still there without its last finalizer")
+		}
+	})
+}

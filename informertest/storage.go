@@ -117,8 +117,10 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 	}
 	obj.SetUID(old.GetUID())
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())
-	obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
-	obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	if !opts.whole {
+		obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
+		obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	}
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetResourceVersion(old.GetResourceVersion())
 	if !opts.whole {
@@ -137,7 +139,9 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 	if !opts.status && c.counted() && !c.sameSpec(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
-	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
+	// The last finalizer that goes lets the object go. The cluster itself may also have one that just takes its time.
+	waited := !opts.whole || len(old.GetFinalizers()) > 0
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && waited {
 		c.storeLocked(informer.Removed, obj, opts.dryRun)
 	} else {
 		c.storeLocked(informer.Upserted, obj, opts.dryRun)
