@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -112,16 +113,26 @@ func listOptions(r *http.Request) (*internalversion.ListOptions, error) {
 	return opts, nil
 }
 
-// parseRV parses the resource version of a request. Empty is 0.
+// parseRV parses the resource version of a request. Empty is 0. As in kube-apiserver, its error is a bad request of a list
+// only; see unreadRV.
 func parseRV(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
 	}
 	rv, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+		return 0, fmt.Errorf("resourceVersion: Invalid value: %q: %w", s, err)
 	}
 	return rv, nil
+}
+
+// unreadRV is what kube-apiserver makes of an error of parseRV in a get or a watch: 500, without a reason.
+func unreadRV(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusInternalServerError,
+		Message: err.Error(),
+	}}
 }
 
 // serveList answers a list, or returns the error to answer.
@@ -137,6 +148,9 @@ func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *inter
 	limit := int(opts.Limit)
 	if opts.ResourceVersion == "0" {
 		limit = 0 // kube-apiserver does not page what it is free to take from its cache
+	}
+	if sel.one() {
+		limit = 0 // there is no other to go on with
 	}
 	items, more, rest := selectPage(snapshot, sel, from, limit)
 	list := metav1.ListMeta{ResourceVersion: formatRV(rv)}
@@ -211,7 +225,7 @@ func (c *Cache[T]) listed(ctx context.Context, opts *internalversion.ListOptions
 	}
 	rv, err := parseRV(opts.ResourceVersion)
 	if err != nil {
-		return nil, 0, none, err
+		return nil, 0, none, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
 	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		opts.ResourceVersionMatch == "" && opts.Limit > 0 && rv > 0 // as before there was resourceVersionMatch
@@ -262,7 +276,7 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	}
 	rv, err := parseRV(opts.ResourceVersion)
 	if err != nil {
-		return err
+		return unreadRV(err)
 	}
 	// Without a version to begin at, listOptions made it true unless the client said false.
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
@@ -419,8 +433,14 @@ func (s *stream[T]) flush() error {
 
 // ServeObject answers a GET request for one object. A resourceVersion in its query asks for an answer that is not older.
 func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key informer.Key) {
+	if _, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata"); err != nil {
+		WriteError(w, r, err) // even if there is no such object
+		return
+	}
 	rv, err := parseRV(r.URL.Query().Get("resourceVersion"))
-	if err == nil {
+	if err != nil {
+		err = unreadRV(err)
+	} else {
 		err = c.waitFresh(r.Context(), rv)
 	}
 	if err != nil {
@@ -537,6 +557,8 @@ func parseContinue(s string) (continueToken, informer.Key, error) {
 		return t, informer.Key{}, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.Version)
 	case t.RV == 0:
 		return t, informer.Key{}, errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+	case path.Clean("/"+strings.TrimPrefix(t.Start, "/")) != "/"+strings.TrimPrefix(t.Start, "/"):
+		return t, informer.Key{}, fmt.Errorf("continue key is not valid: %s", t.Start)
 	case !ok:
 		return t, informer.Key{}, errors.New("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
 	}

@@ -670,7 +670,8 @@ func TestW10_BadRequests(t *testing.T) {
 			code          int
 			reason        metav1.StatusReason
 		}{
-			{"watch=1&resourceVersion=x", "", 400, metav1.StatusReasonBadRequest},
+			{"watch=1&resourceVersion=x", "", 500, ""}, // so it is in kube-apiserver
+			{"resourceVersion=x", "", 400, metav1.StatusReasonBadRequest},
 			{"watch=1&sendInitialEvents=true", "", 422, metav1.StatusReasonInvalid},
 			{"watch=1&resourceVersionMatch=NotOlderThan", "", 422, metav1.StatusReasonInvalid},
 			{"sendInitialEvents=true", "", 422, metav1.StatusReasonInvalid},

@@ -27,6 +27,15 @@ type selector[T Object] struct {
 // everything says whether there is nothing to tell objects of the namespace apart.
 func (s *selector[T]) everything() bool { return s.labels == nil && s.fields == nil }
 
+// one says whether the selector names the one object that it is about.
+func (s *selector[T]) one() bool {
+	if s.namespace == "" || s.fields == nil {
+		return false
+	}
+	_, named := s.fields.RequiresExactMatch("metadata.name")
+	return named
+}
+
 // from yields the elements of the selector's namespace from key on. Not all of them need match.
 func (s *selector[T]) from(snapshot *informer.Snapshot[*element[T]], key informer.Key) iter.Seq[*element[T]] {
 	if key.Namespace < s.namespace {
