@@ -112,8 +112,9 @@ func New[T Object](config Config) *Cache[T] {
 // kube-apiserver. An object that is removed but not there only moves the resource version. Of an object that is removed
 // by Delta.Key alone, watchers are told the last state.
 //
-// Replaced makes its items and what it keeps the whole collection, at any version. As there is no telling what happened
-// between, it empties the window and ends every watch: clients watch or list again.
+// Replaced makes its items and what it keeps the whole collection, at any version; without one, as when the source no
+// longer serves the resource, at the present version. As there is no telling what happened between, it empties the window
+// and ends every watch: clients watch or list again.
 //
 // Put makes a Cache the informer.Sink of an informer.Reflector. A Cache has one source: Delta.Namespace is not used.
 func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
@@ -126,7 +127,7 @@ func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 		}
 	}
 	rv, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
+	if err != nil && !(d.Type == informer.Replaced && version == "") {
 		return fmt.Errorf("%v of %s: resourceVersion: %w", d.Type, c.config.GroupVersionResource.Resource, err)
 	}
 	c.mu.Lock()
@@ -139,6 +140,9 @@ func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 		}
 		slow = c.changeLocked(d.Type, key, d.Object, rv)
 	case informer.Replaced:
+		if version == "" {
+			rv = max(c.rv, 1) // in a request, version 0 has a meaning of its own
+		}
 		c.replaceLocked(d, rv)
 	case informer.Bookmarked:
 		c.advanceLocked(rv)

@@ -2,17 +2,21 @@ package watchcache_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -69,5 +73,43 @@ func TestW10_FedByAReflectorAnswersAsItsSource(t *testing.T) {
 		same("fieldSelector=spec.nodeName%3Dn3")
 		same("watch=1&timeoutSeconds=1&resourceVersion=3")
 		same("watch=1&timeoutSeconds=5&resourceVersion=3&labelSelector=app%3Dx&allowWatchBookmarks=1")
+	})
+}
+
+// TestW10_SourceNoLongerServed takes the resource away from under a cache that is fed by a reflector, and brings it back.
+func TestW10_SourceNoLongerServed(t *testing.T) {
+	bubble(t, 0, func(r rig) {
+		r.set("ns", "a", "x", "n1")
+		client, err := informer.NewClient(r.server.Config())
+		r.must(err)
+		gvr := corev1.SchemeGroupVersion.WithResource("pods")
+		cache := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: gvr, Kind: "Pod"})
+		reflector, err := informer.NewReflector(client, informer.Resource{GroupVersionResource: gvr}, cache, informer.Config[*corev1.Pod]{Logger: slog.New(slog.DiscardHandler)})
+		r.must(err)
+		ctx, cancel := context.WithCancel(r.Context())
+		done := make(chan error)
+		go func() { done <- reflector.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		if cache.Len() != 1 {
+			t.Fatalf("%d objects, want 1", cache.Len())
+		}
+		rv := cache.RV()
+		r.pods.Unregister()
+		<-time.After(time.Minute) // of the bubble
+		if cache.Len() != 0 || cache.RV() != rv {
+			t.Errorf("%d objects at %s, want none at %s", cache.Len(), cache.RV(), rv)
+		}
+		r.pods = informertest.Register[*corev1.Pod](r.server, informertest.Resource{GroupVersionResource: gvr})
+		r.set("ns", "b", "x", "n1")
+		<-time.After(time.Minute)
+		if _, ok := cache.Get(informer.Key{Namespace: "ns", Name: "b"}); !ok || cache.RV() != r.server.RV() {
+			t.Errorf("at %s, want b at %s", cache.RV(), r.server.RV())
+		}
 	})
 }
