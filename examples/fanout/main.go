@@ -1,0 +1,215 @@
+// Command fanout follows collections of an API server, with one watch each, and serves them to any number of others: to
+// them it is an API server that can be listed and watched, and nothing else.
+//
+//	go run ./examples/fanout                                                         # needs no cluster: simulates one in the process
+//	go run ./examples/fanout -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real one; a program in a pod finds its own
+//
+// Its clients see what its own credentials may read, so these should be allowed to get, list and watch what is followed
+// and nothing more. It never passes them on. It listens on loopback, where every program of the machine can reach it; it
+// listens elsewhere only if its clients have to show a token or a certificate.
+//
+// To start from it, read run, then proxy.go; simulate.go is what to leave out.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever way to log in a kubeconfig asks for
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "fanout:", err)
+		os.Exit(1)
+	}
+}
+
+// Limits of the server. A client that cannot keep to them is cut off.
+const (
+	headerTimeout   = 10 * time.Second
+	idleTimeout     = 2 * time.Minute
+	maxHeaderBytes  = 32 << 10
+	listTimeout     = time.Minute // to write a list; a watch takes as long as it likes, see watchcache on those that do not read
+	shutdownTimeout = 5 * time.Second
+)
+
+// run is the program. It returns when ctx ends, or cannot start. To out it says where it listens, to logs what happens.
+func run(ctx context.Context, args []string, out, logs io.Writer) error {
+	opts, err := parseOptions(args, out)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w (-h explains the flags)", err)
+	}
+	logger := slog.New(slog.NewTextHandler(logs, nil))
+
+	// Whom to serve, before anything is listened on.
+	guard, err := newGuard(opts)
+	if err != nil {
+		return err
+	}
+
+	// What to serve.
+	var config *rest.Config
+	ctx, cancel := context.WithCancel(ctx)
+	tasks, ctx := errgroup.WithContext(ctx)
+	defer tasks.Wait()
+	defer cancel()
+	switch {
+	case opts.simulate:
+		sim := newSimulation(opts.pods)
+		defer sim.server.Close()
+		tasks.Go(func() error { return sim.run(ctx, opts.rate) })
+		config = sim.server.Config()
+	case opts.kubeconfig != "":
+		config, err = clientcmd.BuildConfigFromFlags("", opts.kubeconfig)
+	default:
+		config, err = rest.InClusterConfig()
+	}
+	if err != nil {
+		return err
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	p, err := newProxy(ctx, config, opts.resources, opts.window, logger)
+	if err != nil {
+		return err
+	}
+
+	if guard.clearText() {
+		logger.Warn("token and objects are sent in clear text: use -tls-cert", "listen", opts.listen)
+	}
+	listener, err := guard.listen(ctx)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           guard.handler(p),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // so that watches end with the program
+		ErrorLog:          log.New(logs, "http: ", log.LstdFlags),
+	}
+	fmt.Fprintf(out, "serving %s of %s at %s\n", strings.Join(opts.names, ", "), config.Host, guard.url(listener.Addr()))
+	tasks.Go(func() error { return p.run(ctx) })
+	tasks.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	tasks.Go(func() error {
+		<-ctx.Done()
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if server.Shutdown(ending) != nil {
+			server.Close()
+		}
+		return nil
+	})
+	if opts.report > 0 {
+		tasks.Go(func() error {
+			ticker := time.NewTicker(opts.report)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-ticker.C:
+					p.report(out)
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		})
+	}
+	return tasks.Wait()
+}
+
+// options are what the flags say.
+type options struct {
+	listen            string
+	resources         []schema.GroupVersionResource
+	names             []string // of the resources, as they were given
+	window            int
+	tokenFile         string
+	certFile, keyFile string
+	clientCA          string
+	kubeconfig        string
+	simulate          bool
+	pods, rate        int
+	report            time.Duration
+}
+
+const usage = `fanout follows collections of an API server and serves them, read-only, to any number of others.
+The API server is a simulated one, unless there is -kubeconfig or the program runs in a pod. Ctrl-C ends it.
+
+`
+
+func parseOptions(args []string, out io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet("fanout", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are main's to print
+	resources := flags.String("resources", "v1/pods", "what to serve: `[GROUP/]VERSION/RESOURCE`, separated by commas, like v1/pods,apps/v1/deployments")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; if it is not loopback, -token-file or -client-ca is needed")
+	flags.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with the bearer token that clients have to send")
+	flags.StringVar(&o.certFile, "tls-cert", "", "`path` of the server's certificate, PEM: serve HTTPS")
+	flags.StringVar(&o.keyFile, "tls-key", "", "`path` of its key, PEM")
+	flags.StringVar(&o.clientCA, "client-ca", "", "`path` of the authority, PEM, whose certificates clients have to show; needs -tls-cert")
+	flags.IntVar(&o.window, "window", 0, "how many `changes` of each resource are remembered for clients that come back; zero means 8192")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig: follow its current context's cluster")
+	flags.BoolVar(&o.simulate, "simulate", false, "simulate a cluster even in a pod")
+	flags.IntVar(&o.pods, "pods", 2_000, "simulation: `number` of pods")
+	flags.IntVar(&o.rate, "rate", 50, "simulation: `changes` per second")
+	flags.DurationVar(&o.report, "report", 10*time.Second, "say how things are each `time`; zero means never")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(out, usage)
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+		return o, err
+	} else if err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.simulate && o.kubeconfig != "":
+		return o, errors.New("-simulate and -kubeconfig exclude each other")
+	case (o.certFile == "") != (o.keyFile == ""):
+		return o, errors.New("-tls-cert and -tls-key go together")
+	case o.clientCA != "" && o.certFile == "":
+		return o, errors.New("-client-ca needs -tls-cert and -tls-key")
+	case o.pods < 1 || o.rate < 1 || o.rate > 10_000 || o.window < 0 || o.report < 0:
+		return o, errors.New("-pods and -rate must be at least 1, -rate at most 10000, -window and -report not negative")
+	}
+	for text := range strings.SplitSeq(*resources, ",") {
+		parts := strings.Split(text, "/")
+		if len(parts) == 2 {
+			parts = append([]string{""}, parts...)
+		}
+		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+			return o, fmt.Errorf("-resources: %q is not [GROUP/]VERSION/RESOURCE", text)
+		}
+		o.resources = append(o.resources, schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+		o.names = append(o.names, text)
+	}
+	o.simulate = o.kubeconfig == "" && (o.simulate || os.Getenv("KUBERNETES_SERVICE_HOST") == "")
+	return o, nil
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/watchcache"
+)
+
+// proxy follows collections of one API server and serves them. It is an http.Handler for GET requests.
+type proxy struct {
+	collections []*collection // in the order of their API groups
+	version     *version.Info
+}
+
+// collection is a watchcache.Cache of some type and the Reflector that fills it.
+type collection struct {
+	schema.GroupVersionResource
+	info metav1.APIResource
+
+	run        func(ctx context.Context) error
+	status     func() informer.ReflectorStatus
+	list       func(w http.ResponseWriter, r *http.Request, namespace string)
+	get        func(w http.ResponseWriter, r *http.Request, key informer.Key)
+	rv         func() string
+	len        func() int
+	watchers   func() int
+	endWatches func()
+}
+
+// newProxy asks the API server what the resources are. Nothing is followed before run.
+func newProxy(ctx context.Context, config *rest.Config, resources []schema.GroupVersionResource, window int, log *slog.Logger) (*proxy, error) {
+	client, err := informer.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	discover, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{}
+	if p.version, err = discover.ServerVersion(); err != nil {
+		return nil, fmt.Errorf("ask %s for its version: %w", config.Host, err)
+	}
+	for _, gvr := range resources {
+		if slices.ContainsFunc(p.collections, func(c *collection) bool { return c.GroupVersionResource == gvr }) {
+			return nil, fmt.Errorf("%s is named twice", gvr.GroupResource())
+		}
+		list, err := discover.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+		if err != nil {
+			return nil, fmt.Errorf("ask %s for the resources of %s: %w", config.Host, gvr.GroupVersion(), err)
+		}
+		i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource })
+		if i < 0 {
+			return nil, fmt.Errorf("%s has no resource %s in %s", config.Host, gvr.Resource, gvr.GroupVersion())
+		}
+		// What is typed is read and served in protobuf too, which is several times cheaper. Fields that are newer than
+		// the Go type are lost in it.
+		var c *collection
+		switch info := list.APIResources[i]; gvr {
+		case corev1.SchemeGroupVersion.WithResource("pods"):
+			c, err = follow[*corev1.Pod](client, gvr, info, window, log, "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
+				"spec.serviceAccountName", "status.phase", "status.podIP", "status.nominatedNodeName")
+		case corev1.SchemeGroupVersion.WithResource("configmaps"):
+			c, err = follow[*corev1.ConfigMap](client, gvr, info, window, log)
+		case corev1.SchemeGroupVersion.WithResource("nodes"):
+			c, err = follow[*corev1.Node](client, gvr, info, window, log, "spec.unschedulable")
+		case corev1.SchemeGroupVersion.WithResource("services"):
+			c, err = follow[*corev1.Service](client, gvr, info, window, log, "spec.clusterIP", "spec.type")
+		default:
+			c, err = follow[*unstructured.Unstructured](client, gvr, info, window, log)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.collections = append(p.collections, c)
+	}
+	slices.SortStableFunc(p.collections, func(a, b *collection) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), -version.CompareKubeAwareVersionStrings(a.Version, b.Version))
+	})
+	return p, nil
+}
+
+// follow prepares a collection of objects of type T, in which a field selector may name those fields.
+func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersionResource, info metav1.APIResource, window int, log *slog.Logger, fields ...string) (*collection, error) {
+	cache := watchcache.New[T](watchcache.Config{GroupVersionResource: gvr, Kind: info.Kind, SelectableFields: fields, Window: window})
+	reflector, err := informer.NewReflector(client, informer.Resource{GroupVersionResource: gvr}, cache, informer.Config[T]{
+		KeepManagedFields: true, // what is served is what there is
+		Logger:            log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	info.Verbs = metav1.Verbs{"get", "list", "watch"}
+	return &collection{
+		GroupVersionResource: gvr, info: info,
+		run: reflector.Run, status: reflector.Status,
+		list: cache.ServeList, get: cache.ServeObject,
+		rv: cache.RV, len: cache.Len, watchers: cache.Watchers, endWatches: cache.EndWatches,
+	}, nil
+}
+
+// run follows the collections until ctx ends.
+func (p *proxy) run(ctx context.Context) error {
+	tasks, taskCtx := errgroup.WithContext(ctx)
+	for _, c := range p.collections {
+		tasks.Go(func() error { return c.run(taskCtx) })
+	}
+	err := tasks.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// ready returns what is missing for all collections to be served, empty if nothing is. Once they are they stay so, also
+// while the API server is away: what is served then is as of its last word.
+func (p *proxy) ready() string {
+	var missing []string
+	for _, c := range p.collections {
+		if c.rv() != "0" {
+			continue
+		}
+		status := c.status()
+		text := fmt.Sprintf("%s: %v, %d objects read", c.info.Name, status.State, status.Read)
+		if status.LastError != nil {
+			text += "; " + status.LastError.Error()
+		}
+		missing = append(missing, text)
+	}
+	return strings.Join(missing, "\n")
+}
+
+// report says how things are, a line for each collection.
+func (p *proxy) report(out io.Writer) {
+	for _, c := range p.collections {
+		status := c.status()
+		fmt.Fprintf(out, "%s: %d objects at %s, %v for %v; %d watchers\n",
+			c.GroupResource(), c.len(), c.rv(), status.State, time.Since(status.Since).Round(time.Second), c.watchers())
+	}
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case r.URL.Path == "/healthz":
+		writeText(w, http.StatusOK, "ok")
+	case r.URL.Path == "/readyz":
+		if missing := p.ready(); missing != "" {
+			writeText(w, http.StatusServiceUnavailable, missing)
+			return
+		}
+		writeText(w, http.StatusOK, "ok")
+	case parts[0] == "api" && len(parts) > 2:
+		p.serve(w, r, schema.GroupVersion{Version: parts[1]}, parts[2:])
+	case parts[0] == "apis" && len(parts) > 3:
+		p.serve(w, r, schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:])
+	default:
+		p.discover(w, r, parts)
+	}
+}
+
+// serve answers a request for a collection or an object: [namespaces/NAMESPACE/]RESOURCE[/NAME].
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, parts []string) {
+	namespace := ""
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		namespace, parts = parts[1], parts[2:]
+	}
+	for _, c := range p.collections {
+		if c.GroupVersionResource != gv.WithResource(parts[0]) || len(parts) > 2 || namespace != "" && !c.info.Namespaced {
+			continue
+		}
+		if len(parts) == 2 {
+			if (namespace != "") == c.info.Namespaced {
+				writeSoon(w)
+				c.get(w, r, informer.Key{Namespace: namespace, Name: parts[1]})
+				return
+			}
+			continue
+		}
+		if !isWatch(r) {
+			writeSoon(w)
+		}
+		c.list(w, r, namespace)
+		return
+	}
+	watchcache.WriteError(w, r, notFound())
+}
+
+func isWatch(r *http.Request) bool {
+	query := r.URL.Query()
+	var opts metav1.ListOptions
+	err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &opts, nil)
+	return err == nil && opts.Watch
+}
+
+// writeSoon cuts the client off when it does not take the answer in time. The deadline ends with the request.
+func writeSoon(w http.ResponseWriter) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(listTimeout))
+}
+
+// discover tells clients such as kubectl what there is.
+func (p *proxy) discover(w http.ResponseWriter, r *http.Request, parts []string) {
+	var answer any
+	switch {
+	case len(parts) == 1 && parts[0] == "version":
+		answer = p.version
+	case len(parts) == 1 && parts[0] == "api":
+		versions := []string{}
+		for _, g := range p.groups() {
+			for _, v := range g.Versions {
+				if g.Name == "" {
+					versions = append(versions, v.Version)
+				}
+			}
+		}
+		answer = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: versions}
+	case len(parts) == 1 && parts[0] == "apis":
+		groups := slices.DeleteFunc(p.groups(), func(g metav1.APIGroup) bool { return g.Name == "" })
+		answer = metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: groups}
+	case len(parts) == 2 && parts[0] == "api":
+		answer = p.resources(schema.GroupVersion{Version: parts[1]})
+	case len(parts) == 3 && parts[0] == "apis":
+		answer = p.resources(schema.GroupVersion{Group: parts[1], Version: parts[2]})
+	}
+	if list, isList := answer.(*metav1.APIResourceList); answer == nil || isList && list.APIResources == nil {
+		watchcache.WriteError(w, r, notFound())
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(answer)
+}
+
+// notFound is the answer to all that is not followed.
+func notFound() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusNotFound,
+		Reason:  metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource",
+	}}
+}
+
+func (p *proxy) groups() []metav1.APIGroup {
+	groups := []metav1.APIGroup{}
+	for _, c := range p.collections {
+		if n := len(groups); n == 0 || groups[n-1].Name != c.Group {
+			groups = append(groups, metav1.APIGroup{Name: c.Group})
+		}
+		group := &groups[len(groups)-1]
+		v := metav1.GroupVersionForDiscovery{GroupVersion: c.GroupVersion().String(), Version: c.Version}
+		if !slices.Contains(group.Versions, v) {
+			group.Versions = append(group.Versions, v)
+		}
+		group.PreferredVersion = group.Versions[0]
+	}
+	return groups
+}
+
+func (p *proxy) resources(gv schema.GroupVersion) *metav1.APIResourceList {
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
+	for _, c := range p.collections {
+		if c.GroupVersion() == gv {
+			list.APIResources = append(list.APIResources, c.info)
+		}
+	}
+	return list
+}
+
+func writeText(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	io.WriteString(w, text+"\n")
+}
