@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+)
+
+// startFanOut runs examples/fanout before the API server until the end of the test, and returns how it is reached.
+func startFanOut(t *testing.T, resources string) *rest.Config {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "fanout")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./examples/fanout")
+	build.Dir = ".." // its module
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, output)
+	}
+	config := server.Config()
+	kubeconfig, err := json.Marshal(map[string]any{ // YAML, too
+		"apiVersion": "v1", "kind": "Config", "current-context": "x",
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": config.Host, "certificate-authority-data": config.CAData}}},
+		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": config.BearerToken}}},
+		"contexts": []any{map[string]any{"name": "x", "context": map[string]any{"cluster": "c", "user": "u"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, binary, "-kubeconfig", path, "-resources", resources, "-listen", "127.0.0.1:0", "-report", "0")
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 10 * time.Second
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := command.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("fanout: %v", err)
+		}
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url, _ := strings.Cut(strings.TrimSpace(line), " at ")
+	return &rest.Config{Host: url, QPS: -1}
+}
+
+// downstream follows a namespace through the fan-out until the end of the test.
+func downstream[T informer.Object](t *testing.T, config *rest.Config, resource, namespace string) *informer.Informer[T] {
+	t.Helper()
+	client, err := informer.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := informer.New(client, informer.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource(resource),
+		Namespaces:           []string{namespace},
+	}, informer.Config[T]{KeepManagedFields: true})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); i.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	if err := i.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func TestFanOutOfKubeAPIServer(t *testing.T) {
+	const n = 50
+	namespace := newNamespace(t)
+	createPods(t, namespace, n)
+	config := startFanOut(t, "v1/pods,v1/configmaps")
+	client := clientset(t, runtime.ContentTypeProtobuf).CoreV1()
+	var pods []*informer.Informer[*corev1.Pod]
+	var maps []*informer.Informer[*corev1.ConfigMap]
+	for range 5 {
+		pods = append(pods, downstream[*corev1.Pod](t, config, "pods", namespace))
+		maps = append(maps, downstream[*corev1.ConfigMap](t, config, "configmaps", namespace))
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	round := func(name string) {
+		t.Helper()
+		now := int64(0)
+		list, err := client.Pods(namespace).List(t.Context(), metav1.ListOptions{Limit: 10})
+		must(err)
+		for i, pod := range list.Items {
+			if i%2 == 0 {
+				must(client.Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+				continue
+			}
+			pod.Status.Phase, pod.Status.Message = corev1.PodRunning, name
+			_, err := client.Pods(namespace).UpdateStatus(t.Context(), &pod, metav1.UpdateOptions{})
+			must(err)
+		}
+		// The last change of each collection; who has it has all before.
+		lastPod, err := client.Pods(namespace).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "last-" + name},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.invalid/main:1"}}},
+		}, metav1.CreateOptions{})
+		must(err)
+		lastMap, err := client.ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "last-" + name}, Data: map[string]string{"round": name},
+		}, metav1.CreateOptions{})
+		must(err)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		wantPods, err := client.Pods(namespace).List(ctx, metav1.ListOptions{})
+		must(err)
+		wantMaps, err := client.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+		must(err)
+		for _, i := range pods {
+			must(i.WaitForObject(ctx, lastPod))
+			must(same(i, wantPods.Items))
+		}
+		for _, i := range maps {
+			must(i.WaitForObject(ctx, lastMap))
+			must(same(i, wantMaps.Items))
+		}
+	}
+	round("first")
+	must(server.KillAPIServer())
+	must(server.StartAPIServer(t.Context()))
+	round("after-a-crash")
+}
+
+// same says how the store of an informer differs from a list of the API server.
+func same[T any, P interface {
+	*T
+	informer.Object
+}](i *informer.Informer[P], want []T) error {
+	store := i.Store().Snapshot()
+	if store.Len() != len(want) {
+		return fmt.Errorf("%d objects downstream, want %d", store.Len(), len(want))
+	}
+	for n := range want {
+		key := informer.KeyOf(P(&want[n]))
+		got, ok := store.Get(key)
+		if !ok || !apiequality.Semantic.DeepEqual((*T)(got), &want[n]) {
+			return fmt.Errorf("%s differs downstream: %v, want %v", key, got, &want[n])
+		}
+	}
+	return nil
+}
