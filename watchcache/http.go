@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -304,7 +305,9 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(http.StatusOK)
 
-	s := stream[T]{cache: c, w: bufio.NewWriterSize(w, bufferSize), connection: connection, format: f, selector: sel}
+	s := stream[T]{cache: c, to: w, connection: connection, format: f, selector: sel}
+	s.takeBuffer()
+	defer s.returnBuffer()
 	if err != nil {
 		writeErrorEvent(s.w, statusOf(err), f.protobuf()) // as kube-apiserver: the request was right, so the answer is a watch
 		s.flush()
@@ -321,7 +324,8 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 type stream[T Object] struct {
 	ctx        context.Context // of the request; ends with the watch's time
 	cache      *Cache[T]
-	w          *bufio.Writer
+	to         io.Writer
+	w          *bufio.Writer // to it; nil while there is nothing to write
 	connection *http.ResponseController
 	format     format
 	selector   selector[T]
@@ -380,6 +384,7 @@ func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*ele
 		if s.flush() != nil {
 			return
 		}
+		s.returnBuffer() // most watches are idle most of the time, and a buffer is nearly all of the memory of one
 		select {
 		case <-wake:
 		case <-bookmarkTimer.C:
@@ -389,6 +394,24 @@ func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*ele
 		case <-ctx.Done():
 			return
 		}
+		s.takeBuffer()
+	}
+}
+
+// buffers are those of bufferSize that no watch needs at present.
+var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
+
+func (s *stream[T]) takeBuffer() {
+	s.w = buffers.Get().(*bufio.Writer)
+	s.w.Reset(s.to)
+}
+
+// returnBuffer is called when all is flushed, or nothing more will be. It does nothing if there is no buffer.
+func (s *stream[T]) returnBuffer() {
+	if s.w != nil {
+		s.w.Reset(nil)
+		buffers.Put(s.w)
+		s.w = nil
 	}
 }
 
