@@ -245,7 +245,7 @@ func TestUpstreamLoadIsThatOfOne(t *testing.T) {
 		if n == 1 {
 			first = received
 		}
-		// At first there was a connection for discovery, which the watch of one resource took over.
+		// One for the watch of each resource; and discovery, in the beginning, had one of its own.
 		if connections := r.traffic.connections.Load(); connections > 3 || lists+watches != 1 {
 			t.Errorf("%d informers: %d connections, %d lists and %d watches", n, connections, lists, watches)
 		}
