@@ -212,7 +212,7 @@ func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []
 			t.tree.delete(gen, byHash, &place{hash, r.namespace, r.name})
 		}
 	}
-	clear(t.buf) // it would keep objects alive
+	clear(t.buf) // it would keep records alive
 	return rest
 }
 

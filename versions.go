@@ -15,7 +15,7 @@ const (
 // an update cheap: the trees, which are by name and by index keys, stay as they are. A write copies the page and the
 // directory that it is in, each at most once a generation, and leaves all others shared.
 //
-// Only the writer calls set and build, with a generation that nothing published has.
+// Only the writer calls set, with a generation that nothing published has.
 type versions[T Object] struct {
 	gen         uint64 // the generation that may write to directories
 	directories []*directory[T]

@@ -284,7 +284,7 @@ func TestServer_Middleware(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
-			time.Sleep(time.Minute) // in the time of the bubble
+			<-time.After(time.Minute) // in the time of the bubble
 			next.ServeHTTP(w, r)
 		})
 	}}
