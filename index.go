@@ -172,6 +172,9 @@ type indexTree[T Object] interface {
 	update(gen uint64, r *record, hashes []uint32, obj T) []uint32
 	// drop takes r out of where it was filed by the first part of hashes, and returns the rest of them.
 	drop(gen uint64, r *record, hashes []uint32) []uint32
+	// check returns what is wrong with the index, for which each record has the first part of its hashes, and leaves
+	// the rest of them there.
+	check(hashes map[*record][]uint32) error
 }
 
 // keyTree is the state of an Index in one snapshot.

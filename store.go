@@ -271,6 +271,9 @@ func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) []change[T] {
 }
 
 func (s *Store[T]) publishLocked(next *Snapshot[T]) {
+	if asserting {
+		s.assertLocked(next)
+	}
 	s.current.Store(next)
 	if s.wake != nil {
 		close(s.wake)

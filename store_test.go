@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -125,51 +126,6 @@ func (g *generator) replacement(namespace string) Delta[*thing] {
 	return d
 }
 
-// checkTree fails t when tree breaks its own rules.
-func checkTree[K comparable](t *testing.T, o order, tr tree[K]) {
-	t.Helper()
-	var walk func(n *node[K]) (count, depth int)
-	walk = func(n *node[K]) (count, depth int) {
-		if len(n.items) > maxNode || len(n.kids) > maxNode || len(n.kids) != len(n.seps) {
-			t.Fatalf("node of %d items, %d kids, %d separators", len(n.items), len(n.kids), len(n.seps))
-		}
-		if n.kids == nil {
-			if len(n.items) == 0 {
-				t.Fatal("empty leaf")
-			}
-			count = len(n.items)
-		}
-		for i, kid := range n.kids {
-			c, d := walk(kid)
-			if i > 0 && d != depth {
-				t.Fatal("leaves at different depths")
-			}
-			if n.seps[i] != kid.first() {
-				t.Fatal("separator is not its kid's first item")
-			}
-			count, depth = count+c, d
-		}
-		if count != n.count {
-			t.Fatalf("node counts %d, has %d", n.count, count)
-		}
-		return count, depth + 1
-	}
-	if tr.root != nil {
-		walk(tr.root)
-	}
-	var before *item[K]
-	tr.all(func(items []item[K]) bool {
-		for i := range items {
-			p := items[i].place()
-			if before != nil && o.compare(before.hash, before.record, &p) >= 0 {
-				t.Fatal("items out of order")
-			}
-			before = &items[i]
-		}
-		return true
-	})
-}
-
 // equalVersions says whether both have the same versions of the same objects in the same order.
 func equalVersions(a, b []*thing) bool {
 	return slices.EqualFunc(a, b, func(a, b *thing) bool {
@@ -223,7 +179,9 @@ func TestC1C3C4C5C8_StoreAndIndexesFollowAModel(t *testing.T) {
 				}
 				old = append(old, kept{store.Snapshot(), g.world})
 				for _, o := range old {
-					checkTree(t, byName, o.snap.records)
+					if err := checkTree(byName, o.snap.records); err != nil {
+						t.Fatalf("step %d: %v", step, err)
+					}
 					if got, want := slices.Collect(o.snap.All()), o.world.sorted(); !equalVersions(got, want) {
 						t.Fatalf("step %d: snapshot has %d objects, want %d", step, len(got), len(want))
 					}
@@ -251,7 +209,9 @@ func TestC1C3C4C5C8_StoreAndIndexesFollowAModel(t *testing.T) {
 					}
 				}
 				old = old[:len(old)-1]
-				checkTree(t, byHash, store.Snapshot().indexes[0].(*keyTree[*thing, string]).tree)
+				if err := store.checkLocked(store.Snapshot()); err != nil {
+					t.Fatalf("step %d: %v", step, err)
+				}
 				for key, want := range g.world {
 					if got, ok := store.Get(key); !ok || got.rv != want.rv {
 						t.Fatalf("Get(%v) = %v, %v", key, got, ok)
@@ -438,7 +398,9 @@ func TestC3_HashCollisions(t *testing.T) {
 	} {
 		tr.set(uint64(gen), byHash, it)
 	}
-	checkTree(t, byHash, tr)
+	if err := checkTree(byHash, tr); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
 	tr.ascend(byHash, &place{hash: 512}, func(items []item[string]) bool {
 		for _, it := range items {
@@ -477,4 +439,89 @@ func TestC9_WaitUntilWakesAtEachPublication(t *testing.T) {
 			t.Fatalf("err = %v", err)
 		}
 	})
+}
+
+// What the tag assert would panic with, for each way in which a store can be spoiled.
+func TestAssert_NamesWhatIsWrong(t *testing.T) {
+	for want, spoil := range map[string]func(s *Store[*thing], snap *Snapshot[*thing], x *keyTree[*thing, string]){
+		"": func(*Store[*thing], *Snapshot[*thing], *keyTree[*thing, string]) {},
+		"records: node counts": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.records.root.kids[0].count--
+		},
+		"records: separator": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.records.root.seps[1] = snap.records.root.seps[0]
+		},
+		"records: leaves at depths": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			root := snap.records.root
+			root.kids[1] = newInner(root.gen, []*node[struct{}]{root.kids[1]})
+		},
+		"stands before": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			slices.Reverse(snap.records.root.kids[0].items[1:])
+		},
+		"which holds another": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.versions.directories[0].pages[0].objects[3] = snap.versions.get(4)
+		},
+		"is filed with slot": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.records.root.kids[0].items[3].slot++
+		},
+		"is filed with another hash": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.records.root.kids[0].items[3].hash++
+		},
+		"never given out":    func(s *Store[*thing], _ *Snapshot[*thing], _ *keyTree[*thing, string]) { s.next = 60 },
+		"are in use or free": func(s *Store[*thing], _ *Snapshot[*thing], _ *keyTree[*thing, string]) { s.free = nil },
+		"is in use, or free twice": func(s *Store[*thing], _ *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			s.free[0] = 7
+		},
+		"holds an object": func(s *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.versions.set(s.gen, s.free[0], &thing{name: "ghost"})
+		},
+		"so has another": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			it := &snap.records.root.kids[0].items[3]
+			it.slot = snap.records.root.kids[0].items[2].slot
+			it.record.slot = it.slot
+		},
+		"not sorted": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.sources = []source{{"b", "1"}, {"a", "1"}}
+		},
+		"index 0: 3 items": func(_ *Store[*thing], _ *Snapshot[*thing], x *keyTree[*thing, string]) {
+			x.tree.set(0, byHash, newItem("ghost", x.index.hash("ghost"), &record{name: "ghost"}))
+		},
+		"index 0: record /n00 is not filed": func(s *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.record(Key{Name: "n00"}).hashes[1]++
+		},
+		"leads to a record of the past": func(_ *Store[*thing], _ *Snapshot[*thing], x *keyTree[*thing, string]) {
+			again := *x.tree.root.items[0].record
+			x.tree.root.items[0].record = &again
+		},
+		"index 0: key other of /n00 is filed with another hash": func(_ *Store[*thing], _ *Snapshot[*thing], x *keyTree[*thing, string]) {
+			x.tree.root.items[0].key = "other"
+		},
+		"has hashes of more than 1": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			r := snap.record(Key{Name: "n05"})
+			r.hashes = append(r.hashes, 0)
+		},
+		"has no hashes of this index": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
+			snap.record(Key{Name: "n05"}).hashes = nil
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			store, w := NewStore[*thing]()
+			NewIndex(store, func(t *thing) []string { return t.tags })
+			var things []*thing
+			for i := range 64 {
+				things = append(things, &thing{name: fmt.Sprintf("n%02d", i), rv: "1"})
+			}
+			things[0].tags = []string{"a", "b"}
+			w.Apply(Delta[*thing]{Type: Replaced, Items: things})
+			w.Apply(Delta[*thing]{Type: Removed, Object: things[60]})
+			snap := store.Snapshot()
+			spoil(store, snap, snap.indexes[0].(*keyTree[*thing, string]))
+			switch err := store.checkLocked(snap); {
+			case err == nil && want != "":
+				t.Error("it was not noticed")
+			case err != nil && (want == "" || !strings.Contains(err.Error(), want)):
+				t.Errorf("err = %v", err)
+			}
+		})
+	}
 }

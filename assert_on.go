@@ -1,0 +1,5 @@
+//go:build assert
+
+package informer
+
+const asserting = true
