@@ -59,7 +59,8 @@ type Sink[T Object] interface {
 	Put(ctx context.Context, d Delta[T]) error
 }
 
-// ErrClosed indicates that a FIFO takes no more deltas, or has none left and gets no more.
+// ErrClosed indicates that a FIFO takes no more deltas, or has none left and gets no more; or that a Subscription was
+// closed.
 var ErrClosed = errors.New("closed")
 
 // fifoCapacity is the capacity of a FIFO whose owner names none: about a second of a busy cluster's changes, and

@@ -159,7 +159,11 @@ func (i *Informer[T]) apply(ctx context.Context) error {
 		} else {
 			i.tellLocked(changes, false)
 		}
+		listeners := i.listeners
 		i.mu.Unlock()
+		for _, l := range listeners {
+			l.waitForRoom(ctx)
+		}
 		clear(batch)
 		clear(changes)
 		if changes = changes[:0]; cap(changes) > fifoCapacity {
@@ -186,7 +190,10 @@ func (i *Informer[T]) tellLocked(changes []change[T], initial bool) {
 		return
 	}
 	for _, l := range i.listeners {
-		l.enqueue(changes, initial)
+		if !l.enqueue(changes, initial) {
+			i.config.logger().Error("a subscription has ended", "resource", i.resource.String(), "handler", l.config.Name, "why", l.err())
+			i.forgetLocked(l)
+		}
 	}
 }
 
@@ -198,18 +205,20 @@ func (i *Informer[T]) stop() {
 	i.listeners = nil
 	i.mu.Unlock()
 	for _, l := range listeners {
-		l.end()
+		l.end(ErrStopped)
 	}
 	i.handlers.Wait()
 }
 
 // Subscribe has h told of every change from now on, beginning with an addition for each object that is there; nothing
-// is missed in between, and nothing told twice. On an informer that has stopped it returns a closed subscription.
+// is missed in between, and nothing told twice. On an informer that has stopped it returns a subscription that has
+// ended; see [Subscription.Err].
 func (i *Informer[T]) Subscribe(h Handler[T]) *Subscription {
 	return i.SubscribeWith(h, SubscriptionConfig[T]{})
 }
 
-// SubscribeWith is Subscribe with a configuration.
+// SubscribeWith is Subscribe with a configuration. If that is wrong, it returns a subscription that has ended; see
+// [Subscription.Err].
 func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) *Subscription {
 	l := newListener(i, h, config)
 	i.subscribe(l)
@@ -219,8 +228,12 @@ func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) 
 func (i *Informer[T]) subscribe(l *listener[T]) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if isClosed(i.stopped) {
-		l.end()
+	switch {
+	case l.invalid != nil:
+		l.end(fmt.Errorf("subscribe to %s: %w", i.resource, l.invalid))
+		return
+	case isClosed(i.stopped):
+		l.end(fmt.Errorf("subscribe to %s: %w", i.resource, ErrStopped))
 		return
 	}
 	i.listeners = append(slices.Clip(i.listeners), l)
@@ -240,6 +253,10 @@ func (i *Informer[T]) subscribe(l *listener[T]) {
 func (i *Informer[T]) forget(l *listener[T]) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.forgetLocked(l)
+}
+
+func (i *Informer[T]) forgetLocked(l *listener[T]) {
 	i.listeners = slices.DeleteFunc(slices.Clone(i.listeners), func(other *listener[T]) bool { return other == l })
 }
 

@@ -2,8 +2,10 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -53,6 +55,17 @@ func (h HandlerFuncs[T]) OnDelete(last T, final bool) {
 	}
 }
 
+// Delivery says what a handler that is behind is told.
+type Delivery uint8
+
+const (
+	// Coalesce folds the changes of one key into one: from what the handler was last given to what is there now.
+	Coalesce Delivery = iota
+	// Every keeps each change that the informer saw. Those that it missed, while a watch was broken and the
+	// collection had to be listed again, are folded all the same.
+	Every
+)
+
 // SubscriptionConfig says how a handler is told. The zero value is right for most.
 type SubscriptionConfig[T Object] struct {
 	// Name names the handler in HandlerStatus. Empty means the type of the handler.
@@ -61,17 +74,57 @@ type SubscriptionConfig[T Object] struct {
 	// it a deletion. It is called by the handler's goroutine, once for each version that the handler could be given.
 	// Nil means all.
 	Filter func(T) bool
+	// Delivery says what the handler is told when it is behind. Zero means Coalesce.
+	Delivery Delivery
+	// MaxBacklog is how many changes may wait with Every, besides one for each key, which is what a list can bring
+	// at once. Zero means 1,024.
+	MaxBacklog int
+	// Block makes the informer, its store and its other handlers wait while more than MaxBacklog changes wait. It is
+	// checked between batches, of 1,024 changes at most. Zero means that the subscription ends instead, with
+	// [ErrBacklog].
+	Block bool
+	// Resync is how often the handler is given every object again, by OnUpdate with old and new the same. It begins
+	// between one and 1.1 times Resync after it was synced or after the round before ended, never asks the server,
+	// and yields to changes. Zero means never, which is right unless what the handler compares objects with changes
+	// by itself.
+	Resync time.Duration
+	// OnPanic is called with the value of a panic of the handler or of Filter, by the function that recovered it, so
+	// that debug.Stack shows where it came from. The call counts as returned, a filter as having returned false. Nil
+	// means that the program crashes, as it does with any other panic.
+	OnPanic func(value any)
+}
+
+const defaultMaxBacklog = 1024
+
+// ErrBacklog indicates that a subscription ended because its handler was more than MaxBacklog changes behind.
+var ErrBacklog = errors.New("the handler is too far behind")
+
+// validate names the field that is wrong.
+func (c *SubscriptionConfig[T]) validate() error {
+	switch {
+	case c.Delivery > Every:
+		return fmt.Errorf("SubscriptionConfig.Delivery is %d", c.Delivery)
+	case c.MaxBacklog < 0:
+		return fmt.Errorf("SubscriptionConfig.MaxBacklog is %d", c.MaxBacklog)
+	case c.Resync < 0:
+		return fmt.Errorf("SubscriptionConfig.Resync is %v", c.Resync)
+	case c.Delivery != Every && (c.MaxBacklog > 0 || c.Block):
+		return errors.New("SubscriptionConfig.MaxBacklog and Block need Delivery to be Every")
+	}
+	return nil
 }
 
 // HandlerStatus tells how a subscription is doing.
 type HandlerStatus struct {
 	Name string
-	// Backlog is how many keys have changes that the handler was not yet told of.
+	// Backlog is how many keys have changes that the handler was not yet told of; with Every, how many changes.
 	Backlog int
 	// Busy is for how long it has been in the call that it is in. Zero means that it is in none.
 	Busy time.Duration
 	// Synced says whether it has returned from all of the initial additions.
 	Synced bool
+	// Blocking says whether the informer waits for it; see SubscriptionConfig.Block.
+	Blocking bool
 }
 
 // Subscription is a handler's tie to an informer. Its methods are safe for concurrent use.
@@ -80,6 +133,8 @@ type Subscription struct{ listener subscriber }
 // subscriber is a listener whose T Subscription does not know.
 type subscriber interface {
 	waitSynced(ctx context.Context) error
+	done() <-chan struct{}
+	err() error
 	status() HandlerStatus
 	close()
 }
@@ -87,6 +142,13 @@ type subscriber interface {
 // WaitSynced waits until the handler has returned from the whole initial list, and returns nil then. It returns an
 // error when ctx ends or the informer stops first, or when the subscription is closed.
 func (s *Subscription) WaitSynced(ctx context.Context) error { return s.listener.waitSynced(ctx) }
+
+// Done returns a channel that is closed when the subscription has ended; Err then says why.
+func (s *Subscription) Done() <-chan struct{} { return s.listener.done() }
+
+// Err returns nil while the subscription is open. Then it returns [ErrClosed] after Close, an error that wraps
+// [ErrStopped] when the informer has stopped, [ErrBacklog], or what is wrong with the SubscriptionConfig.
+func (s *Subscription) Err() error { return s.listener.err() }
 
 // Status returns how the subscription is doing.
 func (s *Subscription) Status() HandlerStatus { return s.listener.status() }
@@ -126,6 +188,7 @@ type listener[T Object] struct {
 	config   SubscriptionConfig[T]
 	handler  Handler[T]
 	given    map[Key]T     // with a filter: what the handler has; of the goroutine that delivers
+	invalid  error         // what is wrong with config
 	start    func()        // run, bound once: it is what a notification of an idle handler would allocate
 	wake     chan struct{} // told of news instead of a goroutine of its own; nil for a handler
 
@@ -133,7 +196,7 @@ type listener[T Object] struct {
 	queue   []pending[T]
 	head    int            // queue[:head] is delivered
 	first   uint64         // the number of queue[0], counted since the beginning
-	byKey   map[Key]uint64 // the number of the key's entry
+	byKey   map[Key]uint64 // the number of the key's last entry, the only one unless every change is kept
 	running bool           // a goroutine delivers
 	calling time.Time      // when the call that is under way began; zero when none is
 	idle    chan struct{}  // closed when the call under way ends; nil when nobody waits
@@ -141,7 +204,11 @@ type listener[T Object] struct {
 	loaded  bool           // all initial additions are in the queue, or were
 	synced  chan struct{}  // closed when the handler has returned from them
 	closed  chan struct{}  // closed when nothing is delivered any more
-	ended   bool           // closed is closed
+	ended   error          // why closed is closed
+	room    chan struct{}  // closed when the backlog is within its limit again; nil when nobody waits
+	resync  *time.Timer    // begins a round; nil without resync and before it is synced
+	round   bool           // a round of resync is under way
+	from    Key            // the round has come to here
 }
 
 func newListener[T Object](inf *Informer[T], h Handler[T], config SubscriptionConfig[T]) *listener[T] {
@@ -149,19 +216,30 @@ func newListener[T Object](inf *Informer[T], h Handler[T], config SubscriptionCo
 		config.Name = fmt.Sprintf("%T", h)
 	}
 	l := &listener[T]{informer: inf, config: config, handler: h, synced: make(chan struct{}), closed: make(chan struct{})}
+	l.invalid = config.validate()
 	l.start = l.run
+	if l.config.MaxBacklog == 0 {
+		l.config.MaxBacklog = defaultMaxBacklog
+	}
+	if config.OnPanic != nil {
+		l.handler = guarded[T]{h, config.OnPanic}
+		if config.Filter != nil {
+			l.config.Filter = guardedFilter(config.Filter, config.OnPanic)
+		}
+	}
 	if config.Filter != nil {
 		l.given = map[Key]T{}
 	}
 	return l
 }
 
-// enqueue notes changes in the order in which they happened, and has them delivered.
-func (l *listener[T]) enqueue(changes []change[T], initial bool) {
+// enqueue notes changes in the order in which they happened, and has them delivered. It returns false when the
+// subscription has ended.
+func (l *listener[T]) enqueue(changes []change[T], initial bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		return
+	if l.ended != nil {
+		return false
 	}
 	if l.byKey == nil {
 		l.byKey = make(map[Key]uint64, len(changes))
@@ -169,7 +247,24 @@ func (l *listener[T]) enqueue(changes []change[T], initial bool) {
 	for i := range changes {
 		l.noteLocked(&changes[i], initial)
 	}
-	if len(l.queue) == l.head || l.running {
+	if l.overLocked() && !l.config.Block {
+		l.endLocked(ErrBacklog)
+		return false
+	}
+	if len(l.queue) > l.head {
+		l.kickLocked()
+	}
+	return true
+}
+
+// overLocked says whether more changes wait than may: one for each key, and MaxBacklog.
+func (l *listener[T]) overLocked() bool {
+	return l.config.Delivery == Every && len(l.queue)-l.head-len(l.byKey) > l.config.MaxBacklog
+}
+
+// kickLocked sees to it that what is in the queue gets delivered.
+func (l *listener[T]) kickLocked() {
+	if l.running {
 		return
 	}
 	if l.wake != nil {
@@ -182,7 +277,7 @@ func (l *listener[T]) enqueue(changes []change[T], initial bool) {
 }
 
 func (l *listener[T]) noteLocked(c *change[T], initial bool) {
-	if number, ok := l.byKey[c.key]; ok {
+	if number, ok := l.byKey[c.key]; ok && l.config.Delivery == Coalesce {
 		p := &l.queue[number-l.first]
 		p.fold(c)
 		if p.void {
@@ -202,7 +297,7 @@ func (l *listener[T]) noteLocked(c *change[T], initial bool) {
 	l.queue = append(l.queue, p)
 }
 
-// compactLocked makes room by moving together what is still to be told. There is one entry for each key in byKey.
+// compactLocked makes room by moving together what is still to be told.
 func (l *listener[T]) compactLocked() {
 	l.first += uint64(l.head)
 	kept := l.queue[:0]
@@ -226,6 +321,9 @@ func (l *listener[T]) load() {
 	defer l.mu.Unlock()
 	l.loaded = true
 	l.checkSyncedLocked()
+	if l.config.Resync > 0 && l.ended == nil && l.resync == nil {
+		l.resync = time.AfterFunc(l.untilResync(), l.beginResync)
+	}
 }
 
 func (l *listener[T]) checkSyncedLocked() {
@@ -237,29 +335,79 @@ func (l *listener[T]) checkSyncedLocked() {
 // run delivers until there is nothing left to tell.
 func (l *listener[T]) run() {
 	defer l.informer.handlers.Done()
+	returned := false
+	defer func() {
+		if !returned { // the handler called runtime.Goexit, as t.FailNow does
+			l.end(errExited)
+			l.next(nil)
+		}
+	}()
 	for p, ok := l.next(nil); ok; p, ok = l.next(&p) {
 		l.deliver(&p)
 	}
+	returned = true
+}
+
+var errExited = errors.New("the handler ended its goroutine")
+
+// untilResync spreads the rounds of many handlers.
+func (l *listener[T]) untilResync() time.Duration {
+	return l.config.Resync + rand.N(l.config.Resync/10+1)
+}
+
+func (l *listener[T]) beginResync() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended == nil {
+		l.round, l.from = true, Key{}
+		l.kickLocked()
+	}
+}
+
+// continueResync puts the next object of the round into the queue if nothing else is there.
+func (l *listener[T]) continueResync() {
+	l.informer.mu.Lock() // what the store has, this handler was told or is about to be
+	defer l.informer.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.head < len(l.queue) || l.ended != nil {
+		return
+	}
+	if l.byKey == nil {
+		l.byKey = map[Key]uint64{}
+	}
+	for obj := range l.informer.store.Snapshot().From(l.from) {
+		key := KeyOf(obj)
+		l.from = Key{Namespace: key.Namespace, Name: key.Name + "\x00"}
+		l.noteLocked(&change[T]{key: key, old: obj, new: obj}, false)
+		return
+	}
+	l.round = false
+	l.resync.Reset(l.untilResync())
 }
 
 // next returns what to deliver next, once done, which may be nil, has been delivered.
 func (l *listener[T]) next(done *pending[T]) (pending[T], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if done != nil {
-		l.calling = time.Time{}
-		if l.idle != nil {
-			close(l.idle)
-			l.idle = nil
-		}
-		if done.initial {
-			l.initial--
-			l.checkSyncedLocked()
-		}
+	l.calling = time.Time{}
+	if l.idle != nil {
+		close(l.idle)
+		l.idle = nil
 	}
-	for l.head < len(l.queue) && !l.ended {
+	if done != nil && done.initial {
+		l.initial--
+		l.checkSyncedLocked()
+	}
+	for l.round && l.head == len(l.queue) && l.ended == nil {
+		l.mu.Unlock()
+		l.continueResync()
+		l.mu.Lock()
+	}
+	for l.head < len(l.queue) && l.ended == nil {
 		p := l.queue[l.head]
 		l.queue[l.head] = pending[T]{}
+		number := l.first + uint64(l.head)
 		l.head++
 		if p.void {
 			if p.initial {
@@ -268,7 +416,13 @@ func (l *listener[T]) next(done *pending[T]) (pending[T], bool) {
 			}
 			continue
 		}
-		delete(l.byKey, p.key)
+		if l.config.Delivery == Coalesce || l.byKey[p.key] == number {
+			delete(l.byKey, p.key)
+		}
+		if l.room != nil && !l.overLocked() {
+			close(l.room)
+			l.room = nil
+		}
 		l.calling = time.Now()
 		return p, true
 	}
@@ -283,6 +437,25 @@ func (l *listener[T]) next(done *pending[T]) (pending[T], bool) {
 
 // maxIdleQueue is how many entries a listener keeps room for while it has none.
 const maxIdleQueue = 16
+
+// waitForRoom waits while the backlog is over its limit and the informer is to wait for that.
+func (l *listener[T]) waitForRoom(ctx context.Context) {
+	l.mu.Lock()
+	if l.ended != nil || !l.overLocked() {
+		l.mu.Unlock()
+		return
+	}
+	if l.room == nil {
+		l.room = make(chan struct{})
+	}
+	room := l.room
+	l.mu.Unlock()
+	select {
+	case <-room:
+	case <-l.closed:
+	case <-ctx.Done():
+	}
+}
 
 // deliver tells the handler.
 func (l *listener[T]) deliver(p *pending[T]) {
@@ -339,7 +512,7 @@ func (l *listener[T]) waitSynced(ctx context.Context) error {
 	case <-l.synced:
 		return nil
 	case <-l.closed:
-		return fmt.Errorf("handler %s of %s is closed and was not synced", l.config.Name, l.informer.resource)
+		return fmt.Errorf("handler %s of %s is not synced: %w", l.config.Name, l.informer.resource, l.err())
 	case <-ctx.Done():
 		if !isClosed(l.informer.synced) {
 			return l.informer.unsynced(context.Cause(ctx))
@@ -350,10 +523,21 @@ func (l *listener[T]) waitSynced(ctx context.Context) error {
 	}
 }
 
+func (l *listener[T]) done() <-chan struct{} { return l.closed }
+
+func (l *listener[T]) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
 func (l *listener[T]) status() HandlerStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := HandlerStatus{Name: l.config.Name, Backlog: len(l.byKey), Synced: isClosed(l.synced)}
+	s := HandlerStatus{Name: l.config.Name, Backlog: len(l.byKey), Synced: isClosed(l.synced), Blocking: l.room != nil}
+	if l.config.Delivery == Every {
+		s.Backlog = len(l.queue) - l.head
+	}
 	if !l.calling.IsZero() {
 		s.Busy = time.Since(l.calling)
 	}
@@ -362,7 +546,7 @@ func (l *listener[T]) status() HandlerStatus {
 
 func (l *listener[T]) close() {
 	l.informer.forget(l)
-	l.end()
+	l.end(ErrClosed)
 	l.mu.Lock()
 	if l.calling.IsZero() || calledByHandler() {
 		l.mu.Unlock()
@@ -377,15 +561,22 @@ func (l *listener[T]) close() {
 }
 
 // end drops what is pending and lets nothing more in.
-func (l *listener[T]) end() {
+func (l *listener[T]) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	l.endLocked(why)
+}
+
+func (l *listener[T]) endLocked(why error) {
+	if l.ended != nil {
 		return
 	}
-	l.ended = true
+	l.ended = why
 	close(l.closed)
 	l.queue, l.byKey, l.head, l.first = nil, nil, 0, 0
+	if l.resync != nil {
+		l.resync.Stop()
+	}
 }
 
 // calledByHandler says whether a listener's delivery is on the stack.
@@ -418,7 +609,7 @@ func (l *listener[T]) changes(ctx context.Context) iter.Seq[Event[T]] {
 		l.informer.subscribe(l)
 		defer func() {
 			l.informer.forget(l)
-			l.end()
+			l.end(ErrClosed)
 		}()
 		var done *pending[T]
 		for {
@@ -444,6 +635,40 @@ func (l *listener[T]) changes(ctx context.Context) iter.Seq[Event[T]] {
 			clear(events)
 			events = events[:0]
 		}
+	}
+}
+
+// guarded is a Handler whose panics are told to onPanic.
+type guarded[T Object] struct {
+	handler Handler[T]
+	onPanic func(value any)
+}
+
+func (g guarded[T]) recover() {
+	if value := recover(); value != nil {
+		g.onPanic(value)
+	}
+}
+
+func (g guarded[T]) OnAdd(obj T, initial bool) {
+	defer g.recover()
+	g.handler.OnAdd(obj, initial)
+}
+
+func (g guarded[T]) OnUpdate(old, new T) {
+	defer g.recover()
+	g.handler.OnUpdate(old, new)
+}
+
+func (g guarded[T]) OnDelete(last T, final bool) {
+	defer g.recover()
+	g.handler.OnDelete(last, final)
+}
+
+func guardedFilter[T Object](filter func(T) bool, onPanic func(value any)) func(T) bool {
+	return func(obj T) bool {
+		defer guarded[T]{onPanic: onPanic}.recover()
+		return filter(obj)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,14 +82,18 @@ func remove(rv int, name string) Delta[*thing] {
 
 // lines is a handler that notes what it is told, and may be slow.
 type lines struct {
-	told []string
 	gate chan struct{} // when not nil, each call waits for one token
+
+	mu   sync.Mutex // protects told
+	told []string
 }
 
 func (l *lines) note(line string) {
 	if l.gate != nil {
 		<-l.gate
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.told = append(l.told, line)
 }
 
@@ -113,6 +118,8 @@ func (l *lines) OnDelete(last *thing, final bool) {
 func (l *lines) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !slices.Equal(l.told, want) {
 		t.Errorf("told %q, want %q", l.told, want)
 	}
