@@ -165,14 +165,19 @@ func (r Resource) path(namespace string) string {
 	return path.Join(prefix, r.Group, r.Version, "namespaces", namespace, r.Resource)
 }
 
+// wait waits for the turn of one more request. It comes before get, so that a deadline can be for the server alone.
+func (c *Client) wait(ctx context.Context) error {
+	if c.limiter != nil {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return fmt.Errorf("wait for the client's own rate limit: %w", err)
+		}
+	}
+	return nil
+}
+
 // get sends one request for the collection and returns its answer, whose body the caller closes. Any answer but 200
 // is an error, an [apierrors.APIStatus] with what the server said.
 func (c *Client) get(ctx context.Context, r Resource, namespace string, query url.Values, accept string) (*http.Response, error) {
-	if c.limiter != nil {
-		if err := c.limiter.Wait(ctx); err != nil {
-			return nil, fmt.Errorf("wait for the client's own rate limit: %w", err)
-		}
-	}
 	u := c.base.JoinPath(r.path(namespace))
 	if r.LabelSelector != "" {
 		query.Set("labelSelector", r.LabelSelector)

@@ -47,6 +47,9 @@ type Delta[T Object] struct {
 	Items []T
 	// Kept are keys of Replaced that exist but could not be read: what is held of them stays as it is.
 	Kept []Key
+	// Restored says of Replaced that the source went back in time, as a server does that is restored from a backup.
+	// The same UID and resource version can then be of another content, so that objects have to be compared by content.
+	Restored bool
 	// Namespace is the part of the collection that the source tells of. Empty means all of it.
 	Namespace string
 	// ResourceVersion is that of the collection after the step. Empty means unknown.

@@ -105,6 +105,7 @@ func New[T Object](client *Client, resource Resource, config Config[T]) *Informe
 			i.invalid = err
 			return i
 		}
+		r.held = i.store.Get
 		i.reflectors = append(i.reflectors, r)
 	}
 	return i

@@ -23,8 +23,6 @@ import (
 
 // State is what a [Reflector] is doing.
 //
-//	            +------------------ relist -----------------+
-//	            v                                           |
 //	Idle --> Listing -------- whole list read ---------> Watching
 //	          ^  |  ^                                     |  ^
 //	          |  |  +------ after a while ----- Backoff <-+  |
@@ -82,10 +80,15 @@ type ReflectorStatus struct {
 	WatchOpen bool
 	// Lists and Watches count requests. A streaming list counts as both.
 	Lists, Watches int
-	// Restored counts lists that were older than what was seen before: the server was restored from a backup.
+	// Restored counts how often the server was taken to have gone back in time, as when it is restored from a backup.
 	Restored int
+	// Failures is the number of failures in a row, on which the backoff depends. Two minutes without one make it zero.
+	Failures int
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int
+	// Stale is how many objects there are whose newest version could not be decoded. Of each the store has an older
+	// one, or none.
+	Stale int
 	// Read is how many objects of the present list, or of the last one, have been read.
 	Read int
 }
@@ -97,6 +100,8 @@ const (
 	healthyAfter     = 2 * time.Minute // without a failure, backoff begins anew
 	shortWatch       = time.Second     // an empty watch that ends sooner is not asked for again at once
 	progressDeadline = 10 * time.Second
+	listDeadline     = 90 * time.Second // without a byte of a list; kube-apiserver itself gives up after 60 s
+	maxAhead         = 3                // watches in a row from a version that the server has not reached
 	streamAgainAfter = time.Hour        // after the server refused a streaming list
 	minWatchTimeout  = 5 * time.Minute  // watches end after this, and up to twice as long
 	watchGrace       = 30 * time.Second // how much later the server may end them
@@ -115,18 +120,23 @@ type Reflector[T Object] struct {
 	config    Config[T]
 	codec     *codec[T]
 	log       *slog.Logger
+	held      func(Key) (T, bool) // what is there of an object; nil when nobody knows
 
 	// Of the goroutine in Run.
-	rv          string    // how far everything was put into the sink
-	listed      bool      // the sink has the whole collection as of rv: go on by watching
-	listRV      string    // what to list at least
-	streamAfter time.Time // no streaming list before
-	failures    int       // in a row, for backoff
-	lastFailure time.Time
+	rv          string           // how far everything was put into the sink
+	listed      bool             // the sink has the whole collection as of rv: go on by watching
+	listRV      string           // what to list at least
+	restored    bool             // the server was, since what is held was read: equal versions prove nothing
+	tellAbsence bool             // the sink has to be told if the resource is not served
+	ahead       int              // watches in a row from a version that the server has not reached
+	stale       map[Key]struct{} // what could not be decoded of late
+	streamAfter time.Time        // no streaming list before
 
-	read   atomic.Int64 // status.Read
-	mu     sync.Mutex   // protects status
-	status ReflectorStatus
+	read     atomic.Int64 // status.Read
+	mu       sync.Mutex   // protects the fields below
+	status   ReflectorStatus
+	failures int       // in a row, as of retryAt
+	retryAt  time.Time // when the wait after the last failure ends
 }
 
 // NewReflector returns a reflector of resource, of which Namespaces may name one at most. It does nothing before Run.
@@ -150,6 +160,8 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		codec:     codec,
 		log:       config.logger().With("resource", resource.String()),
 		listRV:    "0",
+
+		tellAbsence: config.AbsentIsSynced,
 	}
 	r.status.Namespace = r.namespace
 	r.status.Since = time.Now()
@@ -162,6 +174,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	defer r.mu.Unlock()
 	s := r.status
 	s.Read = int(r.read.Load())
+	s.Failures = r.failuresLocked(time.Now())
 	return s
 }
 
@@ -209,10 +222,10 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 		if sink := (errSink{}); errors.As(err, &sink) {
 			return sink.error
 		}
-		if err != nil {
-			if err := r.recover(ctx, err); err != nil {
-				return err
-			}
+		if err == nil {
+			r.ahead = 0
+		} else if err := r.recover(ctx, err); err != nil {
+			return err
 		}
 	}
 }
@@ -222,6 +235,7 @@ var (
 	errSilent      = errors.New("the server is silent")
 	errNoStreaming = errors.New("streaming list not possible")
 	errEmptyWatch  = errors.New("the server ended the watch at once")
+	errWentBack    = errors.New("the server went back in time")
 )
 
 // recover decides how to go on after err, and waits for as long as that takes. It returns an error when ctx ended.
@@ -230,11 +244,18 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	r.update(func(s *ReflectorStatus) { s.LastError, s.LastErrorTime = err, now })
 	expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 	tooLarge := apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	if r.listed && tooLarge {
+		r.ahead++
+	} else {
+		r.ahead = 0
+	}
 	switch {
+	case errors.Is(err, errWentBack) || r.ahead >= maxAhead:
+		r.log.Warn("the server was restored: everything is read anew", "why", err, "resourceVersion", r.rv)
+		r.listed, r.listRV, r.restored, r.ahead = false, "", true, 0
+		r.update(func(s *ReflectorStatus) { s.Restored++ })
 	case r.listed && (expired || apierrors.IsStoreReadError(err)): // the changes since rv are not to be had
-		r.log.Info("relist", "why", err, "resourceVersion", r.rv)
 		r.listed, r.listRV = false, r.rv
-		return nil
 	case !r.listed && (expired || tooLarge) && r.listRV != "": // the server is behind, or was restored
 		r.log.Info("list again at any resource version", "why", err, "resourceVersion", r.listRV)
 		r.listRV = ""
@@ -249,26 +270,32 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		if err := r.absent(ctx); err != nil {
 			return err
 		}
-		return r.wait(ctx, Absent, r.backoff(now))
+		return r.wait(ctx, Absent, r.backoff(now, err))
 	}
-	delay := r.backoff(now)
+	delay := r.backoff(now, err)
+	r.log.Warn("try again", "why", err, "after", delay, "resourceVersion", r.rv, "relist", !r.listed)
+	return r.wait(ctx, Backoff, delay)
+}
+
+// backoff returns how long to wait after one more failure: exponential with full jitter, or what the server says.
+func (r *Reflector[T]) backoff(now time.Time, err error) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.failuresLocked(now)
+	delay := rand.N(min(minBackoff<<min(before, 10), maxBackoff))
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		delay = time.Duration(seconds) * time.Second
 		delay += rand.N(delay/10 + 1) // clients that were sent away together should not come back together
 	}
-	r.log.Warn("try again", "why", err, "after", delay, "resourceVersion", r.rv)
-	return r.wait(ctx, Backoff, delay)
+	r.failures, r.retryAt = before+1, now.Add(delay)
+	return delay
 }
 
-// backoff returns how long to wait after another failure: exponential with full jitter.
-func (r *Reflector[T]) backoff(now time.Time) time.Duration {
-	if now.Sub(r.lastFailure) > healthyAfter {
-		r.failures = 0
+func (r *Reflector[T]) failuresLocked(now time.Time) int {
+	if now.Sub(r.retryAt) > healthyAfter {
+		return 0
 	}
-	r.lastFailure = now
-	limit := min(minBackoff<<min(r.failures, 10), maxBackoff)
-	r.failures++
-	return rand.N(limit)
+	return r.failures
 }
 
 func (r *Reflector[T]) wait(ctx context.Context, s State, d time.Duration) error {
@@ -285,10 +312,12 @@ func (r *Reflector[T]) wait(ctx context.Context, s State, d time.Duration) error
 
 // absent takes away what was there when the resource is no longer served.
 func (r *Reflector[T]) absent(ctx context.Context) error {
-	if r.rv == "" && !r.config.AbsentIsSynced {
+	if !r.tellAbsence {
 		return nil
 	}
-	r.rv, r.listRV = "", ""
+	r.rv, r.listRV, r.tellAbsence = "", "", false
+	r.setStale(nil)
+	r.update(func(s *ReflectorStatus) { s.ResourceVersion = "" })
 	return r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace})
 }
 
@@ -300,15 +329,45 @@ type listing[T Object] struct {
 
 // replaced puts the whole list, as of rv, into the sink.
 func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) error {
-	if r.rv != "" && older(rv, r.rv) {
-		r.log.Warn("the server went back in time: it was restored", "resourceVersion", rv, "seen", r.rv)
-		r.update(func(s *ReflectorStatus) { s.Restored++ })
+	if err := r.notBack(rv); err != nil && !r.restored {
+		return err // some of it may be what is held rather than what was sent
 	}
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.items, Kept: l.kept, ResourceVersion: rv})
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.items, Kept: l.kept, ResourceVersion: rv, Restored: r.restored})
 	if err == nil {
-		r.listed = true
+		r.listed, r.restored, r.tellAbsence = true, false, true
+		r.setStale(l.kept)
 	}
 	return err
+}
+
+// notBack returns an error when resource version rv is older than what was seen before.
+func (r *Reflector[T]) notBack(rv string) error {
+	if rv != "" && r.rv != "" && older(rv, r.rv) {
+		return fmt.Errorf("%w: resource version %s after %s", errWentBack, rv, r.rv)
+	}
+	return nil
+}
+
+// setStale notes that these are all objects whose newest version could not be decoded.
+func (r *Reflector[T]) setStale(keys []Key) {
+	r.stale = make(map[Key]struct{}, len(keys))
+	for _, key := range keys {
+		r.stale[key] = struct{}{}
+	}
+	r.update(func(s *ReflectorStatus) { s.Stale = len(r.stale) })
+}
+
+// changeStale notes of one object whether its newest version could not be decoded.
+func (r *Reflector[T]) changeStale(key Key, stale bool) {
+	switch {
+	case stale:
+		r.stale[key] = struct{}{}
+	case len(r.stale) > 0:
+		delete(r.stale, key)
+	default:
+		return // as nearly always
+	}
+	r.update(func(s *ReflectorStatus) { s.Stale = len(r.stale) })
 }
 
 // put puts d into the sink, and notes that everything up to its resource version is there.
@@ -366,21 +425,32 @@ func atLeast(rv string) url.Values {
 
 // page reads the answer to one list request.
 func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]) (listInfo, error) {
+	if err := r.client.wait(ctx); err != nil {
+		return listInfo{}, err
+	}
+	request, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	deadline := time.AfterFunc(listDeadline, func() { cancel(errSilent) })
+	defer deadline.Stop()
 	r.update(func(s *ReflectorStatus) { s.Lists++ })
 	var info listInfo
-	resp, f, err := r.open(ctx, query, r.codec.acceptList)
+	resp, f, err := r.open(request, query, r.codec.acceptList)
 	if err != nil {
-		return info, fmt.Errorf("list: %w", err)
+		return info, fmt.Errorf("list: %w", because(request, err))
 	}
 	defer resp.Body.Close()
-	err = readList(resp.Body, f, &info, func(raw []byte) {
+	body := progressReader{resp.Body, func() { deadline.Reset(listDeadline) }}
+	err = readList(body, f, &info, func(raw []byte) {
 		r.read.Add(1)
-		if obj, err := r.decode(f, raw, &info); err == nil {
+		if obj, err := r.object(f, raw, &info); err == nil {
 			l.items = append(l.items, obj)
 		} else {
 			l.kept = append(l.kept, err.Key)
 		}
 	})
+	if err != nil {
+		err = because(request, err)
+	}
 	return info, err
 }
 
@@ -397,11 +467,25 @@ func (r *Reflector[T]) open(ctx context.Context, query url.Values, accept string
 	return resp, f, nil
 }
 
-// decode makes a T of an encoded object, destroying raw, and transforms it. A failure is told to Config.OnDecodeError.
-func (r *Reflector[T]) decode(f format, raw []byte, list *listInfo) (T, *DecodeError) {
+// object returns the object that raw encodes, destroying raw: what is held of it, if that is the same version, so that
+// a list that brings nothing new costs little; else what decode makes of it.
+func (r *Reflector[T]) object(f format, raw []byte, list *listInfo) (T, *DecodeError) {
+	id := f.peek(raw)
+	if r.held != nil && !r.restored && len(id.resourceVersion) > 0 {
+		obj, ok := r.held(id.key())
+		if ok && obj.GetResourceVersion() == string(id.resourceVersion) && string(obj.GetUID()) == string(id.uid) {
+			return obj, nil
+		}
+	}
+	return r.decode(f, raw, id, list)
+}
+
+// decode makes a T of an encoded object with that identity, destroying raw, and transforms it. A failure is told to
+// Config.OnDecodeError.
+func (r *Reflector[T]) decode(f format, raw []byte, id identity, list *listInfo) (T, *DecodeError) {
 	var none T
 	if !r.config.KeepManagedFields {
-		raw = f.cut(raw, f.peek(raw))
+		raw = f.cut(raw, id) // id is no longer valid
 	}
 	obj, err := r.codec.decode(f, raw, list)
 	if err == nil && r.config.Transform != nil {
@@ -442,7 +526,7 @@ func (r *Reflector[T]) watch(ctx context.Context) error {
 // stream reads the collection as the first events of a watch, and goes on with that watch (KEP-3157).
 func (r *Reflector[T]) stream(ctx context.Context) error {
 	query := url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
-	if r.listRV != "0" {
+	if r.listRV != "0" && r.listRV != "" {
 		query.Set("resourceVersion", r.listRV)
 	}
 	r.update(func(s *ReflectorStatus) { s.Lists++ })
@@ -483,6 +567,9 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 	query.Set("allowWatchBookmarks", "true")
 	query.Set("timeoutSeconds", strconv.Itoa(int(timeout.Seconds())))
 
+	if err := r.client.wait(ctx); err != nil {
+		return err
+	}
 	request, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	deadline := time.AfterFunc(timeout+watchGrace, func() { cancel(errSilent) })
@@ -575,23 +662,39 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 		return fmt.Errorf("watch: the server sent an event of type %q", frame.event)
 	}
 	deleted := frame.event == string(watch.Deleted)
-	obj, failed := w.decode(f, frame.raw, nil)
+	var obj T
+	var failed *DecodeError
+	if deleted {
+		obj, failed = w.decode(f, frame.raw, f.peek(frame.raw), nil) // its content may be another at the same version
+	} else {
+		obj, failed = w.object(f, frame.raw, nil)
+	}
 	if w.initial {
 		w.read.Add(1)
 		w.collect(obj, failed, deleted)
 		return nil
 	}
-	d := Delta[T]{Type: Upserted, Object: obj}
-	if deleted {
-		d.Type = Removed
+	var d Delta[T]
+	var key Key
+	if failed == nil {
+		d, key = Delta[T]{Type: Upserted, Object: obj, ResourceVersion: obj.GetResourceVersion()}, KeyOf(obj)
+		if deleted {
+			d.Type = Removed
+		}
+	} else {
+		d, key = Delta[T]{Type: Bookmarked, ResourceVersion: string(f.peek(failed.Raw).resourceVersion)}, failed.Key
+		if deleted && key.Name != "" {
+			d.Type, d.Key = Removed, key
+		}
 	}
-	switch {
-	case failed == nil:
-		d.ResourceVersion = obj.GetResourceVersion()
-	case deleted && failed.Key.Name != "":
-		d.Key, d.ResourceVersion = failed.Key, string(f.peek(failed.Raw).resourceVersion)
-	default: // what is held of it stays
-		d = Delta[T]{Type: Bookmarked, ResourceVersion: string(f.peek(failed.Raw).resourceVersion)}
+	w.changeStale(key, failed != nil && !deleted) // what is held of it stays
+	return w.tell(ctx, d)
+}
+
+// tell puts what happened behind the initial events into the sink, unless it is from before what was seen.
+func (w *watching[T]) tell(ctx context.Context, d Delta[T]) error {
+	if err := w.notBack(d.ResourceVersion); err != nil {
+		return err
 	}
 	return w.put(ctx, d)
 }
@@ -608,6 +711,9 @@ func (w *watching[T]) collect(obj T, failed *DecodeError, deleted bool) {
 	case deleted:
 		w.drop(KeyOf(obj))
 	default:
+		if len(l.kept) > 0 {
+			w.drop(KeyOf(obj))
+		}
 		l.items = append(l.items, obj) // the last one of a key counts
 	}
 }
@@ -623,7 +729,7 @@ func (w *watching[T]) bookmark(ctx context.Context, f format, raw []byte) error 
 		return errors.New("watch: the server sent a bookmark without resource version")
 	}
 	if !w.initial {
-		return w.put(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: rv})
+		return w.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: rv})
 	}
 	var bookmark metav1.PartialObjectMetadata
 	c := codec[*metav1.PartialObjectMetadata]{}

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"math/bits"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -429,7 +430,7 @@ func (w *edit[T]) replace(d *Delta[T], changes []change[T]) []change[T] {
 			old := versions.get(leaf[i].slot)
 			switch {
 			case next < len(items) && KeyOf(items[next]) == key:
-				if !sameVersion(old, items[next]) {
+				if !sameVersion(old, items[next]) || d.Restored && !reflect.DeepEqual(old, items[next]) {
 					steps = append(steps, step{r, key, old, items[next]})
 				}
 				next++

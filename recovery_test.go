@@ -1,0 +1,442 @@
+package informer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// recovery is one way in which something goes wrong, and exactly what an informer makes of it. The server has pods a
+// and b from the start, at resource versions 2 and 3.
+type recovery struct {
+	name string
+	// at the beginning: the fault is there before the informer starts. Otherwise it comes to a watch that is under
+	// way, and the table's requests and events are those from then on.
+	atStart bool
+	// paged reads lists by pages, here of one object, rather than as a stream.
+	paged bool
+	fault informertest.Fault
+	// does, when not nil, is what happens then. Otherwise the open watches end, and pod b gets v=2.
+	does func(o *outage)
+	// requests are what the informer asks for until it is at the server's version. Before each stands how long it
+	// waits after the one before: "0s", or from..to.
+	requests []string
+	events   []string
+	// status has what is counted, where it is not zero; "failures=some" stands for any number.
+	status string
+}
+
+// Requests of an informer.
+const (
+	streams     = "watch sendInitialEvents=true resourceVersionMatch=NotOlderThan"
+	streamsFrom = "watch sendInitialEvents=true resourceVersion=%s resourceVersionMatch=NotOlderThan"
+	lists       = "list resourceVersion=0 limit=1"
+	listsFrom   = "list resourceVersion=%s resourceVersionMatch=NotOlderThan limit=1"
+	listsLatest = "list limit=1"
+	nextPage    = "list limit=1 continue"
+	watches     = "watch resourceVersion=%s"
+)
+
+func at(wait, request string, rv ...any) string { return wait + " " + fmt.Sprintf(request, rv...) }
+
+// How long an informer waits after the first failure, the second and the third.
+const first, second, third = "0s..800ms", "0s..1.6s", "0s..3.2s"
+
+var (
+	keyA = informer.Key{Namespace: "ns", Name: "a"}
+	keyB = informer.Key{Namespace: "ns", Name: "b"}
+
+	expired     = apierrors.NewResourceExpired("too old resource version")
+	unavailable = apierrors.NewServiceUnavailable("down")
+	internal    = apierrors.NewInternalError(errors.New("broken"))
+	timedOut    = apierrors.NewTimeoutError("slow", 0)
+	throttled   = apierrors.NewTooManyRequests("later", 100)
+	absent      = apierrors.NewNotFound(podGVR.GroupResource(), "")
+	forbidden   = apierrors.NewForbidden(podGVR.GroupResource(), "", errors.New("not you"))
+	storeError  = &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 500, Reason: metav1.StatusReasonStoreReadError, Message: "corrupt object",
+	}}
+	tooLarge = &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 504, Reason: metav1.StatusReasonTimeout, Message: "Too large resource version",
+		Details: &metav1.StatusDetails{RetryAfterSeconds: 1, Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}},
+	}}
+)
+
+func streamed(r informertest.Request) bool    { return r.Query.Has("sendInitialEvents") }
+func notStreamed(r informertest.Request) bool { return !streamed(r) }
+func continued(r informertest.Request) bool   { return r.Query.Has("continue") }
+func fromVersion3(r informertest.Request) bool {
+	return r.Query.Get("resourceVersion") == "3" && r.Query.Has("resourceVersionMatch")
+}
+
+var (
+	updated  = []string{"update ns/b 1->2"}
+	added    = []string{"add ns/a 1 initial=true", "add ns/b 1 initial=true"}
+	watchOn  = []string{at("0s", watches, "3"), at(first, watches, "3")}
+	restream = []string{at("0s", watches, "3"), at(first, streamsFrom, "3")}
+	relist   = []string{at("0s", watches, "3"), at(first, listsFrom, "3"), at("0s", nextPage), at("0s", watches, "3")}
+	fallback = []string{at("0s", streams), at("0s", lists), at("0s", watches, "3")}
+	silence  = []string{at("0s", streams), at("10s", lists), at("0s", watches, "3")}
+	again    = []string{at("0s", streams), at(first, streams)}
+)
+
+var recoveries = []recovery{
+	// The watch ends.
+	{name: "R7 clean end", does: (*outage).endWatches, requests: watchOn[:1], events: updated},
+	{name: "R7 clean end at once", fault: informertest.Fault{Times: 1, AfterHeaders: true, End: true}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 reset", fault: informertest.Fault{Times: 1, AfterHeaders: true, Drop: true}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 reset inside a frame", fault: informertest.Fault{Times: 1, AfterBytes: 20, Drop: true}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 end inside a frame", fault: informertest.Fault{Times: 1, AfterBytes: 20, End: true}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 reset of the streaming list", atStart: true, fault: informertest.Fault{Times: 1, AfterEvents: 1, Drop: true}, requests: again, events: added, status: "failures=1"},
+	{name: "R12 connection refused", does: (*outage).stopServer, requests: []string{at("5m0s..5m31s", watches, "3")}, events: updated, status: "failures=some"},
+	{name: "R18 silence in the watch", fault: informertest.Fault{Times: 1, AfterHeaders: true, Hang: true}, events: updated, status: "failures=1",
+		requests: []string{at("0s", watches, "3"), at("5m30s..10m31s", watches, "3")}},
+
+	// The server answers with an error.
+	{name: "R8 500 on open", fault: informertest.Fault{Times: 1, Error: internal}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 503 on open", fault: informertest.Fault{Times: 1, Error: unavailable}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 504 on open", fault: informertest.Fault{Times: 1, Error: timedOut}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 503 again and again", fault: informertest.Fault{Times: 3, Error: unavailable}, events: updated, status: "failures=3",
+		requests: append(watchOn, at(second, watches, "3"), at(third, watches, "3"))},
+	{name: "R8 500 in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: internal}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R8 504 in the stream", fault: informertest.Fault{Times: 1, AfterEvents: 1, Error: timedOut}, events: updated, status: "failures=1",
+		requests: []string{at("0s", watches, "3"), at(first, watches, "4")}},
+	{name: "R8 503 on the streaming list", atStart: true, fault: informertest.Fault{Times: 1, Error: unavailable}, requests: again, events: added, status: "failures=1"},
+	{name: "R8 503 on the list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Error: unavailable}, events: added, status: "failures=1",
+		requests: []string{at("0s", lists), at(first, lists), at("0s", watches, "3")}},
+	{name: "R9 410 on open", fault: informertest.Fault{Times: 1, Error: expired}, requests: restream, events: updated, status: "failures=1"},
+	{name: "R9 410 on open, paged", paged: true, fault: informertest.Fault{Times: 1, Error: expired}, requests: append(relist[:3:3], at("0s", watches, "4")), events: updated, status: "failures=1"},
+	{name: "R9 410 in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: expired}, requests: restream, events: updated, status: "failures=1"},
+	{name: "R9 410 again and again", fault: informertest.Fault{Match: notStreamed, Times: 1, Error: expired}, events: updated, status: "failures=2",
+		does: func(o *outage) {
+			o.server.Inject(informertest.Fault{Match: streamed, Times: 1, AfterEvents: 3, Error: expired})
+			o.endWatches()
+		},
+		requests: append(restream, at(second, streamsFrom, "4"))},
+	{name: "R10 StoreReadError in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: storeError}, requests: restream, events: updated, status: "failures=1"},
+	{name: "R11 429 on the watch", fault: informertest.Fault{Times: 1, Error: throttled}, events: updated, status: "failures=1",
+		requests: []string{at("0s", watches, "3"), at("100s..110s", watches, "3")}},
+	{name: "R11 429 in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: throttled}, events: updated, status: "failures=1",
+		requests: []string{at("0s", watches, "3"), at("100s..110s", watches, "3")}},
+	{name: "R11 429 on the streaming list", atStart: true, fault: informertest.Fault{Times: 1, Error: throttled}, events: added, status: "failures=1",
+		requests: []string{at("0s", streams), at("100s..110s", streams)}},
+	{name: "R11 429 on the list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Error: throttled}, events: added, status: "failures=1",
+		requests: []string{at("0s", lists), at("100s..110s", lists), at("0s", watches, "3")}},
+	{name: "R13 401 on the watch", fault: informertest.Fault{Times: 1, Error: apierrors.NewUnauthorized("who?")}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R13 401 on the list", atStart: true, fault: informertest.Fault{Times: 1, Error: apierrors.NewUnauthorized("who?")}, requests: again, events: added, status: "failures=1"},
+	{name: "R13 403 on the watch", fault: informertest.Fault{Times: 1, Error: forbidden}, requests: watchOn, events: updated, status: "failures=1"},
+	{name: "R13 403 on the list", atStart: true, fault: informertest.Fault{Times: 1, Error: forbidden}, requests: again, events: added, status: "failures=1"},
+	{name: "R14 404 at first", atStart: true, fault: informertest.Fault{Times: 3, Error: absent}, events: added, status: "failures=3",
+		requests: append(again, at(second, streams), at(third, streams))},
+	{name: "R14 404 later", fault: informertest.Fault{Times: 3, Error: absent}, status: "failures=3",
+		requests: []string{at("0s", watches, "3"), at(first, streams), at(second, streams), at(third, streams)},
+		events:   []string{"delete ns/a 1 final=false", "delete ns/b 1 final=false", "add ns/a 1 initial=false", "add ns/b 2 initial=false"}},
+
+	// The streaming list does not come to its end.
+	{name: "R2 400", atStart: true, fault: informertest.Fault{Match: streamed, Error: apierrors.NewBadRequest("what?")}, requests: fallback, events: added},
+	{name: "R2 422", atStart: true, fault: informertest.Fault{Match: streamed, Error: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)}, requests: fallback, events: added},
+	{name: "R2 clean end without bookmark", atStart: true, fault: informertest.Fault{Match: streamed, AfterEvents: 2, End: true}, requests: fallback, events: added},
+	{name: "R2 ordinary bookmark", atStart: true, fault: informertest.Fault{Match: streamed, Rewrite: bookmarkAt("3")}, requests: fallback, events: added},
+	{name: "R2 silence in place of an answer", atStart: true, fault: informertest.Fault{Match: streamed, Hang: true}, requests: silence, events: added},
+	{name: "R2 silence among the initial events", atStart: true, fault: informertest.Fault{Match: streamed, AfterEvents: 1, Hang: true}, requests: silence, events: added},
+	{name: "R2 no bookmark behind the initial events", atStart: true, fault: informertest.Fault{OmitInitialEventsEnd: true}, requests: silence, events: added},
+	{name: "R2 sendInitialEvents ignored", atStart: true, fault: informertest.Fault{IgnoreSendInitialEvents: true}, requests: silence, events: added},
+
+	// Lists that fail otherwise.
+	{name: "silence in place of a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Hang: true}, events: added, status: "failures=1",
+		requests: []string{at("0s", lists), at("90s..90.8s", lists), at("0s", watches, "3")}},
+	{name: "silence in a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, AfterBytes: 20, Hang: true}, events: added, status: "failures=1",
+		requests: []string{at("0s", lists), at("90s..90.8s", lists), at("0s", watches, "3")}},
+	{name: "reset in a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, AfterBytes: 300, Drop: true}, events: added, status: "failures=1",
+		requests: []string{at("0s", lists), at(first, lists), at("0s", watches, "3")}},
+	{name: "R4 continue token expired", paged: true, fault: informertest.Fault{Match: continued, Error: expired}, does: (*outage).expireWatch, events: updated, status: "failures=1",
+		requests: append(relist[:3:3], at("0s", "list resourceVersion=4 resourceVersionMatch=NotOlderThan"), at("0s", watches, "4"))},
+	{name: "R5 410 on the list", paged: true, fault: informertest.Fault{Match: fromVersion3, Error: expired}, does: (*outage).expireWatch, events: updated, status: "failures=1",
+		requests: append(relist[:2:2], at("0s", listsLatest), at("0s", nextPage), at("0s", watches, "4"))},
+	{name: "R5 too large resource version on the list", paged: true, fault: informertest.Fault{Match: fromVersion3, Error: tooLarge}, does: (*outage).expireWatch, events: updated, status: "failures=1",
+		requests: append(relist[:2:2], at("0s", listsLatest), at("0s", nextPage), at("0s", watches, "4"))},
+	{name: "R5 too large resource version on the streaming list", fault: informertest.Fault{Match: fromVersion3, Error: tooLarge}, does: (*outage).expireWatch, events: updated, status: "failures=1",
+		requests: append(restream, at("0s", streams))},
+
+	// The server goes back in time, so that resource version 4 is of another content than before.
+	{name: "R6 list goes back", fault: informertest.Fault{Times: 1, Error: expired}, does: (*outage).restore, events: restored, status: "restored=1 failures=2",
+		requests: []string{at("0s", watches, "5"), at(first, streamsFrom, "5"), at("3s", streams), at(second, streams)}},
+	{name: "R6 list goes back, paged", paged: true, fault: informertest.Fault{Times: 1, Error: expired}, does: (*outage).restore, events: restored, status: "restored=1 failures=2",
+		requests: []string{at("0s", watches, "5"), at(first, listsFrom, "5"), at("3s", listsLatest), at("0s", nextPage), at(second, listsLatest), at("0s", nextPage), at("0s", watches, "4")}},
+	{name: "R6 watch from the future", fault: informertest.Fault{Match: notStreamed, Error: tooLarge}, does: (*outage).restore, events: restored, status: "restored=1 failures=3",
+		requests: []string{at("0s", watches, "5"), at("1s..1.1s", watches, "5"), at("1s..1.1s", watches, "5"), at("1s..1.1s", streams)}},
+	{name: "R6 watch from the future for a while", fault: informertest.Fault{Times: 2, Error: tooLarge}, events: updated, status: "failures=2",
+		requests: []string{at("0s", watches, "3"), at("1s..1.1s", watches, "3"), at("1s..1.1s", watches, "3")}},
+	{name: "R6 bookmark goes back", fault: informertest.Fault{Times: 1, Rewrite: bookmarkAt("2")}, status: "restored=1 failures=1",
+		does: func(o *outage) {
+			o.server.EndWatches()
+			<-time.After(2 * time.Minute)
+			o.wantVersion("3")
+		},
+		requests: []string{at("0s", watches, "3"), at("1m0s..1m0.8s", streams)}},
+	{name: "R6 event goes back", fault: informertest.Fault{Times: 1, Rewrite: podAt(keyB, "2")}, events: updated, status: "restored=1 failures=1",
+		requests: []string{at("0s", watches, "3"), at(first, streams)}},
+
+	// An object cannot be decoded.
+	{name: "R17 corrupt in a streaming list", atStart: true, fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{keyB}}, requests: again[:1], events: added[:1], status: "stale=1 errors=1"},
+	{name: "R17 corrupt in a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{keyB}}, events: added[:1], status: "stale=1 errors=1",
+		requests: []string{at("0s", lists), at("0s", watches, "3")}},
+	{name: "R17 corrupt in a relist", fault: informertest.Fault{Match: streamed, Corrupt: []informer.Key{keyB}}, does: (*outage).expireWatch, requests: restream, status: "failures=1 stale=1 errors=1"},
+	{name: "R17 corrupt in a relist, paged", paged: true, fault: informertest.Fault{Verb: "list", Corrupt: []informer.Key{keyB}}, does: (*outage).expireWatch, status: "failures=1 stale=1 errors=1",
+		requests: append(relist[:3:3], at("0s", watches, "4"))},
+	{name: "R17 corrupt ADDED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{{Namespace: "ns", Name: "c"}}}, requests: watchOn[:1], status: "stale=1 errors=1",
+		does: func(o *outage) { o.server.EndWatches(); synctest.Wait(); o.create(newPod("ns", "c", "v=1")) }},
+	{name: "R17 corrupt MODIFIED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{keyB}}, requests: watchOn[:1], status: "stale=1 errors=1"},
+	{name: "R17 corrupt DELETED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{keyB}}, requests: watchOn[:1], events: []string{"delete ns/b 1 final=false"}, status: "errors=1",
+		does: func(o *outage) { o.server.EndWatches(); synctest.Wait(); o.delete("ns", "b") }},
+	{name: "R17 corrupt MODIFIED, then DELETED", fault: informertest.Fault{Times: 1, Corrupt: []informer.Key{keyB}}, requests: watchOn[:1], events: []string{"delete ns/b 1 final=false"}, status: "errors=2",
+		does: func(o *outage) { o.endWatches(); o.wantStatus("stale=1 errors=1"); o.delete("ns", "b") }},
+}
+
+// restored is what a handler is told when a server went back as by outage.restore.
+var restored = []string{"update ns/a 2->other", "update ns/b 2->1"}
+
+// outage is a recovery under way.
+type outage struct {
+	world
+	recovery
+	inf   *informer.Informer[*corev1.Pod]
+	rec   *recorder[*corev1.Pod]
+	since time.Time
+}
+
+// endWatches ends the watches, whose clients come back, and then changes b.
+func (o *outage) endWatches() {
+	o.server.EndWatches()
+	synctest.Wait()
+	o.relabel("ns", "b", "2")
+	synctest.Wait()
+}
+
+// expireWatch has the client come back with a version that the server has no more, as far as it says.
+func (o *outage) expireWatch() {
+	o.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
+	o.server.EndWatches()
+	o.relabel("ns", "b", "2")
+}
+
+func (o *outage) stopServer() {
+	o.server.Stop()
+	o.relabel("ns", "b", "2")
+	<-time.After(5 * time.Minute)
+	o.server.Start()
+}
+
+// restore has the informer follow to version 5, goes back to version 3, and on to another version 4.
+func (o *outage) restore() {
+	backup := o.server.Snapshot()
+	o.relabel("ns", "a", "2")
+	o.relabel("ns", "b", "2")
+	o.rec.want(o.T, "update ns/a 1->2", "update ns/b 1->2")
+	o.server.Restore(backup)
+	o.relabel("ns", "a", "other")
+}
+
+func (o *outage) wantVersion(rv string) {
+	o.Helper()
+	if got := o.inf.Status().Reflectors[0].ResourceVersion; got != rv {
+		o.Errorf("at resource version %s, want %s", got, rv)
+	}
+}
+
+func (o *outage) wantStatus(want string) {
+	o.Helper()
+	s := o.inf.Status().Reflectors[0]
+	var got []string
+	for _, field := range []struct {
+		name  string
+		value int
+	}{{"restored", s.Restored}, {"failures", s.Failures}, {"stale", s.Stale}, {"errors", s.DecodeErrors}} {
+		switch {
+		case field.value > 0 && strings.Contains(want, field.name+"=some"):
+			got = append(got, field.name+"=some")
+		case field.value > 0:
+			got = append(got, fmt.Sprintf("%s=%d", field.name, field.value))
+		}
+	}
+	if text := strings.Join(got, " "); text != want {
+		o.Errorf("status %q, want %q", text, want)
+	}
+	if s.State != informer.Watching || !s.WatchOpen {
+		o.Errorf("status %+v", s)
+	}
+}
+
+// wantRequests checks what was asked for, and when.
+func (o *outage) wantRequests() {
+	o.Helper()
+	var got, asked []string
+	last := o.since
+	in := len(o.recovery.requests) == len(o.server.Requests())
+	for i, r := range o.server.Requests() {
+		asked = append(asked, fmt.Sprintf("%v %s", r.Time.Sub(last), o.world.requests()[i]))
+		got = append(got, o.world.requests()[i])
+		if in {
+			wait, _, _ := strings.Cut(o.recovery.requests[i], " ")
+			least, most, isRange := strings.Cut(wait, "..")
+			if !isRange {
+				most = least
+			}
+			in = r.Time.Sub(last) >= duration(least) && r.Time.Sub(last) <= duration(most)
+		}
+		last = r.Time
+	}
+	var want []string
+	for _, r := range o.recovery.requests {
+		_, text, _ := strings.Cut(r, " ")
+		want = append(want, text)
+	}
+	if !in || !slices.Equal(got, want) {
+		o.Errorf("requests:\n\t%s\nwant:\n\t%s", strings.Join(asked, "\n\t"), strings.Join(o.recovery.requests, "\n\t"))
+	}
+}
+
+func duration(s string) time.Duration {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// run brings the informer into trouble, and checks what it makes of it.
+func (o *outage) run() {
+	o.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+	remove := func() {}
+	inject := func() {
+		if !reflect.ValueOf(o.fault).IsZero() {
+			remove = o.server.Inject(o.fault)
+		}
+	}
+	if o.atStart {
+		inject()
+	}
+	o.since = time.Now()
+	ctx, cancel := context.WithTimeout(o.Context(), time.Hour)
+	defer cancel()
+	ended := make(chan error)
+	go func() { ended <- o.inf.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	if err := o.inf.WaitSynced(ctx); err != nil {
+		o.Fatal(err)
+	}
+	if !o.atStart {
+		o.rec.want(o.T, added...)
+		<-time.After(10 * time.Second)
+		o.server.ResetRequests()
+		o.since = time.Now()
+		inject()
+		if o.does == nil {
+			o.endWatches()
+		} else {
+			o.does(o)
+		}
+	}
+	o.catchUp(ctx)
+	o.wantRequests()
+	o.rec.want(o.T, o.recovery.events...)
+	o.wantStatus(o.status)
+
+	// All is well again: without the fault, store and server are equal, and nothing is told twice.
+	remove()
+	o.server.ResetRequests()
+	o.server.EndWatches()
+	synctest.Wait()
+	for pod := range o.pods.All() {
+		o.relabel("ns", pod.Name, "end")
+	}
+	o.catchUp(ctx)
+	equalsServer(o.world, o.inf)
+	if len(o.rec.lines) != o.pods.Len() {
+		o.Errorf("told afterwards: %q", o.rec.lines)
+	}
+	if requests := o.world.requests(); len(requests) != 1 {
+		o.Errorf("requests afterwards: %q", requests)
+	}
+	<-time.After(3 * time.Minute)
+	if s := o.inf.Status().Reflectors[0]; s.Failures != 0 || s.Stale != 0 || s.LastError == nil && o.name != "R7 clean end" {
+		o.Errorf("status afterwards: %+v", s)
+	}
+}
+
+// catchUp waits until the informer is at the server's version.
+func (o *outage) catchUp(ctx context.Context) {
+	o.Helper()
+	for {
+		if err := o.inf.WaitFor(ctx, o.server.RV()); err != nil {
+			o.Fatalf("%v: %+v", err, o.inf.Status())
+		}
+		synctest.Wait()
+		if s := o.inf.Status().Reflectors[0]; s.WatchOpen && s.ResourceVersion == o.server.RV() {
+			return
+		}
+		<-time.After(10 * time.Second) // the server went back: what the store had before counts for WaitFor
+	}
+}
+
+// TestRecovery holds the table "What happens when something goes wrong" of the README.
+func TestRecovery(t *testing.T) {
+	for _, r := range recoveries {
+		for _, media := range []string{"json", "vnd.kubernetes.protobuf"} {
+			t.Run(r.name+"/"+strings.TrimPrefix(media, "vnd.kubernetes."), func(t *testing.T) {
+				bubble(t, informertest.Options{}, func(w world) {
+					config := quiet[*corev1.Pod]()
+					config.PagedList, config.PageSize = r.paged, 1
+					client := w.client(func(c *rest.Config) { c.ContentType = "application/" + media })
+					o := &outage{world: w, recovery: r, inf: informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config), rec: &recorder[*corev1.Pod]{}}
+					o.inf.Subscribe(o.rec)
+					o.run()
+				})
+			})
+		}
+	}
+}
+
+// bookmarkAt makes each bookmark an ordinary one at version rv.
+func bookmarkAt(rv string) func(informer.Key, []byte) []byte { return podAt(informer.Key{}, rv) }
+
+// podAt makes each object with that key one at version rv.
+func podAt(key informer.Key, rv string) func(informer.Key, []byte) []byte {
+	return func(k informer.Key, object []byte) []byte {
+		if k != key {
+			return object
+		}
+		return encoded(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: rv}}, object)
+	}
+}
+
+// encoded encodes pod as like is.
+func encoded(pod *corev1.Pod, like []byte) []byte {
+	var b []byte
+	var err error
+	if bytes.HasPrefix(like, []byte("{")) {
+		b, err = json.Marshal(pod)
+	} else {
+		b, err = pod.Marshal()
+	}
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
