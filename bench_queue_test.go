@@ -1,0 +1,164 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// queued is what the benchmarks ask of a queue of either kind.
+type queued interface {
+	Add(Key)
+	AddAfter(Key, time.Duration)
+	AddRateLimited(Key)
+	Forget(Key)
+	get() (Key, bool)
+	Done(Key)
+	stop()
+}
+
+type ownQueue struct{ *Queue[Key] }
+
+func (q ownQueue) get() (Key, bool) {
+	key, err := q.Get(context.Background())
+	return key, err == nil
+}
+func (q ownQueue) stop() { q.Close() }
+
+type peerQueue struct {
+	workqueue.TypedRateLimitingInterface[Key]
+}
+
+func (q peerQueue) get() (Key, bool) {
+	key, shutdown := q.Get()
+	return key, !shutdown
+}
+func (q peerQueue) stop() { q.ShutDown() }
+
+// unlimited counts and never delays by more than a nanosecond, so that what is measured is the queue.
+func unlimited() MaxOf[Key] {
+	return MaxOf[Key]{&ExponentialLimiter[Key]{Base: 1, Max: 1}, &BucketLimiter[Key]{rate.NewLimiter(rate.Inf, 1)}}
+}
+
+// eachQueue runs a benchmark with a queue of each kind. A worker's context can usually be cancelled, which Get of
+// client-go's cannot make use of.
+func eachQueue(b *testing.B, name string, run func(b *testing.B, q queued)) {
+	b.Run(name+"impl=client-go", func(b *testing.B) {
+		q := peerQueue{workqueue.NewTypedRateLimitingQueue(workqueue.TypedRateLimiter[Key](unlimited()))}
+		defer q.stop()
+		run(b, q)
+	})
+	b.Run(name+"impl=informer", func(b *testing.B) {
+		q := ownQueue{NewQueue(QueueConfig[Key]{RateLimiter: unlimited()})}
+		defer q.stop()
+		run(b, q)
+	})
+}
+
+// manyKeys returns keys as those of pods are.
+func manyKeys(n int) []Key {
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = Key{Namespace: "namespace-" + strconv.Itoa(i%50), Name: "deployment-6d4cf56db6-" + strconv.Itoa(i)}
+	}
+	return keys
+}
+
+// BenchmarkQueue adds a key, gets it and is done with it, alone and with 1,000,000 other keys waiting.
+func BenchmarkQueue(b *testing.B) {
+	keys := manyKeys(1000)
+	eachQueue(b, "waiting=0/", func(b *testing.B, q queued) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			q.Add(keys[i%len(keys)])
+			key, _ := q.get()
+			q.Done(key)
+		}
+	})
+	million := manyKeys(1_000_000)
+	eachQueue(b, "waiting=1000000/", func(b *testing.B, q queued) {
+		for _, key := range million {
+			q.Add(key)
+		}
+		runtime.GC()
+		b.ReportAllocs()
+		for b.Loop() {
+			key, _ := q.get()
+			q.Done(key)
+			q.Add(key)
+		}
+	})
+}
+
+// BenchmarkQueueWorkers has one producer add keys and workers get them and be done with them, until all are.
+func BenchmarkQueueWorkers(b *testing.B) {
+	keys := manyKeys(1000)
+	for _, workers := range []int{1, 4, 16} {
+		eachQueue(b, fmt.Sprintf("workers=%d/", workers), func(b *testing.B, q queued) {
+			b.ReportAllocs()
+			var running sync.WaitGroup
+			var left sync.WaitGroup
+			for range workers {
+				running.Go(func() {
+					for {
+						key, ok := q.get()
+						if !ok {
+							return
+						}
+						q.Done(key)
+						left.Done()
+					}
+				})
+			}
+			for b.Loop() {
+				left.Add(len(keys))
+				for _, key := range keys {
+					q.Add(key)
+				}
+				left.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
+			q.stop()
+			running.Wait()
+		})
+	}
+}
+
+// BenchmarkQueueAddAfter delays keys by times that differ, by turns later and sooner than before. client-go's passes
+// them through a channel to a goroutine; what that does with them is part of the time as soon as the channel is full.
+func BenchmarkQueueAddAfter(b *testing.B) {
+	for _, n := range []int{1000, 1_000_000} {
+		keys := manyKeys(n)
+		eachQueue(b, fmt.Sprintf("keys=%d/", n), func(b *testing.B, q queued) {
+			for i, key := range keys {
+				q.AddAfter(key, time.Hour+time.Duration(i*7919%n)*time.Millisecond)
+			}
+			runtime.GC()
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				q.AddAfter(keys[i%n], time.Hour-time.Duration(i/n)*time.Second+time.Duration(i*7919%n)*time.Millisecond)
+			}
+		})
+	}
+}
+
+// BenchmarkQueueRetry is a key that fails and comes back at once.
+func BenchmarkQueueRetry(b *testing.B) {
+	keys := manyKeys(1)
+	eachQueue(b, "", func(b *testing.B, q queued) {
+		b.ReportAllocs()
+		q.Add(keys[0])
+		for b.Loop() {
+			key, _ := q.get()
+			q.AddRateLimited(key)
+			q.Done(key)
+		}
+	})
+}
