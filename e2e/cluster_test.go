@@ -24,6 +24,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/e2e/cluster"
@@ -84,6 +85,17 @@ func clientset(t *testing.T, contentType string) *kubernetes.Clientset {
 	config.ContentType = contentType
 	config.AcceptContentTypes = contentType
 	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func metadataClient(t *testing.T) metadata.Interface {
+	t.Helper()
+	config := server.Config()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
+	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,21 +1,22 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
@@ -84,7 +85,7 @@ func newWriter(t *testing.T) writer {
 func (w writer) create(name, label string) *corev1.Pod {
 	w.Helper()
 	pod := cluster.NewPod(w.namespace, name)
-	pod.Labels = map[string]string{"v": label}
+	pod.Labels = map[string]string{"v": label, "test": w.namespace}
 	pod.Finalizers = []string{"example.com/hold"}
 	pod, err := clientset(w.T, runtime.ContentTypeProtobuf).CoreV1().Pods(w.namespace).Create(w.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
@@ -127,50 +128,194 @@ func (w writer) release(name string) {
 	w.patch(name, `{"metadata":{"finalizers":null}}`)
 }
 
-// lifecycle takes a pod from its creation to its end, and checks that the handler is told of each step, in order, with
-// old and new as client-go reads them: get returns the pod as it is now.
-func lifecycle[T informer.Object](t *testing.T, contentType string, config informer.Config[T], get func(w writer, name string) T) *requests {
-	w := newWriter(t)
-	w.create("there", "0")
-	there := get(w, "there")
-	record := requests{keepBodies: true}
-	inf := informer.New(newClient(t, contentType, &record), informer.Resource{GroupVersionResource: podsResource, Namespaces: []string{w.namespace}}, config)
-	told := newEvents[T]()
-	inf.Subscribe(told)
-	start(t, inf)
-	told.want(t, informer.Event[T]{Type: informer.Added, Object: there, Initial: true})
+// kind is a Go type for pods.
+type kind[T informer.Object] struct {
+	// get returns the pod as it is, as client-go reads it.
+	get func(w writer, name string) T
+	// at returns a copy with another version.
+	at func(obj T, resourceVersion string) T
+	// answers is what the server sends to a client that asks for a content type.
+	answers func(contentType string) string
+}
 
-	w.create("pod", "1")
-	states := []T{get(w, "pod")}
-	told.want(t, informer.Event[T]{Type: informer.Added, Object: states[0]})
-	for _, write := range []func(){
-		func() { w.label("pod", "2") },
-		func() { w.phase("pod", corev1.PodRunning) },
-		func() { w.delete("pod") },
-	} {
-		write()
-		states = append(states, get(w, "pod"))
-		told.want(t, informer.Event[T]{Type: informer.Updated, Old: states[len(states)-2], Object: states[len(states)-1]})
+// scope is what of the pods an informer follows.
+type scope struct {
+	namespaces int // 0 for all
+	labels     bool
+}
+
+// All namespaces go with a label: those of other tests have pods, too.
+var scopes = []scope{{1, false}, {2, false}, {2, true}, {0, true}}
+
+func (s scope) String() string {
+	name := []string{"all namespaces", "one namespace", "two namespaces"}[s.namespaces]
+	if s.labels {
+		name += " with labels"
 	}
-	w.release("pod")
-	event, before := told.next(t), states[len(states)-1]
-	if event.Type != informer.Deleted || !event.Final || event.Object.GetUID() != before.GetUID() || !newer(event.Object, before) {
-		t.Errorf("the handler was told %s of %s at %s, final=%v; want the final state, deleted after %s",
-			event.Type, event.Object.GetUID(), event.Object.GetResourceVersion(), event.Final, before.GetResourceVersion())
+	return name
+}
+
+// conform takes pods through all that can happen to one, in each mode and scope, and checks that a handler, the iterator
+// and a late handler are told of each step, in order, with old and new as client-go reads them, and that the store and
+// an index have it.
+func conform[T informer.Object](t *testing.T, k kind[T]) {
+	for _, s := range scopes {
+		t.Run(s.String(), func(t *testing.T) {
+			forEachMode(t, func(t *testing.T, m mode) { life(t, k, s, m) })
+		})
 	}
-	w.release("there")
-	w.delete("there")
-	for event = told.next(t); event.Type != informer.Deleted; event = told.next(t) {
-		if event.Type != informer.Updated || event.Old != there && event.Old.GetResourceVersion() != there.GetResourceVersion() {
-			t.Errorf("the handler was told %s at %s after %s", event.Type, event.Object.GetResourceVersion(), there.GetResourceVersion())
+}
+
+func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
+	a, b, other := newWriter(t), newWriter(t), newWriter(t)
+	resource := informer.Resource{GroupVersionResource: podsResource}
+	switch s.namespaces {
+	case 1:
+		b = a
+		fallthrough
+	case 2:
+		resource.Namespaces = slices.Compact([]string{a.namespace, b.namespace})
+	}
+	if s.labels {
+		resource.LabelSelector = fmt.Sprintf("v notin (no, never), test in (%s, %s)", a.namespace, b.namespace)
+	}
+	a.create("there", "0")
+	there := k.get(a, "there")
+	outside := other.create("pod", "0")
+
+	record := requests{keepBodies: true}
+	config := logged[T](t)
+	config.PagedList = m.paged
+	inf := informer.New(newClient(t, m.contentType, &record), resource, config)
+	byVersion := informer.NewIndex(inf, func(obj T) []string { return []string{obj.GetResourceVersion()} })
+	told := []events[T]{newEvents[T](), newEvents[T]()}
+	inf.Subscribe(told[0])
+	ctx, cancel := context.WithCancel(t.Context())
+	var iterating sync.WaitGroup
+	iterating.Go(func() {
+		for e := range inf.Changes(ctx) {
+			told[1] <- e
 		}
-		there = event.Object
+	})
+	defer iterating.Wait()
+	defer cancel()
+	start(t, inf)
+	want := func(e informer.Event[T]) {
+		t.Helper()
+		for _, told := range told {
+			told.want(t, e)
+		}
 	}
-	told.none(t)
-	if inf.Store().Len() != 0 {
-		t.Errorf("store has %d pods, want none", inf.Store().Len())
+	// wrote checks that what was written is what is read.
+	wrote := func(obj *corev1.Pod) T {
+		t.Helper()
+		if err := inf.WaitForObject(within(t, patience), obj); err != nil {
+			t.Fatal(err)
+		}
+		now := k.get(b, obj.Name)
+		if got, _ := inf.Store().Get(informer.KeyOf(obj)); !reflect.DeepEqual(got, now) {
+			t.Fatalf("read something else than was written (-written +read):\n%s", diff(now, got))
+		}
+		if got := byVersion.List(obj.ResourceVersion); !reflect.DeepEqual(got, []T{now}) {
+			t.Fatalf("the index has %v at %s, want what was written", got, obj.ResourceVersion)
+		}
+		return now
 	}
-	return &record
+	want(informer.Event[T]{Type: informer.Added, Object: there, Initial: true})
+
+	pod := wrote(b.create("pod", "1"))
+	want(informer.Event[T]{Type: informer.Added, Object: pod})
+	change := func(written *corev1.Pod) {
+		t.Helper()
+		old := pod
+		pod = wrote(written)
+		want(informer.Event[T]{Type: informer.Updated, Old: old, Object: pod})
+	}
+	change(b.label("pod", "2"))
+	other.label("pod", "2")
+	change(b.phase("pod", corev1.PodRunning))
+
+	if s.labels {
+		left := b.label("pod", "no")
+		// The server sends the last state inside, at the version of the write that made it leave.
+		want(informer.Event[T]{Type: informer.Deleted, Object: k.at(pod, left.ResourceVersion), Final: true})
+		if err := inf.WaitForObject(within(t, patience), left); err != nil { // C9: nothing to wait for
+			t.Error(err)
+		}
+		storeEquals(t, inf, []T{there})
+		b.label("pod", "never")
+		pod = wrote(b.label("pod", "3"))
+		want(informer.Event[T]{Type: informer.Added, Object: pod})
+	}
+
+	// H7, for one who comes late.
+	late := newEvents[T]()
+	inf.Subscribe(late)
+	present := []T{there, pod}
+	slices.SortFunc(present, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	for _, obj := range present {
+		late.want(t, informer.Event[T]{Type: informer.Added, Object: obj, Initial: true})
+	}
+	told = append(told, late)
+	storeEquals(t, inf, present)
+
+	b.delete("pod") // a finalizer holds it
+	marked := k.get(b, "pod")
+	want(informer.Event[T]{Type: informer.Updated, Old: pod, Object: marked})
+	pod = marked
+	deleted := func() {
+		t.Helper()
+		for i, told := range told {
+			e, pod := told.next(t), pod
+			if e.Type == informer.Updated && reflect.DeepEqual(e.Old, pod) { // the server marks a pod before it goes
+				e, pod = told.next(t), e.Object
+			}
+			if e.Type != informer.Deleted || !e.Final || e.Object.GetUID() != pod.GetUID() || !newer(e.Object, pod) {
+				t.Errorf("follower %d was told %s of %s at %s, final=%v; want the final state, deleted after %s",
+					i, e.Type, e.Object.GetUID(), e.Object.GetResourceVersion(), e.Final, pod.GetResourceVersion())
+			}
+		}
+	}
+	b.release("pod")
+	deleted()
+
+	// Another pod of the same name, which goes at once.
+	gone := pod
+	pod = wrote(b.create("pod", "1"))
+	if pod.GetUID() == gone.GetUID() {
+		t.Errorf("the new pod has the UID of the old one")
+	}
+	want(informer.Event[T]{Type: informer.Added, Object: pod})
+	b.release("pod")
+	old := pod
+	pod = k.get(b, "pod")
+	want(informer.Event[T]{Type: informer.Updated, Old: old, Object: pod})
+	b.delete("pod")
+	deleted()
+
+	if err := inf.WaitForObject(within(t, patience), outside); err != nil { // C9: nothing to wait for
+		t.Error(err)
+	}
+	storeEquals(t, inf, []T{there})
+	for _, told := range told {
+		told.none(t)
+	}
+	if got, want := len(inf.Status().Reflectors), max(1, len(resource.Namespaces)); got != want {
+		t.Errorf("%d reflectors, want one for each namespace, %d", got, want)
+	}
+	for _, r := range record.all() {
+		if got, want := r.ContentType, k.answers(m.contentType); got != want && got != want+";stream=watch" {
+			t.Errorf("the server answered with %q, want %s", got, want)
+		}
+		if parts := strings.Split(r.Path, "/"); s.namespaces > 0 && !slices.Contains(resource.Namespaces, parts[4]) {
+			t.Errorf("the informer asked for %s", r.Path)
+		}
+	}
+	if _, only := any(pod).(*metav1.PartialObjectMetadata); only == (record.count("example.invalid/main") > 0) {
+		t.Errorf("the server sent %d images of containers; metadata only is %v", record.count("example.invalid/main"), only)
+	}
 }
 
 // newer compares resource versions as KEP-5504 says: as decimal numbers without leading zeros.
@@ -179,70 +324,66 @@ func newer(a, b informer.Versioned) bool {
 	return len(x) > len(y) || len(x) == len(y) && x > y
 }
 
-func TestH1H2_EventsOfATypedPod(t *testing.T) {
-	forEachMode(t, func(t *testing.T, m mode) {
-		config := logged[*corev1.Pod](t)
-		config.PagedList = m.paged
-		lifecycle(t, m.contentType, config, func(w writer, name string) *corev1.Pod {
-			pod, err := clientset(t, m.contentType).CoreV1().Pods(w.namespace).Get(t.Context(), name, metav1.GetOptions{})
+// asAsked is for types that can be had in both formats.
+func asAsked(contentType string) string { return contentType }
+
+// asJSON is for types of which protobuf can be asked for, and is not had.
+func asJSON(string) string { return runtime.ContentTypeJSON }
+
+// withVersion returns a copy of what client-go decodes into, at another version.
+func withVersion[T interface {
+	DeepCopy() T
+	SetResourceVersion(string)
+}](obj T, resourceVersion string) T {
+	obj = obj.DeepCopy()
+	obj.SetResourceVersion(resourceVersion)
+	return obj
+}
+
+func TestH1H2H7C9_ATypedPod(t *testing.T) {
+	conform(t, kind[*corev1.Pod]{
+		get: func(w writer, name string) *corev1.Pod {
+			pod, err := clientset(w.T, runtime.ContentTypeProtobuf).CoreV1().Pods(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
 			if err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			return bare(pod)
-		})
+		},
+		at:      withVersion[*corev1.Pod],
+		answers: asAsked,
 	})
 }
 
-func TestH1H2_EventsOfAnUnstructuredPod(t *testing.T) {
+func TestH1H2H7C9_AnUnstructuredPod(t *testing.T) {
 	client, err := dynamic.NewForConfig(server.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	forEachMode(t, func(t *testing.T, m mode) {
-		config := logged[*unstructured.Unstructured](t)
-		config.PagedList = m.paged
-		// Protobuf can be asked for, and is not had for such a type.
-		record := lifecycle(t, m.contentType, config, func(w writer, name string) *unstructured.Unstructured {
-			obj, err := client.Resource(podsResource).Namespace(w.namespace).Get(t.Context(), name, metav1.GetOptions{})
+	conform(t, kind[*unstructured.Unstructured]{
+		get: func(w writer, name string) *unstructured.Unstructured {
+			obj, err := client.Resource(podsResource).Namespace(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
 			if err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			return bare(obj)
-		})
-		for _, r := range record.all() {
-			if r.ContentType != runtime.ContentTypeJSON {
-				t.Errorf("the server answered with %q", r.ContentType)
-			}
-		}
+		},
+		at:      withVersion[*unstructured.Unstructured],
+		answers: asJSON,
 	})
 }
 
-func TestH1H2_EventsOfMetadataOnly(t *testing.T) {
-	forEachMode(t, func(t *testing.T, m mode) {
-		restConfig := server.Config()
-		restConfig.ContentType, restConfig.AcceptContentTypes = m.contentType, m.contentType
-		client, err := metadata.NewForConfig(restConfig)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config := logged[*metav1.PartialObjectMetadata](t)
-		config.PagedList = m.paged
-		record := lifecycle(t, m.contentType, config, func(w writer, name string) *metav1.PartialObjectMetadata {
-			obj, err := client.Resource(podsResource).Namespace(w.namespace).Get(t.Context(), name, metav1.GetOptions{})
+func TestH1H2H7C9_MetadataOnly(t *testing.T) {
+	client := metadataClient(t)
+	conform(t, kind[*metav1.PartialObjectMetadata]{
+		get: func(w writer, name string) *metav1.PartialObjectMetadata {
+			obj, err := client.Resource(podsResource).Namespace(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
 			if err != nil {
-				t.Fatal(err)
+				w.Fatal(err)
 			}
 			return bare(obj)
-		})
-		for _, r := range record.all() {
-			if !strings.HasPrefix(r.ContentType, m.contentType) {
-				t.Errorf("the server answered with %q, want %s", r.ContentType, m.contentType)
-			}
-		}
-		if record.count("PartialObjectMetadata") == 0 || record.count("example.invalid/main") != 0 {
-			t.Errorf("the server sent PartialObjectMetadata %d times, and %d images of containers; want metadata only",
-				record.count("PartialObjectMetadata"), record.count("example.invalid/main"))
-		}
+		},
+		at:      withVersion[*metav1.PartialObjectMetadata],
+		answers: asAsked,
 	})
 }
 
@@ -271,59 +412,26 @@ func (p *slimPod) GetName() string            { return p.Metadata.Name }
 func (p *slimPod) GetUID() types.UID          { return p.Metadata.UID }
 func (p *slimPod) GetResourceVersion() string { return p.Metadata.ResourceVersion }
 
-func TestH1H2_EventsOfASlimPod(t *testing.T) {
-	for _, paged := range []bool{false, true} {
-		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
-			config := logged[*slimPod](t)
-			config.PagedList = paged
-			lifecycle(t, "", config, func(w writer, name string) *slimPod {
-				raw, err := clientset(t, runtime.ContentTypeJSON).CoreV1().RESTClient().Get().
-					Namespace(w.namespace).Resource("pods").Name(name).DoRaw(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				pod := &slimPod{}
-				if err := json.Unmarshal(raw, pod); err != nil {
-					t.Fatal(err)
-				}
-				return pod
-			})
-		})
-	}
-}
-
-func TestLabelSelectorEnteringIsAddLeavingIsDelete(t *testing.T) {
-	forEachMode(t, func(t *testing.T, m mode) {
-		w := newWriter(t)
-		in := w.create("in", "yes")
-		w.create("out", "no")
-		config := logged[*corev1.Pod](t)
-		config.PagedList = m.paged
-		inf := informer.New(newClient(t, m.contentType, nil), informer.Resource{
-			GroupVersionResource: podsResource, Namespaces: []string{w.namespace}, LabelSelector: "v in (yes, maybe)",
-		}, config)
-		told := newEvents[*corev1.Pod]()
-		inf.Subscribe(told)
-		start(t, inf)
-		told.want(t, informer.Event[*corev1.Pod]{Type: informer.Added, Object: in, Initial: true})
-		told.none(t)
-
-		w.label("out", "never")
-		out := w.label("out", "maybe")
-		told.want(t, informer.Event[*corev1.Pod]{Type: informer.Added, Object: out})
-		inside := w.label("out", "yes")
-		told.want(t, informer.Event[*corev1.Pod]{Type: informer.Updated, Old: out, Object: inside})
-		left := w.label("out", "no")
-		wantLeft(t, told.next(t), inside, left)
-		back := w.label("out", "yes")
-		told.want(t, informer.Event[*corev1.Pod]{Type: informer.Added, Object: back})
-		told.none(t)
-		storeEquals(t, inf, []*corev1.Pod{in, back})
-
-		// A write that the selector leaves out is nothing to wait for.
-		if err := inf.WaitForObject(within(t, patience), w.label("in", "no")); err != nil {
-			t.Error(err)
-		}
+func TestH1H2H7C9_ASlimPod(t *testing.T) {
+	conform(t, kind[*slimPod]{
+		get: func(w writer, name string) *slimPod {
+			raw, err := clientset(w.T, runtime.ContentTypeJSON).CoreV1().RESTClient().Get().
+				Namespace(w.namespace).Resource("pods").Name(name).DoRaw(w.Context())
+			if err != nil {
+				w.Fatal(err)
+			}
+			pod := &slimPod{}
+			if err := json.Unmarshal(raw, pod); err != nil {
+				w.Fatal(err)
+			}
+			return pod
+		},
+		at: func(pod *slimPod, resourceVersion string) *slimPod {
+			other := *pod
+			other.Metadata.ResourceVersion = resourceVersion
+			return &other
+		},
+		answers: asJSON,
 	})
 }
 
@@ -363,62 +471,6 @@ func TestFieldSelectorEnteringIsAddLeavingIsDelete(t *testing.T) {
 		wantLeft(t, told.next(t), labeled, left)
 		told.none(t)
 		storeEquals(t, inf, nil)
-	})
-}
-
-func TestSeveralNamespacesInOneInformer(t *testing.T) {
-	forEachMode(t, func(t *testing.T, m mode) {
-		a, b, other := newWriter(t), newWriter(t), newWriter(t)
-		config := logged[*corev1.Pod](t)
-		config.PagedList = m.paged
-		var record requests
-		inf := informer.New(newClient(t, m.contentType, &record), informer.Resource{
-			GroupVersionResource: podsResource, Namespaces: []string{a.namespace, b.namespace},
-		}, config)
-		byLabel := informer.NewIndex(inf, func(p *corev1.Pod) []string { return []string{p.Labels["v"]} })
-		inA, inB := a.create("pod", "1"), b.create("pod", "1")
-		outside := other.create("pod", "1")
-		told := newEvents[*corev1.Pod]()
-		sub := inf.Subscribe(told)
-		start(t, inf)
-		if err := sub.WaitSynced(within(t, patience)); err != nil {
-			t.Fatal(err)
-		}
-		initial := map[string]informer.Event[*corev1.Pod]{}
-		for range 2 {
-			e := told.next(t)
-			initial[e.Object.Namespace] = e
-		}
-		want := map[string]informer.Event[*corev1.Pod]{
-			a.namespace: {Type: informer.Added, Object: inA, Initial: true},
-			b.namespace: {Type: informer.Added, Object: inB, Initial: true},
-		}
-		if diff := gocmp.Diff(want, initial); diff != "" {
-			t.Errorf("initial events (-want +got):\n%s", diff)
-		}
-		storeEquals(t, inf, sorted([]*corev1.Pod{inA, inB}))
-
-		for _, w := range []writer{b, a, b} {
-			before, _ := inf.Store().Get(informer.Key{Namespace: w.namespace, Name: "pod"})
-			other.label("pod", before.ResourceVersion)
-			after := w.label("pod", before.ResourceVersion)
-			told.want(t, informer.Event[*corev1.Pod]{Type: informer.Updated, Old: before, Object: after})
-			if got := byLabel.List(before.ResourceVersion); !reflect.DeepEqual(got, []*corev1.Pod{after}) {
-				t.Errorf("index has %v, want just the pod of %s", got, w.namespace)
-			}
-		}
-		told.none(t)
-		if err := inf.WaitForObject(within(t, patience), outside); err != nil { // C9: nothing to wait for
-			t.Error(err)
-		}
-		for _, r := range record.all() {
-			if ns := strings.Split(r.Path, "/")[4]; ns != a.namespace && ns != b.namespace {
-				t.Errorf("the informer asked for %s", r.Path)
-			}
-		}
-		if got := len(inf.Status().Reflectors); got != 2 {
-			t.Errorf("%d reflectors, want one for each namespace", got)
-		}
 	})
 }
 

@@ -157,72 +157,6 @@ func (c *churn) done(ctx context.Context) bool {
 	}
 }
 
-// mirror is a handler that rebuilds the world from what it is told alone, and finds fault with it.
-type mirror struct {
-	last chan struct{} // closed when it has the last object
-
-	mu     sync.Mutex // protects the fields below
-	world  map[informer.Key]*corev1.ConfigMap
-	given  map[string]informer.Key // by resource version
-	faults []string
-	events int
-}
-
-func newMirror() *mirror {
-	return &mirror{last: make(chan struct{}), world: map[informer.Key]*corev1.ConfigMap{}, given: map[string]informer.Key{}}
-}
-
-func (m *mirror) fault(format string, args ...any) {
-	m.faults = append(m.faults, fmt.Sprintf(format, args...))
-}
-
-func (m *mirror) OnAdd(obj *corev1.ConfigMap, initial bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if old := m.world[informer.KeyOf(obj)]; old != nil {
-		m.fault("%s was added at %s and is there at %s", obj.Name, obj.ResourceVersion, old.ResourceVersion)
-	}
-	m.set(obj)
-	if obj.Name == lastName {
-		close(m.last)
-	}
-}
-
-func (m *mirror) OnUpdate(old, new *corev1.ConfigMap) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch have := m.world[informer.KeyOf(new)]; {
-	case have != old: // that very object
-		m.fault("%s was updated from %s and is there at %v", new.Name, old.ResourceVersion, have)
-	case new.UID != old.UID || !newer(new, old):
-		m.fault("%s was updated from %s of %s to %s of %s", new.Name, old.ResourceVersion, old.UID, new.ResourceVersion, new.UID)
-	}
-	m.set(new)
-}
-
-func (m *mirror) OnDelete(last *corev1.ConfigMap, final bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.events++
-	switch have := m.world[informer.KeyOf(last)]; {
-	case have == nil:
-		m.fault("%s was deleted at %s and is not there", last.Name, last.ResourceVersion)
-	case have.UID != last.UID || final && !newer(last, have) || !final && have != last:
-		m.fault("%s was deleted at %s, final=%v, and is there at %s", last.Name, last.ResourceVersion, final, have.ResourceVersion)
-	}
-	delete(m.world, informer.KeyOf(last))
-}
-
-// set notes obj, which has a version that this handler was never given before.
-func (m *mirror) set(obj *corev1.ConfigMap) {
-	m.events++
-	if key, twice := m.given[obj.ResourceVersion]; twice {
-		m.fault("%s was given twice: for %s and for %s", obj.ResourceVersion, key, obj.Name)
-	}
-	m.given[obj.ResourceVersion] = informer.KeyOf(obj)
-	m.world[informer.KeyOf(obj)] = obj
-}
-
 // history is a sink that notes each delta, where a store or a handler can fold some.
 type history struct {
 	last chan struct{} // closed when it has the last object
@@ -343,11 +277,12 @@ func followByInformer(t *testing.T, m mode, resource informer.Resource, l *line)
 	config.PagedList = m.paged
 	record := &requests{keepBodies: true}
 	inf := informer.New(newClient(t, m.contentType, record, l.wrap), resource, config)
-	told := newMirror()
+	told := newMirror[*corev1.ConfigMap]()
+	last := told.wait(informer.Key{Namespace: resource.Namespaces[0], Name: lastName}, 0)
 	inf.Subscribe(told)
 	start(t, inf)
 	return follower{
-		name: "informer," + m.String(), requests: record, last: told.last,
+		name: "informer," + m.String(), requests: record, last: last,
 		reflector: func() informer.ReflectorStatus { return inf.Status().Reflectors[0] },
 		check: func(t *testing.T, want []*corev1.ConfigMap, _ map[string]string) {
 			storeEquals(t, inf, want)
@@ -357,7 +292,7 @@ func followByInformer(t *testing.T, m mode, resource informer.Resource, l *line)
 				t.Errorf("the handler was told of something else (-server +handler):\n%s", diff(want, got))
 			}
 			if len(told.faults) > 0 {
-				t.Errorf("of %d events, %d are wrong:\n%s", told.events, len(told.faults), strings.Join(told.faults, "\n"))
+				t.Errorf("of %v, these are wrong:\n%s", told.events, strings.Join(told.faults, "\n"))
 			}
 		},
 	}

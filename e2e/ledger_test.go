@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/typedinformer/informer"
+)
+
+const (
+	ledgerWorkers = 16
+	sideLabel     = "side" // of a config map: a or b
+)
+
+// ledger writes config maps, and knows exactly what was written, whatever becomes of the server meanwhile. Nobody else
+// writes to them.
+type ledger struct {
+	client     kubernetes.Interface
+	namespaces []string
+	ctx        context.Context // bounds what is under way: given up, a write could still be done, and after it was read
+
+	mu     sync.Mutex // protects the fields below
+	state  map[informer.Key]commit
+	told   []func(commit) // called with each, in the order of the versions of a key
+	last   uint64         // the highest version
+	writes map[string]int // by what they did
+}
+
+// commit is one write that was done.
+type commit struct {
+	key     informer.Key
+	uid     types.UID
+	version uint64 // 0 for a deletion, of which the server does not tell it
+	before  uint64 // the version that it took the place of
+	was, is string // the side before and after; "" if it is not there
+}
+
+// mark returns how a follower of everything is told.
+func (c commit) mark() mark {
+	if c.is == "" {
+		return mark{deleted: c.uid}
+	}
+	return mark{version: c.version}
+}
+
+func newLedger(t *testing.T, namespaces []string) *ledger {
+	l := &ledger{
+		client: clientset(t, runtime.ContentTypeProtobuf), namespaces: namespaces, ctx: t.Context(),
+		state: map[informer.Key]commit{}, writes: map[string]int{},
+	}
+	return l
+}
+
+// key returns the key of one of the config maps by its number.
+func (l *ledger) key(i int) informer.Key {
+	return informer.Key{Namespace: l.namespaces[i%len(l.namespaces)], Name: fmt.Sprintf("config-%05d", i)}
+}
+
+// listen has f called with each commit from now on.
+func (l *ledger) listen(f func(commit)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = append(l.told, f)
+}
+
+func (l *ledger) get(key informer.Key) commit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state[key]
+}
+
+// set writes key with that side, creating it if it is not there.
+func (l *ledger) set(key informer.Key, side string) {
+	have := l.get(key)
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: key.Name, Labels: map[string]string{sideLabel: side}},
+		Data:       map[string]string{"after": fmt.Sprint(have.version), "text": strings.Repeat("something ", 20)},
+	}
+	configMaps := l.client.CoreV1().ConfigMaps(key.Namespace)
+	if have.is == "" {
+		l.write(key, "created", func() (*corev1.ConfigMap, error) { return configMaps.Create(l.ctx, cm, metav1.CreateOptions{}) })
+		return
+	}
+	cm.UID, cm.ResourceVersion = have.uid, fmt.Sprint(have.version)
+	l.write(key, "updated", func() (*corev1.ConfigMap, error) { return configMaps.Update(l.ctx, cm, metav1.UpdateOptions{}) })
+}
+
+func (l *ledger) delete(key informer.Key) {
+	l.write(key, "deleted", func() (*corev1.ConfigMap, error) {
+		return nil, l.client.CoreV1().ConfigMaps(key.Namespace).Delete(l.ctx, key.Name, metav1.DeleteOptions{})
+	})
+}
+
+// write notes what came of a write. After an error it may have been done all the same.
+func (l *ledger) write(key informer.Key, what string, do func() (*corev1.ConfigMap, error)) {
+	cm, err := do()
+	if err != nil {
+		what = "failed"
+		if cm, err = l.read(key); err != nil {
+			return // the test is over
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes[what]++
+	c := commit{key: key}
+	c.was, c.before, c.uid = l.state[key].is, l.state[key].version, l.state[key].uid
+	if cm != nil {
+		c.is, c.version, c.uid = cm.Labels[sideLabel], versionOf(cm), cm.UID
+	}
+	if c.is == c.was && c.version == c.before {
+		return // not done
+	}
+	l.last = max(l.last, c.version)
+	l.state[key] = c
+	for _, tell := range l.told {
+		tell(c)
+	}
+}
+
+// read returns what is there, nil for nothing, as soon as the server tells.
+func (l *ledger) read(key informer.Key) (*corev1.ConfigMap, error) {
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
+	for {
+		cm, err := l.client.CoreV1().ConfigMaps(key.Namespace).Get(l.ctx, key.Name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return cm, nil
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		}
+		select {
+		case <-retry.C:
+		case <-l.ctx.Done():
+			return nil, context.Cause(l.ctx)
+		}
+	}
+}
+
+// step does to one config map what random says: mostly an update, which moves some to the other side.
+func (l *ledger) step(key informer.Key, random float64) {
+	have := l.get(key)
+	switch {
+	case have.is == "":
+		l.set(key, "a")
+	case random < 0.03:
+		l.delete(key)
+	case random < 0.06:
+		l.delete(key)
+		l.set(key, have.is)
+	case random < 0.25:
+		l.set(key, map[string]string{"a": "b", "b": "a"}[have.is])
+	default:
+		l.set(key, have.is)
+	}
+}
+
+// fill creates the first n.
+func (l *ledger) fill(n int) {
+	var group errgroup.Group
+	group.SetLimit(ledgerWorkers)
+	for i := range n {
+		group.Go(func() error {
+			l.set(l.key(i), []string{"a", "b"}[i/len(l.namespaces)%2])
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// churn takes a step rate times a second for d, each with the key that pick returns; one that is in work is passed over.
+// What is due while all workers wait for the server is dropped.
+func (l *ledger) churn(d time.Duration, rate int, random *rand.Rand, pick func() informer.Key) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+	var group errgroup.Group
+	group.SetLimit(ledgerWorkers)
+	defer group.Wait()
+	var busy sync.Map
+	for {
+		select {
+		case <-tick.C:
+		case <-over.C:
+			return
+		case <-l.ctx.Done():
+			return
+		}
+		key, chance := pick(), random.Float64()
+		if _, inWork := busy.LoadOrStore(key, true); inWork {
+			continue
+		}
+		started := group.TryGo(func() error {
+			defer busy.Delete(key)
+			l.step(key, chance)
+			return nil
+		})
+		if !started {
+			busy.Delete(key)
+		}
+	}
+}

@@ -1,0 +1,731 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+)
+
+var (
+	soakDuration = flag.Duration("soak.duration", 2*time.Minute, "how long TestSoak makes trouble; 10m before a release")
+	soakObjects  = flag.Int("soak.objects", 10_000, "how many objects there are in TestSoak")
+	soakRate     = flag.Int("soak.rate", 200, "changes a second in TestSoak")
+	soakSeed     = flag.Uint64("soak.seed", 0, "what TestSoak draws its faults and changes from; 0 for another one each time")
+)
+
+const (
+	calmDuration = 10 * time.Second
+	// soakPatience bounds the wait for all to have caught up: the longest backoff, and a list while others list.
+	soakPatience = 3 * time.Minute
+	checkEvery   = 10 * time.Second // so often a store is compared with the server in the midst of it
+)
+
+// TestSoak has the library follow 10,000 objects with 200 changes a second, in all the ways that there are, while once a
+// second something goes wrong: on the way to the server, or with the server itself.
+//
+// While things go wrong, each handler's events form a chain for each key (H2), no version comes twice or goes back, and a
+// reflector's sink is given each change that was written, exactly once, but for those whose place a list has taken.
+// A list is made only when the server no longer has the changes (R8, R9). A store is at any time what the server had at
+// the store's resource version (C6, C10). Before and after, when nothing goes wrong, each handler is told of each single
+// change exactly once. In the end all have what the server has, which is what was written, and hold no more goroutines
+// and no more memory than in the beginning.
+func TestSoak(t *testing.T) {
+	seed := *soakSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-soak.seed=%d", seed)
+	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+
+	began := time.Now()
+	names := *soakObjects + *soakObjects/20 // with some deleted at any time
+	namespaces := []string{newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t)}
+	l := newLedger(t, namespaces)
+	l.fill(*soakObjects)
+	t.Logf("%d objects were created in %v", *soakObjects, since(began))
+
+	began = time.Now()
+	s := &soak{T: t, ledger: l, proxy: startProxy(t)}
+	s.follow()
+	t.Logf("%d followers have them after %v", len(s.followers), since(began))
+
+	walk, next := random(1).Perm(names), 0
+	calm := func() footprint {
+		t.Helper()
+		s.settle()
+		check := s.expectAll()
+		// A key comes but once, so that nothing can be folded.
+		l.churn(calmDuration, *soakRate, random(2), func() informer.Key {
+			next++
+			return l.key(walk[next%names])
+		})
+		s.settle()
+		check()
+		return s.footprint()
+	}
+	before := calm()
+	t.Logf("before: %v", before)
+
+	began = time.Now()
+	var trouble, checks sync.WaitGroup
+	quiet, stop := context.WithTimeout(t.Context(), *soakDuration)
+	defer stop()
+	f := newFaults(s, random(3))
+	trouble.Go(func() { f.run(quiet) })
+	checks.Go(func() { s.compareNowAndThen(quiet, random(4)) })
+	keys := random(5)
+	l.churn(*soakDuration, *soakRate, random(6), func() informer.Key { return l.key(keys.IntN(names)) })
+	trouble.Wait()
+	checks.Wait()
+	s.proxy.calm()
+	t.Logf("for %v: %v; %v", since(began), l.writes, f)
+
+	began = time.Now()
+	s.settle()
+	t.Logf("all have caught up after %v", since(began))
+	after := calm()
+	t.Logf("after: %v", after)
+	s.compareAll()
+	for _, f := range s.followers {
+		t.Logf("%v", f.report())
+		for _, fault := range f.check() {
+			t.Errorf("%s: %s", f.name, fault)
+		}
+	}
+	s.compareFootprints(before, after)
+}
+
+func since(began time.Time) time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
+
+// soak is what a run of TestSoak works with.
+type soak struct {
+	*testing.T
+	ledger    *ledger
+	proxy     *proxy
+	followers []*soakFollower
+}
+
+// soakFollower is one way to follow the collection.
+type soakFollower struct {
+	name     string
+	resource informer.Resource
+	side     string // what the selector asks for; "" for both
+	wait     func(key informer.Key, version uint64) <-chan struct{}
+	note     func() (noted func() map[mark]int)         // nil for those who may fold
+	snapshot func() (resourceVersion, digest string)    // nil for a reflector
+	visit    func(ctx context.Context) (wrong []string) // nil for a reflector
+	check    func() []string                            // what was wrong with what it was told
+	status   func() []informer.ReflectorStatus
+	events   func() string
+}
+
+func (f *soakFollower) report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-34s %s", f.name, f.events())
+	for _, s := range f.status() {
+		fmt.Fprintf(&b, "; %d lists, %d watches", s.Lists, s.Watches)
+	}
+	return b.String()
+}
+
+// sees says how f is told of c, if at all.
+func (f *soakFollower) sees(c commit) (mark, bool) {
+	matches := func(side string) bool { return side != "" && (f.side == "" || f.side == side) }
+	switch {
+	case len(f.resource.Namespaces) > 0 && !slices.Contains(f.resource.Namespaces, c.key.Namespace):
+		return mark{}, false
+	case matches(c.is):
+		return mark{version: c.version}, true
+	case matches(c.was):
+		return mark{deleted: c.uid}, true
+	}
+	return mark{}, false
+}
+
+// follow starts the followers. They are what differs: how the collection is read, in what format, what of it, over what.
+func (s *soak) follow() {
+	type config = informer.Config[*corev1.ConfigMap]
+	all := informer.Resource{GroupVersionResource: configMapsResource}
+	two, side := all, all
+	two.Namespaces = s.ledger.namespaces[:2]
+	side.LabelSelector = sideLabel + "=a"
+	const JSON, protobuf = apiruntime.ContentTypeJSON, apiruntime.ContentTypeProtobuf
+	via := func(name string, http2 bool, contentType string) *rest.Config {
+		config := s.proxy.config(name, http2)
+		config.ContentType = contentType
+		return config
+	}
+	direct := server.Config()
+	direct.UserAgent, direct.ContentType = "direct", protobuf
+
+	followSoak(s, via("streaming JSON", false, JSON), all, config{})
+	followSoak(s, via("streaming protobuf", true, protobuf), all, config{})
+	followSoak(s, via("paged protobuf", true, protobuf), all, config{PagedList: true})
+	followSoak(s, via("two namespaces, paged JSON", false, JSON), two, config{PagedList: true})
+	followSoak(s, via("one side, streaming protobuf", true, protobuf), side, config{})
+	followSoak(s, via("metadata only, streaming protobuf", true, protobuf), all, informer.Config[*metav1.PartialObjectMetadata]{})
+	followSoak(s, direct, all, config{})
+	s.record(via("reflector, streaming protobuf", true, protobuf), all, config{})
+	s.record(via("reflector, paged JSON", false, JSON), all, config{PagedList: true})
+}
+
+func (s *soak) client(config *rest.Config) *informer.Client {
+	s.Helper()
+	client, err := informer.NewClient(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return client
+}
+
+// soakConfig completes a configuration. What is logged would be more than anyone reads.
+func soakConfig[T informer.Object](t *testing.T, config informer.Config[T]) informer.Config[T] {
+	config.Logger = slog.New(slog.DiscardHandler)
+	config.OnDecodeError = logged[T](t).OnDecodeError
+	return config
+}
+
+// followSoak starts an informer with two handlers, of which one is now and then so slow that changes fold.
+func followSoak[T informer.Object](s *soak, connection *rest.Config, resource informer.Resource, config informer.Config[T]) {
+	s.Helper()
+	inf := informer.New(s.client(connection), resource, soakConfig(s.T, config))
+	told, slow := newMirror[T](), newMirror[T]()
+	n := 0
+	slow.busy = func() {
+		if n++; n%5000 == 0 {
+			<-time.After(3 * time.Second)
+		}
+	}
+	inf.Subscribe(told)
+	inf.Subscribe(slow)
+	start(s.T, inf)
+	side := strings.TrimPrefix(resource.LabelSelector, sideLabel+"=")
+	f := &soakFollower{name: connection.UserAgent, resource: resource, side: side, visit: func(ctx context.Context) []string { return visit(ctx, inf) }}
+	f.wait = func(key informer.Key, version uint64) <-chan struct{} {
+		<-slow.wait(key, version)
+		return told.wait(key, version)
+	}
+	f.note = func() func() map[mark]int {
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		told.noted = map[mark]int{}
+		return func() map[mark]int {
+			told.mu.Lock()
+			defer told.mu.Unlock()
+			noted := told.noted
+			told.noted = nil
+			return noted
+		}
+	}
+	f.snapshot = func() (string, string) {
+		snap := inf.Store().Snapshot()
+		return snap.RV(), digest(snap.List())
+	}
+	f.check = func() []string {
+		var wrong []string
+		for name, m := range map[string]*mirror[T]{"": told, "slow handler: ": slow} {
+			m.mu.Lock()
+			for _, fault := range m.faults {
+				wrong = append(wrong, name+fault)
+			}
+			if digest(slices.Collect(maps.Values(m.world))) != digest(inf.Store().List()) {
+				wrong = append(wrong, name+"what it was told is not what the store has")
+			}
+			m.mu.Unlock()
+		}
+		for _, status := range inf.Status().Reflectors {
+			if status.Restored > 0 {
+				wrong = append(wrong, fmt.Sprintf("took the server for restored %d times", status.Restored))
+			}
+		}
+		return wrong
+	}
+	f.status = func() []informer.ReflectorStatus { return inf.Status().Reflectors }
+	f.events = func() string {
+		told.mu.Lock()
+		defer told.mu.Unlock()
+		slow.mu.Lock()
+		defer slow.mu.Unlock()
+		return fmt.Sprintf("%v; slow handler %v", told.events, slow.events)
+	}
+	s.followers = append(s.followers, f)
+}
+
+// visit subscribes in the midst of it, and leaves again.
+func visit[T informer.Object](ctx context.Context, inf *informer.Informer[T]) []string {
+	told := newMirror[T]()
+	sub := inf.SubscribeWith(told, informer.SubscriptionConfig[T]{Name: "visitor"})
+	atLeast := inf.Store().Len() / 2 // never nothing
+	err := sub.WaitSynced(ctx)
+	sub.Close()
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	if err == nil && len(told.world) < atLeast {
+		told.fault("a visitor is synced, and was told of %d objects, want at least %d", len(told.world), atLeast)
+	}
+	return told.faults
+}
+
+// record starts a reflector whose sink takes down everything.
+func (s *soak) record(connection *rest.Config, resource informer.Resource, config informer.Config[*corev1.ConfigMap]) {
+	s.Helper()
+	written := newTape[*corev1.ConfigMap](s.ledger.namespaces)
+	s.ledger.listen(written.expect)
+	r, err := informer.NewReflector(s.client(connection), resource, written, soakConfig(s.T, config))
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx) })
+	s.Cleanup(func() { cancel(); running.Wait() })
+	s.followers = append(s.followers, &soakFollower{
+		name: connection.UserAgent, resource: resource, wait: written.wait,
+		check: func() []string {
+			wrong := written.check()
+			s.proxy.mu.Lock()
+			defer s.proxy.mu.Unlock()
+			if lists, expired := written.deltas[informer.Replaced], s.proxy.expired[connection.UserAgent]; lists > 1+expired {
+				wrong = append(wrong, fmt.Sprintf("listed %d times, and was refused to go on only %d times", lists, expired))
+			}
+			return wrong
+		},
+		status: func() []informer.ReflectorStatus { return []informer.ReflectorStatus{r.Status()} },
+		events: func() string {
+			written.mu.Lock()
+			defer written.mu.Unlock()
+			return fmt.Sprint(written.deltas)
+		},
+	})
+}
+
+// settle writes a last object in each namespace, and waits until all have been told of it.
+func (s *soak) settle() {
+	s.Helper()
+	ctx := within(s.T, soakPatience)
+	for _, namespace := range s.ledger.namespaces {
+		s.ledger.set(informer.Key{Namespace: namespace, Name: lastName}, "a")
+	}
+	for _, f := range s.followers {
+		for _, namespace := range s.ledger.namespaces {
+			if len(f.resource.Namespaces) > 0 && !slices.Contains(f.resource.Namespaces, namespace) {
+				continue
+			}
+			last := s.ledger.get(informer.Key{Namespace: namespace, Name: lastName})
+			select {
+			case <-f.wait(last.key, last.version):
+			case <-ctx.Done():
+				s.Fatalf("%s was not told of %+v within %v: %+v", f.name, last, soakPatience, f.status())
+			}
+		}
+	}
+}
+
+// expectAll returns a check that each handler was told, since, of each change exactly once, and of nothing else.
+func (s *soak) expectAll() (check func()) {
+	var mu sync.Mutex
+	var commits []commit
+	over := false
+	s.ledger.listen(func(c commit) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			commits = append(commits, c)
+		}
+	})
+	noted := map[*soakFollower]func() map[mark]int{}
+	for _, f := range s.followers {
+		if f.note != nil {
+			noted[f] = f.note()
+		}
+	}
+	return func() {
+		s.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		s.Logf("%d changes in a calm", len(commits))
+		for f, noted := range noted {
+			got, want := noted(), 0
+			wrong := 0
+			for _, c := range commits {
+				what, told := f.sees(c)
+				if !told {
+					continue
+				}
+				want++
+				if n := got[what]; n != 1 {
+					if wrong++; wrong <= 3 {
+						s.Errorf("%s was told %d times of %+v, want once", f.name, n, c)
+					}
+				}
+				delete(got, what)
+			}
+			if wrong > 3 || want == 0 {
+				s.Errorf("%s was told wrongly of %d changes out of %d", f.name, wrong, want)
+			}
+			// The server writes a few config maps of its own, when it has started.
+			if extra := len(got); extra > 10 {
+				s.Errorf("%s was told of %d changes that nobody made", f.name, extra)
+			}
+		}
+	}
+}
+
+// digest identifies a set of objects and their versions.
+func digest[T informer.Object](objects []T) string {
+	lines := make([]string, len(objects))
+	for i, obj := range objects {
+		lines[i] = fmt.Sprintln(informer.KeyOf(obj), obj.GetUID(), obj.GetResourceVersion())
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return fmt.Sprintf("%d objects, %x", len(lines), sum[:8])
+}
+
+// serverDigest returns the digest of a collection as the server had it at a resource version.
+func serverDigest(ctx context.Context, client metadata.Interface, resource informer.Resource, resourceVersion string) (string, error) {
+	var objects []*metav1.PartialObjectMetadata
+	namespaces := resource.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		list, err := client.Resource(resource.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: resource.LabelSelector, ResourceVersion: resourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		})
+		if err != nil {
+			return "", err
+		}
+		objects = append(objects, pointers(list.Items)...)
+	}
+	return digest(objects), nil
+}
+
+// compareNowAndThen compares a store with the server while things go wrong, and has visitors come and go.
+func (s *soak) compareNowAndThen(ctx context.Context, random *rand.Rand) {
+	client := metadataClient(s.T)
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	compared, unknown := 0, 0
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			s.Logf("in the midst of it %d stores were compared with the server; %d times the server could not tell", compared, unknown)
+			if compared == 0 && *soakDuration >= time.Minute {
+				s.Error("no store was compared with the server in the midst of it")
+			}
+			return
+		}
+		f := s.followers[random.IntN(len(s.followers))]
+		if f.visit == nil {
+			continue
+		}
+		for _, wrong := range f.visit(ctx) {
+			s.Errorf("%s: %s", f.name, wrong)
+		}
+		if len(f.resource.Namespaces) > 1 { // they have no common version
+			continue
+		}
+		rv, got := f.snapshot()
+		switch want, err := serverDigest(ctx, client, f.resource, rv); {
+		case err != nil: // it is away, or has forgotten that version
+			unknown++
+		case got != want:
+			s.Errorf("%s has at %s: %s; the server had %s", f.name, rv, got, want)
+		default:
+			compared++
+		}
+	}
+}
+
+// compareAll compares, when nothing changes any more, the ledger and all stores with the server.
+func (s *soak) compareAll() {
+	s.Helper()
+	ctx := within(s.T, patience)
+	client := metadataClient(s.T)
+	for _, f := range s.followers {
+		if f.snapshot == nil {
+			continue
+		}
+		rv, got := f.snapshot()
+		if len(f.resource.Namespaces) > 1 {
+			rv = fmt.Sprint(s.ledger.last)
+		}
+		want, err := serverDigest(ctx, client, f.resource, rv)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if got != want {
+			s.Errorf("%s has at %s: %s; the server has %s", f.name, rv, got, want)
+		}
+	}
+	var written []*metav1.PartialObjectMetadata
+	for key, c := range s.ledger.state {
+		if c.is != "" {
+			written = append(written, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: key.Namespace, Name: key.Name, UID: c.uid, ResourceVersion: fmt.Sprint(c.version),
+			}})
+		}
+	}
+	resource := informer.Resource{GroupVersionResource: configMapsResource, Namespaces: s.ledger.namespaces}
+	want, err := serverDigest(ctx, client, resource, fmt.Sprint(s.ledger.last))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if got := digest(written); got != want {
+		s.Errorf("what was written is %s; the server has %s", got, want)
+	}
+	s.Logf("server, stores and ledger have %s", want)
+}
+
+// footprint is what the process holds when nothing happens.
+type footprint struct {
+	ours       int // goroutines of the library
+	goroutines int
+	heap       int64
+	cpu        time.Duration // so far
+}
+
+func (f footprint) String() string {
+	return fmt.Sprintf("%d goroutines, %d of them of the library, %.1f MB of heap, %v of processor time",
+		f.goroutines, f.ours, float64(f.heap)/1e6, f.cpu.Round(time.Second))
+}
+
+// processorTime returns what this process has used so far.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func (s *soak) footprint() footprint {
+	runtime.GC()
+	runtime.GC() // what has a finalizer, or was in a pool, is gone only after a second one
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return footprint{ours: libraryGoroutines(), goroutines: runtime.NumGoroutine(), heap: int64(memory.HeapAlloc), cpu: processorTime()}
+}
+
+// libraryGoroutines counts those with a function of the library on their stack.
+func libraryGoroutines() int {
+	stacks := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(stacks, true)
+		if n < len(stacks) {
+			stacks = stacks[:n]
+			break
+		}
+		stacks = make([]byte, 2*len(stacks))
+	}
+	n := 0
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(stack, "\ngithub.com/typedinformer/informer.") {
+			n++
+		}
+	}
+	return n
+}
+
+const (
+	// moreGoroutines is how many connections, two goroutines at each end, may be open that were not before.
+	moreGoroutines = 40
+	// moreHeap is by how much the heap may be larger. One object in a hundred changes that is not let go by one follower
+	// is more.
+	moreHeap = 10 << 20
+)
+
+func (s *soak) compareFootprints(before, after footprint) {
+	s.Helper()
+	if after.ours != before.ours {
+		s.Errorf("the library has %d goroutines, and had %d", after.ours, before.ours)
+	}
+	if after.goroutines > before.goroutines+moreGoroutines {
+		s.Errorf("%d goroutines, and there were %d", after.goroutines, before.goroutines)
+	}
+	if after.heap > before.heap+moreHeap {
+		s.Errorf("%d bytes of heap, and there were %d", after.heap, before.heap)
+	}
+}
+
+// faults are what goes wrong in a soak.
+type faults struct {
+	*soak
+	random *rand.Rand
+	heavy  chan func(ctx context.Context) error // one after the other: they take the server away
+
+	mu    sync.Mutex // protects count
+	count map[string]int
+}
+
+func newFaults(s *soak, random *rand.Rand) *faults {
+	return &faults{soak: s, random: random, heavy: make(chan func(context.Context) error, 100), count: map[string]int{}}
+}
+
+func (f *faults) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, c := range f.count {
+		n += c
+	}
+	return fmt.Sprintf("%d faults: %v", n, f.count)
+}
+
+// run makes one fault a second until ctx ends, and returns when the server is well again.
+func (f *faults) run(ctx context.Context) {
+	// What is under way when the time is over is brought to an end.
+	whole := context.WithoutCancel(ctx)
+	var server sync.WaitGroup
+	server.Go(func() {
+		for {
+			select {
+			case fault := <-f.heavy:
+				if err := fault(whole); err != nil {
+					f.Error(err)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	defer server.Wait()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var bag []string
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if len(bag) == 0 {
+			bag = f.minute()
+		}
+		f.do(bag[0])
+		bag = bag[1:]
+	}
+}
+
+// minute returns the faults of one minute in the order of chance.
+func (f *faults) minute() []string {
+	var bag []string
+	for name, times := range map[string]int{
+		"crash": 1, "crash out of sight": 1, "crash of etcd": 1, "pause": 2,
+		"reset": 10, "refuse": 6, "stall": 8, "end": 8, "cut": 10, "429": 4, "500": 3, "503": 3, "410": 3,
+	} {
+		bag = append(bag, slices.Repeat([]string{name}, times)...)
+	}
+	slices.Sort(bag) // the same for a seed
+	f.random.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
+	return bag
+}
+
+// someone returns one of those behind the proxy, or all of them.
+func (f *faults) someone() []string {
+	var names []string
+	for _, follower := range f.followers {
+		if follower.name != "direct" {
+			names = append(names, follower.name)
+		}
+	}
+	if i := f.random.IntN(len(names)); f.random.IntN(3) > 0 {
+		return names[i : i+1]
+	}
+	return names
+}
+
+// do makes one fault, or has it made as soon as the server is well.
+func (f *faults) do(name string) {
+	seconds := func(least, most float64) time.Duration {
+		return time.Duration((least + f.random.Float64()*(most-least)) * float64(time.Second))
+	}
+	d := seconds(1, 4)
+	heavy := func(fault func(ctx context.Context) error) {
+		select {
+		case f.heavy <- func(ctx context.Context) error { defer f.did(name); return fault(ctx) }:
+		default: // there are enough
+		}
+	}
+	switch name {
+	case "crash":
+		heavy(func(ctx context.Context) error {
+			return errors.Join(server.KillAPIServer(), server.StartAPIServer(ctx))
+		})
+		return
+	case "crash out of sight":
+		heavy(f.crashOutOfSight)
+		return
+	case "crash of etcd":
+		heavy(func(ctx context.Context) error {
+			err := server.KillEtcd()
+			<-time.After(d)
+			return errors.Join(err, server.StartEtcd(ctx))
+		})
+		return
+	case "pause":
+		heavy(func(context.Context) error {
+			err := server.PauseAPIServer()
+			<-time.After(d)
+			return errors.Join(err, server.ResumeAPIServer())
+		})
+		return
+	case "reset":
+		f.proxy.reset(f.random.Float64(), f.random)
+	case "refuse":
+		time.AfterFunc(d, f.proxy.refuse())
+	case "stall":
+		f.proxy.stall(d)
+	case "end":
+		for _, who := range f.someone() {
+			f.proxy.finish(who)
+		}
+	case "cut":
+		// Mostly in the first events, at times deep in a list.
+		f.proxy.answer(f.someone(), answer{cut: 1 + f.random.IntN(1<<(6+f.random.IntN(16)))})
+	default:
+		a := answer{code: int(parseVersion(name))}
+		f.proxy.answer(f.someone(), slices.Repeat([]answer{a}, 1+f.random.IntN(3))...)
+	}
+	f.did(name)
+}
+
+func (f *faults) did(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count[name]++
+}
+
+// crashOutOfSight has the followers behind the proxy miss changes that nobody can tell them of afterwards.
+func (f *faults) crashOutOfSight(ctx context.Context) error {
+	accept := f.proxy.refuse()
+	defer accept()
+	<-time.After(time.Second) // for changes that they miss
+	f.ledger.mu.Lock()
+	last := f.ledger.last
+	f.ledger.mu.Unlock()
+	return errors.Join(server.Compact(ctx, last), server.KillAPIServer(), server.StartAPIServer(ctx))
+}
