@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,21 @@ import (
 
 // Client talks to one API server. TLS, authentication, proxies, HTTP/2, the user agent, warnings and the request rate
 // are as the rest.Config says, by client-go's own code. It is safe for concurrent use and meant to be shared.
+//
+// What a broken or hostile server sends ends in an error of that request, or of that object, and the informer tries
+// again. A server cannot crash the process, keep an informer waiting for ever, or be sent on to another host with the
+// client's credentials. The limits are:
+//
+//   - 32 MiB for an object or a watch frame, 1 MiB for all that a list has beside its items: [ErrTooLarge]
+//   - 10,000 levels of nesting in an object; types that contain themselves, which could be nested in protobuf without
+//     a limit, are asked for in JSON
+//   - 90 s for the headers of an answer, and as much for each 16 KiB of a list: [ErrSilent]; time that the informer
+//     takes to decode does not count. A streaming list may be silent for 10 s, a watch until it should have ended
+//   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
+//
+// There is no limit to how many objects a collection has. They all are kept, so it is up to the server, and to those
+// who may create objects, how much memory an informer takes. An object can take many times more memory decoded than
+// it had bytes: a list of empty structs is the worst case.
 type Client struct {
 	base    *url.URL
 	http    *http.Client
@@ -52,11 +68,13 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transport to the API server: %w", err)
 	}
-	watches := *httpClient
+	lists := *httpClient // which may be http.DefaultClient
+	lists.CheckRedirect = checkRedirect
+	watches := lists
 	watches.Timeout = 0
 	c := &Client{
 		base:    base,
-		http:    httpClient,
+		http:    &lists,
 		watches: &watches,
 		limiter: config.RateLimiter,
 		accept:  config.AcceptContentTypes,
@@ -165,6 +183,64 @@ func (r Resource) path(namespace string) string {
 	return path.Join(prefix, r.Group, r.Version, "namespaces", namespace, r.Resource)
 }
 
+// checkRedirect lets a request go to no other server: client-go's transports put the credentials into each request,
+// wherever it goes.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	from := via[0].URL
+	switch {
+	case req.URL.Scheme != from.Scheme || req.URL.Host != from.Host:
+		return fmt.Errorf("the server redirects to another one, %.10s://%.100s", req.URL.Scheme, req.URL.Host)
+	case len(via) >= 10:
+		return errors.New("the server redirects for ever")
+	}
+	return nil
+}
+
+// ErrSilent indicates that the server did not answer in time, or stopped sending in the middle of an answer.
+var ErrSilent = errors.New("the server is silent")
+
+const (
+	// maxSilence is how long the server may let us wait for the headers of an answer, and then for each listProgress
+	// bytes of a list. kube-apiserver itself gives up on a list after a minute.
+	maxSilence   = 90 * time.Second
+	listProgress = 16 << 10
+)
+
+// answer is the body of an answer. Closing it ends the request.
+type answer struct {
+	io.ReadCloser
+	end func()
+}
+
+func (a answer) Close() error {
+	defer a.end()
+	return a.ReadCloser.Close()
+}
+
+// patience is the body of a list, and ends the request when the server takes too long to send it.
+type patience struct {
+	io.ReadCloser
+	ctx   context.Context // of the request
+	timer *time.Timer     // ends ctx; runs while Read waits
+	left  time.Duration   // for the rest of listProgress bytes
+	read  int             // of them
+}
+
+func (p *patience) Read(b []byte) (int, error) {
+	began := time.Now()
+	p.timer.Reset(p.left)
+	n, err := p.ReadCloser.Read(b)
+	p.timer.Stop()
+	p.left -= time.Since(began)
+	if p.read += n; p.read >= listProgress {
+		p.read, p.left = 0, maxSilence
+	}
+	if err != nil && err != io.EOF {
+		err = because(p.ctx, err)
+	}
+	return n, err
+}
+
 // wait waits for the turn of one more request. It comes before get, so that a deadline can be for the server alone.
 func (c *Client) wait(ctx context.Context) error {
 	if c.limiter != nil {
@@ -177,7 +253,7 @@ func (c *Client) wait(ctx context.Context) error {
 
 // get sends one request for the collection and returns its answer, whose body the caller closes. Any answer but 200
 // is an error, an [apierrors.APIStatus] with what the server said.
-func (c *Client) get(ctx context.Context, r Resource, namespace string, query url.Values, accept string) (*http.Response, error) {
+func (c *Client) get(ctx context.Context, r Resource, namespace string, query url.Values, accept string) (resp *http.Response, err error) {
 	u := c.base.JoinPath(r.path(namespace))
 	if r.LabelSelector != "" {
 		query.Set("labelSelector", r.LabelSelector)
@@ -186,35 +262,56 @@ func (c *Client) get(ctx context.Context, r Resource, namespace string, query ur
 		query.Set("fieldSelector", r.FieldSelector)
 	}
 	u.RawQuery = query.Encode()
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(maxSilence, func() { cancel(ErrSilent) })
+	end := func() { timer.Stop(); cancel(nil) }
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
-	httpClient := c.http
-	if query.Get("watch") != "" {
+	httpClient, isWatch := c.http, query.Get("watch") != ""
+	if isWatch {
 		httpClient = c.watches
 	}
-	resp, err := httpClient.Do(req)
+	resp, err = httpClient.Do(req)
 	if err != nil {
 		if failed := (*url.Error)(nil); errors.As(err, &failed) {
 			err = failed.Err // what was asked for is said once, and shorter, by the caller
 		}
-		return nil, fmt.Errorf("GET /%s: %w", strings.TrimPrefix(u.Path, "/"), err)
+		return nil, fmt.Errorf("GET /%s: %w", strings.TrimPrefix(u.Path, "/"), because(ctx, err))
 	}
 	warnings, _ := utilnet.ParseWarningHeaders(resp.Header["Warning"])
 	for _, w := range warnings {
 		c.warn(ctx, w.Code, w.Agent, w.Text)
 	}
-	if resp.StatusCode == http.StatusOK {
-		return resp, nil
+	if resp.StatusCode != http.StatusOK {
+		timer.Reset(statusTimeout)
+		defer resp.Body.Close()
+		return nil, responseError(resp, r)
 	}
-	defer resp.Body.Close()
-	return nil, responseError(resp, r)
+	timer.Stop()
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" { // gzip is gone by now
+		resp.Body.Close()
+		return nil, fmt.Errorf("GET /%s: the server sent content encoding %.100q, which was not asked for", strings.TrimPrefix(u.Path, "/"), encoding)
+	}
+	resp.Body = answer{resp.Body, end}
+	if !isWatch {
+		resp.Body = &patience{ReadCloser: resp.Body, ctx: ctx, timer: timer, left: maxSilence}
+	}
+	return resp, nil
 }
 
-// maxStatusBytes limits how much of an error's body is read.
-const maxStatusBytes = 1 << 20
+const (
+	// maxStatusBytes limits how much of an error's body is read, statusTimeout how long it takes.
+	maxStatusBytes = 64 << 10
+	statusTimeout  = 10 * time.Second
+)
 
 // responseError makes the error that client-go makes of the same answer.
 func responseError(resp *http.Response, r Resource) error {

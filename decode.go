@@ -18,6 +18,7 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -36,7 +37,7 @@ type DecodeError struct {
 
 // Error implements error. It does not show Raw, which may hold secrets.
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("decode %s %s: %v", e.Resource.Resource, e.Key, e.Err)
+	return fmt.Sprintf("decode %s %.600s: %.1000v", e.Resource.Resource, e.Key, e.Err) // a server can write them long
 }
 
 // Unwrap returns Err.
@@ -64,16 +65,25 @@ func formatOf(contentType string) (format, error) {
 	case err == nil && media == mediaProtobuf:
 		return formatProtobuf, nil
 	}
-	return formatJSON, fmt.Errorf("the server sent content type %q; it was asked for JSON or protobuf", contentType)
+	return formatJSON, fmt.Errorf("the server sent content type %.100q; it was asked for JSON or protobuf", contentType)
 }
+
+// maxMessage limits the message of a Status, which is logged.
+const maxMessage = 8 << 10
 
 // status decodes a metav1.Status; one in protobuf without its envelope.
 func (f format) status(body []byte) (*metav1.Status, error) {
 	status := &metav1.Status{}
+	var err error
 	if f == formatJSON {
-		return status, json.Unmarshal(body, status, jsonOptions)
+		err = json.Unmarshal(body, status, jsonOptions)
+	} else {
+		err = status.Unmarshal(body)
 	}
-	return status, status.Unmarshal(body)
+	if len(status.Message) > maxMessage {
+		status.Message = status.Message[:maxMessage] + " ..."
+	}
+	return status, err
 }
 
 // peek reads an encoded object's identity.
@@ -98,6 +108,7 @@ func (f format) cut(raw []byte, id identity) []byte {
 // codec decodes objects into T.
 type codec[T Object] struct {
 	element           reflect.Type // T points to it
+	protobuf          bool         // T can be decoded from protobuf
 	accept            string       // for a watch
 	acceptList        string
 	keepManagedFields bool
@@ -115,13 +126,14 @@ func newCodec[T Object](configured string, keepManagedFields bool) (*codec[T], e
 	}
 	c := &codec[T]{element: t.Elem(), keepManagedFields: keepManagedFields}
 	var none T
-	_, canProtobuf := any(none).(unmarshaler)
+	_, generated := any(none).(unmarshaler)
+	c.protobuf = generated && !recursive(c.element, map[reflect.Type]bool{})
 	if configured == "" {
 		configured = mediaProtobuf + "," + mediaJSON
 	}
 	var media []string
 	for m := range strings.SplitSeq(configured, ",") {
-		if f, err := formatOf(m); err == nil && (f == formatJSON || canProtobuf) {
+		if f, err := formatOf(m); err == nil && (f == formatJSON || c.protobuf) {
 			media = append(media, strings.TrimSpace(m))
 		}
 	}
@@ -137,6 +149,45 @@ func newCodec[T Object](configured string, keepManagedFields bool) (*codec[T], e
 	}
 	c.accept, c.acceptList = as("PartialObjectMetadata"), as("PartialObjectMetadataList")
 	return c, nil
+}
+
+// recursive says whether a t can contain another one, to any depth. Generated code that decodes protobuf calls itself
+// for each level, however many there are, and the end of the stack is the end of the process. JSON is not taken any
+// deeper than 10,000 levels: by no version of encoding/json, and not by kube-apiserver either.
+func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return recursive(t.Elem(), in)
+	case reflect.Map:
+		return recursive(t.Key(), in) || recursive(t.Elem(), in)
+	case reflect.Interface:
+		return true // for all that can be seen
+	case reflect.Struct:
+		if t == reflect.TypeFor[runtime.RawExtension]() {
+			return false // its interface is none of what is decoded
+		}
+		known, seen := in[t]
+		if seen {
+			return known
+		}
+		in[t] = true // until it turns out that it is not
+		for i := range t.NumField() {
+			if recursive(t.Field(i).Type, in) {
+				return true
+			}
+		}
+		in[t] = false
+	}
+	return false
+}
+
+// format returns the format of a body with that Content-Type, which is one that was asked for.
+func (c *codec[T]) format(contentType string) (format, error) {
+	f, err := formatOf(contentType)
+	if err == nil && f == formatProtobuf && !c.protobuf {
+		return f, fmt.Errorf("the server sent protobuf; for %v it was asked for JSON", c.element)
+	}
+	return f, err
 }
 
 // decode makes a T of one encoded object. list is the list that it is an item of, nil in a watch.
@@ -214,7 +265,7 @@ func readList(body io.Reader, f format, info *listInfo, item func(raw []byte)) e
 // check refuses what is no list.
 func (l *listInfo) check() error {
 	if l.kind != "" && !strings.HasSuffix(l.kind, "List") {
-		return fmt.Errorf("the server sent a %s instead of a list", l.kind)
+		return fmt.Errorf("the server sent a %.100s instead of a list", l.kind)
 	}
 	return nil
 }
@@ -224,7 +275,9 @@ func readJSONList(s *jsonStream, info *listInfo, item func(raw []byte)) error {
 		return err
 	}
 	isList := false
+	beside := s.pos // how much there was beside the items
 	for first := true; ; {
+		s.begin()
 		more, err := s.more(&first, '}')
 		if err != nil {
 			return err
@@ -232,12 +285,10 @@ func readJSONList(s *jsonStream, info *listInfo, item func(raw []byte)) error {
 		if !more {
 			break
 		}
-		s.begin()
 		key, err := s.value()
 		if err != nil {
 			return err
 		}
-		name := string(s.bytes(key))
 		if err := s.expect(':'); err != nil {
 			return err
 		}
@@ -245,17 +296,25 @@ func readJSONList(s *jsonStream, info *listInfo, item func(raw []byte)) error {
 		if err != nil {
 			return unexpectedEOF(err)
 		}
+		name := string(s.bytes(key))
+		if name == `"items"` {
+			if isList {
+				return errTwoLists
+			}
+			isList = c == '[' || c == 'n' // null: an empty list
+		}
 		if name == `"items"` && c == '[' {
-			isList = true
 			if err := readJSONItems(s, info, item); err != nil {
 				return err
 			}
 			continue
 		}
-		s.begin()
 		value, err := s.value()
 		if err != nil {
 			return err
+		}
+		if beside += s.pos - s.mark; beside > maxListBytes {
+			return errListTooLarge
 		}
 		var into any
 		switch name {
@@ -265,9 +324,6 @@ func readJSONList(s *jsonStream, info *listInfo, item func(raw []byte)) error {
 			into = &info.apiVersion
 		case `"metadata"`:
 			into = &info.ListMeta
-		case `"items"`:
-			isList = isList || c == 'n' // null: an empty list
-			continue
 		default:
 			continue
 		}
@@ -281,8 +337,17 @@ func readJSONList(s *jsonStream, info *listInfo, item func(raw []byte)) error {
 	if !isList {
 		return errors.New("the server sent an object without items instead of a list")
 	}
+	s.begin()
+	if c, err := s.peek(); err == nil { // read to the end, for the connection to be used again
+		return fmt.Errorf("JSON: %q where the end is expected", c)
+	} else if err != io.EOF {
+		return err
+	}
 	return nil
 }
+
+// errTwoLists refuses what one reader takes as one list, and another reader as another.
+var errTwoLists = errors.New("the server sent two lists in one")
 
 func readJSONItems(s *jsonStream, info *listInfo, item func(raw []byte)) error {
 	if err := info.check(); err != nil {
@@ -292,11 +357,11 @@ func readJSONItems(s *jsonStream, info *listInfo, item func(raw []byte)) error {
 		return err
 	}
 	for first := true; ; {
+		s.begin()
 		more, err := s.more(&first, ']')
 		if err != nil || !more {
 			return err
 		}
-		s.begin()
 		value, err := s.value()
 		if err != nil {
 			return err
@@ -313,12 +378,30 @@ func readProtobufList(s *protobufStream, info *listInfo, item func(raw []byte)) 
 	if string(magic) != protobufMagic {
 		return fmt.Errorf("%w: it begins with %q instead of %q", errProtobuf, magic, protobufMagic)
 	}
+	isList := false
+	beside := uint64(0) // how much there was beside the items
 	for envelope := (&length{math.MaxUint64}); ; {
 		field, size, err := s.field(envelope)
 		if err == io.EOF {
+			if !isList {
+				return fmt.Errorf("%w: an envelope without a list", io.ErrUnexpectedEOF)
+			}
 			return info.check()
 		}
 		if err != nil {
+			return err
+		}
+		if field == unknownRaw {
+			if isList {
+				return errTwoLists
+			}
+			isList = true
+			if err := readProtobufItems(s, &length{size}, &beside, info, item); err != nil {
+				return err
+			}
+			continue
+		}
+		if beside, err = addBeside(beside, size); err != nil {
 			return err
 		}
 		switch field {
@@ -334,10 +417,6 @@ func readProtobufList(s *protobufStream, info *listInfo, item func(raw []byte)) 
 			if err := info.check(); err != nil {
 				return err
 			}
-		case unknownRaw:
-			if err := readProtobufItems(s, &length{size}, info, item); err != nil {
-				return err
-			}
 		default:
 			if err := s.skip(size); err != nil {
 				return err
@@ -346,7 +425,15 @@ func readProtobufList(s *protobufStream, info *listInfo, item func(raw []byte)) 
 	}
 }
 
-func readProtobufItems(s *protobufStream, of *length, info *listInfo, item func(raw []byte)) error {
+// addBeside adds a field of that size to what a list has beside its items.
+func addBeside(beside, size uint64) (uint64, error) {
+	if beside += 2; size > maxListBytes || beside+size > maxListBytes { // no field is shorter than 2 bytes
+		return 0, errListTooLarge
+	}
+	return beside + size, nil
+}
+
+func readProtobufItems(s *protobufStream, of *length, beside *uint64, info *listInfo, item func(raw []byte)) error {
 	for {
 		field, size, err := s.field(of)
 		if err == io.EOF && of.left == 0 {
@@ -354,6 +441,17 @@ func readProtobufItems(s *protobufStream, of *length, info *listInfo, item func(
 		}
 		if err != nil {
 			return unexpectedEOF(err)
+		}
+		if field == listItems {
+			b, err := s.bytes(size)
+			if err != nil {
+				return err
+			}
+			item(b)
+			continue
+		}
+		if *beside, err = addBeside(*beside, size); err != nil {
+			return err
 		}
 		switch field {
 		case 0: // skipped
@@ -365,12 +463,6 @@ func readProtobufItems(s *protobufStream, of *length, info *listInfo, item func(
 			if err := info.ListMeta.Unmarshal(b); err != nil {
 				return fmt.Errorf("metadata: %w", err)
 			}
-		case listItems:
-			b, err := s.bytes(size)
-			if err != nil {
-				return err
-			}
-			item(b)
 		default:
 			if err := s.skip(size); err != nil {
 				return err
@@ -398,6 +490,7 @@ func newFrameReader(body io.Reader, f format) frameReader {
 type jsonFrames struct{ jsonStream }
 
 func (s *jsonFrames) next() (frame, error) {
+	s.begin()
 	if _, err := s.peek(); err != nil {
 		return frame{}, err
 	}
@@ -449,9 +542,10 @@ func (s *protobufFrames) next() (frame, error) {
 	if err != nil {
 		return frame{}, err
 	}
-	event, err := s.bytes(uint64(binary.BigEndian.Uint32(size)))
+	n := binary.BigEndian.Uint32(size)
+	event, err := s.bytes(uint64(n))
 	if err != nil {
-		return frame{}, err
+		return frame{}, fmt.Errorf("frame of %d bytes: %w", n, err)
 	}
 	var f frame
 	var object []byte

@@ -7,12 +7,22 @@ import (
 	"io"
 )
 
-// maxObjectBytes limits one object, and one watch frame, as it comes over the wire. etcd takes 1.5 MB by default;
-// an object is larger as JSON, and some run etcd with a higher limit.
-const maxObjectBytes = 32 << 20
+const (
+	// maxObjectBytes limits one object, and one watch frame, as it comes over the wire. etcd takes 1.5 MB by default;
+	// an object is larger as JSON, and some run etcd with a higher limit.
+	maxObjectBytes = 32 << 20
+	// maxListBytes limits all of a list but its items. That is kind, metadata with a continue token, and little else.
+	maxListBytes = 1 << 20
+)
 
-// ErrTooLarge indicates that the server sent a single object or frame of more than 32 MiB.
-var ErrTooLarge = errors.New("object larger than 32 MiB")
+// ErrTooLarge indicates that the server sent more than is taken of one thing: of an object or a watch frame 32 MiB,
+// of what a list has beside its items 1 MiB.
+var ErrTooLarge = errors.New("too large")
+
+var (
+	errObjectTooLarge = fmt.Errorf("an object or frame of more than %d MiB is %w", maxObjectBytes>>20, ErrTooLarge)
+	errListTooLarge   = fmt.Errorf("a list with more than %d MiB beside its items is %w", maxListBytes>>20, ErrTooLarge)
+)
 
 // jsonStream cuts JSON values out of a stream without decoding them. It only looks for where strings, objects and
 // arrays end: whoever decodes a value finds out whether it is valid.
@@ -38,14 +48,14 @@ func (s *jsonStream) bytes(sp span) []byte { return s.buf[s.mark+sp.from : s.mar
 
 // fill reads more, at the end of buf. Its error is io.EOF at the end of the stream.
 func (s *jsonStream) fill() error {
+	kept := s.buf[s.mark:]
+	if len(kept) > maxObjectBytes {
+		return errObjectTooLarge
+	}
 	if len(s.buf) == cap(s.buf) {
-		kept := s.buf[s.mark:]
-		if len(kept) > maxObjectBytes {
-			return ErrTooLarge
-		}
 		to := s.buf[:0]
 		if len(kept) > cap(s.buf)/2 {
-			to = make([]byte, 0, 2*cap(s.buf))
+			to = make([]byte, 0, min(2*cap(s.buf), maxObjectBytes+64<<10))
 		}
 		s.buf = append(to, kept...)
 		s.pos -= s.mark

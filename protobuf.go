@@ -213,7 +213,7 @@ func newProtobufStream(r io.Reader) *protobufStream {
 // what n promises.
 func (s *protobufStream) bytes(n uint64) ([]byte, error) {
 	if n > maxObjectBytes {
-		return nil, ErrTooLarge
+		return nil, errObjectTooLarge
 	}
 	s.buf = s.buf[:0]
 	for len(s.buf) < int(n) {
@@ -250,6 +250,9 @@ func (s *protobufStream) field(of *length) (number int, size uint64, err error) 
 	if err != nil {
 		return 0, 0, err
 	}
+	if tag>>3 == 0 || tag>>3 > math.MaxInt32 {
+		return 0, 0, errProtobuf
+	}
 	skip := uint64(0)
 	switch tag & 7 {
 	case wireVarint:
@@ -270,7 +273,7 @@ func (s *protobufStream) field(of *length) (number int, size uint64, err error) 
 		if of.left != math.MaxUint64 {
 			of.left -= size
 		}
-		return int(min(tag>>3, math.MaxInt32)), size, nil
+		return int(tag >> 3), size, nil
 	default:
 		return 0, 0, errProtobuf
 	}
@@ -295,6 +298,9 @@ func (s *protobufStream) uvarint(of *length) (uint64, error) {
 		}
 		if of.left != math.MaxUint64 {
 			of.left--
+		}
+		if shift == 63 && b > 1 {
+			return 0, errProtobuf
 		}
 		v |= uint64(b&0x7f) << shift
 		if b < 0x80 {

@@ -100,11 +100,12 @@ const (
 	healthyAfter     = 2 * time.Minute // without a failure, backoff begins anew
 	shortWatch       = time.Second     // an empty watch that ends sooner is not asked for again at once
 	progressDeadline = 10 * time.Second
-	listDeadline     = 90 * time.Second // without a byte of a list; kube-apiserver itself gives up after 60 s
 	maxAhead         = 3                // watches in a row from a version that the server has not reached
 	streamAgainAfter = time.Hour        // after the server refused a streaming list
 	minWatchTimeout  = 5 * time.Minute  // watches end after this, and up to twice as long
 	watchGrace       = 30 * time.Second // how much later the server may end them
+	maxRetryAfter    = 10 * time.Minute // whatever the server says, it is asked again
+	streamProgress   = 1 << 10          // bytes of a streaming list within progressDeadline
 )
 
 // Reflector reads one collection, or one namespace of it, by list and watch, and puts what it reads into a [Sink]:
@@ -232,7 +233,6 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 
 // Failures that recover knows by these errors rather than by what the server says.
 var (
-	errSilent      = errors.New("the server is silent")
 	errNoStreaming = errors.New("streaming list not possible")
 	errEmptyWatch  = errors.New("the server ended the watch at once")
 	errWentBack    = errors.New("the server went back in time")
@@ -284,7 +284,7 @@ func (r *Reflector[T]) backoff(now time.Time, err error) time.Duration {
 	before := r.failuresLocked(now)
 	delay := rand.N(min(minBackoff<<min(before, 10), maxBackoff))
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
-		delay = time.Duration(seconds) * time.Second
+		delay = min(time.Duration(seconds)*time.Second, maxRetryAfter)
 		delay += rand.N(delay/10 + 1) // clients that were sent away together should not come back together
 	}
 	r.failures, r.retryAt = before+1, now.Add(delay)
@@ -408,6 +408,9 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 		if rv = info.ResourceVersion; info.Continue == "" {
 			return r.replaced(ctx, l, rv)
 		}
+		if info.Continue == query.Get("continue") {
+			return errors.New("list: the server sent the same continue token again")
+		}
 		query = url.Values{"limit": {strconv.Itoa(size)}, "continue": {info.Continue}}
 	}
 }
@@ -428,19 +431,14 @@ func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]
 	if err := r.client.wait(ctx); err != nil {
 		return listInfo{}, err
 	}
-	request, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	deadline := time.AfterFunc(listDeadline, func() { cancel(errSilent) })
-	defer deadline.Stop()
 	r.update(func(s *ReflectorStatus) { s.Lists++ })
 	var info listInfo
-	resp, f, err := r.open(request, query, r.codec.acceptList)
+	resp, f, err := r.open(ctx, query, r.codec.acceptList)
 	if err != nil {
-		return info, fmt.Errorf("list: %w", because(request, err))
+		return info, fmt.Errorf("list: %w", err)
 	}
 	defer resp.Body.Close()
-	body := progressReader{resp.Body, func() { deadline.Reset(listDeadline) }}
-	err = readList(body, f, &info, func(raw []byte) {
+	err = readList(resp.Body, f, &info, func(raw []byte) {
 		r.read.Add(1)
 		if obj, err := r.object(f, raw, &info); err == nil {
 			l.items = append(l.items, obj)
@@ -448,9 +446,6 @@ func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]
 			l.kept = append(l.kept, err.Key)
 		}
 	})
-	if err != nil {
-		err = because(request, err)
-	}
 	return info, err
 }
 
@@ -459,7 +454,7 @@ func (r *Reflector[T]) open(ctx context.Context, query url.Values, accept string
 	if err != nil {
 		return nil, 0, err
 	}
-	f, err := formatOf(resp.Header.Get("Content-Type"))
+	f, err := r.codec.format(resp.Header.Get("Content-Type"))
 	if err != nil {
 		resp.Body.Close()
 		return nil, 0, err
@@ -538,7 +533,7 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 	switch {
 	case err == nil:
 		err = errors.New("the server ended the watch without the bookmark behind the initial events")
-	case errors.Is(err, errSilent) || isRefusal(err):
+	case errors.Is(err, ErrSilent) || isRefusal(err):
 	default:
 		return err
 	}
@@ -572,7 +567,7 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 	}
 	request, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	deadline := time.AfterFunc(timeout+watchGrace, func() { cancel(errSilent) })
+	deadline := time.AfterFunc(timeout+watchGrace, func() { cancel(ErrSilent) })
 	defer deadline.Stop()
 	if initial {
 		deadline.Reset(progressDeadline)
@@ -590,7 +585,7 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 	w := &watching[T]{Reflector: r, initial: initial}
 	body := io.Reader(resp.Body)
 	if initial {
-		body = progressReader{resp.Body, func() {
+		body = &progressReader{resp.Body, streamProgress, func() {
 			if w.initial {
 				deadline.Reset(progressDeadline)
 			}
@@ -625,15 +620,18 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// progressReader tells when something was read.
+// progressReader tells whenever another streamProgress bytes were read, not sooner: who sends a byte now and then makes
+// no progress.
 type progressReader struct {
 	io.Reader
+	left     int
 	progress func()
 }
 
-func (p progressReader) Read(b []byte) (int, error) {
+func (p *progressReader) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
-	if n > 0 {
+	if p.left -= n; p.left <= 0 {
+		p.left = streamProgress
 		p.progress()
 	}
 	return n, err
