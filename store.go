@@ -385,9 +385,9 @@ func (w *edit[T]) remove(d *Delta[T], changes []change[T]) []change[T] {
 	}
 	old := w.next.versions.get(r.slot)
 	w.drop(r)
-	c := change[T]{key: r.key(), old: old, last: old, deleted: true, final: final}
-	if final {
-		c.last = d.Object
+	c := change[T]{key: r.key(), old: old, last: old, deleted: true}
+	if final && d.Object.GetUID() == old.GetUID() { // else old went before, unseen, when what came after it could not be read
+		c.last, c.final = d.Object, true
 	}
 	return append(changes, c)
 }
