@@ -468,7 +468,7 @@ func (l *listener[T]) deliver(p *pending[T]) {
 		l.handler.OnDelete(p.last, p.final)
 	}
 	switch {
-	case p.new == none:
+	case p.new == none || p.deleted && isClosed(l.closed): // by the handler
 	case p.added:
 		l.handler.OnAdd(p.new, p.initial)
 	default:
@@ -485,7 +485,7 @@ func (l *listener[T]) deliverFiltered(p *pending[T]) {
 		has = false
 		l.handler.OnDelete(p.last, p.final)
 	}
-	if p.new == none {
+	if p.new == none || p.deleted && isClosed(l.closed) {
 		return
 	}
 	passes := l.config.Filter(p.new)
