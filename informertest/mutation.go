@@ -1,0 +1,137 @@
+package informertest
+
+import (
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/typedinformer/informer"
+)
+
+// DetectMutations finds handlers and readers that write to objects of the cache, which every reader shares. Give it the
+// configuration of an informer before that is created:
+//
+//	var config informer.Config[*corev1.Pod]
+//	informertest.DetectMutations(t, &config)
+//	pods := informer.New(client, resource, config)
+//
+// It puts itself behind config.Transform, and keeps a copy of each version of each object from there. When t ends, or
+// check is called, it fails t for each that is not like its copy any more, and says which object it is and which fields
+// were changed. The copies cost the memory of all versions until then, so it is for tests only.
+//
+// Copies are made by DeepCopyObject where T has it, and otherwise field by field, where what is behind the unexported
+// fields of other packages' types is not looked at.
+func DetectMutations[T informer.Object](t testing.TB, config *informer.Config[T]) (check func()) {
+	t.Helper()
+	var d mutationDetector[T]
+	transform := config.Transform
+	config.Transform = func(obj T) (T, error) {
+		if transform != nil {
+			var err error
+			if obj, err = transform(obj); err != nil {
+				return obj, err
+			}
+		}
+		d.remember(obj)
+		return obj, nil
+	}
+	check = func() {
+		t.Helper()
+		d.check(t)
+	}
+	t.Cleanup(check)
+	return check
+}
+
+type mutationDetector[T informer.Object] struct {
+	mu   sync.Mutex // protects seen
+	seen []remembered[T]
+}
+
+type remembered[T informer.Object] struct{ object, copy T }
+
+func (d *mutationDetector[T]) remember(obj T) {
+	var none T
+	if obj == none { // the informer will refuse it
+		return
+	}
+	r := remembered[T]{obj, deepCopy(obj)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seen = append(d.seen, r)
+}
+
+// check reports each mutation once.
+func (d *mutationDetector[T]) check(t testing.TB) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.seen {
+		r := &d.seen[i]
+		if reflect.DeepEqual(r.object, r.copy) {
+			continue
+		}
+		everything := cmp.Exporter(func(reflect.Type) bool { return true })
+		if diff := cmp.Diff(r.copy, r.object, everything); diff != "" {
+			t.Errorf("%T %s of resource version %s was written to in the cache (-as it was read +as it is):\n%s",
+				r.copy, informer.KeyOf(r.copy), r.copy.GetResourceVersion(), diff)
+		}
+		r.copy = deepCopy(r.object)
+	}
+}
+
+func deepCopy[T any](obj T) T {
+	if o, ok := any(obj).(runtime.Object); ok {
+		return any(o.DeepCopyObject()).(T)
+	}
+	var c T
+	copyValue(reflect.ValueOf(&c).Elem(), reflect.ValueOf(obj))
+	return c
+}
+
+// copyValue sets to to a deep copy of from.
+func copyValue(to, from reflect.Value) {
+	to.Set(from) // all that has no memory of its own, and unexported fields
+	switch from.Kind() {
+	case reflect.Pointer:
+		if !from.IsNil() {
+			to.Set(reflect.New(from.Type().Elem()))
+			copyValue(to.Elem(), from.Elem())
+		}
+	case reflect.Interface:
+		if !from.IsNil() {
+			c := reflect.New(from.Elem().Type()).Elem()
+			copyValue(c, from.Elem())
+			to.Set(c)
+		}
+	case reflect.Struct:
+		for i := range from.NumField() {
+			if from.Type().Field(i).IsExported() {
+				copyValue(to.Field(i), from.Field(i))
+			}
+		}
+	case reflect.Array:
+		for i := range from.Len() {
+			copyValue(to.Index(i), from.Index(i))
+		}
+	case reflect.Slice:
+		if !from.IsNil() {
+			to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
+			for i := range from.Len() {
+				copyValue(to.Index(i), from.Index(i))
+			}
+		}
+	case reflect.Map:
+		if !from.IsNil() {
+			to.Set(reflect.MakeMapWithSize(from.Type(), from.Len()))
+			for entries := from.MapRange(); entries.Next(); {
+				c := reflect.New(from.Type().Elem()).Elem()
+				copyValue(c, entries.Value())
+				to.SetMapIndex(entries.Key(), c)
+			}
+		}
+	}
+}

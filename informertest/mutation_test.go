@@ -1,0 +1,150 @@
+package informertest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// failures is a test that notes what it fails of.
+type failures struct {
+	testing.TB
+	cleanup func()
+	errors  []string
+}
+
+func (f *failures) Cleanup(c func()) { f.cleanup = c }
+func (f *failures) Errorf(text string, args ...any) {
+	f.errors = append(f.errors, fmt.Sprintf(text, args...))
+}
+
+// want checks that the one failure names all of these, or that there is none if none are given.
+func (f *failures) want(names ...string) {
+	f.Helper()
+	if (len(f.errors) == 1) != (len(names) > 0) || len(f.errors) > 1 {
+		f.Fatalf("%d failures: %q", len(f.errors), f.errors)
+	}
+	for _, name := range names {
+		if !strings.Contains(f.errors[0], name) {
+			f.TB.Errorf("%q is not named in: %s", name, f.errors[0])
+		}
+	}
+	f.errors = nil
+}
+
+type slim struct {
+	Metadata struct {
+		Namespace       string            `json:"namespace"`
+		Name            string            `json:"name"`
+		ResourceVersion string            `json:"resourceVersion"`
+		UID             types.UID         `json:"uid"`
+		Labels          map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec *struct{ Ports []struct{ Port int } }
+	Any  map[string]any
+	note string
+}
+
+func (s *slim) GetNamespace() string       { return s.Metadata.Namespace }
+func (s *slim) GetName() string            { return s.Metadata.Name }
+func (s *slim) GetUID() types.UID          { return s.Metadata.UID }
+func (s *slim) GetResourceVersion() string { return s.Metadata.ResourceVersion }
+
+// follow returns the object of an informer's store that was read with a detector, and that detector.
+func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
+	server := informertest.NewServer(informertest.Options{})
+	t.Cleanup(server.Close)
+	gvr := corev1.SchemeGroupVersion.WithResource("pods")
+	pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: gvr})
+	_, err := pods.Create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+		}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := informer.NewClient(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &failures{TB: t}
+	var config informer.Config[T]
+	check := informertest.DetectMutations(f, &config)
+	inf := informer.New(client, informer.Resource{GroupVersionResource: gvr}, config)
+	go inf.Run(t.Context())
+	if err := inf.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	obj, ok := inf.Store().Get(informer.Key{Namespace: "default", Name: "a"})
+	if !ok {
+		t.Fatal("no pod")
+	}
+	return obj, f, check
+}
+
+func TestDetectMutations(t *testing.T) {
+	t.Run("Pod", func(t *testing.T) {
+		pod, f, check := follow[*corev1.Pod](t)
+		_ = pod.Spec.Containers[0].Resources.Requests.Cpu().String() // reading is no writing
+		check()
+		f.want()
+		pod.Labels["app"] = "other"
+		check()
+		f.want("*v1.Pod default/a of resource version "+pod.ResourceVersion, "Labels", `-`, `"web"`, `"other"`)
+		check()
+		f.want() // once
+		pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+		f.cleanup() // the end of the test
+		f.want("Requests", `"cpu"`)
+	})
+	t.Run("Unstructured", func(t *testing.T) {
+		pod, f, check := follow[*unstructured.Unstructured](t)
+		check()
+		f.want()
+		pod.SetAnnotations(map[string]string{"seen": "yes"})
+		check()
+		f.want("default/a", `"annotations"`, `"seen"`)
+	})
+	t.Run("slim struct", func(t *testing.T) {
+		pod, f, check := follow[*slim](t)
+		check()
+		f.want()
+		pod.note = "my own"
+		check()
+		f.want("note", "my own")
+		pod.Metadata.Labels["app"] = "other"
+		check()
+		f.want("Labels", `"other"`)
+	})
+}
+
+// The copy shares nothing that can be written to.
+func TestDetectMutations_CopiesDeeply(t *testing.T) {
+	var config informer.Config[*slim]
+	f := &failures{TB: t}
+	informertest.DetectMutations(f, &config)
+	s := &slim{Spec: &struct{ Ports []struct{ Port int } }{Ports: []struct{ Port int }{{80}}}, Any: map[string]any{"list": []any{map[string]any{"x": 1}}}}
+	s.Metadata.Name = "a"
+	if _, err := config.Transform(s); err != nil {
+		t.Fatal(err)
+	}
+	f.cleanup()
+	f.want()
+	s.Spec.Ports[0].Port = 81
+	f.cleanup()
+	f.want("Port", "80", "81")
+	s.Any["list"].([]any)[0].(map[string]any)["x"] = 2
+	f.cleanup()
+	f.want("Any", `"list"`, `"x"`)
+}
