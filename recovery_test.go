@@ -440,3 +440,157 @@ func encoded(pod *corev1.Pod, like []byte) []byte {
 	}
 	return b
 }
+
+// held returns the pods that inf has, by name.
+func held(inf *informer.Informer[*corev1.Pod]) map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	for pod := range inf.Store().All() {
+		pods[pod.Name] = pod
+	}
+	return pods
+}
+
+func TestR9R19R20H5H6_RelistDecodesWhatHasChanged(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		decoded := map[string]int{}
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			decoded[p.Name+"@"+p.ResourceVersion]++
+			return p, nil
+		}
+		for i := range 20 {
+			w.create(newPod("ns", fmt.Sprintf("p%02d", i), "v=1"))
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		synctest.Wait()
+		rec.lines = nil
+		before := held(inf)
+
+		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
+		w.server.EndWatches()
+		w.relabel("ns", "p03", "2")
+		w.delete("ns", "p05")
+		w.delete("ns", "p07")
+		w.create(newPod("ns", "p07", "v=another"), newPod("ns", "p99", "v=1"))
+		if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
+			w.Fatal(err)
+		}
+		rec.want(w.T, "update ns/p03 1->2", "delete ns/p05 1 final=false",
+			"delete ns/p07 1 final=false", "add ns/p07 another initial=false", "add ns/p99 1 initial=false")
+		for name, pod := range held(inf) {
+			if changed := name == "p03" || name == "p07" || name == "p99"; (pod == before[name]) == changed {
+				w.Errorf("%s: the object that was held stayed: %v", name, !changed)
+			}
+		}
+		equalsServer(w, inf)
+		if len(decoded) != 23 {
+			w.Errorf("%d versions decoded", len(decoded))
+		}
+		for version, times := range decoded {
+			if times != 1 {
+				w.Errorf("%s decoded %d times", version, times)
+			}
+		}
+		if n := inf.Status().Reflectors[0].Lists; n < 2 {
+			w.Errorf("%d lists", n)
+		}
+	})
+}
+
+// A version that is held already is not decoded, except for that of a deletion, whose state a handler is told.
+func TestR19H14_SentAgain(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		decoded := 0
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { decoded++; return p, nil }
+		created := w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		rec.want(w.T, "add ns/a 1 initial=true")
+		remove := w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
+			if key != keyA {
+				return object
+			}
+			again := created.DeepCopy()
+			again.Labels["v"] = "sent again"
+			return encoded(again, object)
+		}})
+		<-time.After(10 * time.Second) // a watch that ends sooner and empty is not asked for again at once
+		w.server.EndWatches()
+		synctest.Wait()
+		w.relabel("ns", "a", "2")
+		rec.want(w.T)
+		if decoded != 1 {
+			w.Errorf("decoded %d times", decoded)
+		}
+		w.delete("ns", "a")
+		rec.want(w.T, "delete ns/a sent again final=true")
+		remove()
+	})
+}
+
+// What a client waits for its own rate limit is no silence of the server.
+func TestR2_OwnRateLimitIsNoSilence(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		w.create(newPod("ns", "a", "v=1"))
+		client := w.client(func(c *rest.Config) { c.QPS, c.Burst = 1.0/50, 1 })
+		for range 2 {
+			inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+			defer start(w.T, inf)()
+		}
+		w.wantRequests(streams, streams)
+	})
+}
+
+// sinkOf is a sink that notes what it is given.
+type sinkOf struct{ lines []string }
+
+func (s *sinkOf) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
+	s.lines = append(s.lines, fmt.Sprintf("%v items=%d rv=%s restored=%v", d.Type, len(d.Items), d.ResourceVersion, d.Restored))
+	return nil
+}
+
+// A sink is told once that the resource is absent, however often that is found again, and however empty it was before.
+func TestR14_AbsenceIsToldOnce(t *testing.T) {
+	for _, absentIsSynced := range []bool{false, true} {
+		t.Run(fmt.Sprintf("AbsentIsSynced=%v", absentIsSynced), func(t *testing.T) {
+			bubble(t, informertest.Options{}, func(w world) {
+				w.create(newPod("ns", "a", "v=1"))
+				config := quiet[*corev1.Pod]()
+				config.AbsentIsSynced = absentIsSynced
+				sink := &sinkOf{}
+				r, err := informer.NewReflector(w.client(), informer.Resource{GroupVersionResource: podGVR}, sink, config)
+				if err != nil {
+					w.Fatal(err)
+				}
+				remove := w.server.Inject(informertest.Fault{Error: absent})
+				ctx, cancel := context.WithCancel(w.Context())
+				ended := make(chan error)
+				go func() { ended <- r.Run(ctx) }()
+				defer func() { cancel(); <-ended }()
+				for range 2 {
+					<-time.After(10 * time.Minute)
+					if s := r.Status(); s.State != informer.Absent || s.ResourceVersion != "" || s.Failures < 10 || !apierrors.IsNotFound(s.LastError) {
+						w.Errorf("status %+v", s)
+					}
+					remove()
+					<-time.After(time.Minute)
+					remove = w.server.Inject(informertest.Fault{Error: absent})
+					w.server.EndWatches()
+				}
+				want := []string{"Replaced items=1 rv=2 restored=false", "Replaced items=0 rv= restored=false", "Replaced items=1 rv=2 restored=false", "Replaced items=0 rv= restored=false"}
+				if absentIsSynced {
+					want = slices.Insert(want, 0, want[1])
+				}
+				synctest.Wait()
+				<-time.After(time.Minute)
+				if !slices.Equal(sink.lines, want) {
+					w.Errorf("told %q, want %q", sink.lines, want)
+				}
+			})
+		})
+	}
+}

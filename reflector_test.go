@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,20 +38,6 @@ func (f *fault) middleware(next http.Handler) http.Handler {
 	})
 }
 
-// answer answers with a Status.
-func answer(w http.ResponseWriter, code int, reason metav1.StatusReason, header ...string) {
-	for _, h := range header {
-		key, value, _ := strings.Cut(h, ": ")
-		w.Header().Set(key, value)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"out of order"}`, code, reason)
-}
-
-func isStreaming(r *http.Request) bool { return r.URL.Query().Has("sendInitialEvents") }
-func isWatch(r *http.Request) bool     { return r.URL.Query().Has("watch") }
-
 // faulty runs test with a fault to set, an informer of pods that has not started, and its recorder.
 func faulty(t *testing.T, config informer.Config[*corev1.Pod], test func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod])) {
 	t.Helper()
@@ -73,218 +58,6 @@ func (w world) wantRequests(want ...string) {
 		w.Errorf("requests (-want +got):\n%s", diff)
 	}
 	w.server.ResetRequests()
-}
-
-const (
-	streamRequest = "watch sendInitialEvents=true resourceVersionMatch=NotOlderThan"
-	listRequest   = "list resourceVersion=0 limit=500"
-)
-
-func TestR2_StreamingListRefused(t *testing.T) {
-	faults := map[string]func(w http.ResponseWriter, r *http.Request){
-		"422":    func(w http.ResponseWriter, r *http.Request) { answer(w, 422, metav1.StatusReasonInvalid) },
-		"400":    func(w http.ResponseWriter, r *http.Request) { answer(w, 400, metav1.StatusReasonBadRequest) },
-		"silent": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"silent after headers": func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		},
-		"no bookmark": func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Type", "application/json") },
-		"ordinary bookmark": func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`)
-		},
-	}
-	for name, do := range faults {
-		t.Run(name, func(t *testing.T) {
-			faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-				f.set(func(w http.ResponseWriter, r *http.Request) bool {
-					if !isStreaming(r) {
-						return false
-					}
-					do(w, r)
-					return true
-				})
-				w.create(newPod("ns", "a", "v=1"))
-				began := time.Now()
-				defer start(w.T, inf)()
-				if took := time.Since(began); strings.HasPrefix(name, "silent") != (took == 10*time.Second) {
-					w.Errorf("synced after %v", took)
-				}
-				w.wantRequests(streamRequest, listRequest, "watch resourceVersion=2")
-				rec.want(w.T, "add ns/a 1 initial=true")
-			})
-		})
-	}
-}
-
-func TestR8_ResumesWithoutList(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-		w.create(newPod("ns", "a", "v=1"))
-		defer start(w.T, inf)()
-		rec.want(w.T, "add ns/a 1 initial=true")
-		var refused atomic.Int32
-		f.set(func(w http.ResponseWriter, r *http.Request) bool {
-			if !isWatch(r) || refused.Add(1) > 3 {
-				return false
-			}
-			answer(w, 503, metav1.StatusReasonServiceUnavailable)
-			return true
-		})
-		w.server.CloseConnections()
-		w.relabel("ns", "a", "2")
-		w.create(newPod("ns", "b", "v=1"))
-		w.relabel("ns", "a", "3")
-		if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
-			w.Fatal(err)
-		}
-		synctest.Wait()
-		if got := inf.Status().Reflectors[0]; got.LastError == nil || got.Lists != 1 || got.State != informer.Watching || !got.WatchOpen {
-			w.Errorf("status %+v", got)
-		}
-		slices.Sort(rec.lines) // whether the updates of a fold into one is a matter of time
-		rec.lines = slices.DeleteFunc(rec.lines, func(line string) bool { return line == "update ns/a 2->3" })
-		for i, line := range rec.lines {
-			rec.lines[i] = strings.Replace(line, "1->2", "1->3", 1)
-		}
-		rec.want(w.T, "add ns/b 1 initial=false", "update ns/a 1->3")
-		w.wantRequests(streamRequest, "watch resourceVersion=2", "watch resourceVersion=2", "watch resourceVersion=2", "watch resourceVersion=2")
-	})
-}
-
-func TestR9H6_RelistsWhenExpired(t *testing.T) {
-	for _, paged := range []bool{false, true} {
-		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
-			faulty(t, informer.Config[*corev1.Pod]{PagedList: paged}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"), newPod("ns", "c", "v=1"), newPod("ns", "d", "v=1"))
-				defer start(w.T, inf)()
-				synctest.Wait()
-				rec.lines = nil
-				f.set(func(w http.ResponseWriter, r *http.Request) bool {
-					if isWatch(r) {
-						answer(w, 503, metav1.StatusReasonServiceUnavailable)
-					}
-					return isWatch(r)
-				})
-				w.server.EndWatches()
-				synctest.Wait()
-				w.delete("ns", "a")
-				w.relabel("ns", "b", "2")
-				w.delete("ns", "c")
-				w.create(newPod("ns", "c", "v=new"), newPod("ns", "e", "v=1"))
-				w.server.Compact()
-				w.server.ResetRequests()
-				f.set(func(http.ResponseWriter, *http.Request) bool { return false })
-				if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
-					w.Fatal(err)
-				}
-				rec.want(w.T,
-					"delete ns/a 1 final=false",
-					"update ns/b 1->2",
-					"delete ns/c 1 final=false", "add ns/c new initial=false", // H5: another uid
-					"add ns/e 1 initial=false")
-				equalsServer(w, inf)
-				if paged {
-					w.wantRequests("watch resourceVersion=5", "list resourceVersion=5 resourceVersionMatch=NotOlderThan limit=500", "watch resourceVersion=10")
-				} else {
-					w.wantRequests("watch resourceVersion=5", "watch sendInitialEvents=true resourceVersion=5 resourceVersionMatch=NotOlderThan")
-				}
-			})
-		})
-	}
-}
-
-func TestR4_ContinueTokenExpired(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{PagedList: true, PageSize: 2}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-		for i := range 5 {
-			w.create(newPod("ns", strconv.Itoa(i), "v=1"))
-		}
-		f.set(func(rw http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Query().Has("continue") {
-				answer(rw, 410, metav1.StatusReasonExpired)
-				return true
-			}
-			if query := r.URL.Query(); query.Get("resourceVersion") == "0" {
-				query.Del("resourceVersion") // a list from the cache is not paged
-				r.URL.RawQuery = query.Encode()
-			}
-			return false
-		})
-		defer start(w.T, inf)()
-		w.wantRequests("list resourceVersion=0 limit=2", "list limit=2 continue", "list resourceVersion=6 resourceVersionMatch=NotOlderThan", "watch resourceVersion=6")
-		synctest.Wait()
-		if len(rec.lines) != 5 {
-			w.Errorf("told %v", rec.lines)
-		}
-	})
-}
-
-func TestR5_ServerIsBehind(t *testing.T) {
-	for name, fail := range map[string]func(w http.ResponseWriter){
-		"410": func(w http.ResponseWriter) { answer(w, 410, metav1.StatusReasonExpired) },
-		"too large": func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(504)
-			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":504,"reason":"Timeout","message":"Too large resource version","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1}}`)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-				w.create(newPod("ns", "a", "v=1"))
-				defer start(w.T, inf)()
-				w.wantRequests(listRequest, "watch resourceVersion=2")
-				f.set(func(rw http.ResponseWriter, r *http.Request) bool {
-					switch {
-					case isWatch(r) && r.URL.Query().Get("resourceVersion") == "2":
-						answer(rw, 410, metav1.StatusReasonGone)
-					case r.URL.Query().Get("resourceVersion") == "2":
-						fail(rw)
-					default:
-						return false
-					}
-					return true
-				})
-				w.server.EndWatches()
-				synctest.Wait()
-				w.relabel("ns", "a", "2")
-				if err := inf.WaitFor(w.Context(), "3"); err != nil {
-					w.Fatal(err)
-				}
-				requests := w.requests()
-				want := []string{"watch resourceVersion=2", "list resourceVersion=2 resourceVersionMatch=NotOlderThan limit=500", "list limit=500"}
-				if len(requests) < 3 || !slices.Equal(requests[:3], want) {
-					w.Errorf("requests %q", requests)
-				}
-			})
-		})
-	}
-}
-
-func TestR11_RetryAfter(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-		defer start(w.T, inf)()
-		w.wantRequests(streamRequest)
-		var refused atomic.Int32
-		f.set(func(w http.ResponseWriter, r *http.Request) bool {
-			if refused.Add(1) > 1 {
-				return false
-			}
-			answer(w, 429, metav1.StatusReasonTooManyRequests, "Retry-After: 100")
-			return true
-		})
-		w.server.EndWatches()
-		synctest.Wait()
-		began := time.Now()
-		created := w.create(newPod("ns", "a", "v=1"))
-		if err := inf.WaitForObject(w.Context(), created); err != nil {
-			w.Fatal(err)
-		}
-		if took := time.Since(began); took < 100*time.Second || took > 111*time.Second {
-			w.Errorf("carried on after %v", took)
-		}
-		w.wantRequests("watch resourceVersion=1", "watch resourceVersion=1")
-	})
 }
 
 func TestR12L2_ConnectionRefused(t *testing.T) {
@@ -334,12 +107,10 @@ func TestR12L2_ConnectionRefused(t *testing.T) {
 	})
 }
 
-func TestR13_Forbidden(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-		f.set(func(w http.ResponseWriter, r *http.Request) bool {
-			answer(w, 403, metav1.StatusReasonForbidden)
-			return true
-		})
+func TestR13_WaitSyncedTellsWhy(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		w.server.Inject(informertest.Fault{Error: forbidden})
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		ended := make(chan error)
@@ -421,7 +192,7 @@ func TestR16_InitialEventsDoNotMoveTheVersion(t *testing.T) {
 			w.Fatal(err)
 		}
 		rec.want(w.T, "update ns/b 1->2")
-		w.wantRequests(streamRequest, streamRequest, "watch resourceVersion=96")
+		w.wantRequests(streams, streams, "watch resourceVersion=96")
 	})
 }
 
@@ -490,40 +261,6 @@ func TestR17R20_DecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestR18_SilentWatchIsDropped(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-		w.create(newPod("ns", "a", "v=1"))
-		defer start(w.T, inf)()
-		rec.want(w.T, "add ns/a 1 initial=true")
-		var silent atomic.Int32
-		f.set(func(rw http.ResponseWriter, r *http.Request) bool {
-			if silent.Add(1) > 1 {
-				return false
-			}
-			rw.Header().Set("Content-Type", "application/json")
-			http.NewResponseController(rw).Flush()
-			<-r.Context().Done()
-			return true
-		})
-		w.server.EndWatches()
-		synctest.Wait()
-		w.server.ResetRequests()
-		if s := inf.Status().Reflectors[0]; !s.WatchOpen {
-			w.Errorf("status %+v", s)
-		}
-		began := time.Now()
-		if err := inf.WaitForObject(w.Context(), w.relabel("ns", "a", "2")); err != nil {
-			w.Fatal(err)
-		}
-		took := time.Since(began)
-		if took < 5*time.Minute || took > 10*time.Minute+31*time.Second {
-			w.Errorf("carried on after %v", took)
-		}
-		rec.want(w.T, "update ns/a 1->2")
-		w.wantRequests("watch resourceVersion=2")
-	})
 }
 
 func TestR18_WatchTimeoutsAreSpread(t *testing.T) {
