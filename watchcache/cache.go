@@ -22,6 +22,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -189,7 +190,11 @@ func (c *Cache[T]) replaceLocked(d informer.Delta[T], rv uint64) {
 	for i, obj := range d.Items {
 		items[i] = &element[T]{obj: obj}
 	}
-	c.writer.Apply(informer.Delta[*element[T]]{Type: informer.Replaced, Items: items, Kept: d.Kept})
+	batch := []informer.Delta[*element[T]]{{Type: informer.Replaced, Items: items, Kept: d.Kept}}
+	if d.Restored { // what the items take the place of is dropped first: an equal version can be of another content
+		batch = slices.Insert(batch, 0, informer.Delta[*element[T]]{Type: informer.Replaced, Kept: d.Kept})
+	}
+	c.writer.Apply(batch...)
 	c.ready, c.rv = true, rv
 	c.ring.reset(c.config.Window, rv, c.objects.Snapshot())
 	c.progressLocked()

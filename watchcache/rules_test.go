@@ -726,6 +726,12 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	if _, ok := cache.Get(informer.Key{Namespace: "ns", Name: "a"}); ok || cache.RV() != "4" || cache.Len() != 1 {
 		t.Errorf("after a replacement at an older version: %d objects at %s", cache.Len(), cache.RV())
 	}
+	other := pod("c", "1") // as a server that was restored from a backup can have it
+	other.Spec.NodeName = "other"
+	put(informer.Delta[*corev1.Pod]{Type: informer.Replaced, Items: []*corev1.Pod{other}, ResourceVersion: "2", Restored: true}, true)
+	if got, _ := cache.Get(informer.KeyOf(other)); got != other {
+		t.Errorf("after the source went back in time: %+v", got)
+	}
 }
 
 // TestCache_NotFilledYet checks what a server that waits for its source answers.
