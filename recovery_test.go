@@ -499,7 +499,7 @@ func TestR9R19R20H5H6_RelistDecodesWhatHasChanged(t *testing.T) {
 	})
 }
 
-// A version that is held already is not decoded, except for that of a deletion, whose state a handler is told.
+// A version that is held already is not decoded, except for that of a deletion: a handler is told what was sent.
 func TestR19H14_SentAgain(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		decoded := 0
@@ -510,12 +510,13 @@ func TestR19H14_SentAgain(t *testing.T) {
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
 		rec.want(w.T, "add ns/a 1 initial=true")
-		remove := w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
+		uid, text := created.UID, "sent again"
+		w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
 			if key != keyA {
 				return object
 			}
 			again := created.DeepCopy()
-			again.Labels["v"] = "sent again"
+			again.Labels["v"], again.UID = text, uid
 			return encoded(again, object)
 		}})
 		<-time.After(10 * time.Second) // a watch that ends sooner and empty is not asked for again at once
@@ -526,9 +527,12 @@ func TestR19H14_SentAgain(t *testing.T) {
 		if decoded != 1 {
 			w.Errorf("decoded %d times", decoded)
 		}
+		uid = "another" // which makes it another object
+		w.relabel("ns", "a", "3")
+		rec.want(w.T, "delete ns/a 1 final=false", "add ns/a sent again initial=false")
+		text = "at the end"
 		w.delete("ns", "a")
-		rec.want(w.T, "delete ns/a sent again final=true")
-		remove()
+		rec.want(w.T, "delete ns/a at the end final=true")
 	})
 }
 
