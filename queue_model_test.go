@@ -1,0 +1,507 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// modelKey is what a naive queue knows of a key. Places are numbers of the order in which things happened.
+type modelKey struct {
+	ready, inWork   bool
+	priority, given Priority
+	place, age      int       // among those of its priority, and of all; while ready and not in work
+	at              time.Time // when it will be ready; zero when it is not delayed
+	delay           int       // its place among equal times
+	tries           int
+	owed, owedWork  []int // the markers that wait for it, and for the work on it
+}
+
+// model is a queue as the rules say, in the simplest way.
+type model struct {
+	keys    map[int]*modelKey
+	clock   int
+	passed  int
+	adds    uint64
+	markers []int // how many keys each marker waits for
+}
+
+func (m *model) key(key int) *modelKey {
+	if m.keys[key] == nil {
+		m.keys[key] = &modelKey{}
+	}
+	return m.keys[key]
+}
+
+func (m *model) next() int {
+	m.clock++
+	return m.clock
+}
+
+func (m *model) add(key int, o AddOptions) {
+	k := m.key(key)
+	retry := o.RateLimited || o.After > 0
+	if o.RateLimited {
+		o.After = max(o.After, time.Duration(k.tries)*time.Millisecond)
+		k.tries++
+	}
+	p := min(max(o.Priority, LowPriority), HighPriority)
+	if retry && p == NormalPriority && k.inWork {
+		p = k.given
+	}
+	at := time.Now().Add(o.After)
+	switch {
+	case k.ready && p > k.priority:
+		k.priority, k.place = p, m.next()
+	case k.ready:
+	case o.After > 0 && k.at.IsZero():
+		k.at, k.delay, k.priority = at, m.next(), p
+	case o.After > 0:
+		k.priority = max(p, k.priority)
+		if at.Before(k.at) {
+			k.at, k.delay = at, m.next()
+		}
+	default:
+		if k.at.IsZero() {
+			k.priority = p
+		}
+		k.priority = max(p, k.priority)
+		m.makeReady(k)
+	}
+}
+
+func (m *model) makeReady(k *modelKey) {
+	k.at, k.ready = time.Time{}, true
+	k.place, k.age = m.next(), m.clock
+	m.adds++
+}
+
+// pass makes ready what is due.
+func (m *model) pass() {
+	var due []*modelKey
+	for _, k := range m.keys {
+		if !k.at.IsZero() && !k.at.After(time.Now()) {
+			due = append(due, k)
+		}
+	}
+	slices.SortFunc(due, func(a, b *modelKey) int {
+		if c := a.at.Compare(b.at); c != 0 {
+			return c
+		}
+		return a.delay - b.delay
+	})
+	for _, k := range due {
+		m.makeReady(k)
+	}
+}
+
+// get returns the key to hand out, or -1.
+func (m *model) get() int {
+	first, oldest := -1, -1
+	for key, k := range m.keys {
+		if !k.ready || k.inWork {
+			continue
+		}
+		if first == -1 || k.priority > m.keys[first].priority || k.priority == m.keys[first].priority && k.place < m.keys[first].place {
+			first = key
+		}
+		if oldest == -1 || k.age < m.keys[oldest].age {
+			oldest = key
+		}
+	}
+	if first == -1 {
+		return -1
+	}
+	if first != oldest {
+		m.passed++
+	}
+	if first == oldest || m.passed == 16 {
+		first, m.passed = oldest, 0
+	}
+	k := m.keys[first]
+	k.ready, k.inWork, k.given = false, true, k.priority
+	k.owed, k.owedWork = nil, k.owed
+	return first
+}
+
+func (m *model) done(key int) {
+	k := m.key(key)
+	if !k.inWork {
+		return
+	}
+	k.inWork = false
+	m.settle(&k.owedWork)
+	if k.ready {
+		k.place, k.age = m.next(), m.clock
+	}
+}
+
+func (m *model) cancel(key int) bool {
+	k := m.key(key)
+	was := k.ready || !k.at.IsZero()
+	k.ready, k.at = false, time.Time{}
+	m.settle(&k.owed)
+	return was
+}
+
+func (m *model) settle(owed *[]int) {
+	for _, marker := range *owed {
+		m.markers[marker]--
+	}
+	*owed = nil
+}
+
+// mark begins a marker that waits for all that is ready and in work now.
+func (m *model) mark() {
+	marker := len(m.markers)
+	m.markers = append(m.markers, 0)
+	for _, k := range m.keys {
+		if k.ready {
+			k.owed = append(k.owed, marker)
+			m.markers[marker]++
+		}
+		if k.inWork {
+			k.owedWork = append(k.owedWork, marker)
+			m.markers[marker]++
+		}
+	}
+}
+
+func (m *model) status() string {
+	depth := map[Priority]int{HighPriority: 0, NormalPriority: 0, LowPriority: 0}
+	delayed, inWork := 0, 0
+	for _, k := range m.keys {
+		if k.ready {
+			depth[k.priority]++
+		}
+		if !k.at.IsZero() {
+			delayed++
+		}
+		if k.inWork {
+			inWork++
+		}
+	}
+	return fmt.Sprintln(depth, delayed, inWork, m.adds)
+}
+
+// linearLimiter is a limiter whose answers the model can tell.
+type linearLimiter map[int]int
+
+func (l linearLimiter) When(key int) time.Duration {
+	l[key]++
+	return time.Duration(l[key]-1) * time.Millisecond
+}
+func (l linearLimiter) Forget(key int)          { delete(l, key) }
+func (l linearLimiter) NumRequeues(key int) int { return l[key] }
+
+// Random operations have the same outcome as with the model.
+func TestQueueModel(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runQueueModel(t, seed) })
+		}) {
+			return
+		}
+	}
+}
+
+func runQueueModel(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	q := NewQueue(QueueConfig[int]{RateLimiter: linearLimiter{}})
+	m := &model{keys: map[int]*modelKey{}}
+	var ended []*atomic.Bool
+	var inWork []int
+	keys := 1 + random.IntN(60)
+	for step := range 1500 {
+		key := random.IntN(keys)
+		o := AddOptions{Priority: Priority(random.IntN(5) - 2)}
+		did := ""
+		switch op := random.IntN(100); {
+		case op < 25:
+			did = fmt.Sprint("add ", key, o)
+			q.AddWith(o, key)
+			m.add(key, o)
+		case op < 38:
+			o.After = time.Duration(random.IntN(20)-1) * time.Millisecond
+			o.RateLimited = random.IntN(3) == 0
+			did = fmt.Sprint("add ", key, o)
+			q.AddWith(o, key)
+			m.add(key, o)
+		case op < 65:
+			want := m.get()
+			if want == -1 {
+				continue
+			}
+			got, err := q.Get(t.Context())
+			if err != nil || got != want {
+				t.Fatalf("step %d: got %d, %v instead of %d", step, got, err, want)
+			}
+			inWork = append(inWork, got)
+		case op < 85 && len(inWork) > 0:
+			i := random.IntN(len(inWork))
+			did = fmt.Sprint("done ", inWork[i])
+			q.Done(inWork[i])
+			m.done(inWork[i])
+			inWork = slices.Delete(inWork, i, i+1)
+		case op < 90:
+			did = fmt.Sprint("cancel ", key)
+			if got, want := q.Cancel(key), m.cancel(key); got != want {
+				t.Fatalf("step %d: cancel %d: %v", step, key, got)
+			}
+		case op < 92:
+			q.Forget(key)
+			m.key(key).tries = 0
+		case op < 94:
+			m.mark()
+			marker := new(atomic.Bool)
+			ended = append(ended, marker)
+			go func() {
+				if q.WaitProcessed(t.Context()) == nil {
+					marker.Store(true)
+				}
+			}()
+			synctest.Wait()
+		default:
+			<-time.After(time.Duration(random.IntN(5)) * time.Millisecond)
+			synctest.Wait()
+			did = "time passes"
+			m.pass()
+		}
+		s := q.Status()
+		if got, want := fmt.Sprintln(s.Depth, s.Delayed, s.InWork, s.Adds), m.status(); got != want {
+			t.Fatalf("step %d: %s: %s, want %s", step, did, got, want)
+		}
+		if got, want := q.Requeues(key), m.key(key).tries; got != want {
+			t.Fatalf("step %d: %d requeues, want %d", step, got, want)
+		}
+		checkQueue(t, q)
+		if step%10 == 0 {
+			synctest.Wait()
+			for i, marker := range ended {
+				if marker.Load() != (m.markers[i] == 0) {
+					t.Fatalf("step %d: marker %d waits for %d keys, ended is %v", step, i, m.markers[i], marker.Load())
+				}
+			}
+		}
+	}
+	q.Close()
+}
+
+// checkQueue checks that what a queue holds of its keys fits together.
+func checkQueue[K comparable](t *testing.T, q *Queue[K]) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	count := func(c chain[K], is func(e *entry[K]) bool) (n int) {
+		var last *entry[K]
+		for e := c.first; e != nil; e = e.links[c.by].next {
+			if e.links[c.by].prev != last || !is(e) || q.entries[e.key] != e {
+				t.Fatalf("%v is out of place", e.key)
+			}
+			last = e
+			n++
+		}
+		if c.last != last {
+			t.Fatal("a chain ends elsewhere")
+		}
+		return n
+	}
+	waiting := 0
+	for level, c := range q.levels {
+		waiting += count(c, func(e *entry[K]) bool { return e.ready != nil && e.working == nil && int(e.level) == level })
+	}
+	if n := count(q.age, func(e *entry[K]) bool { return e.ready != nil && e.working == nil }); n != waiting {
+		t.Fatalf("%d by priority, %d by age", waiting, n)
+	}
+	if n := count(q.working, func(e *entry[K]) bool { return e.working != nil }); n != q.busy {
+		t.Fatalf("%d in work, %d counted", n, q.busy)
+	}
+	if n := count(q.idle, func(e *entry[K]) bool { return e.idle && e.ready == nil && e.working == nil && e.at == 0 }); n != q.idling {
+		t.Fatalf("%d idle, %d counted", n, q.idling)
+	}
+	for i, e := range q.delayed {
+		if e.index != i || e.at == 0 || e.ready != nil || q.entries[e.key] != e || i > 0 && q.delayed.before(e, q.delayed[(i-1)/4]) {
+			t.Fatalf("%v is out of place in the heap", e.key)
+		}
+	}
+	if len(q.delayed) > 0 && (q.armed == 0 || q.armed > q.delayed[0].at) || len(q.delayed) == 0 && q.armed != 0 {
+		t.Fatalf("armed for %v", q.armed)
+	}
+}
+
+// Whatever workers and producers do at the same time: a key is with one worker at a time, and runs after it was last
+// added.
+func TestQueueConcurrently(t *testing.T) {
+	const keys, workers, producers, each = 40, 8, 4, 3000
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	q := NewQueue(QueueConfig[int]{RateLimiter: &ExponentialLimiter[int]{Base: 1, Max: 1000}})
+	var asked, seen [keys]atomic.Int64
+	var inWork [keys]atomic.Bool
+	var working, producing sync.WaitGroup
+	for w := range workers {
+		working.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(w)))
+			for {
+				ctx, cancel := context.WithCancel(t.Context())
+				if random.IntN(4) == 0 {
+					go cancel()
+				}
+				key, err := q.Get(ctx)
+				cancel()
+				if err == ErrClosed {
+					return
+				}
+				if err != nil {
+					continue
+				}
+				if inWork[key].Swap(true) {
+					t.Errorf("%d is with two workers", key)
+				}
+				seen[key].Store(asked[key].Load())
+				switch random.IntN(10) {
+				case 0:
+					q.AddRateLimited(key)
+				case 1:
+					q.AddAfter(key, time.Microsecond)
+				case 2:
+					q.Forget(key)
+				}
+				inWork[key].Store(false)
+				q.Done(key)
+			}
+		})
+	}
+	for p := range producers {
+		producing.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(100+p)))
+			for i := range each {
+				key := random.IntN(keys)
+				asked[key].Add(1)
+				o := AddOptions{Priority: Priority(random.IntN(3) - 1)}
+				q.AddWith(o, key)
+				if i%500 == 0 {
+					if err := q.WaitProcessed(t.Context()); err != nil {
+						t.Error(err)
+					}
+					if seen[key].Load() == 0 {
+						t.Errorf("%d was not processed", key)
+					}
+				}
+				q.Status()
+			}
+		})
+	}
+	producing.Wait()
+	if err := q.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	working.Wait()
+	for key := range keys {
+		if seen[key].Load() != asked[key].Load() {
+			t.Errorf("%d ran for %d of %d adds", key, seen[key].Load(), asked[key].Load())
+		}
+	}
+	checkQueue(t, q)
+	if s := q.Status(); s.State != QueueClosed || q.Len() != 0 || s.Delayed != 0 || s.InWork != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestQueueDoesNotAllocate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	nothing := func(Priority, time.Duration) {}
+	for name, config := range map[string]QueueConfig[Key]{"bare": {}, "observed": {OnGet: nothing, OnDone: nothing}} {
+		q := NewQueue(config)
+		names := [3]Key{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+		i := 0
+		if n := testing.AllocsPerRun(1000, func() {
+			key := names[i%len(names)]
+			i++
+			q.AddAfter(key, time.Hour)
+			q.AddWith(AddOptions{Priority: LowPriority}, key)
+			q.Add(key)
+			got, err := q.Get(ctx)
+			if err != nil || got != key {
+				t.Fatal(got, err)
+			}
+			q.AddAfter(key, time.Hour)
+			q.Done(key)
+			q.Cancel(key)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		q.Close()
+	}
+}
+
+// A million keys that fall due at once do not lock others out: they are taken a few at a time.
+func TestQueueBug_AddBehindKeysThatFallDueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(QueueConfig[int]{})
+		const keys = 10*fallAtOnce + 1
+		for i := range keys {
+			q.AddAfter(i, time.Second)
+		}
+		q.timer.Stop()
+		<-time.After(time.Second)
+		for i := 1; i <= 10; i++ {
+			q.mu.Lock()
+			more := q.fallLocked()
+			q.mu.Unlock()
+			if n := q.Len(); n != i*fallAtOnce || !more {
+				t.Fatalf("%d in the %dth go, more is %v", n, i, more)
+			}
+		}
+		q.fall()
+		if n := q.Len(); n != keys {
+			t.Errorf("%d keys", n)
+		}
+		checkQueue(t, q)
+	})
+}
+
+// A queue that had many keys and has none holds on to little.
+func TestQueueGivesMemoryBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(QueueConfig[int]{})
+		const keys = 5 * idleEntries
+		for i := range keys {
+			q.Add(i)
+		}
+		for i := range keys {
+			if i == keys/2 {
+				checkQueue(t, q)
+				if len(q.entries) > keys/2+idleEntries || q.idling > idleEntries {
+					t.Errorf("%d entries, %d idle", len(q.entries), q.idling)
+				}
+			}
+			key, err := q.Get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Done(key)
+		}
+		if len(q.entries) != 0 || q.most != 0 || q.idling != 0 {
+			t.Errorf("%d entries, %d idle, in a map for %d", len(q.entries), q.idling, q.most)
+		}
+		for i := range keys {
+			q.AddAfter(i, time.Second)
+		}
+		for i := range keys {
+			q.Cancel(i)
+		}
+		if cap(q.delayed) > idleEntries || len(q.entries) != 0 {
+			t.Errorf("a heap for %d, %d entries", cap(q.delayed), len(q.entries))
+		}
+		checkQueue(t, q)
+	})
+}

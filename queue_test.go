@@ -1,0 +1,1305 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/typedinformer/informer"
+)
+
+func newQueue() *informer.Queue[string] {
+	return informer.NewQueue(informer.QueueConfig[string]{})
+}
+
+// take gets a key that must be there: in a bubble nothing else could wake a Get that waits.
+func take(t *testing.T, q *informer.Queue[string]) string {
+	t.Helper()
+	if q.Len() == 0 {
+		t.Fatal("no key is ready")
+	}
+	key, err := q.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// expect takes keys, which must be these, and is done with them.
+func expect(t *testing.T, q *informer.Queue[string], keys ...string) {
+	t.Helper()
+	for i, want := range keys {
+		key := take(t, q)
+		if key != want {
+			t.Fatalf("key %d is %s instead of %s", i, key, want)
+		}
+		q.Done(key)
+	}
+}
+
+// expectNone checks that no key is ready, and that none is if one waits for it.
+func expectNone(t *testing.T, q *informer.Queue[string]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	if key, err := q.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %q, %v", key, err)
+	}
+	if n := q.Len(); n != 0 {
+		t.Fatalf("%d keys are ready", n)
+	}
+}
+
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+func ExampleQueue() {
+	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
+	queue.AddWith(informer.AddOptions{Priority: informer.LowPriority}, informer.Key{Name: "from-the-initial-list"})
+	queue.Add(informer.Key{Name: "changed"})
+	queue.Add(informer.Key{Name: "changed"}) // waits once
+
+	ctx := context.Background()
+	failed := false
+	reconcile := func(key informer.Key) error {
+		if key.Name == "changed" && !failed {
+			failed = true
+			return errors.New("conflict")
+		}
+		return nil
+	}
+	worker := func() {
+		for {
+			key, err := queue.Get(ctx)
+			if err != nil {
+				return
+			}
+			if err := reconcile(key); err != nil {
+				fmt.Println(key.Name, "failed:", err)
+				queue.AddRateLimited(key) // comes back in 5 ms, 10 ms, …
+			} else {
+				fmt.Println(key.Name, "is done after", queue.Requeues(key), "retries")
+				queue.Forget(key)
+			}
+			queue.Done(key)
+			if queue.Status().Delayed+queue.Len() == 0 {
+				return
+			}
+		}
+	}
+	worker()
+	// Output:
+	// changed failed: conflict
+	// from-the-initial-list is done after 0 retries
+	// changed is done after 1 retries
+}
+
+func TestQ1_KeyWaitsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		for range 3 {
+			q.Add("a")
+			q.Add("b")
+			q.AddAfter("a", time.Second)
+			q.AddRateLimited("b")
+			q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a", "b", "a")
+		}
+		if n := q.Len(); n != 2 {
+			t.Errorf("%d keys", n)
+		}
+		expect(t, q, "a", "b")
+		expectNone(t, q)
+		<-time.After(time.Hour)
+		expectNone(t, q)
+	})
+}
+
+func TestQ1_KeyInWorkIsGivenToNobodyElse(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+		take(t, q)
+		var second string
+		go func() { second, _ = q.Get(t.Context()) }()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+		q.Add("a")
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "a")
+		q.Add("a")
+		synctest.Wait()
+		if second != "" {
+			t.Fatal("given to a second worker")
+		}
+		if got := q.Status().Depth; got[informer.HighPriority] != 1 || q.Len() != 1 {
+			t.Errorf("depth %v: the highest priority asked for counts", got)
+		}
+		q.Add("b")
+		synctest.Wait()
+		if second != "b" {
+			t.Fatalf("the waiter has %q", second)
+		}
+		q.Done("a")
+		q.Done("b")
+		expect(t, q, "a")
+		expectNone(t, q)
+	})
+}
+
+func TestQ2_GetEndsWithTheContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		cause := errors.New("leadership lost")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 8)
+		for range cap(ended) {
+			go func() { _, err := q.Get(ctx); ended <- err }()
+		}
+		synctest.Wait()
+		cancel(cause)
+		for range cap(ended) {
+			if err := <-ended; err != cause {
+				t.Error(err)
+			}
+		}
+		q.Add("a")
+		if key, err := q.Get(ctx); err != cause {
+			t.Errorf("a worker that was told to stop got %q, %v", key, err)
+		}
+		expect(t, q, "a")
+	})
+}
+
+func TestQ2_FIFOWithinAPriority(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, p := range []informer.Priority{informer.LowPriority, informer.NormalPriority, informer.HighPriority} {
+			q := newQueue()
+			var keys []string
+			for i := range 100 {
+				keys = append(keys, strconv.Itoa(i))
+			}
+			q.AddWith(informer.AddOptions{Priority: p}, keys...)
+			q.AddWith(informer.AddOptions{Priority: p}, "50", "0") // keep their places
+			expect(t, q, keys...)
+		}
+	})
+}
+
+// Each of many waiters is woken by one key, whatever woke before it was of use to whom.
+func TestQ2_NoWakeUpIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		const waiters = 16
+		got := make(chan string, waiters)
+		for range waiters {
+			go func() {
+				key, err := q.Get(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				got <- key
+			}()
+		}
+		synctest.Wait()
+		q.Add("0") // alone, and then many at a time
+		synctest.Wait()
+		if len(got) != 1 {
+			t.Fatalf("%d waiters got one key", len(got))
+		}
+		for i := 1; i < waiters; i++ {
+			q.Add(strconv.Itoa(i))
+		}
+		synctest.Wait()
+		seen := map[string]bool{}
+		for range len(got) {
+			seen[<-got] = true
+		}
+		if len(seen) != waiters {
+			t.Errorf("%d keys were handed out", len(seen))
+		}
+	})
+}
+
+func TestQ2_CancelledWaiterPassesTheTokenOn(t *testing.T) {
+	for range 300 {
+		inBubble(t, func(t *testing.T) {
+			q := newQueue()
+			ctx, cancel := context.WithCancel(t.Context())
+			var got sync.Map
+			for _, ctx := range []context.Context{ctx, t.Context(), ctx, t.Context()} {
+				go func() {
+					if key, err := q.Get(ctx); err == nil {
+						got.Store(key, true)
+					}
+				}()
+			}
+			synctest.Wait()
+			go cancel()
+			go q.Add("a")
+			go q.Add("b")
+			synctest.Wait()
+			for _, key := range []string{"a", "b"} {
+				if _, ok := got.Load(key); !ok {
+					t.Errorf("%s waits beside a waiter", key)
+				}
+			}
+			q.Close()
+		})
+	}
+}
+
+func TestQ3_HigherPrioritiesRunFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low1", "low2")
+		q.AddWith(informer.AddOptions{Priority: -100}, "low3") // what controller-runtime calls LowPriority
+		q.Add("normal1")
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "high1")
+		q.AddWith(informer.AddOptions{Priority: math.MaxInt}, "high2")
+		q.Add("normal2")
+		expect(t, q, "high1", "high2", "normal1", "normal2", "low1", "low2", "low3")
+	})
+}
+
+func TestQ3_WaitingKeyMovesUpAndNeverDown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a", "b", "c")
+		q.Add("b")
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "b")
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority, After: time.Hour}, "c") // it is ready: no later
+		expect(t, q, "c", "b", "a")
+		expectNone(t, q)
+	})
+}
+
+// A delayed key is asked for at the highest priority, whichever call brings the time.
+func TestQ3_DelayedKeyMovesUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority, After: time.Hour}, "high")
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority, After: time.Second}, "high")
+		q.Add("normal")
+		<-time.After(2 * time.Second)
+		expect(t, q, "high", "normal")
+	})
+}
+
+func TestQ3_LowPriorityIsNotStarved(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const backlog = 50
+		q := newQueue()
+		for i := range backlog {
+			q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low"+strconv.Itoa(i))
+		}
+		gets, lows := 0, 0
+		for lows < backlog {
+			for i := range 2 { // more comes in than is handed out
+				q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, fmt.Sprint("high", gets, i))
+			}
+			q.Add(fmt.Sprint("normal", gets))
+			key := take(t, q)
+			q.Done(key)
+			gets++
+			if strings.HasPrefix(key, "low") {
+				if want := "low" + strconv.Itoa(lows); key != want {
+					t.Fatalf("%s instead of %s", key, want)
+				}
+				lows++
+			}
+			if gets > 16*(lows+1) {
+				t.Fatalf("%d low keys in %d", lows, gets)
+			}
+		}
+		if gets < 15*backlog {
+			t.Errorf("%d low keys in %d: that is no low priority", lows, gets)
+		}
+	})
+}
+
+// The bound holds for the middle priority too, and for a key that moves up: it keeps its age.
+func TestQ3_OldestIsPassedOver15TimesAtMost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "moved")
+		for i := range 1000 {
+			q.Add(fmt.Sprint("normal", i))
+		}
+		q.Add("moved") // behind all of these
+		for i := range 16 {
+			q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, fmt.Sprint("high", i))
+			key := take(t, q)
+			q.Done(key)
+			if (key == "moved") != (i == 15) {
+				t.Fatalf("%s is handed out as number %d", key, i)
+			}
+		}
+		for i := range 16 {
+			q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, fmt.Sprint("high", 100+i))
+			key := take(t, q)
+			q.Done(key)
+			if (key == "normal0") != (i == 15) {
+				t.Fatalf("%s is handed out as number %d", key, i)
+			}
+		}
+	})
+}
+
+func TestQ4_EarliestTimeWins(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		began := time.Now()
+		q := newQueue()
+		q.AddAfter("a", time.Minute)
+		q.AddAfter("a", time.Second)
+		q.AddAfter("a", time.Hour)
+		q.AddAfter("b", 2*time.Second)
+		for i, want := range []string{"a", "b"} {
+			key, err := q.Get(t.Context())
+			if took := time.Since(began); err != nil || key != want || took != time.Duration(i+1)*time.Second {
+				t.Errorf("%s after %v", key, took)
+			}
+			q.Done(key)
+		}
+		<-time.After(2 * time.Hour)
+		expectNone(t, q)
+	})
+}
+
+func TestQ4_AddForgetsTheTimer(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddAfter("a", time.Minute)
+		q.Add("a")
+		if s := q.Status(); s.Delayed != 0 || q.Len() != 1 {
+			t.Errorf("%+v", s)
+		}
+		expect(t, q, "a")
+		q.AddAfter("a", time.Minute)
+		q.AddAfter("a", -1)
+		expect(t, q, "a")
+		<-time.After(time.Hour)
+		expectNone(t, q)
+	})
+}
+
+func TestQ4_CancelRemovesTheKey(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		if q.Cancel("unknown") {
+			t.Error("an unknown key was cancelled")
+		}
+		q.Add("ready")
+		q.AddAfter("delayed", time.Second)
+		q.AddAfter("later", 2*time.Second)
+		q.Add("b")
+		if !q.Cancel("ready") || !q.Cancel("delayed") || q.Cancel("ready") || q.Cancel("delayed") {
+			t.Error("Cancel does not tell what it did")
+		}
+		expect(t, q, "b")
+		<-time.After(time.Minute)
+		expect(t, q, "later")
+
+		q.Add("work")
+		take(t, q)
+		if q.Cancel("work") {
+			t.Error("work under way was cancelled")
+		}
+		q.Add("work")
+		if !q.Cancel("work") {
+			t.Error("the second run was not cancelled")
+		}
+		q.AddAfter("work", time.Second)
+		if !q.Cancel("work") {
+			t.Error("the delayed run was not cancelled")
+		}
+		q.Done("work")
+		<-time.After(time.Minute)
+		expectNone(t, q)
+		if s := q.Status(); s.Delayed != 0 || s.InWork != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestQ4_DelayedWhileInWorkKeepsItsTime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		began := time.Now()
+		q := newQueue()
+		q.Add("a")
+		take(t, q)
+		q.AddAfter("a", time.Minute)
+		q.Done("a")
+		expectNone(t, q)
+		key, _ := q.Get(t.Context())
+		if took := time.Since(began); key != "a" || took != time.Minute {
+			t.Errorf("%q after %v", key, took)
+		}
+		q.AddAfter("a", time.Minute) // falls due in work
+		<-time.After(2 * time.Minute)
+		if n := q.Len(); n != 1 {
+			t.Errorf("%d ready", n)
+		}
+		q.Done("a")
+		expect(t, q, "a")
+		expectNone(t, q)
+	})
+}
+
+func TestQ4_EqualTimesInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		var keys []string
+		for i := range 200 {
+			keys = append(keys, strconv.Itoa(i))
+		}
+		q.AddWith(informer.AddOptions{After: time.Second}, keys...)
+		<-time.After(2 * time.Second)
+		expect(t, q, keys...)
+	})
+}
+
+// A time beyond the end of time is one that never comes, not one that is over.
+func TestQ4_ForEver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		<-time.After(time.Second)
+		q.AddAfter("a", math.MaxInt64)
+		expectNone(t, q)
+		q.Close()
+	})
+}
+
+// The ecosystem's limiters can be used, and ours answer as they do.
+func TestQ5_LimitersAsInClientGo(t *testing.T) {
+	type limiter = informer.RateLimiter[string]
+	inBubble(t, func(t *testing.T) {
+		for name, pair := range map[string][2]limiter{
+			"default": {informer.DefaultLimiter[string](), workqueue.DefaultTypedControllerRateLimiter[string]()},
+			"exponential": {
+				&informer.ExponentialLimiter[string]{Base: 3 * time.Millisecond, Max: time.Hour},
+				workqueue.NewTypedItemExponentialFailureRateLimiter[string](3*time.Millisecond, time.Hour),
+			},
+			"base above max": {
+				&informer.ExponentialLimiter[string]{Base: time.Hour, Max: time.Minute},
+				workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Minute),
+			},
+			"bucket": {
+				&informer.BucketLimiter[string]{Limiter: rate.NewLimiter(3, 5)},
+				&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(3, 5)},
+			},
+			"max": {
+				informer.MaxOf[string]{&informer.ExponentialLimiter[string]{}, &informer.BucketLimiter[string]{Limiter: rate.NewLimiter(100, 1)}},
+				workqueue.NewTypedMaxOfRateLimiter[string](
+					workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second),
+					&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 1)}),
+			},
+		} {
+			ours, theirs := pair[0], pair[1]
+			for i := range 500 {
+				key := strconv.Itoa(i * i % 7)
+				if i%50 == 0 {
+					ours.Forget(key)
+					theirs.Forget(key)
+				}
+				if a, b := ours.When(key), theirs.When(key); a != b {
+					t.Fatalf("%s: try %d of %s is after %v, client-go's after %v", name, i, key, a, b)
+				}
+				if a, b := ours.NumRequeues(key), theirs.NumRequeues(key); a != b {
+					t.Fatalf("%s: %d requeues of %s, client-go %d", name, a, key, b)
+				}
+				if i%10 == 0 {
+					<-time.After(time.Second)
+				}
+			}
+		}
+	})
+}
+
+// client-go's answers with a negative time at the 64th try of this.
+func TestQ5_ExponentialLimiterDoesNotOverflow(t *testing.T) {
+	limiter := &informer.ExponentialLimiter[string]{Base: 1, Max: math.MaxInt64}
+	for last, i := time.Duration(0), 0; i < 200; i++ {
+		wait := limiter.When("a")
+		if wait < last || wait == last && wait != math.MaxInt64 {
+			t.Fatalf("try %d is after %v, the one before after %v", i, wait, last)
+		}
+		last = wait
+	}
+}
+
+func TestQ5_AddRateLimited(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for name, limiter := range map[string]informer.RateLimiter[string]{
+			"default":   nil,
+			"client-go": workqueue.DefaultTypedControllerRateLimiter[string](),
+		} {
+			q := informer.NewQueue(informer.QueueConfig[string]{RateLimiter: limiter})
+			fail := func(want time.Duration) {
+				t.Helper()
+				began := time.Now()
+				q.AddRateLimited("a")
+				key, err := q.Get(t.Context())
+				if took := time.Since(began); err != nil || took != want {
+					t.Fatalf("%s: %q, %v after %v instead of %v", name, key, err, took, want)
+				}
+				q.Done(key)
+			}
+			for i := range 18 {
+				fail(5 * time.Millisecond << i)
+			}
+			fail(1000 * time.Second)
+			if n := q.Requeues("a"); n != 19 {
+				t.Errorf("%d requeues", n)
+			}
+			q.Forget("a")
+			if n := q.Requeues("a"); n != 0 {
+				t.Errorf("%d requeues after Forget", n)
+			}
+			fail(5 * time.Millisecond)
+			// All keys together: 100 at once, then 10 a second.
+			q = informer.NewQueue(informer.QueueConfig[string]{RateLimiter: informer.DefaultLimiter[string]()})
+			for i := range 130 {
+				q.AddRateLimited(strconv.Itoa(i))
+			}
+			<-time.After(time.Second)
+			if n := q.Len(); n < 109 || n > 111 {
+				t.Errorf("%d ready after a second", n)
+			}
+			q.Close()
+		}
+	})
+}
+
+func TestQ6_IntervalIsCountedByTheLimiter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := informer.NewQueue(informer.QueueConfig[string]{RateLimiter: &informer.ExponentialLimiter[string]{Base: time.Second}})
+		for _, want := range []int{5, 5, 5, 8, 16} { // seconds
+			began := time.Now()
+			q.AddWith(informer.AddOptions{After: 5 * time.Second, RateLimited: true}, "a")
+			key, _ := q.Get(t.Context())
+			if took := time.Since(began); took != time.Duration(want)*time.Second {
+				t.Errorf("after %v instead of %d s", took, want)
+			}
+			q.Done(key)
+		}
+	})
+}
+
+func TestQ7_DrainFinishesWhatIsThere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("work")
+		take(t, q)
+		q.Add("work")  // once more
+		q.Add("ready") //
+		q.AddAfter("delayed", time.Second)
+		drained := make(chan error, 2)
+		for range 2 { // the second joins
+			go func() { drained <- q.Drain(t.Context()) }()
+		}
+		synctest.Wait()
+		q.Add("late")
+		q.AddAfter("late", time.Second)
+		if s := q.Status(); s.State != informer.QueueDraining || s.Refused != 2 || s.Delayed != 0 || q.Len() != 2 {
+			t.Errorf("%v %+v", s.State, s)
+		}
+		waiting := make(chan error, 4)
+		expect(t, q, "ready")
+		for range cap(waiting) { // "work" is to come: they wait for it
+			go func() {
+				key, err := q.Get(t.Context())
+				if err == nil {
+					q.AddRateLimited(key) // it failed; but there is no more time
+					q.Done(key)
+					_, err = q.Get(t.Context())
+				}
+				waiting <- err
+			}()
+		}
+		synctest.Wait()
+		if len(drained)+len(waiting) != 0 {
+			t.Error("drained with a key in work")
+		}
+		q.Done("work")
+		for range cap(drained) {
+			if err := <-drained; err != nil {
+				t.Error(err)
+			}
+		}
+		for range cap(waiting) {
+			if err := <-waiting; err != informer.ErrClosed {
+				t.Error(err)
+			}
+		}
+		if s := q.Status(); s.State != informer.QueueClosed || s.Refused != 3 {
+			t.Errorf("%v %+v", s.State, s)
+		}
+		if err := q.Drain(t.Context()); err != nil {
+			t.Error("again:", err)
+		}
+		q.Close()
+		if err := q.Drain(t.Context()); err != nil {
+			t.Error("again after Close:", err)
+		}
+	})
+}
+
+// A worker that holds a key while it asks for the next is told that there is none: nothing would wake it.
+func TestQ7_DrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("a")
+		take(t, q)
+		drained := make(chan error)
+		go func() { drained <- q.Drain(t.Context()) }()
+		synctest.Wait()
+		if _, err := q.Get(t.Context()); err != informer.ErrClosed {
+			t.Error(err)
+		}
+		q.Done("a")
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestQ7_DrainEndsWithTheContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := informer.NewQueue(informer.QueueConfig[string]{Name: "pods"})
+		q.AddWith(informer.AddOptions{}, "a", "b", "c")
+		take(t, q)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := q.Drain(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pods has 2 keys waiting and 1 in work") {
+			t.Error(err)
+		}
+		q.Add("d")
+		q.Done("a")
+		expect(t, q, "b", "c") // it goes on draining
+		if err := q.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A key that is cancelled is one less to wait for.
+func TestQ7_CancelEndsADrain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("a")
+		drained := make(chan error)
+		go func() { drained <- q.Drain(t.Context()) }()
+		synctest.Wait()
+		q.Cancel("a")
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		if _, err := q.Get(t.Context()); err != informer.ErrClosed {
+			t.Error(err)
+		}
+	})
+}
+
+func TestQ7_CloseDropsEverything(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("work")
+		take(t, q)
+		q.Add("work")
+		ended := make(chan error, 12)
+		for range 4 {
+			go func() { _, err := q.Get(t.Context()); ended <- err }()
+			go func() { ended <- q.WaitProcessed(t.Context()) }()
+		}
+		synctest.Wait()
+		q.AddWith(informer.AddOptions{After: time.Second}, "delayed1", "delayed2")
+		for range 4 {
+			go func() { ended <- q.Drain(t.Context()) }()
+		}
+		synctest.Wait()
+		if len(ended) != 0 {
+			t.Errorf("%d did not wait", len(ended))
+		}
+		q.Close()
+		q.Close()
+		for range cap(ended) {
+			if err := <-ended; err != informer.ErrClosed {
+				t.Error(err)
+			}
+		}
+		if err := q.Drain(t.Context()); err != informer.ErrClosed {
+			t.Error("Drain:", err)
+		}
+		if s := q.Status(); s.State != informer.QueueClosed || q.Len() != 0 || s.Delayed != 0 || s.InWork != 1 {
+			t.Errorf("%v %+v", s.State, s)
+		}
+		q.Done("work") // is still welcome
+		if s := q.Status(); s.InWork != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// client-go's keep a goroutine for ten seconds, each.
+func TestQ7Q8_NoGoroutines(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		before := runtime.NumGoroutine()
+		var queues []*informer.Queue[string]
+		check := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			if n := runtime.NumGoroutine(); n > before {
+				t.Errorf("%s: %d goroutines more", when, n-before)
+			}
+		}
+		for i := range 100 {
+			q := newQueue()
+			queues = append(queues, q)
+			q.Add("a")
+			take(t, q)
+			if i%2 == 0 {
+				q.AddRateLimited("a")
+			}
+			q.Done("a")
+		}
+		check("while keys are delayed") // not even then
+		<-time.After(time.Second)
+		check("when they became ready")
+		for i, q := range queues {
+			if i%2 == 0 {
+				expect(t, q, "a")
+			}
+			q.AddAfter("b", time.Hour)
+			if i%3 == 0 {
+				q.Close()
+			} else if err := q.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		check("after Drain and Close")
+	})
+}
+
+func TestQ9_Metrics(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var waited, worked []string
+		note := func(to *[]string) func(informer.Priority, time.Duration) {
+			return func(p informer.Priority, d time.Duration) { *to = append(*to, fmt.Sprint(p, " ", d)) }
+		}
+		q := informer.NewQueue(informer.QueueConfig[string]{Name: "pods", OnGet: note(&waited), OnDone: note(&worked)})
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "b")
+		q.AddAfter("c", time.Minute)
+		q.Add("a") // moves up; no new add
+		<-time.After(time.Second)
+		take(t, q) // b, after 1 s
+		<-time.After(time.Second)
+		take(t, q) // a, after 2 s
+		q.Add("b") // once more: waits from now on
+		q.AddRateLimited("a")
+		<-time.After(time.Second) // the retry falls due while a is in work
+		s := q.Status()
+		want := informer.QueueStatus{
+			Name: "pods", State: informer.QueueOpen,
+			Depth:   map[informer.Priority]int{informer.HighPriority: 0, informer.NormalPriority: 2, informer.LowPriority: 0},
+			Delayed: 1, InWork: 2, Adds: 4, Retries: 2,
+			LongestRunning: 2 * time.Second, Unfinished: 3 * time.Second,
+		}
+		if fmt.Sprint(s) != fmt.Sprint(want) {
+			t.Errorf("\n%v, want\n%v", s, want)
+		}
+		q.Done("b")
+		q.Done("a")
+		expect(t, q, "b", "a")
+		<-time.After(time.Minute)
+		expect(t, q, "c")
+		if want := []string{"high 1s", "normal 2s", "normal 1s", "normal 995ms", "normal 3s"}; !slices.Equal(waited, want) {
+			t.Errorf("waited %v", waited)
+		}
+		if want := []string{"high 2s", "normal 1s", "normal 0s", "normal 0s", "normal 0s"}; !slices.Equal(worked, want) {
+			t.Errorf("worked %v", worked)
+		}
+		if s := q.Status(); s.LongestRunning != 0 || s.Unfinished != 0 || s.InWork != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A callback may use the queue: no lock is held.
+func TestQ9_CallbacksMayUseTheQueue(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var q *informer.Queue[string]
+		calls := 0
+		observe := func(informer.Priority, time.Duration) { calls += 1 + q.Len() }
+		q = informer.NewQueue(informer.QueueConfig[string]{OnGet: observe, OnDone: observe})
+		q.Add("a")
+		expect(t, q, "a")
+		if calls != 2 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
+func TestQ10_WaitProcessed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		var ended atomic.Int32
+		wait := func() {
+			go func() {
+				if err := q.WaitProcessed(t.Context()); err != nil {
+					t.Error(err)
+				}
+				ended.Add(1)
+			}()
+			synctest.Wait()
+		}
+		check := func(want int32) {
+			t.Helper()
+			synctest.Wait()
+			if n := ended.Load(); n != want {
+				t.Fatalf("%d ended instead of %d", n, want)
+			}
+		}
+		wait() // there is nothing to wait for
+		check(1)
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low1", "low2")
+		q.AddAfter("delayed", time.Hour) // is asked for later
+		wait()
+		check(1)
+		q.Add("live") // comes first, and is not waited for
+		wait()        // this one waits for it too
+		if key := take(t, q); key != "live" {
+			t.Fatal(key)
+		}
+		take(t, q)
+		take(t, q)
+		q.Add("low1") // again: not waited for
+		q.Done("low1")
+		check(1)
+		q.AddRateLimited("low2") // failed, but was tried
+		q.Done("low2")
+		check(2)
+		q.Done("live")
+		check(3)
+		wait() // for the second run of low1
+		q.Cancel("low1")
+		check(4)
+		q.Add("again")
+		take(t, q)
+		q.Add("again")
+		wait() // the run under way and the next
+		q.Done("again")
+		check(4)
+		expect(t, q, "again")
+		check(5)
+	})
+}
+
+// Keys done in another order than they were added hold up just those who wait for them.
+func TestQ10_KeysDoneInAnyOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		var ended [3]atomic.Bool
+		for i := range ended {
+			q.Add(strconv.Itoa(i))
+			go func() {
+				if err := q.WaitProcessed(t.Context()); err != nil {
+					t.Error(err)
+				}
+				ended[i].Store(true)
+			}()
+			synctest.Wait()
+		}
+		for range ended {
+			take(t, q)
+		}
+		check := func(want ...bool) {
+			t.Helper()
+			synctest.Wait()
+			for i := range ended {
+				if ended[i].Load() != want[i] {
+					t.Errorf("number %d: %v", i, !want[i])
+				}
+			}
+		}
+		q.Done("1")
+		check(false, false, false)
+		q.Done("0")
+		check(true, true, false)
+		q.Done("2")
+		check(true, true, true)
+	})
+}
+
+func TestQ10_WaitProcessedSaysWhatIsLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{}, "a", "b", "c")
+		take(t, q)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := q.WaitProcessed(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 keys waiting and 1 in work") {
+			t.Error(err)
+		}
+		// Nobody waits for that marker any more; the next is not held up by it.
+		q.Done("a")
+		expect(t, q, "b", "c")
+		if err := q.WaitProcessed(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestL4_DoneOfAKeyNotInWork(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Done("unknown")
+		q.Add("a")
+		q.Done("a") // still waits
+		q.AddAfter("b", time.Second)
+		q.Done("b")
+		expect(t, q, "a")
+		q.Done("a")
+		q.Add("a")
+		q.Done("a")
+		expect(t, q, "a")
+		<-time.After(time.Minute)
+		expect(t, q, "b")
+		expectNone(t, q)
+		if s := q.Status(); s.InWork != 0 || s.Adds != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// The tests below are bugs that other queues had.
+
+// controller-runtime changed its tree while iterating over it (#3060).
+func TestQueueBug_KeysBecomeReadyWhileOthersAreHandedOut(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		const keys = 1000
+		var workers sync.WaitGroup
+		var mu sync.Mutex
+		seen := map[string]int{}
+		for range 4 {
+			workers.Go(func() {
+				for {
+					key, err := q.Get(t.Context())
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					seen[key]++
+					if seen[key] == 1 {
+						q.AddAfter(key, time.Millisecond)
+					}
+					mu.Unlock()
+					q.Done(key)
+				}
+			})
+		}
+		for i := range keys {
+			q.AddAfter(strconv.Itoa(i), time.Millisecond)
+		}
+		<-time.After(time.Second)
+		q.Close()
+		workers.Wait()
+		for i := range keys {
+			if n := seen[strconv.Itoa(i)]; n != 2 {
+				t.Errorf("%d ran %d times", i, n)
+			}
+		}
+	})
+}
+
+// A delayed key made ready by a second add was counted once and taken off twice (#3066).
+func TestQueueBug_NegativeDepth(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		check := func(want int) {
+			t.Helper()
+			for p, n := range q.Status().Depth {
+				if (p != informer.NormalPriority || n != want) && n != 0 {
+					t.Errorf("depth at %v is %d", p, n)
+				}
+			}
+		}
+		q.AddAfter("a", time.Second)
+		check(0)
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+		check(1) // NormalPriority, from AddAfter
+		take(t, q)
+		check(0)
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+		q.Add("a")
+		check(1)
+		q.Cancel("a")
+		check(0)
+		q.Done("a")
+		check(0)
+		q.AddAfter("a", time.Second)
+		<-time.After(2 * time.Second)
+		check(1)
+		q.Close()
+		check(0)
+	})
+}
+
+// A key that failed at a low priority came back at the default one, and one of a high priority too (#3157).
+func TestQueueBug_PriorityLostOnRequeue(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, p := range []informer.Priority{informer.LowPriority, informer.HighPriority} {
+			for name, requeue := range map[string]func(q *informer.Queue[string]){
+				"AddRateLimited": func(q *informer.Queue[string]) { q.AddRateLimited("a") },
+				"AddAfter":       func(q *informer.Queue[string]) { q.AddAfter("a", time.Second) },
+			} {
+				q := newQueue()
+				q.AddWith(informer.AddOptions{Priority: p}, "a")
+				for range 3 {
+					take(t, q)
+					requeue(q)
+					q.Done("a")
+					<-time.After(time.Minute)
+					if n := q.Len(p); n != 1 {
+						t.Errorf("%s at %v: %v", name, p, q.Status().Depth)
+					}
+				}
+			}
+		}
+		// A change in the meantime is another matter.
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+		take(t, q)
+		q.AddRateLimited("a")
+		q.Add("a")
+		q.Done("a")
+		if n := q.Len(informer.NormalPriority); n != 1 {
+			t.Errorf("%v", q.Status().Depth)
+		}
+	})
+}
+
+// Get after ShutDown waited for ever (#3239).
+func TestQueueBug_GetBlocksAfterShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("a")
+		q.Close()
+		for range 2 {
+			if key, err := q.Get(t.Context()); err != informer.ErrClosed {
+				t.Errorf("%q, %v", key, err)
+			}
+		}
+	})
+}
+
+// Keys added after ShutDown were stored (#3250).
+func TestQueueBug_KeysStoredAfterShutdown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		closed, drained := newQueue(), newQueue()
+		closed.Close()
+		if err := drained.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []*informer.Queue[string]{closed, drained} {
+			q.Add("a")
+			q.AddAfter("b", time.Second)
+			q.AddRateLimited("c")
+			<-time.After(time.Minute)
+			if s := q.Status(); q.Len() != 0 || s.Delayed != 0 || s.Adds != 0 || s.Refused != 3 {
+				t.Errorf("%+v", s)
+			}
+			if err := q.WaitProcessed(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A delayed key of a high priority came behind ready ones of lower priorities (#3330).
+func TestQueueBug_LowerPriorityFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low1", "low2")
+		q.AddAfter("normal", time.Second)
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority, After: 2 * time.Second}, "high")
+		<-time.After(time.Minute)
+		expect(t, q, "high", "normal", "low1", "low2")
+	})
+}
+
+// A waiter got what was first when it began to wait, or another's key.
+func TestQueueBug_WrongKeyToAWaiter(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		got := make(chan string, 2)
+		for range 2 {
+			go func() {
+				key, err := q.Get(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				got <- key
+			}()
+		}
+		synctest.Wait()
+		q.AddAfter("b", 2*time.Second)
+		q.AddAfter("a", time.Second)
+		<-time.After(1500 * time.Millisecond)
+		synctest.Wait()
+		if len(got) != 1 || <-got != "a" {
+			t.Error("a is the first to be ready")
+		}
+		if key := <-got; key != "b" {
+			t.Error(key)
+		}
+		if s := q.Status(); s.InWork != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A key that changed its priority took a place by its old number (#3408).
+func TestQueueBug_FIFOAfterAChangeOfPriority(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "old")
+		q.AddWith(informer.AddOptions{}, "a", "b")
+		q.Add("old")
+		q.Add("c")
+		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+		expect(t, q, "a", "b", "old", "c")
+	})
+}
+
+// Each priority ever used became a metric of its own (#3396).
+func TestQueueBug_UnboundedMetricLabels(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		labels := map[string]bool{}
+		observe := func(p informer.Priority, _ time.Duration) { labels[p.String()] = true }
+		q := informer.NewQueue(informer.QueueConfig[string]{OnGet: observe, OnDone: observe})
+		for p := -1000; p < 1000; p++ {
+			key := strconv.Itoa(p)
+			q.AddWith(informer.AddOptions{Priority: informer.Priority(p)}, key)
+			if got := slices.Sorted(maps.Keys(q.Status().Depth)); !slices.Equal(got, []informer.Priority{-1, 0, 1}) {
+				t.Fatal(got)
+			}
+			expect(t, q, key)
+		}
+		if len(labels) != 3 {
+			t.Error(labels)
+		}
+	})
+}
+
+// Add waited for 10 ms while the queue looked at a million keys. Half of the calls are allowed to be slow, as the
+// machine may be; with a look at every key all of them would be. BenchmarkQueue and BenchmarkQueueAddAfter have the
+// million.
+func TestQueueBug_AddBehindManyKeys(t *testing.T) {
+	q := informer.NewQueue(informer.QueueConfig[int]{})
+	const many = 100_000
+	for i := range many {
+		q.Add(i)
+		q.AddAfter(many+i, time.Hour)
+	}
+	took := make([]time.Duration, 0, 1001)
+	for i := range cap(took) {
+		began := time.Now()
+		q.AddAfter(2*many+2*i, time.Minute-time.Duration(i)*time.Millisecond)
+		q.Add(2*many + 2*i + 1)
+		key, err := q.Get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Done(key)
+		took = append(took, time.Since(began))
+	}
+	q.Close()
+	slices.Sort(took)
+	t.Logf("median %v, longest %v", took[len(took)/2], took[len(took)-1])
+	if took[len(took)/2] > 200*time.Microsecond {
+		t.Errorf("median %v", took[len(took)/2])
+	}
+}
+
+// A key was handed out under the lock to a waiter that had just left: nobody got any more (#3538).
+func TestQueueBug_DeadlockWhileHandingOutAndShuttingDown(t *testing.T) {
+	for round := range 300 {
+		inBubble(t, func(t *testing.T) {
+			q := newQueue()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var workers sync.WaitGroup
+			for range 4 {
+				workers.Go(func() {
+					for {
+						key, err := q.Get(ctx)
+						if err != nil {
+							return
+						}
+						q.AddAfter(key, time.Millisecond)
+						q.Done(key)
+					}
+				})
+			}
+			for i := range 10 {
+				workers.Go(func() { q.Add(strconv.Itoa(i)) })
+			}
+			var err error
+			switch round % 3 {
+			case 0:
+				q.Close()
+			case 1:
+				err = q.Drain(t.Context())
+			case 2:
+				workers.Go(cancel)
+				q.Close()
+			}
+			workers.Wait() // in a bubble a deadlock is a panic
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A delayed key that was made ready and done before its time ran again then.
+func TestQueueBug_DelayedKeyFiresAfterItWasDone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.AddAfter("a", time.Second)
+		q.Add("a")
+		expect(t, q, "a")
+		q.Add("b")
+		take(t, q)
+		q.AddAfter("b", time.Second)
+		q.Add("b") // a change, better than the retry
+		q.Done("b")
+		expect(t, q, "b")
+		q.Add("c")
+		q.AddAfter("c", time.Second) // it runs before that
+		expect(t, q, "c")
+		<-time.After(time.Hour)
+		expectNone(t, q)
+		if s := q.Status(); s.Delayed != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
