@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -316,6 +317,7 @@ const (
 // responseError makes the error that client-go makes of the same answer.
 func responseError(resp *http.Response, r Resource) error {
 	retryAfter, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	retryAfter = min(retryAfter, math.MaxInt32)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBytes))
 	f, err := formatOf(resp.Header.Get("Content-Type"))
 	if f == formatProtobuf {
@@ -337,7 +339,7 @@ func responseError(resp *http.Response, r Resource) error {
 			status.Details = &metav1.StatusDetails{}
 		}
 		if status.Details.RetryAfterSeconds == 0 {
-			status.Details.RetryAfterSeconds = int32(min(retryAfter, 1<<30))
+			status.Details.RetryAfterSeconds = int32(retryAfter)
 		}
 	}
 	return &apierrors.StatusError{ErrStatus: *status}

@@ -657,7 +657,7 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 		return w.bookmark(ctx, f, frame.raw)
 	case watch.Added, watch.Modified, watch.Deleted:
 	default:
-		return fmt.Errorf("watch: the server sent an event of type %q", frame.event)
+		return fmt.Errorf("watch: the server sent an event of type %.100q", frame.event)
 	}
 	deleted := frame.event == string(watch.Deleted)
 	var obj T

@@ -1,0 +1,508 @@
+package informer_test
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// hostile is an answer that no server should give.
+type hostile struct {
+	verb        string // what it answers: list, stream or watch
+	contentType string // empty means JSON; "-" none
+	header      string // one more, "Key: value"
+	code        int    // zero means 200
+	send        func(w io.Writer, r *http.Request)
+	want        string        // in the error
+	is          error         // the error
+	within      time.Duration // how soon the informer has to be well again; zero means a minute
+}
+
+const protobufType = "application/vnd.kubernetes.protobuf"
+
+func asksToStream(r *http.Request) bool { return r.URL.Query().Has("sendInitialEvents") }
+func asksToWatch(r *http.Request) bool  { return r.URL.Query().Has("watch") }
+
+// sends returns what writes text and then, for ever, again.
+func sends(text string, again ...string) func(io.Writer, *http.Request) {
+	return func(w io.Writer, _ *http.Request) {
+		_, err := io.WriteString(w, text)
+		if len(again) == 0 {
+			return
+		}
+		chunk := []byte(strings.Repeat(again[0], 64<<10/len(again[0])+1))
+		for err == nil {
+			_, err = w.Write(chunk)
+		}
+	}
+}
+
+// drips returns what writes text and then, for ever, again, a bit each interval.
+func drips(interval time.Duration, text, again string) func(io.Writer, *http.Request) {
+	return func(w io.Writer, r *http.Request) {
+		_, err := io.WriteString(w, text)
+		for err == nil && r.Context().Err() == nil {
+			w.(http.Flusher).Flush()
+			<-time.After(interval)
+			_, err = io.WriteString(w, again)
+		}
+	}
+}
+
+// compressed returns what writes as send does, with gzip.
+func compressed(send func(io.Writer, *http.Request)) func(io.Writer, *http.Request) {
+	return func(w io.Writer, r *http.Request) {
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		defer z.Close()
+		send(z, r)
+	}
+}
+
+const (
+	listHead  = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"2"},"items":[`
+	podHead   = `{"metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"2"},`
+	frameHead = `{"type":"MODIFIED","object":` + podHead
+	// The envelope of a PodList in protobuf, up to the length of the list.
+	protoHead = "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12"
+	fourGiB   = "\xff\xff\xff\xff\x0f" // as a varint, less a byte
+	noEnd     = "\xff\xff\xff\xff\xff\xff\xff\xff\x7f"
+)
+
+var hostiles = map[string]hostile{
+	// Bodies without an end.
+	"list/white space":             {verb: "list", send: sends("{", " "), is: informer.ErrTooLarge},
+	"list/white space behind":      {verb: "list", send: sends(listHead+"]}", "\n"), is: informer.ErrTooLarge},
+	"list/white space among items": {verb: "list", send: sends(listHead, "\t"), is: informer.ErrTooLarge},
+	"list/metadata":                {verb: "list", send: sends(`{"kind":"PodList","metadata":{"continue":"`, "x"), is: informer.ErrTooLarge},
+	"list/members":                 {verb: "list", send: sends(`{"kind":"PodList"`, `,"a":1`), is: informer.ErrTooLarge},
+	"list/large members":           {verb: "list", send: sends(`{"kind":"PodList"`, `,"a":"`+strings.Repeat("x", 99_000)+`"`), is: informer.ErrTooLarge},
+	"list/number":                  {verb: "list", send: sends(`{"kind":`, "1"), is: informer.ErrTooLarge},
+	"list/item's string":           {verb: "list", send: sends(listHead+podHead+`"x":"`, "x"), is: informer.ErrTooLarge},
+	"list/item's escapes":          {verb: "list", send: sends(listHead+podHead+`"x":"`, `\"`), is: informer.ErrTooLarge},
+	"list/item's nesting":          {verb: "list", send: sends(listHead+podHead+`"x":`, `[{"":`), is: informer.ErrTooLarge},
+	"stream/frame":                 {verb: "stream", send: sends(strings.Replace(frameHead, "MODIFIED", "ADDED", 1)+`"x":"`, "x"), is: informer.ErrTooLarge},
+	"watch/frame":                  {verb: "watch", send: sends(frameHead+`"x":"`, "x"), is: informer.ErrTooLarge},
+	"watch/white space":            {verb: "watch", send: sends("", " "), is: informer.ErrTooLarge},
+	"watch/type":                   {verb: "watch", send: sends(`{"type":"`, "MODIFIED"), is: informer.ErrTooLarge},
+	"list/500":                     {verb: "list", code: 500, send: sends(`{"kind":"Status","status":"Failure","message":"`, "x"), want: "an error on the server"},
+	"list/500 as text":             {verb: "list", code: 500, contentType: "text/plain", send: sends("", "no use "), want: "no use no use"},
+	"watch/500":                    {verb: "watch", code: 500, send: sends("", "x"), want: "an error on the server"},
+	"list/protobuf items' metadata": {verb: "list", contentType: protobufType, is: informer.ErrTooLarge,
+		send: sends(protoHead+noEnd, "\x0a\x04\x12\x0277")},
+	"list/protobuf unknown fields": {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends(protoHead+noEnd, "\x18\x01")},
+	"list/protobuf envelope":       {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends("k8s\x00", "\x1a\x01x")},
+	"list/protobuf long field":     {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends("k8s\x00\x1a"+noEnd, "x")},
+	"list/protobuf fixed fields":   {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends(protoHead+noEnd, "\x1912345678\x1d1234")},
+
+	// Lengths that are not true.
+	"list/protobuf item of 4 GiB":      {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends(protoHead + noEnd + "\x12" + fourGiB)},
+	"list/protobuf metadata of 4 GiB":  {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends(protoHead + noEnd + "\x0a" + fourGiB)},
+	"list/protobuf kind of 4 GiB":      {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends("k8s\x00\x0a" + fourGiB)},
+	"list/protobuf item of 31 MiB":     {verb: "list", contentType: protobufType, is: io.ErrUnexpectedEOF, send: sends(protoHead + noEnd + "\x12\x80\x80\xc0\x0f")},
+	"list/protobuf item beyond list":   {verb: "list", contentType: protobufType, want: "longer than its message", send: sends(protoHead + "\x04\x12\x7f12")},
+	"list/protobuf list beyond body":   {verb: "list", contentType: protobufType, is: io.ErrUnexpectedEOF, send: sends(protoHead + "\x7f\x0a\x04\x12\x0277")},
+	"list/protobuf varint too long":    {verb: "list", contentType: protobufType, want: "malformed protobuf", send: sends("k8s\x00", "\xff")},
+	"list/protobuf varint too large":   {verb: "list", contentType: protobufType, want: "malformed protobuf", send: sends("k8s\x00\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02")},
+	"list/protobuf field zero":         {verb: "list", contentType: protobufType, want: "malformed protobuf", send: sends(protoHead + "\x06\x02\x04\x12\x0277")},
+	"list/protobuf group":              {verb: "list", contentType: protobufType, want: "malformed protobuf", send: sends(protoHead+noEnd, "\x1b")},
+	"list/protobuf two lists":          {verb: "list", contentType: protobufType, want: "two lists", send: sends(protoHead + "\x00\x12\x00")},
+	"list/protobuf without list":       {verb: "list", contentType: protobufType, is: io.ErrUnexpectedEOF, send: sends(strings.TrimSuffix(protoHead, "\x12"))},
+	"watch/protobuf frame of 4 GiB":    {verb: "watch", contentType: protobufType, is: informer.ErrTooLarge, send: sends("\xff\xff\xff\xff")},
+	"watch/protobuf frame of 31 MiB":   {verb: "watch", contentType: protobufType, is: io.ErrUnexpectedEOF, send: sends("\x01\xf0\x00\x00\x0a")},
+	"watch/protobuf frame over 32 MiB": {verb: "watch", contentType: protobufType, want: "frame of 33554433 bytes", send: sends("\x02\x00\x00\x01", "x")},
+	"watch/protobuf frame too short":   {verb: "watch", contentType: protobufType, want: "malformed protobuf", send: sends("\x00\x00\x00\x05\x0a\x05ADDED")},
+	"watch/protobuf empty frame":       {verb: "watch", contentType: protobufType, want: "without type or object", send: sends("\x00\x00\x00\x00")},
+	"watch/protobuf no object":         {verb: "watch", contentType: protobufType, want: "without type or object", send: sends("\x00\x00\x00\x07\x0a\x05ADDED")},
+	"watch/protobuf no envelope":       {verb: "watch", contentType: protobufType, want: "malformed protobuf", send: sends("\x00\x00\x00\x0f\x0a\x05ADDED\x12\x06\x0a\x04mumb")},
+
+	// Not what was asked for.
+	"list/html":               {verb: "list", contentType: "text/html; charset=utf-8", want: `content type "text/html; charset=utf-8"`, send: sends("<html>")},
+	"list/yaml":               {verb: "list", contentType: "application/yaml", want: `content type "application/yaml"`, send: sends("kind: PodList")},
+	"list/no content type":    {verb: "list", contentType: "-", want: `content type ""`, send: sends(listHead + "]}")},
+	"list/odd content type":   {verb: "list", contentType: "application/json; a=b; a=c", want: "content type", send: sends(listHead + "]}")},
+	"list/protobuf as JSON":   {verb: "list", want: `JSON: 'k' where '{'`, send: sends(protoHead + "\x00")},
+	"list/JSON as protobuf":   {verb: "list", contentType: protobufType, want: `it begins with "{\"ki" instead of "k8s\x00"`, send: sends(listHead + "]}")},
+	"list/Table":              {verb: "list", want: "a Table instead of a list", send: sends(`{"kind":"Table","rows":[]}`)},
+	"list/Status":             {verb: "list", want: "a Status instead of a list", send: sends(`{"kind":"Status","code":200}`)},
+	"list/long kind":          {verb: "list", want: "a PodPodPod", send: sends(`{"kind":"` + strings.Repeat("Pod", 99_999) + `"}`)},
+	"list/object":             {verb: "list", want: "without items", send: sends(`{"kind":"PodList"}`)},
+	"list/items not an array": {verb: "list", want: "without items", send: sends(`{"kind":"PodList","items":{}}`)},
+	"list/array":              {verb: "list", want: `JSON: '['`, send: sends(`[]`)},
+	"list/empty":              {verb: "list", is: io.ErrUnexpectedEOF, send: sends("")},
+	"list/two lists":          {verb: "list", want: "two lists", send: sends(listHead + `],"items":[]}`)},
+	"list/more behind":        {verb: "list", want: "where the end is expected", send: sends(listHead + `]}{}`)},
+	"list/metadata of a kind": {verb: "list", want: "metadata", send: sends(`{"kind":"PodList","metadata":[],"items":[]}`)},
+	"list/deep metadata":      {verb: "list", want: "exceeded max depth", send: sends(`{"kind":"PodList","metadata":` + strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000) + "}")},
+	"watch/html":              {verb: "watch", contentType: "text/html", want: `content type "text/html"`, send: sends("<html>")},
+	"watch/protobuf as JSON":  {verb: "watch", want: `JSON: '\x00' where '{'`, send: sends("\x00\x00\x00\x05\x0a\x05ADDED")},
+	"watch/JSON as protobuf":  {verb: "watch", contentType: protobufType, want: "frame of 2065855609 bytes", send: sends(frameHead)},
+	"watch/list":              {verb: "watch", want: "without type or object", send: sends(listHead + "]}")},
+	"watch/long type":         {verb: "watch", want: `type "MODIFIEDMODIFIED`, send: sends(`{"type":"` + strings.Repeat("MODIFIED", 99_999) + `","object":{}}`)},
+	"watch/deep Status":       {verb: "watch", want: "exceeded max depth", send: sends(`{"type":"ERROR","object":{"kind":"Status","x":` + strings.Repeat(`[`, 10_000_000) + strings.Repeat("]", 10_000_000) + "}}")},
+	"watch/long Status":       {verb: "watch", want: "xxx ...", send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"` + strings.Repeat("x", 9_999_999) + `"}}`)},
+	"list/deep error":         {verb: "list", code: 500, want: "an error on the server", send: sends(`{"kind":"Status","status":"Failure","x":`, "[")},
+	"list/401":                {verb: "list", code: 401, contentType: "text/html", want: "provide credentials", send: sends("<html>")},
+
+	// Encodings.
+	"list/gzip bomb":        {verb: "list", header: "Content-Encoding: gzip", is: informer.ErrTooLarge, send: compressed(sends(listHead+podHead+`"x":"`, "x"))},
+	"list/gzip white space": {verb: "list", header: "Content-Encoding: gzip", is: informer.ErrTooLarge, send: compressed(sends("", " "))},
+	"watch/gzip bomb":       {verb: "watch", header: "Content-Encoding: gzip", is: informer.ErrTooLarge, send: compressed(sends(frameHead+`"x":"`, "x"))},
+	"list/gzip error bomb":  {verb: "list", code: 500, header: "Content-Encoding: gzip", want: "an error on the server", send: compressed(sends("", " "))},
+	"list/gzip that is not": {verb: "list", header: "Content-Encoding: gzip", is: gzip.ErrHeader, send: sends(listHead + "]}")},
+	"list/gzip cut":         {verb: "list", header: "Content-Encoding: gzip", is: io.ErrUnexpectedEOF, send: sends("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff")},
+	"list/brotli":           {verb: "list", header: "Content-Encoding: br", want: `content encoding "br", which was not asked for`, send: sends("?")},
+
+	// Answers that take too long.
+	"list/no headers": {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
+	"list/silence":    {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: drips(time.Hour, listHead, "")},
+	"list/drip":       {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: drips(5*time.Second, listHead, " ")},
+	"list/drip of items": {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute,
+		send: drips(5*time.Second, listHead+podHead+`"a":1}`, `,`+podHead+`"a":1}`)},
+	"list/drip behind": {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: drips(5*time.Second, listHead+"]}", "\n")},
+	"list/500 drip":    {verb: "list", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
+	"watch/500 drip":   {verb: "watch", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
+	"stream/drip":      {verb: "stream", is: informer.ErrSilent, send: drips(5*time.Second, "", " ")},
+	"watch/no headers": {verb: "watch", is: informer.ErrSilent, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
+	"watch/drip":       {verb: "watch", is: informer.ErrSilent, within: 12 * time.Minute, send: drips(5*time.Second, frameHead+`"x":"`, "x")},
+
+	// Elsewhere.
+	"list/another host":   {verb: "list", code: 302, header: "Location: http://elsewhere/api/v1/pods", want: "redirects to another one, http://elsewhere", send: sends("")},
+	"list/another scheme": {verb: "list", code: 307, header: "Location: https://in-memory/api/v1/pods", want: "redirects to another one, https://in-memory", send: sends("")},
+	"watch/another host":  {verb: "watch", code: 302, header: "Location: //elsewhere:1/", want: "redirects to another one, http://elsewhere:1", send: sends("")},
+}
+
+// An answer of which nothing good can come is an error that says so. It takes a bounded time and bounded memory,
+// whatever else the server would send, and the informer is well again when the server is.
+func TestR22_HostileServer(t *testing.T) {
+	for name, h := range hostiles {
+		t.Run(name, func(t *testing.T) {
+			faulty(t, informer.Config[*corev1.Pod]{PagedList: h.verb == "list"}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+				w.create(newPod("ns", "a", "v=1"))
+				if h.verb == "watch" {
+					defer start(w.T, inf)()
+					synctest.Wait()
+				}
+				var once atomic.Bool
+				f.set(func(w http.ResponseWriter, r *http.Request) bool {
+					if asksToWatch(r) != (h.verb != "list") || asksToStream(r) != (h.verb == "stream") || once.Swap(true) {
+						return false
+					}
+					h.answer(w, r)
+					return true
+				})
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				began := time.Now()
+				if h.verb == "watch" {
+					w.server.EndWatches()
+					synctest.Wait()
+				} else {
+					ctx, cancel := context.WithCancel(w.Context())
+					ended := make(chan error, 1)
+					go func() { ended <- inf.Run(ctx) }()
+					defer func() { cancel(); <-ended }()
+				}
+				if err := inf.WaitSynced(w.Context()); err != nil {
+					w.Fatal(err)
+				}
+				w.relabel("ns", "a", "2")
+				w.create(newPod("ns", "b", "v=1"))
+				equalsServer(w, inf)
+				within := h.within
+				if within == 0 {
+					within = time.Minute
+				}
+				if took := time.Since(began); took > within {
+					w.Errorf("well again after %v", took)
+				}
+				runtime.ReadMemStats(&after)
+				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 4*32<<20 {
+					w.Errorf("allocated %d MiB", allocated>>20)
+				}
+				if !once.Load() {
+					w.Error("nothing happened")
+				}
+				err := inf.Status().Reflectors[0].LastError
+				if err == nil || h.is != nil && !errors.Is(err, h.is) || !strings.Contains(err.Error(), h.want) {
+					w.Errorf("got error %.1000v, want %q, %v", err, h.want, h.is)
+				}
+				if err != nil && len(err.Error()) > 10_000 {
+					w.Errorf("the error has %d bytes", len(err.Error()))
+				}
+			})
+		})
+	}
+}
+
+func (h hostile) answer(w http.ResponseWriter, r *http.Request) {
+	switch h.contentType {
+	case "":
+		w.Header().Set("Content-Type", "application/json")
+	case "-":
+		w.Header()["Content-Type"] = nil
+	default:
+		w.Header().Set("Content-Type", h.contentType)
+	}
+	if key, value, ok := strings.Cut(h.header, ": "); ok {
+		w.Header().Set(key, value)
+	}
+	if h.code != 0 {
+		w.WriteHeader(h.code)
+	}
+	h.send(w, r)
+}
+
+// nests returns objects that have value in another place each, and are too deep for that.
+func nests(value string) map[string]string {
+	return map[string]string{
+		"unknown field": `{"x":` + value + `,` + podHead[1:] + `"y":1}`,
+		"known field":   podHead + `"spec":` + value + `}`,
+		"metadata":      `{"metadata":{"annotations":` + value + `,` + podHead[len(`{"metadata":{`):] + `"y":1}`,
+		"item":          value,
+	}
+}
+
+// An object that is nested too deep is one object that cannot be decoded.
+func TestR17_NestingBomb(t *testing.T) {
+	for _, depth := range []int{10_001, 100_000, 10_000_000} {
+		for shape, brackets := range map[string][2]string{"array": {"[", "]"}, "object": {`{"":`, "}"}} {
+			bomb := strings.Repeat(brackets[0], depth) + strings.Repeat(brackets[1], depth)
+			if len(bomb) > 30<<20 {
+				continue // too large, which is something else
+			}
+			for place, item := range nests(bomb) {
+				t.Run(fmt.Sprintf("%d/%s/%s", depth, shape, place), func(t *testing.T) {
+					bubble(t, informertest.Options{Middleware: func(next http.Handler) http.Handler {
+						return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+							w.Header().Set("Content-Type", "application/json")
+							if !asksToWatch(r) {
+								fmt.Fprintf(w, `%s%s,{"metadata":{"namespace":"ns","name":"b"}}]}`, listHead, item)
+								return
+							}
+							fmt.Fprintf(w, `{"type":"ADDED","object":%s}{"type":"ADDED","object":{"metadata":{"namespace":"ns","name":"c","resourceVersion":"9"}}}`, item)
+							w.(http.Flusher).Flush()
+							<-r.Context().Done()
+						})
+					}}, func(w world) {
+						pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, deepConfig[*corev1.Pod]())
+						defer start(w.T, pods)()
+						dynamic := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, deepConfig[*unstructured.Unstructured]())
+						defer start(w.T, dynamic)()
+						slim := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, deepConfig[*slimPod]())
+						defer start(w.T, slim)()
+						synctest.Wait()
+						checkDeep(w, pods)
+						checkDeep(w, dynamic)
+						checkDeep(w, slim)
+					})
+				})
+			}
+		}
+	}
+}
+
+func deepConfig[T informer.Object]() informer.Config[T] {
+	config := quiet[T]()
+	config.PagedList = true
+	return config
+}
+
+// checkDeep checks that what is in order has been read, and nothing else.
+func checkDeep[T informer.Object](w world, inf *informer.Informer[T]) {
+	w.Helper()
+	if _, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: "b"}); !ok || inf.Store().Len() != 2 {
+		w.Errorf("%d objects", inf.Store().Len())
+	}
+	status := inf.Status().Reflectors[0]
+	failed := &informer.DecodeError{}
+	if !errors.As(status.LastError, &failed) || status.DecodeErrors != 2 || status.Lists != 1 || status.Watches != 1 {
+		w.Errorf("status %+v", status)
+	} else if text := failed.Error(); len(text) > 2000 {
+		w.Errorf("the error has %d bytes", len(text))
+	}
+}
+
+// Types that contain themselves are asked for in JSON, and nothing is decoded from what was not asked for.
+func TestR22_ProtobufThatWasNotAskedFor(t *testing.T) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", protobufType)
+		io.WriteString(w, protoHead+"\x08\x12\x06\x0a\x04\x0a\x02no")
+	}
+	bubble(t, informertest.Options{Middleware: func(http.Handler) http.Handler { return http.HandlerFunc(answer) }}, func(w world) {
+		refuses[*slimPod](w)
+		refuses[*unstructured.Unstructured](w)
+		refuses[*schedulingv1beta1.Workload](w)
+	})
+}
+
+func refuses[T informer.Object](w world) {
+	w.Helper()
+	config := quiet[T]()
+	config.PagedList = true
+	client := w.client(func(c *rest.Config) { c.ContentType = protobufType })
+	inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+	ctx, cancel := context.WithTimeout(w.Context(), time.Hour)
+	defer cancel()
+	inf.Run(ctx)
+	status := inf.Status().Reflectors[0]
+	if status.LastError == nil || !strings.Contains(status.LastError.Error(), "the server sent protobuf") || inf.Store().Len() != 0 {
+		w.Errorf("%T: %v", *new(T), status.LastError)
+	}
+	for _, accept := range w.accepts() {
+		if accept != "application/json" {
+			w.Errorf("%T: asked for %s", *new(T), accept)
+		}
+	}
+}
+
+// A continue token that comes again would be followed for ever.
+func TestR22_ContinueTokenAgain(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		var requests atomic.Int32
+		f.set(func(w http.ResponseWriter, r *http.Request) bool {
+			if asksToWatch(r) || requests.Add(1) > 3 {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"kind":"PodList","metadata":{"resourceVersion":"2","continue":"%d"},"items":[%s"a":1}]}`, requests.Load()/2, podHead) // 0, 1, 1
+			return true
+		})
+		defer start(w.T, inf)()
+		if err := inf.Status().Reflectors[0].LastError; err == nil || !strings.Contains(err.Error(), "same continue token") {
+			w.Error(err)
+		}
+		if inf.Store().Len() != 0 {
+			w.Errorf("%d objects", inf.Store().Len())
+		}
+	})
+}
+
+// However long the server says to wait, it is asked again.
+func TestR11_RetryAfterHasALimit(t *testing.T) {
+	faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		var once atomic.Bool
+		f.set(func(w http.ResponseWriter, r *http.Request) bool {
+			if once.Swap(true) {
+				return false
+			}
+			w.Header().Set("Retry-After", fmt.Sprint(math.MaxInt64))
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		})
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		began := time.Now()
+		inf.WaitSynced(w.Context())
+		if took := time.Since(began); took < 10*time.Minute || took > 11*time.Minute {
+			w.Errorf("synced after %v", took)
+		}
+	})
+}
+
+// listed runs an informer of a server until it is synced.
+func listed(t *testing.T, config *rest.Config, after func(inf *informer.Informer[*corev1.Pod])) {
+	t.Helper()
+	client, err := informer.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, deepConfig[*corev1.Pod]())
+	defer start(t, inf)()
+	after(inf)
+}
+
+// No other server is given the credentials, wherever this one redirects to. On this one a redirect is followed.
+func TestClient_RedirectCarriesNoCredentials(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked elsewhere, with %v", r.Header)
+	}))
+	defer elsewhere.Close()
+	var lists atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case asksToWatch(r):
+			<-r.Context().Done()
+		case r.URL.Path == "/other":
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, listHead+"]}")
+		case lists.Add(1) == 1:
+			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		case lists.Load() == 2:
+			http.Redirect(w, r, r.URL.Path, http.StatusFound) // back here
+		default:
+			http.Redirect(w, r, "/other", http.StatusFound)
+		}
+	}))
+	defer server.Close()
+	listed(t, &rest.Config{Host: server.URL, BearerToken: "secret"}, func(inf *informer.Informer[*corev1.Pod]) {
+		if err := inf.Status().Reflectors[0].LastError; err == nil || !strings.Contains(err.Error(), "redirects to another one") {
+			t.Error(err)
+		}
+	})
+	if n := lists.Load(); n != 3 {
+		t.Errorf("%d lists", n)
+	}
+}
+
+// HTTP/2 resets a stream, in a list and in a watch, and both go on.
+func TestR8_HTTP2Reset(t *testing.T) {
+	var lists, watches atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("asked by %s", r.Proto)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		defer w.(http.Flusher).Flush()
+		if !asksToWatch(r) {
+			io.WriteString(w, listHead+podHead+`"a":1}`)
+			w.(http.Flusher).Flush()
+			if lists.Add(1) == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			io.WriteString(w, "]}")
+			return
+		}
+		io.WriteString(w, frameHead)
+		w.(http.Flusher).Flush()
+		if watches.Add(1) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		io.WriteString(w, `"a":1}}{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true, NextProtos: []string{"h2"}}}
+	listed(t, config, func(inf *informer.Informer[*corev1.Pod]) {
+		if err := inf.WaitFor(t.Context(), "5"); err != nil {
+			t.Fatal(err)
+		}
+		status := inf.Status().Reflectors[0]
+		if err := status.LastError; err == nil || !strings.Contains(err.Error(), "stream error") || status.Lists != 2 || status.Watches != 2 {
+			t.Errorf("status %+v", status)
+		}
+	})
+}
