@@ -73,12 +73,20 @@ func (g *generator) key() Key {
 }
 
 func (g *generator) delta() Delta[*thing] {
-	switch n := g.IntN(40); {
-	case n == 0:
+	switch g.IntN(40) {
+	case 0:
 		return g.replacement("")
-	case n == 1:
+	case 1:
 		return g.replacement("ns" + strconv.Itoa(g.IntN(4)))
-	case n < 14:
+	default:
+		return g.event()
+	}
+}
+
+// event is a delta of one object.
+func (g *generator) event() Delta[*thing] {
+	switch g.IntN(3) {
+	case 0:
 		key := g.key()
 		last := g.thing(key)
 		delete(g.world, key)

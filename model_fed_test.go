@@ -1,0 +1,116 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// A random collection is put into the FIFO of an informer, by one producer or by one for each namespace.
+func TestC1C3C4C6C8F1F2H1H2H4H5H7H8H11H12_FedModel(t *testing.T) {
+	EachSeed(t, 3000, func(m *Model) {
+		g := &generator{Rand: m.Rand, world: world{}}
+		client, err := NewClient(&rest.Config{Host: "nowhere", Transport: silence{}})
+		if err != nil {
+			m.Fatal(err)
+		}
+		resource := Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}
+		several := m.IntN(2) == 0
+		if several {
+			resource.Namespaces = []string{"ns0", "ns1", "ns2", "ns3"}
+		}
+		inf := New(client, resource, Config[*thing]{Logger: slog.New(slog.DiscardHandler)})
+		inf.fifo = NewFIFO[*thing](1 + m.IntN(20))
+		users := &Users[*thing]{
+			Model:    m,
+			Informer: inf,
+			View:     func(t *thing) string { return fmt.Sprintf("%s %s@%s %s", t.name, t.uid, t.rv, t.tags) },
+			Tags:     func(t *thing) []string { return t.tags },
+		}
+		for range m.IntN(4) {
+			users.Act()
+		}
+		ctx, cancel := context.WithCancel(m.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(ctx) }()
+
+		// Deltas of one namespace are in order. Those of all come from one producer.
+		producers := map[string]chan Delta[*thing]{}
+		for _, namespace := range resource.sources() {
+			queue := make(chan Delta[*thing], 1000)
+			producers[namespace] = queue
+			go func() {
+				for d := range queue {
+					if inf.fifo.Put(ctx, d) != nil {
+						return
+					}
+				}
+			}()
+		}
+		put := func(d Delta[*thing]) {
+			if several && d.Object != nil {
+				d.Namespace = d.Object.namespace
+			}
+			m.Step("%s %q %s: %d items, %d kept", d.Type, d.Namespace, d.ResourceVersion, len(d.Items), len(d.Kept))
+			producers[d.Namespace] <- d
+		}
+		for _, namespace := range resource.sources() {
+			put(g.replacement(namespace))
+		}
+		rv := ""
+		for range 50 + m.IntN(150) {
+			switch n := m.IntN(60); {
+			case n == 0:
+				put(g.replacement(resource.sources()[m.IntN(len(producers))]))
+			case n == 1:
+				g.rv++
+				put(Delta[*thing]{Type: Bookmarked, Namespace: resource.sources()[m.IntN(len(producers))], ResourceVersion: fmt.Sprint(g.rv)})
+			case n < 8:
+				users.Act()
+			case n < 16:
+				m.Pass(10 * time.Second)
+			default:
+				put(g.event())
+			}
+			if isClosed(inf.synced) {
+				now := inf.Store().RV()
+				if older(now, rv) {
+					m.Errorf("C7: the resource version went back from %s to %s", rv, now)
+				}
+				rv = now
+			}
+		}
+		if m.IntN(5) > 0 { // otherwise stop in the midst of it
+			for _, namespace := range resource.sources() {
+				g.rv++
+				put(Delta[*thing]{Type: Bookmarked, Namespace: namespace, ResourceVersion: fmt.Sprint(g.rv)})
+			}
+			if err := inf.WaitFor(ctx, fmt.Sprint(g.rv-len(producers)+1)); err != nil {
+				m.Error(err)
+			}
+			<-time.After(time.Hour) // slow handlers
+			synctest.Wait()
+			want := map[Key]string{}
+			for key, t := range g.world {
+				want[key] = users.View(t)
+			}
+			users.Check(want)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			m.Errorf("Run: %v", err)
+		}
+		for _, queue := range producers {
+			close(queue)
+		}
+		users.Stopped()
+	})
+}
