@@ -1,0 +1,94 @@
+package informer
+
+import (
+	"iter"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Labeled is what a [Lister] reads: an [Object] that has labels, as every one that embeds metav1.ObjectMeta does.
+type Labeled interface {
+	Object
+	GetLabels() map[string]string
+}
+
+// Lister reads an informer's [Store] as controllers are used to from client-go: by name, with a NotFound error, and by
+// label selector. It adds nothing to the store and costs nothing; make as many as you like.
+//
+// Each call reads one consistent [Snapshot]. What it returns is ordered by namespace, then name, and must not be
+// written to. All methods are safe for concurrent use.
+type Lister[T Labeled] struct {
+	store    *Store[T]
+	resource schema.GroupResource
+}
+
+// NewLister returns a lister of what i has. It is empty at first and complete once i has synced, as the store is.
+func NewLister[T Labeled](i *Informer[T]) Lister[T] {
+	return Lister[T]{i.store, i.resource.GroupResource()}
+}
+
+// Get returns the object with that key, or the NotFound error that the API server would answer: apierrors.IsNotFound
+// tells.
+func (l Lister[T]) Get(key Key) (T, error) {
+	obj, ok := l.store.Get(key)
+	if !ok {
+		return obj, apierrors.NewNotFound(l.resource, key.Name)
+	}
+	return obj, nil
+}
+
+// List returns the objects whose labels selector matches, as a new slice. A nil selector matches all.
+func (l Lister[T]) List(selector labels.Selector) []T { return l.Namespace("").List(selector) }
+
+// All yields every object.
+func (l Lister[T]) All() iter.Seq[T] { return l.store.All() }
+
+// Namespace returns a lister of the objects of one namespace. Empty means what it means in client-go: lists are of all
+// namespaces, and Get is of an object that is in none.
+func (l Lister[T]) Namespace(namespace string) NamespaceLister[T] {
+	return NamespaceLister[T]{l, namespace}
+}
+
+// NamespaceLister reads the objects of one namespace, or those of a cluster-scoped resource; see [Lister.Namespace].
+type NamespaceLister[T Labeled] struct {
+	lister    Lister[T]
+	namespace string
+}
+
+// NewClusterLister returns a lister of what i has, for a cluster-scoped resource, whose objects have only a name.
+func NewClusterLister[T Labeled](i *Informer[T]) NamespaceLister[T] {
+	return NewLister(i).Namespace("")
+}
+
+// Get returns the object of that name, or the NotFound error that the API server would answer.
+func (l NamespaceLister[T]) Get(name string) (T, error) {
+	return l.lister.Get(Key{Namespace: l.namespace, Name: name})
+}
+
+// List returns the objects whose labels selector matches, as a new slice. A nil selector matches all.
+func (l NamespaceLister[T]) List(selector labels.Selector) []T {
+	if selector == nil || selector.Empty() {
+		if l.namespace == "" {
+			return l.lister.store.List()
+		}
+		return slices.Collect(l.All())
+	}
+	var list []T
+	for obj := range l.All() {
+		if selector.Matches(labels.Set(obj.GetLabels())) {
+			list = append(list, obj)
+		}
+	}
+	return list
+}
+
+// All yields every object.
+func (l NamespaceLister[T]) All() iter.Seq[T] {
+	if l.namespace == "" {
+		return l.lister.store.All()
+	}
+	return l.lister.store.Namespace(l.namespace)
+}

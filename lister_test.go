@@ -1,0 +1,176 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+var nodeGVR = corev1.SchemeGroupVersion.WithResource("nodes")
+
+func names[T informer.Object](list []T) string {
+	var b strings.Builder
+	for _, obj := range list {
+		b.WriteString(informer.KeyOf(obj).String() + " ")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// The same questions to a lister and to client-go's, which has no order.
+func TestListerAnswersAsClientGo(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		t := w.T
+		nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
+		w.create(newPod("b", "x", "app=web", "v=1"), newPod("a", "y", "app=web"), newPod("a", "x", "v=2"), newPod("a", "z"))
+		for _, name := range []string{"n2", "n1"} {
+			nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": name}}})
+		}
+		podInformer := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		nodeInformer := informer.New(w.client(), informer.Resource{GroupVersionResource: nodeGVR}, quiet[*corev1.Node]())
+		podLister, nodeLister := informer.NewLister(podInformer), informer.NewClusterLister(nodeInformer)
+		if list := podLister.List(nil); len(list) != 0 {
+			t.Errorf("%d objects before the start", len(list))
+		}
+		defer start(w.T, podInformer)()
+		defer start(w.T, nodeInformer)()
+
+		peer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		for pod := range podInformer.Store().All() {
+			peer.Add(pod)
+		}
+		podPeer := corelisters.NewPodLister(peer)
+		nodeStore := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+		for node := range nodeInformer.Store().All() {
+			nodeStore.Add(node)
+		}
+		nodePeer := corelisters.NewNodeLister(nodeStore)
+
+		for _, text := range []string{"", "app=web", "app=web,v=1", "v in (1,2)", "!app", "app=none", "zone=n1", "zone"} {
+			selector, err := labels.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same := func(what string, got, want string) {
+				t.Helper()
+				if got != want {
+					t.Errorf("%s with %q: %q, client-go: %q", what, text, got, want)
+				}
+			}
+			sorted := func(pods []*corev1.Pod, err error) string {
+				slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+					return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+				})
+				return names(pods)
+			}
+			same("pods", names(podLister.List(selector)), sorted(podPeer.List(selector)))
+			for _, namespace := range []string{"", "a", "b", "c"} {
+				same("pods in "+namespace, names(podLister.Namespace(namespace).List(selector)), sorted(podPeer.Pods(namespace).List(selector)))
+			}
+			want, err := nodePeer.List(selector)
+			slices.SortFunc(want, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+			same("nodes", names(nodeLister.List(selector)), names(want))
+		}
+		if got, want := names(podLister.List(nil)), "a/x a/y a/z b/x"; got != want {
+			t.Errorf("nil selector: %q, want %q", got, want)
+		}
+		if got, want := names(slices.Collect(podLister.Namespace("a").All())), "a/x a/y a/z"; got != want {
+			t.Errorf("all of a namespace: %q, want %q", got, want)
+		}
+		if got, want := names(slices.Collect(podLister.All())), "a/x a/y a/z b/x"; got != want {
+			t.Errorf("all: %q, want %q", got, want)
+		}
+
+		for _, key := range []informer.Key{{Namespace: "a", Name: "x"}, {Namespace: "b", Name: "y"}, {Namespace: "c", Name: "x"}, {Name: "x"}} {
+			want, wantErr := podPeer.Pods(key.Namespace).Get(key.Name)
+			got, err := podLister.Get(key)
+			if inNamespace, errIn := podLister.Namespace(key.Namespace).Get(key.Name); inNamespace != got || fmt.Sprint(err) != fmt.Sprint(errIn) {
+				t.Errorf("%v: %v, %v by the lister of its namespace", key, inNamespace, errIn)
+			}
+			if got != want || apierrors.IsNotFound(err) != apierrors.IsNotFound(wantErr) || (err == nil) != (wantErr == nil) {
+				t.Errorf("%v: %v, %v, client-go: %v, %v", key, got, err, want, wantErr)
+			}
+		}
+		if node, err := nodeLister.Get("n1"); err != nil || node.Name != "n1" {
+			t.Errorf("%v, %v", node, err)
+		}
+		if _, err := nodeLister.Get("n3"); !apierrors.IsNotFound(err) || err.Error() != `nodes "n3" not found` {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestGroupJoin(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		t := w.T
+		informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
+		w.create(newPod("a", "x"))
+		g := informer.NewGroup(w.client())
+		var set struct {
+			pods  *informer.Informer[*corev1.Pod]
+			nodes *informer.Informer[*corev1.Node]
+		}
+		pods := informer.SharedInto(&set.pods, informer.Resource{GroupVersionResource: podGVR})
+		nodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: nodeGVR})
+
+		// One that is wrong: none of them stays.
+		var wrong *informer.Informer[*corev1.Pod]
+		if _, err := g.Join(pods, nodes, informer.SharedInto(&wrong, informer.Resource{})); err == nil || !strings.Contains(err.Error(), "Resource.Resource is empty") {
+			t.Errorf("error %v", err)
+		}
+		if n := len(g.Status()); n != 0 {
+			t.Errorf("%d informers stay", n)
+		}
+
+		// One that is there already, with its own Config.
+		configured := quiet[*corev1.Pod]()
+		configured.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
+		shared, releaseShared, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, configured)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release, err := g.Join(pods, nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set.pods != shared {
+			t.Error("not the one that is there")
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error)
+		go func() { ended <- g.Run(ctx) }()
+		if err := g.WaitSynced(ctx); err != nil {
+			t.Error(err)
+		}
+		if pod, _ := set.pods.Store().Get(informer.Key{Namespace: "a", Name: "x"}); pod == nil || pod.Spec.NodeName != "" {
+			t.Errorf("pod %v", pod)
+		}
+		release()
+		release() // counts once
+		var left []string
+		for _, s := range g.Status() {
+			left = append(left, s.Resource.Resource)
+		}
+		if diff := cmp.Diff([]string{"pods"}, left); diff != "" {
+			t.Errorf("informers after the release (-want +got):\n%s", diff)
+		}
+		releaseShared()
+		if n := len(g.Status()); n != 0 {
+			t.Errorf("%d informers stay", n)
+		}
+		cancel()
+		<-ended
+	})
+}
