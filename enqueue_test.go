@@ -1,0 +1,171 @@
+package informer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+type partial = metav1.PartialObjectMetadata
+
+func metaOf(name string, change ...func(*partial)) *partial {
+	m := &partial{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Generation: 1}}
+	for _, c := range change {
+		c(m)
+	}
+	return m
+}
+
+func ownedBy(apiVersion, kind, name string, controller ...bool) func(*partial) {
+	return func(m *partial) {
+		ref := metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name}
+		if len(controller) > 0 {
+			ref.Controller = &controller[0]
+		}
+		m.OwnerReferences = append(m.OwnerReferences, ref)
+	}
+}
+
+// taken returns the keys that wait in q by priority, and takes them out.
+func taken[K comparable](q *Queue[K]) map[Priority][]K {
+	keys := map[Priority][]K{}
+	for q.Len() > 0 {
+		before := q.Status().Depth
+		key, err := q.Get(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		for p, n := range q.Status().Depth {
+			if n < before[p] {
+				keys[p] = append(keys[p], key)
+			}
+		}
+		q.Done(key)
+	}
+	return keys
+}
+
+func wantTaken[K comparable](t *testing.T, q *Queue[K], what string, want map[Priority][]K) {
+	t.Helper()
+	if got := taken(q); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestQ3_EnqueueObject(t *testing.T) {
+	q := NewQueue(QueueConfig[Key]{})
+	h := EnqueueObject[*partial](q)
+	a, changed := metaOf("a"), metaOf("a")
+	key := []Key{{Namespace: "ns", Name: "a"}}
+	for _, c := range []struct {
+		what  string
+		event func()
+		want  Priority
+	}{
+		{"initial addition", func() { h.OnAdd(a, true) }, LowPriority},
+		{"addition", func() { h.OnAdd(a, false) }, NormalPriority},
+		{"update", func() { h.OnUpdate(a, changed) }, NormalPriority},
+		{"resync", func() { h.OnUpdate(a, a) }, LowPriority},
+		{"deletion", func() { h.OnDelete(a, true) }, NormalPriority},
+		{"initial addition, then an update", func() { h.OnAdd(a, true); h.OnUpdate(a, changed) }, NormalPriority},
+	} {
+		c.event()
+		wantTaken(t, q, c.what, map[Priority][]Key{c.want: key})
+	}
+}
+
+func TestEnqueue_MapsToAnyKeyOfOldAndNew(t *testing.T) {
+	q := NewQueue(QueueConfig[int]{})
+	h := Enqueue(q, func(m *partial) []int { return []int{len(m.Name), len(m.Labels)} })
+	h.OnUpdate(metaOf("four"), metaOf("four", func(m *partial) { m.Labels = map[string]string{"a": ""} }))
+	wantTaken(t, q, "update", map[Priority][]int{NormalPriority: {4, 0, 1}})
+	none := Enqueue(q, func(*partial) []int { return nil })
+	none.OnAdd(metaOf("a"), true)
+	wantTaken(t, q, "nothing", map[Priority][]int{})
+}
+
+func TestEnqueueOwner(t *testing.T) {
+	website := schema.GroupKind{Group: "example.com", Kind: "Website"}
+	obj := metaOf("child",
+		ownedBy("example.com/v1", "Website", "plain"),
+		ownedBy("example.com/v2", "Website", "controller", true),
+		ownedBy("example.com/v2", "Website", "explicitly-not", false),
+		ownedBy("other.com/v1", "Website", "other-group", true),
+		ownedBy("example.com/v1", "Other", "other-kind", true),
+		ownedBy("a/b/c", "Website", "nonsense", true),
+	)
+	for _, c := range []struct {
+		owner Owner
+		want  []Key
+	}{
+		{Owner{GroupKind: website}, []Key{{Namespace: "ns", Name: "controller"}}},
+		{Owner{GroupKind: website, All: true}, []Key{{Namespace: "ns", Name: "plain"}, {Namespace: "ns", Name: "controller"}, {Namespace: "ns", Name: "explicitly-not"}}},
+		{Owner{GroupKind: website, ClusterScoped: true}, []Key{{Name: "controller"}}},
+	} {
+		q := NewQueue(QueueConfig[Key]{})
+		EnqueueOwner[*partial](q, c.owner).OnAdd(obj, false)
+		wantTaken(t, q, "owners", map[Priority][]Key{NormalPriority: c.want})
+	}
+	q := NewQueue(QueueConfig[Key]{})
+	h := EnqueueOwner[*partial](q, Owner{GroupKind: website})
+	h.OnUpdate(obj, metaOf("child", ownedBy("example.com/v1", "Website", "new", true))) // both hear of it
+	wantTaken(t, q, "new owner", map[Priority][]Key{NormalPriority: {{Namespace: "ns", Name: "controller"}, {Namespace: "ns", Name: "new"}}})
+}
+
+func TestPredicates(t *testing.T) {
+	yes := func(Event[*partial]) bool { return true }
+	no := func(Event[*partial]) bool { return false }
+	old := metaOf("a")
+	update := func(change func(*partial)) Event[*partial] {
+		return Event[*partial]{Type: Updated, Old: old, Object: metaOf("a", change)}
+	}
+	nothing := update(func(*partial) {})
+	generation := update(func(m *partial) { m.Generation++ })
+	labels := update(func(m *partial) { m.Labels = map[string]string{"a": "b"} })
+	annotations := update(func(m *partial) { m.Annotations = map[string]string{"a": "b"} })
+	resync := Event[*partial]{Type: Updated, Old: old, Object: old}
+	added, deleted := Event[*partial]{Type: Added, Object: old}, Event[*partial]{Type: Deleted, Object: old}
+	for name, c := range map[string]struct {
+		p   Predicate[*partial]
+		yes []Event[*partial]
+		no  []Event[*partial]
+	}{
+		"GenerationChanged":  {GenerationChanged[*partial], []Event[*partial]{added, deleted, generation}, []Event[*partial]{nothing, labels, annotations, resync}},
+		"LabelsChanged":      {LabelsChanged[*partial], []Event[*partial]{added, deleted, labels}, []Event[*partial]{nothing, generation, annotations, resync}},
+		"AnnotationsChanged": {AnnotationsChanged[*partial], []Event[*partial]{added, deleted, annotations}, []Event[*partial]{nothing, generation, labels, resync}},
+		"AllOf()":            {AllOf[*partial](), []Event[*partial]{added}, nil},
+		"AllOf":              {AllOf(GenerationChanged[*partial], LabelsChanged[*partial]), []Event[*partial]{added}, []Event[*partial]{generation, labels}},
+		"AnyOf()":            {AnyOf[*partial](), nil, []Event[*partial]{added}},
+		"AnyOf":              {AnyOf(GenerationChanged[*partial], LabelsChanged[*partial]), []Event[*partial]{generation, labels}, []Event[*partial]{annotations}},
+		"Not":                {Not(yes), nil, []Event[*partial]{added}},
+		"Not Not":            {AllOf(Not(Not(yes)), Not(no)), []Event[*partial]{added}, nil},
+	} {
+		q := NewQueue(QueueConfig[Key]{})
+		h := EnqueueObject(q, c.p)
+		tell := func(e Event[*partial]) bool {
+			switch e.Type {
+			case Added:
+				h.OnAdd(e.Object, e.Initial)
+			case Updated:
+				h.OnUpdate(e.Old, e.Object)
+			case Deleted:
+				h.OnDelete(e.Object, e.Final)
+			}
+			return len(taken(q)) > 0
+		}
+		for i, e := range c.yes {
+			if !tell(e) {
+				t.Errorf("%s refuses %d: %v", name, i, e.Type)
+			}
+		}
+		for i, e := range c.no {
+			if tell(e) {
+				t.Errorf("%s takes %d: %v", name, i, e.Type)
+			}
+		}
+	}
+}
