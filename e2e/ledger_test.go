@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -87,7 +88,8 @@ func (l *ledger) set(key informer.Key, side string) {
 	have := l.get(key)
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: key.Name, Labels: map[string]string{sideLabel: side}},
-		Data:       map[string]string{"after": fmt.Sprint(have.version), "text": strings.Repeat("something ", 20)},
+		// Nothing in it is shared with other objects: what a store holds does not depend on how it came.
+		Data: map[string]string{"after": fmt.Sprint(have.version), "text": strings.Repeat(crand.Text(), 8)},
 	}
 	configMaps := l.client.CoreV1().ConfigMaps(key.Namespace)
 	if have.is == "" {

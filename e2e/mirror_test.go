@@ -18,7 +18,7 @@ type mirror[T informer.Object] struct {
 
 	mu      sync.Mutex // protects the fields below
 	world   map[informer.Key]T
-	latest  map[informer.Key]T // what was given last, a deletion's last state included
+	latest  map[informer.Key]uint64 // the version that was given last, be it a deletion's
 	faults  []string
 	events  map[informer.EventType]int
 	noted   map[mark]int // while not nil
@@ -39,7 +39,7 @@ type goal struct {
 }
 
 func newMirror[T informer.Object]() *mirror[T] {
-	return &mirror[T]{world: map[informer.Key]T{}, latest: map[informer.Key]T{}, events: map[informer.EventType]int{}}
+	return &mirror[T]{world: map[informer.Key]T{}, latest: map[informer.Key]uint64{}, events: map[informer.EventType]int{}}
 }
 
 // versionOf returns an object's resource version as a number, 0 for one that is none.
@@ -94,7 +94,7 @@ func (m *mirror[T]) OnDelete(last T, final bool) {
 		m.fault("%s was deleted at %s, final=%v, and is there at %s", key, last.GetResourceVersion(), final, have.GetResourceVersion())
 	}
 	delete(m.world, key)
-	m.latest[key] = last
+	m.latest[key] = versionOf(last)
 	m.note(mark{deleted: last.GetUID()})
 }
 
@@ -109,10 +109,10 @@ func (m *mirror[T]) begin(e informer.EventType) {
 // set notes obj, which is newer than whatever was told of its key before.
 func (m *mirror[T]) set(obj T) {
 	key, version := informer.KeyOf(obj), versionOf(obj)
-	if before, known := m.latest[key]; known && version <= versionOf(before) {
-		m.fault("%s was given at %d after %s", key, version, before.GetResourceVersion())
+	if before := m.latest[key]; version <= before {
+		m.fault("%s was given at %d after %d", key, version, before)
 	}
-	m.world[key], m.latest[key] = obj, obj
+	m.world[key], m.latest[key] = obj, version
 	m.note(mark{version: version})
 	m.waiting = reached(m.waiting, key, version)
 }
