@@ -294,7 +294,7 @@ func (c *Client) get(ctx context.Context, r Resource, namespace string, query ur
 	if resp.StatusCode != http.StatusOK {
 		timer.Reset(statusTimeout)
 		defer resp.Body.Close()
-		return nil, responseError(resp, r)
+		return nil, responseError(resp, http.MethodGet, r.GroupResource(), "")
 	}
 	timer.Stop()
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" { // gzip is gone by now
@@ -315,7 +315,7 @@ const (
 )
 
 // responseError makes the error that client-go makes of the same answer.
-func responseError(resp *http.Response, r Resource) error {
+func responseError(resp *http.Response, method string, resource schema.GroupResource, name string) error {
 	retryAfter, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	retryAfter = min(retryAfter, math.MaxInt32)
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBytes))
@@ -332,7 +332,7 @@ func responseError(resp *http.Response, r Resource) error {
 		if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || strings.HasPrefix(media, "text/") {
 			message = strings.TrimSpace(string(body[:min(len(body), 2048)]))
 		}
-		return apierrors.NewGenericServerResponse(resp.StatusCode, http.MethodGet, r.GroupResource(), "", message, retryAfter, true)
+		return apierrors.NewGenericServerResponse(resp.StatusCode, method, resource, name, message, retryAfter, true)
 	}
 	if retryAfter > 0 {
 		if status.Details == nil {
