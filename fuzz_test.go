@@ -2,15 +2,20 @@ package informer
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"net/http"
 	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/client-go/kubernetes/scheme"
+	restwatch "k8s.io/client-go/rest/watch"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/typedinformer/informer/internal/fleet"
@@ -60,7 +65,9 @@ func FuzzList(f *testing.F) {
 		var items []corev1.Pod
 		clean := true
 		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+		size := 0
 		err := readList(bytes.NewReader(body), format, &info, func(raw []byte) {
+			size += len(raw)
 			pod, err := c.decode(format, format.cut(raw, format.peek(raw)), &info)
 			if err != nil {
 				clean = false
@@ -73,6 +80,9 @@ func FuzzList(f *testing.F) {
 		slowErr := readList(&slowReader{b: body}, format, &slow, func([]byte) { n++ })
 		if (err == nil) != (slowErr == nil) || clean && err == nil && n != len(items) {
 			t.Fatalf("all at once: %v, %d items; in pieces: %v, %d items", err, len(items), slowErr, n)
+		}
+		if size+n > len(body) { // each item has a comma, a bracket or a tag, too
+			t.Fatalf("%d bytes in %d items, of %d", size, n, len(body))
 		}
 		if err != nil || !clean {
 			return
@@ -105,12 +115,16 @@ func FuzzWatch(f *testing.F) {
 	})
 	f.Add(byte(formatJSON), []byte(`{"object":{"metadata":{"name":"a"}},"type":"ADDED"}{"type":"BOOKMARK","object":{}} {"type":"ERROR","object":{"kind":"Status","code":410}}`))
 	f.Add(byte(formatProtobuf), []byte{0xff, 0xff, 0xff, 0xff, 1})
+	f.Add(byte(formatProtobuf), []byte("\x00\x00\x00\x0f\x0a\x05ADDED\x12\x06\x0a\x04k8s\x00"))
 	f.Fuzz(func(t *testing.T, enc byte, stream []byte) {
 		format := format(enc % 2)
 		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
 		whole := newFrameReader(bytes.NewReader(stream), format)
 		pieces := newFrameReader(&slowReader{b: stream}, format)
-		for {
+		theirs := clientGoWatch(format, stream)
+		defer theirs.Close()
+		agree := true // so far
+		for size := 0; ; {
 			a, errA := whole.next()
 			b, errB := pieces.next()
 			if (errA == nil) != (errB == nil) || a.event != b.event || !bytes.Equal(a.raw, b.raw) {
@@ -122,8 +136,108 @@ func FuzzWatch(f *testing.F) {
 				}
 				return
 			}
-			format.status(bytes.Clone(a.raw))
-			c.decode(format, format.cut(a.raw, format.peek(a.raw)), nil)
+			if size += len(a.event) + len(a.raw); size > len(stream) {
+				t.Fatalf("frames of %d bytes, of %d", size, len(stream))
+			}
+			pod, err := c.decode(format, format.cut(a.raw, format.peek(a.raw)), nil)
+			if agree = agree && err == nil; !agree {
+				continue // theirs may end with an object that cannot be decoded
+			}
+			event, object, err := theirs.Decode()
+			want, ok := object.(*corev1.Pod)
+			if agree = err == nil && ok; !agree {
+				continue
+			}
+			want.ManagedFields, want.TypeMeta = nil, metav1.TypeMeta{}
+			if diff := cmp.Diff(want, pod); diff != "" || string(event) != a.event {
+				t.Fatalf("%s differs from client-go's %s (-theirs +ours):\n%s", a.event, event, diff)
+			}
+		}
+	})
+}
+
+// clientGoWatch decodes a watch as a clientset does.
+func clientGoWatch(f format, stream []byte) *restwatch.Decoder {
+	media := mediaJSON
+	if f == formatProtobuf {
+		media = mediaProtobuf
+	}
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+	frames := info.StreamSerializer.Framer.NewFrameReader(io.NopCloser(bytes.NewReader(stream)))
+	codecs := scheme.Codecs.WithoutConversion()
+	return restwatch.NewDecoder(
+		streaming.NewDecoder(frames, codecs.DecoderToVersion(info.StreamSerializer.Serializer, corev1.SchemeGroupVersion)),
+		codecs.DecoderToVersion(info.Serializer, corev1.SchemeGroupVersion))
+}
+
+// A Status agrees with client-go's, by itself and as the body of an error.
+func FuzzStatus(f *testing.F) {
+	status := apierrors.NewTooManyRequests("wait", 7).ErrStatus
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	for _, media := range []string{mediaJSON, mediaProtobuf} {
+		info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+		enc, _ := formatOf(media)
+		raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), &status)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(enc), uint16(429), "7", raw)
+		f.Add(byte(enc), uint16(500), "", raw[:len(raw)-9])
+	}
+	f.Add(byte(formatJSON), uint16(404), "-1", []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":"404","details":{"causes":[{}]}}`))
+	f.Add(byte(formatJSON), uint16(503), "99999999999", []byte(`{"kind":"Status","status":"Failure","details":{"retryAfterSeconds":-1}}`))
+	f.Add(byte(formatProtobuf), uint16(400), "\x00", []byte("k8s\x00\x12\x02\x12\x00"))
+	f.Fuzz(func(t *testing.T, enc byte, code uint16, retryAfter string, body []byte) {
+		format := format(enc % 2)
+		media := []string{mediaJSON, mediaProtobuf}[format]
+		failure := responseError(&http.Response{
+			StatusCode: int(code),
+			Header:     http.Header{"Content-Type": {media}, "Retry-After": {retryAfter}},
+			Body:       io.NopCloser(bytes.NewReader(body)),
+		}, Resource{})
+		var known apierrors.APIStatus
+		if !errors.As(failure, &known) || len(failure.Error()) > 2*maxMessage {
+			t.Fatalf("%T: %.1000v", failure, failure)
+		}
+		raw := body
+		if format == formatProtobuf {
+			var err error
+			if raw, err = unwrapProtobuf(body); err != nil {
+				return
+			}
+		}
+		ours, err := format.status(raw)
+		if err != nil || len(ours.Message) > maxMessage {
+			return
+		}
+		object, err := clientGoDecode(format, body)
+		if theirs, ok := object.(*metav1.Status); err == nil && ok {
+			ours.TypeMeta, theirs.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
+			if diff := cmp.Diff(theirs, ours); diff != "" {
+				t.Fatalf("differs from client-go (-theirs +ours):\n%s", diff)
+			}
+			if got := known.Status(); ours.Status == metav1.StatusFailure && (got.Reason != ours.Reason || got.Code != ours.Code) {
+				t.Fatalf("the error is %+v, the status %+v", got, ours)
+			}
+		}
+	})
+}
+
+// A body of any content type is an error that is not long.
+func FuzzErrorBody(f *testing.F) {
+	f.Add("text/html; charset=utf-8", uint16(502), []byte("<html>bad gateway"))
+	f.Add("", uint16(401), bytes.Repeat([]byte("x"), maxStatusBytes+1))
+	f.Add("application/json;", uint16(500), []byte(`{"status":"Failure"}`))
+	f.Add("text/plain; a=b; a=c", uint16(429), []byte("\xff\x00"))
+	f.Fuzz(func(t *testing.T, contentType string, code uint16, body []byte) {
+		err := responseError(&http.Response{
+			StatusCode: int(code),
+			Header:     http.Header{"Content-Type": {contentType}},
+			Body:       io.NopCloser(bytes.NewReader(body)),
+		}, Resource{})
+		var known apierrors.APIStatus
+		if !errors.As(err, &known) || len(err.Error()) > 2*maxMessage {
+			t.Fatalf("%T: %.1000v", err, err)
 		}
 	})
 }
@@ -148,6 +262,9 @@ func FuzzObject(f *testing.F) {
 		whole, err := c.decode(format, bytes.Clone(raw), nil)
 		id := format.peek(raw)
 		key, uid, rv := id.key(), string(id.uid), string(id.resourceVersion)
+		if rest := format.cut(bytes.Clone(raw), id); len(rest) > len(raw) {
+			t.Fatalf("%d bytes cut to %d", len(raw), len(rest))
+		}
 		cut, cutErr := c.decode(format, format.cut(bytes.Clone(raw), id), nil)
 		if err != nil {
 			return
@@ -194,6 +311,9 @@ func FuzzUnstructured(f *testing.F) {
 			return
 		}
 		var theirs map[string]any
+		if n := values(ours); n > len(raw) {
+			t.Fatalf("%d values from %d bytes", n, len(raw))
+		}
 		if kjson.UnmarshalCaseSensitivePreserveInts(raw, &theirs) != nil {
 			return
 		}
@@ -201,4 +321,20 @@ func FuzzUnstructured(f *testing.F) {
 			t.Fatalf("differs from client-go (-theirs +ours):\n%s", cmp.Diff(theirs, ours))
 		}
 	})
+}
+
+// values counts what v has in it, with itself.
+func values(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, value := range v {
+			n += values(value)
+		}
+	case []any:
+		for _, value := range v {
+			n += values(value)
+		}
+	}
+	return n
 }
