@@ -336,6 +336,24 @@ func checkQueue[K comparable](t *testing.T, q *Queue[K]) {
 	}
 }
 
+// Delayed keys that come, go and are brought forward in any order stay in order.
+func TestQueueModelOfDelays(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	q := NewQueue(QueueConfig[int]{})
+	defer q.Close()
+	for range 3000 {
+		key := random.IntN(300)
+		if random.IntN(3) == 0 {
+			q.Cancel(key)
+		} else {
+			q.AddAfter(key, time.Hour+time.Duration(random.IntN(1e9)))
+		}
+		checkQueue(t, q)
+	}
+}
+
 // Whatever workers and producers do at the same time: a key is with one worker at a time, and runs after it was last
 // added.
 func TestQueueConcurrently(t *testing.T) {

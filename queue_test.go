@@ -234,28 +234,57 @@ func TestQ2_NoWakeUpIsLost(t *testing.T) {
 	})
 }
 
+// slowToWait is a context that holds up a Get that found nothing, until it may begin to wait.
+type slowToWait struct {
+	context.Context
+	may chan struct{}
+}
+
+func (c slowToWait) Done() <-chan struct{} {
+	<-c.may
+	return c.Context.Done()
+}
+
+// Workers that are about to wait when keys come are not woken: there is one token for all. Each passes it on.
+func TestQ2_NoWakeUpIsLostOnTheWayToWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		var may []chan struct{}
+		for range 3 {
+			ctx := slowToWait{t.Context(), make(chan struct{})}
+			may = append(may, ctx.may)
+			go q.Get(ctx)
+		}
+		synctest.Wait()
+		q.AddWith(informer.AddOptions{}, "a", "b", "c")
+		for i := range may {
+			close(may[i])
+			synctest.Wait()
+			if n := q.Len(); n != 2-i {
+				t.Fatalf("%d keys wait beside a waiter", n-2+i)
+			}
+		}
+	})
+}
+
 func TestQ2_CancelledWaiterPassesTheTokenOn(t *testing.T) {
 	for range 300 {
 		inBubble(t, func(t *testing.T) {
 			q := newQueue()
 			ctx, cancel := context.WithCancel(t.Context())
-			var got sync.Map
-			for _, ctx := range []context.Context{ctx, t.Context(), ctx, t.Context()} {
+			for _, ctx := range []context.Context{ctx, t.Context()} { // the first to wait is the first to be woken
 				go func() {
 					if key, err := q.Get(ctx); err == nil {
-						got.Store(key, true)
+						q.Done(key)
 					}
 				}()
+				synctest.Wait()
 			}
+			q.Add("a")
+			cancel()
 			synctest.Wait()
-			go cancel()
-			go q.Add("a")
-			go q.Add("b")
-			synctest.Wait()
-			for _, key := range []string{"a", "b"} {
-				if _, ok := got.Load(key); !ok {
-					t.Errorf("%s waits beside a waiter", key)
-				}
+			if n := q.Len(); n != 0 {
+				t.Error("a key waits beside a waiter")
 			}
 			q.Close()
 		})
@@ -478,6 +507,9 @@ func TestQ4_ForEver(t *testing.T) {
 		q := newQueue()
 		<-time.After(time.Second)
 		q.AddAfter("a", math.MaxInt64)
+		q.AddAfter("b", time.Second)
+		<-time.After(time.Minute)
+		expect(t, q, "b")
 		expectNone(t, q)
 		q.Close()
 	})
