@@ -696,11 +696,15 @@ func TestQ7_DrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
 		take(t, q)
-		drained := make(chan error)
+		drained := make(chan error, 1)
 		go func() { drained <- q.Drain(t.Context()) }()
 		synctest.Wait()
 		if _, err := q.Get(t.Context()); err != informer.ErrClosed {
 			t.Error(err)
+		}
+		synctest.Wait()
+		if len(drained) != 0 {
+			t.Error("drained with a key in work")
 		}
 		q.Done("a")
 		if err := <-drained; err != nil {
