@@ -183,6 +183,15 @@ var recoveries = []recovery{
 		requests: []string{at("0s", watches, "5"), at("1s..1.1s", watches, "5"), at("1s..1.1s", watches, "5"), at("1s..1.1s", streams)}},
 	{name: "R6 watch from the future for a while", fault: informertest.Fault{Times: 2, Error: tooLarge}, events: updated, status: "failures=2",
 		requests: []string{at("0s", watches, "3"), at("1s..1.1s", watches, "3"), at("1s..1.1s", watches, "3")}},
+	{name: "R6 silence in a watch from the future", does: (*outage).restore, events: restored, status: "restored=1 failures=1",
+		requests: []string{at("0s", watches, "5"), at("5m0s..10m0s", "list resourceVersion=5 resourceVersionMatch=NotOlderThan limit=1"), at("4s..4.1s", streams)}},
+	{name: "R6 silence in a watch of a server that is as far", fault: informertest.Fault{Times: 1, OmitBookmarks: true}, events: updated,
+		does: func(o *outage) {
+			o.server.EndWatches()
+			<-time.After(11 * time.Minute)
+			o.relabel("ns", "b", "2")
+		},
+		requests: []string{at("0s", watches, "3"), at("5m0s..10m0s", "list resourceVersion=3 resourceVersionMatch=NotOlderThan limit=1"), at("0s", watches, "3")}},
 	{name: "R6 bookmark goes back", fault: informertest.Fault{Times: 1, Rewrite: bookmarkAt("2")}, status: "restored=1 failures=1",
 		does: func(o *outage) {
 			o.server.EndWatches()
@@ -375,7 +384,7 @@ func (o *outage) run() {
 		o.Errorf("requests afterwards: %q", requests)
 	}
 	<-time.After(3 * time.Minute)
-	if s := o.inf.Status().Reflectors[0]; s.Failures != 0 || s.Stale != 0 || s.LastError == nil && o.name != "R7 clean end" {
+	if s := o.inf.Status().Reflectors[0]; s.Failures != 0 || s.Stale != 0 || (s.LastError == nil) != (o.status == "" && o.recovery.requests[0] == watchOn[0]) {
 		o.Errorf("status afterwards: %+v", s)
 	}
 }
@@ -597,4 +606,26 @@ func TestR14_AbsenceIsToldOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestR2R3_StreamsAgainAfterAnHour(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		w.create(newPod("ns", "a", "v=1"))
+		w.server.Inject(informertest.Fault{Match: streamed, Times: 1, Error: apierrors.NewBadRequest("what?")})
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		w.wantRequests(streams, "list resourceVersion=0 limit=500", "watch resourceVersion=2")
+		relist := func() {
+			w.server.Inject(informertest.Fault{Verb: "watch", Times: 1, Error: expired})
+			w.server.ResetRequests()
+			w.server.EndWatches()
+			<-time.After(time.Second)
+		}
+		<-time.After(50 * time.Minute)
+		relist()
+		w.wantRequests("watch resourceVersion=2", "list resourceVersion=2 resourceVersionMatch=NotOlderThan limit=500", "watch resourceVersion=2")
+		<-time.After(11 * time.Minute)
+		relist()
+		w.wantRequests("watch resourceVersion=2", "watch sendInitialEvents=true resourceVersion=2 resourceVersionMatch=NotOlderThan")
+	})
 }

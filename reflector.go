@@ -243,7 +243,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	r.update(func(s *ReflectorStatus) { s.LastError, s.LastErrorTime = err, now })
 	expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
-	tooLarge := apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	tooLarge := isTooLarge(err)
 	if r.listed && tooLarge {
 		r.ahead++
 	} else {
@@ -597,6 +597,8 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 		switch {
 		case err == io.EOF && events == 0 && !initial && time.Since(opened) < shortWatch:
 			return errEmptyWatch
+		case err == io.EOF && events == 0 && !initial && time.Since(opened) >= minWatchTimeout:
+			return r.probe(ctx)
 		case err == io.EOF:
 			return nil
 		case err != nil:
@@ -610,6 +612,30 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 			deadline.Reset(timeout + watchGrace - time.Since(opened))
 		}
 	}
+}
+
+// probe asks whether the server is as far as rv, after a watch that had not even a bookmark. That is what a watch from
+// a version is like that the server has yet to reach: what happens until then, it does not tell.
+func (r *Reflector[T]) probe(ctx context.Context) error {
+	if err := r.client.wait(ctx); err != nil {
+		return err
+	}
+	query := atLeast(r.rv)
+	query.Set("limit", "1")
+	r.update(func(s *ReflectorStatus) { s.Lists++ })
+	resp, _, err := r.open(ctx, query, r.codec.acceptList)
+	switch {
+	case isTooLarge(err):
+		return fmt.Errorf("%w: %w", errWentBack, err)
+	case err != nil:
+		return fmt.Errorf("list: %w", err)
+	}
+	return resp.Body.Close()
+}
+
+// isTooLarge says whether the server has not reached the version that it was asked for.
+func isTooLarge(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // because returns why ctx was ended, if it was, rather than what came of that.
