@@ -133,7 +133,7 @@ type soakFollower struct {
 	name     string
 	resource informer.Resource
 	side     string // what the selector asks for; "" for both
-	wait     func(key informer.Key, version uint64) <-chan struct{}
+	wait     []func(key informer.Key, version uint64) <-chan struct{}
 	note     func() (noted func() map[mark]int)         // nil for those who may fold
 	snapshot func() (resourceVersion, digest string)    // nil for a reflector
 	visit    func(ctx context.Context) (wrong []string) // nil for a reflector
@@ -229,10 +229,7 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 	start(s.T, inf)
 	side := strings.TrimPrefix(resource.LabelSelector, sideLabel+"=")
 	f := &soakFollower{name: connection.UserAgent, resource: resource, side: side, visit: func(ctx context.Context) []string { return visit(ctx, inf) }}
-	f.wait = func(key informer.Key, version uint64) <-chan struct{} {
-		<-slow.wait(key, version)
-		return told.wait(key, version)
-	}
+	f.wait = append(f.wait, told.wait, slow.wait)
 	f.note = func() func() map[mark]int {
 		told.mu.Lock()
 		defer told.mu.Unlock()
@@ -308,7 +305,8 @@ func (s *soak) record(connection *rest.Config, resource informer.Resource, confi
 	running.Go(func() { _ = r.Run(ctx) })
 	s.Cleanup(func() { cancel(); running.Wait() })
 	s.followers = append(s.followers, &soakFollower{
-		name: connection.UserAgent, resource: resource, wait: written.wait,
+		name: connection.UserAgent, resource: resource,
+		wait: []func(informer.Key, uint64) <-chan struct{}{written.wait},
 		check: func() []string {
 			wrong := written.check()
 			s.proxy.mu.Lock()
@@ -341,10 +339,12 @@ func (s *soak) settle() {
 				continue
 			}
 			last := s.ledger.get(informer.Key{Namespace: namespace, Name: lastName})
-			select {
-			case <-f.wait(last.key, last.version):
-			case <-ctx.Done():
-				s.Fatalf("%s was not told of %+v within %v: %+v", f.name, last, soakPatience, f.status())
+			for _, wait := range f.wait {
+				select {
+				case <-wait(last.key, last.version):
+				case <-ctx.Done():
+					s.Fatalf("%s was not told of %+v within %v: %+v", f.name, last, soakPatience, f.status())
+				}
 			}
 		}
 	}
