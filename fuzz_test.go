@@ -194,7 +194,7 @@ func FuzzStatus(f *testing.F) {
 			StatusCode: int(code),
 			Header:     http.Header{"Content-Type": {media}, "Retry-After": {retryAfter}},
 			Body:       io.NopCloser(bytes.NewReader(body)),
-		}, Resource{})
+		}, http.MethodGet, podResource.GroupResource(), "")
 		var known apierrors.APIStatus
 		if !errors.As(failure, &known) || len(failure.Error()) > 2*maxMessage {
 			t.Fatalf("%T: %.1000v", failure, failure)
@@ -234,7 +234,7 @@ func FuzzErrorBody(f *testing.F) {
 			StatusCode: int(code),
 			Header:     http.Header{"Content-Type": {contentType}},
 			Body:       io.NopCloser(bytes.NewReader(body)),
-		}, Resource{})
+		}, http.MethodGet, podResource.GroupResource(), "")
 		var known apierrors.APIStatus
 		if !errors.As(err, &known) || len(err.Error()) > 2*maxMessage {
 			t.Fatalf("%T: %.1000v", err, err)
