@@ -1,0 +1,279 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/typedinformer/informer/informertest"
+)
+
+// nearlyGrace is how long work takes to return that is just in time.
+const nearlyGrace = DefaultGrace - time.Millisecond
+
+// stage is where replicas work. It fails the test when two do at a time.
+type stage struct {
+	*testing.T
+	server *informertest.Server
+
+	mu     sync.Mutex // protects the fields below
+	active string
+	terms  []string // who has begun to work, and when
+	began  time.Time
+}
+
+func onStage(t *testing.T, test func(s *stage)) {
+	synctest.Test(t, func(t *testing.T) {
+		server := informertest.NewServer(informertest.Options{InMemory: true})
+		defer server.Close()
+		informertest.Register[*coordinationv1.Lease](server, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
+		test(&stage{T: t, server: server, began: time.Now()})
+	})
+}
+
+// replica runs one, whose work takes winding to return, and returns how to end it, which returns what Run does.
+func (s *stage) replica(name string, winding time.Duration, change ...func(*Config, *rest.Config)) (stop func() error) {
+	config := Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Fatal: func() { s.Errorf("%s: Fatal", name) }}
+	r := s.server.Config()
+	r.UserAgent = name
+	for _, c := range change {
+		c(&config, r)
+	}
+	client, err := coordinationv1client.NewForConfig(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	config.Lock = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: "ns", Name: "lease"},
+		Client:     client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, config, func(ctx context.Context) error {
+			s.enter(name)
+			<-ctx.Done()
+			<-time.After(winding)
+			s.leave()
+			return ctx.Err()
+		})
+	}()
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	s.Cleanup(func() { stop() })
+	return stop
+}
+
+func (s *stage) enter(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active != "" {
+		s.Errorf("%s begins to work while %s does", name, s.active)
+	}
+	s.active = name
+	s.terms = append(s.terms, fmt.Sprintf("%s@%v", name, time.Since(s.began).Round(time.Second)))
+}
+
+func (s *stage) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = ""
+}
+
+func (s *stage) working() string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active
+}
+
+// When a replica is told to end, the next one does not wait for the end of the lease, but for the end of the work.
+func TestReleasedWhenTheWorkHasReturned(t *testing.T) {
+	onStage(t, func(s *stage) {
+		stop := s.replica("a", time.Minute) // longer than the lease, which is renewed all the while
+		<-time.After(time.Second)
+		s.replica("b", 0)
+		<-time.After(time.Minute)
+		if s.working() != "a" {
+			s.Errorf("%q works, want a", s.active)
+		}
+		began := time.Now()
+		if err := stop(); !errors.Is(err, context.Canceled) {
+			s.Error(err)
+		}
+		if took := time.Since(began); took < time.Minute || took > time.Minute+time.Second {
+			s.Errorf("it took %v to end", took)
+		}
+		<-time.After(4 * time.Second) // b tries every 2 s to 4.4 s
+		<-time.After(time.Second)
+		if s.working() != "b" {
+			s.Errorf("%q works after %v, want b", s.active, s.terms)
+		}
+	})
+}
+
+func (s *stage) isolate(name string) (remove func()) {
+	return s.server.Inject(informertest.Fault{Hang: true, Match: func(r informertest.Request) bool { return r.Header.Get("User-Agent") == name }})
+}
+
+// A leader that is cut off has ended its work when the next begins, and becomes a candidate again.
+func TestCutOff(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.replica("a", nearlyGrace)
+		<-time.After(time.Second)
+		s.replica("b", nearlyGrace)
+		<-time.After(time.Minute)
+		mend := s.isolate("a")
+		<-time.After(20 * time.Second)
+		if s.working() != "b" {
+			s.Errorf("%q works after %v, want b", s.active, s.terms)
+		}
+		mend()
+		<-time.After(time.Minute)
+		s.isolate("b")
+		<-time.After(20 * time.Second)
+		if s.working() != "a" {
+			s.Errorf("%q works after %v, want a", s.active, s.terms)
+		}
+	})
+}
+
+// slowAnswers has the answers of writes come 4.9 s late, from when it is switched on, and after the first of them only
+// failures. It is the case in which leaderelection alone leads for longer than its lease.
+type slowAnswers struct {
+	http.RoundTripper
+	on      *atomic.Bool
+	answers *atomic.Int32
+}
+
+func (t slowAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.on.Load() {
+		return t.RoundTripper.RoundTrip(r)
+	}
+	if t.answers.Add(1) > 1 {
+		return nil, errors.New("no route")
+	}
+	resp, err := t.RoundTripper.RoundTrip(r)
+	<-time.After(4900 * time.Millisecond)
+	return resp, err
+}
+
+func TestTheLeaseIsCountedFromWhenItsRenewalWasSent(t *testing.T) {
+	onStage(t, func(s *stage) {
+		var on atomic.Bool
+		var answers atomic.Int32
+		s.replica("a", nearlyGrace, func(_ *Config, r *rest.Config) {
+			r.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return slowAnswers{rt, &on, &answers} }
+		})
+		<-time.After(time.Second)
+		s.replica("b", 0)
+		<-time.After(time.Minute)
+		on.Store(true)
+		<-time.After(30 * time.Second)
+		if s.working() != "b" || answers.Load() < 2 {
+			s.Errorf("%q works after %v and %d requests, want b", s.active, s.terms, answers.Load())
+		}
+	})
+}
+
+// The server is away for a minute: nobody works before it is back, and then one does.
+func TestServerAway(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.replica("a", nearlyGrace)
+		s.replica("b", nearlyGrace)
+		<-time.After(time.Minute)
+		s.server.Stop()
+		<-time.After(15 * time.Second)
+		if s.working() != "" {
+			s.Errorf("%q works without a lease", s.active)
+		}
+		<-time.After(45 * time.Second)
+		s.server.Start()
+		<-time.After(20 * time.Second)
+		if s.working() == "" {
+			s.Errorf("nobody works, after %v", s.terms)
+		}
+	})
+}
+
+func TestStubbornWorkEndsTheProcess(t *testing.T) {
+	onStage(t, func(s *stage) {
+		var cut, fatal time.Time
+		s.replica("a", time.Hour, func(c *Config, _ *rest.Config) { c.Fatal = func() { fatal = time.Now() } })
+		<-time.After(time.Minute)
+		cut = time.Now()
+		defer s.isolate("a")()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if took := fatal.Sub(cut); took < 14*time.Second-2*time.Second || took > 14*time.Second {
+			s.Errorf("ended %v after the last renewal, want 14s less up to one RetryPeriod", took)
+		}
+	})
+}
+
+// What is another's by now is not released.
+func TestOnlyTheOwnLeaseIsReleased(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.replica("b", 0)
+		<-time.After(time.Second)
+		client, err := coordinationv1client.NewForConfig(s.server.Config())
+		if err != nil {
+			s.Fatal(err)
+		}
+		foreign := &term{config: Config{RetryPeriod: time.Second}, lock: &lock{timeout: time.Second, Interface: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"}, Client: client, LockConfig: resourcelock.ResourceLockConfig{Identity: "a"},
+		}}}
+		foreign.release(s.Context())
+		lease, err := client.Leases("ns").Get(s.Context(), "lease", metav1.GetOptions{})
+		if err != nil || *lease.Spec.HolderIdentity != "b" {
+			s.Errorf("%v, %v", lease, err)
+		}
+	})
+}
+
+func TestWorkThatEnds(t *testing.T) {
+	onStage(t, func(s *stage) {
+		client, err := coordinationv1client.NewForConfig(s.server.Config())
+		if err != nil {
+			s.Fatal(err)
+		}
+		lock := &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"}, Client: client, LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}}
+		boom := errors.New("boom")
+		if err := Run(s.Context(), Config{Lock: lock}, func(context.Context) error { return boom }); err != boom {
+			s.Errorf("Run: %v", err)
+		}
+		if lease, err := client.Leases("ns").Get(s.Context(), "lease", metav1.GetOptions{}); err != nil || *lease.Spec.HolderIdentity != "" {
+			s.Errorf("not released: %v, %v", lease, err)
+		}
+	})
+}
+
+func TestConfig(t *testing.T) {
+	lock := &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}}
+	for want, config := range map[string]Config{
+		"Lock is nil": {},
+		"no identity": {Lock: &resourcelock.LeaseLock{}},
+		"seconds":     {Lock: lock, LeaseDuration: 1500 * time.Millisecond},
+		"negative":    {Lock: lock, RetryPeriod: -1},
+		"too short":   {Lock: lock, LeaseDuration: 8 * time.Second},
+	} {
+		if err := Run(t.Context(), config, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+}
