@@ -45,7 +45,8 @@ type Delta[T Object] struct {
 	Key Key
 	// Items are the objects of Replaced, in any order.
 	Items []T
-	// Kept are keys of Replaced that exist but could not be read: what is held of them stays as it is.
+	// Kept are keys of Replaced that exist but could not be read: what is held of them stays as it is. The empty key
+	// stands for objects of which not even the name could be read: then all that is held and not in Items stays.
 	Kept []Key
 	// Restored says of Replaced that the source went back in time, as a server does that is restored from a backup.
 	// The same UID and resource version can then be of another content, so that objects have to be compared by content.

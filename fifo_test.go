@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-func TestF1F4_OrderFromManyProducers(t *testing.T) {
+func TestF1F2F4_OrderFromManyProducers(t *testing.T) {
 	f := NewFIFO[*thing](8)
 	const producers, each = 4, 2000
 	var wg sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -236,6 +237,8 @@ var (
 	errNoStreaming = errors.New("streaming list not possible")
 	errEmptyWatch  = errors.New("the server ended the watch at once")
 	errWentBack    = errors.New("the server went back in time")
+	// A list tells what is gone.
+	errUnknownDeleted = errors.New("an object was deleted that does not tell its name")
 )
 
 // recover decides how to go on after err, and waits for as long as that takes. It returns an error when ctx ended.
@@ -254,7 +257,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		r.log.Warn("the server was restored: everything is read anew", "why", err, "resourceVersion", r.rv)
 		r.listed, r.listRV, r.restored, r.ahead = false, "", true, 0
 		r.update(func(s *ReflectorStatus) { s.Restored++ })
-	case r.listed && (expired || apierrors.IsStoreReadError(err)): // the changes since rv are not to be had
+	case r.listed && (expired || apierrors.IsStoreReadError(err) || errors.Is(err, errUnknownDeleted)): // the changes since rv are not to be had
 		r.listed, r.listRV = false, r.rv
 	case !r.listed && (expired || tooLarge) && r.listRV != "": // the server is behind, or was restored
 		r.log.Info("list again at any resource version", "why", err, "resourceVersion", r.listRV)
@@ -323,8 +326,46 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 
 // listing is a list that is being read.
 type listing[T Object] struct {
-	items []T
-	kept  []Key // could not be decoded
+	items []T          // the last one of a key counts
+	kept  map[Key]bool // could not be decoded; the empty key for what did not even tell its own
+	gone  map[Key]int  // of a key that was deleted, how many items there were by then
+}
+
+func (l *listing[T]) add(obj T) {
+	if len(l.kept) > 0 {
+		delete(l.kept, KeyOf(obj))
+	}
+	l.items = append(l.items, obj)
+}
+
+// fail notes that the newest version of an object cannot be decoded. An earlier one among the items stays.
+func (l *listing[T]) fail(key Key) {
+	if l.kept == nil {
+		l.kept = map[Key]bool{}
+	}
+	l.kept[key] = true
+}
+
+func (l *listing[T]) remove(key Key) {
+	delete(l.kept, key)
+	if l.gone == nil {
+		l.gone = map[Key]int{}
+	}
+	l.gone[key] = len(l.items)
+}
+
+// present returns the items that were not deleted since.
+func (l *listing[T]) present() []T {
+	if len(l.gone) == 0 {
+		return l.items
+	}
+	var items []T
+	for i, obj := range l.items {
+		if i >= l.gone[KeyOf(obj)] {
+			items = append(items, obj)
+		}
+	}
+	return items
 }
 
 // replaced puts the whole list, as of rv, into the sink.
@@ -332,10 +373,11 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 	if err := r.notBack(rv); err != nil && !r.restored {
 		return err // some of it may be what is held rather than what was sent
 	}
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.items, Kept: l.kept, ResourceVersion: rv, Restored: r.restored})
+	kept := slices.Collect(maps.Keys(l.kept))
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: r.restored})
 	if err == nil {
 		r.listed, r.restored, r.tellAbsence = true, false, true
-		r.setStale(l.kept)
+		r.setStale(kept)
 	}
 	return err
 }
@@ -441,9 +483,9 @@ func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]
 	err = readList(resp.Body, f, &info, func(raw []byte) {
 		r.read.Add(1)
 		if obj, err := r.object(f, raw, &info); err == nil {
-			l.items = append(l.items, obj)
+			l.add(obj)
 		} else {
-			l.kept = append(l.kept, err.Key)
+			l.fail(err.Key)
 		}
 	})
 	return info, err
@@ -693,9 +735,18 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 	} else {
 		obj, failed = w.object(f, frame.raw, nil)
 	}
-	if w.initial {
+	if w.initial { // changes can come in between
 		w.read.Add(1)
-		w.collect(obj, failed, deleted)
+		switch {
+		case failed == nil && !deleted:
+			w.list.add(obj)
+		case failed == nil:
+			w.list.remove(KeyOf(obj))
+		case deleted && failed.Key.Name != "":
+			w.list.remove(failed.Key)
+		default:
+			w.list.fail(failed.Key)
+		}
 		return nil
 	}
 	var d Delta[T]
@@ -707,7 +758,10 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 		}
 	} else {
 		d, key = Delta[T]{Type: Bookmarked, ResourceVersion: string(f.peek(failed.Raw).resourceVersion)}, failed.Key
-		if deleted && key.Name != "" {
+		switch {
+		case deleted && key.Name == "":
+			return fmt.Errorf("watch: %w: %w", errUnknownDeleted, failed)
+		case deleted:
 			d.Type, d.Key = Removed, key
 		}
 	}
@@ -721,30 +775,6 @@ func (w *watching[T]) tell(ctx context.Context, d Delta[T]) error {
 		return err
 	}
 	return w.put(ctx, d)
-}
-
-// collect notes an event among the initial ones. Changes can come in between, so a later event of a key counts.
-func (w *watching[T]) collect(obj T, failed *DecodeError, deleted bool) {
-	l := &w.list
-	switch {
-	case failed != nil:
-		w.drop(failed.Key)
-		if !deleted {
-			l.kept = append(l.kept, failed.Key)
-		}
-	case deleted:
-		w.drop(KeyOf(obj))
-	default:
-		if len(l.kept) > 0 {
-			w.drop(KeyOf(obj))
-		}
-		l.items = append(l.items, obj) // the last one of a key counts
-	}
-}
-
-func (w *watching[T]) drop(key Key) {
-	w.list.items = slices.DeleteFunc(w.list.items, func(o T) bool { return KeyOf(o) == key })
-	w.list.kept = slices.DeleteFunc(w.list.kept, func(k Key) bool { return k == key })
 }
 
 func (w *watching[T]) bookmark(ctx context.Context, f format, raw []byte) error {

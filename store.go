@@ -434,7 +434,7 @@ func (w *edit[T]) replace(d *Delta[T], changes []change[T]) []change[T] {
 					steps = append(steps, step{r, key, old, items[next]})
 				}
 				next++
-			case !kept[key]:
+			case !kept[key] && !kept[Key{}]:
 				steps = append(steps, step{record: r, key: key, old: old})
 			}
 		}
