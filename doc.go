@@ -28,21 +28,26 @@
 //   - A handler is told of changes one after the other, after the store has them. For each key they form a chain: old
 //     is exactly what this handler was last given. An object that was deleted and created anew under its name is a
 //     deletion and an addition, also when the deletion itself was missed.
-//   - A slow handler holds up nobody. Changes of one key that it has not read fold into one, so that its backlog never
-//     has more entries than there are keys.
+//   - A slow handler holds up nobody, nor does one that panics if SubscriptionConfig.OnPanic says so. Changes of one key
+//     that it has not read fold into one, so that its backlog never has more entries than there are keys; or, with
+//     [Every], each is told, within a limit.
 //   - A subscription at any time begins with what is there; nothing is missed or told twice.
 //   - An object that cannot be decoded is reported, and holds up no other; its last good version stays.
 //   - After a failure a watch goes on where it was. The collection is listed again only when the server no longer has
 //     the changes since: see [Reflector].
 //   - Memory is bounded: by one object while decoding, by a thousand changes between the network and the store, and by
 //     one entry a key for each handler.
+//   - A key of a [Queue] is in work once at a time, whatever it is asked for meanwhile, and none starves.
 //   - Run returns when everything that it started has ended, within the time of the handler call under way.
+//
+// GUARANTEES.md has each rule with the tests that hold it, and what client-go does there.
 //
 // # What is not
 //
 // Do not write to an object that came from the package: it is shared with every reader. Copy it first.
 //
-// Do not assume that a handler sees every version: it sees the last one, and what it was told before. Nor that the store
+// Do not assume that a handler sees every version: it sees the last one, and what it was told before; with [Every] it sees
+// those that the informer saw. Nor that the store
 // is as it was when the change was made: it may be ahead of the handler, never behind.
 //
 // Order is kept for each key, and for one handler. There is none between handlers or informers.
@@ -53,15 +58,35 @@
 // metadata.managedFields are dropped unless Config.KeepManagedFields says otherwise. Do not send an object from the store
 // back by Update if that matters to you; a patch or server-side apply does not mind.
 //
+// # From change to reconcile
+//
+// A [Queue] holds the keys to be worked on, each once, by priority, with delays and a rate limit. [EnqueueObject],
+// [EnqueueOwner] and [Enqueue] return handlers that fill it, a [Predicate] says which events matter, and a [Controller]
+// calls your function for each key, one worker a key, and again after a failure. What was there at first, and a resync,
+// yields to changes as they happen. A [TypedClient] writes.
+//
+//	queue := informer.NewQueue[informer.Key](informer.QueueConfig[informer.Key]{})
+//	ctl := &informer.Controller[informer.Key]{
+//		Queue: queue,
+//		Sources: []informer.Source{
+//			websites.Subscribe(informer.EnqueueObject(queue, informer.GenerationChanged[*Website])),
+//			deployments.Subscribe(informer.EnqueueOwner[*appsv1.Deployment](queue, informer.Owner{GroupKind: websiteKind})),
+//		},
+//		MaxConcurrentReconciles: 4,
+//		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) { … },
+//	}
+//	err := ctl.Run(ctx)
+//
 // # Reading your own writes
 //
 // [Informer.WaitForObject] waits until the store has the object that a write returned; [Informer.WaitFor] until it has
-// everything up to a resource version; [Informer.Await] until an object meets a condition.
+// everything up to a resource version; [Informer.Await] until an object meets a condition, such as [HasCondition].
 //
 // # Testing
 //
 // Package informertest is an API server in the process. With its in-memory listener the whole way, HTTP included, runs
-// in a bubble of testing/synctest, where an hour of backoff takes no time.
+// in a bubble of testing/synctest, where an hour of backoff takes no time. Its DetectMutations finds who writes to cached
+// objects. With the build tag assert each change of a store is checked.
 //
 // # Looking inside
 //
@@ -72,6 +97,7 @@
 //
 // The data's way, file by file: client.go asks, decode.go with json.go and protobuf.go makes objects of bytes while they
 // arrive, reflector.go lists and watches, fifo.go is the bounded queue to informer.go, which applies each batch to
-// store.go (persistent trees, tree.go, and a persistent array, versions.go) and its indexes (index.go), and then tells the listeners (listener.go). group.go
-// shares informers. A lower file knows nothing of a higher one.
+// store.go (persistent trees, tree.go, and a persistent array, versions.go) and its indexes (index.go), and then tells the
+// listeners (listener.go). enqueue.go fills queue.go, which controller.go works off; write.go writes back. group.go shares
+// informers. A lower file knows nothing of a higher one.
 package informer
