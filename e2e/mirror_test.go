@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -146,6 +147,19 @@ func reached(goals []goal, key informer.Key, version uint64) []goal {
 		}
 	}
 	return left
+}
+
+func (m *mirror[T]) shrink() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.world, m.latest = rebuilt(m.world), rebuilt(m.latest)
+}
+
+// rebuilt returns a copy of m that has room for no more than it holds: maps do not shrink.
+func rebuilt[K comparable, V any](m map[K]V) map[K]V {
+	c := make(map[K]V, len(m))
+	maps.Copy(c, m)
+	return c
 }
 
 // tape is a sink, where nothing is folded: each change comes, once and in order, but for those whose place a list takes.
@@ -292,4 +306,10 @@ func (t *tape[T]) check() []string {
 		t.fault("%d writes never came", len(t.expected))
 	}
 	return t.faults
+}
+
+func (t *tape[T]) shrink() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held, t.came, t.expected = rebuilt(t.held), rebuilt(t.came), rebuilt(t.expected)
 }

@@ -140,6 +140,7 @@ type soakFollower struct {
 	check    func() []string                            // what was wrong with what it was told
 	status   func() []informer.ReflectorStatus
 	events   func() string
+	shrink   func() // gives back what the test's own maps had room for when a follower was behind
 }
 
 func (f *soakFollower) report() string {
@@ -273,6 +274,7 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 		defer slow.mu.Unlock()
 		return fmt.Sprintf("%v; slow handler %v", told.events, slow.events)
 	}
+	f.shrink = func() { told.shrink(); slow.shrink() }
 	s.followers = append(s.followers, f)
 }
 
@@ -323,6 +325,7 @@ func (s *soak) record(connection *rest.Config, resource informer.Resource, confi
 			defer written.mu.Unlock()
 			return fmt.Sprint(written.deltas)
 		},
+		shrink: written.shrink,
 	})
 }
 
@@ -530,6 +533,9 @@ func processorTime() time.Duration {
 }
 
 func (s *soak) footprint() footprint {
+	for _, f := range s.followers {
+		f.shrink()
+	}
 	runtime.GC()
 	runtime.GC() // what has a finalizer, or was in a pool, is gone only after a second one
 	var memory runtime.MemStats
