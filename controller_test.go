@@ -185,6 +185,8 @@ func TestController_WorkersAndTimeout(t *testing.T) {
 			ctl.Queue.Add(key)
 			ctl.Queue.Add(key)
 		}
+		synctest.Wait()
+		slices.Sort(ctl.calls) // three workers at once
 		ctl.want("a@0s", "b@0s", "c@0s")
 		if s := ctl.Status(); s.Active != 3 || s.Workers != 3 || s.Queue.InWork != 3 || s.Queue.Depth[NormalPriority] != 1 {
 			t.Errorf("status %+v", s)
