@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"go/format"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write what is generated now into testdata")
+
+// golden is one directory of testdata: Go packages to generate from, flags to do it with, and what is to come out, which
+// is below out/, or the error.
+type golden struct{ dir string }
+
+// read returns the text of a file, empty if there is none.
+func (g golden) read(t *testing.T, name string) string {
+	text, err := os.ReadFile(filepath.Join(g.dir, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// generate runs codegen for the packages of g.
+func (g golden) generate(t *testing.T) (map[string][]byte, error) {
+	args := append(strings.Fields(g.read(t, "flags")), "-output-dir", filepath.Join(g.dir, "out"), "./"+g.dir+"/...")
+	o, err := parseOptions(args, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	files, err := o.generate()
+	for name, text := range files {
+		files[name] = outputDir(o.outputDir).dated(name, text)
+	}
+	return files, err
+}
+
+// expected returns what g says of the output.
+func (g golden) expected(t *testing.T) map[string]string {
+	files := map[string]string{}
+	out := filepath.Join(g.dir, "out")
+	err := filepath.WalkDir(out, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(file, "_expansion.go") {
+			return err
+		}
+		name, _ := filepath.Rel(out, file)
+		files[filepath.ToSlash(name)] = g.read(t, "out/"+name)
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// accept makes the output what g expects.
+func (g golden) accept(t *testing.T, got map[string][]byte, failed string) {
+	if err := outputDir(filepath.Join(g.dir, "out")).write(got); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(g.dir, "error"))
+	if failed != "" {
+		if err := os.WriteFile(filepath.Join(g.dir, "error"), []byte(failed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestGolden generates from every directory of testdata, compares with what is there, and compiles it.
+func TestGolden(t *testing.T) {
+	dirs, err := filepath.Glob("testdata/*/README")
+	if err != nil || len(dirs) < 8 {
+		t.Fatalf("%d directories, %v", len(dirs), err)
+	}
+	compile := []string{"build"}
+	for _, dir := range dirs {
+		g := golden{filepath.ToSlash(filepath.Dir(dir))}
+		t.Run(path.Base(g.dir), func(t *testing.T) {
+			got, err := g.generate(t)
+			failed := ""
+			if err != nil {
+				failed = strings.ReplaceAll(err.Error(), g.dir+"/", "") + "\n"
+			}
+			if *update {
+				g.accept(t, got, failed)
+			}
+			if diff := cmp.Diff(g.read(t, "error"), failed); diff != "" {
+				t.Errorf("error differs (-want +got), -update accepts it:\n%s", diff)
+			}
+			texts := map[string]string{}
+			for name, text := range got {
+				texts[name] = string(text)
+				if formatted, err := format.Source(text); err != nil || !bytes.Equal(formatted, text) {
+					t.Errorf("%s is not formatted: %v", name, err)
+				}
+				if !regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`).Match(text) {
+					t.Errorf("%s is not marked as generated", name)
+				}
+			}
+			if diff := cmp.Diff(g.expected(t), texts); diff != "" {
+				t.Errorf("output differs (-want +got), -update accepts it:\n%s", diff)
+			}
+			for name := range got {
+				if pkg := "./" + path.Join(g.dir, "out", path.Dir(name)); !slices.Contains(compile, pkg) && path.Base(g.dir) != "unfinished" {
+					compile = append(compile, pkg)
+				}
+			}
+		})
+	}
+	if out, err := exec.Command("go", compile...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,45 @@
+// Package compat is what the listers are made of that codegen writes with -compat. They have the interfaces of those
+// that client-go's lister-gen writes, so that a controller moves to them by changing an import.
+package compat
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer"
+)
+
+// ResourceLister is embedded in a generated lister. It answers as the ResourceIndexer of k8s.io/client-go/listers does,
+// except that lists are in order, by namespace, then name.
+type ResourceLister[T informer.Labeled] struct {
+	lister   informer.NamespaceLister[T]
+	all      informer.Lister[T]
+	resource schema.GroupResource
+}
+
+// New returns a lister of what i has. Its NotFound errors are of resource.
+func New[T informer.Labeled](i *informer.Informer[T], resource string) ResourceLister[T] {
+	all := informer.NewLister(i)
+	return ResourceLister[T]{all.Namespace(""), all, schema.GroupResource{Group: i.Resource().Group, Resource: resource}}
+}
+
+// In returns a lister of one namespace.
+func (l ResourceLister[T]) In(namespace string) ResourceLister[T] {
+	l.lister = l.all.Namespace(namespace)
+	return l
+}
+
+// List returns the objects whose labels selector matches. The error is always nil.
+func (l ResourceLister[T]) List(selector labels.Selector) (ret []T, err error) {
+	return l.lister.List(selector), nil
+}
+
+// Get returns the object of that name, or a NotFound error.
+func (l ResourceLister[T]) Get(name string) (T, error) {
+	obj, err := l.lister.Get(name)
+	if err != nil {
+		err = apierrors.NewNotFound(l.resource, name)
+	}
+	return obj, err
+}

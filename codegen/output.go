@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// outputDir is a directory for generated files, and those that are there. Files of others in it are left alone.
+type outputDir string
+
+func (d outputDir) path(name string) string {
+	return filepath.Join(string(d), filepath.FromSlash(name))
+}
+
+// has tells whether there is a file of that name.
+func (d outputDir) has(name string) bool {
+	_, err := os.Stat(d.path(name))
+	return err == nil
+}
+
+// write makes files what is generated in the directory: it writes those that differ, and removes those that codegen
+// wrote before and would not write again.
+func (d outputDir) write(files map[string][]byte) error {
+	stale, err := d.stale(files)
+	if err != nil {
+		return err
+	}
+	for _, name := range stale {
+		text, ok := files[name]
+		if !ok {
+			if err := os.Remove(d.path(name)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(d.path(name), d.dated(name, text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check returns an error that names what write would change.
+func (d outputDir) check(files map[string][]byte) error {
+	stale, err := d.stale(files)
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	for i, name := range stale {
+		stale[i] = d.path(name)
+	}
+	return fmt.Errorf("not what would be generated now: %s", strings.Join(stale, ", "))
+}
+
+// stale returns the names of files that are missing, differ, or should not be there.
+func (d outputDir) stale(files map[string][]byte) ([]string, error) {
+	var stale []string
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		have, err := os.ReadFile(d.path(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if !bytes.Equal(have, d.dated(name, files[name])) {
+			stale = append(stale, name)
+		}
+	}
+	err := filepath.WalkDir(string(d), func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && file == string(d):
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir() || filepath.Ext(file) != ".go":
+			return nil
+		}
+		name, err := filepath.Rel(string(d), file)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if _, ok := files[name]; ok {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err == nil && isGenerated(text) {
+			stale = append(stale, name)
+		}
+		return err
+	})
+	return stale, err
+}
+
+// isGenerated tells whether codegen wrote a file.
+func isGenerated(text []byte) bool {
+	head, _, _ := bytes.Cut(text, []byte("\npackage "))
+	return bytes.HasPrefix(head, []byte(generatedBy)) || bytes.Contains(head, []byte("\n"+generatedBy))
+}
+
+var anyYear = regexp.MustCompile(`\b(19|20)[0-9][0-9]\b`)
+
+// dated returns text with YEAR in its header replaced by the year that the file has already, or else this one: so a
+// file does not become stale at new year.
+func (d outputDir) dated(name string, text []byte) []byte {
+	header, rest, _ := bytes.Cut(text, []byte(generatedBy))
+	if !bytes.Contains(header, []byte("YEAR")) {
+		return text
+	}
+	year := []byte(time.Now().Format("2006"))
+	if have, err := os.ReadFile(d.path(name)); err == nil && isGenerated(have) {
+		old, _, _ := bytes.Cut(have, []byte(generatedBy))
+		at := bytes.Index(header, []byte("YEAR"))
+		if at+4 <= len(old) && bytes.Equal(old[:at], header[:at]) && anyYear.Match(old[at:at+4]) {
+			year = old[at : at+4]
+		}
+	}
+	return bytes.Join([][]byte{bytes.ReplaceAll(header, []byte("YEAR"), year), []byte(generatedBy), rest}, nil)
+}

@@ -1,0 +1,370 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// goSource finds apis in Go packages, by the markers on their types.
+type goSource struct {
+	plurals plurals
+	exclude map[string]bool // "import/path.Kind"
+}
+
+// load returns an api for each package that has types to generate from.
+func (s *goSource) load(patterns []string) ([]*api, error) {
+	paths, err := s.marked(patterns)
+	if err != nil || len(paths) == 0 {
+		return nil, err
+	}
+	pkgs, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
+			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedExportFile,
+	}, paths...)
+	if err != nil {
+		return nil, err
+	}
+	var apis []*api
+	var errs []error
+	for _, pkg := range pkgs {
+		a, err := s.api(pkg)
+		if err != nil {
+			// What does not compile may be what is yet to be generated, so it counts only if it is in the way.
+			for _, e := range pkg.Errors {
+				err = fmt.Errorf("%w\n%v", err, e)
+			}
+			errs = append(errs, err)
+			continue
+		}
+		if len(a.Kinds) > 0 {
+			apis = append(apis, a)
+		}
+	}
+	slices.SortFunc(apis, func(a, b *api) int { return cmp.Compare(a.From, b.From) })
+	return apis, errors.Join(errs...)
+}
+
+var hasMarkers = regexp.MustCompile(`(?m)^\s*(//|\*)?\s*\+(genclient|kubebuilder:(object:root|resource)|informer:)`)
+
+// marked returns the packages that patterns name and that have markers of interest. The others need not even compile:
+// they may import what is yet to be generated.
+func (s *goSource) marked(patterns []string) ([]string, error) {
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedFiles}, patterns...)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, pkg := range pkgs {
+		if len(pkg.GoFiles) == 0 && len(pkg.Errors) > 0 {
+			return nil, pkg.Errors[0]
+		}
+		for _, file := range pkg.GoFiles {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			if hasMarkers.Match(text) && !bytes.Contains(text, []byte(generatedBy)) {
+				paths = append(paths, pkg.PkgPath)
+				break
+			}
+		}
+	}
+	return paths, nil
+}
+
+// apiPackage is a package that is being looked through.
+type apiPackage struct {
+	*packages.Package
+	source *goSource
+	errs   errorList
+	fields map[token.Pos]*ast.Field // of all structs, by the position of a name
+}
+
+func (s *goSource) api(pkg *packages.Package) (*api, error) {
+	p := &apiPackage{Package: pkg, source: s, fields: map[token.Pos]*ast.Field{}}
+	if pkg.Types == nil {
+		return nil, fmt.Errorf("%s: it has no types", pkg.PkgPath)
+	}
+	a := &api{From: pkg.PkgPath, Dir: path.Base(pkg.PkgPath)}
+	for _, file := range pkg.Syntax {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if field, ok := n.(*ast.Field); ok {
+				for _, name := range field.Names {
+					p.fields[name.Pos()] = field
+				}
+			}
+			return true
+		})
+	}
+	for _, file := range pkg.Syntax {
+		for _, decl := range file.Decls {
+			gen, ok := decl.(*ast.GenDecl)
+			if !ok || gen.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range gen.Specs {
+				spec := spec.(*ast.TypeSpec)
+				from, doc := gen.Pos(), gen.Doc
+				if gen.Lparen.IsValid() {
+					from, doc = spec.Pos(), spec.Doc
+				}
+				if k, ok := p.kind(spec, parseMarkers(pkg.Fset, above(pkg.Fset, file, from, doc), doc)); ok {
+					a.Kinds = append(a.Kinds, k)
+				}
+			}
+		}
+	}
+	if len(a.Kinds) == 0 && len(p.errs) == 0 {
+		return a, nil
+	}
+	p.groupVersion(a)
+	a.sort()
+	if err := a.check(); err != nil {
+		p.errs = append(p.errs, strings.Split(err.Error(), "\n")...)
+	}
+	return a, p.errs.err()
+}
+
+// above returns the comment that stands above a declaration and its doc comment, with one empty line between: it is
+// where markers usually are.
+func above(fset *token.FileSet, file *ast.File, from token.Pos, doc *ast.CommentGroup) *ast.CommentGroup {
+	if doc != nil {
+		from = doc.Pos()
+	}
+	for _, group := range file.Comments {
+		if fset.Position(group.End()).Line == fset.Position(from).Line-2 {
+			return group
+		}
+	}
+	return nil
+}
+
+// kind returns the kind that a type is, if its markers say so.
+func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
+	name := spec.Name.Name
+	fail := func(err error) (kind, bool) {
+		p.errs.addMarker(name, err)
+		return kind{}, false
+	}
+	resource, err := ms.kubebuilderArgs("resource")
+	if err != nil {
+		return fail(err)
+	}
+	root, _ := ms.get("kubebuilder:object:root")
+	why, genclient := ms.get("genclient")
+	hasVerb, err := ms.verbs()
+	if err != nil {
+		return fail(err)
+	}
+	indexes, err := ms.indexes()
+	if err != nil {
+		return fail(err)
+	}
+	asked := genclient
+	if m, ok := ms.resourceMarker(); ok && !genclient {
+		asked, why = true, m
+	}
+	switch {
+	case !asked && root.value != "true":
+		if len(indexes) > 0 {
+			return fail(indexes[0].mark.errorf("the type has none of the markers +genclient, +kubebuilder:object:root=true and +kubebuilder:resource"))
+		}
+		return kind{}, false
+	case !hasVerb("list") || !hasVerb("watch"), ms.has("kubebuilder:skipversion"), ms.has("kubebuilder:unservedversion"),
+		p.source.exclude[p.PkgPath+"."+name]:
+		return kind{}, false
+	}
+
+	k = kind{
+		Name:       name,
+		Type:       qualify(p.PkgPath, name),
+		Plural:     p.source.plurals.of(name),
+		Namespaced: !ms.has("genclient:nonNamespaced"),
+		Stored:     ms.has("kubebuilder:storageversion"),
+		CanGet:     hasVerb("get"),
+		pos:        p.Fset.Position(spec.Name.Pos()),
+	}
+	obj, _ := p.Types.Scope().Lookup(name).(*types.TypeName)
+	if obj == nil {
+		return fail(why.errorf("the type is not declared in the package"))
+	}
+	methods := types.NewMethodSet(types.NewPointer(obj.Type()))
+	for _, method := range []string{"GetNamespace", "GetName", "GetUID", "GetResourceVersion"} {
+		if methods.Lookup(nil, method) == nil {
+			if !asked { // it is a list of objects, or a configuration file
+				return kind{}, false
+			}
+			return fail(why.errorf("the type has no method %s: it does not embed metav1.ObjectMeta", method))
+		}
+	}
+	k.Labeled = methods.Lookup(nil, "GetLabels") != nil
+	if !spec.Name.IsExported() {
+		return fail(why.errorf("the type is not exported"))
+	}
+
+	k.Resource, k.Singular = strings.ToLower(k.Plural), strings.ToLower(name)
+	if m, ok := ms.get("resourceName"); ok {
+		if !isResourceName(m.value) {
+			return fail(m.errorf("%q is no name of a resource", m.value))
+		}
+		if other := resource["path"]; other != "" && other != m.value {
+			return fail(m.errorf("+kubebuilder:resource says path=%s", other))
+		}
+		k.Resource = m.value
+	}
+	at, _ := ms.resourceMarker()
+	if name := resource["path"]; name != "" {
+		if !isResourceName(name) {
+			return fail(at.errorf("%q is no name of a resource", name))
+		}
+		k.Resource = name
+	}
+	if singular := resource["singular"]; singular != "" {
+		k.Singular = singular
+	}
+	switch scope := resource["scope"]; {
+	case scope == "Cluster":
+		k.Namespaced = false
+	case scope == "Namespaced" && !k.Namespaced:
+		return fail(at.errorf("+genclient:nonNamespaced says that the scope is Cluster"))
+	case scope != "" && scope != "Namespaced":
+		return fail(at.errorf("the scope %q is neither Namespaced nor Cluster", scope))
+	}
+
+	for _, x := range indexes {
+		p.addIndex(&k, obj, x)
+	}
+	p.fieldIndexes(&k, obj)
+	return k, true
+}
+
+// resourceMarker returns the first marker +kubebuilder:resource.
+func (ms markers) resourceMarker() (marker, bool) {
+	for _, m := range ms {
+		if m.name == "kubebuilder:resource" || strings.HasPrefix(m.name, "kubebuilder:resource:") {
+			return m, true
+		}
+	}
+	return marker{}, false
+}
+
+// groupVersion finds out group, version and directory of a.
+func (p *apiPackage) groupVersion(a *api) {
+	var ms markers
+	for _, file := range p.Syntax {
+		end := file.FileEnd
+		for _, decl := range file.Decls {
+			if gen, ok := decl.(*ast.GenDecl); !ok || gen.Tok != token.IMPORT {
+				end = decl.Pos()
+				break
+			}
+		}
+		for _, group := range file.Comments {
+			if group.End() < end {
+				ms = append(ms, parseMarkers(p.Fset, group)...)
+			}
+		}
+	}
+	variable, hasVariable := p.groupVersionVariable()
+	group, hasGroup := ms.get("groupName")
+	version, hasVersion := ms.get("versionName")
+	a.Group, a.Version = unquote(group.value), unquote(version.value)
+	if hasVariable {
+		if hasGroup && a.Group != variable.group {
+			p.errs.addMarker("", group.errorf("%s at %s says %q", variable.name, position(variable.pos), variable.group))
+		}
+		if hasVersion && a.Version != variable.version {
+			p.errs.addMarker("", version.errorf("%s at %s says %q", variable.name, position(variable.pos), variable.version))
+		}
+		a.Group, a.Version = variable.group, variable.version
+	}
+	if !hasGroup && !hasVariable {
+		p.errs.add(p.Fset.Position(p.Syntax[0].Package), "", "", "package %s does not say its API group: write // +groupName=example.com in doc.go, or declare SchemeGroupVersion or GroupVersion with constants", p.PkgPath)
+	}
+	if a.Version == "" {
+		a.Version = p.Name // as controller-gen has it
+	}
+	parts := strings.Split(strings.ToLower(p.PkgPath), "/")
+	a.Dir = path.Join(parts[max(len(parts)-2, 0):]...) // as lister-gen has it
+	if m, ok := ms.get("groupGoName"); ok {
+		name := unquote(m.value)
+		if !token.IsIdentifier(name) {
+			p.errs.addMarker("", m.errorf("%q is no Go identifier", name))
+		}
+		a.Dir = path.Join(strings.ToLower(name), path.Base(a.Dir))
+	}
+}
+
+// groupVersionVariable is what a package declares as its schema.GroupVersion.
+type groupVersionVariable struct {
+	name, group, version string
+	pos                  token.Position
+}
+
+// groupVersionVariable finds SchemeGroupVersion or GroupVersion, as register.go and groupversion_info.go have them, or
+// else any other variable like that, if its fields are constants.
+func (p *apiPackage) groupVersionVariable() (found groupVersionVariable, ok bool) {
+	for _, file := range p.Syntax {
+		for _, decl := range file.Decls {
+			gen, isGen := decl.(*ast.GenDecl)
+			if !isGen || gen.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range gen.Specs {
+				spec := spec.(*ast.ValueSpec)
+				for i, value := range spec.Values {
+					v, isGV := p.groupVersionLiteral(value)
+					if !isGV || len(spec.Names) <= i {
+						continue
+					}
+					v.name, v.pos = spec.Names[i].Name, p.Fset.Position(spec.Names[i].Pos())
+					if !ok || v.name == "SchemeGroupVersion" || v.name == "GroupVersion" && found.name != "SchemeGroupVersion" {
+						found, ok = v, true
+					}
+				}
+			}
+		}
+	}
+	return found, ok
+}
+
+func (p *apiPackage) groupVersionLiteral(value ast.Expr) (v groupVersionVariable, ok bool) {
+	literal, isLiteral := value.(*ast.CompositeLit)
+	if !isLiteral {
+		return v, false
+	}
+	named, isNamed := p.TypesInfo.TypeOf(literal).(*types.Named)
+	if !isNamed || named.Obj().Name() != "GroupVersion" || named.Obj().Pkg() == nil || named.Obj().Pkg().Path() != "k8s.io/apimachinery/pkg/runtime/schema" {
+		return v, false
+	}
+	for _, element := range literal.Elts {
+		pair, isPair := element.(*ast.KeyValueExpr)
+		if !isPair {
+			return v, false
+		}
+		known := p.TypesInfo.Types[pair.Value].Value
+		if known == nil || known.Kind() != constant.String {
+			return v, false
+		}
+		switch text := constant.StringVal(known); pair.Key.(*ast.Ident).Name {
+		case "Group":
+			v.group = text
+		case "Version":
+			v.version = text
+		}
+	}
+	return v, v.version != ""
+}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"fmt"
+	"go/token"
+	"go/types"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// addIndex adds the index that a marker on the type asks for.
+func (p *apiPackage) addIndex(k *kind, obj *types.TypeName, m indexMarker) {
+	x := index{Name: strings.TrimPrefix(upperFirst(m.name), "By"), pos: m.mark.pos, mark: m.mark}
+	var key types.Type
+	var err error
+	switch {
+	case x.Name == "":
+		err = fmt.Errorf("it has no name")
+	case m.path == "" && m.fn == "":
+		err = fmt.Errorf("it has neither path= nor func=: only on a field can these be left out")
+	case m.fn != "":
+		x.What = m.fn
+		key, err = p.function(&x, obj, m.fn)
+	default:
+		x.What = strings.TrimPrefix(strings.Trim(m.path, "{}"), ".")
+		key, x.Steps, err = resolvePath(obj.Type(), x.What)
+	}
+	if err == nil {
+		x.Key, err = keyType(key)
+	}
+	if err != nil {
+		p.errs.addMarker(k.Name, m.mark.errorf("%s", err))
+		return
+	}
+	k.Indexes = append(k.Indexes, x)
+}
+
+// fieldIndexes adds the indexes that markers on fields ask for: on those of the object's own type, and of the structs
+// of this package that it is made of.
+func (p *apiPackage) fieldIndexes(k *kind, obj *types.TypeName) {
+	var walk func(t types.Type, steps []pathStep, what string, within []types.Type)
+	walk = func(t types.Type, steps []pathStep, what string, within []types.Type) {
+		if slices.ContainsFunc(within, func(other types.Type) bool { return types.Identical(t, other) }) {
+			return // a type that contains itself has no end of fields
+		}
+		switch u := t.Underlying().(type) {
+		case *types.Pointer:
+			walk(u.Elem(), with(steps, pathStep{kind: derefStep}), what, within)
+		case *types.Slice:
+			walk(u.Elem(), with(steps, pathStep{kind: eachStep}), what+"[*]", within)
+		case *types.Array:
+			walk(u.Elem(), with(steps, pathStep{kind: eachStep}), what+"[*]", within)
+		case *types.Map:
+			walk(u.Elem(), with(steps, pathStep{kind: eachStep}), what+"[*]", within)
+		case *types.Struct:
+			for i := range u.NumFields() {
+				field := u.Field(i)
+				if field.Pkg() != obj.Pkg() {
+					continue
+				}
+				steps, what := with(steps, pathStep{fieldStep, field.Name()}), what
+				if name, inline := jsonName(field, u.Tag(i)); !inline {
+					what = strings.TrimPrefix(what+"."+name, ".")
+				}
+				p.fieldIndex(k, field, steps, what)
+				walk(field.Type(), steps, what, append(slices.Clip(within), t))
+			}
+		}
+	}
+	walk(obj.Type(), nil, "", nil)
+}
+
+// fieldIndex adds the indexes that the markers on one field ask for.
+func (p *apiPackage) fieldIndex(k *kind, field *types.Var, steps []pathStep, what string) {
+	node := p.fields[field.Pos()]
+	if node == nil {
+		return
+	}
+	list, err := parseMarkers(p.Fset, node.Doc, node.Comment).indexes()
+	if err != nil {
+		p.errs.addMarker(k.Name, err)
+		return
+	}
+	for _, m := range list {
+		x := index{Name: strings.TrimPrefix(upperFirst(m.name), "By"), pos: m.mark.pos, mark: m.mark}
+		if m.path != "" || m.fn != "" {
+			p.errs.addMarker(k.Name, m.mark.errorf("path= and func= belong on the type: here the field %s is the path", field.Name()))
+			continue
+		}
+		if x.Name == "" {
+			x.Name = upperFirst(field.Name())
+		}
+		key, steps, what := elements(field.Type(), steps, what)
+		x.Steps, x.What = steps, what
+		if x.Key, err = keyType(key); err != nil {
+			p.errs.addMarker(k.Name, m.mark.errorf("%s", err))
+			continue
+		}
+		k.Indexes = append(k.Indexes, x)
+	}
+}
+
+// elements goes on from a marked field to what it holds.
+func elements(t types.Type, steps []pathStep, what string) (types.Type, []pathStep, string) {
+	switch u := t.Underlying().(type) {
+	case *types.Pointer:
+		return elements(u.Elem(), with(steps, pathStep{kind: derefStep}), what)
+	case *types.Slice:
+		return elements(u.Elem(), with(steps, pathStep{kind: eachStep}), what+"[*]")
+	}
+	return t, steps, what
+}
+
+// resolvePath finds the way from an object to its keys along a path of JSON names: "spec.nodeName",
+// "spec.volumes[*].claim", "metadata.labels['app']".
+func resolvePath(t types.Type, text string) (types.Type, []pathStep, error) {
+	var steps []pathStep
+	deref := func() {
+		for {
+			pointer, ok := t.Underlying().(*types.Pointer)
+			if !ok {
+				return
+			}
+			t, steps = pointer.Elem(), append(steps, pathStep{kind: derefStep})
+		}
+	}
+	for _, segment := range splitPath(text) {
+		deref()
+		if inner, ok := strings.CutPrefix(segment, "["); ok {
+			inner = strings.TrimSuffix(inner, "]")
+			switch u := t.Underlying().(type) {
+			case *types.Slice:
+				t = u.Elem()
+			case *types.Array:
+				t = u.Elem()
+			case *types.Map:
+				t = u.Elem()
+				if key := unquote(inner); inner != "*" {
+					if basic, ok := u.Key().Underlying().(*types.Basic); !ok || basic.Info()&types.IsString == 0 {
+						return nil, nil, fmt.Errorf("%s: the keys of the map are no strings", text)
+					}
+					steps = append(steps, pathStep{entryStep, key})
+					continue
+				}
+			default:
+				return nil, nil, fmt.Errorf("%s: [%s] follows what is neither a list nor a map", text, inner)
+			}
+			if inner != "*" {
+				return nil, nil, fmt.Errorf("%s: [%s] of a list: only [*] has a meaning", text, inner)
+			}
+			steps = append(steps, pathStep{kind: eachStep})
+			continue
+		}
+		field, way := findField(t, segment)
+		if field == nil {
+			return nil, nil, fmt.Errorf("%s: there is no field %q", text, segment)
+		}
+		t, steps = field.Type(), append(steps, way...)
+	}
+	deref()
+	switch t.Underlying().(type) {
+	case *types.Slice, *types.Map:
+		return nil, nil, fmt.Errorf("%s is a list or a map: write %[1]s[*] to find an object by each of its elements", text)
+	}
+	return t, steps, nil
+}
+
+// splitPath splits "a.b[*].c['x.y']" into a, b, [*], c, ['x.y'].
+func splitPath(text string) []string {
+	var parts []string
+	for text = strings.TrimPrefix(text, "."); text != ""; {
+		end := strings.IndexAny(text[1:], ".[") + 1
+		if text[0] == '[' {
+			end = strings.IndexByte(text, ']') + 1
+			if q := text[min(1, len(text)-1)]; q == '\'' || q == '"' {
+				if closing := strings.IndexByte(text[2:], q); closing >= 0 {
+					end = closing + 4
+				}
+			}
+		}
+		if end <= 0 || end > len(text) {
+			end = len(text)
+		}
+		parts = append(parts, text[:end])
+		text = strings.TrimPrefix(text[end:], ".")
+	}
+	return parts
+}
+
+// findField finds a field by its JSON name, or else by its Go name, also in structs that are inlined.
+func findField(t types.Type, name string) (*types.Var, []pathStep) {
+	u, ok := t.Underlying().(*types.Struct)
+	if !ok {
+		return nil, nil
+	}
+	for _, byJSON := range []bool{true, false} {
+		for i := range u.NumFields() {
+			field := u.Field(i)
+			json, inline := jsonName(field, u.Tag(i))
+			if !inline && (byJSON && json == name || !byJSON && field.Name() == name) {
+				return field, []pathStep{{fieldStep, field.Name()}}
+			}
+		}
+	}
+	for i := range u.NumFields() {
+		field := u.Field(i)
+		if _, inline := jsonName(field, u.Tag(i)); inline {
+			t, steps := field.Type(), []pathStep{{fieldStep, field.Name()}}
+			if pointer, ok := t.Underlying().(*types.Pointer); ok {
+				t, steps = pointer.Elem(), append(steps, pathStep{kind: derefStep})
+			}
+			if found, way := findField(t, name); found != nil {
+				return found, append(steps, way...)
+			}
+		}
+	}
+	return nil, nil
+}
+
+// jsonName returns the JSON name of a field, and whether its fields stand in its place.
+func jsonName(field *types.Var, tag string) (name string, inline bool) {
+	name, options, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+	if name == "" {
+		return field.Name(), field.Embedded() || slices.Contains(strings.Split(options, ","), "inline")
+	}
+	return name, false
+}
+
+// function finds what func= names, a method or a function, and returns the type of its keys.
+func (p *apiPackage) function(x *index, obj *types.TypeName, name string) (types.Type, error) {
+	pointer := types.NewPointer(obj.Type())
+	if !token.IsExported(name) {
+		return nil, fmt.Errorf("%q is no exported function or method of package %s", name, p.PkgPath)
+	}
+	var signature *types.Signature
+	params := 0
+	if method := types.NewMethodSet(pointer).Lookup(nil, name); method != nil {
+		signature, x.IsMethod, x.Fn = method.Type().(*types.Signature), true, goType(name)
+	} else if fn, ok := p.Types.Scope().Lookup(name).(*types.Func); ok {
+		signature, x.Fn, params = fn.Signature(), qualify(p.PkgPath, name), 1
+	} else {
+		return nil, fmt.Errorf("there is neither a method %s of the type nor a function in package %s", name, p.PkgPath)
+	}
+	results := signature.Results()
+	wrong := fmt.Errorf("%s is %s: want func(%s*%s) K, (K, bool) or []K", name, types.TypeString(signature, types.RelativeTo(p.Types)), map[bool]string{true: "receiver "}[x.IsMethod], obj.Name())
+	if signature.TypeParams() != nil || signature.Variadic() || signature.Params().Len() != params || params == 1 && !types.Identical(signature.Params().At(0).Type(), pointer) {
+		return nil, wrong
+	}
+	switch {
+	case results.Len() == 1:
+		if slice, ok := results.At(0).Type().(*types.Slice); ok {
+			x.Gives = manyKeys
+			return slice.Elem(), nil
+		}
+		x.Gives = oneKey
+		return results.At(0).Type(), nil
+	case results.Len() == 2 && types.Identical(results.At(1).Type(), types.Typ[types.Bool]):
+		x.Gives = maybeKey
+		return results.At(0).Type(), nil
+	}
+	return nil, wrong
+}
+
+// keyType returns t as the type of an index's keys.
+func keyType(t types.Type) (goType, error) {
+	var hidden error
+	text := types.TypeString(t, func(pkg *types.Package) string { return "«" + pkg.Path() + "»" })
+	for _, part := range typeParts(t) {
+		if name := part.Obj(); !name.Exported() && name.Pkg() != nil {
+			hidden = fmt.Errorf("the type of the keys, %s, is not exported", name.Name())
+		}
+	}
+	switch _, isInterface := t.Underlying().(*types.Interface); {
+	case hidden != nil:
+		return "", hidden
+	case t == types.Typ[types.Invalid]:
+		return "", fmt.Errorf("the type of the keys cannot be told, because the package does not compile")
+	case isInterface || !types.Comparable(t):
+		return "", fmt.Errorf("keys of type %s cannot be compared", types.TypeString(t, func(pkg *types.Package) string { return pkg.Name() }))
+	}
+	if _, ok := t.(*types.Struct); ok {
+		return "", fmt.Errorf("keys have a struct type without a name")
+	}
+	return goType(text), nil
+}
+
+// typeParts returns the named types that the name of t is made of.
+func typeParts(t types.Type) (parts []interface{ Obj() *types.TypeName }) {
+	switch t := t.(type) {
+	case *types.Named:
+		parts = append(parts, t)
+	case *types.Alias:
+		parts = append(parts, t)
+	case *types.Array:
+		return typeParts(t.Elem())
+	}
+	return parts
+}
+
+// with returns steps and one more, in memory of its own.
+func with(steps []pathStep, step pathStep) []pathStep { return append(slices.Clip(steps), step) }

@@ -1,0 +1,10 @@
+// +groupName=
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// +genclient
+// +genclient:nonNamespaced
+type Thing struct {
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}

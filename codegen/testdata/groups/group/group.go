@@ -1,0 +1,3 @@
+package group
+
+const Name = "constant.example.com"

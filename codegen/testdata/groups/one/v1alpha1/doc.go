@@ -1,0 +1,2 @@
+// +groupName=one.example.com
+package v1alpha1

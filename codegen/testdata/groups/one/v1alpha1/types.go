@@ -1,0 +1,8 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// +genclient
+type Thing struct {
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}

@@ -1,0 +1,11 @@
+// +groupName="two.example.com"
+// +groupGoName=SecondOne
+// +versionName=v7
+package things
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// +genclient
+type Thing struct {
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}

@@ -1,0 +1,17 @@
+// Package k8s holds informers and listers of the types of Kubernetes itself: a package for each version of each API
+// group of k8s.io/api, with what codegen writes for it. A program links only those that it imports.
+//
+//	import (
+//		corev1 "k8s.io/api/core/v1"
+//
+//		corev1informers "github.com/typedinformer/informer/k8s/core/v1"
+//	)
+//
+//	pods := corev1informers.NewPodInformer(client, informer.Config[*corev1.Pod]{})
+//	lister := corev1informers.NewPodLister(pods)
+//
+// ComponentStatus is left out, because the API server has no watch of it, and so is what cannot be listed at all, such
+// as TokenReview.
+package k8s
+
+//go:generate go run github.com/typedinformer/informer/codegen -output-dir . -exclude k8s.io/api/core/v1.ComponentStatus k8s.io/api/...
