@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"runtime"
@@ -14,12 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -93,50 +94,108 @@ func TestL1_ThousandCyclesLeaveNothing(t *testing.T) {
 	})
 }
 
-// Cancelling at any moment of a list, a watch or a delivery ends Run at once.
-func TestL2_CancelAtAnyMoment(t *testing.T) {
+// Wherever an informer is in its work, cancelling ends it at once, and nothing goes on.
+func TestL2_CancelAtEveryPoint(t *testing.T) {
 	for _, paged := range []bool{false, true} {
-		bubble(t, informertest.Options{}, func(w world) {
-			for i := range 50 {
-				w.create(newPod("ns", strconv.Itoa(i), "v=1"))
+		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
+			points := int64(1)
+			for !cancelAt(t, paged, points) && !t.Failed() {
+				points++
 			}
-			for reads := range 40 { // cancel at the nth read from the network
-				ctx, cancel := context.WithCancel(w.Context())
-				n := 0
-				client := w.client(func(c *rest.Config) {
-					c.Wrap(onRead(func() {
-						if n++; n == reads {
-							cancel()
-						}
-					}))
-				})
-				config := quiet[*corev1.Pod]()
-				config.PagedList, config.PageSize = paged, 5
-				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-				blocked := make(chan struct{})
-				inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-blocked }})
-				ended := make(chan error, 1)
-				go func() { ended <- inf.Run(ctx) }()
-				synctest.Wait()
-				cancel()
-				began := time.Now()
-				close(blocked)
-				if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(began) > time.Second {
-					w.Errorf("Run: %v after %v", err, time.Since(began))
-				}
+			if points < 50 {
+				t.Errorf("just %d points", points)
 			}
 		})
 	}
 }
 
-// onRead wraps a transport so that do is called before each read of a body.
-func onRead(do func()) func(http.RoundTripper) http.RoundTripper {
+// cancelAt cancels an informer at the nth point of an eventful life, where points are before and after each call into
+// the network and within each callback. It returns whether the life had not so many.
+func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
+	bubble(t, informertest.Options{}, func(w world) {
+		for i := range 3 {
+			w.create(newPod("ns", strconv.Itoa(i), "v=1"))
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		var points atomic.Int64
+		var cancelled time.Time
+		point := func() {
+			if points.Add(1) == n {
+				cancelled = time.Now()
+				cancel()
+			}
+		}
+		config := quiet[*corev1.Pod]()
+		config.PagedList, config.PageSize = paged, 2
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { point(); return p, nil }
+		inf := informer.New(w.client(func(c *rest.Config) { c.Wrap(atEachCall(point)) }), informer.Resource{GroupVersionResource: podGVR}, config)
+		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
+			Add:    func(*corev1.Pod, bool) { point() },
+			Update: func(_, _ *corev1.Pod) { point() },
+			Delete: func(*corev1.Pod, bool) { point() },
+		})
+		var took time.Duration
+		ended := make(chan error, 1)
+		go func() {
+			err := inf.Run(ctx)
+			took = time.Since(cancelled)
+			ended <- err
+		}()
+		var err error
+		for _, step := range []func(){
+			func() {}, // it lists
+			func() { w.relabel("ns", "0", "2"); w.delete("ns", "1") },
+			w.server.EndWatches,
+			w.server.CloseConnections,
+			func() {
+				w.server.Inject(informertest.Fault{Match: notStreamed, Times: 1, Error: expired})
+				w.server.EndWatches()
+				w.create(newPod("ns", "new", "v=1"))
+			},
+			w.server.Stop,
+			func() { w.relabel("ns", "0", "3"); w.server.Start() },
+		} {
+			step()
+			select {
+			case err = <-ended:
+			case <-time.After(time.Minute):
+			}
+			if err != nil {
+				break
+			}
+		}
+		if whole = points.Load() < n; whole {
+			if err != nil {
+				w.Fatalf("Run: %v", err)
+			}
+			equalsServer(w, inf)
+			cancelled = time.Now()
+			cancel()
+			err = <-ended
+		}
+		if !errors.Is(err, context.Canceled) || took > time.Second {
+			w.Errorf("cancelled at point %d, Run returned %v after %v", n, err, took)
+		}
+		before := points.Load()
+		w.create(newPod("ns", "late", "v=1"))
+		<-time.After(time.Minute)
+		if after := points.Load(); after != before || w.pods.Watchers() != 0 || inf.Status().Reflectors[0].State != informer.Idle {
+			w.Errorf("cancelled at point %d, it goes on: %d points more, %d watches, %+v", n, after-before, w.pods.Watchers(), inf.Status())
+		}
+	})
+	return whole
+}
+
+// atEachCall wraps a transport so that do is called before and after each of its calls, and each call of a body.
+func atEachCall(do func()) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			do()
+			defer do()
 			resp, err := next.RoundTrip(r)
 			if err == nil {
-				resp.Body = readHook{resp.Body, do}
+				resp.Body = bodyHook{resp.Body, do}
 			}
 			return resp, err
 		})
@@ -147,14 +206,20 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-type readHook struct {
+type bodyHook struct {
 	io.ReadCloser
 	do func()
 }
 
-func (h readHook) Read(b []byte) (int, error) {
+func (h bodyHook) Read(b []byte) (int, error) {
 	h.do()
+	defer h.do()
 	return h.ReadCloser.Read(b)
+}
+
+func (h bodyHook) Close() error {
+	h.do()
+	return h.ReadCloser.Close()
 }
 
 func TestL4_WrongOrder(t *testing.T) {
@@ -196,15 +261,98 @@ func TestL4_WrongOrder(t *testing.T) {
 	})
 }
 
-// Everything at once, for the race detector.
+// Everything at once, for the race detector: in a bubble, where no failure costs time, and over TCP.
 func TestL5_EverythingAtOnce(t *testing.T) {
-	bubble(t, informertest.Options{}, everythingAtOnce)
+	t.Run("bubble", func(t *testing.T) {
+		bubble(t, informertest.Options{}, func(w world) { everythingAtOnce(w, time.Second, w.server.CloseConnections) })
+	})
+	t.Run("TCP", func(t *testing.T) {
+		server := informertest.NewServer(informertest.Options{})
+		defer server.Close()
+		pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
+		var once sync.Once // each failure in a row makes the backoff longer
+		everythingAtOnce(world{t, server, pods}, time.Millisecond, func() { once.Do(server.CloseConnections) })
+	})
 }
 
-func everythingAtOnce(w world) {
-	t, server, pods := w.T, w.server, w.pods
+// mirror is a handler that keeps what it was given, until the pod called last.
+type mirror struct {
+	*testing.T
+	has   map[informer.Key]*corev1.Pod
+	whole chan struct{} // closed at the last pod
+	after func()        // of each call
+}
+
+func (m *mirror) OnAdd(pod *corev1.Pod, _ bool) { m.OnUpdate(nil, pod) }
+
+func (m *mirror) OnUpdate(old, new *corev1.Pod) {
+	if m.has[informer.KeyOf(new)] != old {
+		m.Errorf("%s: it was not given what is old", new.Name)
+	}
+	m.has[informer.KeyOf(new)] = new
+	if new.Name == "last" && old != new {
+		close(m.whole)
+	}
+	m.after()
+}
+
+func (m *mirror) OnDelete(last *corev1.Pod, _ bool) {
+	if m.has[informer.KeyOf(last)] == nil {
+		m.Errorf("%s: deleted without having been given", last.Name)
+	}
+	delete(m.has, informer.KeyOf(last))
+	m.after()
+}
+
+func everythingAtOnce(w world, resync time.Duration, trouble func()) {
+	t, pods := w.T, w.pods
 	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	var subs []*informer.Subscription
+	var mirrors []*mirror
+	for _, c := range []informer.SubscriptionConfig[*corev1.Pod]{
+		{},
+		{Delivery: informer.Every},
+		{Delivery: informer.Every, MaxBacklog: 1, Block: true},
+		{Resync: resync},
+		{OnPanic: func(any) {}},
+		{Filter: func(p *corev1.Pod) bool { return p.Labels["v"] == "2" }},
+	} {
+		m := &mirror{T: t, has: map[informer.Key]*corev1.Pod{}, whole: make(chan struct{}), after: func() {}}
+		if c.OnPanic != nil {
+			m.after = func() { panic("as every time") }
+		}
+		mirrors = append(mirrors, m)
+		subs = append(subs, inf.SubscribeWith(m, c))
+	}
 	defer start(t, inf)()
+
+	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
+	var mu sync.Mutex // protects reconciled
+	reconciled := map[informer.Key]string{}
+	last := make(chan struct{})
+	controller := &informer.Controller[informer.Key]{
+		Queue:                   queue,
+		Sources:                 []informer.Source{inf.Subscribe(informer.EnqueueObject[*corev1.Pod](queue))},
+		MaxConcurrentReconciles: 3,
+		Logger:                  quiet[*corev1.Pod]().Logger,
+		Reconcile: func(_ context.Context, key informer.Key) (informer.Result, error) {
+			pod, ok := inf.Store().Get(key)
+			mu.Lock()
+			defer mu.Unlock()
+			if delete(reconciled, key); ok {
+				reconciled[key] = pod.ResourceVersion
+			}
+			if key.Name == "last" {
+				close(last)
+			}
+			return informer.Result{}, nil
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- controller.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+
 	var all sync.WaitGroup
 	for n := range 3 {
 		all.Go(func() {
@@ -226,7 +374,7 @@ func everythingAtOnce(w world) {
 					w.delete(ns, name)
 				}
 				if i%20 == n {
-					server.CloseConnections()
+					trouble()
 				}
 			}
 		})
@@ -264,53 +412,33 @@ func everythingAtOnce(w world) {
 		})
 	}
 	all.Wait()
+	w.create(newPod("ns", "last", "v=2"))
 	equalsServer(w, inf)
-}
-
-func TestC9_WaitForAndWaitForObject(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
-		w.create(newPod("a", "x", "app=yes"))
-		maps := informertest.Register[*corev1.ConfigMap](w.server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}, LabelSelector: "app=yes"}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
-		ctx := w.Context()
-		for name, obj := range map[string]*corev1.Pod{
-			"other namespace": w.create(newPod("c", "x", "app=yes")),
-			"other label":     w.create(newPod("a", "y", "app=no")),
-			"followed":        w.create(newPod("b", "z", "app=yes")),
-		} {
-			began := time.Now()
-			if err := inf.WaitForObject(ctx, obj); err != nil || time.Since(began) != 0 {
-				w.Errorf("%s: %v after %v", name, err, time.Since(began))
+	for i, m := range mirrors {
+		<-m.whole
+		subs[i].Close()
+		want := map[informer.Key]*corev1.Pod{}
+		for pod := range inf.Store().All() {
+			if i != len(mirrors)-1 || pod.Labels["v"] == "2" {
+				want[informer.KeyOf(pod)] = pod
 			}
 		}
-		if _, ok := inf.Store().Get(informer.Key{Namespace: "b", Name: "z"}); !ok {
-			w.Error("it is not there after the wait")
+		if !maps.Equal(m.has, want) {
+			t.Errorf("handler %d has %d objects, the store %d", i, len(m.has), len(want))
 		}
-		updated := w.relabel("b", "z", "2")
-		w.delete("b", "z")
-		if err := inf.WaitForObject(ctx, updated); err != nil {
-			w.Errorf("gone at a newer version: %v", err)
+	}
+	<-last
+	if err := queue.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for pod := range inf.Store().All() {
+		if rv := reconciled[informer.KeyOf(pod)]; rv != pod.ResourceVersion {
+			t.Errorf("%s is at %s, and was reconciled at %q", pod.Name, pod.ResourceVersion, rv)
 		}
-		// A bookmark moves the store over changes of other resources.
-		if _, err := maps.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "m"}}); err != nil {
-			w.Fatal(err)
-		}
-		began := time.Now()
-		if err := inf.WaitFor(ctx, w.server.RV()); err != nil || time.Since(began) > 2*time.Minute {
-			w.Errorf("WaitFor: %v after %v", err, time.Since(began))
-		}
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if err := inf.WaitFor(short, "1000"); !errors.Is(err, context.DeadlineExceeded) {
-			w.Errorf("WaitFor the future: %v", err)
-		}
-		for _, rv := range []string{"", "0", "x", "01"} {
-			if err := inf.WaitFor(ctx, rv); err == nil {
-				w.Errorf("WaitFor(%q) returned nil", rv)
-			}
-		}
-	})
+	}
+	if len(reconciled) != inf.Store().Len() {
+		t.Errorf("%d objects by reconciling, %d in the store", len(reconciled), inf.Store().Len())
+	}
 }
 
 func TestAwait(t *testing.T) {
@@ -346,42 +474,6 @@ func TestAwait(t *testing.T) {
 		if _, err := inf.Await(ctx, key, func(p *corev1.Pod) bool { return p != nil }); err == nil || err.Error() != "await pods ns/a: enough" {
 			w.Errorf("Await: %v", err)
 		}
-	})
-}
-
-func TestSelectorsAndNamespaces(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		other := newPod("a", "elsewhere", "app=x", "v=1")
-		other.Spec.NodeName = "n2"
-		w.create(newPod("a", "x", "app=x", "v=1"), newPod("b", "x", "app=x", "v=1"), newPod("c", "x", "app=x", "v=1"), newPod("a", "y", "app=y", "v=1"), other)
-		inf := informer.New(client, informer.Resource{
-			GroupVersionResource: podGVR,
-			Namespaces:           []string{"b", "a"},
-			LabelSelector:        "app in (x,z)",
-			FieldSelector:        "spec.nodeName=n1",
-		}, config)
-		rec := &recorder[*corev1.Pod]{}
-		inf.Subscribe(rec)
-		defer start(w.T, inf)()
-		synctest.Wait()
-		if len(rec.lines) != 2 || inf.Store().Len() != 2 {
-			w.Errorf("told %q", rec.lines)
-		}
-		rec.lines = nil
-		left, _ := w.pods.Get(informer.Key{Namespace: "a", Name: "x"})
-		left = left.DeepCopy()
-		left.Labels["app"] = "w"
-		if _, err := w.pods.Update(left); err != nil {
-			w.Fatal(err)
-		}
-		rec.want(w.T, "delete a/x 1 final=true")
-		entered, _ := w.pods.Get(informer.Key{Namespace: "a", Name: "y"})
-		entered = entered.DeepCopy()
-		entered.Labels["app"] = "z"
-		if _, err := w.pods.Update(entered); err != nil {
-			w.Fatal(err)
-		}
-		rec.want(w.T, "add a/y 1 initial=false")
 	})
 }
 

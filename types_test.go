@@ -41,24 +41,8 @@ func (p *slimPod) GetName() string            { return p.Metadata.Name }
 func (p *slimPod) GetUID() types.UID          { return p.Metadata.UID }
 func (p *slimPod) GetResourceVersion() string { return p.Metadata.ResourceVersion }
 
-// followPods starts an informer of pods as T with a recorder, and checks what it is told of a few changes.
-func followPods[T informer.Object](w world, paged bool) *informer.Informer[T] {
-	w.Helper()
-	w.create(newPod("ns", "a", "app=x"))
-	config := quiet[T]()
-	config.PagedList = paged
-	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-	rec := &recorder[T]{}
-	inf.Subscribe(rec)
-	w.Cleanup(start(w.T, inf))
-	rec.want(w.T, "add ns/a @2 initial=true")
-	w.create(newPod("ns", "b", "app=y"))
-	w.relabel("ns", "a", "2")
-	synctest.Wait() // otherwise b could come and go unseen
-	w.delete("ns", "b")
-	rec.want(w.T, "add ns/b @3 initial=false", "update ns/a @2->@4", "delete ns/b @5 final=true")
-	return inf
-}
+func (p *slimPod) GetLabels() map[string]string       { return p.Metadata.Labels }
+func (p *slimPod) SetLabels(labels map[string]string) { p.Metadata.Labels = labels }
 
 func forBothLists(t *testing.T, test func(w world, paged bool)) {
 	for _, paged := range []bool{false, true} {
@@ -76,62 +60,6 @@ func (w world) accepts() []string {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-func TestTypes_SlimStruct(t *testing.T) {
-	forBothLists(t, func(w world, paged bool) {
-		inf := followPods[*slimPod](w, paged)
-		got, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
-		if !ok || got.Spec.NodeName != "n1" || got.Metadata.Labels["v"] != "2" {
-			w.Errorf("stored %+v", got)
-		}
-		if diff := cmp.Diff([]string{"application/json"}, w.accepts()); diff != "" {
-			w.Errorf("Accept (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestTypes_MetadataOnly(t *testing.T) {
-	forBothLists(t, func(w world, paged bool) {
-		inf := followPods[*metav1.PartialObjectMetadata](w, paged)
-		pod, _ := w.pods.Get(informer.Key{Namespace: "ns", Name: "a"})
-		want := &metav1.PartialObjectMetadata{ObjectMeta: *pod.ObjectMeta.DeepCopy()}
-		want.ManagedFields = nil
-		want.CreationTimestamp = metav1.NewTime(want.CreationTimestamp.Local().Truncate(time.Second))
-		got, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
-		if !reflect.DeepEqual(got, want) {
-			w.Errorf("stored (-want +got):\n%s", cmp.Diff(want, got))
-		}
-		const proto, js = "application/vnd.kubernetes.protobuf", "application/json"
-		list := proto + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," + js + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-		watch := proto + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + js + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-		accept := []string{watch}
-		if paged {
-			accept = []string{watch, list}
-		}
-		if diff := cmp.Diff(accept, w.accepts()); diff != "" {
-			w.Errorf("Accept (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestTypes_UnstructuredOfABuiltinType(t *testing.T) {
-	forBothLists(t, func(w world, paged bool) {
-		inf := followPods[*unstructured.Unstructured](w, paged)
-		pod, _ := w.pods.Get(informer.Key{Namespace: "ns", Name: "a"})
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-		if err != nil {
-			w.Fatal(err)
-		}
-		want := &unstructured.Unstructured{Object: content}
-		want.SetAPIVersion("v1")
-		want.SetKind("Pod")
-		unstructured.RemoveNestedField(want.Object, "metadata", "managedFields")
-		got, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
-		if !reflect.DeepEqual(got, want) {
-			w.Errorf("stored (-want +got):\n%s", cmp.Diff(want, got))
-		}
-	})
 }
 
 // gadget is the Go type of a custom resource.
