@@ -1,0 +1,244 @@
+package website
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/typedinformer/informer"
+)
+
+// reconcile brings the world of one website to where it should be.
+func (c *Controller) reconcile(ctx context.Context, key informer.Key) (informer.Result, error) {
+	result, err := c.sync(ctx, key)
+	if apierrors.IsConflict(err) || errors.Is(err, errNotSeen) {
+		// Somebody else wrote in between, or the cache is late, which is no failure. What was written can be something that
+		// does not matter here, so that nothing but this brings the key back.
+		return informer.Result{Backoff: true}, nil
+	}
+	return result, err
+}
+
+// errNotSeen says that the cache does not have what was written.
+var errNotSeen = errors.New("the cache is late")
+
+// see waits until the cache has what a write returned, so that the next reconcile of this website knows of it. It does
+// not wait for long: while a watch is broken, other websites can be seen to.
+func see[T informer.Object](ctx context.Context, cache *informer.Informer[T], written T) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Second, errNotSeen)
+	defer cancel()
+	return cache.WaitForObject(ctx, written)
+}
+
+func (c *Controller) sync(ctx context.Context, key informer.Key) (informer.Result, error) {
+	w, ok := c.Websites.Store().Get(key)
+	switch {
+	case !ok:
+		return informer.Result{}, nil // the finalizer has seen to its children
+	case w.DeletionTimestamp != nil:
+		return c.tearDown(ctx, w)
+	}
+	w = w.DeepCopy()
+	if !slices.Contains(w.Finalizers, finalizer) { // before there are children
+		w.Finalizers = append(w.Finalizers, finalizer)
+		updated, err := c.client.Update(ctx, w, metav1.UpdateOptions{FieldManager: name})
+		if err != nil {
+			return informer.Result{}, err
+		}
+		w = updated
+	}
+
+	before := w.DeepCopy().Status
+	result, failed := c.bring(ctx, w)
+	w.Status.ObservedGeneration = w.Generation
+	if isRetried(failed) || equality.Semantic.DeepEqual(before, w.Status) {
+		return result, failed
+	}
+	updated, err := c.client.UpdateStatus(ctx, w, metav1.UpdateOptions{FieldManager: name})
+	if err != nil {
+		return informer.Result{}, err
+	}
+	for _, condition := range updated.Status.Conditions {
+		if old := meta.FindStatusCondition(before.Conditions, condition.Type); old == nil || old.Reason != condition.Reason {
+			c.record(ctx, w, condition)
+		}
+	}
+	if err := see(ctx, c.Websites, updated); err != nil {
+		return informer.Result{}, err
+	}
+	return result, failed
+}
+
+// invalidError says that the user has to do something about it.
+type invalidError struct{ error }
+
+// isRetried says whether err can go away by itself. The others are told to the user by the conditions.
+func isRetried(err error) bool {
+	return err != nil && !errors.As(err, new(*invalidError))
+}
+
+// bring sees to the children of w, and sets its conditions. With an error that is retried, they are as they were.
+func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, error) {
+	set := func(conditionType string, ok bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if ok {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+			Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: w.Generation,
+		})
+	}
+	if err := w.validate(); err != nil {
+		set(Accepted, false, "Invalid", err.Error())
+		set(Ready, false, "NotAccepted", "what it had before stays as it was")
+		return informer.Result{}, informer.TerminalError(&invalidError{err})
+	}
+	if holder := c.holder(w); holder != informer.KeyOf(w) {
+		if err := errors.Join(c.services.prune(ctx, w), c.deployments.prune(ctx, w)); err != nil {
+			return informer.Result{}, err
+		}
+		set(Accepted, false, "HostTaken", fmt.Sprintf("%s is the host of %s", w.Spec.Host, holder))
+		set(Ready, false, "NotAccepted", "it has no children")
+		w.Status.Host, w.Status.AvailableReplicas = "", 0
+		return informer.Result{}, nil // when that one lets go of it, this one is looked at again
+	}
+	deployment, err := c.deployments.apply(ctx, w, desiredDeployment(w))
+	if err == nil {
+		if w.replicas() > 0 {
+			_, err = c.services.apply(ctx, w, desiredService(w))
+		} else {
+			err = c.services.prune(ctx, w)
+		}
+	}
+	if err != nil && !errors.Is(err, errNameTaken) {
+		return informer.Result{}, err
+	}
+	set(Accepted, true, "HostReserved", w.Spec.Host+" is the host of this website")
+	w.Status.Host = w.Spec.Host
+	if err != nil {
+		set(Ready, false, "NameTaken", err.Error())
+		w.Status.AvailableReplicas = 0
+		return informer.Result{Backoff: true}, nil // objects of others are not followed
+	}
+	w.Status.AvailableReplicas = deployment.Status.AvailableReplicas
+	current := deployment.Status.ObservedGeneration >= deployment.Generation
+	switch {
+	case w.replicas() == 0:
+		set(Ready, false, "Off", "spec.replicas is 0")
+	case current && min(deployment.Status.UpdatedReplicas, deployment.Status.AvailableReplicas) >= w.replicas():
+		set(Ready, true, "Available", "all replicas are available")
+	default:
+		set(Ready, false, "RollingOut", fmt.Sprintf("of %d replicas not all are available", w.replicas()))
+	}
+	return informer.Result{}, nil
+}
+
+// holder returns the website that has the host for which w asks: the one that had it first. Of several that ask for
+// it at once that is the oldest, for all replicas and at all times the same.
+func (c *Controller) holder(w *Website) informer.Key {
+	first := w
+	for other := range c.byHost.Lookup(w.Spec.Host) {
+		if informer.KeyOf(other) != informer.KeyOf(w) && other.validate() == nil && other.before(first) {
+			first = other
+		}
+	}
+	return informer.KeyOf(first)
+}
+
+func (w *Website) before(other *Website) bool {
+	mine, theirs := w.Status.Host == w.Spec.Host, other.Status.Host == other.Spec.Host
+	switch {
+	case mine != theirs:
+		return mine
+	case !w.CreationTimestamp.Equal(&other.CreationTimestamp):
+		return w.CreationTimestamp.Before(&other.CreationTimestamp)
+	}
+	return w.Namespace+"/"+w.Name < other.Namespace+"/"+other.Name
+}
+
+// tearDown removes the children of w, the one that receives requests first, and then lets w go.
+func (c *Controller) tearDown(ctx context.Context, w *Website) (informer.Result, error) {
+	if !slices.Contains(w.Finalizers, finalizer) {
+		return informer.Result{}, nil
+	}
+	for _, remove := range []func(context.Context, *Website) (bool, error){c.services.remove, c.deployments.remove} {
+		if gone, err := remove(ctx, w); err != nil || !gone {
+			return informer.Result{Backoff: true}, err
+		}
+	}
+	w = w.DeepCopy()
+	w.Finalizers = slices.DeleteFunc(w.Finalizers, func(f string) bool { return f == finalizer })
+	updated, err := c.client.Update(ctx, w, metav1.UpdateOptions{FieldManager: name})
+	if apierrors.IsNotFound(err) {
+		return informer.Result{}, nil
+	}
+	if err == nil {
+		err = see(ctx, c.Websites, updated)
+	}
+	return informer.Result{}, err
+}
+
+// record writes an event about a condition that has changed. It is for people to read: that it is lost is no failure.
+func (c *Controller) record(ctx context.Context, w *Website, condition metav1.Condition) {
+	kind := corev1.EventTypeNormal
+	if condition.Type == Accepted && condition.Status == metav1.ConditionFalse || condition.Reason == "NameTaken" {
+		kind = corev1.EventTypeWarning
+	}
+	now := metav1.Now()
+	_, err := c.events.Create(ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: w.Name + "."},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: GroupVersion.String(), Kind: GroupKind.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID, ResourceVersion: w.ResourceVersion,
+		},
+		Type: kind, Reason: condition.Reason, Message: condition.Message,
+		Source: corev1.EventSource{Component: name}, ReportingController: name,
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		c.log.Warn("an event is lost", "website", informer.KeyOf(w).String(), "reason", condition.Reason, "err", err)
+	}
+}
+
+func labels(w *Website) map[string]string {
+	return map[string]string{managedBy: name, "app.kubernetes.io/instance": w.Name}
+}
+
+func selector(w *Website) map[string]string {
+	return map[string]string{"app.kubernetes.io/instance": w.Name}
+}
+
+func ownedBy(w *Website) *metav1ac.OwnerReferenceApplyConfiguration {
+	return metav1ac.OwnerReference().WithAPIVersion(GroupVersion.String()).WithKind(GroupKind.Kind).
+		WithName(w.Name).WithUID(w.UID).WithController(true).WithBlockOwnerDeletion(true)
+}
+
+func desiredDeployment(w *Website) *appsv1ac.DeploymentApplyConfiguration {
+	return appsv1ac.Deployment(w.Name, w.Namespace).WithLabels(labels(w)).WithOwnerReferences(ownedBy(w)).
+		WithSpec(appsv1ac.DeploymentSpec().
+			WithReplicas(w.replicas()).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selector(w))).
+			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labels(w)).
+				WithSpec(corev1ac.PodSpec().WithContainers(corev1ac.Container().
+					WithName("web").WithImage(w.Spec.Image).
+					WithPorts(corev1ac.ContainerPort().WithName("http").WithContainerPort(8080).WithProtocol(corev1.ProtocolTCP))))))
+}
+
+func desiredService(w *Website) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(w.Name, w.Namespace).WithLabels(labels(w)).WithOwnerReferences(ownedBy(w)).
+		WithAnnotations(map[string]string{"external-dns.alpha.kubernetes.io/hostname": w.Spec.Host}).
+		WithSpec(corev1ac.ServiceSpec().
+			WithSelector(selector(w)).
+			WithPorts(corev1ac.ServicePort().WithName("http").WithPort(80).WithTargetPort(intstr.FromString("http")).WithProtocol(corev1.ProtocolTCP)))
+}
