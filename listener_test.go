@@ -382,6 +382,27 @@ func TestH11_Close(t *testing.T) {
 	})
 }
 
+func TestH11_CloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
+	for _, filter := range []func(*thing) bool{nil, func(*thing) bool { return true }} {
+		synctest.Test(t, func(t *testing.T) {
+			inf := startFed(t)
+			defer inf.stop()
+			rec := &lines{}
+			var sub *Subscription
+			sub = inf.SubscribeWith(HandlerFuncs[*thing]{
+				Add:    rec.OnAdd,
+				Delete: func(last *thing, final bool) { rec.OnDelete(last, final); sub.Close() },
+			}, SubscriptionConfig[*thing]{Filter: filter})
+			inf.put(list(1, "a"))
+			synctest.Wait()
+			other := list(2, "a")
+			other.Items[0].uid = "other"
+			inf.put(other) // one entry: a is gone, and another is there
+			rec.want(t, "initial a@1", "missed delete a@1")
+		})
+	}
+}
+
 func TestH12_Filter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := startFed(t)
