@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,34 +58,41 @@ func TestC1C3C4C6C8F1F2H1H2H4H5H7H8H11H12_FedModel(t *testing.T) {
 			if several && d.Object != nil {
 				d.Namespace = d.Object.namespace
 			}
-			m.Step("%s %q %s: %d items, %d kept", d.Type, d.Namespace, d.ResourceVersion, len(d.Items), len(d.Kept))
+			if d.Type == Upserted {
+				users.Fed = append(users.Fed, d.Object.rv)
+			}
+			m.Step("%s %q %s: %d items, %d kept, restored %v", d.Type, d.Namespace, d.ResourceVersion, len(d.Items), len(d.Kept), d.Restored)
 			producers[d.Namespace] <- d
 		}
 		for _, namespace := range resource.sources() {
 			put(g.replacement(namespace))
 		}
-		rv := ""
+		restores := m.IntN(4) == 0
 		for range 50 + m.IntN(150) {
+			source := resource.sources()[m.IntN(len(producers))]
 			switch n := m.IntN(60); {
+			case n == 0 && restores && m.IntN(2) == 0:
+				users.BackInTime.Store(true)
+				put(g.restored(source))
 			case n == 0:
-				put(g.replacement(resource.sources()[m.IntN(len(producers))]))
+				put(g.replacement(source))
 			case n == 1:
 				g.rv++
-				put(Delta[*thing]{Type: Bookmarked, Namespace: resource.sources()[m.IntN(len(producers))], ResourceVersion: fmt.Sprint(g.rv)})
-			case n < 8:
+				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(g.rv)})
+			case n == 2: // late: must not count
+				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(1 + m.IntN(g.rv))})
+			case n < 9:
 				users.Act()
-			case n < 16:
+			case n < 17:
 				m.Pass(10 * time.Second)
 			default:
-				put(g.event())
-			}
-			if isClosed(inf.synced) {
-				now := inf.Store().RV()
-				if older(now, rv) {
-					m.Errorf("C7: the resource version went back from %s to %s", rv, now)
+				d := g.event()
+				if m.IntN(20) == 0 {
+					d.ResourceVersion = fmt.Sprint(1 + m.IntN(g.rv)) // late too
 				}
-				rv = now
+				put(d)
 			}
+			users.CheckVersions()
 		}
 		if m.IntN(5) > 0 { // otherwise stop in the midst of it
 			for _, namespace := range resource.sources() {
@@ -96,8 +102,7 @@ func TestC1C3C4C6C8F1F2H1H2H4H5H7H8H11H12_FedModel(t *testing.T) {
 			if err := inf.WaitFor(ctx, fmt.Sprint(g.rv-len(producers)+1)); err != nil {
 				m.Error(err)
 			}
-			<-time.After(time.Hour) // slow handlers
-			synctest.Wait()
+			users.Settle()
 			want := map[Key]string{}
 			for key, t := range g.world {
 				want[key] = users.View(t)

@@ -101,14 +101,20 @@ type Follower[T Object] struct {
 	name   string
 	filter func(T) bool
 	delay  func() time.Duration // how long it takes for an event; nil for no time
+	panics func() bool          // whether it does, after an event; nil for never
 	limit  int                  // it closes itself at this many events; 0 for never
 	resync bool                 // it is given objects again
+	every  bool                 // it is told of every change
+	early  bool                 // it was there before anything was
 	sub    atomic.Pointer[Subscription]
 	busy   atomic.Bool
 	closed atomic.Bool // no more events may come
 
+	raised, recovered atomic.Int64 // panics
+
 	mu      sync.Mutex // protects the fields below
 	have    map[Key]T
+	seen    map[string]bool // the versions that it was told of
 	events  int
 	initial int // initial additions
 }
@@ -134,6 +140,7 @@ func (f *Follower[T]) told(event string, key Key, change func(have T, known bool
 	f.events++
 	last := f.events == f.limit
 	f.mu.Unlock()
+	f.users.CheckVersions()
 	if f.delay != nil {
 		<-time.After(f.delay())
 	}
@@ -142,10 +149,19 @@ func (f *Follower[T]) told(event string, key Key, change func(have T, known bool
 		sub.Close()
 		f.closed.Store(true)
 	}
+	if f.panics != nil && f.panics() {
+		f.panic("after " + event)
+	}
+}
+
+func (f *Follower[T]) panic(value string) {
+	f.raised.Add(1)
+	panic(value)
 }
 
 // sound reports what does not fit an object that f is given.
 func (f *Follower[T]) sound(event string, obj T) {
+	f.seen[obj.GetResourceVersion()] = true
 	if f.filter != nil && !f.filter(obj) {
 		f.errorf("H12: %s of %s, which its filter leaves out", event, KeyOf(obj))
 	}
@@ -218,12 +234,19 @@ type Users[T Object] struct {
 	Tags func(T) []string
 	// BackInTime is set once the server may have been restored from a backup: versions mean nothing any more.
 	BackInTime atomic.Bool
+	// Fed are the versions of all objects that the informer was told of one by one, where that is known.
+	Fed []string
 
 	followers []*Follower[T]
+	copiers   []*copier[T]
 	indexes   []func(*Snapshot[T]) error
 	held      []heldSnapshot[T]
 	loops     sync.WaitGroup // of Changes
 	endLoops  []context.CancelFunc
+
+	mu       sync.Mutex        // protects the fields below
+	versions map[string]string // how far each source was
+	back     bool              // they may go back just now
 }
 
 type heldSnapshot[T Object] struct {
@@ -241,7 +264,7 @@ func (u *Users[T]) views(snap *Snapshot[T]) (views []string) {
 
 // Act does one random thing.
 func (u *Users[T]) Act() {
-	switch n := u.IntN(10); {
+	switch n := u.IntN(12); {
 	case n < 3:
 		u.Subscribe()
 	case n == 3:
@@ -261,7 +284,12 @@ func (u *Users[T]) Act() {
 		u.held = append(u.held, heldSnapshot[T]{snap, snap.RV(), u.views(snap)})
 	case n == 7:
 		u.checkLateSubscription()
+	case n == 8 && len(u.copiers) < 3:
+		u.addCopier()
+	case n == 9 && len(u.copiers) > 0:
+		u.copiers[u.IntN(len(u.copiers))].toggle()
 	default:
+		u.checkBacklogs()
 		u.checkIndexes(u.Informer.Store().Snapshot())
 	}
 }
@@ -279,25 +307,42 @@ func (u *Users[T]) Subscribe() {
 		f.delay = func() time.Duration { return time.Duration(r.Int64N(int64(longest))) }
 		f.name += ", slow"
 	}
+	config := SubscriptionConfig[T]{Filter: f.filter}
+	if u.IntN(4) == 0 {
+		r := rand.New(rand.NewPCG(u.Uint64(), 0))
+		f.panics = func() bool { return r.IntN(3) == 0 }
+		f.name += ", panicking"
+		config.OnPanic = func(any) { f.recovered.Add(1) }
+		if f.filter != nil && u.IntN(2) == 0 {
+			f.name += " in its filter too"
+			config.Filter = func(obj T) bool {
+				if !f.filter(obj) {
+					f.panic("left out")
+				}
+				return true
+			}
+		}
+	}
 	if u.IntN(6) == 0 {
 		f.limit = 1 + u.IntN(20)
 		f.name += ", closing itself"
 	}
-	config := SubscriptionConfig[T]{Name: f.name, Filter: f.filter}
 	if u.IntN(4) == 0 {
-		config.Delivery, config.MaxBacklog, config.Block = Every, 1+u.IntN(50), u.IntN(2) == 0
+		f.every = true
+		config.Delivery, config.MaxBacklog, config.Block = Every, 1+u.IntN(8), u.IntN(2) == 0
 		f.name += fmt.Sprintf(", every change, backlog %d, block %v", config.MaxBacklog, config.Block)
 	}
 	if u.IntN(6) == 0 {
 		f.resync, config.Resync = true, time.Duration(1+u.IntN(20))*time.Minute
 		f.name += ", resync"
 	}
+	config.Name = f.name
 	u.Step("subscribe %s", f.name)
 	f.sub.Store(u.Informer.SubscribeWith(f, config))
 }
 
 func (u *Users[T]) newFollower(kind string) *Follower[T] {
-	f := &Follower[T]{users: u, name: fmt.Sprintf("%s %d", kind, len(u.followers)), have: map[Key]T{}}
+	f := &Follower[T]{users: u, name: fmt.Sprintf("%s %d", kind, len(u.followers)), early: len(u.Fed) == 0, have: map[Key]T{}, seen: map[string]bool{}}
 	u.followers = append(u.followers, f)
 	return f
 }
@@ -345,6 +390,76 @@ func (u *Users[T]) checkLateSubscription() {
 	if n := u.Informer.Store().Len(); f.initial != n || f.events != n || !f.sub.Load().Status().Synced {
 		u.Errorf("H7: %s was told of %d initial objects in %d events, there are %d", f.name, f.initial, f.events, n)
 	}
+}
+
+// checkBacklogs holds H3: nobody is further behind than allowed, unless the informer waits.
+func (u *Users[T]) checkBacklogs() {
+	synctest.Wait()
+	over, blocking := 0, 0
+	for _, f := range u.followers {
+		sub := f.sub.Load()
+		if sub == nil {
+			continue
+		}
+		l := sub.listener.(*listener[T])
+		l.mu.Lock()
+		if l.ended == nil && l.overLocked() {
+			over++
+			if !l.config.Block {
+				f.errorf("H3: it is %d changes behind", len(l.queue)-l.head)
+			}
+		}
+		if l.ended == nil && l.room != nil {
+			blocking++
+		}
+		l.mu.Unlock()
+	}
+	if (over > 0) != (blocking > 0) {
+		u.Errorf("H3: %d handlers are too far behind, the informer waits for %d", over, blocking)
+	}
+}
+
+// CheckVersions holds C7 for each source, also while others are not there yet.
+func (u *Users[T]) CheckVersions() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.versions == nil {
+		u.versions = map[string]string{}
+	}
+	for _, src := range u.Informer.Store().Snapshot().sources {
+		was := u.versions[src.namespace]
+		if src.resourceVersion == "" || u.back { // not served, or restored
+			continue
+		}
+		if older(src.resourceVersion, was) {
+			u.Errorf("C7: the resource version of %q went back from %s to %s", src.namespace, was, src.resourceVersion)
+		}
+		u.versions[src.namespace] = src.resourceVersion
+	}
+}
+
+// GoBack calls restore, which takes the server back in time and waits until the informer has noticed.
+func (u *Users[T]) GoBack(restore func()) {
+	u.BackInTime.Store(true)
+	u.setBack(true)
+	restore()
+	u.setBack(false)
+}
+
+func (u *Users[T]) setBack(back bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.back, u.versions = back, nil
+}
+
+// Stale returns the keys of which the informer says that it could not read the newest version, while nothing happens.
+func (u *Users[T]) Stale() []Key {
+	synctest.Wait()
+	var keys []Key
+	for _, r := range u.Informer.reflectors {
+		keys = append(keys, slices.SortedFunc(maps.Keys(r.stale), compareKeys)...)
+	}
+	return keys
 }
 
 func (u *Users[T]) addIndex() {
@@ -401,7 +516,18 @@ func (u *Users[T]) checkIndexes(snap *Snapshot[T]) {
 	}
 }
 
-// Check holds what everybody has against what there is: the view and the tags of each object.
+// Settle waits until everybody has done what there is to do, slow as they may be.
+func (u *Users[T]) Settle() {
+	for _, c := range u.copiers {
+		if c.stop == nil {
+			c.toggle()
+		}
+	}
+	<-time.After(time.Hour)
+	synctest.Wait()
+}
+
+// Check holds what everybody has, once settled, against what there is: the view of each object.
 func (u *Users[T]) Check(want map[Key]string) {
 	u.Helper()
 	store := u.Informer.Store()
@@ -420,9 +546,19 @@ func (u *Users[T]) Check(want map[Key]string) {
 		}
 		u.checkIndexes(h.snap)
 	}
+	u.CheckVersions()
+	u.checkBacklogs()
+	for _, c := range u.copiers {
+		c.check(snap)
+	}
 	for _, f := range u.followers {
+		f.checkPanics()
 		sub := f.sub.Load()
-		if f.closed.Load() || sub != nil && errors.Is(sub.Err(), ErrBacklog) {
+		behind := sub != nil && errors.Is(sub.Err(), ErrBacklog)
+		if behind && (!f.every || sub.listener.(*listener[T]).config.Block) {
+			f.errorf("H3: %v", sub.Err())
+		}
+		if f.closed.Load() || behind {
 			continue
 		}
 		f.mu.Lock()
@@ -440,12 +576,26 @@ func (u *Users[T]) Check(want map[Key]string) {
 			}
 			f.errorf("has %d objects of %d", len(f.have), len(have))
 		}
+		if f.every && f.early && f.filter == nil {
+			for _, rv := range u.Fed {
+				if !f.seen[rv] {
+					f.errorf("H3: was not told of version %s", rv)
+				}
+			}
+		}
 		if sub != nil {
 			if s := sub.Status(); !s.Synced || !f.resync && (s.Backlog != 0 || s.Busy != 0) {
 				f.errorf("H8: status %+v, %v", s, sub.Err())
 			}
 		}
 		f.mu.Unlock()
+	}
+}
+
+// checkPanics holds H10 while it is not being called.
+func (f *Follower[T]) checkPanics() {
+	if raised, recovered := f.raised.Load(), f.recovered.Load(); raised != recovered {
+		f.errorf("H10: it panicked %d times, OnPanic was called %d times", raised, recovered)
 	}
 }
 
@@ -476,6 +626,179 @@ func (u *Users[T]) Stopped() {
 		if f.busy.Load() && f.sub.Load() != nil {
 			f.errorf("L1: it is being called although Run has returned")
 		}
+		f.checkPanics()
+	}
+	for _, c := range u.copiers {
+		c.end()
 	}
 	<-time.After(time.Hour)
+}
+
+// copier is a controller that copies what the store has. It fails often, and is stopped and started again.
+type copier[T Object] struct {
+	users  *Users[T]
+	name   string
+	queue  *Queue[Key]
+	ctl    *Controller[Key]
+	filter func(T) bool // nil for all
+	sub    *Subscription
+	stop   context.CancelFunc // nil while it is stopped
+	ended  chan error         // of Controller.Run
+	cancel context.CancelFunc
+	waits  sync.WaitGroup // until it is synced
+
+	mu      sync.Mutex // protects the fields below
+	rand    *rand.Rand
+	copied  map[Key]T
+	busy    map[Key]bool // in work
+	initial map[Key]bool // were added initially
+	tried   map[Key]bool
+}
+
+func (u *Users[T]) addCopier() {
+	c := &copier[T]{
+		users:   u,
+		name:    fmt.Sprintf("controller %d", len(u.copiers)),
+		queue:   NewQueue(QueueConfig[Key]{}),
+		rand:    rand.New(rand.NewPCG(u.Uint64(), 0)),
+		copied:  map[Key]T{},
+		busy:    map[Key]bool{},
+		initial: map[Key]bool{},
+		tried:   map[Key]bool{},
+	}
+	u.copiers = append(u.copiers, c)
+	var config SubscriptionConfig[T]
+	if u.IntN(3) == 0 {
+		tag := "tag" + strconv.Itoa(u.IntN(3))
+		c.filter = func(obj T) bool { return slices.Contains(u.Tags(obj), tag) }
+		config.Filter = c.filter
+		c.name += " of " + tag
+	}
+	if u.IntN(4) == 0 {
+		config.Resync = time.Duration(1+u.IntN(20)) * time.Minute
+	}
+	c.sub = u.Informer.SubscribeWith(copierHandler[T]{EnqueueObject[T](c.queue), c}, config)
+	c.ctl = &Controller[Key]{
+		Name:                    c.name,
+		Queue:                   c.queue,
+		Sources:                 []Source{c.sub},
+		Reconcile:               c.reconcile,
+		MaxConcurrentReconciles: 1 + u.IntN(4),
+		LimitRequeueAfter:       u.IntN(2) == 0,
+		OnPanic:                 func(Key, any) {},
+		Logger:                  u.Informer.config.logger(),
+	}
+	u.Step("start %s, %d at a time", c.name, c.ctl.MaxConcurrentReconciles)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.waits.Go(func() {
+		if c.ctl.WaitSynced(ctx) != nil {
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for key := range c.initial {
+			if !c.tried[key] {
+				u.Errorf("Q10: %s is synced, and %s was not reconciled", c.name, key)
+			}
+		}
+	})
+	c.toggle()
+}
+
+// copierHandler notes the initial objects.
+type copierHandler[T Object] struct {
+	Handler[T]
+	copier *copier[T]
+}
+
+func (h copierHandler[T]) OnAdd(obj T, initial bool) {
+	h.Handler.OnAdd(obj, initial)
+	if initial {
+		h.copier.mu.Lock()
+		defer h.copier.mu.Unlock()
+		h.copier.initial[KeyOf(obj)] = true
+	}
+}
+
+// toggle stops the controller, or runs it.
+func (c *copier[T]) toggle() {
+	if c.stop != nil {
+		c.users.Step("stop %s", c.name)
+		c.stop()
+		c.stop = nil
+		if err := <-c.ended; !errors.Is(err, context.Canceled) && !errors.Is(err, ErrStopped) {
+			c.users.Errorf("%s: %v", c.name, err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.busy) > 0 {
+			c.users.Errorf("L1: %s has ended with %d keys in work", c.name, len(c.busy))
+		}
+		return
+	}
+	c.users.Step("run %s", c.name)
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop, c.ended = stop, make(chan error, 1)
+	go func() { c.ended <- c.ctl.Run(ctx) }()
+}
+
+func (c *copier[T]) reconcile(_ context.Context, key Key) (Result, error) {
+	c.mu.Lock()
+	if c.busy[key] {
+		c.users.Errorf("Q1: %s reconciles %s twice at a time", c.name, key)
+	}
+	c.busy[key], c.tried[key] = true, true
+	outcome, delay := c.rand.IntN(16), time.Duration(c.rand.IntN(2000))*time.Millisecond
+	c.mu.Unlock()
+	obj, ok := c.users.Informer.Store().Get(key)
+	if outcome%2 == 0 {
+		<-time.After(delay)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, key)
+	switch outcome {
+	case 0, 1:
+		return Result{}, errors.New("conflict")
+	case 2, 3:
+		panic("reconcile")
+	}
+	if ok && (c.filter == nil || c.filter(obj)) {
+		c.copied[key] = obj
+	} else {
+		delete(c.copied, key)
+	}
+	switch outcome {
+	case 4:
+		return Result{RequeueAfter: delay * 100}, nil
+	case 5:
+		return Result{Backoff: true, Priority: HighPriority}, nil
+	}
+	return Result{}, nil
+}
+
+// check holds the copy against the store.
+func (c *copier[T]) check(snap *Snapshot[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	want := map[Key]T{}
+	for obj := range snap.All() {
+		if c.filter == nil || c.filter(obj) {
+			want[KeyOf(obj)] = obj
+		}
+	}
+	if !maps.Equal(c.copied, want) {
+		c.users.Errorf("Q1: %s has %d copies of %d objects, some of them old: %+v", c.name, len(c.copied), len(want), c.ctl.Status())
+	}
+}
+
+// end ends everything.
+func (c *copier[T]) end() {
+	if c.stop != nil {
+		c.toggle()
+	}
+	c.queue.Close()
+	c.cancel()
+	c.waits.Wait()
 }

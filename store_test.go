@@ -134,6 +134,20 @@ func (g *generator) replacement(namespace string) Delta[*thing] {
 	return d
 }
 
+// restored is a replacement by a server that went back in time: some versions are of another content.
+func (g *generator) restored(namespace string) Delta[*thing] {
+	d := g.replacement(namespace)
+	d.Restored = true
+	for i, t := range d.Items {
+		if g.IntN(3) == 0 {
+			other := *t
+			other.tags = append(slices.Clone(t.tags), "restored"+strconv.Itoa(g.rv))
+			d.Items[i], g.world[KeyOf(t)] = &other, &other
+		}
+	}
+	return d
+}
+
 // equalVersions says whether both have the same versions of the same objects in the same order.
 func equalVersions(a, b []*thing) bool {
 	return slices.EqualFunc(a, b, func(a, b *thing) bool {
