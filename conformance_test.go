@@ -1262,7 +1262,7 @@ func (r *rig[T]) wait() {
 		}
 		have, ok := r.inf.Store().Get(informer.KeyOf(obj))
 		pod, there := r.pods.Get(informer.KeyOf(obj))
-		if there = there && r.follows(pod); ok != there || ok && newer(obj, have) {
+		if there && r.follows(pod) && !ok || ok && newer(obj, have) { // it may have what has gone since
 			r.Errorf("%v: in the store: %v, on the server: %v", informer.KeyOf(obj), ok, there)
 		}
 	}
