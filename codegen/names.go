@@ -46,6 +46,9 @@ func (p plurals) of(kind string) string {
 }
 
 func upperFirst(s string) string {
+	if s == "" {
+		return ""
+	}
 	r, n := utf8.DecodeRuneInString(s)
 	return string(unicode.ToUpper(r)) + s[n:]
 }
