@@ -69,7 +69,12 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{Name: "websites"})
+	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{
+		Name: "websites",
+		// Each key by itself, and no longer than a minute. The default has a bucket of 10 a second for all keys together
+		// too: after an outage in which each of 2,000 keys has failed, the last would come 200 s later.
+		RateLimiter: &informer.ExponentialLimiter[informer.Key]{Max: time.Minute},
+	})
 	c := &Controller{
 		group:  informer.NewGroup(client),
 		log:    config.Logger,

@@ -337,8 +337,12 @@ func TestChildrenArePutBack(t *testing.T) {
 			"image changed": func() {
 				change(c, c.deployments, "shop", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "evil" })
 			},
-			"scaled to zero":  func() { change(c, c.deployments, "shop", func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) }) },
-			"port changed":    func() { change(c, c.services, "shop", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt(81) }) },
+			"scaled to zero": func() {
+				change(c, c.deployments, "shop", func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) })
+			},
+			"port changed": func() {
+				change(c, c.services, "shop", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt(81) })
+			},
 			"label removed":   func() { change(c, c.services, "shop", func(s *corev1.Service) { delete(s.Labels, managedBy) }) },
 			"disowned":        func() { change(c, c.services, "shop", func(s *corev1.Service) { s.Annotations = nil }) },
 			"all at one time": func() { c.deployments.Delete(key("shop")); c.services.Delete(key("shop")) },

@@ -1,0 +1,167 @@
+// Command controller is a whole controller: each Website, a custom resource, gets a Deployment and a Service.
+//
+//	go run ./examples/controller                              # needs no cluster: simulates one in the process, for 2 replicas
+//	go run ./examples/controller -kubeconfig ~/.kube/config   # a real one; a program in a pod finds its own
+//	go run ./examples/controller -crd | kubectl apply -f -    # what a real one has to know first
+//
+// To start from it, read website (the controller) and leader (one replica of several works), and then run;
+// simulate.go is what to leave out.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever way to log in a kubeconfig asks for
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/examples/controller/leader"
+	"github.com/typedinformer/informer/examples/controller/website"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "controller:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program. It returns when ctx ends, or when the flags say so.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("controller", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are main's to print
+	duration := flags.Duration("for", 0, "end after this `time`, like 10s; zero means not before Ctrl-C")
+	kubeconfig := flags.String("kubeconfig", "", "`path` of a kubeconfig: its current context's cluster")
+	namespace := flags.String("lease-namespace", "default", "real cluster: `namespace` of the lease that replicas contend for")
+	workers := flags.Int("workers", 4, "`number` of websites that are reconciled at a time")
+	websites := flags.Int("websites", 50, "simulation: `number` of websites")
+	crd := flags.Bool("crd", false, "print the custom resource definition, and end")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintln(out, "controller gives each Website a Deployment and a Service. The cluster is a simulated one, unless there is -kubeconfig or the program runs in a pod.")
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w (-h explains the flags)", err)
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case *workers < 1 || *websites < 1 || *duration < 0:
+		return errors.New("-workers and -websites must be positive, -for not negative")
+	case *crd:
+		_, err := out.Write(website.CRD)
+		return err
+	}
+	if *duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *duration)
+		defer cancel()
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if *kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return simulate(ctx, *websites, *workers, log, out)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig) // or that of the pod
+	if err != nil {
+		return err
+	}
+	r, err := newReplica(config, *namespace, *workers, log)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "replica %s at %s\n", r.identity, config.Host)
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return r.run(ctx) })
+	tasks.Go(func() error {
+		for second(ctx) {
+			s := r.controller.Status()
+			fmt.Fprintf(out, "leading: %t  reconciles: %d ok, %d failed, %d to be tried again  queue: %v ready, %d delayed\n",
+				s.Running, s.Succeeded, s.Failed, s.BackedOff, s.Queue.Depth, s.Queue.Delayed)
+		}
+		return nil
+	})
+	if err := tasks.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// second waits for one, and says whether ctx goes on.
+func second(ctx context.Context) bool {
+	select {
+	case <-time.After(time.Second):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// replica is one process of the controller.
+type replica struct {
+	identity   string
+	controller *website.Controller
+	election   leader.Config
+}
+
+func newReplica(config *rest.Config, namespace string, workers int, log *slog.Logger) (*replica, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{identity: host + "_" + string(uuid.NewUUID())} // that of no other, nor of the same one before
+	client, err := informer.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	if r.controller, err = website.New(client, website.Config{Workers: workers, Logger: log}); err != nil {
+		return nil, err
+	}
+	leases, err := coordinationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	r.election = leader.Config{Logger: log, Lock: &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: "website-controller"},
+		Client:     leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: r.identity},
+	}}
+	return r, nil
+}
+
+// run follows the cluster, and reconciles while this replica is the leader. The informers outlive the workers.
+func (r *replica) run(ctx context.Context) error {
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var tasks errgroup.Group
+	tasks.Go(func() error {
+		defer stop()
+		return leader.Run(ctx, r.election, r.controller.Run)
+	})
+	tasks.Go(func() error {
+		err := r.controller.Follow(following)
+		if following.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	return tasks.Wait()
+}
+
+func (r *replica) name() string { return r.identity[strings.LastIndex(r.identity, "-")+1:] }
