@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOutputDir(t *testing.T) {
+	dir := outputDir(filepath.Join(t.TempDir(), "new"))
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(dir.path(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stale := func(files map[string][]byte, want string) {
+		t.Helper()
+		err := dir.check(files)
+		if err == nil != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	generated := generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n"
+	files := map[string][]byte{"a/v1/informers.go": []byte(generated), "b/v1/informers.go": []byte(generated)}
+
+	stale(files, "new/a/v1/informers.go, "+dir.path("b/v1/informers.go"))
+	if dir.has("a/v1/informers.go") {
+		t.Error("check has written something")
+	}
+	if err := dir.write(files); err != nil {
+		t.Fatal(err)
+	}
+	stale(files, "")
+
+	write("a/v1/informers.go", generated+"// changed\n")
+	stale(files, "now: "+dir.path("a/v1/informers.go"))
+	write("c/v1/informers.go", "// Header\n\n"+generated) // of a type that is no more
+	write("c/v1/expansion.go", "package v1\n\n// "+generatedBy+" is what others have.\n")
+	stale(files, "a/v1/informers.go, "+dir.path("c/v1/informers.go"))
+	if err := dir.write(files); err != nil {
+		t.Fatal(err)
+	}
+	stale(files, "")
+	if dir.has("c/v1/informers.go") || !dir.has("c/v1/expansion.go") {
+		t.Error("what is removed is not what codegen wrote, and only that")
+	}
+}
+
+// A header with a year does not make files stale at new year.
+func TestYearStays(t *testing.T) {
+	dir := outputDir(t.TempDir())
+	text := []byte("// Copyright YEAR Somebody.\n\n" + generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
+	files := map[string][]byte{"informers.go": text}
+	if err := dir.write(files); err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile(dir.path("informers.go"))
+	if err != nil || !strings.HasPrefix(string(have), "// Copyright "+time.Now().Format("2006")+" Somebody.\n") {
+		t.Fatalf("%v:\n%s", err, have)
+	}
+	if err := os.WriteFile(dir.path("informers.go"), []byte(strings.Replace(string(text), "YEAR", "1999", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.check(files); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, test := range []struct{ args, want string }{
+		{"", "name the packages"},
+		{"-plural-exceptions Datum ./...", `"Datum": want Kind:Plural`},
+		{"-nonsense ./...", "flag provided but not defined"},
+		{"-go-header-file nowhere ./testdata/genclient/...", "nowhere"},
+		{"./nowhere/...", "nowhere"},
+		{"./compat", "no type in ./compat has one of the markers"},
+	} {
+		if err := run(strings.Fields(test.args), io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", test.args, err, test.want)
+		}
+	}
+	var out strings.Builder
+	if err := run([]string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-plural-exceptions") {
+		t.Errorf("%v:\n%s", err, &out)
+	}
+}
+
+// -check writes nothing, and fails until somebody does.
+func TestCheckFailsWhenStale(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"-output-dir", dir, "./testdata/genclient/api/..."}
+	if err := run(append([]string{"-check"}, args...), io.Discard); err == nil || !strings.Contains(err.Error(), "shop/v1/informers.go") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "shop")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("-check has written something: %v", err)
+	}
+	if err := run(args, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(append([]string{"-check"}, args...), io.Discard); err != nil {
+		t.Error(err)
+	}
+}
