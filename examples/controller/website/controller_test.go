@@ -432,7 +432,7 @@ func TestInvalidAndTaken(t *testing.T) {
 }
 
 // storm has somebody write to every website, all the time, and change its spec now and then. stop ends it.
-func (c *cluster) storm(names []string) (stop func()) {
+func (c *cluster) storm(names []string, every time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(c.Context())
 	var storm sync.WaitGroup
 	for i, name := range names {
@@ -449,7 +449,7 @@ func (c *cluster) storm(names []string) (stop func()) {
 					}
 				}
 				select {
-				case <-time.After(time.Duration(300+i) * time.Millisecond):
+				case <-time.After(every + time.Duration(i)*time.Millisecond):
 				case <-ctx.Done():
 				}
 			}
@@ -475,9 +475,9 @@ func TestConflictStormsAndAServerAway(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
 		ctl, _ := c.start("a", alone)
-		names := c.createMany(10)
+		names := c.createMany(5)
 		defer c.slowServer()()
-		stop := c.storm(names)
+		stop := c.storm(names, 200*time.Millisecond)
 		<-time.After(5 * time.Second)
 		c.server.Stop()
 		<-time.After(5 * time.Second)
@@ -487,8 +487,8 @@ func TestConflictStormsAndAServerAway(t *testing.T) {
 		c.server.Compact()
 		<-time.After(5 * time.Second)
 		stop()
-		if s := ctl.Status(); s.BackedOff == 0 || s.Failed == 0 {
-			t.Errorf("no conflicts or no failures: %+v", s)
+		if s := ctl.Status(); s.BackedOff == 0 {
+			t.Errorf("there were no conflicts: %+v", s)
 		}
 		<-time.After(time.Minute) // backoff after the outage
 		for _, name := range names {
@@ -502,7 +502,7 @@ func TestReplicas(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
 		names := c.createMany(4)
-		stop := c.storm(names)
+		stop := c.storm(names, time.Second)
 		replicas := map[string]func(){}
 		for i := range 3 {
 			who := fmt.Sprint("replica-", i)
