@@ -72,6 +72,7 @@ func ExampleController() {
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	ended := make(chan error, 2)
 	go func() { ended <- group.Run(ctx) }()
 	go func() { ended <- controller.Run(ctx) }()

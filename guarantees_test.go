@@ -1,0 +1,107 @@
+package informer_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "fill in the tests that hold each rule in GUARANTEES.md")
+
+var (
+	testFunc = regexp.MustCompile(`(?m)^func (Test((?:[A-Z][0-9]+)+)_\w*|Test\w+)\(`)
+	subtest  = regexp.MustCompile(`(?:\bname: |^\t*\{)"((?:[A-Z][0-9]+)+)[ _]`)
+	ruleName = regexp.MustCompile(`[A-Z][0-9]+`)
+	ruleRow  = regexp.MustCompile(`^\| ([A-Z][0-9]+) \| ([^|]*) \|([^|]*)\|([^|]*)\|$`)
+)
+
+// holders returns for each rule the links to the tests that carry its number.
+func holders(t *testing.T) map[string][]string {
+	held := map[string][]string{}
+	add := func(rules, test, file string) {
+		for _, rule := range ruleName.FindAllString(rules, -1) {
+			if link := fmt.Sprintf("[%s](%s)", test, file); !slices.Contains(held[rule], link) {
+				held[rule] = append(held[rule], link)
+			}
+		}
+	}
+	var files []string
+	for _, pattern := range []string{"*_test.go", "watchcache/*_test.go", "e2e/*_test.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := ""
+		for line := range strings.Lines(string(source)) {
+			if f := testFunc.FindStringSubmatch(line); f != nil {
+				inside = f[1]
+				// Model tests hold so many rules that they are named once, above the tables.
+				if rules := f[2]; !strings.HasSuffix(inside, "_Model") && !strings.HasSuffix(inside, "_FedModel") {
+					add(rules, strings.TrimPrefix(strings.TrimPrefix(inside, "Test"), rules+"_"), file)
+				}
+			}
+			for _, s := range subtest.FindAllStringSubmatch(line, -1) {
+				add(s[1], "a table of "+strings.TrimSuffix(filepath.Base(file), "_test.go"), file)
+			}
+		}
+	}
+	return held
+}
+
+// Each rule in GUARANTEES.md names the tests that hold it, and has one. Each number in the name of a test is that of a rule.
+func TestGuarantees(t *testing.T) {
+	const name = "GUARANTEES.md"
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := holders(t)
+	rules := map[string]bool{}
+	var want strings.Builder
+	for line := range strings.Lines(string(text)) {
+		row := ruleRow.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if row == nil {
+			want.WriteString(line)
+			continue
+		}
+		rule := row[1]
+		rules[rule] = true
+		if len(held[rule]) == 0 {
+			t.Errorf("no test holds %s: %s", rule, row[2])
+		}
+		fmt.Fprintf(&want, "| %s | %s | %s |%s|\n", rule, row[2], strings.Join(held[rule], ", "), row[4])
+	}
+	for rule, tests := range held {
+		if !rules[rule] {
+			t.Errorf("%s is no rule of %s; tests: %v", rule, name, tests)
+		}
+	}
+	for group, last := range map[string]int{"R": 22, "F": 5, "C": 10, "H": 14, "Q": 10, "L": 5, "W": 10} {
+		for n := range last {
+			if rule := fmt.Sprint(group, n+1); !rules[rule] {
+				t.Errorf("%s has no %s", name, rule)
+			}
+		}
+	}
+	switch {
+	case want.String() == string(text):
+	case *update:
+		if err := os.WriteFile(name, []byte(want.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s does not name the tests as they are: go test -run Guarantees . -update", name)
+	}
+}
