@@ -185,6 +185,9 @@ func (f *fileData) importBlock() string {
 			parts = append(parts, strings.Join(group, ""))
 		}
 	}
+	if len(parts) == 0 {
+		return ""
+	}
 	return "import (\n" + strings.Join(parts, "\n") + ")\n\n"
 }
 

@@ -6,8 +6,6 @@ Copyright 2021 Somebody.
 
 package v1
 
-import ()
-
 // IPPoolListerExpansion allows custom methods to be added to
 // IPPoolLister.
 type IPPoolListerExpansion interface{}
