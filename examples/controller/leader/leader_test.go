@@ -226,6 +226,26 @@ func TestStubbornWorkEndsTheProcess(t *testing.T) {
 	})
 }
 
+// The server is back when the leader has just given up: the lease is not released before the work has returned.
+func TestNotReleasedWhileTheWorkWindsDown(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.replica("a", nearlyGrace)
+		<-time.After(60*time.Second + 500*time.Millisecond) // the last renewal is of 60 s
+		mend := s.server.Inject(informertest.Fault{Drop: true, Resource: "leases"})
+		<-time.After(11 * time.Second)
+		mend()
+		<-time.After(1500 * time.Millisecond) // the election has ended after 72 s
+		client, err := coordinationv1client.NewForConfig(s.server.Config())
+		if err != nil {
+			s.Fatal(err)
+		}
+		lease, err := client.Leases("ns").Get(s.Context(), "lease", metav1.GetOptions{})
+		if err != nil || *lease.Spec.HolderIdentity != "a" || s.working() != "a" {
+			s.Errorf("%q works, and the lease is %+v, %v", s.active, lease, err)
+		}
+	})
+}
+
 // What is another's by now is not released.
 func TestOnlyTheOwnLeaseIsReleased(t *testing.T) {
 	onStage(t, func(s *stage) {
