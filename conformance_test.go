@@ -539,12 +539,12 @@ func (f *follower[T]) want(lines ...string) {
 	f.Helper()
 	synctest.Wait()
 	byKey := func(a, b string) int { return cmp.Compare(strings.Fields(a)[1], strings.Fields(b)[1]) }
-	slices.SortStableFunc(f.lines, byKey)
+	told := f.take()
+	slices.SortStableFunc(told, byKey)
 	slices.SortStableFunc(lines, byKey)
-	if diff := gocmp.Diff(lines, f.lines); diff != "" {
+	if diff := gocmp.Diff(lines, told); diff != "" {
 		f.Errorf("handler was told (-want +got):\n%s", diff)
 	}
-	f.lines = nil
 }
 
 // The suite.
@@ -750,8 +750,8 @@ func (r *rig[T]) lateSubscription() {
 		r.Errorf("synced, or not, before the handler has returned: %v", err)
 	}
 	close(blocked)
-	if err := sub.WaitSynced(r.Context()); err != nil || len(late.has) < 2 {
-		r.Errorf("WaitSynced: %v, with %d objects", err, len(late.has))
+	if err := sub.WaitSynced(r.Context()); err != nil || len(late.told()) < 2 {
+		r.Errorf("WaitSynced: %v, told %q", err, late.told())
 	}
 	late.want("add a/one 1 initial=true", "add b/two 2 initial=true", "add a/new 1 initial=false")
 	r.main.want("update b/two 1->2", "add a/new 1 initial=false")
@@ -773,7 +773,7 @@ func (r *rig[T]) lateSubscription() {
 			r.Errorf("follower %d has other objects than the store", i)
 		}
 	}
-	r.main.lines = nil
+	r.main.take()
 	r.end()
 }
 
@@ -852,7 +852,7 @@ func (r *rig[T]) filter() {
 	f.want()
 	r.delete("a", "one")
 	f.want("delete a/one 4 final=true")
-	r.main.lines = nil
+	r.main.take()
 	r.end()
 }
 
@@ -1020,7 +1020,7 @@ func (r *rig[T]) relistFindsChanges() {
 		r.put("b", name, "1")
 	}
 	r.start()
-	r.main.lines = nil
+	r.main.take()
 	same, _ := r.inf.Store().Get(informer.Key{Namespace: "a", Name: "same"})
 	calls := 0
 	r.main.before = func(obj T) { // the store has the new world, and nothing of the old one
@@ -1200,7 +1200,7 @@ func (r *rig[T]) snapshotIsForEver() {
 	if diff := gocmp.Diff(before, describe()); diff != "" {
 		r.Errorf("a snapshot has changed (-before +after):\n%s", diff)
 	}
-	r.main.lines = nil
+	r.main.take()
 	r.end()
 }
 
@@ -1244,7 +1244,7 @@ func (r *rig[T]) indexAddedLate() {
 			r.Errorf("the index function was called %d times for %s", n, version)
 		}
 	}
-	r.main.lines = nil
+	r.main.take()
 	r.end()
 }
 
@@ -1302,7 +1302,7 @@ func (r *rig[T]) wait() {
 			r.Errorf("waiting for version %q returned nil", rv)
 		}
 	}
-	r.main.lines = nil
+	r.main.take()
 	r.end()
 }
 

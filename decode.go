@@ -601,7 +601,7 @@ func decodeTime(d *jsontext.Decoder, t *metav1.Time) error {
 	if err != nil {
 		return err
 	}
-	if text := unquoted(v); text != nil && bytes.IndexByte(text, '\\') < 0 {
+	if text := unquoted(v); text != nil {
 		parsed, err := time.Parse(time.RFC3339, string(text))
 		if err != nil {
 			return err

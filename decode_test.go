@@ -63,6 +63,79 @@ func TestTruncatedWatch(t *testing.T) {
 	})
 }
 
+// What stands in an object that is cut anywhere is peeked and cut out as it is decoded.
+func TestTruncatedObject(t *testing.T) {
+	fuzzFormats(func(f format, pods [][]byte) {
+		raw := pods[1]
+		if f == formatProtobuf {
+			raw, _ = unwrapProtobuf(raw)
+		}
+		if id := f.peek(raw); len(id.name) == 0 || len(id.uid) == 0 || id.managedFields == (span{}) {
+			t.Errorf("format %d: peeked %+v", f, id)
+		}
+		for cut := range raw {
+			checkPeek(t, f, raw[:cut])
+		}
+	})
+}
+
+// What is no protobuf is no list either, not even an empty one, and no field is read where there is none.
+func TestR22_MalformedProtobufList(t *testing.T) {
+	long := strings.Repeat("\x80", 9)
+	for name, c := range map[string]struct {
+		body string
+		want error
+	}{
+		"nothing":                      {"k8s\x00", io.ErrUnexpectedEOF},
+		"no list":                      {"k8s\x00\x0a\x00", io.ErrUnexpectedEOF},
+		"field 0 around a list":        {"k8s\x00\x02\x02\x12\x00", errProtobuf},
+		"field 0 around an item":       {"k8s\x00\x12\x04\x02\x02\x12\x00", errProtobuf},
+		"field 2^32+2":                 {"k8s\x00\x12\x00\x92\x80\x80\x80\x80\x01\x00", errProtobuf},
+		"length of 2^64":               {"k8s\x00\x12" + long + "\x02", errProtobuf},
+		"length of 11 bytes":           {"k8s\x00\x12" + long + "\x80\x00", errProtobuf},
+		"group":                        {"k8s\x00\x12\x02\x1b\x1c", errProtobuf},
+		"item longer than list":        {"k8s\x00\x12\x02\x12\x01x", errProtobuf},
+		"fixed field longer than list": {"k8s\x00\x12\x01\x1912345678", errProtobuf},
+		"tag longer than list":         {"k8s\x00\x12\x01\x92\x01\x00", errProtobuf},
+		"two lists":                    {"k8s\x00\x12\x00\x12\x00", errTwoLists},
+	} {
+		err := readList(strings.NewReader(c.body), formatProtobuf, &listInfo{}, func(raw []byte) { t.Errorf("%s: item %q", name, raw) })
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Nothing is peeked at, or cut out of, metadata that is not valid.
+func TestMalformedProtobufObject(t *testing.T) {
+	tooLong := strings.Repeat("\xff", 9) + "\x02"
+	for _, field := range []string{
+		"\x12", "\x12\x01", "\x12\x7f1", "\x12" + tooLong, "\x12" + tooLong[:9] + "\x01", "\x10", "\x10" + tooLong, "\x191234567",
+		"\x1d123", "\x1b", "\x00\x00", "\x02\x00", tooLong, "\x92\x80\x80\x80\x80\x01\x00",
+	} {
+		meta := "\x0a\x01a\x8a\x01\x00" + field // name and managedFields
+		raw := "\x0a" + string(rune(len(meta))) + meta
+		if id := peekProtobuf([]byte(raw)); id.name != nil || id.managedFields != (span{}) {
+			t.Errorf("%q: peeked %+v", field, id)
+		}
+		if id := peekProtobuf([]byte(field)); id.name != nil {
+			t.Errorf("%q: peeked %+v", field, id)
+		}
+		if msg, err := unwrapProtobuf([]byte(protobufMagic + field)); err == nil {
+			t.Errorf("%q: unwrapped %q", field, msg)
+		}
+	}
+}
+
+// The error of an object is short, however long the server wrote what is in it.
+func TestDecodeErrorIsShort(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	err := &DecodeError{Key: Key{Namespace: long, Name: long}, Err: errors.New(long)}
+	if n := len(err.Error()); n > 2000 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 // A single object may have maxObjectBytes, and not much more, whatever comes around it.
 func TestObjectSizeLimit(t *testing.T) {
 	for _, size := range []int{maxObjectBytes - 1000, maxObjectBytes + 100<<10} {

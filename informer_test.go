@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,18 +158,43 @@ func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop fun
 }
 
 // recorder notes what a handler is told as lines of text.
-type recorder[T informer.Object] struct{ lines []string }
+type recorder[T informer.Object] struct {
+	mu    sync.Mutex // protects lines
+	lines []string
+}
+
+func (r *recorder[T]) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+// told returns the lines since the last take.
+func (r *recorder[T]) told() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
+}
+
+// take returns what told does, and begins anew.
+func (r *recorder[T]) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines := r.lines
+	r.lines = nil
+	return lines
+}
 
 func (r *recorder[T]) OnAdd(obj T, initial bool) {
-	r.lines = append(r.lines, fmt.Sprintf("add %s %s initial=%v", informer.KeyOf(obj), version(obj), initial))
+	r.note("add %s %s initial=%v", informer.KeyOf(obj), version(obj), initial)
 }
 
 func (r *recorder[T]) OnUpdate(old, new T) {
-	r.lines = append(r.lines, fmt.Sprintf("update %s %s->%s", informer.KeyOf(new), version(old), version(new)))
+	r.note("update %s %s->%s", informer.KeyOf(new), version(old), version(new))
 }
 
 func (r *recorder[T]) OnDelete(last T, final bool) {
-	r.lines = append(r.lines, fmt.Sprintf("delete %s %s final=%v", informer.KeyOf(last), version(last), final))
+	r.note("delete %s %s final=%v", informer.KeyOf(last), version(last), final)
 }
 
 // version returns an object's label "v", or its resource version.
@@ -182,10 +208,9 @@ func version[T informer.Object](obj T) string {
 func (r *recorder[T]) want(t *testing.T, lines ...string) {
 	t.Helper()
 	synctest.Wait()
-	if diff := cmp.Diff(lines, r.lines); diff != "" {
+	if diff := cmp.Diff(lines, r.take()); diff != "" {
 		t.Errorf("handler was told (-want +got):\n%s", diff)
 	}
-	r.lines = nil
 }
 
 // forEachMode runs test for streaming and paged lists, in JSON and in protobuf.

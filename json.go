@@ -336,9 +336,9 @@ func peekJSON(raw []byte) (id identity) {
 	return id
 }
 
-// unquoted returns what is between the quotes. Names, UIDs and versions have no escapes in them.
+// unquoted returns what is between the quotes, nil when there is an escape. Names, UIDs and versions have none in them.
 func unquoted(value []byte) []byte {
-	if len(value) < 2 || value[0] != '"' {
+	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
 		return nil
 	}
 	return value[1 : len(value)-1]

@@ -517,3 +517,26 @@ func TestClient_NoCredentialInErrors(t *testing.T) {
 		}
 	})
 }
+
+// Run waits for the handler's call that is under way.
+func TestL1_RunWaitsForTheHandler(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		w.create(newPod("ns", "a"))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		gate := make(chan struct{})
+		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-gate }})
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if len(ended) > 0 {
+			w.Error("Run returned while a handler was being called")
+		}
+		close(gate)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+	})
+}

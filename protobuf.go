@@ -72,7 +72,7 @@ func nextField(msg []byte, i int) (wireField, error) {
 		size = 4
 	case wireBytes:
 		length, n := binary.Uvarint(msg[f.to:])
-		if n <= 0 || length > uint64(len(msg)) {
+		if n <= 0 {
 			return wireField{}, errProtobuf
 		}
 		f.to += n
@@ -311,6 +311,6 @@ func (s *protobufStream) uvarint(of *length) (uint64, error) {
 }
 
 func (s *protobufStream) skip(n uint64) error {
-	_, err := io.CopyN(io.Discard, s.r, int64(min(n, math.MaxInt64)))
+	_, err := s.r.Discard(int(min(n, math.MaxInt)))
 	return unexpectedEOF(err)
 }

@@ -408,8 +408,8 @@ func (o *outage) run() {
 	}
 	o.catchUp(ctx)
 	equalsServer(o.world, o.inf)
-	if len(o.rec.lines) != o.pods.Len() {
-		o.Errorf("told afterwards: %q", o.rec.lines)
+	if told := o.rec.told(); len(told) != o.pods.Len() {
+		o.Errorf("told afterwards: %q", told)
 	}
 	if requests := o.world.requests(); len(requests) != 1 {
 		o.Errorf("requests afterwards: %q", requests)
@@ -516,7 +516,7 @@ func TestR9R19R20H5H6_RelistDecodesWhatHasChanged(t *testing.T) {
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
 		synctest.Wait()
-		rec.lines = nil
+		rec.take()
 		before := held(inf)
 
 		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})

@@ -1,0 +1,229 @@
+// Controllers measures one and the same controller written on controller-runtime, on client-go, and on informer: each in
+// a process of its own, against an API server in another one, with realistic pods.
+//
+//	go run ./controllers -pods 10000 -runs 6
+//
+// The controller follows the pods and, for each key, reads the pod from its cache and looks at its containers; it writes
+// nothing, so that what is measured is the way from change to reconcile. Measured are the time until each pod was
+// reconciled once, the reconciles a second when all keys are added again and again, the processor time of all of it, the
+// live heap after it, and the peak of resident memory.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// peers are the controllers that are compared.
+var peers = map[string]func(ctx context.Context, config *rest.Config, reconciled func(*corev1.Pod)) (add func(informer.Key), err error){
+	"informer":           startInformer,
+	"client-go":          startClientGo,
+	"controller-runtime": startControllerRuntime,
+}
+
+const (
+	workers = 4
+	rounds  = 20 // how often all keys are added again
+)
+
+// result is what one process measures of itself.
+type result struct {
+	Synced           float64 // s
+	Reconciles       float64 // a second
+	CPU              float64 // s
+	Heap, PeakMemory float64 // MB
+}
+
+func main() {
+	pods := flag.Int("pods", 10000, "how many pods there are")
+	runs := flag.Int("runs", 6, "how often each controller is started")
+	server := flag.String("server", "", "the API server; used by the program itself")
+	as := flag.String("as", "", "what this process is; used by the program itself")
+	flag.Parse()
+	var err error
+	switch *as {
+	case "":
+		err = compare(*pods, *runs)
+	case "server":
+		err = serve(*pods)
+	default:
+		err = measure(*as, *server, *pods)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// compare starts a server, and then each controller by turns, and prints the medians.
+func compare(pods, runs int) error {
+	server := exec.Command(os.Args[0], "-as=server", fmt.Sprint("-pods=", pods))
+	server.Stderr = os.Stderr
+	out, err := server.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := server.Start(); err != nil {
+		return err
+	}
+	defer server.Process.Kill()
+	var url string
+	if _, err := fmt.Fscanln(out, &url); err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	names := []string{"controller-runtime", "client-go", "informer"}
+	results := map[string][]result{}
+	for range runs {
+		for _, name := range names {
+			cmd := exec.Command(os.Args[0], "-as="+name, "-server="+url, fmt.Sprint("-pods=", pods))
+			cmd.Stderr = os.Stderr
+			out, err := cmd.Output()
+			var r result
+			if err == nil {
+				err = json.Unmarshal(out, &r)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			results[name] = append(results[name], r)
+		}
+	}
+	fmt.Printf("%d pods, %d workers, medians of %d runs, %s, %d cores\n\n", pods, workers, runs, runtime.Version(), runtime.NumCPU())
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tall reconciled once s\treconciles/s\tCPU s\tlive heap MB\tpeak memory MB\t")
+	for _, name := range names {
+		median := func(of func(result) float64) float64 {
+			var values []float64
+			for _, r := range results[name] {
+				values = append(values, of(r))
+			}
+			slices.Sort(values)
+			return values[len(values)/2]
+		}
+		fmt.Fprintf(w, "%s\t%.2f\t%.0f\t%.2f\t%.1f\t%.1f\t\n", name,
+			median(func(r result) float64 { return r.Synced }),
+			median(func(r result) float64 { return r.Reconciles }),
+			median(func(r result) float64 { return r.CPU }),
+			median(func(r result) float64 { return r.Heap }),
+			median(func(r result) float64 { return r.PeakMemory }))
+	}
+	return w.Flush()
+}
+
+// serve serves the pods until it is killed.
+func serve(pods int) error {
+	server := informertest.NewServer(informertest.Options{})
+	defer server.Close()
+	collection := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")})
+	for pod := range fleet.New(fleet.Config{Pods: pods}).All() {
+		if _, err := collection.Create(pod); err != nil {
+			return err
+		}
+	}
+	fmt.Println(server.Config().Host)
+	select {}
+}
+
+// measure runs a controller in this process, and prints its result.
+func measure(name, server string, pods int) error {
+	start := peers[name]
+	if start == nil {
+		return fmt.Errorf("there is no %q", name)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var mu sync.Mutex
+	keys := make(map[informer.Key]bool, pods)
+	all := make(chan struct{})
+	var calls atomic.Int64
+	var containers atomic.Int64 // so that the reading is not in vain
+	began := time.Now()
+	add, err := start(ctx, &rest.Config{Host: server, QPS: -1}, func(pod *corev1.Pod) {
+		containers.Add(int64(len(pod.Spec.Containers)))
+		calls.Add(1)
+		select {
+		case <-all:
+			return
+		default:
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if keys[informer.KeyOf(pod)] = true; len(keys) == pods {
+			close(all)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	<-all
+	var r result
+	r.Synced = time.Since(began).Seconds()
+	again := make([]informer.Key, 0, pods)
+	mu.Lock()
+	for key := range keys {
+		again = append(again, key)
+	}
+	mu.Unlock()
+	for calls.Load() < int64(pods) {
+		time.Sleep(time.Millisecond)
+	}
+	calls.Store(0)
+	began = time.Now()
+	for round := range rounds {
+		for _, key := range again {
+			add(key)
+		}
+		for calls.Load() < int64((round+1)*pods) { // each key once a round: none waits twice
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+	r.Reconciles = float64(rounds*pods) / time.Since(began).Seconds()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return err
+	}
+	r.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
+	clear(keys)
+	again = nil
+	runtime.GC()
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	r.Heap = float64(memory.HeapAlloc) / 1e6
+	r.PeakMemory = peakMemory()
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// peakMemory returns the most that was resident of this process, in MB.
+func peakMemory() float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		var kB float64
+		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kB); n == 1 {
+			return kB / 1e3
+		}
+	}
+	return 0
+}
