@@ -223,7 +223,7 @@ func (c *Cluster) apiServerFlags() []string {
 		"--service-account-key-file=" + c.creds.accountPublic,
 		"--service-account-signing-key-file=" + c.creds.accountKey,
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-cluster-ip-range=10.0.0.0/24",
+		"--service-cluster-ip-range=10.0.0.0/16",
 		"--authorization-mode=RBAC",
 		// Asks for a service account in each namespace, which only the controller manager would make.
 		"--disable-admission-plugins=ServiceAccount",

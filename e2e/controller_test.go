@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/examples/controller/website"
+)
+
+const (
+	controlled     = 2000            // websites
+	hot            = 40              // of them are those that somebody else writes to all the time
+	convergeWithin = 4 * time.Minute // on a machine that has other things to do
+)
+
+// overlaps notes which keys are in work, and fails the test when one is twice.
+type overlaps struct {
+	t     *testing.T
+	calls atomic.Int64
+
+	mu     sync.Mutex // protects inWork
+	inWork map[informer.Key]bool
+}
+
+func (o *overlaps) wrap(reconcile func(context.Context, informer.Key) (informer.Result, error)) func(context.Context, informer.Key) (informer.Result, error) {
+	return func(ctx context.Context, key informer.Key) (informer.Result, error) {
+		o.calls.Add(1)
+		o.mu.Lock()
+		if o.inWork[key] {
+			o.t.Errorf("%s is reconciled twice at a time", key)
+		}
+		o.inWork[key] = true
+		o.mu.Unlock()
+		defer func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			delete(o.inWork, key)
+		}()
+		return reconcile(ctx, key)
+	}
+}
+
+// startWebsites runs the controller of examples/controller until it is stopped, which returns when its last reconcile
+// has, or the test ends.
+func startWebsites(t *testing.T, seen *overlaps) (ctl *website.Controller, stop func()) {
+	t.Helper()
+	ctl, err := website.New(newClient(t, runtime.ContentTypeProtobuf, nil), website.Config{Workers: 16, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctl.Reconcile = seen.wrap(ctl.Reconcile)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = ctl.Follow(ctx) })
+	running.Go(func() { _ = ctl.Run(ctx) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(stop)
+	return ctl, stop
+}
+
+// startRollouts makes the Deployments of a namespace available, as kube-controller-manager does. It is a controller too.
+func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.Deployment] {
+	resource := informer.Resource{GroupVersionResource: appsv1.SchemeGroupVersion.WithResource("deployments"), Namespaces: []string{namespace}}
+	client := newClient(t, runtime.ContentTypeProtobuf, nil)
+	deployments := informer.New(client, resource, logged[*appsv1.Deployment](t))
+	writer := informer.NewTypedClient[*appsv1.Deployment](client, resource.GroupVersionResource)
+	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{RateLimiter: &informer.ExponentialLimiter[informer.Key]{Max: time.Second}})
+	ctl := &informer.Controller[informer.Key]{
+		Name:                    "rollouts",
+		Queue:                   queue,
+		Sources:                 []informer.Source{deployments.Subscribe(informer.EnqueueObject(queue, informer.GenerationChanged[*appsv1.Deployment]))},
+		MaxConcurrentReconciles: 8,
+		Logger:                  slog.New(slog.DiscardHandler),
+		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) {
+			d, ok := deployments.Store().Get(key)
+			if !ok || d.Status.ObservedGeneration == d.Generation {
+				return informer.Result{}, nil
+			}
+			d = d.DeepCopy()
+			n := *d.Spec.Replicas
+			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
+			_, err := writer.UpdateStatus(ctx, d, metav1.UpdateOptions{})
+			return informer.Result{}, err
+		},
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = deployments.Run(ctx) })
+	running.Go(func() { _ = ctl.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return deployments
+}
+
+func siteName(i int) string { return fmt.Sprintf("site-%04d", i) }
+
+// The controller of examples/controller, on 2,000 websites that others write to all the time, while the API server is
+// killed twice and the controller is replaced once: every website ends with its children and the status of its last
+// spec, and no key is ever reconciled twice at a time.
+func TestController(t *testing.T) {
+	namespace := newNamespace(t)
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(website.CRD, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.InstallCRD(within(t, patience), server.Config(), crd); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	seen := &overlaps{t: t, inWork: map[informer.Key]bool{}}
+	ctl, stop := startWebsites(t, seen)
+	deployments := startRollouts(t, namespace)
+	client := informer.NewTypedClient[*website.Website](newClient(t, runtime.ContentTypeJSON, nil), website.Resource)
+
+	// Some begin to write before all are there.
+	ctx, cancel := context.WithCancel(t.Context())
+	var storm sync.WaitGroup
+	var written, refused atomic.Int64
+	for worker := range 4 {
+		random := rand.New(rand.NewPCG(1, uint64(worker)))
+		storm.Go(func() {
+			pace := time.NewTicker(20 * time.Millisecond)
+			defer pace.Stop()
+			for n := 0; ctx.Err() == nil; n++ {
+				key := informer.Key{Namespace: namespace, Name: siteName(random.IntN(hot))}
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"writer-%d":"%d"}}}`, worker, n)
+				if n%20 == 0 {
+					key.Name = siteName(random.IntN(controlled))
+					patch = fmt.Sprintf(`{"spec":{"image":"web:%d-%d","replicas":%d}}`, worker, n, 1+random.IntN(3))
+				}
+				// What is under way is not given up at the end: it could still be done, and after the last look.
+				if _, err := client.Patch(context.WithoutCancel(ctx), key, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err == nil {
+					written.Add(1)
+				} else {
+					refused.Add(1) // the website is not there yet, or the server is away
+				}
+				select { // without that, four writers keep two cores busy by themselves
+				case <-pace.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	defer storm.Wait()
+	defer cancel()
+	creating := new(errgroup.Group)
+	creating.SetLimit(16)
+	create := func(from, to int) {
+		for i := from; i < to; i++ {
+			creating.Go(func() error {
+				_, err := client.Create(t.Context(), &website.Website{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: siteName(i)},
+					Spec:       website.Spec{Host: fmt.Sprintf("%s.%s.example.com", siteName(i), namespace), Image: "web:1"},
+				}, metav1.CreateOptions{})
+				return err
+			})
+		}
+		if err := creating.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	phase := func(what string) {
+		s := ctl.Status()
+		t.Logf("%v: %s; %d reconciles, queue %v, %d delayed", time.Since(began).Round(time.Second), what, seen.calls.Load(), s.Queue.Depth, s.Queue.Delayed)
+	}
+	create(0, controlled/2)
+	restartAPIServer(t)
+	create(controlled/2, controlled)
+	phase("all are created")
+	stop()
+	first := ctl.Status()
+	ctl, stop = startWebsites(t, seen)
+	restartAPIServer(t)
+	if err := ctl.Websites.WaitSynced(within(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ctl.WaitSynced(within(t, convergeWithin)); err != nil {
+		t.Error(err)
+	}
+	phase("each was reconciled once by the new controller")
+	cancel()
+	storm.Wait()
+
+	services := informer.New(newClient(t, runtime.ContentTypeProtobuf, nil), informer.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("services"), Namespaces: []string{namespace},
+	}, logged[*corev1.Service](t))
+	start(t, services)
+	deadline := within(t, convergeWithin)
+	for i := range controlled {
+		key := informer.Key{Namespace: namespace, Name: siteName(i)}
+		// What the API server has, not the cache, says which spec is the last.
+		last, err := client.Get(t.Context(), key, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := ctl.Websites.Await(deadline, key, func(w *website.Website) bool {
+			return w != nil && w.Generation == last.Generation && informer.HasCondition[*website.Website](website.Ready, "True")(w)
+		})
+		if err != nil {
+			w, _ := client.Get(t.Context(), key, metav1.GetOptions{})
+			t.Fatalf("%v: it is %+v, status %+v; the controller: %+v", err, w.Spec, w.Status, ctl.Status())
+		}
+		d, _ := deployments.Store().Get(key)
+		s, _ := services.Store().Get(key)
+		if d == nil || s == nil || !metav1.IsControlledBy(d, w) || !metav1.IsControlledBy(s, w) {
+			t.Fatalf("%s has the children %v, %v", key, d, s)
+		}
+		want := int32(1)
+		if last.Spec.Replicas != nil {
+			want = *last.Spec.Replicas
+		}
+		if d.Spec.Template.Spec.Containers[0].Image != last.Spec.Image || *d.Spec.Replicas != want || w.Status.AvailableReplicas != want {
+			t.Errorf("%s: spec %+v, deployment %+v, status %+v", key, last.Spec, d.Spec, w.Status)
+		}
+	}
+	stop()
+	s := ctl.Status()
+	t.Logf("converged after %v: %d writes of others, %d refused; %d reconciles; conflicts and the like: %d and %d; failures: %d and %d",
+		time.Since(began), written.Load(), refused.Load(), seen.calls.Load(), first.BackedOff, s.BackedOff, first.Failed, s.Failed)
+	if first.BackedOff+s.BackedOff == 0 {
+		t.Error("there was no conflict")
+	}
+}
