@@ -21,6 +21,8 @@ type RateLimiter[K comparable] interface {
 
 // DefaultLimiter returns a new limiter as controllers of Kubernetes have it by default: the longer of 5 ms to 1,000 s,
 // doubling with each try of the key, and what a bucket of 100 that is filled at 10 a second gives all keys together.
+// After an outage that failed thousands of keys the bucket lets them back at 10 a second; for keys that should come back
+// by their own count alone, use an ExponentialLimiter.
 func DefaultLimiter[K comparable]() RateLimiter[K] {
 	return MaxOf[K]{&ExponentialLimiter[K]{}, &BucketLimiter[K]{rate.NewLimiter(10, 100)}}
 }

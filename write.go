@@ -31,6 +31,9 @@ import (
 //	…
 //	err = websites.WaitForObject(ctx, updated)
 //
+// While the watch is down that takes as long as it is: a reconciler should give it a context that ends soon, and come back
+// later, or set Controller.Timeout.
+//
 // Errors of the server are those of k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsConflict and so on. An answer of
 // 429 or 5xx with Retry-After, which says that nothing was done, is waited for, ten times at most.
 //
