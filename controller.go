@@ -82,7 +82,7 @@ func (e *terminalError) Unwrap() error { return e.error }
 // panicError is the failure of a key whose Reconcile panicked.
 type panicError struct{ value any }
 
-func (e *panicError) Error() string { return fmt.Sprintf("Reconcile panicked: %v", e.value) }
+func (e *panicError) Error() string { return fmt.Sprintf("panic of Reconcile: %v", e.value) }
 
 // ControllerStatus tells how a [Controller] is doing.
 type ControllerStatus struct {
@@ -150,7 +150,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 }
 
 // errExitedReconcile is why a controller ends whose Reconcile calls runtime.Goexit, as t.FailNow does.
-var errExitedReconcile = errors.New("Reconcile ended its goroutine")
+var errExitedReconcile = errors.New("a call of Reconcile ended its goroutine")
 
 // WaitSynced waits until all sources are synced and every key that came from them was reconciled once, with whatever
 // result, and returns nil then. It returns an error that says what it waited for when ctx ends first.

@@ -189,9 +189,9 @@ func TestLengthsAllocateNothing(t *testing.T) {
 	}
 }
 
-type knotA struct{ b map[string][]*knotB }
-type knotB struct{ a [1]knotA }
-type free struct{ x, y *corev1.PodSpec }
+type knotA struct{ B map[string][]*knotB }
+type knotB struct{ A [1]knotA }
+type free struct{ X, Y *corev1.PodSpec }
 
 // Only what cannot contain itself is decoded by generated code that calls itself.
 func TestRecursiveTypes(t *testing.T) {

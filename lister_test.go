@@ -80,6 +80,9 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 				same("pods in "+namespace, names(podLister.Namespace(namespace).List(selector)), sorted(podPeer.Pods(namespace).List(selector)))
 			}
 			want, err := nodePeer.List(selector)
+			if err != nil {
+				t.Error(err)
+			}
 			slices.SortFunc(want, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 			same("nodes", names(nodeLister.List(selector)), names(want))
 		}

@@ -39,10 +39,9 @@ type kind struct {
 
 // index is a typed index of a kind.
 type index struct {
-	Name  string // of the method without By: "Node"
-	param string // of its parameter: "node"
-	What  string // where the keys come from, for the comment: "spec.nodeName"
-	Key   goType
+	Name string // of the method without By: "Node"
+	What string // where the keys come from, for the comment: "spec.nodeName"
+	Key  goType
 	// How the keys are computed: by a function of the api's package or a method of its type, or else by steps from the
 	// object.
 	Fn       goType     // "«example.com/api/v1».NodesOf", or the name of a method; empty if there are steps
