@@ -82,7 +82,9 @@ func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
 	var config informer.Config[T]
 	check := informertest.DetectMutations(f, &config)
 	inf := informer.New(client, informer.Resource{GroupVersionResource: gvr}, config)
-	go inf.Run(t.Context())
+	ended := make(chan error)
+	go func() { ended <- inf.Run(t.Context()) }()
+	t.Cleanup(func() { <-ended })
 	if err := inf.WaitSynced(t.Context()); err != nil {
 		t.Fatal(err)
 	}

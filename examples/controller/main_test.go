@@ -12,7 +12,7 @@ import (
 func TestRun(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for args, want := range map[string]string{
-		"-for 3s -websites 3": `(?m)^  0s  websites: .*leader: nobody\n(.*\n)*  2s  websites: [1-3], .* leader: [0-9a-f]{12}\n`,
+		"-for 3s -websites 3": `(?m)^  0s  websites: .*\n(.*\n)* +\d+s  websites: [1-3], .* leader: [0-9a-f]{12}\n`,
 		"-crd":                `(?s)\A` + regexp.QuoteMeta(string(website.CRD)) + `\z`,
 		"-h":                  `-kubeconfig path`,
 	} {
