@@ -99,5 +99,5 @@
 // arrive, reflector.go lists and watches, fifo.go is the bounded queue to informer.go, which applies each batch to
 // store.go (persistent trees, tree.go, and a persistent array, versions.go) and its indexes (index.go), and then tells the
 // listeners (listener.go). enqueue.go fills queue.go, which controller.go works off; write.go writes back. group.go shares
-// informers. A lower file knows nothing of a higher one.
+// informers, lister.go reads them as client-go's listers do; package k8s and the generator in codegen build on these. A lower file knows nothing of a higher one.
 package informer
