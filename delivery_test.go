@@ -17,7 +17,7 @@ import (
 )
 
 func TestH3_EveryChangeIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &lines{gate: make(chan struct{})}
@@ -39,7 +39,7 @@ func TestH3_EveryChangeIsTold(t *testing.T) {
 
 // A backlog over its limit ends the subscription, and harms nobody else. What a list brings at once does not count.
 func TestH3H9_EveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow, other := &lines{gate: make(chan struct{})}, &lines{}
@@ -75,7 +75,7 @@ func TestH3H9_EveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 
 // With Block the backlog is bounded by what one batch can add, and the wait is seen in Status and ends by itself.
 func TestH3_EveryBlocksTheInformer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		slow := &lines{gate: make(chan struct{})}
 		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: Every, MaxBacklog: 2, Block: true})
@@ -111,7 +111,7 @@ func TestH3_EveryBlocksTheInformer(t *testing.T) {
 // An informer that waits for a handler can be stopped, and the handler's subscription closed.
 func TestH3L2_BlockedInformerStops(t *testing.T) {
 	for _, end := range []string{"stop", "close"} {
-		synctest.Test(t, func(t *testing.T) {
+		Bubble(t, func(t *testing.T) {
 			inf := startFed(t)
 			slow := &lines{gate: make(chan struct{})}
 			sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: Every, MaxBacklog: 1, Block: true})
@@ -136,7 +136,7 @@ func TestH3L2_BlockedInformerStops(t *testing.T) {
 }
 
 func TestH10_PanicOfAHandlerIsSurvivedIfAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		var panics []string
@@ -202,7 +202,7 @@ func TestH10_PanicOfAHandlerCrashesByDefault(t *testing.T) {
 
 // A handler that ends its goroutine, as t.FailNow does, ends its subscription and nothing else.
 func TestH9_HandlerThatExits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		other := &lines{}
@@ -220,7 +220,7 @@ func TestH9_HandlerThatExits(t *testing.T) {
 }
 
 func TestH13_Resync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		never, told := &lines{}, &lines{}
@@ -247,7 +247,7 @@ func TestH13_Resync(t *testing.T) {
 
 // Resync does not come before a change, gives what the handler has, and only what passes its filter.
 func TestH2H13_ResyncYieldsToChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &lines{gate: make(chan struct{}, 100)}
@@ -277,7 +277,7 @@ func TestH2H13_ResyncYieldsToChanges(t *testing.T) {
 
 // Rounds of many handlers do not come all at once.
 func TestH13_ResyncIsSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		began := time.Now()
@@ -297,7 +297,7 @@ func TestH13_ResyncIsSpread(t *testing.T) {
 }
 
 func TestL4_SubscriptionThatCannotBe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		for name, config := range map[string]SubscriptionConfig[*thing]{
 			"Delivery":   {Delivery: 7},

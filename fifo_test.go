@@ -10,44 +10,46 @@ import (
 )
 
 func TestF1F2F4_OrderFromManyProducers(t *testing.T) {
-	f := NewFIFO[*thing](8)
-	const producers, each = 4, 2000
-	var wg sync.WaitGroup
-	for p := range producers {
-		wg.Go(func() {
-			for i := range each {
-				d := Delta[*thing]{Type: Upserted, Namespace: strconv.Itoa(p), ResourceVersion: strconv.Itoa(i)}
-				if i%100 == 99 {
-					d.Type = Replaced
+	synctest.Test(t, func(t *testing.T) { // where a wake-up that is lost is a deadlock
+		f := NewFIFO[*thing](8)
+		const producers, each = 4, 2000
+		var wg sync.WaitGroup
+		for p := range producers {
+			wg.Go(func() {
+				for i := range each {
+					d := Delta[*thing]{Type: Upserted, Namespace: strconv.Itoa(p), ResourceVersion: strconv.Itoa(i)}
+					if i%100 == 99 {
+						d.Type = Replaced
+					}
+					if err := f.Put(t.Context(), d); err != nil {
+						return // the test has failed
+					}
 				}
-				if err := f.Put(t.Context(), d); err != nil {
-					t.Error(err)
+			})
+		}
+		next := map[string]int{}
+		var batch []Delta[*thing]
+		for taken := 0; taken < producers*each; {
+			var err error
+			if batch, err = f.Take(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+			taken += len(batch)
+			for _, d := range batch {
+				if d.ResourceVersion != strconv.Itoa(next[d.Namespace]) {
+					t.Fatalf("producer %s: %s instead of %d", d.Namespace, d.ResourceVersion, next[d.Namespace])
+				}
+				next[d.Namespace]++
+				if d.Type == Replaced && len(batch) > 1 {
+					t.Fatalf("a Replaced in a batch of %d", len(batch))
 				}
 			}
-		})
-	}
-	next := map[string]int{}
-	var batch []Delta[*thing]
-	for taken := 0; taken < producers*each; {
-		var err error
-		if batch, err = f.Take(t.Context(), batch); err != nil {
-			t.Fatal(err)
-		}
-		taken += len(batch)
-		for _, d := range batch {
-			if d.ResourceVersion != strconv.Itoa(next[d.Namespace]) {
-				t.Fatalf("producer %s: %s instead of %d", d.Namespace, d.ResourceVersion, next[d.Namespace])
-			}
-			next[d.Namespace]++
-			if d.Type == Replaced && len(batch) > 1 {
-				t.Fatalf("a Replaced in a batch of %d", len(batch))
+			if len(batch) > 8 {
+				t.Fatalf("a batch of %d", len(batch))
 			}
 		}
-		if len(batch) > 8 {
-			t.Fatalf("a batch of %d", len(batch))
-		}
-	}
-	wg.Wait()
+		wg.Wait()
+	})
 }
 
 func TestF3_FullMakesProducersWait(t *testing.T) {
@@ -82,25 +84,21 @@ func TestF3_CancelledProducerPassesTheTokenOn(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			f := NewFIFO[*thing](1)
-			must := func(err error) {
-				if err != nil {
-					t.Error(err)
-				}
+			if err := f.Put(t.Context(), Delta[*thing]{Type: Bookmarked}); err != nil {
+				t.Fatal(err)
 			}
-			must(f.Put(t.Context(), Delta[*thing]{Type: Bookmarked}))
 			ctx, cancel := context.WithCancel(t.Context())
-			go f.Put(ctx, Delta[*thing]{Type: Bookmarked})
-			synctest.Wait()
-			go func() { must(f.Put(t.Context(), Delta[*thing]{Type: Bookmarked})) }()
-			synctest.Wait()
-			go cancel()
-			_, err := f.Take(t.Context(), nil)
-			must(err)
-			synctest.Wait()
-			for n, blocked := f.Len(); n+blocked > 0; n, blocked = f.Len() {
-				_, err = f.Take(t.Context(), nil)
-				must(err)
+			for _, ctx := range []context.Context{ctx, t.Context()} { // the first to wait is the first to be woken
+				go f.Put(ctx, Delta[*thing]{Type: Bookmarked})
 				synctest.Wait()
+			}
+			if _, err := f.Take(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			cancel() // most of the time it has the token, but has not run
+			synctest.Wait()
+			if n, blocked := f.Len(); n != 1 {
+				t.Fatalf("%d deltas, %d blocked", n, blocked)
 			}
 		})
 	}
@@ -120,6 +118,10 @@ func TestF5_Close(t *testing.T) {
 				}
 				synctest.Wait()
 				f.Close(drain)
+				synctest.Wait()
+				if len(put) != 3 {
+					t.Fatalf("%d producers wait on", 3-len(put))
+				}
 				for range 3 {
 					if err := <-put; err != ErrClosed {
 						t.Errorf("Put: %v", err)
@@ -140,6 +142,30 @@ func TestF5_Close(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// Consumers that wait for something are told that nothing will come, each of them by one token.
+func TestF5_CloseWakesConsumers(t *testing.T) {
+	for _, drain := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := NewFIFO[*thing](1)
+			took := make(chan error, 3)
+			for range cap(took) {
+				go func() { _, err := f.Take(t.Context(), nil); took <- err }()
+			}
+			synctest.Wait()
+			f.Close(drain)
+			synctest.Wait()
+			if len(took) != cap(took) {
+				t.Fatalf("drain=%v: %d consumers wait on", drain, cap(took)-len(took))
+			}
+			for range cap(took) {
+				if err := <-took; err != ErrClosed {
+					t.Errorf("drain=%v: %v", drain, err)
+				}
+			}
 		})
 	}
 }

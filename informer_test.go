@@ -47,17 +47,23 @@ type world struct {
 	*testing.T
 	server *informertest.Server
 	pods   *informertest.Collection[*corev1.Pod]
+	ctx    context.Context
 }
+
+// Context returns a context that ends before long, as the bubble knows time: what waits in vain shall say so.
+func (w world) Context() context.Context { return w.ctx }
 
 // bubble runs test with a server of its own in a synctest bubble, where time passes when nothing else can happen.
 func bubble(t *testing.T, options informertest.Options, test func(w world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	informer.Bubble(t, func(t *testing.T) {
 		options.InMemory = true
 		server := informertest.NewServer(options)
 		defer server.Close()
 		pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
-		test(world{t, server, pods})
+		ctx, cancel := context.WithTimeout(t.Context(), 7*24*time.Hour)
+		defer cancel()
+		test(world{t, server, pods, ctx})
 	})
 }
 

@@ -271,7 +271,7 @@ func TestL5_EverythingAtOnce(t *testing.T) {
 		defer server.Close()
 		pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
 		var once sync.Once // each failure in a row makes the backoff longer
-		everythingAtOnce(world{t, server, pods}, time.Millisecond, func() { once.Do(server.CloseConnections) })
+		everythingAtOnce(world{t, server, pods, t.Context()}, time.Millisecond, func() { once.Do(server.CloseConnections) })
 	})
 }
 

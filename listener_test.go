@@ -127,7 +127,7 @@ func (l *lines) want(t *testing.T, want ...string) {
 }
 
 func TestH2H3H4H5_SlowHandlerIsToldFoldedChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &lines{gate: make(chan struct{})}
@@ -153,7 +153,7 @@ func TestH2H3H4H5_SlowHandlerIsToldFoldedChanges(t *testing.T) {
 }
 
 func TestH5_DeletionBetweenIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &lines{gate: make(chan struct{}, 100)}
@@ -228,7 +228,7 @@ func TestH1H2_FoldedChangesChain(t *testing.T) {
 
 // Keys that come and go unread leave no trace, however many.
 func TestH3H4_BacklogIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		slow := &lines{gate: make(chan struct{})}
 		inf.Subscribe(slow)
@@ -249,7 +249,7 @@ func TestH3H4_BacklogIsBounded(t *testing.T) {
 }
 
 func TestH7H8_LateSubscription(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		early := &lines{}
@@ -323,7 +323,7 @@ func TestH7L5_SubscriptionsWhileChangesComeIn(t *testing.T) {
 }
 
 func TestH9_BlockedHandlerHoldsUpNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		blocked, free := &lines{gate: make(chan struct{})}, &lines{}
 		blockedSub := inf.Subscribe(blocked)
@@ -348,7 +348,7 @@ func TestH9_BlockedHandlerHoldsUpNobody(t *testing.T) {
 }
 
 func TestH11_Close(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow, other := &lines{gate: make(chan struct{})}, &lines{}
@@ -384,7 +384,7 @@ func TestH11_Close(t *testing.T) {
 
 func TestH11_CloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 	for _, filter := range []func(*thing) bool{nil, func(*thing) bool { return true }} {
-		synctest.Test(t, func(t *testing.T) {
+		Bubble(t, func(t *testing.T) {
 			inf := startFed(t)
 			defer inf.stop()
 			rec := &lines{}
@@ -404,7 +404,7 @@ func TestH11_CloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 }
 
 func TestH12_Filter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		allowed := map[string]bool{"2": true, "3": true, "6": true}
@@ -435,7 +435,7 @@ func TestH12_Filter(t *testing.T) {
 }
 
 func TestChanges_YieldsUntilLeftOrEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		inf.put(list(1, "a"), upsert(2, "b"))
 		synctest.Wait()

@@ -41,6 +41,16 @@ type Model struct {
 	log     []string
 }
 
+// Bubble is synctest.Test with an end. What waits in vain would otherwise wait for ever where an informer tries again or
+// watches, now and then: for a bubble that is no deadlock.
+func Bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed: something waits in vain") }).Stop()
+		test(t)
+	})
+}
+
 // EachSeed runs test for each seed, in a synctest bubble of its own.
 func EachSeed(t *testing.T, seeds int, test func(m *Model)) {
 	first, verbose := 0, false
@@ -58,7 +68,7 @@ func EachSeed(t *testing.T, seeds int, test func(m *Model)) {
 		t.Run("seed="+strconv.Itoa(seed), func(t *testing.T) {
 			t.Parallel()
 			pprof.Do(context.Background(), pprof.Labels("model.seed", strconv.Itoa(seed)), func(context.Context) {
-				synctest.Test(t, func(t *testing.T) {
+				Bubble(t, func(t *testing.T) {
 					m := &Model{T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 0)), verbose: verbose, began: time.Now()}
 					defer func() {
 						if t.Failed() {
