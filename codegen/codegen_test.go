@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is generated now into testdata")
 
-// golden is one directory of testdata: Go packages to generate from, flags to do it with, and what is to come out, which
-// is below out/, or the error.
+// golden is one directory of testdata: Go packages or CRDs to generate from, flags to do it with, and what is to come out,
+// which is below out/, or the error.
 type golden struct{ dir string }
 
 // read returns the text of a file, empty if there is none.
@@ -36,7 +36,10 @@ func (g golden) read(t *testing.T, name string) string {
 
 // generate runs codegen for the packages of g.
 func (g golden) generate(t *testing.T) (map[string][]byte, error) {
-	args := append(strings.Fields(g.read(t, "flags")), "-output-dir", filepath.Join(g.dir, "out"), "./"+g.dir+"/...")
+	args := append([]string{"-output-dir", filepath.Join(g.dir, "out")}, strings.Fields(g.read(t, "flags"))...)
+	if !slices.Contains(args, "-crd") {
+		args = append(args, "./"+g.dir+"/...")
+	}
 	o, err := parseOptions(args, io.Discard)
 	if err != nil {
 		return nil, err

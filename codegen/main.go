@@ -10,9 +10,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/token"
 	"io"
 	"maps"
 	"os"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -25,12 +28,14 @@ func main() {
 	}
 }
 
-const usage = `codegen writes informers, listers and typed indexes for the types of Kubernetes API packages.
+const usage = `codegen writes informers, listers and typed indexes for the types of Kubernetes API packages, or of CRDs.
 
 	codegen [flags] packages
+	codegen [flags] -crd file.yaml...
 
 Packages are named as for go build: ./api/..., example.com/api/v1. Those without markers are left out. For each of the
-others, the output directory gets a package with the same last two elements of the path.
+others, the output directory gets a package with the same last two elements of the path. For CRDs, it gets one for each
+version of each group, such as shop/v1 for shop.example.com/v1.
 
 `
 
@@ -43,10 +48,29 @@ type options struct {
 	compat     bool
 	check      bool
 	patterns   []string
+	crds       []string
+	fields     fieldFlags
+	indexes    []*indexFlag
+}
+
+// indexFlag is what -index says.
+type indexFlag struct {
+	kind, name, path string
+	used             bool
+	failed           errorList // for kinds that have no such index
+}
+
+func parseIndexFlag(text string) (*indexFlag, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	name, path, _ := strings.Cut(rest, "=")
+	if kind == "" || path == "" || !token.IsIdentifier(upperFirst(name)) {
+		return nil, fmt.Errorf("%q: want Kind:Name=path", text)
+	}
+	return &indexFlag{kind: kind, name: strings.TrimPrefix(upperFirst(name), "By"), path: path}, nil
 }
 
 func parseOptions(args []string, out io.Writer) (o options, err error) {
-	o.plurals, o.exclude = plurals{"Endpoints": "Endpoints"}, map[string]bool{}
+	o.plurals, o.exclude, o.fields = plurals{"Endpoints": "Endpoints"}, map[string]bool{}, fieldFlags{}
 	flags := flag.NewFlagSet("codegen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are main's to print
 	flags.StringVar(&o.outputDir, "output-dir", "informers", "`directory` to write to")
@@ -58,6 +82,16 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		}
 		return nil
 	})
+	flags.Func("crd", "`file` or pattern of files with CustomResourceDefinitions, to declare the Go types for as well; several times, or followed by more files", func(text string) error {
+		o.crds = append(o.crds, text)
+		return nil
+	})
+	flags.Func("fields", "`[Kind:]path,…` of fields: declare types that have just these, of every kind or of that one; several times", o.fields.parse)
+	flags.Func("index", "`Kind:Name=path`: give the kind's lister a method ByName, as +informer:index does; several times", func(text string) error {
+		flag, err := parseIndexFlag(text)
+		o.indexes = append(o.indexes, flag)
+		return err
+	})
 	flags.BoolVar(&o.compat, "compat", false, "write listers with the interfaces of client-go's lister-gen")
 	flags.BoolVar(&o.check, "check", false, "write nothing, and fail if there is something to write")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -68,8 +102,18 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	} else if err != nil {
 		return o, fmt.Errorf("%w (-h explains the flags)", err)
 	}
-	if o.patterns = flags.Args(); len(o.patterns) == 0 {
-		return o, errors.New("name the packages to generate from, like ./... (-h explains more)")
+	for _, arg := range flags.Args() {
+		if strings.HasPrefix(arg, "-") {
+			return o, fmt.Errorf("%s stands behind a package or file: flags come first", arg)
+		}
+		if ext := path.Ext(arg); len(o.crds) > 0 && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
+			o.crds = append(o.crds, arg) // the shell has replaced a pattern
+		} else {
+			o.patterns = append(o.patterns, arg)
+		}
+	}
+	if len(o.patterns)+len(o.crds) == 0 {
+		return o, errors.New("name the packages to generate from, like ./..., or CRDs, by -crd file.yaml (-h explains more)")
 	}
 	return o, nil
 }
@@ -93,13 +137,9 @@ func run(args []string, out io.Writer) error {
 
 // generate returns all files, by their names below the output directory.
 func (o *options) generate() (map[string][]byte, error) {
-	source := &goSource{plurals: o.plurals, exclude: o.exclude}
-	apis, err := source.load(o.patterns)
-	switch {
-	case err != nil:
+	apis, err := o.load()
+	if err != nil {
 		return nil, err
-	case len(apis) == 0:
-		return nil, fmt.Errorf("no type in %s has one of the markers +genclient, +kubebuilder:object:root=true and +kubebuilder:resource", strings.Join(o.patterns, " "))
 	}
 	if err := checkDirs(apis); err != nil {
 		return nil, err
@@ -121,4 +161,51 @@ func (o *options) generate() (map[string][]byte, error) {
 		maps.Copy(all, files)
 	}
 	return all, nil
+}
+
+// load returns the apis of all sources, as the flags want them.
+func (o *options) load() (apis []*api, err error) {
+	if len(o.patterns) > 0 {
+		source := &goSource{plurals: o.plurals, exclude: o.exclude}
+		if apis, err = source.load(o.patterns); err != nil {
+			return nil, err
+		}
+		if len(apis) == 0 {
+			return nil, fmt.Errorf("no type in %s has one of the markers +genclient, +kubebuilder:object:root=true and +kubebuilder:resource", strings.Join(o.patterns, " "))
+		}
+	}
+	if len(o.crds) > 0 {
+		source := &crdSource{plurals: o.plurals, exclude: o.exclude}
+		defined, err := source.load(o.crds)
+		if err != nil {
+			return nil, err
+		}
+		apis = append(apis, defined...)
+	}
+	for name := range o.fields {
+		if name != "" && !slices.ContainsFunc(apis, func(a *api) bool { return a.has(name) }) {
+			return nil, fmt.Errorf("-fields %s: there is no kind of this name", name)
+		}
+	}
+	var errs []error
+	for _, a := range apis {
+		if len(o.fields) > 0 {
+			if err := a.slim(o.fields); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		a.addIndexes(o.indexes)
+		errs = append(errs, a.check())
+	}
+	for _, flag := range o.indexes {
+		switch {
+		case flag.used:
+		case len(flag.failed) > 0:
+			errs = append(errs, flag.failed.err())
+		case !slices.ContainsFunc(apis, func(a *api) bool { return a.has(flag.kind) }):
+			errs = append(errs, fmt.Errorf("-index %s:%s=%s: there is no kind %[1]s", flag.kind, flag.name, flag.path))
+		}
+	}
+	return slices.DeleteFunc(apis, func(a *api) bool { return len(a.Kinds) == 0 }), errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"go/token"
+	"go/types"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,13 +14,15 @@ import (
 	"strings"
 )
 
-// api is one version of an API group: what one generated package is about. Sources make apis (source_go.go does, from
-// Go packages), the printer (print.go) writes them out, and neither knows of the other.
+// api is one version of an API group: what one generated package is about. Sources make apis (source_go.go from Go
+// packages, source_crd.go from manifests), the printer (print.go) writes them out, and neither knows of the other.
 type api struct {
 	Group, Version string
 	Dir            string // of the generated package, below the output directory: "apps/v1"
-	From           string // where the kinds come from, for comments: a Go import path
+	From           string // where the kinds come from, for comments: a Go import path, or "the CRDs of " a group
 	Kinds          []kind // sorted by name
+	Decls          []*decl
+	Complete       bool // Decls are all of the types that the group version has, and have all their fields
 }
 
 // kind is a type of objects.
@@ -28,12 +31,13 @@ type kind struct {
 	Type       goType  // the Go type, a struct
 	Plural     string  // of name, as in the names of Go: "NetworkPolicies"
 	Resource   string  // in the URL: "networkpolicies"
-	Singular   string  // "networkpolicy"
 	Namespaced bool    // false for a cluster-scoped resource
 	Stored     bool    // this is the version that objects are stored in
 	CanGet     bool    // the server answers get, so lister-gen would write a lister
 	Labeled    bool    // the Go type has GetLabels, which listers need
 	Indexes    []index // sorted by name
+	List       string  // the type of lists, if Decls has it
+	object     types.Type
 	pos        token.Position
 }
 
@@ -112,7 +116,7 @@ func (a *api) check() error {
 		if !isResourceName(k.Resource) {
 			errs.add(k.pos, k.Name, "", "%q is no name of a resource", k.Resource)
 		}
-		for _, name := range []string{k.Name + "Resource", "New" + k.Name + "Informer", k.Name + "Lister", "New" + k.Name + "Lister"} {
+		for _, name := range k.declaredNames() {
 			if names[name] != "" {
 				errs.add(k.pos, k.Name, "", "it needs the name %s, and so does %s", name, names[name])
 			}
@@ -125,6 +129,48 @@ func (a *api) check() error {
 		}
 	}
 	return errs.err()
+}
+
+// declaredNames are those that a package with types of its own has for all of them.
+func (a *api) declaredNames() []string {
+	return []string{"Set", "NewSet", "GroupVersion", "AddToScheme"}
+}
+
+// declaredNames are those of what is written for a kind, beside its type.
+func (k *kind) declaredNames() []string {
+	return []string{
+		k.Name + "Resource", "New" + k.Name + "Informer", k.Name + "Lister", "New" + k.Name + "Lister", k.Name + "NamespaceLister",
+		k.Name + "ListerExpansion", k.Name + "NamespaceListerExpansion",
+	}
+}
+
+// has tells whether there is a kind of that name.
+func (a *api) has(name string) bool {
+	return slices.ContainsFunc(a.Kinds, func(k kind) bool { return k.Name == name })
+}
+
+// addIndexes adds the indexes of -index. A version in which the kind has no such field goes without.
+func (a *api) addIndexes(flags []*indexFlag) {
+	for i := range a.Kinds {
+		k := &a.Kinds[i]
+		for _, flag := range flags {
+			if flag.kind != k.Name {
+				continue
+			}
+			x := index{Name: flag.name, What: cleanPath(flag.path), pos: k.pos, mark: marker{name: "informer:index", value: flag.name, has: true}}
+			err := x.resolve(k.object)
+			if err == nil && !k.Labeled {
+				err = errors.New("indexes belong to the lister, which needs metadata.labels")
+			}
+			if err != nil {
+				flag.failed.add(k.pos, k.Name, "-index", "%s", err)
+				continue
+			}
+			flag.used = true
+			k.Indexes = append(k.Indexes, x)
+		}
+	}
+	a.sort()
 }
 
 // checkDirs returns an error if two apis would be written to one directory.

@@ -64,3 +64,121 @@ func lowerFirst(s string) string {
 	}
 	return strings.ToLower(s[:upper]) + s[upper:]
 }
+
+// namer gives out names, each once.
+type namer struct{ taken map[string]bool }
+
+func newNamer(taken ...string) *namer {
+	n := &namer{map[string]bool{}}
+	for _, name := range taken {
+		n.taken[name] = true
+	}
+	return n
+}
+
+// take takes a name, if it is free.
+func (n *namer) take(name string) bool {
+	if n.taken[name] {
+		return false
+	}
+	n.taken[name] = true
+	return true
+}
+
+// unique takes the name or, if it is taken, the first of name2, name3 and so on that is not.
+func (n *namer) unique(name string) string {
+	free := name
+	for i := 2; !n.take(free); i++ {
+		free = fmt.Sprint(name, i)
+	}
+	return free
+}
+
+// fieldNames returns the Go names of the fields for JSON names, which are sorted. Those that have a name for themselves
+// get it, so that a clash of others does not change it.
+func fieldNames(jsonNames []string, taken *namer) map[string]string {
+	count := map[string]int{}
+	for _, json := range jsonNames {
+		count[goName(json)]++
+	}
+	names := map[string]string{}
+	for _, json := range jsonNames {
+		if name := goName(json); count[name] == 1 && taken.take(name) {
+			names[json] = name
+		}
+	}
+	for _, json := range jsonNames {
+		if names[json] == "" {
+			names[json] = taken.unique(goName(json))
+		}
+	}
+	return names
+}
+
+// goName returns the exported Go name for a name in JSON: "podIP" becomes "PodIP", "base-urls" "BaseURLs", "$ref" "Ref",
+// and "3scale" "X3scale".
+func goName(json string) string {
+	var name strings.Builder
+	for _, word := range words(json) {
+		lower := strings.ToLower(word)
+		stem, plural := strings.CutSuffix(lower, "s")
+		switch {
+		case word != lower && word != upperFirst(lower): // "IPs" is right as it is
+			name.WriteString(upperFirst(word))
+		case initialisms[lower]:
+			name.WriteString(strings.ToUpper(word))
+		case plural && initialisms[stem]:
+			name.WriteString(strings.ToUpper(stem) + "s")
+		default:
+			name.WriteString(upperFirst(word))
+		}
+	}
+	if r, _ := utf8.DecodeRuneInString(name.String()); !unicode.IsUpper(r) {
+		return "X" + name.String() // a digit, or a letter of a script without case, does not begin an exported name
+	}
+	return name.String()
+}
+
+// words splits a name at what cannot be in an identifier, and before the capitals that begin words.
+func words(name string) (words []string) {
+	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		runes := []rune(part)
+		isLower := func(i int) bool { return i < len(runes) && !unicode.IsUpper(runes[i]) }
+		from := 0
+		for i := 1; i < len(runes); i++ {
+			if !unicode.IsUpper(runes[i]) {
+				continue
+			}
+			plural := i+1 < len(runes) && runes[i+1] == 's' && !isLower(i+2) // as in externalIPs
+			if isLower(i-1) || isLower(i+1) && !plural {
+				words, from = append(words, string(runes[from:i])), i
+			}
+		}
+		words = append(words, string(runes[from:]))
+	}
+	return words
+}
+
+// initialisms are words that Go names have in capitals: those of the Go code review comments, and some of Kubernetes.
+var initialisms = map[string]bool{
+	"acl": true, "api": true, "ascii": true, "ca": true, "cidr": true, "cpu": true, "css": true, "dns": true, "eof": true,
+	"grpc": true, "guid": true, "html": true, "http": true, "https": true, "id": true, "ip": true, "json": true, "jwt": true,
+	"oidc": true, "os": true, "qps": true, "ram": true, "rpc": true, "sla": true, "smtp": true, "sql": true, "ssh": true,
+	"tcp": true, "tls": true, "ttl": true, "udp": true, "ui": true, "uid": true, "uri": true, "url": true, "utf8": true,
+	"uuid": true, "vm": true, "xml": true, "yaml": true,
+}
+
+// enumName returns what the name of a constant ends with.
+func enumName(value string) string {
+	if value == "" {
+		return "Empty"
+	}
+	if name := goName(value); name != "X" {
+		return strings.TrimPrefix(name, "X")
+	}
+	var name strings.Builder // such as "!=" or "*"
+	for _, r := range value {
+		fmt.Fprintf(&name, "U%04X", r)
+	}
+	return name.String()
+}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 )
@@ -21,10 +22,19 @@ const (
 	compatPath   = "github.com/typedinformer/informer/codegen/compat"
 	labelsPath   = "k8s.io/apimachinery/pkg/labels"
 	schemaPath   = "k8s.io/apimachinery/pkg/runtime/schema"
+	runtimePath  = "k8s.io/apimachinery/pkg/runtime"
+	metav1Path   = "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typesPath    = "k8s.io/apimachinery/pkg/types"
 )
 
 //go:embed informers.tmpl
 var informersText string
+
+//go:embed types.tmpl
+var typesText string
+
+//go:embed deepcopy.tmpl
+var deepCopyText string
 
 //go:embed listers.tmpl
 var listersText string
@@ -51,12 +61,20 @@ func (p *printer) files(a *api) (map[string][]byte, error) {
 	if err := add("informers.go", informersText, a.Kinds); err != nil {
 		return nil, err
 	}
+	if len(a.Decls) > 0 {
+		if err := add("types.go", typesText, a.Kinds); err != nil {
+			return nil, err
+		}
+		if err := add("deepcopy.go", deepCopyText, a.Kinds); err != nil {
+			return nil, err
+		}
+	}
 	if !p.compat {
 		return files, nil
 	}
 	var listed, expand []kind
 	for _, k := range a.Kinds {
-		if k.CanGet {
+		if k.CanGet && k.Labeled {
 			listed = append(listed, k)
 			if !p.expanded(path.Join(a.Dir, strings.ToLower(k.Name)+"_expansion.go")) {
 				expand = append(expand, k)
@@ -80,7 +98,7 @@ func (p *printer) file(a *api, text string, kinds []kind) ([]byte, error) {
 	if err := tmpl.Execute(&body, f); err != nil {
 		return nil, err
 	}
-	resolved := quoted.ReplaceAllStringFunc(body.String(), func(s string) string { return f.use(quoted.FindStringSubmatch(s)[1]) })
+	resolved := unescaper.Replace(quoted.ReplaceAllStringFunc(body.String(), func(s string) string { return f.use(quoted.FindStringSubmatch(s)[1]) }))
 	if p.header != "" {
 		fmt.Fprintf(&out, "%s\n\n", strings.TrimSpace(p.header))
 	}
@@ -139,7 +157,7 @@ func (f *fileData) use(importPath string) string {
 	name := identifier(base)
 	if versionLike.MatchString(base) {
 		name = identifier(path.Base(path.Dir(importPath)) + base)
-		if importPath == "k8s.io/apimachinery/pkg/apis/meta/v1" {
+		if importPath == metav1Path {
 			name = "metav1"
 		}
 	}
@@ -149,7 +167,7 @@ func (f *fileData) use(importPath string) string {
 				return true
 			}
 		}
-		return slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys", "obj"}, name)
+		return slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys", "obj", "in", "out", "o", "scheme"}, name)
 	}
 	unique := name
 	for n := 2; taken(unique); n++ {
@@ -195,6 +213,9 @@ func (f *fileData) funcs() template.FuncMap {
 	quote := func(path string) func() string { return func() string { return "«" + path + "»" } }
 	return template.FuncMap{
 		"informer": quote(informerPath), "compat": quote(compatPath), "labels": quote(labelsPath), "schema": quote(schemaPath), "iter": quote("iter"),
+		"runtime": quote(runtimePath), "metav1": quote(metav1Path), "types": quote(typesPath),
+		"comment": comment, "escape": escape,
+		"quote":   func(s string) string { return escape(strconv.Quote(s)) },
 		"lower":   strings.ToLower,
 		"private": func(s string) string { return strings.ToLower(s[:1]) + s[1:] }, // as gengo has it
 		"param":   paramName,

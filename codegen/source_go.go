@@ -215,7 +215,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 		return fail(why.errorf("the type is not exported"))
 	}
 
-	k.Resource, k.Singular = strings.ToLower(k.Plural), strings.ToLower(name)
+	k.Resource, k.object = strings.ToLower(k.Plural), obj.Type()
 	if m, ok := ms.get("resourceName"); ok {
 		if !isResourceName(m.value) {
 			return fail(m.errorf("%q is no name of a resource", m.value))
@@ -231,9 +231,6 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 			return fail(at.errorf("%q is no name of a resource", name))
 		}
 		k.Resource = name
-	}
-	if singular := resource["singular"]; singular != "" {
-		k.Singular = singular
 	}
 	switch scope := resource["scope"]; {
 	case scope == "Cluster":

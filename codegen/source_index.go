@@ -12,7 +12,6 @@ import (
 // addIndex adds the index that a marker on the type asks for.
 func (p *apiPackage) addIndex(k *kind, obj *types.TypeName, m indexMarker) {
 	x := index{Name: strings.TrimPrefix(upperFirst(m.name), "By"), pos: m.mark.pos, mark: m.mark}
-	var key types.Type
 	var err error
 	switch {
 	case x.Name == "":
@@ -21,13 +20,13 @@ func (p *apiPackage) addIndex(k *kind, obj *types.TypeName, m indexMarker) {
 		err = fmt.Errorf("it has neither path= nor func=: only on a field can these be left out")
 	case m.fn != "":
 		x.What = m.fn
-		key, err = p.function(&x, obj, m.fn)
+		var key types.Type
+		if key, err = p.function(&x, obj, m.fn); err == nil {
+			x.Key, err = keyType(key)
+		}
 	default:
-		x.What = strings.TrimPrefix(strings.Trim(m.path, "{}"), ".")
-		key, x.Steps, err = resolvePath(obj.Type(), x.What)
-	}
-	if err == nil {
-		x.Key, err = keyType(key)
+		x.What = cleanPath(m.path)
+		err = x.resolve(obj.Type())
 	}
 	if err != nil {
 		p.errs.addMarker(k.Name, m.mark.errorf("%s", err))
@@ -35,6 +34,20 @@ func (p *apiPackage) addIndex(k *kind, obj *types.TypeName, m indexMarker) {
 	}
 	k.Indexes = append(k.Indexes, x)
 }
+
+// resolve makes x an index by its path, of objects of type t.
+func (x *index) resolve(t types.Type) error {
+	key, steps, err := resolvePath(t, x.What)
+	if err != nil {
+		return err
+	}
+	x.Steps = steps
+	x.Key, err = keyType(key)
+	return err
+}
+
+// cleanPath returns a path as messages have it, if it is written as for kubectl.
+func cleanPath(path string) string { return strings.TrimPrefix(strings.Trim(path, "{}"), ".") }
 
 // fieldIndexes adds the indexes that markers on fields ask for: on those of the object's own type, and of the structs
 // of this package that it is made of.
@@ -265,7 +278,6 @@ func (p *apiPackage) function(x *index, obj *types.TypeName, name string) (types
 // keyType returns t as the type of an index's keys.
 func keyType(t types.Type) (goType, error) {
 	var hidden error
-	text := types.TypeString(t, func(pkg *types.Package) string { return "«" + pkg.Path() + "»" })
 	for _, part := range typeParts(t) {
 		if name := part.Obj(); !name.Exported() && name.Pkg() != nil {
 			hidden = fmt.Errorf("the type of the keys, %s, is not exported", name.Name())
@@ -282,7 +294,7 @@ func keyType(t types.Type) (goType, error) {
 	if _, ok := t.(*types.Struct); ok {
 		return "", fmt.Errorf("keys have a struct type without a name")
 	}
-	return goType(text), nil
+	return typeText(t), nil
 }
 
 // typeParts returns the named types that the name of t is made of.

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"fmt"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// decl is a type that a generated package declares by itself: because it is described by a CRD, or because it holds only
+// some fields of another.
+type decl struct {
+	Type      *types.Named // a struct or, with Values, a string
+	Doc       string
+	FieldDocs []string // as many as there are fields, or none
+	Values    []enumValue
+	Object    bool // it is a runtime.Object
+	// Of an object that has just some fields, and the methods of an informer.Object.
+	Meta    string // the field with its metadata
+	Labeled bool   // it has labels
+}
+
+// enumValue is a constant.
+type enumValue struct{ Name, Value string }
+
+// generated stands for the package that is generated.
+var generated = types.NewPackage("", "generated")
+
+func newNamed(name string, underlying types.Type) *types.Named {
+	return types.NewNamed(types.NewTypeName(token.NoPos, generated, name, nil), underlying, nil)
+}
+
+// isLocal tells whether t is declared by the generated package.
+func isLocal(t types.Type) bool {
+	named, ok := t.(*types.Named)
+	return ok && named.Obj().Pkg() == generated
+}
+
+// typeText returns t as it is written in the generated package.
+func typeText(t types.Type) goType {
+	return goType(types.TypeString(t, func(pkg *types.Package) string {
+		if pkg == generated {
+			return ""
+		}
+		return "«" + pkg.Path() + "»"
+	}))
+}
+
+// Name returns the name of the type.
+func (d *decl) Name() string { return d.Type.Obj().Name() }
+
+// declField is a field, for the template.
+type declField struct {
+	Name, Tag, Doc string
+	Type           goType
+	Embedded       bool
+}
+
+// Fields returns the fields of a struct.
+func (d *decl) Fields() (fields []declField) {
+	u, ok := d.Type.Underlying().(*types.Struct)
+	if !ok {
+		return nil
+	}
+	for i := range u.NumFields() {
+		f := declField{Name: u.Field(i).Name(), Tag: u.Tag(i), Type: typeText(u.Field(i).Type()), Embedded: u.Field(i).Embedded()}
+		if i < len(d.FieldDocs) {
+			f.Doc = d.FieldDocs[i]
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// DeepCopy returns the statements that make *out a deep copy of *in, after it has become a shallow one.
+func (d *decl) DeepCopy() string {
+	var text strings.Builder
+	u := d.Type.Underlying().(*types.Struct)
+	for i := range u.NumFields() {
+		name := u.Field(i).Name()
+		text.WriteString(deepCopy("in."+name, "out."+name, u.Field(i).Type(), 0))
+	}
+	return text.String()
+}
+
+// deepCopy returns the statements that make out, a copy of in, share no memory with it. Both are addressable. What
+// cannot be copied, such as a channel, stays shared; nothing that is decoded has one.
+func deepCopy(in, out string, t types.Type, depth int) string {
+	if isPlain(t) {
+		return ""
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Struct:
+		if isLocal(t) || hasMethod(t, "DeepCopyInto") {
+			return fmt.Sprintf("%s.DeepCopyInto(&%s)\n", in, out)
+		}
+		var text string
+		for i := range u.NumFields() {
+			if name := u.Field(i).Name(); token.IsExported(name) {
+				text += deepCopy(in+"."+name, out+"."+name, u.Field(i).Type(), depth)
+			}
+		}
+		return text
+	case *types.Pointer:
+		if _, isStruct := u.Elem().Underlying().(*types.Struct); isStruct && !isPlain(u.Elem()) && (isLocal(u.Elem()) || hasMethod(u.Elem(), "DeepCopyInto")) {
+			return fmt.Sprintf("if %s != nil {\n%s = new(%s)\n%s.DeepCopyInto(%s)\n}\n", in, out, typeText(u.Elem()), in, out)
+		}
+		return fmt.Sprintf("if %s != nil {\n%s = new(*%s)\n%s}\n", in, out, in, deepCopy("(*"+in+")", "(*"+out+")", u.Elem(), depth))
+	case *types.Slice:
+		text := fmt.Sprintf("%s = «slices».Clone(%s)\n", out, in)
+		i := fmt.Sprint("i", depth)
+		if each := deepCopy(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1); each != "" {
+			text += fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, each)
+		}
+		return text
+	case *types.Array:
+		i := fmt.Sprint("i", depth)
+		return fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, deepCopy(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1))
+	case *types.Map:
+		text := fmt.Sprintf("%s = «maps».Clone(%s)\n", out, in)
+		k, v := fmt.Sprint("k", depth), fmt.Sprint("v", depth)
+		each := deepCopy(v, out+"["+k+"]", u.Elem(), depth+1)
+		switch u.Elem().Underlying().(type) {
+		case *types.Struct, *types.Array: // they have no address in a map
+			c := fmt.Sprint("c", depth)
+			if each = deepCopy(v, c, u.Elem(), depth+1); each != "" {
+				each = fmt.Sprintf("%s := %s\n%s%s[%s] = %[1]s\n", c, v, each, out, k)
+			}
+		}
+		if each != "" {
+			text += fmt.Sprintf("for %s, %s := range %s {\n%s}\n", k, v, in, each)
+		}
+		return text
+	case *types.Interface:
+		if u.Empty() { // JSON, for all that can be decoded
+			return fmt.Sprintf("%s = «%s».DeepCopyJSONValue(%s)\n", out, runtimePath, in)
+		}
+	}
+	return ""
+}
+
+// isPlain tells whether a copy of a t shares no memory that can be written to.
+func isPlain(t types.Type) bool {
+	switch u := t.Underlying().(type) {
+	case *types.Basic:
+		return true
+	case *types.Array:
+		return isPlain(u.Elem())
+	case *types.Struct:
+		for i := range u.NumFields() {
+			if !isPlain(u.Field(i).Type()) {
+				return types.TypeString(t, nil) == "time.Time" || types.TypeString(t, nil) == "k8s.io/apimachinery/pkg/apis/meta/v1.Time"
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func hasMethod(t types.Type, name string) bool {
+	return types.NewMethodSet(types.NewPointer(t)).Lookup(nil, name) != nil
+}
+
+// lineWidth is where comments are wrapped, without their indentation.
+const lineWidth = 110
+
+// comment returns text as lines of a comment. Lines of text stay lines; long ones are wrapped, with what they are
+// indented by.
+func comment(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, strings.ReplaceAll(text, "\t", "    "))
+	var b strings.Builder
+	for line := range strings.SplitSeq(strings.Trim(text, "\n "), "\n") {
+		words := strings.Fields(line)
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		width := 0
+		b.WriteString("//")
+		for i, word := range words {
+			switch {
+			case i == 0:
+				b.WriteString(" " + indent)
+			case width+1+len(word) > lineWidth:
+				b.WriteString("\n// " + indent)
+				width = 0
+			default:
+				b.WriteString(" ")
+				width++
+			}
+			b.WriteString(word)
+			width += len(word)
+		}
+		b.WriteString("\n")
+	}
+	return escape(b.String())
+}
+
+// Text of others may have guillemets in it, which stand around import paths until they are resolved.
+var (
+	escaper   = strings.NewReplacer("«", "\ue0ab", "»", "\ue0bb")
+	unescaper = strings.NewReplacer("\ue0ab", "«", "\ue0bb", "»")
+)
+
+func escape(text string) string { return escaper.Replace(text) }
+
+// reachable returns those of decls that the types named by first are made of, and those themselves.
+func reachable(decls []*decl, first ...types.Type) []*decl {
+	used := map[types.Type]bool{}
+	var visit func(t types.Type)
+	visit = func(t types.Type) {
+		switch t := t.(type) {
+		case *types.Named:
+			if isLocal(t) && !used[t] {
+				used[t] = true
+				visit(t.Underlying())
+			}
+		case *types.Pointer:
+			visit(t.Elem())
+		case *types.Slice:
+			visit(t.Elem())
+		case *types.Array:
+			visit(t.Elem())
+		case *types.Map:
+			visit(t.Elem())
+		case *types.Struct:
+			for i := range t.NumFields() {
+				visit(t.Field(i).Type())
+			}
+		}
+	}
+	for _, t := range first {
+		visit(t)
+	}
+	return slices.DeleteFunc(slices.Clone(decls), func(d *decl) bool { return !used[d.Type] })
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGoName(t *testing.T) {
+	for json, want := range map[string]string{
+		"podIP": "PodIP", "podIPs": "PodIPs", "externalIPs": "ExternalIPs", "externalIPsOnly": "ExternalIPsOnly", "hostIp": "HostIP",
+		"url": "URL", "urls": "URLs", "URL": "URL", "baseUrl": "BaseURL", "base-urls": "BaseURLs", "ids": "IDs", "userId": "UserID",
+		"httpGet": "HTTPGet", "HTTPSOnly": "HTTPSOnly", "tls": "TLS", "dnsPolicy": "DNSPolicy", "caBundle": "CABundle", "cidrs": "CIDRs",
+		"apiVersion": "APIVersion", "uid": "UID", "os": "OS", "clusterIPAddress": "ClusterIPAddress", "ipv4": "Ipv4",
+		"s3": "S3", "x509": "X509", "3scale": "X3scale", "$ref": "Ref", "x-foo": "XFoo", "x_foo": "XFoo", "a.b/c": "ABC",
+		"größe": "Größe", "日本": "X日本", "_": "X", "": "X", "type": "Type", "isCA": "IsCA", "uris": "URIs", "address": "Address",
+	} {
+		if got := goName(json); got != want {
+			t.Errorf("%q becomes %s, want %s", json, got, want)
+		}
+	}
+}
+
+// A clash of names does not change the name of anything else, nor depends on anything but the names.
+func TestFieldNames(t *testing.T) {
+	names := []string{"URL", "url", "Url", "uRL2", "type", "deepCopy"}
+	slices.Sort(names)
+	got := fieldNames(names, newNamer("DeepCopy"))
+	want := map[string]string{"URL": "URL", "Url": "URL3", "url": "URL4", "uRL2": "URL2", "type": "Type", "deepCopy": "DeepCopy2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(slices.Compact(slices.Sorted(maps.Values(got)))) != len(names) {
+		t.Errorf("a name is there twice: %v", got)
+	}
+}
+
+func TestComment(t *testing.T) {
+	long := strings.Repeat("word ", 30)
+	for text, want := range map[string]string{
+		"one":                    "// one\n",
+		"\n one\n\n\ttwo  a \n ": "// one\n//\n//     two a\n",
+		"a\r\nb\x00\ufeff\u202e": "// a\n// b\n",
+		"«x»":                    "// «x»\n",
+		"  " + long:              "// " + strings.TrimSpace(strings.Repeat("word ", 22)) + "\n// " + strings.TrimSpace(strings.Repeat("word ", 8)) + "\n",
+		"x\n  " + long:           "// x\n//   " + strings.TrimSpace(strings.Repeat("word ", 22)) + "\n//   " + strings.TrimSpace(strings.Repeat("word ", 8)) + "\n",
+	} {
+		if got := unescaper.Replace(comment(text)); got != want {
+			t.Errorf("%q becomes\n%swant\n%s", text, got, want)
+		}
+	}
+	if strings.Contains(comment("«x»"), "«") {
+		t.Error("guillemets are not escaped")
+	}
+}

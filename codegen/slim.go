@@ -1,0 +1,321 @@
+package main
+
+import (
+	"fmt"
+	"go/token"
+	"go/types"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// fieldFlags are what -fields says, by kind; those under "" are for all kinds.
+type fieldFlags map[string][]string
+
+var kindPrefix = regexp.MustCompile(`^([A-Z]\w*):`)
+
+func (f fieldFlags) parse(text string) error {
+	kind := ""
+	if m := kindPrefix.FindStringSubmatch(text); m != nil {
+		kind, text = m[1], text[len(m[0]):]
+	}
+	for _, path := range splitArgs(text) {
+		if path = strings.Trim(path, "{}"); strings.Trim(path, ".") == "" {
+			return fmt.Errorf("%q: want paths like spec.nodeName, several separated by commas", text)
+		}
+		f[kind] = append(f[kind], strings.TrimPrefix(path, "."))
+	}
+	return nil
+}
+
+// of returns the paths for a kind.
+func (f fieldFlags) of(kind string) []string { return slices.Concat(f[""], f[kind]) }
+
+// alwaysKept are the fields that make an informer.Object.
+var alwaysKept = []string{"metadata.namespace", "metadata.name", "metadata.uid", "metadata.resourceVersion"}
+
+// slim replaces the types of a's kinds by types that have just the fields in flags. Kinds that flags do not name are
+// left out.
+func (a *api) slim(flags fieldFlags) error {
+	a.Kinds = slices.DeleteFunc(a.Kinds, func(k kind) bool { return len(flags.of(k.Name)) == 0 })
+	errs := errorList{}
+	names := newNamer(a.declaredNames()...)
+	whole := []types.Type{} // types that are kept as they are
+	decls := []*decl{}
+	for _, k := range a.Kinds {
+		for _, name := range append(k.declaredNames(), k.Name) {
+			names.take(name)
+		}
+	}
+	for _, d := range a.Decls { // they keep their names
+		names.take(d.Name())
+	}
+	for i := range a.Kinds {
+		k := &a.Kinds[i]
+		s := &slimmer{names: names}
+		if err := s.kind(k, flags.of(k.Name)); err != nil {
+			errs.add(k.pos, k.Name, "-fields", "%s", err)
+			continue
+		}
+		whole, decls = append(whole, s.whole...), append(decls, s.decls...)
+		var kept []index // those by functions take the whole object, and others may need a field that is gone
+		for _, x := range k.Indexes {
+			if x.Fn == "" && x.resolve(k.object) == nil {
+				kept = append(kept, x)
+			}
+		}
+		k.Indexes = kept
+	}
+	a.Decls, a.Complete = append(decls, reachable(a.Decls, whole...)...), false
+	return errs.err()
+}
+
+// fieldTree is a set of paths.
+type fieldTree struct {
+	whole bool // with all that is below
+	below map[string]*fieldTree
+}
+
+func (f *fieldTree) add(segments []string) {
+	switch {
+	case len(segments) == 0:
+		f.whole = true
+	case segments[0] == "[*]": // it is meant without, too
+		f.add(segments[1:])
+	default:
+		if f.below == nil {
+			f.below = map[string]*fieldTree{}
+		}
+		if f.below[segments[0]] == nil {
+			f.below[segments[0]] = &fieldTree{}
+		}
+		f.below[segments[0]].add(segments[1:])
+	}
+}
+
+// slimmer declares the types for one kind.
+type slimmer struct {
+	names *namer
+	decls []*decl
+	whole []types.Type
+	root  *types.Named
+	paths string // for comments
+}
+
+// kind makes k's type one that has just the fields at paths.
+func (s *slimmer) kind(k *kind, paths []string) error {
+	tree := &fieldTree{}
+	for _, path := range slices.Concat(alwaysKept, paths) {
+		tree.add(splitPath(path))
+	}
+	metadata := tree.below["metadata"]
+	if metadata.whole { // embedding an ObjectMeta would make its methods the object's
+		*metadata = fieldTree{}
+		field, _ := findField(k.object, "metadata")
+		if field == nil {
+			return fmt.Errorf("it has no field metadata")
+		}
+		for _, f := range jsonFields(field.Type()) {
+			metadata.add([]string{f.name})
+		}
+	}
+	slices.Sort(paths)
+	from := typeText(k.object)
+	doc := fmt.Sprintf("%s has just these fields of a %s: %s.", k.Name, k.Name, strings.Join(slices.Compact(paths), ", "))
+	if !isLocal(k.object) {
+		doc = fmt.Sprintf("%s has just these fields of a %s: %s.", k.Name, strings.NewReplacer("«", "", "»", "").Replace(string(from)), strings.Join(slices.Compact(paths), ", "))
+	}
+	named := newNamed(k.Name, nil)
+	s.root = named
+	d := &decl{Type: named, Doc: doc, Labeled: metadata.below["labels"] != nil}
+	s.decls = append(s.decls, d)
+	u, err := s.structure(k.object, tree, k.Name, "")
+	if err != nil {
+		return err
+	}
+	named.SetUnderlying(u)
+	for i := range u.NumFields() {
+		if f := u.Field(i); f.Embedded() && strings.HasPrefix(u.Tag(i), `json:"metadata`) {
+			d.Meta = f.Name()
+		}
+	}
+	k.object, k.Type, k.List, k.Labeled = named, goType(k.Name), "", d.Labeled
+	return nil
+}
+
+// prune returns t with just the fields in tree.
+func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types.Type, error) {
+	if tree.whole {
+		if hidden := unexported(t); hidden != "" {
+			return nil, fmt.Errorf("%s: the type %s is not exported", path, hidden)
+		}
+		s.whole = append(s.whole, t)
+		return t, nil
+	}
+	switch u := t.Underlying().(type) {
+	case *types.Pointer:
+		elem, err := s.prune(u.Elem(), tree, name, path)
+		if err != nil {
+			return nil, err
+		}
+		return types.NewPointer(elem), nil
+	case *types.Slice:
+		elem, err := s.prune(u.Elem(), tree, name, path)
+		if err != nil {
+			return nil, err
+		}
+		return types.NewSlice(elem), nil
+	case *types.Map:
+		if slices.ContainsFunc(slices.Collect(maps.Keys(tree.below)), func(segment string) bool { return segment[0] == '[' }) {
+			return s.entries(u, tree, name, path)
+		}
+		elem, err := s.prune(u.Elem(), tree, name, path)
+		if err != nil {
+			return nil, err
+		}
+		return types.NewMap(u.Key(), elem), nil
+	case *types.Struct:
+		if named, ok := types.Unalias(t).(*types.Named); ok && hasMethod(named, "UnmarshalJSON") {
+			return nil, fmt.Errorf("%s: a %s is decoded as a whole, so take all of it", path, typeName(t))
+		}
+		d := &decl{Type: newNamed(s.names.unique(name), nil), Doc: fmt.Sprintf("%s is what is kept of %s.", name, path)}
+		s.decls = append(s.decls, d)
+		pruned, err := s.structure(t, tree, d.Name(), path)
+		if err != nil {
+			return nil, err
+		}
+		d.Type.SetUnderlying(pruned)
+		return d.Type, nil
+	}
+	return nil, fmt.Errorf("%s is a %s, there is no %q in it", path, typeName(t), anyKey(tree.below))
+}
+
+// structure returns the struct t with just the fields in tree.
+func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*types.Struct, error) {
+	var fields []*types.Var
+	var tags, have []string
+	found := map[string]bool{}
+	for _, f := range jsonFields(t) {
+		have = append(have, f.name)
+		below := tree.below[f.name]
+		if below == nil || found[f.name] {
+			continue
+		}
+		found[f.name] = true
+		at := strings.TrimPrefix(path+"."+f.name, ".")
+		pruned, err := s.prune(f.Type(), below, name+f.Name(), at)
+		if err != nil {
+			return nil, err
+		}
+		field := f.Name()
+		embedded := f.Embedded() || path == "" && f.name == "metadata"
+		if named, ok := pruned.(*types.Named); ok && embedded {
+			field = named.Obj().Name()
+		} else {
+			embedded = false
+		}
+		fields = append(fields, types.NewField(token.NoPos, generated, field, pruned, embedded))
+		tags = append(tags, fmt.Sprintf(`json:"%s,omitempty"`, f.name))
+	}
+	for _, segment := range slices.Sorted(maps.Keys(tree.below)) {
+		if !found[segment] {
+			slices.Sort(have)
+			return nil, fmt.Errorf("%s: there is no %q in %s, which has %s", strings.TrimPrefix(path+"."+segment, "."), segment, typeName(t), strings.Join(slices.Compact(have), ", "))
+		}
+	}
+	return types.NewStruct(fields, tags), nil
+}
+
+// entries returns the struct that holds just some entries of a map.
+func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (types.Type, error) {
+	named := newNamed(s.names.unique(name), nil)
+	s.decls = append(s.decls, &decl{Type: named, Doc: fmt.Sprintf("%s are entries of %s.", name, path)})
+	byKey := map[string]*fieldTree{}
+	for segment, below := range tree.below {
+		key := unquote(strings.TrimSuffix(strings.TrimPrefix(segment, "["), "]"))
+		if segment[0] != '[' || !isTagName(key) || key == "-" {
+			return nil, fmt.Errorf("%s: %s cannot be chosen from a map: want entries like ['key'], or all of it", path, segment)
+		}
+		byKey[key] = below
+	}
+	if basic, ok := m.Key().Underlying().(*types.Basic); !ok || basic.Info()&types.IsString == 0 {
+		return nil, fmt.Errorf("%s: the keys of the map are no strings", path)
+	}
+	keys := slices.Sorted(maps.Keys(byKey))
+	goNames := fieldNames(keys, newNamer("DeepCopy", "DeepCopyInto"))
+	var fields []*types.Var
+	var tags []string
+	for _, key := range keys {
+		elem, err := s.prune(m.Elem(), byKey[key], named.Obj().Name()+goNames[key], fmt.Sprintf("%s['%s']", path, key))
+		if err != nil {
+			return nil, err
+		}
+		if _, isPointer := elem.Underlying().(*types.Pointer); !isPointer {
+			elem = types.NewPointer(elem) // nil tells that there is no such entry
+		}
+		fields = append(fields, types.NewField(token.NoPos, generated, goNames[key], elem, false))
+		tags = append(tags, fmt.Sprintf(`json:"%s,omitempty"`, key))
+	}
+	named.SetUnderlying(types.NewStruct(fields, tags))
+	return named, nil
+}
+
+// jsonField is a field of a struct, or of one that is inlined in it.
+type jsonField struct {
+	*types.Var
+	name string // in JSON
+}
+
+func jsonFields(t types.Type) (fields []jsonField) {
+	if pointer, ok := t.Underlying().(*types.Pointer); ok {
+		t = pointer.Elem()
+	}
+	u, ok := t.Underlying().(*types.Struct)
+	if !ok {
+		return nil
+	}
+	var inlined []jsonField
+	for i := range u.NumFields() {
+		field := u.Field(i)
+		name, inline := jsonName(field, u.Tag(i))
+		switch {
+		case inline:
+			inlined = append(inlined, jsonFields(field.Type())...)
+		case field.Exported() && name != "-":
+			fields = append(fields, jsonField{field, name})
+		}
+	}
+	return append(fields, inlined...)
+}
+
+// unexported returns the name of what in t other packages cannot name.
+func unexported(t types.Type) string {
+	switch t := t.(type) {
+	case *types.Named:
+		if !t.Obj().Exported() && t.Obj().Pkg() != nil {
+			return t.Obj().Name()
+		}
+	case *types.Pointer:
+		return unexported(t.Elem())
+	case *types.Slice:
+		return unexported(t.Elem())
+	case *types.Array:
+		return unexported(t.Elem())
+	case *types.Map:
+		return unexported(t.Key()) + unexported(t.Elem())
+	}
+	return ""
+}
+
+// typeName returns the name of a type for messages.
+func typeName(t types.Type) string {
+	return types.TypeString(t, func(pkg *types.Package) string {
+		if pkg == generated {
+			return ""
+		}
+		return pkg.Name()
+	})
+}
+
+func anyKey(m map[string]*fieldTree) string { return slices.Sorted(maps.Keys(m))[0] }
