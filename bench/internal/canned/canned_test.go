@@ -1,0 +1,207 @@
+package canned
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+const pods, changes = 100, 30
+
+func start(t *testing.T) (*httptest.Server, Control) {
+	t.Helper()
+	server, err := New(Config{Pods: pods, Changes: changes, Formats: []string{JSON, Protobuf}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	http := httptest.NewServer(server)
+	t.Cleanup(http.Close)
+	return http, Control{http.URL}
+}
+
+// open asks for pods, and returns the body of the answer.
+func open(t *testing.T, server *httptest.Server, media, query string) io.Reader {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/pods?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", media+";q=1, text/plain")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || !strings.HasPrefix(got, media) {
+		t.Fatalf("%s: %s in %q", query, response.Status, got)
+	}
+	return response.Body
+}
+
+func read(t *testing.T, from io.Reader, n int) []byte {
+	t.Helper()
+	content := make([]byte, n)
+	if _, err := io.ReadFull(from, content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func formats(t *testing.T, test func(t *testing.T, media string)) {
+	for _, media := range []string{JSON, Protobuf} {
+		t.Run(strings.TrimPrefix(media, "application/"), func(t *testing.T) { test(t, media) })
+	}
+}
+
+// TestListsAreThoseOfTheFleet compares whole lists and pages with what the fleet's own encoders write.
+func TestListsAreThoseOfTheFleet(t *testing.T) {
+	server, _ := start(t)
+	f := fleet.New(fleet.Config{Pods: pods})
+	formats(t, func(t *testing.T, media string) {
+		write := fleet.WriteListJSON
+		if media == Protobuf {
+			write = fleet.WriteListProtobuf
+		}
+		for _, list := range []struct {
+			query    string
+			from, to int
+		}{
+			{"", 0, pods},
+			{"limit=30", 0, 30},
+			{"limit=30&continue=30", 30, 60},
+			{"limit=40&continue=60", 60, pods},
+			{"limit=30&resourceVersion=0", 0, pods}, // as from the watch cache
+		} {
+			meta := metav1.ListMeta{ResourceVersion: f.ResourceVersion()}
+			if list.to < pods {
+				meta.Continue, meta.RemainingItemCount = fmt.Sprint(list.to), new(int64(pods-list.to))
+			}
+			var want bytes.Buffer
+			if err := write(&want, meta, some(f, list.from, list.to)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(open(t, server, media, list.query))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want.Bytes()) {
+				t.Errorf("%q: %d bytes differ from the %d wanted", list.query, len(got), want.Len())
+			}
+		}
+	})
+}
+
+func some(f *fleet.Fleet, from, to int) iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for i := from; i < to && yield(f.Pod(i)); i++ {
+		}
+	}
+}
+
+// TestWatchesAreThoseOfTheFleet compares streaming lists, changes and their end with what the fleet's own encoders write.
+func TestWatchesAreThoseOfTheFleet(t *testing.T) {
+	server, control := start(t)
+	f := fleet.New(fleet.Config{Pods: pods})
+	formats(t, func(t *testing.T, media string) {
+		info, err := control.Reset()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Pods != pods || info.ResourceVersion != f.ResourceVersion() || len(info.Keys) == 0 || info.InNamespace == 0 {
+			t.Errorf("the server has %+v", info)
+		}
+		encode := fleet.AppendWatchEventJSON
+		if media == Protobuf {
+			encode = fleet.AppendWatchEventProtobuf
+		}
+		var want []byte
+		add := func(typ watch.EventType, pod *corev1.Pod) {
+			if want, err = encode(want, typ, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compare := func(what string, body io.Reader) {
+			t.Helper()
+			if got := read(t, body, len(want)); !bytes.Equal(got, want) {
+				t.Errorf("%s: not what was wanted", what)
+			}
+			want = nil
+		}
+		streaming := open(t, server, media, "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+		for pod := range f.All() {
+			add(watch.Added, pod)
+		}
+		add(watch.Bookmark, fleet.Bookmark(f.ResourceVersion(), true))
+		compare("streaming list", streaming)
+
+		first, err := control.Release(10, 0)
+		if err != nil || first != 0 {
+			t.Fatal(first, err)
+		}
+		if first, err = control.Release(10, 1000); err != nil || first != 10 {
+			t.Fatal(first, err)
+		}
+		var versions []string
+		for change := range f.Changes(1) {
+			if len(versions) == 20 {
+				break
+			}
+			add(change.Type, change.Object)
+			versions = append(versions, change.Object.ResourceVersion)
+		}
+		all := bytes.Clone(want)
+		compare("changes", streaming)
+		want = all
+		compare("changes after a list", open(t, server, media, "watch=1&resourceVersion="+f.ResourceVersion()))
+
+		released, err := control.Released(0, 20)
+		if err != nil || fmt.Sprint(released.Versions) != fmt.Sprint(versions) {
+			t.Errorf("released: %v, %v", released.Versions, err)
+		}
+		for i, sent := range released.Sent {
+			if sent == 0 || i > 0 && sent < released.Sent[i-1] {
+				t.Errorf("change %d was sent at %d", i, sent)
+			}
+		}
+		if _, err := control.Release(changes, 0); err == nil {
+			t.Error("more changes were released than there are")
+		}
+
+		if err := control.Expire(); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(streaming)
+		if err != nil || !bytes.Contains(rest, []byte("ERROR")) || !bytes.Contains(rest, []byte(metav1.StatusReasonExpired)) {
+			t.Errorf("the watch ended with %q, %v", rest, err)
+		}
+	})
+}
+
+// TestDiscovery says of pods what client libraries ask.
+func TestDiscovery(t *testing.T) {
+	server, _ := start(t)
+	response, err := http.Get(server.URL + "/api/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var list metav1.APIResourceList
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.APIResources) != 1 || list.APIResources[0].Name != "pods" || !list.APIResources[0].Namespaced {
+		t.Errorf("%+v", list)
+	}
+}

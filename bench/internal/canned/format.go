@@ -1,0 +1,152 @@
+package canned
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// format has everything in one format, encoded.
+type format struct {
+	media, watchMedia string
+	appendEvent       func(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error)
+	pods              []pod
+	changes           [][]byte // frames
+	bookmark          []byte   // the frame at the end of the initial events
+	expired           []byte   // the frame that says 410
+	scratch           []byte
+}
+
+// pod is a pod as a frame of a streaming list. A part of that is what an item of a list has, save its first byte in
+// JSON, and its tag and length in protobuf: so each is kept once.
+type pod struct {
+	frame []byte
+	item  []byte
+}
+
+func newFormat(media, version string) (*format, error) {
+	f := &format{media: media, watchMedia: media, appendEvent: fleet.AppendWatchEventJSON}
+	gone := apierrors.NewResourceExpired("too old resource version").ErrStatus
+	gone.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	switch media {
+	case JSON:
+		status, err := json.Marshal(gone)
+		if err != nil {
+			return nil, err
+		}
+		f.expired = fmt.Appendf(nil, `{"type":"ERROR","object":%s}`+"\n", status)
+	case Protobuf:
+		f.watchMedia += ";stream=watch"
+		f.appendEvent = fleet.AppendWatchEventProtobuf
+		raw, err := gone.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		envelope, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}, Raw: raw}).Marshal()
+		if err != nil {
+			return nil, err
+		}
+		event, err := (&metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: append([]byte(magic), envelope...)}}).Marshal()
+		if err != nil {
+			return nil, err
+		}
+		f.expired = append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
+	default:
+		return nil, fmt.Errorf("there is no format %q", media)
+	}
+	var err error
+	f.bookmark, err = f.appendEvent(nil, watch.Bookmark, fleet.Bookmark(version, true))
+	return f, err
+}
+
+const (
+	magic = "k8s\x00"
+	// jsonBefore and jsonAfter are what a frame has around an item, protobufAfter what is behind a pod in protobuf:
+	// the content encoding and type of its envelope, both empty.
+	jsonBefore    = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`
+	jsonAfter     = "}\n"
+	protobufAfter = "\x1a\x00\x22\x00"
+)
+
+func (f *format) addPod(p *corev1.Pod) (err error) {
+	if f.scratch, err = f.appendEvent(f.scratch[:0], watch.Added, p); err != nil {
+		return err
+	}
+	frame := bytes.Clone(f.scratch)
+	from, to := len(jsonBefore), len(frame)-len(jsonAfter)
+	if f.media == Protobuf {
+		to = len(frame) - len(protobufAfter)
+		from = to - p.Size()
+	}
+	f.pods = append(f.pods, pod{frame, frame[from:to]})
+	return nil
+}
+
+func (f *format) addChange(typ watch.EventType, p *corev1.Pod) (err error) {
+	if f.scratch, err = f.appendEvent(f.scratch[:0], typ, p); err != nil {
+		return err
+	}
+	f.changes = append(f.changes, bytes.Clone(f.scratch))
+	return nil
+}
+
+// listSize returns how many bytes writeList writes.
+func (f *format) listSize(meta metav1.ListMeta, from, to int) int {
+	var size counter
+	f.writeList(&size, meta, from, to)
+	return int(size)
+}
+
+type counter int
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+// writeList writes a list of the pods with these numbers. What w does not take is its own concern.
+func (f *format) writeList(w io.Writer, meta metav1.ListMeta, from, to int) {
+	write := func(b []byte) { _, _ = w.Write(b) }
+	if f.media == JSON {
+		encoded, _ := json.Marshal(meta) // of strings and a number
+		write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":`))
+		write(encoded)
+		write([]byte(`,"items":[`))
+		separator := []byte("{")
+		for i := from; i < to; i++ {
+			write(separator)
+			write(f.pods[i].item)
+			separator = []byte(",{")
+		}
+		write([]byte("]}\n"))
+		return
+	}
+	encoded, _ := meta.Marshal()
+	size := 1 + protowire.SizeBytes(len(encoded)) // all field numbers are below 16
+	for i := from; i < to; i++ {
+		size += 1 + protowire.SizeBytes(len(f.pods[i].item))
+	}
+	write([]byte(magic))
+	list := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+	_, _ = list.MarshalToWriter(w, size, func(w io.Writer) (int, error) {
+		write(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), encoded))
+		var head [16]byte
+		for i := from; i < to; i++ {
+			item := f.pods[i].item
+			write(protowire.AppendVarint(protowire.AppendTag(head[:0], 2, protowire.BytesType), uint64(len(item))))
+			write(item)
+		}
+		return size, nil
+	})
+}

@@ -1,0 +1,166 @@
+// Package measure has what the programs of this module, which measure whole processes, have in common: what a process
+// can tell of itself, what starts the others, and the statistics of repeated runs.
+package measure
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Now returns the nanoseconds of a clock that never goes back and that all processes of the machine share.
+func Now() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err) // every Linux has it
+	}
+	return now.Nano()
+}
+
+// CPU returns how much processor time this process has used.
+func CPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// LiveHeap returns how many bytes of the heap are in use when all garbage is gone.
+func LiveHeap() int64 {
+	runtime.GC() // what a sync.Pool holds goes with the second collection
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return int64(memory.HeapAlloc)
+}
+
+// Allocated returns how many bytes this process has allocated since it began.
+func Allocated() int64 {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return int64(memory.TotalAlloc)
+}
+
+// PeakMemory returns the most that was resident of this process, in bytes.
+func PeakMemory() int64 { return kernelBytes("/proc/self/status", "VmHWM") }
+
+// AvailableMemory returns how much memory the machine has left, in bytes.
+func AvailableMemory() int64 { return kernelBytes("/proc/meminfo", "MemAvailable") }
+
+// TotalMemory returns how much memory the machine has, in bytes.
+func TotalMemory() int64 { return kernelBytes("/proc/meminfo", "MemTotal") }
+
+// kernelBytes returns what a file of the kernel says of name in kB, or 0.
+func kernelBytes(file, name string) int64 {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(content)) {
+		var kB int64
+		if n, _ := fmt.Sscanf(line, name+": %d kB", &kB); n == 1 {
+			return kB << 10
+		}
+	}
+	return 0
+}
+
+// Median returns the middle of values, or the mean of both middles; 0 of none.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// Spread returns half of the distance between the least and the greatest value, as a share of the median.
+func Spread(values []float64) float64 {
+	median := Median(values)
+	if median == 0 {
+		return 0
+	}
+	return (slices.Max(values) - slices.Min(values)) / 2 / median
+}
+
+// Serve starts this program again as a server, and returns the first line that it prints, which is its address, and
+// what ends it.
+func Serve(args ...string) (address string, stop func(), err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	server := exec.Command(program, args...)
+	server.Stderr = os.Stderr
+	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := server.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := server.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}
+	if _, err := fmt.Fscanln(out, &address); err != nil {
+		stop()
+		return "", nil, fmt.Errorf("start the server: %w", err)
+	}
+	return address, stop, nil
+}
+
+// ErrMemory indicates that a process was ended because it took more memory than it may.
+var ErrMemory = errors.New("it takes too much memory")
+
+// Run starts this program again, and decodes the JSON that it prints into result. The process is ended with
+// [ErrMemory] once more than maxMemory bytes of it are resident; 0 is no limit. env is added to the environment.
+func Run(result any, maxMemory int64, env []string, args ...string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var out, complaints bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout = &out
+	cmd.Stderr = io.MultiWriter(os.Stderr, &complaints)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tooMuch := false
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		select {
+		case err := <-ended:
+			tick.Stop()
+			switch {
+			case tooMuch:
+				return ErrMemory
+			case err != nil:
+				return fmt.Errorf("%w: %s", err, strings.TrimSpace(complaints.String()))
+			}
+			return json.Unmarshal(out.Bytes(), result)
+		case <-tick.C:
+			if maxMemory > 0 && kernelBytes(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid), "VmRSS") > maxMemory {
+				tooMuch = true
+				_ = cmd.Process.Kill()
+			}
+		}
+	}
+}

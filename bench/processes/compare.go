@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/typedinformer/informer/bench/internal/canned"
+	"github.com/typedinformer/informer/bench/internal/measure"
+)
+
+// options say what is measured.
+type options struct {
+	Command                          string // the arguments that said so
+	Pods, Runs, Changes, Paced, Rate int
+	Formats                          []string
+	Sizes, Counts                    []int  // for the scaling, none without
+	Peers                            string // only those whose name contains it
+	MaxMemory                        int64  // B of a process; 0 for three quarters of what the machine has left
+	Save                             string // the file to keep the results in, after each round
+}
+
+// The series of processes.
+const (
+	tables    = "tables"    // everything, with all peers
+	sizes     = "sizes"     // by number of pods
+	handlersN = "handlers"  // by number of handlers of one informer of handlerPods
+	informerN = "informers" // by number of informers of the same informerPods, by one client
+)
+
+const (
+	handlerPods, informerPods = 10_000, 1_000
+	scaleChanges              = 2_000 // in each process of a series by size or count
+	maxScaleRuns              = 3
+)
+
+// results are what everything that was measured came to.
+type results struct {
+	Options  options
+	Machine  machine
+	Runs     []processRun
+	Binaries map[string]int64   // by peer
+	Micro    map[string]figures // of the benchmarks of the root package, by name, then by unit; medians
+}
+
+// processRun is one client process.
+type processRun struct {
+	Series, Peer, Format      string
+	Pods, Handlers, Informers int
+	Figures                   figures
+	Failure                   string // why there are no figures
+}
+
+// compare runs everything, each peer by turns.
+func compare(o options) (*results, error) {
+	r := &results{Options: o, Machine: thisMachine()}
+	if err := r.series(tables, o.Pods, o.Runs, o.Formats, peers, job{Handlers: 1, Informers: 1, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced, Rate: o.Rate}); err != nil {
+		return nil, err
+	}
+	scaled := slices.DeleteFunc(slices.Clone(peers), func(p peer) bool {
+		return p.name != clientGo && p.name != own && p.name != ownShare
+	})
+	runs := min(o.Runs, maxScaleRuns)
+	for _, pods := range o.Sizes {
+		if err := r.series(sizes, pods, runs, o.Formats, scaled, job{Handlers: 1, Informers: 1, Changes: scaleChanges}); err != nil {
+			return nil, err
+		}
+	}
+	format := o.Formats[len(o.Formats)-1:]
+	for _, n := range o.Counts {
+		if err := r.series(handlersN, min(handlerPods, o.Pods), runs, format, scaled, job{Handlers: n, Informers: 1, Changes: scaleChanges}); err != nil {
+			return nil, err
+		}
+		if err := r.series(informerN, min(informerPods, o.Pods), runs, format, scaled, job{Handlers: 1, Informers: n, Changes: scaleChanges}); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// series runs the job with each of the peers in each format, by turns, runs times. What fails once is not tried again.
+func (r *results) series(name string, pods, runs int, formats []string, peers []peer, j job) error {
+	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods), fmt.Sprint("-changes=", j.released()), "-formats="+strings.Join(formats, ","))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	j.Server = address
+	for round := range runs {
+		for _, format := range formats {
+			for _, p := range peers {
+				if p.formats != nil && !slices.Contains(p.formats, format) || !strings.Contains(p.name, r.Options.Peers) {
+					continue
+				}
+				run := processRun{Series: name, Peer: p.name, Format: format, Pods: pods, Handlers: j.Handlers, Informers: j.Informers}
+				if slices.ContainsFunc(r.Runs, func(other processRun) bool { return other.Failure != "" && other.same(run) }) {
+					continue
+				}
+				j.Peer, j.Format = p.name, format
+				encoded, err := json.Marshal(j)
+				if err != nil {
+					return err
+				}
+				limit := r.Options.MaxMemory
+				if limit == 0 {
+					limit = measure.AvailableMemory() / 4 * 3
+				}
+				began := time.Now()
+				err = measure.Run(&run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
+				switch {
+				case errors.Is(err, measure.ErrMemory):
+					run.Failure = fmt.Sprintf("more than %s of memory", bytesText(float64(limit)))
+				case err != nil:
+					run.Failure = err.Error()
+				}
+				r.Runs = append(r.Runs, run)
+				log.Printf("%s, round %d of %d, %d pods, %d handlers, %d informers, %s, %s: %.1f s %s",
+					name, round+1, runs, pods, j.Handlers, j.Informers, shortFormat(format), p.name, time.Since(began).Seconds(), run.Failure)
+			}
+		}
+		if err := r.save(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same says whether a and b are two runs of the same.
+func (a processRun) same(b processRun) bool {
+	return a.Series == b.Series && a.Peer == b.Peer && a.Format == b.Format && a.Pods == b.Pods && a.Handlers == b.Handlers && a.Informers == b.Informers
+}
+
+func (r *results) save() error {
+	if r.Options.Save == "" {
+		return nil
+	}
+	encoded, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.Options.Save, encoded, 0o644)
+}
+
+// failures returns an error for what failed for another reason than memory.
+func (r *results) failures() error {
+	var errs []error
+	for _, run := range r.Runs {
+		if run.Failure != "" && !strings.HasPrefix(run.Failure, "more than") {
+			errs = append(errs, fmt.Errorf("%s, %s, %s: %s", run.Series, run.Peer, shortFormat(run.Format), run.Failure))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// serve is the process of the server.
+func serve(o options) error {
+	server, err := canned.New(canned.Config{Pods: o.Pods, Changes: o.Changes, Formats: o.Formats})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	fmt.Printf("http://%s\n", listener.Addr())
+	return http.Serve(listener, server)
+}
+
+// work is the process of a client.
+func work(encoded string) error {
+	var j job
+	if err := json.Unmarshal([]byte(encoded), &j); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(peers, func(p peer) bool { return p.name == j.Peer })
+	if i < 0 {
+		return fmt.Errorf("there is no %q", j.Peer)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	figures, err := run(ctx, j, peers[i].connect)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(figures)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/typedinformer/informer/bench/internal/canned"
+	"github.com/typedinformer/informer/bench/internal/measure"
+)
+
+// goal is what is to be reached, and what is.
+type goal struct {
+	what, want string
+	// reached are, in the order of goalColumns, what is reached.
+	reached [4]verdict
+}
+
+var goalColumns = [...]string{"managedFields kept in both", "dropped in both", "each by default", "with Share"}
+
+const (
+	byDefault = 2
+	withShare = 3
+)
+
+// verdict is what is reached, and whether that is less than the goal.
+type verdict struct {
+	text   string
+	failed bool
+}
+
+func (v verdict) String() string {
+	if v.failed && v.text != "" {
+		return "**" + v.text + "**"
+	}
+	return v.text
+}
+
+// pairs are our peer and client-go's in goalColumns.
+var pairs = [...][2]string{{ownKept, clientGo}, {own, clientGoDropped}, {own, clientGo}, {ownShare, clientGo}}
+
+// faster judges how many times a is more than b: at least limit is wanted.
+func faster(a, b, limit float64) verdict {
+	ratio := a / b
+	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
+		return verdict{}
+	}
+	return verdict{number(ratio) + "x", ratio < limit}
+}
+
+// share judges which part of b is a: at most limit is wanted; none if that is 0.
+func share(a, b, limit float64) verdict {
+	ratio := a / b
+	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
+		return verdict{}
+	}
+	return verdict{number(ratio), limit > 0 && ratio > limit}
+}
+
+// median returns the median of a figure in the tables, not a number if there is none.
+func (r *results) median(peer, format, figure string) float64 {
+	values := r.values(tables, peer, format, figure)
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	return measure.Median(values)
+}
+
+// rates compares a figure of which more is better, or less if inverse is set, in each pair.
+func (r *results) rates(what, want, format, figure string, inverse bool, limit float64) goal {
+	g := goal{what: what, want: want}
+	for i, pair := range pairs {
+		a, b := r.median(pair[0], format, figure), r.median(pair[1], format, figure)
+		if inverse {
+			a, b = b, a
+		}
+		g.reached[i] = faster(a, b, limit)
+	}
+	return g
+}
+
+// shares compares a figure of which less is better, in each pair; a limit of 0 is none.
+func (r *results) shares(what, want, format, figure string, limits [4]float64) goal {
+	g := goal{what: what, want: want}
+	for i, pair := range pairs {
+		g.reached[i] = share(r.median(pair[0], format, figure), r.median(pair[1], format, figure), limits[i])
+	}
+	return g
+}
+
+func all(limit float64) [4]float64 { return [4]float64{limit, limit, limit, limit} }
+
+// micro returns what a benchmark of the root package says, not a number if it was not run.
+func (r *results) micro(name, impl, unit string) float64 {
+	if value, ok := r.Micro[name+"/impl="+impl][unit]; ok {
+		return value
+	}
+	return math.NaN()
+}
+
+// microRate compares a benchmark with client-go's.
+func (r *results) microRate(what, want, name, unit string, inverse bool, limit float64) goal {
+	a, b := r.micro(name, own, unit), r.micro(name, clientGo, unit)
+	if inverse {
+		a, b = b, a
+	}
+	return goal{what: what, want: want, reached: [4]verdict{byDefault: faster(a, b, limit)}}
+}
+
+// atMost judges a value by itself.
+func atMost(what, want string, value, limit float64, text func(float64) string) goal {
+	g := goal{what: what, want: want}
+	if !math.IsNaN(value) {
+		g.reached[byDefault] = verdict{text(value), value > limit}
+	}
+	return g
+}
+
+// goals says what the goals of the project are, and which of them are reached.
+func (r *results) goals(say func(string, ...any)) {
+	var goals []goal
+	add := func(g ...goal) { goals = append(goals, g...) }
+	for _, f := range []struct {
+		format                  string
+		sync, syncCPU, watching float64
+	}{
+		{canned.JSON, 5, 0.25, 12},
+		{canned.Protobuf, 2, 0.7, 2.5},
+	} {
+		name := shortFormat(f.format)
+		add(r.rates("initial sync, "+name, number(f.sync)+"x", f.format, syncTime, true, f.sync),
+			r.shares("initial sync, "+name+": CPU", number(f.syncCPU), f.format, syncCPU, all(f.syncCPU)),
+			r.rates("watch events to a handler, "+name, number(f.watching)+"x", f.format, eventRate, false, f.watching),
+			r.shares("live heap a pod, "+name, "0.75 by default, 0.35 with Share", f.format, liveHeap, [4]float64{byDefault: 0.75, withShare: 0.35}),
+			r.shares("peak memory of the initial sync, "+name, "0.7 by default, 0.4 with Share", f.format, peakMemory, [4]float64{byDefault: 0.7, withShare: 0.4}),
+			r.shares("time from write to handler, "+name+": p50", "a third", f.format, latency50, all(1.0/3)),
+			r.shares("time from write to handler, "+name+": p99", "a third", f.format, latency99, all(1.0/3)),
+			r.shares("unchanged relist, "+name+": CPU", "a tenth", f.format, relistCPU, all(0.1)))
+		events, live := goal{what: "unchanged relist, " + name + ": events", want: "none"}, goal{what: "unchanged relist, " + name + ": retained, a pod", want: "none"}
+		for i, pair := range pairs {
+			if n := r.median(pair[0], f.format, relistEvents); !math.IsNaN(n) {
+				events.reached[i] = verdict{number(n), n > 0}
+				retained := math.Round(r.median(pair[0], f.format, relistRetained) / float64(r.Options.Pods))
+				live.reached[i] = verdict{bytesText(max(retained, 0)), retained > 0} // rounded to bytes: the heap is never quite the same
+			}
+		}
+		add(events, live)
+	}
+	slim := func(figure string) (a, b float64) {
+		return r.median(ownSlim, canned.JSON, figure), r.median(clientGo, canned.JSON, figure)
+	}
+	heap, peerHeap := slim(liveHeap)
+	time, peerTime := slim(syncTime)
+	add(goal{what: "slim struct as T: live heap a pod", want: "0.06", reached: [4]verdict{byDefault: share(heap, peerHeap, 0.06)}},
+		goal{what: "slim struct as T: initial sync, JSON", want: "10x", reached: [4]verdict{byDefault: faster(peerTime, time, 10)}},
+		r.microRate("store writes/s with 40 readers listing 80,000 pods", "500x", "StoreWritesWithReaders/readers=40", "writes/s", false, 500),
+		r.microRate("Get", "no slower", "Get", "ns/op", true, 1),
+		r.microRate("update of one", "no slower", "Apply/index=none/batch=1", "ns/event", true, 1),
+		r.microRate("List of 100,000 into a slice", "5x", "List/form=slice", "ns/op", true, 5),
+		r.microRate("List of 100,000, one after the other", "5x", "List/form=each", "ns/op", true, 5),
+		r.microRate("index lookup of 2,000 into a slice", "5x", "IndexLookup/by=node/form=slice", "ns/op", true, 5),
+		r.microRate("index lookup of 2,000, one after the other", "5x", "IndexLookup/by=node/form=each", "ns/op", true, 5),
+		atMost("store overhead an object with a unique-valued index", "150 B", r.micro("StoreOverhead/state=changed/index=unique", own, "heap-B/object"), 150, bytesText),
+		atMost("one notification to one handler", "300 ns", r.micro("Notify/burst=1", own, "ns/notification"), 300, func(ns float64) string { return secondsText(ns / 1e9) }),
+		atMost("one notification to one handler: allocations", "1", r.micro("Notify/burst=1", own, "allocs/notification"), 1, number),
+		atMost("an idle handler", "1.5 kB", r.micro("IdleHandler", own, "B/handler"), 1500, bytesText),
+		atMost("an idle handler: goroutines", "1", r.micro("IdleHandler", own, "goroutines/handler"), 1, number),
+	)
+	binary := math.NaN()
+	if size, ok := r.Binaries[own]; ok {
+		binary = float64(size)
+	}
+	add(atMost("binary of a minimal pod controller, stripped", "14 MB", binary, 14e6, bytesText))
+
+	say("### Goals\n")
+	say("Beside client-go with managedFields kept in both, dropped in both, and as both are by default. What is not reached is bold; empty" +
+		" is what does not apply or was not measured. Times (x) are how many times faster we are, shares how much of client-go's we need.\n")
+	say("| what | goal | %s |", strings.Join(goalColumns[:], " | "))
+	say("| --- | --- |%s", strings.Repeat(" ---: |", len(goalColumns)))
+	for _, g := range goals {
+		row := fmt.Sprintf("| %s | %s |", g.what, g.want)
+		for _, v := range g.reached {
+			row += fmt.Sprintf(" %v |", v)
+		}
+		say("%s", row)
+	}
+}

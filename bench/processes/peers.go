@@ -1,0 +1,44 @@
+package main
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/bench/internal/canned"
+)
+
+// peer is an implementation in one configuration.
+type peer struct {
+	name    string
+	what    string // what is told of it
+	connect func(*rest.Config) (follow, error)
+	formats []string // that it decodes; nil for both
+	env     []string
+}
+
+// What the goals compare.
+const (
+	clientGo        = "client-go"
+	clientGoDropped = "client-go, managedFields dropped"
+	clientGoSlim    = "client-go, slim transform"
+	own             = "informer"
+	ownKept         = "informer, managedFields kept"
+	ownShare        = "informer, Share"
+	ownSlim         = "informer, slim struct"
+)
+
+// peers are all that are compared, in the order of the tables.
+var peers = []peer{
+	{name: "controller-runtime", what: "its cache, as it is by default: managedFields kept", connect: connectControllerRuntime(nil)},
+	{name: "controller-runtime, managedFields dropped", what: "by TransformStripManagedFields", connect: connectControllerRuntime(cache.TransformStripManagedFields())},
+	{name: clientGo, what: "SharedInformerFactory of a clientset, as it is by default: a streaming list, managedFields kept", connect: connectClientGo(nil)},
+	{name: "client-go, LIST", what: "the same with the feature gate WatchListClient off", connect: connectClientGo(nil), env: []string{"KUBE_FEATURE_WatchListClient=false"}},
+	{name: clientGoDropped, what: "by a transform", connect: connectClientGo(dropManagedFields)},
+	{name: clientGoSlim, what: "a transform to a pod that has namespace, name, uid, resourceVersion, labels, node and phase only", connect: connectClientGo(slimTransform)},
+	{name: ownKept, what: "Config.KeepManagedFields", connect: connectInformer(informer.Config[*corev1.Pod]{KeepManagedFields: true})},
+	{name: own, what: "as it is by default: a streaming list, managedFields dropped", connect: connectInformer(informer.Config[*corev1.Pod]{})},
+	{name: "informer, LIST", what: "the same with Config.PagedList", connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
+	{name: ownSlim, what: "a struct of one's own that has these fields only; in JSON, as it is no protobuf message", connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},
+}

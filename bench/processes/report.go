@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/typedinformer/informer/bench/internal/canned"
+	"github.com/typedinformer/informer/bench/internal/measure"
+)
+
+// The part of BENCHMARKS.md that is rewritten is between these lines.
+const (
+	beginMark = "<!-- processes:begin -->"
+	endMark   = "<!-- processes:end -->"
+)
+
+// write writes the charts into chartDir, and the report into its part of the file, or at the end if it has none.
+func (r *results) write(file, chartDir string) error {
+	charts := r.charts()
+	if err := os.MkdirAll(chartDir, 0o755); err != nil {
+		return err
+	}
+	for _, c := range charts {
+		svg, err := c.svg()
+		if err != nil {
+			return fmt.Errorf("chart %s: %w", c.name, err)
+		}
+		if err := os.WriteFile(filepath.Join(chartDir, c.name+".svg"), svg, 0o644); err != nil {
+			return err
+		}
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, replacePart(old, r.markdown(charts)), 0o644)
+}
+
+// replacePart returns text with what is between the marks replaced.
+func replacePart(text []byte, part string) []byte {
+	part = beginMark + "\n" + part + endMark
+	from, to := bytes.Index(text, []byte(beginMark)), bytes.Index(text, []byte(endMark))
+	if from < 0 || to < from {
+		return fmt.Appendf(text, "\n%s\n", part)
+	}
+	return slices.Concat(text[:from], []byte(part), text[to+len(endMark):])
+}
+
+// column is a figure in a table.
+type column struct {
+	title  string
+	figure string
+	text   func(float64) string
+}
+
+// markdown returns the report, with links to the charts.
+func (r *results) markdown(charts []chart) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	o, m := r.Options, r.Machine
+	say("## Whole processes\n")
+	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
+	say("Each client is a process of its own, and follows %s pods of `internal/fleet` over loopback HTTP from a server in another"+
+		" process that has all its answers encoded before ([bench/processes](bench/processes)). One handler is told of every"+
+		" change; each process checks how many pods, events and versions it was told of. Medians of %d runs by turns; ± is half of"+
+		" the distance between the best and the worst.\n", number(float64(o.Pods)), o.Runs)
+	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU, bytesText(float64(m.Memory)), m.Load, m.Date)
+	say("- **Versions.** Go %s, client-go %s, controller-runtime %s.", m.Go, m.Peers["k8s.io/client-go"], m.Peers["sigs.k8s.io/controller-runtime"])
+	say("- **sync** is from before the client is made until the handler was told of each pod, **peak** what was resident of the process" +
+		" until then, **heap** what is live after it, for each pod.")
+	say("- **events/s** is of %s changes that come as fast as they are read; **p50, p99** from the server's write to the handler, of"+
+		" %s changes at %s a second.", number(float64(o.Changes)), number(float64(o.Paced)), number(float64(o.Rate)))
+	say("- **relist** is after 410 Expired on the watch, when nothing has changed: processor time, what it allocates, what stays, and the" +
+		" events that the handler is told of.")
+	for _, p := range peers {
+		say("- **%s**: %s.", p.name, p.what)
+	}
+	say("")
+	r.goals(say)
+	for _, format := range o.Formats {
+		name := shortFormat(format)
+		say("\n### %s\n", name)
+		r.table(say, format, []column{
+			{"sync", syncTime, secondsText}, {"CPU", syncCPU, secondsText}, {"of the server", syncServerCPU, secondsText},
+			{"peak", peakMemory, bytesText}, {"heap a pod", liveHeap, bytesText}})
+		r.table(say, format, []column{
+			{"events/s", eventRate, number}, {"CPU an event", eventCPU, secondsText}, {"p50", latency50, secondsText}, {"p99", latency99, secondsText}})
+		r.table(say, format, []column{
+			{"relist: CPU", relistCPU, secondsText}, {"allocated", relistBytes, bytesText}, {"more live", relistRetained, bytesText}, {"events", relistEvents, number}})
+		if format != o.Formats[len(o.Formats)-1] {
+			continue // what is read is the same
+		}
+		say("\n### Reads\n")
+		inNamespace := measure.Median(r.values(tables, own, format, inNamespace))
+		say("Of one pod by its key, of the %s pods of a namespace, and of all %s; each pod is looked at. controller-runtime copies"+
+			" what is read; a list of client-go is a new slice; ours is none.\n", number(inNamespace), number(float64(o.Pods)))
+		nano := func(ns float64) string { return secondsText(ns / 1e9) }
+		r.table(say, format, []column{
+			{"Get", getTime, nano}, {"allocated", getBytes, bytesText}, {"namespace", namespaceTime, nano}, {"allocated", namespaceBytes, bytesText},
+			{"all", allTime, nano}, {"allocated", allBytes, bytesText}})
+	}
+	if len(r.Binaries) > 0 {
+		say("\n### Binaries\n")
+		say("The smallest controllers of pods that one can write ([bench/minimal](bench/minimal)), built with" +
+			" `CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'`.\n")
+		say("| controller-runtime | client-go | informer |")
+		say("| ---: | ---: | ---: |")
+		say("| %s | %s | %s |", bytesText(float64(r.Binaries["controller-runtime"])), bytesText(float64(r.Binaries[clientGo])), bytesText(float64(r.Binaries[own])))
+	}
+	r.scaling(say)
+	if len(charts) > 0 {
+		say("\n### Charts")
+	}
+	for _, c := range charts {
+		say("\n![%s](bench/charts/%s.svg)", c.title, c.name)
+	}
+	return b.String()
+}
+
+// table says what the peers came to in a format.
+func (r *results) table(say func(string, ...any), format string, columns []column) {
+	header, line := "| |", "| --- |"
+	for _, c := range columns {
+		header += " " + c.title + " |"
+		line += " ---: |"
+	}
+	say("%s\n%s", header, line)
+	for _, p := range peers {
+		row := ""
+		for _, c := range columns {
+			row += " " + cell(r.values(tables, p.name, format, c.figure), c.text) + " |"
+		}
+		switch failure := r.failure(tables, p.name, format); {
+		case failure != "":
+			say("| %s | %s |%s", p.name, failure, strings.Repeat(" |", len(columns)-1))
+		case strings.Trim(row, " |") != "":
+			say("| %s |%s", p.name, row)
+		}
+	}
+	say("")
+}
+
+// scaling says how the cost grows, in the series that were measured.
+func (r *results) scaling(say func(string, ...any)) {
+	for _, s := range []struct {
+		series, title, what string
+		n                   func(processRun) int
+	}{
+		{sizes, "pods", "", func(p processRun) int { return p.Pods }},
+		{handlersN, "handlers", fmt.Sprintf(" One informer of %s pods; events/s is until each handler was told.", number(float64(min(handlerPods, r.Options.Pods)))), func(p processRun) int { return p.Handlers }},
+		{informerN, "informers", fmt.Sprintf(" They follow the same %s pods, through one client.", number(float64(min(informerPods, r.Options.Pods)))), func(p processRun) int { return p.Informers }},
+	} {
+		var rows []processRun
+		for _, run := range r.Runs {
+			if run.Series == s.series && !slices.ContainsFunc(rows, run.same) {
+				rows = append(rows, run)
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		say("\n### By number of %s\n", s.title)
+		say("Medians of %d runs, %s changes.%s\n", min(r.Options.Runs, maxScaleRuns), number(scaleChanges), s.what)
+		say("| %s | | | sync | CPU | peak | heap | events/s |", s.title)
+		say("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |")
+		for _, row := range rows {
+			text := fmt.Sprintf("| %s | %s | %s |", number(float64(s.n(row))), shortFormat(row.Format), row.Peer)
+			if row.Failure != "" {
+				say("%s %s | | | | |", text, row.Failure)
+				continue
+			}
+			for _, c := range []column{{figure: syncTime, text: secondsText}, {figure: syncCPU, text: secondsText}, {figure: peakMemory, text: bytesText},
+				{figure: liveHeap, text: func(b float64) string { return bytesText(b * float64(row.Pods)) }}, {figure: eventRate, text: number}} {
+				text += " " + cell(r.valuesLike(row, c.figure), c.text) + " |"
+			}
+			say("%s", text)
+		}
+	}
+}
+
+// values returns one figure of all runs of a series with one number of everything.
+func (r *results) values(series, peer, format, figure string) []float64 {
+	for _, run := range r.Runs {
+		if run.Series == series && run.Peer == peer && run.Format == format {
+			return r.valuesLike(run, figure)
+		}
+	}
+	return nil
+}
+
+func (r *results) valuesLike(like processRun, figure string) (values []float64) {
+	for _, run := range r.Runs {
+		if value, ok := run.Figures[figure]; ok && run.same(like) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+func (r *results) failure(series, peer, format string) string {
+	for _, run := range r.Runs {
+		if run.Series == series && run.Peer == peer && run.Format == format && run.Failure != "" {
+			return run.Failure
+		}
+	}
+	return ""
+}
+
+// cell is a median with its spread, if that is 1% at least.
+func cell(values []float64, text func(float64) string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	median := text(measure.Median(values))
+	if spread := math.Abs(math.Round(100 * measure.Spread(values))); spread >= 1 {
+		return fmt.Sprintf("%s ±%.0f%%", median, spread)
+	}
+	return median
+}
+
+func shortFormat(media string) string {
+	switch media {
+	case canned.JSON:
+		return "JSON"
+	case canned.Protobuf:
+		return "protobuf"
+	}
+	return media
+}
+
+// number is a number with three significant digits, or all of them before the point up to 1,000, and separated
+// thousands.
+func number(v float64) string {
+	switch abs := math.Abs(v); {
+	case abs == 0:
+		return "0"
+	case abs < 0.995:
+		return strconv.FormatFloat(v, 'g', 2, 64)
+	case abs < 9.995:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case abs < 99.95:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	unit := math.Pow(10, max(math.Floor(math.Log10(math.Abs(v)))-2, 0))
+	text := strconv.FormatFloat(math.Abs(math.Round(v/unit)*unit), 'f', 0, 64)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	if v < 0 {
+		text = "-" + text
+	}
+	return text
+}
+
+func bytesText(b float64) string {
+	switch abs := math.Abs(b); {
+	case abs >= 1e9:
+		return number(b/1e9) + " GB"
+	case abs >= 1e6:
+		return number(b/1e6) + " MB"
+	case abs >= 1e3:
+		return number(b/1e3) + " kB"
+	}
+	return strconv.FormatFloat(b, 'f', 0, 64) + " B"
+}
+
+func secondsText(s float64) string {
+	switch {
+	case s >= 1:
+		return number(s) + " s"
+	case s >= 1e-3:
+		return number(s*1e3) + " ms"
+	case s >= 1e-6:
+		return number(s*1e6) + " us"
+	}
+	return number(s*1e9) + " ns"
+}

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/bench/internal/canned"
+	"github.com/typedinformer/informer/bench/internal/measure"
+)
+
+// This file is what each client process does, whatever it is made with. It checks all that it is told, and fails if
+// that is not what the server has: no figure is from work that was not done.
+
+// job says what a client process does.
+type job struct {
+	Peer   string // its name in peers
+	Format string // a media type
+	Server string // its address
+
+	Handlers  int  // that are told of each change
+	Informers int  // that follow the same pods, each with so many handlers
+	Reads     bool // measure reads
+	Relist    bool // measure a relist that finds nothing changed
+	Changes   int  // how many changes come as fast as they are read, 0 for none
+	Paced     int  // how many changes come at Rate, 0 for none
+	Rate      int  // a second
+}
+
+// released returns how many changes the server must have for the job.
+func (j job) released() int { return j.Changes + j.Paced + 1 }
+
+// The figures that a process reports. Each is one number.
+const (
+	syncTime       = "sync s"     // from before the client is made until each handler was told of each pod
+	syncCPU        = "sync CPU s" // of that
+	syncServerCPU  = "sync server CPU s"
+	peakMemory     = "peak B"       // resident, of the process until then
+	liveHeap       = "heap B"       // a pod, after it, more than before
+	getTime        = "get ns"       // of one pod by its key
+	getBytes       = "get B"        // allocated
+	namespaceTime  = "namespace ns" // of going through the pods of one namespace
+	namespaceBytes = "namespace B"
+	inNamespace    = "in namespace" // how many those are
+	allTime        = "all ns"       // of going through all pods
+	allBytes       = "all B"
+	relistCPU      = "relist CPU s"  // from 410 until a change after it was told
+	relistBytes    = "relist B"      // allocated by it
+	relistRetained = "relist live B" // more in the heap after it
+	relistEvents   = "relist events" // that the handler was told of
+	eventRate      = "events/s"      // from the release of the changes until each handler was told of each
+	eventCPU       = "event CPU s"   // of one of them
+	latency50      = "p50 s"         // from the server's write to the handler
+	latency99      = "p99 s"
+)
+
+// figures are the results of one process, by the names above.
+type figures map[string]float64
+
+// follow follows all pods until ctx ends, and has each of the handlers told of each change. It returns at once.
+type follow func(ctx context.Context, handlers []*handler) (store, error)
+
+// store reads what was followed. It may be read once the handlers were told of it.
+type store struct {
+	get       func(key types.NamespacedName) bool
+	namespace func(namespace string) int // goes through the pods of a namespace
+	all       func() int                 // goes through all pods
+}
+
+// handler is what the handler of each kind calls, for each change.
+type handler struct {
+	mu      sync.Mutex
+	events  int    // so far
+	version string // of the last one
+	until   func(h *handler) bool
+	done    chan struct{} // closed when until is true
+	log     []logged      // if not nil
+}
+
+type logged struct {
+	version string
+	at      int64
+}
+
+func (h *handler) told(version string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events++
+	h.version = version
+	if h.log != nil {
+		h.log = append(h.log, logged{version, measure.Now()})
+	}
+	if h.until != nil && h.until(h) {
+		h.until = nil
+		close(h.done)
+	}
+}
+
+// handlers are all handlers of the process.
+type handlers []*handler
+
+// expect returns what waits until until is true of each handler.
+func (hs handlers) expect(until func(h *handler) bool) (wait func(ctx context.Context) error) {
+	for _, h := range hs {
+		h.mu.Lock()
+		h.until, h.done = until, make(chan struct{})
+		h.mu.Unlock()
+	}
+	return func(ctx context.Context) error {
+		for i, h := range hs {
+			select {
+			case <-h.done:
+			case <-ctx.Done():
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return fmt.Errorf("handler %d was told of %d events, the last one of version %q: %w", i, h.events, h.version, ctx.Err())
+			}
+		}
+		return nil
+	}
+}
+
+// check returns an error unless each handler was told of so many events.
+func (hs handlers) check(events int) error {
+	for i, h := range hs {
+		h.mu.Lock()
+		got := h.events
+		h.mu.Unlock()
+		if got != events {
+			return fmt.Errorf("handler %d was told of %d events instead of %d", i, got, events)
+		}
+	}
+	return nil
+}
+
+// run does the job with the peer that connect is of.
+func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error)) (figures, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := canned.Control{Server: j.Server}
+	info, err := server.Reset()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{job: j, server: server, info: info, figures: figures{}}
+	for range j.Informers * j.Handlers {
+		p.handlers = append(p.handlers, new(handler))
+	}
+	config := &rest.Config{Host: j.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: j.Format, ContentType: j.Format}}
+	steps := []struct {
+		wanted bool
+		name   string
+		do     func(context.Context) error
+	}{
+		{true, "sync", func(ctx context.Context) error { return p.sync(ctx, config, connect) }},
+		{j.Reads, "reads", func(context.Context) error { return p.reads() }},
+		{j.Relist, "relist", p.relist},
+		{j.Changes > 0, "changes", p.changes},
+		{j.Paced > 0, "paced changes", p.paced},
+	}
+	for _, step := range steps {
+		if !step.wanted {
+			continue
+		}
+		if err := step.do(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	if formats, err := server.Served(); err != nil || !slices.Equal(formats, []string{j.Format}) {
+		return nil, fmt.Errorf("the server was asked for %q: %w", formats, err)
+	}
+	return p.figures, nil
+}
+
+// process is this process while it does its job.
+type process struct {
+	job
+	server canned.Control
+	info   canned.Info
+	handlers
+	stores []store
+	figures
+}
+
+func (p *process) sync(ctx context.Context, config *rest.Config, connect func(*rest.Config) (follow, error)) error {
+	synced := p.expect(func(h *handler) bool { return h.events == p.info.Pods })
+	serverCPU, err := p.server.CPU()
+	if err != nil {
+		return err
+	}
+	heap, cpu, began := measure.LiveHeap(), measure.CPU(), time.Now()
+	follow, err := connect(config)
+	if err != nil {
+		return err
+	}
+	for handlers := range slices.Chunk(p.handlers, p.job.Handlers) {
+		store, err := follow(ctx, handlers)
+		if err != nil {
+			return err
+		}
+		p.stores = append(p.stores, store)
+	}
+	if err := synced(ctx); err != nil {
+		return err
+	}
+	p.figures[syncTime] = time.Since(began).Seconds()
+	p.figures[syncCPU] = (measure.CPU() - cpu).Seconds()
+	p.figures[peakMemory] = float64(measure.PeakMemory())
+	after, err := p.server.CPU()
+	if err != nil {
+		return err
+	}
+	p.figures[syncServerCPU] = (after - serverCPU).Seconds()
+	p.figures[liveHeap] = float64(measure.LiveHeap()-heap) / float64(p.info.Pods)
+	for _, store := range p.stores {
+		if n := store.all(); n != p.info.Pods {
+			return fmt.Errorf("there are %d pods instead of %d", n, p.info.Pods)
+		}
+	}
+	return p.check(p.info.Pods)
+}
+
+func (p *process) reads() error {
+	store := p.stores[0]
+	var err error
+	if p.figures[getTime], p.figures[getBytes], err = each(func(i int) error {
+		if key := p.info.Keys[i%len(p.info.Keys)]; !store.get(key) {
+			return fmt.Errorf("there is no %s", key)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	p.figures[inNamespace] = float64(p.info.InNamespace)
+	if p.figures[namespaceTime], p.figures[namespaceBytes], err = each(func(int) error {
+		if n := store.namespace(p.info.Namespace); n != p.info.InNamespace {
+			return fmt.Errorf("there are %d pods in %s instead of %d", n, p.info.Namespace, p.info.InNamespace)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	p.figures[allTime], p.figures[allBytes], err = each(func(int) error {
+		if n := store.all(); n != p.info.Pods {
+			return fmt.Errorf("there are %d pods instead of %d", n, p.info.Pods)
+		}
+		return nil
+	})
+	return err
+}
+
+// each reads for 200 ms, and three times at least, and returns how long a read took and how much it allocated.
+func each(read func(i int) error) (ns, bytes float64, err error) {
+	runtime.GC()
+	allocated, began, n := measure.Allocated(), time.Now(), 0
+	for more := 3; n < more; n++ {
+		if err := read(n); err != nil {
+			return 0, 0, err
+		}
+		if n+1 == more && time.Since(began) < 200*time.Millisecond {
+			more *= 2
+		}
+	}
+	took := time.Since(began)
+	return float64(took.Nanoseconds()) / float64(n), float64(measure.Allocated()-allocated) / float64(n), nil
+}
+
+// relist lets the watch expire, and waits for the first change after the list that follows: what is told until then
+// is due to the list.
+func (p *process) relist(ctx context.Context) error {
+	heap, allocated, cpu := measure.LiveHeap(), measure.Allocated(), measure.CPU()
+	before := p.handlers[0].events
+	first, err := p.server.Released(0, 1)
+	if err != nil {
+		return err
+	}
+	listed := p.expect(func(h *handler) bool { return h.version == first.Versions[0] })
+	if err := p.server.Expire(); err != nil {
+		return err
+	}
+	if _, err := p.server.Release(1, 0); err != nil {
+		return err
+	}
+	if err := listed(ctx); err != nil {
+		return err
+	}
+	p.figures[relistCPU] = (measure.CPU() - cpu).Seconds()
+	p.figures[relistBytes] = float64(measure.Allocated() - allocated)
+	p.figures[relistRetained] = float64(measure.LiveHeap() - heap)
+	p.figures[relistEvents] = float64(p.handlers[0].events - before - 1)
+	return nil
+}
+
+// release has n changes released, at a rate, and waits until each handler was told of them all.
+func (p *process) release(ctx context.Context, n, rate int) (first int, versions []string, err error) {
+	before := p.handlers[0].events
+	last := ""
+	told := p.expect(func(h *handler) bool { return h.version == last })
+	if first, err = p.server.Release(0, 0); err != nil {
+		return 0, nil, err
+	}
+	changes, err := p.server.Released(first, first+n)
+	if err != nil {
+		return 0, nil, err
+	}
+	last = changes.Versions[n-1]
+	if _, err := p.server.Release(n, rate); err != nil {
+		return 0, nil, err
+	}
+	if err := told(ctx); err != nil {
+		return 0, nil, err
+	}
+	return first, changes.Versions, p.check(before + n)
+}
+
+func (p *process) changes(ctx context.Context) error {
+	runtime.GC()
+	cpu, began := measure.CPU(), time.Now()
+	if _, _, err := p.release(ctx, p.Changes, 0); err != nil {
+		return err
+	}
+	p.figures[eventRate] = float64(p.Changes) / time.Since(began).Seconds()
+	p.figures[eventCPU] = (measure.CPU() - cpu).Seconds() / float64(p.Changes)
+	return nil
+}
+
+func (p *process) paced(ctx context.Context) error {
+	h := p.handlers[0]
+	h.mu.Lock()
+	h.log = make([]logged, 0, p.Paced)
+	h.mu.Unlock()
+	runtime.GC()
+	first, versions, err := p.release(ctx, p.Paced, p.Rate)
+	if err != nil {
+		return err
+	}
+	changes, err := p.server.Released(first, first+p.Paced)
+	if err != nil {
+		return err
+	}
+	latencies := make([]float64, p.Paced)
+	for i, told := range h.log {
+		if told.version != versions[i] {
+			return fmt.Errorf("event %d is of version %s instead of %s", i, told.version, versions[i])
+		}
+		if latencies[i] = time.Duration(told.at - changes.Sent[i]).Seconds(); changes.Sent[i] == 0 || latencies[i] < 0 {
+			return errors.New("a change was told of before it was sent")
+		}
+	}
+	slices.Sort(latencies)
+	percentile := func(q float64) float64 { return latencies[int(math.Ceil(q*float64(p.Paced)))-1] }
+	p.figures[latency50], p.figures[latency99] = percentile(0.5), percentile(0.99)
+	return nil
+}
