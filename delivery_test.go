@@ -53,11 +53,10 @@ func TestH3H9_EveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		}
 		// There is one update of a key that nothing else waits of, and two more
 		if err := sub.Err(); err != nil {
-			t.Fatalf("ended with %v at its limit", err)
+			t.Errorf("ended with %v at its limit", err)
 		}
 		inf.put(upsert(5, "0"))
 		synctest.Wait()
-		<-sub.Done()
 		if err := sub.Err(); !errors.Is(err, ErrBacklog) {
 			t.Errorf("Err is %v", err)
 		}
@@ -69,6 +68,32 @@ func TestH3H9_EveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		other.want(t, "initial 0@1", "initial a@1", "initial b@1", "initial c@1", "initial d@1", "initial e@1", "update 0@1->2", "update 0@2->3", "update 0@3->4", "update 0@4->5")
 		if len(inf.listeners) != 1 {
 			t.Errorf("%d listeners", len(inf.listeners))
+		}
+	})
+}
+
+// A subscription that names no limit has one.
+func TestH3_DefaultBacklog(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		slow := &lines{gate: make(chan struct{})}
+		defer close(slow.gate)
+		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: Every})
+		inf.put(list(1, "a"))
+		synctest.Wait()        // in the call
+		const limit = 1024 + 1 // one for the key
+		for rv := range limit {
+			inf.put(upsert(rv+2, "a"))
+		}
+		synctest.Wait()
+		if err := sub.Err(); err != nil {
+			t.Errorf("ended with %v at its limit", err)
+		}
+		inf.put(upsert(limit+2, "a"))
+		synctest.Wait()
+		if err := sub.Err(); err != ErrBacklog {
+			t.Errorf("Err is %v", err)
 		}
 	})
 }
@@ -118,7 +143,7 @@ func TestH3L2_BlockedInformerStops(t *testing.T) {
 			inf.put(list(1, "a"), upsert(2, "a"), upsert(3, "a"), upsert(4, "a"))
 			synctest.Wait()
 			if !sub.Status().Blocking {
-				t.Fatal("not blocking")
+				t.Error("not blocking")
 			}
 			if end == "close" {
 				go sub.Close()

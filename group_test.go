@@ -96,6 +96,32 @@ func TestL3_GroupSharesAndStops(t *testing.T) {
 	})
 }
 
+func TestL1_GroupWaitsForItsHandlers(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		w.create(newPod("a", "x"))
+		g := informer.NewGroup(w.client())
+		inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		if err != nil {
+			w.Fatal(err)
+		}
+		gate := make(chan struct{})
+		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-gate }})
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if len(ended) > 0 {
+			w.Error("Run returned while a handler was being called")
+		}
+		close(gate)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+	})
+}
+
 func TestGroup_WaitSyncedNamesWhatIsMissing(t *testing.T) {
 	bubble(t, informertest.Options{}, func(w world) {
 		g := informer.NewGroup(w.client())

@@ -367,6 +367,27 @@ func checkDeep[T informer.Object](w world, inf *informer.Informer[T]) {
 	}
 }
 
+// The server is not to blame for the time that the informer takes.
+func TestR22_TimeToDecodeIsNoSilence(t *testing.T) {
+	config := informer.Config[*corev1.Pod]{PagedList: true, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+		<-time.After(time.Hour)
+		return p, nil
+	}}
+	faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		w.create(newPod("ns", "a"), newPod("ns", "b"))
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		if err := inf.WaitSynced(ctx); err != nil {
+			w.Fatal(err)
+		}
+		if s := inf.Status().Reflectors[0]; s.LastError != nil || s.Lists != 1 || inf.Store().Len() != 2 {
+			w.Errorf("%d objects, status %+v", inf.Store().Len(), s)
+		}
+	})
+}
+
 // Types that contain themselves are asked for in JSON, and nothing is decoded from what was not asked for.
 func TestR22_ProtobufThatWasNotAskedFor(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {

@@ -67,6 +67,64 @@ func bubble(t *testing.T, options informertest.Options, test func(w world)) {
 	})
 }
 
+// What an informer does not follow is not waited for, as far as that can be told.
+func TestC9_WaitForObjectOutside(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		pod := newPod("ns", "a", "v=1")
+		pod.ResourceVersion = "7"
+		for _, test := range []struct {
+			resource informer.Resource
+			follows  bool
+		}{
+			{informer.Resource{}, true},
+			{informer.Resource{Namespaces: []string{"other", "ns"}}, true},
+			{informer.Resource{Namespaces: []string{"other", "ns2"}}, false},
+			{informer.Resource{LabelSelector: "v in (1,2)"}, true},
+			{informer.Resource{LabelSelector: "v!=1"}, false},
+			{informer.Resource{FieldSelector: "metadata.name=a"}, true},
+			{informer.Resource{FieldSelector: "metadata.name=b"}, false},
+			{informer.Resource{FieldSelector: "metadata.namespace=ns,metadata.name=a"}, true},
+			{informer.Resource{FieldSelector: "metadata.namespace=other,metadata.name=a"}, false},
+			{informer.Resource{FieldSelector: "metadata.name!=a"}, true}, // nor is it in the store; but who knows
+			{informer.Resource{FieldSelector: "spec.nodeName=n2"}, true},
+		} {
+			test.resource.GroupVersionResource = podGVR
+			inf := informer.New(w.client(), test.resource, quiet[*corev1.Pod]())
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			if err := inf.WaitForObject(ctx, pod); err == nil == test.follows || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("%s: %v", test.resource, err)
+			}
+			cancel()
+		}
+	})
+}
+
+// A version is reached when each of several namespaces has got there, also the one that has not been listed yet.
+func TestC9_WaitForSeveralNamespaces(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		w.create(newPod("a", "x"))
+		w.create(newPod("b", "y"))
+		end := w.server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Namespace == "b" }, Error: unavailable})
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}, quiet[*corev1.Pod]())
+		running, stop := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(running) }()
+		defer func() { stop(); <-ended }()
+		waits := func() error {
+			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
+			defer cancel()
+			return inf.WaitFor(ctx, w.server.RV())
+		}
+		if err := waits(); !errors.Is(err, context.DeadlineExceeded) || inf.Store().Len() != 1 {
+			w.Errorf("%v with %d objects", err, inf.Store().Len())
+		}
+		end()
+		if err := waits(); err != nil || inf.Store().Len() != 2 {
+			w.Errorf("%v with %d objects", err, inf.Store().Len())
+		}
+	})
+}
+
 func (w world) client(change ...func(*rest.Config)) *informer.Client {
 	w.Helper()
 	config := w.server.Config()

@@ -137,6 +137,18 @@ func TestGroupJoin(t *testing.T) {
 			t.Errorf("%d informers stay", n)
 		}
 
+		// What lets go of a member is called once.
+		released := 0
+		release, err := g.Join(func(*informer.Group) (func(), error) { return func() { released++ }, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		release()
+		if released != 1 {
+			t.Errorf("released %d times", released)
+		}
+
 		// One that is there already, with its own Config.
 		configured := quiet[*corev1.Pod]()
 		configured.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
@@ -144,7 +156,7 @@ func TestGroupJoin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		release, err := g.Join(pods, nodes)
+		release, err = g.Join(pods, nodes)
 		if err != nil {
 			t.Fatal(err)
 		}

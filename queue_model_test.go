@@ -461,6 +461,45 @@ func TestQueueDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// unlocked is a limiter that may use its queue.
+type unlocked struct {
+	RateLimiter[string]
+	check func()
+}
+
+func (l unlocked) When(key string) time.Duration { l.check(); return l.RateLimiter.When(key) }
+func (l unlocked) Forget(key string)             { l.check(); l.RateLimiter.Forget(key) }
+func (l unlocked) NumRequeues(key string) int    { l.check(); return l.RateLimiter.NumRequeues(key) }
+
+// A callback and a limiter may use the queue: no lock is held.
+func TestQ9_CallbacksMayUseTheQueue(t *testing.T) {
+	var q *Queue[string]
+	calls := 0
+	check := func() {
+		calls++
+		if !q.mu.TryLock() {
+			t.Errorf("call %d is made with the lock held", calls)
+			return
+		}
+		q.mu.Unlock()
+	}
+	observe := func(Priority, time.Duration) { check() }
+	q = NewQueue(QueueConfig[string]{OnGet: observe, OnDone: observe, RateLimiter: unlocked{DefaultLimiter[string](), check}})
+	defer q.Close()
+	q.Add("a")
+	key, err := q.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.AddRateLimited(key)
+	q.Requeues(key)
+	q.Forget(key)
+	q.Done(key)
+	if calls != 5 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
 // A million keys that fall due at once do not lock others out: they are taken a few at a time.
 func TestQueueBug_AddBehindKeysThatFallDueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

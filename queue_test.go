@@ -713,6 +713,33 @@ func TestQ7_DrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
 	})
 }
 
+// Of those who wait while a queue drains one gets the last key, and the others are told that there is none left, before
+// that one is done.
+func TestQ7_LastKeyEndsTheOtherWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("a")
+		take(t, q)
+		q.Add("a") // once more
+		go q.Drain(t.Context())
+		got := make(chan error, 3)
+		for range cap(got) {
+			go func() { _, err := q.Get(t.Context()); got <- err }()
+		}
+		synctest.Wait()
+		q.Done("a")
+		synctest.Wait()
+		var told []error
+		for range len(got) {
+			told = append(told, <-got)
+		}
+		if !slices.Equal(told, []error{nil, informer.ErrClosed, informer.ErrClosed}) {
+			t.Errorf("told %v", told)
+		}
+		q.Done("a")
+	})
+}
+
 func TestQ7_DrainEndsWithTheContext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := informer.NewQueue(informer.QueueConfig[string]{Name: "pods"})
@@ -872,21 +899,6 @@ func TestQ9_Metrics(t *testing.T) {
 		}
 		if s := q.Status(); s.LongestRunning != 0 || s.Unfinished != 0 || s.InWork != 0 {
 			t.Errorf("%+v", s)
-		}
-	})
-}
-
-// A callback may use the queue: no lock is held.
-func TestQ9_CallbacksMayUseTheQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var q *informer.Queue[string]
-		calls := 0
-		observe := func(informer.Priority, time.Duration) { calls += 1 + q.Len() }
-		q = informer.NewQueue(informer.QueueConfig[string]{OnGet: observe, OnDone: observe})
-		q.Add("a")
-		expect(t, q, "a")
-		if calls != 2 {
-			t.Errorf("%d calls", calls)
 		}
 	})
 }

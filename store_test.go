@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -459,6 +460,25 @@ func TestC9_WaitUntilWakesAtEachPublication(t *testing.T) {
 		cancel(why)
 		if err := store.waitUntil(ctx, nil, func(*Snapshot[*thing]) bool { return false }); err != why {
 			t.Fatalf("err = %v", err)
+		}
+	})
+}
+
+// An object that is there is not waited for, even if nobody said how far the store is.
+func TestC9_WaitForObjectThatIsThere(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		d := upsert(5, "a")
+		d.ResourceVersion = ""
+		inf.put(d)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := inf.WaitForObject(ctx, d.Object); err != nil {
+			t.Error(err)
+		}
+		if err := inf.WaitForObject(ctx, upsert(6, "a").Object); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a newer version: %v", err)
 		}
 	})
 }
