@@ -29,7 +29,7 @@ type DecodeError struct {
 	Resource Resource
 	// Key is the object's, as far as it could be read.
 	Key Key
-	// Raw is the object as it was sent: JSON, or the protobuf message without envelope. It may lack managedFields.
+	// Raw is the object as it was sent: JSON, or the protobuf message without envelope.
 	Raw []byte
 	// Err is the reason.
 	Err error
@@ -94,24 +94,23 @@ func (f format) peek(raw []byte) identity {
 	return peekProtobuf(raw)
 }
 
-// cut takes managedFields out of an encoded object with that identity. It destroys raw.
-func (f format) cut(raw []byte, id identity) []byte {
-	switch {
-	case id.managedFields == span{}:
-		return raw
-	case f == formatJSON:
-		return cut(raw, id.managedFields)
+// cut returns an encoded object without managedFields.
+func (f format) cut(raw []byte) []byte {
+	if f == formatJSON {
+		return cutJSON(raw)
 	}
-	return cutProtobuf(raw, id.managedFields.to)
+	return cutProtobuf(raw)
 }
 
-// codec decodes objects into T.
+// codec decodes objects into T. It is for one goroutine.
 type codec[T Object] struct {
 	element           reflect.Type // T points to it
 	protobuf          bool         // T can be decoded from protobuf
 	accept            string       // for a watch
 	acceptList        string
 	keepManagedFields bool
+	json              *jsonDecoder     // nil before the first object
+	wire              *protobufDecoder // the same
 }
 
 // unmarshaler is a message of generated protobuf code.
@@ -206,6 +205,9 @@ func (c *codec[T]) decode(f format, raw []byte, list *listInfo) (T, error) {
 func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo) error {
 	target := any(obj)
 	if u, ok := target.(*unstructured.Unstructured); ok {
+		if !c.keepManagedFields {
+			raw = f.cut(raw)
+		}
 		content, err := decodeMap(raw)
 		if err != nil {
 			return err
@@ -216,13 +218,7 @@ func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo) error {
 			u.SetAPIVersion(list.apiVersion)
 		}
 	} else {
-		var err error
-		if f == formatProtobuf {
-			err = target.(unmarshaler).Unmarshal(raw)
-		} else {
-			err = json.Unmarshal(raw, target, jsonOptions)
-		}
-		if err != nil {
+		if err := c.typed(target, f, raw); err != nil {
 			return err
 		}
 		if typed, ok := target.(interface{ GetObjectKind() schema.ObjectKind }); ok {
@@ -240,6 +236,31 @@ func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo) error {
 	return nil
 }
 
+// typed decodes raw into target: by our own decoder what is as usual, by the library of the format all else.
+func (c *codec[T]) typed(target any, f format, raw []byte) error {
+	if c.json == nil {
+		strings := newInterner()
+		c.json = newJSONDecoder(c.keepManagedFields, strings)
+		c.wire = newProtobufDecoder(c.keepManagedFields, strings)
+	}
+	v := reflect.ValueOf(target).Elem()
+	own := c.json.decode
+	if f == formatProtobuf {
+		own = c.wire.decode
+	}
+	if ok, err := own(raw, v); ok || err != nil {
+		return err
+	}
+	v.SetZero()
+	if !c.keepManagedFields {
+		raw = f.cut(raw)
+	}
+	if f == formatProtobuf {
+		return target.(unmarshaler).Unmarshal(raw)
+	}
+	return json.Unmarshal(raw, target, jsonOptions)
+}
+
 // listInfo is what a list says of itself. Fields are set as far as it has been read: built-in types have kind and
 // metadata before the items, custom resources have them behind.
 type listInfo struct {
@@ -247,8 +268,7 @@ type listInfo struct {
 	metav1.ListMeta
 }
 
-// readList reads a list, and calls item with each item's bytes while the body arrives. They are item's to destroy,
-// but not to keep.
+// readList reads a list, and calls item with each item's bytes while the body arrives. They are not item's to keep.
 func readList(body io.Reader, f format, info *listInfo, item func(raw []byte)) error {
 	var err error
 	if f == formatJSON {
@@ -471,7 +491,7 @@ func readProtobufItems(s *protobufStream, of *length, beside *uint64, info *list
 	}
 }
 
-// frame is one event of a watch. Its bytes are valid until the next is read, and may be destroyed.
+// frame is one event of a watch. Its bytes are valid until the next is read.
 type frame struct {
 	event string // the watch.EventType
 	raw   []byte // the object: JSON, or the protobuf message without envelope

@@ -70,7 +70,7 @@ func TestTruncatedObject(t *testing.T) {
 		if f == formatProtobuf {
 			raw, _ = unwrapProtobuf(raw)
 		}
-		if id := f.peek(raw); len(id.name) == 0 || len(id.uid) == 0 || id.managedFields == (span{}) {
+		if id := f.peek(raw); len(id.name) == 0 || len(id.uid) == 0 || len(f.cut(raw)) == len(raw) {
 			t.Errorf("format %d: peeked %+v", f, id)
 		}
 		for cut := range raw {
@@ -115,7 +115,7 @@ func TestMalformedProtobufObject(t *testing.T) {
 	} {
 		meta := "\x0a\x01a\x8a\x01\x00" + field // name and managedFields
 		raw := "\x0a" + string(rune(len(meta))) + meta
-		if id := peekProtobuf([]byte(raw)); id.name != nil || id.managedFields != (span{}) {
+		if id := peekProtobuf([]byte(raw)); id.name != nil || len(cutProtobuf([]byte(raw))) != len(raw) {
 			t.Errorf("%q: peeked %+v", field, id)
 		}
 		if id := peekProtobuf([]byte(field)); id.name != nil {

@@ -69,7 +69,7 @@ func FuzzList(f *testing.F) {
 		size := 0
 		err := readList(bytes.NewReader(body), format, &info, func(raw []byte) {
 			size += len(raw)
-			pod, err := c.decode(format, format.cut(raw, format.peek(raw)), &info)
+			pod, err := c.decode(format, raw, &info)
 			if err != nil {
 				clean = false
 				return
@@ -140,7 +140,7 @@ func FuzzWatch(f *testing.F) {
 			if size += len(a.event) + len(a.raw); size > len(stream) {
 				t.Fatalf("frames of %d bytes, of %d", size, len(stream))
 			}
-			pod, err := c.decode(format, format.cut(a.raw, format.peek(a.raw)), nil)
+			pod, err := c.decode(format, a.raw, nil)
 			if agree = agree && err == nil; !agree {
 				continue // theirs may end with an object that cannot be decoded
 			}
@@ -268,7 +268,7 @@ func checkPeek(t *testing.T, f format, raw []byte) {
 	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod](), keepManagedFields: true}
 	whole, err := c.decode(f, bytes.Clone(raw), nil)
 	id := f.peek(raw)
-	rest := f.cut(bytes.Clone(raw), id)
+	rest := f.cut(raw)
 	if len(rest) > len(raw) {
 		t.Fatalf("%d bytes cut to %d", len(raw), len(rest))
 	}
@@ -283,6 +283,7 @@ func checkPeek(t *testing.T, f format, raw []byte) {
 	if managed && once(f, raw) && len(cut.ManagedFields) > 0 && !escaped(f, raw) {
 		t.Fatal("managedFields are left")
 	}
+	checkDropped(t, f, raw, whole)
 	cut.ManagedFields, whole.ManagedFields = nil, nil
 	if diff := cmp.Diff(whole, cut); diff != "" {
 		t.Fatalf("the cut changed more than managedFields:\n%s", diff)
@@ -297,6 +298,22 @@ func checkPeek(t *testing.T, f format, raw []byte) {
 		if string(part.peeked) != part.decoded && (len(part.peeked) > 0 || !escaped(f, raw)) {
 			t.Fatalf("peeked %q, decoded %q", part.peeked, part.decoded)
 		}
+	}
+}
+
+// checkDropped checks that whole, decoded with managedFields kept, is what is decoded without them, by our decoder and by the
+// library, as long as the former takes it.
+func checkDropped(t *testing.T, f format, raw []byte, whole *corev1.Pod) {
+	t.Helper()
+	want := whole.DeepCopy()
+	want.ManagedFields = nil
+	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	got, err := c.decode(f, bytes.Clone(raw), nil)
+	if err != nil {
+		t.Fatalf("cannot be decoded while managedFields are dropped: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("differs with managedFields dropped:\n%s", diff)
 	}
 }
 

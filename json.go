@@ -2,9 +2,11 @@ package informer
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 )
 
 const (
@@ -13,6 +15,8 @@ const (
 	maxObjectBytes = 32 << 20
 	// maxListBytes limits all of a list but its items. That is kind, metadata with a continue token, and little else.
 	maxListBytes = 1 << 20
+	// maxNesting limits how deep objects and arrays are in each other. The JSON library has the same limit.
+	maxNesting = 10_000
 )
 
 // ErrTooLarge indicates that the server sent more than is taken of one thing: of an object or a watch frame 32 MiB,
@@ -189,11 +193,22 @@ func (s *jsonStream) value() (span, error) {
 // such quote before b[i].
 func stringEnd(b []byte, from, i int) int {
 	for {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
+		for {
+			if i+8 > len(b) {
+				n := bytes.IndexByte(b[i:], '"')
+				if n < 0 {
+					return -1
+				}
+				i += n
+				break
+			}
+			quotes := binary.LittleEndian.Uint64(b[i:]) ^ '"'*eachByte // most strings are short
+			if found := (quotes - eachByte) &^ quotes & highBits; found != 0 {
+				i += bits.TrailingZeros64(found) / 8
+				break
+			}
+			i += 8
 		}
-		i += n
 		escapes := 0
 		for i-1-escapes >= from && b[i-1-escapes] == '\\' {
 			escapes++
@@ -204,6 +219,12 @@ func stringEnd(b []byte, from, i int) int {
 		}
 	}
 }
+
+// Eight bytes at a time: eachByte times a byte is that byte in each, and highBits marks the ones that are found.
+const (
+	eachByte = 0x0101010101010101
+	highBits = 0x8080808080808080
+)
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
@@ -216,8 +237,9 @@ func unexpectedEOF(err error) error {
 
 // jsonCursor walks over a value that is all in memory. What it cannot make sense of ends the walk early.
 type jsonCursor struct {
-	b []byte
-	i int
+	b     []byte
+	i     int
+	above int // how many objects and arrays b is in
 }
 
 func (c *jsonCursor) space() byte {
@@ -272,7 +294,9 @@ func (c *jsonCursor) value() []byte {
 			}
 			continue
 		case '{', '[':
-			depth++
+			if depth++; c.above+depth > maxNesting {
+				return nil
+			}
 		case '}', ']':
 			if depth == 0 {
 				return scalar(c.b[from:c.i])
@@ -299,17 +323,19 @@ func scalar(b []byte) []byte {
 }
 
 // identity is what tells an object and its version apart, as it stands in an encoded object. All of it is empty when
-// the object is not valid.
-type identity struct {
-	namespace, name, uid, resourceVersion []byte
-	// managedFields is the part of the encoded object to cut so that metadata.managedFields goes.
-	managedFields span
-}
+// the object is not valid as far as was read.
+type identity struct{ namespace, name, uid, resourceVersion []byte }
 
 func (id identity) key() Key { return Key{Namespace: string(id.namespace), Name: string(id.name)} }
 
-// peekJSON reads an object's identity without decoding the object. It reads no further than its metadata.
-func peekJSON(raw []byte) (id identity) {
+// complete says whether there is nothing left to look for.
+func (id identity) complete() bool {
+	return id.namespace != nil && id.name != nil && id.uid != nil && id.resourceVersion != nil
+}
+
+// jsonMetadata calls member for each member of the metadata of an encoded object until it returns false. The member is
+// raw[from:to].
+func jsonMetadata(raw []byte, member func(key, value []byte, from, to int) bool) {
 	c := jsonCursor{b: raw}
 	c.members(func(key []byte, _ int) bool {
 		if string(key) != "metadata" {
@@ -317,23 +343,43 @@ func peekJSON(raw []byte) (id identity) {
 		}
 		c.members(func(key []byte, at int) bool {
 			value := c.value()
-			switch string(key) {
-			case "namespace":
-				id.namespace = unquoted(value)
-			case "name":
-				id.name = unquoted(value)
-			case "uid":
-				id.uid = unquoted(value)
-			case "resourceVersion":
-				id.resourceVersion = unquoted(value)
-			case "managedFields":
-				id.managedFields = memberSpan(raw, at, c.i)
-			}
-			return value != nil
+			return value != nil && member(key, value, at, c.i)
 		})
 		return false
 	})
+}
+
+// peekJSON reads an object's identity without decoding the object. It reads no further than it has to.
+func peekJSON(raw []byte) (id identity) {
+	jsonMetadata(raw, func(key, value []byte, _, _ int) bool {
+		switch string(key) {
+		case "namespace":
+			id.namespace = unquoted(value)
+		case "name":
+			id.name = unquoted(value)
+		case "uid":
+			id.uid = unquoted(value)
+		case "resourceVersion":
+			id.resourceVersion = unquoted(value)
+		}
+		return !id.complete()
+	})
 	return id
+}
+
+// cutJSON returns an encoded object without metadata.managedFields.
+func cutJSON(raw []byte) []byte {
+	var cut span
+	jsonMetadata(raw, func(key, _ []byte, from, to int) bool {
+		if string(key) == "managedFields" {
+			cut = memberSpan(raw, from, to)
+		}
+		return cut == span{}
+	})
+	if cut == (span{}) {
+		return raw
+	}
+	return append(raw[:cut.from:cut.from], raw[cut.to:]...)
 }
 
 // unquoted returns what is between the quotes, nil when there is an escape. Names, UIDs and versions have none in them.
@@ -356,11 +402,4 @@ func memberSpan(raw []byte, from, to int) span {
 	c := jsonCursor{b: raw, i: to}
 	c.take(',')
 	return span{from, c.i}
-}
-
-// cut takes sp out of raw by moving what stands before it, and returns what remains.
-func cut(raw []byte, sp span) []byte {
-	shift := sp.to - sp.from
-	copy(raw[shift:sp.to], raw[:sp.from])
-	return raw[shift:]
 }

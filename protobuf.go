@@ -133,8 +133,7 @@ func typeMeta(b []byte) (apiVersion, kind string, err error) {
 	return apiVersion, kind, err
 }
 
-// peekProtobuf reads an object's identity without decoding the object. Of managedFields it only tells whether there
-// are any: what to cut of them is for cutProtobuf to find.
+// peekProtobuf reads an object's identity without decoding the object. It reads no further than it has to.
 func peekProtobuf(raw []byte) (id identity) {
 	err := wireFields(metadataOf(raw).bytes, func(f wireField) bool {
 		switch f.number {
@@ -146,10 +145,8 @@ func peekProtobuf(raw []byte) (id identity) {
 			id.uid = f.bytes
 		case metaRV:
 			id.resourceVersion = f.bytes
-		case metaManaged:
-			id.managedFields.to += f.to - f.from
 		}
-		return true
+		return !id.complete()
 	})
 	if err != nil {
 		return identity{}
@@ -169,34 +166,24 @@ func metadataOf(raw []byte) (meta wireField) {
 	return meta
 }
 
-// cutProtobuf takes managedFields of that many bytes out of a valid object by moving what stands before them, and
-// returns what remains.
-func cutProtobuf(raw []byte, managed int) []byte {
+// cutProtobuf returns an encoded object without metadata.managedFields.
+func cutProtobuf(raw []byte) []byte {
 	meta := metadataOf(raw)
-	var kept []span
-	_ = wireFields(meta.bytes, func(f wireField) bool {
-		switch n := len(kept); {
-		case f.number == metaManaged:
-		case n > 0 && kept[n-1].to == f.from:
-			kept[n-1].to = f.to
-		default:
-			kept = append(kept, span{f.from, f.to})
+	kept := make([]byte, 0, len(meta.bytes))
+	err := wireFields(meta.bytes, func(f wireField) bool {
+		if f.number != metaManaged {
+			kept = append(kept, meta.bytes[f.from:f.to]...)
 		}
 		return true
 	})
-	end := meta.to // where the next piece to keep has to end, from the back
-	for i := len(kept) - 1; i >= 0; i-- {
-		end -= kept[i].to - kept[i].from
-		copy(raw[end:], meta.bytes[kept[i].from:kept[i].to])
+	if err != nil || len(kept) == len(meta.bytes) {
+		return raw
 	}
-	var header [1 + binary.MaxVarintLen64]byte
-	header[0] = objectMetadata<<3 | wireBytes
-	n := 1 + binary.PutUvarint(header[1:], uint64(len(meta.bytes)-managed))
-	end -= n
-	copy(raw[end:], header[:n])
-	end -= meta.from
-	copy(raw[end:], raw[:meta.from])
-	return raw[end:]
+	without := append(make([]byte, 0, len(raw)), raw[:meta.from]...)
+	without = append(without, objectMetadata<<3|wireBytes)
+	without = binary.AppendUvarint(without, uint64(len(kept)))
+	without = append(without, kept...)
+	return append(without, raw[meta.to:]...)
 }
 
 // protobufStream reads fields from a stream, each into the same memory.

@@ -504,7 +504,7 @@ func (r *Reflector[T]) open(ctx context.Context, query url.Values, accept string
 	return resp, f, nil
 }
 
-// object returns the object that raw encodes, destroying raw: what is held of it, if that is the same version, so that
+// object returns the object that raw encodes: what is held of it, if that is the same version, so that
 // a list that brings nothing new costs little; else what decode makes of it.
 func (r *Reflector[T]) object(f format, raw []byte, list *listInfo) (T, *DecodeError) {
 	id := f.peek(raw)
@@ -514,16 +514,12 @@ func (r *Reflector[T]) object(f format, raw []byte, list *listInfo) (T, *DecodeE
 			return obj, nil
 		}
 	}
-	return r.decode(f, raw, id, list)
+	return r.decode(f, raw, list)
 }
 
-// decode makes a T of an encoded object with that identity, destroying raw, and transforms it. A failure is told to
-// Config.OnDecodeError.
-func (r *Reflector[T]) decode(f format, raw []byte, id identity, list *listInfo) (T, *DecodeError) {
+// decode makes a T of an encoded object, and transforms it. A failure is told to Config.OnDecodeError.
+func (r *Reflector[T]) decode(f format, raw []byte, list *listInfo) (T, *DecodeError) {
 	var none T
-	if !r.config.KeepManagedFields {
-		raw = f.cut(raw, id) // id is no longer valid
-	}
 	obj, err := r.codec.decode(f, raw, list)
 	if err == nil && r.config.Transform != nil {
 		obj, err = r.transform(obj)
@@ -731,7 +727,7 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 	var obj T
 	var failed *DecodeError
 	if deleted {
-		obj, failed = w.decode(f, frame.raw, f.peek(frame.raw), nil) // its content may be another at the same version
+		obj, failed = w.decode(f, frame.raw, nil) // its content may be another at the same version
 	} else {
 		obj, failed = w.object(f, frame.raw, nil)
 	}
