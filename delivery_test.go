@@ -60,7 +60,9 @@ func TestH3H9_EveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		if err := sub.Err(); !errors.Is(err, ErrBacklog) {
 			t.Errorf("Err is %v", err)
 		}
-		if err := sub.WaitSynced(t.Context()); !errors.Is(err, ErrBacklog) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := sub.WaitSynced(ctx); !errors.Is(err, ErrBacklog) {
 			t.Errorf("WaitSynced: %v", err)
 		}
 		close(slow.gate)

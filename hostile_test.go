@@ -374,7 +374,11 @@ func TestR22_TimeToDecodeIsNoSilence(t *testing.T) {
 		return p, nil
 	}}
 	faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-		w.create(newPod("ns", "a"), newPod("ns", "b"))
+		for _, name := range []string{"a", "b", "c"} {
+			pod := newPod("ns", name)
+			pod.Annotations = map[string]string{"x": strings.Repeat("x", 100_000)} // it takes more than one read for each
+			w.create(pod)
+		}
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- inf.Run(ctx) }()
@@ -382,7 +386,7 @@ func TestR22_TimeToDecodeIsNoSilence(t *testing.T) {
 		if err := inf.WaitSynced(ctx); err != nil {
 			w.Fatal(err)
 		}
-		if s := inf.Status().Reflectors[0]; s.LastError != nil || s.Lists != 1 || inf.Store().Len() != 2 {
+		if s := inf.Status().Reflectors[0]; s.LastError != nil || s.Lists != 1 || inf.Store().Len() != 3 {
 			w.Errorf("%d objects, status %+v", inf.Store().Len(), s)
 		}
 	})
