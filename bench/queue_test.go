@@ -1,5 +1,6 @@
 // Package bench measures the library's queue beside controller-runtime's priority queue; the root package's benchmarks
-// measure it beside client-go's. The program in controllers measures whole controllers.
+// measure it beside client-go's. The program in controllers measures whole controllers, the one in processes whole
+// informers.
 package bench
 
 import (

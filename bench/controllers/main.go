@@ -16,13 +16,9 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -30,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/bench/internal/measure"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/fleet"
 )
@@ -67,7 +64,7 @@ func main() {
 	case "server":
 		err = serve(*pods)
 	default:
-		err = measure(*as, *server, *pods)
+		err = work(*as, *server, *pods)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -76,32 +73,17 @@ func main() {
 
 // compare starts a server, and then each controller by turns, and prints the medians.
 func compare(pods, runs int) error {
-	server := exec.Command(os.Args[0], "-as=server", fmt.Sprint("-pods=", pods))
-	server.Stderr = os.Stderr
-	out, err := server.StdoutPipe()
+	url, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods))
 	if err != nil {
 		return err
 	}
-	if err := server.Start(); err != nil {
-		return err
-	}
-	defer server.Process.Kill()
-	var url string
-	if _, err := fmt.Fscanln(out, &url); err != nil {
-		return fmt.Errorf("start the server: %w", err)
-	}
+	defer stop()
 	names := []string{"controller-runtime", "client-go", "informer"}
 	results := map[string][]result{}
 	for range runs {
 		for _, name := range names {
-			cmd := exec.Command(os.Args[0], "-as="+name, "-server="+url, fmt.Sprint("-pods=", pods))
-			cmd.Stderr = os.Stderr
-			out, err := cmd.Output()
 			var r result
-			if err == nil {
-				err = json.Unmarshal(out, &r)
-			}
-			if err != nil {
+			if err := measure.Run(&r, 0, nil, "-as="+name, "-server="+url, fmt.Sprint("-pods=", pods)); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			results[name] = append(results[name], r)
@@ -116,8 +98,7 @@ func compare(pods, runs int) error {
 			for _, r := range results[name] {
 				values = append(values, of(r))
 			}
-			slices.Sort(values)
-			return values[len(values)/2]
+			return measure.Median(values)
 		}
 		fmt.Fprintf(w, "%s\t%.2f\t%.0f\t%.2f\t%.1f\t%.1f\t\n", name,
 			median(func(r result) float64 { return r.Synced }),
@@ -143,8 +124,8 @@ func serve(pods int) error {
 	select {}
 }
 
-// measure runs a controller in this process, and prints its result.
-func measure(name, server string, pods int) error {
+// work runs a controller in this process, and prints its result.
+func work(name, server string, pods int) error {
 	start := peers[name]
 	if start == nil {
 		return fmt.Errorf("there is no %q", name)
@@ -197,33 +178,10 @@ func measure(name, server string, pods int) error {
 		}
 	}
 	r.Reconciles = float64(rounds*pods) / time.Since(began).Seconds()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return err
-	}
-	r.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
+	r.CPU = measure.CPU().Seconds()
 	clear(keys)
 	again = nil
-	runtime.GC()
-	runtime.GC()
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	r.Heap = float64(memory.HeapAlloc) / 1e6
-	r.PeakMemory = peakMemory()
+	r.Heap = float64(measure.LiveHeap()) / 1e6
+	r.PeakMemory = float64(measure.PeakMemory()) / 1e6
 	return json.NewEncoder(os.Stdout).Encode(r)
-}
-
-// peakMemory returns the most that was resident of this process, in MB.
-func peakMemory() float64 {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		var kB float64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kB); n == 1 {
-			return kB / 1e3
-		}
-	}
-	return 0
 }

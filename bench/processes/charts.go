@@ -16,19 +16,25 @@ import (
 
 // chart is a picture of some figures: bars by peer, or lines that grow.
 type chart struct {
-	name, title string
-	plot        *plot.Plot
-	err         error
-	width       vg.Length
-	height      vg.Length
+	series, name, title string
+	plot                *plot.Plot
+	legend              plot.Legend
+	height              vg.Length
+	err                 error
 }
+
+const chartWidth, legendWidth = 24 * vg.Centimeter, 6 * vg.Centimeter
 
 func (c chart) svg() ([]byte, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	canvas := vgsvg.New(c.width, c.height)
-	c.plot.Draw(draw.New(canvas))
+	canvas := vgsvg.New(chartWidth, c.height)
+	whole := draw.New(canvas)
+	whole.SetColor(color.White) // it is also looked at on a dark page
+	whole.Fill(whole.Rectangle.Path())
+	c.plot.Draw(draw.Crop(whole, 0, -legendWidth, 0, 0))
+	c.legend.Draw(draw.Crop(whole, chartWidth-legendWidth, 0, 0, -vg.Centimeter))
 	var b bytes.Buffer
 	_, err := canvas.WriteTo(&b)
 	return b.Bytes(), err
@@ -54,8 +60,8 @@ func (r *results) charts() (charts []chart) {
 		{"peak", "Peak of resident memory in the initial sync", "MB", peakMemory, 1e-6},
 		{"heap", "Live heap a pod", "kB", liveHeap, 1e-3},
 		{"events", "Events a second to one handler", "", eventRate, 1},
-		{"latency-p50", "From the server's write to the handler, median", "ms", latency50, 1e3},
-		{"latency-p99", "From the server's write to the handler, 99th percentile", "ms", latency99, 1e3},
+		{"latency-p50", "From write to handler, median", "ms", latency50, 1e3},
+		{"latency-p99", "From write to handler, 99th percentile", "ms", latency99, 1e3},
 		{"relist", "Processor time of a relist that finds nothing changed", "s", relistCPU, 1},
 	} {
 		if chart, ok := r.bars(c.name, c.title, c.unit, c.figure, c.scale); ok {
@@ -88,6 +94,14 @@ func (r *results) charts() (charts []chart) {
 	return charts
 }
 
+// newChart returns a chart without content; its legend is beside it.
+func newChart(series, name, title string, height vg.Length) chart {
+	c := chart{series: series, name: name, title: title, plot: plot.New(), legend: plot.NewLegend(), height: height}
+	c.plot.Title.Text = title
+	c.legend.Top, c.legend.Left, c.legend.Padding, c.legend.XOffs = true, true, vg.Millimeter, 3*vg.Millimeter
+	return c
+}
+
 // bars has a bar for each peer and format.
 func (r *results) bars(name, title, unit, figure string, scale float64) (chart, bool) {
 	var names []string
@@ -96,9 +110,9 @@ func (r *results) bars(name, title, unit, figure string, scale float64) (chart, 
 			names = append(names, peers[i].name)
 		}
 	}
-	p := plot.New()
-	c := chart{name: name, title: title, plot: p, width: 22 * vg.Centimeter, height: vg.Length(len(names)+2) * vg.Centimeter}
-	p.Title.Text, p.X.Label.Text, p.X.Min = title, unit, 0
+	c := newChart(tables, name, title, vg.Length(len(names)+2)*vg.Centimeter)
+	p := c.plot
+	p.X.Label.Text, p.X.Min = unit, 0
 	width := 0.8 * vg.Centimeter / vg.Length(len(r.Options.Formats))
 	for i, format := range r.Options.Formats {
 		values := make(plotter.Values, len(names))
@@ -116,18 +130,17 @@ func (r *results) bars(name, title, unit, figure string, scale float64) (chart, 
 		bars.Horizontal, bars.Color, bars.LineStyle.Width = true, formatColors[i%len(formatColors)], 0
 		bars.Offset = width * (vg.Length(len(r.Options.Formats)-1)/2 - vg.Length(i))
 		p.Add(bars)
-		p.Legend.Add(shortFormat(format), bars)
+		c.legend.Add(shortFormat(format), bars)
 	}
-	p.Legend.Top = true
 	p.NominalY(names...)
 	return c, true
 }
 
 // lines has a line for each peer and format, on logarithmic axes: what grows as the work does is straight.
 func (r *results) lines(series, name, title, of, unit, figure string, n, scale func(processRun) float64) (chart, bool) {
-	p := plot.New()
-	c := chart{name: name, title: title, plot: p, width: 18 * vg.Centimeter, height: 11 * vg.Centimeter}
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, of, unit
+	c := newChart(series, name, title, 11*vg.Centimeter)
+	p := c.plot
+	p.X.Label.Text, p.Y.Label.Text = of, unit
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
 	p.Add(plotter.NewGrid())
@@ -158,9 +171,9 @@ func (r *results) lines(series, name, title, of, unit, figure string, n, scale f
 			}
 			p.Add(line, dots)
 			some = true
-			p.Legend.Add(peer.name+", "+shortFormat(format), line)
+			c.legend.Add(peer.name+", "+shortFormat(format), line)
 		}
 	}
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Y.Min, p.Y.Max = p.Y.Min/1.5, p.Y.Max*1.5 // a logarithmic axis must not be a point
 	return c, some
 }

@@ -36,6 +36,7 @@ func main() {
 	sizes := flag.String("sizes", "1000,10000,100000,300000", "numbers of pods for -scale")
 	counts := flag.String("counts", "1,10,100", "numbers of handlers and of informers for -scale")
 	micro := flag.String("micro", "run", "the benchmarks of the root package that are goals: run them, take them from a file with the output of go test -bench, or none")
+	binaries := flag.Bool("binaries", true, "build the minimal controllers, for their size")
 	load := flag.String("load", "", "measure nothing: show the results that -save kept in this file")
 	write := flag.Bool("write", false, "write the report into ../BENCHMARKS.md and charts/, rather than to standard output")
 	as := flag.String("as", "", "server or client; used by the program itself")
@@ -57,7 +58,7 @@ func main() {
 	case *as == "client":
 		err = work(*job)
 	default:
-		err = report(o, *load, *micro, *write)
+		err = report(o, *load, *micro, *binaries, *write)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -76,7 +77,7 @@ func numbers(list string) (numbers []int, err error) {
 }
 
 // report measures everything, or loads what was, and shows it.
-func report(o options, load, micro string, write bool) error {
+func report(o options, load, micro string, binaries, write bool) error {
 	r := new(results)
 	if load != "" {
 		kept, err := os.ReadFile(load)
@@ -91,8 +92,10 @@ func report(o options, load, micro string, write bool) error {
 		if r, err = compare(o); err != nil {
 			return err
 		}
-		if r.Binaries, err = buildMinimal(); err != nil {
-			return err
+		if binaries {
+			if r.Binaries, err = buildMinimal(); err != nil {
+				return err
+			}
 		}
 	}
 	if load == "" || micro != "run" {

@@ -62,7 +62,14 @@ type column struct {
 // markdown returns the report, with links to the charts.
 func (r *results) markdown(charts []chart) string {
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format+"\n", args...))) }
+	show := func(series string) {
+		for _, c := range charts {
+			if c.series == series {
+				say("![%s](bench/charts/%s.svg)", c.title, c.name)
+			}
+		}
+	}
 	o, m := r.Options, r.Machine
 	say("## Whole processes\n")
 	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
@@ -113,13 +120,11 @@ func (r *results) markdown(charts []chart) string {
 		say("| ---: | ---: | ---: |")
 		say("| %s | %s | %s |", bytesText(float64(r.Binaries["controller-runtime"])), bytesText(float64(r.Binaries[clientGo])), bytesText(float64(r.Binaries[own])))
 	}
-	r.scaling(say)
 	if len(charts) > 0 {
-		say("\n### Charts")
+		say("\n### Charts\n")
+		show(tables)
 	}
-	for _, c := range charts {
-		say("\n![%s](bench/charts/%s.svg)", c.title, c.name)
-	}
+	r.scaling(say, show)
 	return b.String()
 }
 
@@ -147,7 +152,7 @@ func (r *results) table(say func(string, ...any), format string, columns []colum
 }
 
 // scaling says how the cost grows, in the series that were measured.
-func (r *results) scaling(say func(string, ...any)) {
+func (r *results) scaling(say func(string, ...any), show func(series string)) {
 	for _, s := range []struct {
 		series, title, what string
 		n                   func(processRun) int
@@ -181,6 +186,8 @@ func (r *results) scaling(say func(string, ...any)) {
 			}
 			say("%s", text)
 		}
+		say("")
+		show(s.series)
 	}
 }
 
@@ -224,6 +231,30 @@ func cell(values []float64, text func(float64) string) string {
 	return median
 }
 
+// wrap breaks the lines of prose, which begin with a letter or a dash, so that none has more than 120 characters.
+func wrap(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		indent := ""
+		if strings.HasPrefix(line, "- ") {
+			indent = "  "
+		} else if strings.Trim(line[:1], "| #!") == "" {
+			b.WriteString(line)
+			continue
+		}
+		for len(line) > 120 {
+			at := strings.LastIndexByte(line[:120], ' ')
+			if at <= len(indent) {
+				break
+			}
+			b.WriteString(line[:at] + "\n")
+			line = indent + line[at+1:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
 func shortFormat(media string) string {
 	switch media {
 	case canned.JSON:
@@ -234,12 +265,11 @@ func shortFormat(media string) string {
 	return media
 }
 
-// number is a number with three significant digits, or all of them before the point up to 1,000, and separated
-// thousands.
+// number is a number with three significant digits, and separated thousands.
 func number(v float64) string {
 	switch abs := math.Abs(v); {
-	case abs == 0:
-		return "0"
+	case v == math.Trunc(v) && abs < 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	case abs < 0.995:
 		return strconv.FormatFloat(v, 'g', 2, 64)
 	case abs < 9.995:

@@ -231,7 +231,7 @@ func (p *process) sync(ctx context.Context, config *rest.Config, connect func(*r
 func (p *process) reads() error {
 	store := p.stores[0]
 	var err error
-	if p.figures[getTime], p.figures[getBytes], err = each(func(i int) error {
+	if p.figures[getTime], p.figures[getBytes], err = p.each(func(i int) error {
 		if key := p.info.Keys[i%len(p.info.Keys)]; !store.get(key) {
 			return fmt.Errorf("there is no %s", key)
 		}
@@ -240,7 +240,7 @@ func (p *process) reads() error {
 		return err
 	}
 	p.figures[inNamespace] = float64(p.info.InNamespace)
-	if p.figures[namespaceTime], p.figures[namespaceBytes], err = each(func(int) error {
+	if p.figures[namespaceTime], p.figures[namespaceBytes], err = p.each(func(int) error {
 		if n := store.namespace(p.info.Namespace); n != p.info.InNamespace {
 			return fmt.Errorf("there are %d pods in %s instead of %d", n, p.info.Namespace, p.info.InNamespace)
 		}
@@ -248,7 +248,7 @@ func (p *process) reads() error {
 	}); err != nil {
 		return err
 	}
-	p.figures[allTime], p.figures[allBytes], err = each(func(int) error {
+	p.figures[allTime], p.figures[allBytes], err = p.each(func(int) error {
 		if n := store.all(); n != p.info.Pods {
 			return fmt.Errorf("there are %d pods instead of %d", n, p.info.Pods)
 		}
@@ -257,15 +257,16 @@ func (p *process) reads() error {
 	return err
 }
 
-// each reads for 200 ms, and three times at least, and returns how long a read took and how much it allocated.
-func each(read func(i int) error) (ns, bytes float64, err error) {
+// each reads for up to 200 ms, and three times at least, and returns how long a read took and how much it allocated.
+func (p *process) each(read func(i int) error) (ns, bytes float64, err error) {
+	enough := min(200*time.Millisecond, time.Duration(p.info.Pods)*10*time.Microsecond)
 	runtime.GC()
 	allocated, began, n := measure.Allocated(), time.Now(), 0
 	for more := 3; n < more; n++ {
 		if err := read(n); err != nil {
 			return 0, 0, err
 		}
-		if n+1 == more && time.Since(began) < 200*time.Millisecond {
+		if n+1 == more && time.Since(began) < enough {
 			more *= 2
 		}
 	}

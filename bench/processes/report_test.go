@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/xml"
+	"flag"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/typedinformer/informer/bench/internal/canned"
+)
+
+var update = flag.Bool("update", false, "write testdata/report.golden anew")
+
+// made are results that nobody has measured: each peer is twice as good as the one before, in every run a bit worse.
+func made() *results {
+	r := &results{
+		Options: options{Command: "-scale -write", Pods: 30_000, Runs: 3, Changes: 10_000, Paced: 5_000, Rate: 1_000, Formats: []string{canned.JSON, canned.Protobuf}},
+		Machine: machine{CPU: "Some Processor", Kernel: "6.1", Go: "1.26.8", Cores: 2, Memory: 24 << 30, Date: "2026-01-15", Load: "0.10",
+			Peers: map[string]string{"k8s.io/client-go": "v0.37.2", "sigs.k8s.io/controller-runtime": "v0.25.2"}},
+		Binaries: map[string]int64{"controller-runtime": 31_900_000, clientGo: 29_500_000, own: 14_800_000},
+		Micro: map[string]figures{
+			"Get/impl=informer": {"ns/op": 741}, "Get/impl=client-go": {"ns/op": 574},
+			"List/form=slice/impl=informer": {"ns/op": 728_000}, "List/form=slice/impl=client-go": {"ns/op": 5_650_000},
+			"StoreOverhead/state=changed/index=unique/impl=informer": {"heap-B/object": 141},
+			"Notify/burst=1/impl=informer":                           {"ns/notification": 337, "allocs/notification": 0.0005},
+		},
+	}
+	for round := range r.Options.Runs {
+		for _, format := range r.Options.Formats {
+			better := 1.0
+			for _, p := range peers {
+				if better *= 2; p.formats != nil && format == canned.Protobuf {
+					continue
+				}
+				worse := (1 + float64(round)/20) / better
+				run := processRun{Series: tables, Peer: p.name, Format: format, Pods: r.Options.Pods, Handlers: 1, Informers: 1, Figures: figures{
+					syncTime: 20 * worse, syncCPU: 21 * worse, syncServerCPU: 0.2, peakMemory: 1e9 * worse, liveHeap: 13_000 * worse,
+					getTime: 900 * worse, getBytes: 112, namespaceTime: 25_000 * worse, namespaceBytes: 14_500, inNamespace: 497, allTime: 1e6 * worse, allBytes: 0,
+					relistCPU: 19 * worse, relistBytes: 1e9 * worse, relistRetained: -5_000, relistEvents: 30_000,
+					eventRate: 1_384 / worse, eventCPU: 0.0007 * worse, latency50: 0.0006 * worse, latency99: 0.011 * worse,
+				}}
+				if p.name == "controller-runtime" && format == canned.JSON {
+					run.Figures, run.Failure = nil, "more than 1.00 GB of memory"
+				}
+				if strings.HasPrefix(p.name, own) {
+					run.Figures[relistEvents] = 0
+				}
+				r.Runs = append(r.Runs, run)
+			}
+		}
+		for _, n := range []int{1, 10, 100} {
+			for _, name := range []string{clientGo, own} {
+				scaled := processRun{Peer: name, Format: canned.Protobuf, Pods: 1000, Handlers: 1, Informers: 1, Figures: figures{
+					syncTime: 0.1 * float64(n), syncCPU: 0.2 * float64(n), peakMemory: 1e8 * float64(n), liveHeap: 13_000, eventRate: 20_000 / float64(n)}}
+				bySize, byHandlers, byInformers := scaled, scaled, scaled
+				bySize.Series, bySize.Pods = sizes, 1000*n
+				byHandlers.Series, byHandlers.Handlers = handlersN, n
+				byInformers.Series, byInformers.Informers = informerN, n
+				if name == clientGo && n == 100 {
+					bySize.Figures, bySize.Failure = nil, "more than 1.00 GB of memory"
+				}
+				r.Runs = append(r.Runs, bySize, byHandlers, byInformers)
+			}
+		}
+	}
+	return r
+}
+
+func TestReport(t *testing.T) {
+	const golden = "testdata/report.golden"
+	got := made().markdown(made().charts())
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the report is not that of %s; see what go test -update changes", golden)
+	}
+}
+
+// TestCharts wants an SVG of each, with all that is compared in it.
+func TestCharts(t *testing.T) {
+	charts := made().charts()
+	if len(charts) != 8+3*5 {
+		t.Errorf("there are %d charts", len(charts))
+	}
+	for _, c := range charts {
+		svg, err := c.svg()
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for decoder := xml.NewDecoder(strings.NewReader(string(svg))); ; {
+			if _, err := decoder.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+		}
+		for _, name := range []string{c.title, clientGo, own, "protobuf"} {
+			if !strings.Contains(string(svg), name) {
+				t.Errorf("%s does not have %q", c.name, name)
+			}
+		}
+	}
+}
+
+func TestReplacePart(t *testing.T) {
+	first := replacePart([]byte("# Benchmarks\n"), "one\n")
+	if want := "# Benchmarks\n\n" + beginMark + "\none\n" + endMark + "\n"; string(first) != want {
+		t.Errorf("%q", first)
+	}
+	second := replacePart(append(first, "more\n"...), "two\n")
+	if want := "# Benchmarks\n\n" + beginMark + "\ntwo\n" + endMark + "\nmore\n"; string(second) != want {
+		t.Errorf("%q", second)
+	}
+}
+
+func TestParseBenchmarks(t *testing.T) {
+	got := parseBenchmarks(strings.NewReader(`goos: linux
+BenchmarkGet/impl=client-go-2    	       1	     30 ns/op	     112 B/op	       2 allocs/op
+BenchmarkGet/impl=client-go-2    	       1	     10 ns/op	     112 B/op	       2 allocs/op
+BenchmarkGet/impl=client-go-2    	       1	     90 ns/op	     112 B/op	       2 allocs/op
+BenchmarkNotify/burst=1/impl=informer-2  	       1	         0.003000 allocs/notification	       367.4 ns/notification
+PASS
+`))
+	if got["Get/impl=client-go"]["ns/op"] != 30 || got["Notify/burst=1/impl=informer"]["ns/notification"] != 367.4 || len(got) != 2 {
+		t.Error(got)
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for value, want := range map[float64]string{0: "0", 0.0004567: "0.00046", 0.9: "0.9", 3.14159: "3.14", 31.4159: "31.4", 314.159: "314", 12: "12", 999.6: "1,000", 12345: "12,300", -12345: "-12,300", 1234567: "1,230,000"} {
+		if got := number(value); got != want {
+			t.Errorf("%v is %s instead of %s", value, got, want)
+		}
+	}
+	for value, want := range map[float64]string{3: "3 B", 12_600: "12.6 kB", 803_000_000: "803 MB", 25.1e9: "25.1 GB", -5e3: "-5 kB"} {
+		if got := bytesText(value); got != want {
+			t.Errorf("%v is %s instead of %s", value, got, want)
+		}
+	}
+	for value, want := range map[float64]string{9.04: "9.04 s", 0.25: "250 ms", 0.0000186: "18.6 us", 337e-9: "337 ns"} {
+		if got := secondsText(value); got != want {
+			t.Errorf("%v is %s instead of %s", value, got, want)
+		}
+	}
+}
