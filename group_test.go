@@ -3,7 +3,9 @@ package informer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +118,47 @@ func TestL1_GroupWaitsForItsHandlers(t *testing.T) {
 			w.Error("Run returned while a handler was being called")
 		}
 		close(gate)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+	})
+}
+
+// Users come and go, all at once: who has an informer gets all of it, and who waits for the group is not told of
+// informers that others let go of.
+func TestL3L5_GroupConcurrently(t *testing.T) {
+	bubble(t, informertest.Options{}, func(w world) {
+		w.create(newPod("a", "x"), newPod("b", "y"))
+		g := informer.NewGroup(w.client())
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Run(ctx) }()
+		var users sync.WaitGroup
+		for n := range 6 {
+			users.Go(func() {
+				for i := range 20 {
+					resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{string("ab"[(n+i)%2])}}
+					inf, release, err := informer.Shared(g, resource, quiet[*corev1.Pod]())
+					if err == nil && i%3 > 0 {
+						err = inf.WaitSynced(ctx)
+					}
+					if err == nil && i%3 > 0 && inf.Store().Len() != 1 {
+						err = fmt.Errorf("%d objects", inf.Store().Len())
+					}
+					if err = errors.Join(err, g.WaitSynced(ctx)); err != nil {
+						w.Error(err)
+					}
+					g.Status()
+					release()
+				}
+			})
+		}
+		users.Wait()
+		synctest.Wait()
+		if len(g.Status()) != 0 || w.pods.Watchers() != 0 {
+			w.Errorf("%d informers and %d watches stay", len(g.Status()), w.pods.Watchers())
+		}
+		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			w.Error(err)
 		}

@@ -361,8 +361,9 @@ func TestQueueConcurrently(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	q := NewQueue(QueueConfig[int]{RateLimiter: &ExponentialLimiter[int]{Base: 1, Max: 1000}})
-	var asked, seen [keys]atomic.Int64
-	var inWork [keys]atomic.Bool
+	const dropped = keys // is added and cancelled; how often it runs is not told
+	var asked, seen [keys + 1]atomic.Int64
+	var inWork [keys + 1]atomic.Bool
 	var working, producing sync.WaitGroup
 	for w := range workers {
 		working.Go(func() {
@@ -405,6 +406,11 @@ func TestQueueConcurrently(t *testing.T) {
 				asked[key].Add(1)
 				o := AddOptions{Priority: Priority(random.IntN(3) - 1)}
 				q.AddWith(o, key)
+				if i%10 == 0 {
+					q.AddWith(o, dropped)
+					q.Cancel(dropped)
+					q.Requeues(key)
+				}
 				if i%500 == 0 {
 					if err := q.WaitProcessed(t.Context()); err != nil {
 						t.Error(err)
