@@ -37,6 +37,7 @@ const fullWidget = `{
 		"factory": "north",
 		"free": {"any": {"thing": [1, 2.5, "<&>"]}},
 		"greeting": "",
+		"group": "",
 		"items": [1, "two", {"three": 3}],
 		"large": 9007199254740993,
 		"lists": {"none": [], "two": ["a", "b"]},
@@ -61,7 +62,8 @@ const fullWidget = `{
 		"single": 0,
 		"some": {"known": "a"},
 		"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"l": "m"}}, "spec": {"image": "i"}},
-		"until": "2026-01-15T10:00:00Z"
+		"until": "2026-01-15T10:00:00Z",
+		"version": "v2"
 	},
 	"status": {
 		"phase": "Made",

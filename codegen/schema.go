@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"go/types"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -255,8 +256,7 @@ func (b *schemaTypes) optional(s *schema, t types.Type, required bool, path stri
 		}
 		return t, ",omitzero"
 	case *types.Basic:
-		canBeEmpty := s.MinLength == 0 && s.Pattern == "" && (len(s.Enum) == 0 || slices.Contains(s.Enum, ""))
-		if !required && u.Kind() == types.String && (s.Default == nil || s.Default == "" || !canBeEmpty) {
+		if !required && u.Kind() == types.String && (s.Default == nil || s.Default == "" || !s.canBeEmpty()) {
 			return t, ",omitempty"
 		}
 	case *types.Struct:
@@ -274,6 +274,12 @@ func (b *schemaTypes) optional(s *schema, t types.Type, required bool, path stri
 		return types.NewPointer(t), ""
 	}
 	return t, ""
+}
+
+// canBeEmpty tells whether an empty string is valid.
+func (s *schema) canBeEmpty() bool {
+	pattern, err := regexp.Compile(s.Pattern)
+	return s.MinLength == 0 && (err != nil || pattern.MatchString("")) && (len(s.Enum) == 0 || slices.Contains(s.Enum, any("")))
 }
 
 // quantityPattern is what controller-gen writes for a resource.Quantity, and for nothing else.

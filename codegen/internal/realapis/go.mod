@@ -11,6 +11,7 @@ replace k8s.io/utils => k8s.io/utils v0.0.0-20260626114624-be93311217bd
 
 require (
 	github.com/cert-manager/cert-manager v1.21.2
+	github.com/google/go-cmp v0.7.0
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.95.1
 	github.com/typedinformer/informer v0.0.0
 	k8s.io/api v0.37.2

@@ -103,6 +103,9 @@ func (in *WidgetSpec2) DeepCopyInto(out *WidgetSpec2) {
 	if in.Greeting != nil {
 		out.Greeting = new(*in.Greeting)
 	}
+	if in.Group != nil {
+		out.Group = new(*in.Group)
+	}
 	out.Items = slices.Clone(in.Items)
 	for i0 := range in.Items {
 		in.Items[i0].DeepCopyInto(&out.Items[i0])

@@ -62,6 +62,7 @@ type WidgetSpec2 struct {
 	Factory          string                                 `json:"factory"`
 	Free             *runtime.RawExtension                  `json:"free,omitempty"`
 	Greeting         *string                                `json:"greeting,omitempty"`
+	Group            *string                                `json:"group,omitempty"`
 	Items            []runtime.RawExtension                 `json:"items,omitzero"`
 	Large            *int64                                 `json:"large,omitempty"`
 	Lists            map[string][]string                    `json:"lists,omitzero"`
@@ -87,6 +88,7 @@ type WidgetSpec2 struct {
 	Some             *WidgetSpec2Some                       `json:"some,omitempty"`
 	Template         *WidgetSpec2Template                   `json:"template,omitempty"`
 	Until            *metav1.Time                           `json:"until,omitempty"`
+	Version          string                                 `json:"version,omitempty"`
 }
 
 // WidgetSpec2Bare is what is at spec.bare of a Widget.
