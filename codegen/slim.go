@@ -40,35 +40,46 @@ var alwaysKept = []string{"metadata.namespace", "metadata.name", "metadata.uid",
 func (a *api) slim(flags fieldFlags) error {
 	a.Kinds = slices.DeleteFunc(a.Kinds, func(k kind) bool { return len(flags.of(k.Name)) == 0 })
 	errs := errorList{}
+	var whole []types.Type // kept as they are
+	for i := range a.Kinds {
+		k := a.Kinds[i]
+		s := &slimmer{names: newNamer()}
+		if err := s.kind(&k, flags.of(k.Name)); err != nil {
+			errs.add(k.pos, k.Name, "-fields", "%s", err)
+		}
+		whole = append(whole, s.whole...)
+	}
+	if len(errs) > 0 {
+		return errs.err()
+	}
+	kept := reachable(a.Decls, whole...)
 	names := newNamer(a.declaredNames()...)
-	whole := []types.Type{} // types that are kept as they are
-	decls := []*decl{}
+	for _, d := range kept {
+		names.take(d.Name())
+	}
 	for _, k := range a.Kinds {
 		for _, name := range append(k.declaredNames(), k.Name) {
 			names.take(name)
 		}
 	}
-	for _, d := range a.Decls { // they keep their names
-		names.take(d.Name())
-	}
+	a.Decls, a.Complete = nil, false
 	for i := range a.Kinds {
 		k := &a.Kinds[i]
 		s := &slimmer{names: names}
 		if err := s.kind(k, flags.of(k.Name)); err != nil {
-			errs.add(k.pos, k.Name, "-fields", "%s", err)
-			continue
+			return err // it went well before
 		}
-		whole, decls = append(whole, s.whole...), append(decls, s.decls...)
-		var kept []index // those by functions take the whole object, and others may need a field that is gone
+		a.Decls = append(a.Decls, s.decls...)
+		var indexes []index // those by functions take the whole object, and others may need a field that is gone
 		for _, x := range k.Indexes {
 			if x.Fn == "" && x.resolve(k.object) == nil {
-				kept = append(kept, x)
+				indexes = append(indexes, x)
 			}
 		}
-		k.Indexes = kept
+		k.Indexes = indexes
 	}
-	a.Decls, a.Complete = append(decls, reachable(a.Decls, whole...)...), false
-	return errs.err()
+	a.Decls = append(a.Decls, kept...)
+	return nil
 }
 
 // fieldTree is a set of paths.
@@ -98,9 +109,7 @@ func (f *fieldTree) add(segments []string) {
 type slimmer struct {
 	names *namer
 	decls []*decl
-	whole []types.Type
-	root  *types.Named
-	paths string // for comments
+	whole []types.Type // types that are kept as they are
 }
 
 // kind makes k's type one that has just the fields at paths.
@@ -121,13 +130,9 @@ func (s *slimmer) kind(k *kind, paths []string) error {
 		}
 	}
 	slices.Sort(paths)
-	from := typeText(k.object)
-	doc := fmt.Sprintf("%s has just these fields of a %s: %s.", k.Name, k.Name, strings.Join(slices.Compact(paths), ", "))
-	if !isLocal(k.object) {
-		doc = fmt.Sprintf("%s has just these fields of a %s: %s.", k.Name, strings.NewReplacer("«", "", "»", "").Replace(string(from)), strings.Join(slices.Compact(paths), ", "))
-	}
+	from := strings.NewReplacer("«", "", "»", "").Replace(string(typeText(k.object)))
+	doc := fmt.Sprintf("%s has just these fields of a %s: %s.", k.Name, from, strings.Join(slices.Compact(paths), ", "))
 	named := newNamed(k.Name, nil)
-	s.root = named
 	d := &decl{Type: named, Doc: doc, Labeled: metadata.below["labels"] != nil}
 	s.decls = append(s.decls, d)
 	u, err := s.structure(k.object, tree, k.Name, "")
@@ -179,9 +184,10 @@ func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types
 		if named, ok := types.Unalias(t).(*types.Named); ok && hasMethod(named, "UnmarshalJSON") {
 			return nil, fmt.Errorf("%s: a %s is decoded as a whole, so take all of it", path, typeName(t))
 		}
-		d := &decl{Type: newNamed(s.names.unique(name), nil), Doc: fmt.Sprintf("%s is what is kept of %s.", name, path)}
+		name = s.names.unique(name)
+		d := &decl{Type: newNamed(name, nil), Doc: fmt.Sprintf("%s is what is kept of %s.", name, path)}
 		s.decls = append(s.decls, d)
-		pruned, err := s.structure(t, tree, d.Name(), path)
+		pruned, err := s.structure(t, tree, name, path)
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +235,8 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 
 // entries returns the struct that holds just some entries of a map.
 func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (types.Type, error) {
-	named := newNamed(s.names.unique(name), nil)
+	name = s.names.unique(name)
+	named := newNamed(name, nil)
 	s.decls = append(s.decls, &decl{Type: named, Doc: fmt.Sprintf("%s are entries of %s.", name, path)})
 	byKey := map[string]*fieldTree{}
 	for segment, below := range tree.below {
@@ -247,7 +254,7 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 	var fields []*types.Var
 	var tags []string
 	for _, key := range keys {
-		elem, err := s.prune(m.Elem(), byKey[key], named.Obj().Name()+goNames[key], fmt.Sprintf("%s['%s']", path, key))
+		elem, err := s.prune(m.Elem(), byKey[key], name+goNames[key], fmt.Sprintf("%s['%s']", path, key))
 		if err != nil {
 			return nil, err
 		}

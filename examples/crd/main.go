@@ -4,7 +4,8 @@
 //	go run ./examples/crd -kubeconfig ~/.kube/config   # a real one, after kubectl apply -f examples/crd/crd.yaml
 //
 // The type is in shop/v1, and what is generated from it in informers/shop/v1. To see how little there is to write, read
-// run; simulate is what to leave out.
+// run; simulate is what to leave out. The other two packages that are generated here are for programs that have no Go
+// type: fromcrd/shop/v1 has one from crd.yaml, and slim/shop/v1 one that holds just its labels and two fields.
 package main
 
 import (
@@ -31,6 +32,8 @@ import (
 )
 
 //go:generate go run github.com/typedinformer/informer/codegen ./shop/...
+//go:generate go run github.com/typedinformer/informer/codegen -output-dir fromcrd -index Widget:Factory=spec.factory -index Widget:Part=spec.parts[*].name -index Widget:Phase=status.phase -crd crd.yaml
+//go:generate go run github.com/typedinformer/informer/codegen -output-dir slim -fields Widget:metadata.labels,spec.factory,status.phase -index Widget:Factory=spec.factory -crd crd.yaml
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -42,7 +42,7 @@ func (in *WidgetObjectMeta) DeepCopy() *WidgetObjectMeta {
 }
 
 // DeepCopyInto writes a deep copy to out.
-func (in *WidgetSpec2) DeepCopyInto(out *WidgetSpec2) {
+func (in *WidgetSpec) DeepCopyInto(out *WidgetSpec) {
 	*out = *in
 	if in.Mode != nil {
 		out.Mode = new(*in.Mode)
@@ -55,80 +55,80 @@ func (in *WidgetSpec2) DeepCopyInto(out *WidgetSpec2) {
 	}
 	out.Parts = slices.Clone(in.Parts)
 	if in.Template != nil {
-		out.Template = new(WidgetSpec2Template)
+		out.Template = new(WidgetSpecTemplate)
 		in.Template.DeepCopyInto(out.Template)
 	}
 }
 
 // DeepCopy returns a deep copy.
-func (in *WidgetSpec2) DeepCopy() *WidgetSpec2 {
+func (in *WidgetSpec) DeepCopy() *WidgetSpec {
 	if in == nil {
 		return nil
 	}
-	out := new(WidgetSpec2)
+	out := new(WidgetSpec)
 	in.DeepCopyInto(out)
 	return out
 }
 
 // DeepCopyInto writes a deep copy to out.
-func (in *WidgetSpec2Parts) DeepCopyInto(out *WidgetSpec2Parts) {
+func (in *WidgetSpecParts) DeepCopyInto(out *WidgetSpecParts) {
 	*out = *in
 }
 
 // DeepCopy returns a deep copy.
-func (in *WidgetSpec2Parts) DeepCopy() *WidgetSpec2Parts {
+func (in *WidgetSpecParts) DeepCopy() *WidgetSpecParts {
 	if in == nil {
 		return nil
 	}
-	out := new(WidgetSpec2Parts)
+	out := new(WidgetSpecParts)
 	in.DeepCopyInto(out)
 	return out
 }
 
 // DeepCopyInto writes a deep copy to out.
-func (in *WidgetSpec2Template) DeepCopyInto(out *WidgetSpec2Template) {
+func (in *WidgetSpecTemplate) DeepCopyInto(out *WidgetSpecTemplate) {
 	*out = *in
-	in.WidgetSpec2TemplateObjectMeta.DeepCopyInto(&out.WidgetSpec2TemplateObjectMeta)
+	in.WidgetSpecTemplateObjectMeta.DeepCopyInto(&out.WidgetSpecTemplateObjectMeta)
 }
 
 // DeepCopy returns a deep copy.
-func (in *WidgetSpec2Template) DeepCopy() *WidgetSpec2Template {
+func (in *WidgetSpecTemplate) DeepCopy() *WidgetSpecTemplate {
 	if in == nil {
 		return nil
 	}
-	out := new(WidgetSpec2Template)
+	out := new(WidgetSpecTemplate)
 	in.DeepCopyInto(out)
 	return out
 }
 
 // DeepCopyInto writes a deep copy to out.
-func (in *WidgetSpec2TemplateObjectMeta) DeepCopyInto(out *WidgetSpec2TemplateObjectMeta) {
+func (in *WidgetSpecTemplateObjectMeta) DeepCopyInto(out *WidgetSpecTemplateObjectMeta) {
 	*out = *in
 	out.Labels = maps.Clone(in.Labels)
 }
 
 // DeepCopy returns a deep copy.
-func (in *WidgetSpec2TemplateObjectMeta) DeepCopy() *WidgetSpec2TemplateObjectMeta {
+func (in *WidgetSpecTemplateObjectMeta) DeepCopy() *WidgetSpecTemplateObjectMeta {
 	if in == nil {
 		return nil
 	}
-	out := new(WidgetSpec2TemplateObjectMeta)
+	out := new(WidgetSpecTemplateObjectMeta)
 	in.DeepCopyInto(out)
 	return out
 }
 
 // DeepCopyInto writes a deep copy to out.
-func (in *WidgetStatus2) DeepCopyInto(out *WidgetStatus2) {
+func (in *WidgetStatus) DeepCopyInto(out *WidgetStatus) {
 	*out = *in
 	out.Conditions = slices.Clone(in.Conditions)
 }
 
 // DeepCopy returns a deep copy.
-func (in *WidgetStatus2) DeepCopy() *WidgetStatus2 {
+func (in *WidgetStatus) DeepCopy() *WidgetStatus {
 	if in == nil {
 		return nil
 	}
-	out := new(WidgetStatus2)
+	out := new(WidgetStatus)
 	in.DeepCopyInto(out)
 	return out
 }

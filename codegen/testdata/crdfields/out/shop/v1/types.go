@@ -11,8 +11,8 @@ import (
 // spec.parts.name, spec.template.metadata.labels, status.conditions, status.phase.
 type Widget struct {
 	WidgetObjectMeta `json:"metadata,omitempty"`
-	Spec             WidgetSpec2   `json:"spec,omitempty"`
-	Status           WidgetStatus2 `json:"status,omitempty"`
+	Spec             WidgetSpec   `json:"spec,omitempty"`
+	Status           WidgetStatus `json:"status,omitempty"`
 }
 
 // GetNamespace returns metadata.namespace.
@@ -40,31 +40,31 @@ type WidgetObjectMeta struct {
 }
 
 // WidgetSpec is what is kept of spec.
-type WidgetSpec2 struct {
+type WidgetSpec struct {
 	Factory  string                     `json:"factory,omitempty"`
 	Mode     *WidgetSpecMode            `json:"mode,omitempty"`
 	Named    map[string]WidgetSpecNamed `json:"named,omitempty"`
-	Parts    []WidgetSpec2Parts         `json:"parts,omitempty"`
-	Template *WidgetSpec2Template       `json:"template,omitempty"`
+	Parts    []WidgetSpecParts          `json:"parts,omitempty"`
+	Template *WidgetSpecTemplate        `json:"template,omitempty"`
 }
 
-// WidgetSpec2Parts is what is kept of spec.parts.
-type WidgetSpec2Parts struct {
+// WidgetSpecParts is what is kept of spec.parts.
+type WidgetSpecParts struct {
 	Name string `json:"name,omitempty"`
 }
 
-// WidgetSpec2Template is what is kept of spec.template.
-type WidgetSpec2Template struct {
-	WidgetSpec2TemplateObjectMeta `json:"metadata,omitempty"`
+// WidgetSpecTemplate is what is kept of spec.template.
+type WidgetSpecTemplate struct {
+	WidgetSpecTemplateObjectMeta `json:"metadata,omitempty"`
 }
 
-// WidgetSpec2TemplateObjectMeta is what is kept of spec.template.metadata.
-type WidgetSpec2TemplateObjectMeta struct {
+// WidgetSpecTemplateObjectMeta is what is kept of spec.template.metadata.
+type WidgetSpecTemplateObjectMeta struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // WidgetStatus is what is kept of status.
-type WidgetStatus2 struct {
+type WidgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Phase      WidgetStatusPhase  `json:"phase,omitempty"`
 }
