@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,9 +25,10 @@ type options struct {
 	Pods, Runs, Changes, Paced, Rate int
 	Formats                          []string
 	Sizes, Counts                    []int  // for the scaling, none without
-	Peers                            string // only those whose name contains it
+	Peers                            string // a regular expression for their names, all without
 	MaxMemory                        int64  // B of a process; 0 for three quarters of what the machine has left
 	Save                             string // the file to keep the results in, after each round
+	Profiles                         string // the directory for profiles, none without
 }
 
 // The series of processes.
@@ -89,6 +91,10 @@ func compare(o options) (*results, error) {
 
 // series runs the job with each of the peers in each format, by turns, runs times. What fails once is not tried again.
 func (r *results) series(name string, pods, runs int, formats []string, peers []peer, j job) error {
+	wanted, err := regexp.Compile(r.Options.Peers)
+	if err != nil {
+		return err
+	}
 	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods), fmt.Sprint("-changes=", j.released()), "-formats="+strings.Join(formats, ","))
 	if err != nil {
 		return err
@@ -98,7 +104,7 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 	for round := range runs {
 		for _, format := range formats {
 			for _, p := range peers {
-				if p.formats != nil && !slices.Contains(p.formats, format) || !strings.Contains(p.name, r.Options.Peers) {
+				if p.formats != nil && !slices.Contains(p.formats, format) || !wanted.MatchString(p.name) {
 					continue
 				}
 				run := processRun{Series: name, Peer: p.name, Format: format, Pods: pods, Handlers: j.Handlers, Informers: j.Informers}
@@ -106,6 +112,9 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 					continue
 				}
 				j.Peer, j.Format = p.name, format
+				if name == tables {
+					j.Profiles = r.Options.Profiles
+				}
 				encoded, err := json.Marshal(j)
 				if err != nil {
 					return err

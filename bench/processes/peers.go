@@ -21,10 +21,12 @@ type peer struct {
 // What the goals compare.
 const (
 	clientGo        = "client-go"
+	clientGoLIST    = "client-go, LIST"
 	clientGoDropped = "client-go, managedFields dropped"
 	clientGoSlim    = "client-go, slim transform"
 	own             = "informer"
 	ownKept         = "informer, managedFields kept"
+	ownLIST         = "informer, LIST"
 	ownShare        = "informer, Share"
 	ownSlim         = "informer, slim struct"
 )
@@ -34,11 +36,11 @@ var peers = []peer{
 	{name: "controller-runtime", what: "its cache, as it is by default: managedFields kept", connect: connectControllerRuntime(nil)},
 	{name: "controller-runtime, managedFields dropped", what: "by TransformStripManagedFields", connect: connectControllerRuntime(cache.TransformStripManagedFields())},
 	{name: clientGo, what: "SharedInformerFactory of a clientset, as it is by default: a streaming list, managedFields kept", connect: connectClientGo(nil)},
-	{name: "client-go, LIST", what: "the same with the feature gate WatchListClient off", connect: connectClientGo(nil), env: []string{"KUBE_FEATURE_WatchListClient=false"}},
+	{name: clientGoLIST, what: "the same with the feature gate WatchListClient off", connect: connectClientGo(nil), env: []string{"KUBE_FEATURE_WatchListClient=false"}},
 	{name: clientGoDropped, what: "by a transform", connect: connectClientGo(dropManagedFields)},
 	{name: clientGoSlim, what: "a transform to a pod that has namespace, name, uid, resourceVersion, labels, node and phase only", connect: connectClientGo(slimTransform)},
 	{name: ownKept, what: "Config.KeepManagedFields", connect: connectInformer(informer.Config[*corev1.Pod]{KeepManagedFields: true})},
 	{name: own, what: "as it is by default: a streaming list, managedFields dropped", connect: connectInformer(informer.Config[*corev1.Pod]{})},
-	{name: "informer, LIST", what: "the same with Config.PagedList", connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
+	{name: ownLIST, what: "the same with Config.PagedList", connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
 	{name: ownSlim, what: "a struct of one's own that has these fields only; in JSON, as it is no protobuf message", connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},
 }

@@ -5,8 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path"
+	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +38,8 @@ type job struct {
 	Changes   int  // how many changes come as fast as they are read, 0 for none
 	Paced     int  // how many changes come at Rate, 0 for none
 	Rate      int  // a second
+
+	Profiles string // the directory for a processor profile of each step, none without
 }
 
 // released returns how many changes the server must have for the job.
@@ -170,7 +177,7 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 		if !step.wanted {
 			continue
 		}
-		if err := step.do(ctx); err != nil {
+		if err := j.profiled(step.name, func() error { return step.do(ctx) }); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
@@ -178,6 +185,24 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 		return nil, fmt.Errorf("the server was asked for %q: %w", formats, err)
 	}
 	return p.figures, nil
+}
+
+// profiled does a step, and writes its profile if that is wanted.
+func (j job) profiled(step string, do func() error) error {
+	if j.Profiles == "" {
+		return do()
+	}
+	name := strings.NewReplacer(" ", "-", ",", "", "/", "-").Replace(j.Peer + " " + path.Base(j.Format) + " " + step)
+	file, err := os.Create(filepath.Join(j.Profiles, name+".pprof"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return do()
 }
 
 // process is this process while it does its job.

@@ -57,7 +57,6 @@ type Server struct {
 	http.Handler
 	info     Info
 	formats  []*format
-	changes  []types.NamespacedName
 	versions []uint64 // of the changes
 
 	mu       sync.Mutex    // protects the fields below
