@@ -453,7 +453,20 @@ func (u *Users[T]) GoBack(restore func()) {
 	u.BackInTime.Store(true)
 	u.setBack(true)
 	restore()
+	for u.underWay() { // a handler that blocks holds it up
+		<-time.After(time.Minute)
+	}
 	u.setBack(false)
+}
+
+// underWay says whether something that was read is not in the store yet.
+func (u *Users[T]) underWay() bool {
+	synctest.Wait()
+	have := map[string]string{}
+	for _, src := range u.Informer.Store().Snapshot().sources {
+		have[src.namespace] = src.resourceVersion
+	}
+	return slices.ContainsFunc(u.Informer.reflectors, func(r *Reflector[T]) bool { return r.Status().ResourceVersion != have[r.namespace] })
 }
 
 func (u *Users[T]) setBack(back bool) {
