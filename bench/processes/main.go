@@ -25,7 +25,7 @@ func main() {
 	var o options
 	flag.IntVar(&o.Pods, "pods", 30_000, "how many pods there are")
 	flag.IntVar(&o.Runs, "runs", 6, "how often each process is run")
-	flag.IntVar(&o.Changes, "changes", 20_000, "how many changes come as fast as they are read")
+	flag.IntVar(&o.Changes, "changes", 30_000, "how many changes come as fast as they are read")
 	flag.IntVar(&o.Paced, "paced", 5_000, "how many changes come one by one")
 	flag.IntVar(&o.Rate, "rate", 1_000, "how many of them a second")
 	flag.StringVar(&o.Peers, "peers", "", "only measure peers whose name matches this regular expression")
