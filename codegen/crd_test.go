@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/typedinformer/informer"
+	oddv2beta1 "github.com/typedinformer/informer/codegen/testdata/crd/out/odd/v2beta1"
 	shopv1 "github.com/typedinformer/informer/codegen/testdata/crd/out/shop/v1"
 	slimv1 "github.com/typedinformer/informer/codegen/testdata/crdfields/out/shop/v1"
 	"github.com/typedinformer/informer/informertest"
@@ -217,6 +218,43 @@ func TestAddToScheme(t *testing.T) {
 		if obj, err := scheme.New(shopv1.GroupVersion.WithKind(kind)); err != nil || reflect.TypeOf(obj) != reflect.TypeOf(want) {
 			t.Errorf("%s is %T, %v", kind, obj, err)
 		}
+	}
+}
+
+// Names that are unusual are decoded all the same.
+func TestOddNames(t *testing.T) {
+	const text = `{
+		"apiVersion": "odd.example.com/v2beta1", "kind": "Name", "metadata": {"namespace": "n", "name": "o"},
+		"name": "a", "labels": "b", "typeMeta": "c", "deepCopy": "d", "getName": "e",
+		"spec": {
+			"$ref": "f", "--": "g", "3scale": "h", "URL": "i", "url": "j", "a.b/c": "k", "größe": "l", "日本": "m", "with space": "n", "x-foo": "o",
+			"apiVersion": "p", "kind": "q", "metadata": {"name": "r"}, "a": {"bC": {"x": "s"}}, "aB": {"c": {"y": "t"}}, "enum": "«»", "missing": [1]
+		}
+	}`
+	server := informertest.NewServer(informertest.Options{})
+	defer server.Close()
+	obj := &unstructured.Unstructured{Object: mustDecode[map[string]any](t, text)}
+	if _, err := informertest.Register[*unstructured.Unstructured](server, informertest.Resource{GroupVersionResource: oddv2beta1.NameResource, Kind: "Name"}).Create(obj); err != nil {
+		t.Fatal(err)
+	}
+	client, err := informer.NewClient(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd := oddv2beta1.NewNameInformer(client, informer.Config[*oddv2beta1.Name]{})
+	start(t, odd)
+	got, ok := odd.Store().Get(informer.Key{Namespace: "n", Name: "o"})
+	if !ok {
+		t.Fatal("there is no such object")
+	}
+	want, have := mustDecode[map[string]any](t, text), mustDecode[map[string]any](t, mustEncode(t, got))
+	for _, m := range []map[string]any{want, have} {
+		for _, name := range []string{"apiVersion", "kind", "metadata"} {
+			delete(m, name)
+		}
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -147,9 +147,6 @@ func (b *schemaTypes) object(s *schema, name, path string) *types.Named {
 		at := strings.TrimPrefix(path+"."+json, ".")
 		t := b.typeOf(property, name+goNames[json], at)
 		t, option := b.optional(property, t, slices.Contains(s.Required, json), at)
-		if json == "-" && option == "" {
-			option = "," // or else it would be no field at all
-		}
 		add(goNames[json], t, false, json+option, property.Description)
 	}
 	d.Type.SetUnderlying(types.NewStruct(fields, tags))
@@ -317,14 +314,14 @@ func (s *schema) has(properties map[string]string) bool {
 	return len(s.Properties) == len(properties) && !s.Preserve && !s.Embedded
 }
 
-// isTagName tells whether a JSON name can stand in the tag of a Go field; it is what encoding/json takes.
+// isTagName tells whether a JSON name can stand in the tag of a Go field, for encoding/json and its second version.
 func isTagName(name string) bool {
 	for _, r := range name {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) {
 			return false
 		}
 	}
-	return name != ""
+	return name != "" && name != "-"
 }
 
 // promotedNames returns the names that a struct with an embedded t has from it.

@@ -241,7 +241,7 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 	byKey := map[string]*fieldTree{}
 	for segment, below := range tree.below {
 		key := unquote(strings.TrimSuffix(strings.TrimPrefix(segment, "["), "]"))
-		if segment[0] != '[' || !isTagName(key) || key == "-" {
+		if segment[0] != '[' || !isTagName(key) {
 			return nil, fmt.Errorf("%s: %s cannot be chosen from a map: want entries like ['key'], or all of it", path, segment)
 		}
 		byKey[key] = below

@@ -39,6 +39,8 @@ type NameList struct {
 
 // NameSpec is what is at spec of a Name.
 //
+// The property "-" is left out: no Go field can have this name.
+//
 // The property "back`tick" is left out: no Go field can have this name.
 //
 // The property "com,ma" is left out: no Go field can have this name.
@@ -46,8 +48,7 @@ type NameList struct {
 // The property "quote\"d" is left out: no Go field can have this name.
 type NameSpec struct {
 	Ref             string                `json:"$ref,omitempty"`
-	X               string                `json:"-,"`
-	X2              string                `json:"--,omitempty"`
+	X               string                `json:"--,omitempty"`
 	X3scale         string                `json:"3scale,omitempty"`
 	HTTPSOnly       *bool                 `json:"HTTPSOnly,omitempty"`
 	URL             string                `json:"URL,omitempty"`
