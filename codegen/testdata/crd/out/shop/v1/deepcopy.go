@@ -378,6 +378,10 @@ func (in *WidgetSpec2TemplateSpec) DeepCopy() *WidgetSpec2TemplateSpec {
 func (in *WidgetStatus) DeepCopyInto(out *WidgetStatus) {
 	*out = *in
 	out.Conditions = slices.Clone(in.Conditions)
+	out.OldConditions = slices.Clone(in.OldConditions)
+	for i0 := range in.OldConditions {
+		in.OldConditions[i0].DeepCopyInto(&out.OldConditions[i0])
+	}
 }
 
 // DeepCopy returns a deep copy.
@@ -386,6 +390,27 @@ func (in *WidgetStatus) DeepCopy() *WidgetStatus {
 		return nil
 	}
 	out := new(WidgetStatus)
+	in.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyInto writes a deep copy to out.
+func (in *WidgetStatusOldConditions) DeepCopyInto(out *WidgetStatusOldConditions) {
+	*out = *in
+	if in.LastTransitionTime != nil {
+		out.LastTransitionTime = new(*in.LastTransitionTime)
+	}
+	if in.ObservedGeneration != nil {
+		out.ObservedGeneration = new(*in.ObservedGeneration)
+	}
+}
+
+// DeepCopy returns a deep copy.
+func (in *WidgetStatusOldConditions) DeepCopy() *WidgetStatusOldConditions {
+	if in == nil {
+		return nil
+	}
+	out := new(WidgetStatusOldConditions)
 	in.DeepCopyInto(out)
 	return out
 }

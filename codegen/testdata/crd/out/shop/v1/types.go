@@ -187,9 +187,20 @@ type WidgetSpec2TemplateSpec struct {
 
 // WidgetStatus is what is at status of a Widget.
 type WidgetStatus struct {
-	Conditions []metav1.Condition `json:"conditions,omitzero"`
-	Message    string             `json:"message,omitempty"`
-	Phase      WidgetStatusPhase  `json:"phase,omitempty"`
+	Conditions    []metav1.Condition          `json:"conditions,omitzero"`
+	Message       string                      `json:"message,omitempty"`
+	OldConditions []WidgetStatusOldConditions `json:"oldConditions,omitzero"`
+	Phase         WidgetStatusPhase           `json:"phase,omitempty"`
+}
+
+// WidgetStatusOldConditions is what is at status.oldConditions[*] of a Widget.
+type WidgetStatusOldConditions struct {
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
+	Message            string       `json:"message,omitempty"`
+	ObservedGeneration *int64       `json:"observedGeneration,omitempty"`
+	Reason             string       `json:"reason,omitempty"`
+	Status             string       `json:"status"`
+	Type               string       `json:"type"`
 }
 
 // WidgetStatusPhase is what is at status.phase of a Widget.

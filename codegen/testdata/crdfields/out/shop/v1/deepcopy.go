@@ -134,17 +134,17 @@ func (in *WidgetStatus) DeepCopy() *WidgetStatus {
 }
 
 // DeepCopyInto writes a deep copy to out.
-func (in *WidgetSpecNamed) DeepCopyInto(out *WidgetSpecNamed) {
+func (in *WidgetSpec2Named) DeepCopyInto(out *WidgetSpec2Named) {
 	*out = *in
 	out.Paths = slices.Clone(in.Paths)
 }
 
 // DeepCopy returns a deep copy.
-func (in *WidgetSpecNamed) DeepCopy() *WidgetSpecNamed {
+func (in *WidgetSpec2Named) DeepCopy() *WidgetSpec2Named {
 	if in == nil {
 		return nil
 	}
-	out := new(WidgetSpecNamed)
+	out := new(WidgetSpec2Named)
 	in.DeepCopyInto(out)
 	return out
 }

@@ -22,7 +22,7 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget],
 // WidgetLister reads the widgets that an informer has, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*Widget]
-	byMode *informer.Index[*Widget, WidgetSpecMode]
+	byMode *informer.Index[*Widget, WidgetSpec2Mode]
 	byPart *informer.Index[*Widget, string]
 }
 
@@ -30,7 +30,7 @@ type WidgetLister struct {
 func NewWidgetLister(i *informer.Informer[*Widget]) *WidgetLister {
 	return &WidgetLister{
 		Lister: informer.NewLister(i),
-		byMode: informer.NewIndex(i, func(obj *Widget) (keys []WidgetSpecMode) {
+		byMode: informer.NewIndex(i, func(obj *Widget) (keys []WidgetSpec2Mode) {
 			if obj.Spec.Mode != nil {
 				keys = append(keys, *obj.Spec.Mode)
 			}
@@ -46,7 +46,7 @@ func NewWidgetLister(i *informer.Informer[*Widget]) *WidgetLister {
 }
 
 // ByMode yields the widgets that have mode at spec.mode.
-func (l *WidgetLister) ByMode(mode WidgetSpecMode) iter.Seq[*Widget] { return l.byMode.Lookup(mode) }
+func (l *WidgetLister) ByMode(mode WidgetSpec2Mode) iter.Seq[*Widget] { return l.byMode.Lookup(mode) }
 
 // ByPart yields the widgets that have part at spec.parts[*].name.
 func (l *WidgetLister) ByPart(part string) iter.Seq[*Widget] { return l.byPart.Lookup(part) }

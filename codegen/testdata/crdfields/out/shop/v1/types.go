@@ -41,11 +41,11 @@ type WidgetObjectMeta struct {
 
 // WidgetSpec is what is kept of spec.
 type WidgetSpec struct {
-	Factory  string                     `json:"factory,omitempty"`
-	Mode     *WidgetSpecMode            `json:"mode,omitempty"`
-	Named    map[string]WidgetSpecNamed `json:"named,omitempty"`
-	Parts    []WidgetSpecParts          `json:"parts,omitempty"`
-	Template *WidgetSpecTemplate        `json:"template,omitempty"`
+	Factory  string                      `json:"factory,omitempty"`
+	Mode     *WidgetSpec2Mode            `json:"mode,omitempty"`
+	Named    map[string]WidgetSpec2Named `json:"named,omitempty"`
+	Parts    []WidgetSpecParts           `json:"parts,omitempty"`
+	Template *WidgetSpecTemplate         `json:"template,omitempty"`
 }
 
 // WidgetSpecParts is what is kept of spec.parts.
@@ -69,22 +69,22 @@ type WidgetStatus struct {
 	Phase      WidgetStatusPhase  `json:"phase,omitempty"`
 }
 
-// WidgetSpecMode is what is at spec.mode of a Widget.
-type WidgetSpecMode string
+// WidgetSpec2Mode is what is at spec.mode of a Widget.
+type WidgetSpec2Mode string
 
-// The values of WidgetSpecMode.
+// The values of WidgetSpec2Mode.
 const (
-	WidgetSpecModeAutomatic  WidgetSpecMode = "Automatic"
-	WidgetSpecModeManual     WidgetSpecMode = "manual"
-	WidgetSpecModeU0021U003D WidgetSpecMode = "!="
-	WidgetSpecModeU002A      WidgetSpecMode = "*"
-	WidgetSpecMode24h        WidgetSpecMode = "24h"
-	WidgetSpecModeAutoMatic  WidgetSpecMode = "auto/matic"
-	WidgetSpecModeAutoMatic2 WidgetSpecMode = "AutoMatic"
+	WidgetSpec2ModeAutomatic  WidgetSpec2Mode = "Automatic"
+	WidgetSpec2ModeManual     WidgetSpec2Mode = "manual"
+	WidgetSpec2ModeU0021U003D WidgetSpec2Mode = "!="
+	WidgetSpec2ModeU002A      WidgetSpec2Mode = "*"
+	WidgetSpec2Mode24h        WidgetSpec2Mode = "24h"
+	WidgetSpec2ModeAutoMatic  WidgetSpec2Mode = "auto/matic"
+	WidgetSpec2ModeAutoMatic2 WidgetSpec2Mode = "AutoMatic"
 )
 
-// WidgetSpecNamed is what is at spec.named[*] of a Widget.
-type WidgetSpecNamed struct {
+// WidgetSpec2Named is what is at spec.named[*] of a Widget.
+type WidgetSpec2Named struct {
 	Paths []string `json:"paths,omitzero"`
 }
 
