@@ -4,12 +4,14 @@ package minimal
 
 import (
 	"bufio"
+	"context"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/typedinformer/informer/bench/internal/canned"
 )
@@ -32,7 +34,9 @@ func TestControllers(t *testing.T) {
 			if out, err := exec.Command("go", "build", "-o", program, "./"+name).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			cmd := exec.CommandContext(t.Context(), program, "-server="+server.URL)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, program, "-server="+server.URL)
 			cmd.Stderr = os.Stderr
 			out, err := cmd.StdoutPipe()
 			if err != nil {
