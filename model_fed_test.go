@@ -14,7 +14,7 @@ import (
 
 // A random collection is put into the FIFO of an informer, by one producer or by one for each namespace.
 func TestC1C3C4C6C8F1F2H1H2H4H5H7H8H11H12_FedModel(t *testing.T) {
-	EachSeed(t, 1000, func(m *Model) {
+	EachSeed(t, 2000, func(m *Model) {
 		g := &generator{Rand: m.Rand, world: world{}}
 		client, err := NewClient(&rest.Config{Host: "nowhere", Transport: silence{}})
 		if err != nil {

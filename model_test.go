@@ -26,7 +26,7 @@ import (
 // Random things happen to a server and on the way to it, while an informer of a random kind follows it and users of the
 // informer come and go. In the end everybody has what the server has.
 func TestC1C6C7H1H2H5H7H8H11H12L1R5R6R8R9R14R17R18_Model(t *testing.T) {
-	informer.EachSeed(t, 500, func(m *informer.Model) {
+	informer.EachSeed(t, 1000, func(m *informer.Model) {
 		switch m.IntN(5) {
 		case 0, 1:
 			runModel(m, "Pod", func(p *corev1.Pod) (map[string]string, string) { return p.Labels, p.Spec.NodeName })
