@@ -43,7 +43,12 @@ func main() {
 	as := flag.String("as", "", "server or client; used by the program itself")
 	job := flag.String("job", "", "what a client does; used by the program itself")
 	flag.Parse()
-	o.Command = strings.Join(os.Args[1:], " ")
+	for _, arg := range os.Args[1:] {
+		if strings.ContainsAny(arg, " |()^$*") {
+			arg = "'" + arg + "'"
+		}
+		o.Command = strings.TrimSpace(o.Command + " " + arg)
+	}
 	o.Formats = strings.Split(*formats, ",")
 	o.MaxMemory = *maxMemory << 20
 	var err error
