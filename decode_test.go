@@ -18,6 +18,7 @@ import (
 
 // A list that is cut anywhere is an error, never a shorter list. In protobuf no list needs the fields behind it.
 func TestTruncatedList(t *testing.T) {
+	t.Parallel()
 	fuzzFormats(func(f format, pods [][]byte) {
 		for _, items := range [][][]byte{nil, pods[:1], pods[:2]} {
 			body := encodeList(f, podKind, items)
@@ -38,6 +39,7 @@ func TestTruncatedList(t *testing.T) {
 
 // A watch that is cut anywhere has the whole frames before, and then an error, unless it is cut between two.
 func TestTruncatedWatch(t *testing.T) {
+	t.Parallel()
 	fuzzFormats(func(f format, pods [][]byte) {
 		var stream []byte
 		ends := map[int]int{0: 0} // the number of frames there
@@ -65,6 +67,7 @@ func TestTruncatedWatch(t *testing.T) {
 
 // What stands in an object that is cut anywhere is peeked and cut out as it is decoded.
 func TestTruncatedObject(t *testing.T) {
+	t.Parallel()
 	fuzzFormats(func(f format, pods [][]byte) {
 		raw := pods[1]
 		if f == formatProtobuf {

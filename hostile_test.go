@@ -309,6 +309,7 @@ func nests(value string) map[string]string {
 
 // An object that is nested too deep is one object that cannot be decoded.
 func TestR17_NestingBomb(t *testing.T) {
+	t.Parallel()
 	for _, depth := range []int{10_001, 100_000, 10_000_000} {
 		for shape, brackets := range map[string][2]string{"array": {"[", "]"}, "object": {`{"":`, "}"}} {
 			bomb := strings.Repeat(brackets[0], depth) + strings.Repeat(brackets[1], depth)

@@ -182,6 +182,7 @@ func TestH5_DeletionBetweenIsTold(t *testing.T) {
 
 // A handler that is given folded changes at random moments rebuilds the world from them, link by link.
 func TestH1H2_FoldedChangesChain(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(200) {
 		g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), world: world{}}
 		store, _ := NewStore[*thing]()

@@ -162,6 +162,7 @@ func TestC1C3C4C5C8_StoreAndIndexesFollowAModel(t *testing.T) {
 	}
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
 			g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), world: world{}}
 			store, w := NewStore[*thing]()
 			byTag := NewIndex(store, func(t *thing) []string { return t.tags })
