@@ -111,6 +111,7 @@ type codec[T Object] struct {
 	keepManagedFields bool
 	json              *jsonDecoder     // nil before the first object
 	wire              *protobufDecoder // the same
+	shared            weakSharer
 }
 
 // unmarshaler is a message of generated protobuf code.
@@ -189,11 +190,12 @@ func (c *codec[T]) format(contentType string) (format, error) {
 	return f, err
 }
 
-// decode makes a T of one encoded object. list is the list that it is an item of, nil in a watch.
-func (c *codec[T]) decode(f format, raw []byte, list *listInfo) (T, error) {
+// decode makes a T of one encoded object. list is the list that it is an item of, nil in a watch. With share, parts of it may
+// be those of other objects.
+func (c *codec[T]) decode(f format, raw []byte, list *listInfo, share bool) (T, error) {
 	var none T
 	obj := reflect.New(c.element).Interface().(T)
-	if err := c.into(obj, f, raw, list); err != nil {
+	if err := c.into(obj, f, raw, list, share); err != nil {
 		return none, err
 	}
 	if obj.GetName() == "" {
@@ -202,7 +204,7 @@ func (c *codec[T]) decode(f format, raw []byte, list *listInfo) (T, error) {
 	return obj, nil
 }
 
-func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo) error {
+func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo, share bool) error {
 	target := any(obj)
 	if u, ok := target.(*unstructured.Unstructured); ok {
 		if !c.keepManagedFields {
@@ -218,7 +220,7 @@ func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo) error {
 			u.SetAPIVersion(list.apiVersion)
 		}
 	} else {
-		if err := c.typed(target, f, raw); err != nil {
+		if err := c.typed(target, f, raw, share); err != nil {
 			return err
 		}
 		if typed, ok := target.(interface{ GetObjectKind() schema.ObjectKind }); ok {
@@ -237,7 +239,7 @@ func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo) error {
 }
 
 // typed decodes raw into target: by our own decoder what is as usual, by the library of the format all else.
-func (c *codec[T]) typed(target any, f format, raw []byte) error {
+func (c *codec[T]) typed(target any, f format, raw []byte, share bool) error {
 	if c.json == nil {
 		strings := newInterner()
 		c.json = newJSONDecoder(c.keepManagedFields, strings)
@@ -248,7 +250,11 @@ func (c *codec[T]) typed(target any, f format, raw []byte) error {
 	if f == formatProtobuf {
 		own = c.wire.decode
 	}
-	if ok, err := own(raw, v); ok || err != nil {
+	var shared *sharer
+	if share {
+		shared = c.shared.get()
+	}
+	if ok, err := own(raw, v, shared); ok || err != nil {
 		return err
 	}
 	v.SetZero()

@@ -131,7 +131,7 @@ func TestBuiltinKindsDecodeAsInClientGo(t *testing.T) {
 				c := codec[metav1.Object]{element: typ}
 				check := func(i int, raw []byte, list *listInfo) {
 					t.Helper()
-					got, err := c.decode(f, raw, list)
+					got, err := c.decode(f, raw, list, false)
 					if err != nil {
 						t.Fatalf("%s: %v", media, err)
 					}

@@ -20,7 +20,7 @@ import (
 func checkProtobuf(t *testing.T, d *protobufDecoder, typ reflect.Type, raw []byte) (taken bool) {
 	t.Helper()
 	ours, theirs := reflect.New(typ), reflect.New(typ)
-	taken, err := d.decode(raw, ours.Elem())
+	taken, err := d.decode(raw, ours.Elem(), nil)
 	if !taken || err != nil {
 		return false
 	}
@@ -37,7 +37,7 @@ func checkProtobuf(t *testing.T, d *protobufDecoder, typ reflect.Type, raw []byt
 func checkJSON(t *testing.T, d *jsonDecoder, typ reflect.Type, raw []byte) (taken bool) {
 	t.Helper()
 	ours, theirs := reflect.New(typ), reflect.New(typ)
-	taken, err := d.decode(raw, ours.Elem())
+	taken, err := d.decode(raw, ours.Elem(), nil)
 	if !taken || err != nil {
 		return false
 	}

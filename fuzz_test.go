@@ -70,7 +70,7 @@ func FuzzList(f *testing.F) {
 		size := 0
 		err := readList(bytes.NewReader(body), format, &info, func(raw []byte) {
 			size += len(raw)
-			pod, err := c.decode(format, raw, &info)
+			pod, err := c.decode(format, raw, &info, false)
 			if err != nil {
 				clean = false
 				return
@@ -141,7 +141,7 @@ func FuzzWatch(f *testing.F) {
 			if size += len(a.event) + len(a.raw); size > len(stream) {
 				t.Fatalf("frames of %d bytes, of %d", size, len(stream))
 			}
-			pod, err := c.decode(format, a.raw, nil)
+			pod, err := c.decode(format, a.raw, nil, false)
 			if agree = agree && err == nil; !agree {
 				continue // theirs may end with an object that cannot be decoded
 			}
@@ -282,13 +282,13 @@ func checkOwn(t *testing.T, f format, raw []byte) {
 func checkPeek(t *testing.T, f format, raw []byte) {
 	t.Helper()
 	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod](), keepManagedFields: true}
-	whole, err := c.decode(f, bytes.Clone(raw), nil)
+	whole, err := c.decode(f, bytes.Clone(raw), nil, false)
 	id := f.peek(raw)
 	rest := f.cut(raw)
 	if len(rest) > len(raw) {
 		t.Fatalf("%d bytes cut to %d", len(raw), len(rest))
 	}
-	cut, cutErr := c.decode(f, rest, nil)
+	cut, cutErr := c.decode(f, rest, nil, false)
 	if err != nil {
 		return
 	}
@@ -324,7 +324,7 @@ func checkDropped(t *testing.T, f format, raw []byte, whole *corev1.Pod) {
 	want := whole.DeepCopy()
 	want.ManagedFields = nil
 	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
-	got, err := c.decode(f, bytes.Clone(raw), nil)
+	got, err := c.decode(f, bytes.Clone(raw), nil, false)
 	if err != nil {
 		t.Fatalf("cannot be decoded while managedFields are dropped: %v", err)
 	}

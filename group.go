@@ -89,11 +89,11 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 
 // joins returns an error unless a user who asks for c can do with an informer that has first.
 func (c *Config[T]) joins(first *Config[T]) error {
-	if c.Transform != nil || c.OnDecodeError != nil {
-		return errors.New("the informer exists already, and has the functions of its first Config: leave Transform and OnDecodeError out, or give the first one the same resource under other selectors")
+	if c.Transform != nil || c.Filter != nil || c.OnDecodeError != nil {
+		return errors.New("the informer exists already, and has the functions of its first Config: leave Transform, Filter and OnDecodeError out, or give the first one the same resource under other selectors")
 	}
 	mine, theirs := *c, *first
-	theirs.Transform, theirs.OnDecodeError = nil, nil
+	theirs.Transform, theirs.Filter, theirs.OnDecodeError = nil, nil, nil
 	zero := Config[T]{}
 	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {
 		return fmt.Errorf("the informer exists already, with another Config")

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -22,9 +23,21 @@ type Config[T Object] struct {
 	// place: usually obj itself with less in it. It may write to obj. It must keep namespace, name, uid and
 	// resourceVersion. Its error is that object's decode error. Nil means that objects are stored as they come.
 	Transform func(obj T) (T, error)
+	// Filter restricts the informer to the objects for which it returns true, by what is in their metadata; those for which
+	// it returns false are not even decoded, and coming to be such a one is a deletion whose final state is not known. It is
+	// called once for each version, with metadata that lacks managedFields and that is Filter's. The server sends all of
+	// them: what a selector of Resource can say, is better said there. Nil means all.
+	Filter func(meta *metav1.PartialObjectMetadata) bool
 	// KeepManagedFields keeps metadata.managedFields. Zero means that they are dropped while decoding: they are a
 	// third of a typical object, and only server-side apply looks at them.
 	KeepManagedFields bool
+	// Share makes equal parts of different objects one: a pointer, slice or map that is decoded from the same bytes is
+	// that of another object, and the parts of an object that did not change stay those of its version before. Pods of
+	// one Deployment then share most of their spec, which can halve their memory, and what is shared need not be decoded.
+	// Cached objects must never be written to; with Share, who does so changes other objects too. Transform may write to
+	// the object that it is given all the same: with Transform, objects share with their versions before only, and what
+	// it returns must be memory of its own. Zero means that each object has its own memory, but for strings.
+	Share bool
 	// OnDecodeError is called when an object cannot be decoded, by the goroutine that reads. The informer goes on
 	// with the others and keeps the last good version of that one. Nil means that it is only logged and counted.
 	OnDecodeError func(*DecodeError)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -27,9 +28,10 @@ type jsonDecoder struct {
 	strings           *interner
 	keepManagedFields bool
 
-	b      []byte // what is being decoded
-	i      int    // how far
-	budget int    // how much memory the values of b may still take
+	b      []byte  // what is being decoded
+	i      int     // how far
+	shared *sharer // nil when the object is to have memory of its own
+	budget int     // how much memory the values of b may still take
 	pairs  []string
 	// inMetadata says that the member of the object itself that is being decoded is its metadata.
 	inMetadata bool
@@ -39,20 +41,24 @@ type jsonDecoder struct {
 type jsonType struct {
 	kind jsonKind
 	typ  reflect.Type
+	size uintptr
 	elem *jsonType // of a pointer, a slice or a map
 	// fields of a struct, those of embedded structs among them, are found by name.
-	fields  []jsonField
-	names   nameTable
-	known   bool          // fields are worked out: at the first use, since most types are never used
-	scratch reflect.Value // a slice that elements are collected in, or a map's element; not valid while it is in use
+	fields []jsonField
+	names  nameTable
+	known  bool       // fields are worked out: at the first use, since most types are never used
+	slices sliceMaker // of this type, if it is a slice
+	// scratch is a slice that elements are collected in, or a map's element; not valid while it is in use.
+	scratch reflect.Value
 }
 
 type jsonField struct {
 	name    string
-	index   int   // in the struct
-	below   []int // for a field of an embedded struct: where it is in there
+	offset  uintptr // in the struct
 	typ     *jsonType
-	managed bool // it is called managedFields
+	index   []int // the same as offset
+	managed bool  // it is called managedFields
+	hits    hits
 }
 
 type jsonKind uint8
@@ -72,6 +78,11 @@ const (
 	jsonStringMap // map[string]string
 )
 
+// shareable says whether a value of the type can be that of several objects.
+func (t *jsonType) shareable() bool {
+	return t.kind == jsonPointer || t.kind == jsonSlice || t.kind == jsonMap || t.kind == jsonStringMap
+}
+
 // maxDecoded limits the memory that one object takes, other than its strings. Two bytes of an encoded object can be an
 // element of a slice, which takes a kilobyte.
 const maxDecoded = 256 << 20
@@ -89,14 +100,14 @@ func newJSONDecoder(keepManagedFields bool, strings *interner) *jsonDecoder {
 }
 
 // decode decodes raw into v, which is zero. It returns false, with parts of v written to, when the library has to do it.
-func (d *jsonDecoder) decode(raw []byte, v reflect.Value) (ok bool, err error) {
+func (d *jsonDecoder) decode(raw []byte, v reflect.Value, shared *sharer) (ok bool, err error) {
 	t := d.typeOf(v.Type())
 	if t.kind <= jsonMethod {
 		return false, nil
 	}
-	d.b, d.i, d.budget = raw, 0, maxDecoded
-	ok = d.value(v, t, 0) && d.space() == 0 && d.i == len(raw)
-	d.b = nil
+	d.b, d.i, d.shared, d.budget = raw, 0, shared, maxDecoded
+	ok = d.value(v.Addr().UnsafePointer(), t, 0) && d.space() == 0 && d.i == len(raw)
+	d.b, d.shared = nil, nil
 	if d.budget < 0 {
 		return false, errDecodedTooLarge
 	}
@@ -117,7 +128,7 @@ func (d *jsonDecoder) typeOf(t reflect.Type) *jsonType {
 	if known != nil {
 		return known
 	}
-	j := &jsonType{typ: t}
+	j := &jsonType{typ: t, size: t.Size()}
 	d.types[t] = j
 	if t == reflect.TypeFor[metav1.Time]() {
 		j.kind = jsonTime
@@ -148,7 +159,7 @@ func (d *jsonDecoder) typeOf(t reflect.Type) *jsonType {
 		}
 	case reflect.Slice:
 		if t.Elem().Kind() != reflect.Uint8 { // base64
-			j.kind, j.elem = jsonSlice, d.typeOf(t.Elem())
+			j.kind, j.elem, j.slices = jsonSlice, d.typeOf(t.Elem()), newSliceMaker(t)
 		}
 	case reflect.Map:
 		switch key := d.typeOf(t.Key()); {
@@ -167,7 +178,7 @@ func (d *jsonDecoder) typeOf(t reflect.Type) *jsonType {
 
 // jsonFields returns the fields of t, which is a struct or one embedded in one, and whether all of them are as simple as
 // those of the API's types. Their types are not set.
-func jsonFields(t reflect.Type, above []int, depth int) ([]jsonField, bool) {
+func jsonFields(t reflect.Type, above []int, offset uintptr) ([]jsonField, bool) {
 	var fields []jsonField
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -182,10 +193,10 @@ func jsonFields(t reflect.Type, above []int, depth int) ([]jsonField, bool) {
 		case tag == "-":
 			continue
 		case f.Anonymous && name == "":
-			if f.Type.Kind() != reflect.Struct || !f.IsExported() || depth > 4 || reflect.PointerTo(f.Type).Implements(jsonUnmarshalerType) {
+			if f.Type.Kind() != reflect.Struct || !f.IsExported() || len(above) > 4 || reflect.PointerTo(f.Type).Implements(jsonUnmarshalerType) {
 				return nil, false
 			}
-			embedded, ok := jsonFields(f.Type, append(slices.Clone(above), i), depth+1)
+			embedded, ok := jsonFields(f.Type, append(slices.Clone(above), i), offset+f.Offset)
 			if !ok {
 				return nil, false
 			}
@@ -204,11 +215,12 @@ func jsonFields(t reflect.Type, above []int, depth int) ([]jsonField, bool) {
 		if name == "-" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || strings.ContainsRune(`'"\,`, r) }) {
 			return nil, false
 		}
-		field := jsonField{name: name, index: i, managed: name == "managedFields"}
-		if len(above) > 0 {
-			field.index, field.below = above[0], append(slices.Clone(above[1:]), i)
-		}
-		fields = append(fields, field)
+		fields = append(fields, jsonField{
+			name:    name,
+			offset:  offset + f.Offset,
+			index:   append(slices.Clone(above), i),
+			managed: name == "managedFields",
+		})
 	}
 	if above == nil {
 		if len(fields) > maxFields || len(fields) == 0 && t.NumField() > 0 {
@@ -231,68 +243,60 @@ func (d *jsonDecoder) learn(t *jsonType) {
 	names := make([]string, len(t.fields))
 	for i := range t.fields {
 		f := &t.fields[i]
-		typ := t.typ.Field(f.index).Type
-		if f.below != nil {
-			typ = typ.FieldByIndex(f.below).Type
-		}
-		f.typ = d.typeOf(typ)
+		f.typ = d.typeOf(t.typ.FieldByIndex(f.index).Type)
 		names[i] = f.name
 	}
 	t.names = newNameTable(names)
 }
 
-// value decodes the value at i into v, which is zero and of type t.
-func (d *jsonDecoder) value(v reflect.Value, t *jsonType, depth int) bool {
+// value decodes the value at i into the t at p, which is zero.
+func (d *jsonDecoder) value(p unsafe.Pointer, t *jsonType, depth int) bool {
 	c := d.space()
 	if c == 'n' && t.kind > jsonMethod {
 		return d.literal("null")
 	}
+	var ok bool
 	switch t.kind {
-	case jsonOther:
-		raw := d.skip(depth)
-		return raw != nil && json.Unmarshal(raw, v.Addr().Interface(), jsonOptions) == nil
-	case jsonMethod:
-		raw := d.validated(c, depth)
-		return raw != nil && v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
-	case jsonTime:
-		return d.time(v.Addr().Interface().(*metav1.Time))
 	case jsonString:
-		s, ok := d.string()
-		v.SetString(s)
+		*(*string)(p), ok = d.string()
 		return ok
+	case jsonStruct:
+		return depth < maxJSONDepth && d.object(p, t, depth+1)
+	case jsonSlice:
+		return depth < maxJSONDepth && d.slice(p, t, depth+1)
+	case jsonPointer:
+		if !d.take(t.elem.size) {
+			return false
+		}
+		to := reflect.New(t.elem.typ).UnsafePointer()
+		*(*unsafe.Pointer)(p) = to
+		return d.value(to, t.elem, depth)
 	case jsonBool:
-		if c == 't' {
-			v.SetBool(true)
+		if *(*bool)(p) = c == 't'; c == 't' {
 			return d.literal("true")
 		}
 		return d.literal("false")
 	case jsonInt:
-		n, err := strconv.ParseInt(string(d.number()), 10, v.Type().Bits())
-		v.SetInt(n)
+		n, err := strconv.ParseInt(string(d.number()), 10, t.typ.Bits())
+		reflect.NewAt(t.typ, p).Elem().SetInt(n)
 		return err == nil
 	case jsonUint:
-		n, err := strconv.ParseUint(string(d.number()), 10, v.Type().Bits())
-		v.SetUint(n)
+		n, err := strconv.ParseUint(string(d.number()), 10, t.typ.Bits())
+		reflect.NewAt(t.typ, p).Elem().SetUint(n)
 		return err == nil
-	case jsonPointer:
-		if !d.take(int(t.elem.typ.Size())) {
-			return false
-		}
-		p := reflect.New(t.elem.typ)
-		v.Set(p)
-		return d.value(p.Elem(), t.elem, depth)
-	case jsonStruct:
-		return depth < maxJSONDepth && d.object(v, t, depth+1)
-	case jsonSlice:
-		return depth < maxJSONDepth && d.slice(v, t, depth+1)
-	case jsonMap:
-		return depth < maxJSONDepth && d.mapping(v, t, depth+1)
+	case jsonTime:
+		return d.time((*metav1.Time)(p))
 	case jsonStringMap:
-		m, ok := d.stringMap()
-		*v.Addr().Interface().(*map[string]string) = m
+		*(*map[string]string)(p), ok = d.stringMap()
 		return ok
+	case jsonMap:
+		return depth < maxJSONDepth && d.mapping(p, t, depth+1)
+	case jsonMethod:
+		raw := d.validated(c, depth)
+		return raw != nil && reflect.NewAt(t.typ, p).Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
 	}
-	return false
+	raw := d.skip(depth)
+	return raw != nil && json.Unmarshal(raw, reflect.NewAt(t.typ, p).Interface(), jsonOptions) == nil
 }
 
 // validated returns the value at i, which begins with c, after a look at whether it is JSON; nil when it is not.
@@ -318,12 +322,12 @@ func (d *jsonDecoder) validated(c byte, depth int) []byte {
 }
 
 // take takes n bytes from the budget.
-func (d *jsonDecoder) take(n int) bool {
-	d.budget -= n
+func (d *jsonDecoder) take(n uintptr) bool {
+	d.budget -= int(n)
 	return d.budget >= 0
 }
 
-func (d *jsonDecoder) object(v reflect.Value, t *jsonType, depth int) bool {
+func (d *jsonDecoder) object(p unsafe.Pointer, t *jsonType, depth int) bool {
 	if !t.known {
 		d.learn(t)
 	}
@@ -360,25 +364,39 @@ func (d *jsonDecoder) object(v reflect.Value, t *jsonType, depth int) bool {
 			}
 			continue
 		}
-		field := v.Field(f.index)
-		if f.below != nil {
-			field = field.FieldByIndex(f.below)
+		to := unsafe.Add(p, f.offset)
+		if d.shared == nil || !f.typ.shareable() || !f.hits.worth() {
+			if !d.value(to, f.typ, depth) {
+				return false
+			}
+			continue
 		}
-		if !d.value(field, f.typ, depth) {
+		d.space()
+		from := d.i
+		raw := d.skip(depth)
+		if raw == nil {
 			return false
 		}
+		found := d.shared.find(raw, f.typ.typ, to)
+		if f.hits.note(found); found {
+			continue
+		}
+		d.i = from
+		if !d.value(to, f.typ, depth) {
+			return false
+		}
+		d.shared.put(raw, f.typ.typ, to)
 	}
 	return d.i > 0
 }
 
-func (d *jsonDecoder) slice(v reflect.Value, t *jsonType, depth int) bool {
+func (d *jsonDecoder) slice(p unsafe.Pointer, t *jsonType, depth int) bool {
 	elements := t.scratch
 	t.scratch = reflect.Value{}
 	if !elements.IsValid() {
 		elements = reflect.New(t.typ).Elem()
 	}
-	size := int(t.elem.typ.Size())
-	n := 0
+	n, room, base := 0, elements.Len(), elements.UnsafePointer()
 	for more, first := d.begin('[', ']'), true; more; first = false {
 		if !first && !d.comma(']', &more) {
 			return false
@@ -386,14 +404,15 @@ func (d *jsonDecoder) slice(v reflect.Value, t *jsonType, depth int) bool {
 		if !more {
 			break
 		}
-		if !d.take(size) {
+		if !d.take(t.elem.size) {
 			return false
 		}
-		if n == elements.Len() {
+		if n == room {
 			elements.Grow(1)
 			elements.SetLen(elements.Cap())
+			room, base = elements.Len(), elements.UnsafePointer()
 		}
-		if !d.value(elements.Index(n), t.elem, depth) {
+		if !d.value(unsafe.Add(base, uintptr(n)*t.elem.size), t.elem, depth) {
 			return false
 		}
 		n++
@@ -402,16 +421,14 @@ func (d *jsonDecoder) slice(v reflect.Value, t *jsonType, depth int) bool {
 		return false
 	}
 	if n == 0 {
-		v.Set(reflect.MakeSlice(t.typ, 0, 0))
+		*(*[]struct{})(p) = []struct{}{}
 	} else {
-		v.Grow(n)
-		v.SetLen(n)
-		v.SetCap(n)
+		t.slices.make(n, p)
 		used := elements.Slice(0, n)
-		reflect.Copy(v, used)
+		reflect.Copy(reflect.NewAt(t.typ, p).Elem(), used)
 		used.Clear()
 	}
-	if elements.Len()*size <= maxScratch {
+	if uintptr(room)*t.elem.size <= maxScratch {
 		t.scratch = elements
 	}
 	return true
@@ -420,13 +437,12 @@ func (d *jsonDecoder) slice(v reflect.Value, t *jsonType, depth int) bool {
 // maxScratch is how much memory is kept to collect the elements of slices of one type.
 const maxScratch = 64 << 10
 
-func (d *jsonDecoder) mapping(v reflect.Value, t *jsonType, depth int) bool {
+func (d *jsonDecoder) mapping(p unsafe.Pointer, t *jsonType, depth int) bool {
 	elem := t.scratch
 	t.scratch = reflect.Value{}
 	if !elem.IsValid() {
 		elem = reflect.New(t.elem.typ).Elem()
 	}
-	size := int(t.elem.typ.Size()) + 16
 	m, k := reflect.MakeMap(t.typ), reflect.New(t.typ.Key()).Elem()
 	n := 0
 	for more, first := d.begin('{', '}'), true; more; first = false {
@@ -437,11 +453,11 @@ func (d *jsonDecoder) mapping(v reflect.Value, t *jsonType, depth int) bool {
 			break
 		}
 		key, ok := d.string()
-		if !ok || !d.colon() || !d.take(size) {
+		if !ok || !d.colon() || !d.take(t.elem.size+16) {
 			return false
 		}
 		elem.SetZero()
-		if !d.value(elem, t.elem, depth) {
+		if !d.value(elem.Addr().UnsafePointer(), t.elem, depth) {
 			return false
 		}
 		k.SetString(key)
@@ -453,7 +469,7 @@ func (d *jsonDecoder) mapping(v reflect.Value, t *jsonType, depth int) bool {
 	}
 	elem.SetZero()
 	t.scratch = elem
-	v.Set(m)
+	reflect.NewAt(t.typ, p).Elem().Set(m)
 	return true
 }
 

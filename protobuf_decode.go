@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -21,25 +22,29 @@ type protobufDecoder struct {
 	strings           *interner
 	keepManagedFields bool
 
-	budget int // how much memory the values of the object may still take
+	shared *sharer // nil when the object is to have memory of its own
+	budget int     // how much memory the values of the object may still take
 	// inMetadata says that the field of the object itself that is being decoded is its metadata.
 	inMetadata bool
 }
 
 // wireType is how one Go type is decoded.
 type wireType struct {
-	kind   wireKind
-	typ    reflect.Type
-	elem   *wireType // of a pointer, a slice or a map
+	kind wireKind
+	typ  reflect.Type
+	size uintptr
+	elem *wireType // of a pointer, a slice or a map
+	// fields of a message are found by number; typ is nil where there is none.
 	fields []wireFieldType
-	// byNumber has for each field number 1 + the place in fields, 0 for none.
-	byNumber []uint8
-	known    bool // fields are worked out: at the first use, since most types are never used
+	slices sliceMaker // of this type, if it is a slice
+	known  bool       // the types of fields are worked out: at the first use, since most types are never used
 }
 
 type wireFieldType struct {
-	number, index int
-	typ           *wireType
+	typ    *wireType
+	offset uintptr // in the struct
+	index  int     // the same
+	hits   hits
 }
 
 type wireKind uint8
@@ -47,12 +52,13 @@ type wireKind uint8
 const (
 	wireOther  wireKind = iota // nothing that is known: the message that has it is decoded by its own method
 	wireMethod                 // a message that decodes itself
+	wireTime                   // metav1.Time, which does so too
 	wireMessage
 	wireString
 	wireByteSlice
-	wireBool
-	wireInt
-	wireUint
+	wireBool // this and the next are numbers
+	wireInt32
+	wireInt64
 	wirePointer
 	wireSlice
 	wireMap
@@ -67,13 +73,14 @@ func newProtobufDecoder(keepManagedFields bool, strings *interner) *protobufDeco
 
 // decode decodes raw into v, which is zero. It returns false, with parts of v written to, when the generated code has to
 // do it.
-func (d *protobufDecoder) decode(raw []byte, v reflect.Value) (ok bool, err error) {
+func (d *protobufDecoder) decode(raw []byte, v reflect.Value, shared *sharer) (ok bool, err error) {
 	t := d.typeOf(v.Type())
 	if t.kind != wireMessage {
 		return false, nil
 	}
-	d.budget = maxDecoded
-	ok = d.message(raw, v, t, 1)
+	d.shared, d.budget = shared, maxDecoded
+	defer func() { d.shared = nil }()
+	ok = d.message(raw, v.Addr().UnsafePointer(), t, 1)
 	if d.budget < 0 {
 		return false, errDecodedTooLarge
 	}
@@ -87,15 +94,16 @@ func (d *protobufDecoder) typeOf(t reflect.Type) *wireType {
 	if known := d.types[t]; known != nil {
 		return known
 	}
-	w := &wireType{typ: t}
+	w := &wireType{typ: t, size: t.Size()}
 	d.types[t] = w
 	method := t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(wireUnmarshalerType)
 	switch {
+	case t == reflect.TypeFor[metav1.Time]():
+		w.kind = wireTime
 	case t.Kind() == reflect.Struct && method:
+		w.kind = wireMethod
 		if w.fields = wireFieldsOf(t); w.fields != nil {
 			w.kind = wireMessage
-		} else {
-			w.kind = wireMethod
 		}
 	case method:
 		w.kind = wireMethod
@@ -103,14 +111,14 @@ func (d *protobufDecoder) typeOf(t reflect.Type) *wireType {
 		w.kind = wireString
 	case t.Kind() == reflect.Bool:
 		w.kind = wireBool
-	case t.Kind() == reflect.Int32 || t.Kind() == reflect.Int64:
-		w.kind = wireInt
-	case t.Kind() == reflect.Uint32 || t.Kind() == reflect.Uint64:
-		w.kind = wireUint
+	case t.Kind() == reflect.Int32 || t.Kind() == reflect.Uint32:
+		w.kind = wireInt32
+	case t.Kind() == reflect.Int64 || t.Kind() == reflect.Uint64:
+		w.kind = wireInt64
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
 		w.kind = wireByteSlice
 	case t.Kind() == reflect.Slice:
-		w.kind, w.elem = wireSlice, d.typeOf(t.Elem())
+		w.kind, w.elem, w.slices = wireSlice, d.typeOf(t.Elem()), newSliceMaker(t)
 	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
 		w.kind, w.elem = wireMap, d.typeOf(t.Elem())
 	case t.Kind() == reflect.Pointer && t.Elem().Kind() != reflect.Pointer:
@@ -133,13 +141,16 @@ func wireFieldsOf(t reflect.Type) []wireFieldType {
 			return nil
 		}
 		number, err := strconv.Atoi(tag[1])
-		if err != nil || number <= 0 || number > maxFieldNumber || len(fields) == math.MaxUint8 {
+		if err != nil || number <= 0 || number > maxFieldNumber || len(tag) > 2 && tag[2] == "req" { // who requires it, looks whether it is there
 			return nil
 		}
-		if len(tag) > 2 && tag[2] == "req" {
-			return nil // the generated code finds out whether it is there
+		for len(fields) <= number {
+			fields = append(fields, wireFieldType{index: -1})
 		}
-		fields = append(fields, wireFieldType{number: number, index: i})
+		if fields[number].index >= 0 {
+			return nil
+		}
+		fields[number] = wireFieldType{offset: f.Offset, index: i}
 	}
 	return fields
 }
@@ -149,6 +160,9 @@ func (d *protobufDecoder) learn(t *wireType) bool {
 	t.known = true
 	for i := range t.fields {
 		f := &t.fields[i]
+		if f.index < 0 {
+			continue
+		}
 		f.typ = d.typeOf(t.typ.Field(f.index).Type)
 		kind := f.typ.kind
 		if kind >= wirePointer {
@@ -158,51 +172,90 @@ func (d *protobufDecoder) learn(t *wireType) bool {
 			t.kind = wireMethod
 			return false
 		}
-		for len(t.byNumber) <= f.number {
-			t.byNumber = append(t.byNumber, 0)
-		}
-		if t.byNumber[f.number] != 0 {
-			t.kind = wireMethod
-			return false
-		}
-		t.byNumber[f.number] = uint8(i + 1)
 	}
 	return true
 }
 
-// part is a field of a message in memory: body for wireBytes, value for wireVarint.
-type part struct {
-	tag   uint64
-	value uint64
-	body  []byte
-	to    int // where the next one begins; 0 when this is none
-}
-
-// fieldAt reads the field that begins at msg[i].
-func fieldAt(msg []byte, i int) (f part) {
-	f.tag, i = uvarintAt(msg, i)
-	if i == 0 || f.tag>>3 == 0 || f.tag>>3 > math.MaxInt32 {
-		return part{}
+// message decodes a message into the t at p. Servers write fields in the order of their numbers, each once, and the
+// elements of a repeated one together; that is what is taken.
+func (d *protobufDecoder) message(msg []byte, p unsafe.Pointer, t *wireType, depth int) bool {
+	if !t.known && !d.learn(t) {
+		return depth > 1 && unmarshalerAt(p, t).Unmarshal(msg) == nil
 	}
-	switch f.tag & 7 {
-	case wireVarint:
-		f.value, f.to = uvarintAt(msg, i)
-	case wireBytes:
-		size, i := uvarintAt(msg, i)
-		if i == 0 || size > uint64(len(msg)-i) {
-			return part{}
+	last := uint64(0)
+	for i := 0; i < len(msg); {
+		from := i
+		tag, i1 := uvarintAt(msg, i)
+		if i = i1; i == 0 {
+			return false
 		}
-		f.to = i + int(size)
-		f.body = msg[i:f.to]
-	case wireFixed64:
-		f.to = i + 8
-	case wireFixed32:
-		f.to = i + 4
+		number := tag >> 3
+		if number >= uint64(len(t.fields)) || t.fields[number].typ == nil {
+			if i = skipAt(msg, i, tag); i == 0 {
+				return false
+			}
+			continue
+		}
+		if number <= last {
+			return false
+		}
+		last = number
+		known := &t.fields[number]
+		to := unsafe.Add(p, known.offset)
+		if tag&7 == wireVarint {
+			var value uint64
+			if known.typ.kind == wireSlice {
+				i = d.numbers(msg, i, tag, to, known.typ)
+			} else if value, i = uvarintAt(msg, i); i > 0 && !d.number(value, to, known.typ) {
+				return false
+			}
+			if i == 0 {
+				return false
+			}
+			continue
+		}
+		if tag&7 != wireBytes {
+			return false
+		}
+		body, end := bodyAt(msg, i)
+		if i = end; i == 0 {
+			return false
+		}
+		if depth == 1 {
+			d.inMetadata = number == objectMetadata
+		}
+		n := 1
+		if known.typ.kind >= wireSlice {
+			for i < len(msg) { // the others of the same field
+				next, at := uvarintAt(msg, i)
+				if next != tag || at == 0 {
+					break
+				}
+				if _, i = bodyAt(msg, at); i == 0 {
+					return false
+				}
+				n++
+			}
+			if depth == 2 && d.inMetadata && number == metaManaged && !d.keepManagedFields {
+				continue
+			}
+			body = msg[from:i]
+		}
+		share := d.shared != nil && known.typ.kind >= wirePointer && known.hits.worth()
+		if share {
+			found := d.shared.find(body, known.typ.typ, to)
+			if known.hits.note(found); found {
+				continue
+			}
+		}
+		if known.typ.kind < wireSlice && !d.single(body, to, known.typ, depth) || known.typ.kind >= wireSlice && !d.repeated(body, n, to, known.typ, depth) {
+			return false
+		}
+		if share {
+			d.shared.put(body, known.typ.typ, to)
+		}
 	}
-	if f.to > len(msg) {
-		return part{}
-	}
-	return f
+	return true
 }
 
 // uvarintAt returns the number at msg[i] and where the next thing begins, 0 when there is none.
@@ -210,6 +263,10 @@ func uvarintAt(msg []byte, i int) (uint64, int) {
 	if i < len(msg) && msg[i] < 0x80 {
 		return uint64(msg[i]), i + 1
 	}
+	return longUvarintAt(msg, i)
+}
+
+func longUvarintAt(msg []byte, i int) (uint64, int) {
 	v, n := binary.Uvarint(msg[min(i, len(msg)):])
 	if n <= 0 {
 		return 0, 0
@@ -217,100 +274,113 @@ func uvarintAt(msg []byte, i int) (uint64, int) {
 	return v, i + n
 }
 
-// message decodes a message into v. Servers write fields in the order of their numbers, each once, and the elements of a
-// repeated one together; that is what is taken.
-func (d *protobufDecoder) message(msg []byte, v reflect.Value, t *wireType, depth int) bool {
-	if !t.known && !d.learn(t) || t.kind != wireMessage {
-		return t.kind == wireMethod && depth > 1 && v.Addr().Interface().(unmarshaler).Unmarshal(msg) == nil
+// bodyAt returns what stands behind its length at msg[i], and where the next thing begins, 0 when it is not all there.
+func bodyAt(msg []byte, i int) ([]byte, int) {
+	size, i := uvarintAt(msg, i)
+	if i == 0 || size > uint64(len(msg)-i) {
+		return nil, 0
 	}
-	last := uint64(0)
-	for i := 0; i < len(msg); {
-		f := fieldAt(msg, i)
-		if f.to == 0 {
-			return false
-		}
-		from := i
-		i = f.to
-		number := f.tag >> 3
-		if number >= uint64(len(t.byNumber)) || t.byNumber[number] == 0 {
-			continue
-		}
-		if number <= last {
-			return false
-		}
-		last = number
-		if depth == 1 {
-			d.inMetadata = number == objectMetadata
-		}
-		known := &t.fields[t.byNumber[number]-1]
-		if known.typ.kind < wireSlice {
-			if !d.single(f, v.Field(known.index), known.typ, depth) {
-				return false
-			}
-			continue
-		}
-		n := 1
-		for i < len(msg) { // the others of the same field
-			next := fieldAt(msg, i)
-			if next.to == 0 {
-				return false
-			}
-			if next.tag != f.tag {
-				break
-			}
-			i = next.to
-			n++
-		}
-		if depth == 2 && d.inMetadata && number == metaManaged && !d.keepManagedFields {
-			continue
-		}
-		if !d.repeated(msg[from:i], n, v.Field(known.index), known.typ, depth) {
-			return false
-		}
+	end := i + int(size)
+	return msg[i:end:end], end
+}
+
+// skipAt returns where the field ends that has that tag and goes on at msg[i], 0 when it is none.
+func skipAt(msg []byte, i int, tag uint64) int {
+	if tag>>3 == 0 || tag>>3 > math.MaxInt32 {
+		return 0
+	}
+	switch tag & 7 {
+	case wireVarint:
+		_, i = uvarintAt(msg, i)
+	case wireBytes:
+		_, i = bodyAt(msg, i)
+	case wireFixed64:
+		i += 8
+	case wireFixed32:
+		i += 4
+	default:
+		return 0
+	}
+	if i > len(msg) {
+		return 0
+	}
+	return i
+}
+
+// number sets the t at p, or one that it points to from now on.
+func (d *protobufDecoder) number(value uint64, p unsafe.Pointer, t *wireType) bool {
+	if t.kind == wirePointer {
+		p, t = d.pointTo(p, t.elem), t.elem
+	}
+	switch t.kind {
+	case wireBool:
+		*(*bool)(p) = value != 0
+	case wireInt32:
+		*(*uint32)(p) = uint32(value)
+	case wireInt64:
+		*(*uint64)(p) = value
+	default:
+		return false
 	}
 	return true
 }
 
-// single decodes a field that is not repeated, or one element of one that is.
-func (d *protobufDecoder) single(f part, v reflect.Value, t *wireType, depth int) bool {
-	wantVarint := false
-	switch t.kind {
-	case wirePointer:
-		if !d.take(int(t.elem.typ.Size())) {
-			return false
+// numbers decodes the numbers of a repeated field with that tag, of which the first is at msg[i], into the t at p, and
+// returns where the next field begins, 0 for a failure.
+func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointer, t *wireType) int {
+	slice := reflect.NewAt(t.typ, p).Elem()
+	for n := 0; ; n++ {
+		value, next := uvarintAt(msg, i)
+		if next == 0 || !d.take(t.elem.size) {
+			return 0
 		}
-		p := reflect.New(t.elem.typ)
-		v.Set(p)
-		return d.single(f, p.Elem(), t.elem, depth)
-	case wireBool, wireInt, wireUint:
-		wantVarint = true
-	}
-	if wire := int(f.tag & 7); wantVarint && wire != wireVarint || !wantVarint && wire != wireBytes {
-		return false
-	}
-	switch t.kind {
-	case wireBool:
-		v.SetBool(f.value != 0)
-	case wireInt:
-		if v.Kind() == reflect.Int32 {
-			v.SetInt(int64(int32(f.value)))
+		slice.Grow(1)
+		slice.SetLen(n + 1)
+		if !d.number(value, slice.Index(n).Addr().UnsafePointer(), t.elem) {
+			return 0
+		}
+		if i = next; i == len(msg) {
+			break
+		}
+		if again, next := uvarintAt(msg, i); again == tag && next > 0 {
+			i = next
 		} else {
-			v.SetInt(int64(f.value))
+			break
 		}
-	case wireUint:
-		if v.Kind() == reflect.Uint32 {
-			v.SetUint(uint64(uint32(f.value)))
-		} else {
-			v.SetUint(f.value)
-		}
+	}
+	slice.Set(slice.Slice3(0, slice.Len(), slice.Len()))
+	return i
+}
+
+// pointTo has the pointer at p point to a new t.
+func (d *protobufDecoder) pointTo(p unsafe.Pointer, t *wireType) unsafe.Pointer {
+	d.take(t.size)
+	to := reflect.New(t.typ).UnsafePointer()
+	*(*unsafe.Pointer)(p) = to
+	return to
+}
+
+// unmarshalerAt returns the t at p, whose pointer has the method.
+func unmarshalerAt(p unsafe.Pointer, t *wireType) unmarshaler {
+	return reflect.NewAt(t.typ, p).Interface().(unmarshaler)
+}
+
+// single decodes a field that is no number and not repeated, or one element of one that is, into the t at p.
+func (d *protobufDecoder) single(body []byte, p unsafe.Pointer, t *wireType, depth int) bool {
+	if t.kind == wirePointer {
+		p, t = d.pointTo(p, t.elem), t.elem
+	}
+	switch t.kind {
 	case wireString:
-		v.SetString(d.strings.get(f.body))
-	case wireByteSlice:
-		v.SetBytes(append([]byte{}, f.body...))
-	case wireMethod:
-		return v.Addr().Interface().(unmarshaler).Unmarshal(f.body) == nil
+		*(*string)(p) = d.strings.get(body)
 	case wireMessage:
-		return d.message(f.body, v, t, depth+1)
+		return d.budget >= 0 && d.message(body, p, t, depth+1)
+	case wireTime:
+		return (*metav1.Time)(p).Unmarshal(body) == nil
+	case wireMethod:
+		return unmarshalerAt(p, t).Unmarshal(body) == nil
+	case wireByteSlice:
+		*(*[]byte)(p) = append([]byte{}, body...)
 	default:
 		return false
 	}
@@ -318,86 +388,89 @@ func (d *protobufDecoder) single(f part, v reflect.Value, t *wireType, depth int
 }
 
 // take takes n bytes from the budget.
-func (d *protobufDecoder) take(n int) bool {
-	d.budget -= n
+func (d *protobufDecoder) take(n uintptr) bool {
+	d.budget -= int(n)
 	return d.budget >= 0
 }
 
-// repeated decodes the n elements of a repeated field into v.
-func (d *protobufDecoder) repeated(elements []byte, n int, v reflect.Value, t *wireType, depth int) bool {
-	if !d.take(n * int(t.elem.typ.Size())) {
+// repeated decodes the n elements of a repeated field into the t at p.
+func (d *protobufDecoder) repeated(elements []byte, n int, p unsafe.Pointer, t *wireType, depth int) bool {
+	if !d.take(uintptr(n) * (t.elem.size + 16)) {
 		return false
 	}
 	if t.kind == wireMap {
-		return d.mapping(elements, n, v, t, depth)
+		return d.mapping(elements, n, p, t, depth)
 	}
-	v.Grow(n)
-	v.SetLen(n)
-	v.SetCap(n)
+	if t.elem.kind >= wireBool {
+		return false
+	}
+	first := t.slices.make(n, p)
 	for i, at := 0, 0; i < n; i++ {
-		f := fieldAt(elements, at)
-		at = f.to
-		if !d.single(f, v.Index(i), t.elem, depth) {
+		_, at = uvarintAt(elements, at)
+		var body []byte
+		if body, at = bodyAt(elements, at); !d.single(body, unsafe.Add(first, uintptr(i)*t.elem.size), t.elem, depth) {
 			return false
 		}
 	}
 	return true
 }
 
-// Field numbers of the entries of a map.
+// Tags of the entries of a map.
 const (
-	mapKey   = 1
-	mapValue = 2
+	mapKey   = 1<<3 | wireBytes
+	mapValue = 2<<3 | wireBytes
 )
 
-func (d *protobufDecoder) mapping(elements []byte, n int, v reflect.Value, t *wireType, depth int) bool {
-	if !d.take(n * 16) {
-		return false
+// entryAt reads the entry of a map that begins at elements[i], and returns where the next one begins, 0 when it is none
+// with a key and a value that is no number.
+func entryAt(elements []byte, i int) (key, value []byte, end int) {
+	_, i = uvarintAt(elements, i)
+	entry, end := bodyAt(elements, i)
+	tag, at := uvarintAt(entry, 0)
+	if tag != mapKey {
+		return nil, nil, 0
 	}
-	entry := func(at int) (key, value part, to int) {
-		f := fieldAt(elements, at)
-		if f.tag&7 != wireBytes {
-			return
-		}
-		key = fieldAt(f.body, 0)
-		value = fieldAt(f.body, key.to)
-		if key.to == len(f.body) { // it has no value, as an empty one may be written
-			value = part{tag: mapValue<<3 | wireBytes, to: key.to}
-		}
-		if key.tag != mapKey<<3|wireBytes || value.tag>>3 != mapValue || value.to != len(f.body) {
-			return part{}, part{}, 0
-		}
-		return key, value, f.to
+	if key, at = bodyAt(entry, at); at == 0 {
+		return nil, nil, 0
 	}
-	if m, ok := v.Addr().Interface().(*map[string]string); ok {
-		*m = make(map[string]string, n)
+	if at < len(entry) { // an empty value need not be there
+		tag, at = uvarintAt(entry, at)
+		if value, at = bodyAt(entry, at); tag != mapValue || at != len(entry) {
+			return nil, nil, 0
+		}
+	}
+	return key, value, end
+}
+
+func (d *protobufDecoder) mapping(elements []byte, n int, p unsafe.Pointer, t *wireType, depth int) bool {
+	if t.typ == reflect.TypeFor[map[string]string]() {
+		m := make(map[string]string, n)
 		for at := 0; at < len(elements); {
-			key, value, to := entry(at)
-			if to == 0 || value.tag&7 != wireBytes {
+			var key, value []byte
+			if key, value, at = entryAt(elements, at); at == 0 {
 				return false
 			}
-			at = to
-			(*m)[d.strings.get(key.body)] = d.strings.get(value.body)
+			m[d.strings.get(key)] = d.strings.get(value)
 		}
-		return len(*m) == n
+		*(*map[string]string)(p) = m
+		return len(m) == n
 	}
 	m := reflect.MakeMapWithSize(t.typ, n)
 	k, e := reflect.New(t.typ.Key()).Elem(), reflect.New(t.elem.typ).Elem()
 	for at := 0; at < len(elements); {
-		key, value, to := entry(at)
-		if to == 0 {
+		var key, value []byte
+		if key, value, at = entryAt(elements, at); at == 0 {
 			return false
 		}
-		at = to
 		if e.SetZero(); t.elem.kind == wireMethod && e.Kind() == reflect.Slice {
 			e.Set(reflect.MakeSlice(t.elem.typ, 0, 0)) // as the generated code begins
 		}
-		if !d.single(value, e, t.elem, depth) {
+		if !d.single(value, e.Addr().UnsafePointer(), t.elem, depth) {
 			return false
 		}
-		k.SetString(d.strings.get(key.body))
+		k.SetString(d.strings.get(key))
 		m.SetMapIndex(k, e)
 	}
-	v.Set(m)
+	reflect.NewAt(t.typ, p).Elem().Set(m)
 	return m.Len() == n
 }

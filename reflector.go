@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -121,6 +122,8 @@ type Reflector[T Object] struct {
 	sink      Sink[T]
 	config    Config[T]
 	codec     *codec[T]
+	metadata  *codec[*metav1.PartialObjectMetadata] // for Config.Filter
+	adopter   adopter                               // for Config.Share
 	log       *slog.Logger
 	held      func(Key) (T, bool) // what is there of an object; nil when nobody knows
 
@@ -149,7 +152,7 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if len(resource.Namespaces) > 1 {
 		return nil, fmt.Errorf("Resource.Namespaces of %s: a reflector follows one namespace or all, not %d", resource.Resource, len(resource.Namespaces))
 	}
-	codec, err := newCodec[T](client.accept, config.KeepManagedFields)
+	decoder, err := newCodec[T](client.accept, config.KeepManagedFields)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +162,9 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		namespace: resource.sources()[0],
 		sink:      sink,
 		config:    config,
-		codec:     codec,
+		codec:     decoder,
+		adopter:   adopter{},
+		metadata:  &codec[*metav1.PartialObjectMetadata]{element: reflect.TypeFor[metav1.PartialObjectMetadata]()},
 		log:       config.logger().With("resource", resource.String()),
 		listRV:    "0",
 
@@ -482,10 +487,12 @@ func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]
 	defer resp.Body.Close()
 	err = readList(resp.Body, f, &info, func(raw []byte) {
 		r.read.Add(1)
-		if obj, err := r.object(f, raw, &info); err == nil {
-			l.add(obj)
-		} else {
+		switch obj, err := r.object(f, raw, &info); {
+		case err == errFiltered:
+		case err != nil:
 			l.fail(err.Key)
+		default:
+			l.add(obj)
 		}
 	})
 	return info, err
@@ -504,8 +511,11 @@ func (r *Reflector[T]) open(ctx context.Context, query url.Values, accept string
 	return resp, f, nil
 }
 
-// object returns the object that raw encodes: what is held of it, if that is the same version, so that
-// a list that brings nothing new costs little; else what decode makes of it.
+// errFiltered stands for an object that Config.Filter refuses. It has no key: see peek.
+var errFiltered = &DecodeError{Err: errors.New("filtered")}
+
+// object returns the object that raw encodes: what is held of it, if that is the same version, so that a list that
+// brings nothing new costs little; else what decode makes of it.
 func (r *Reflector[T]) object(f format, raw []byte, list *listInfo) (T, *DecodeError) {
 	id := f.peek(raw)
 	if r.held != nil && !r.restored && len(id.resourceVersion) > 0 {
@@ -517,14 +527,30 @@ func (r *Reflector[T]) object(f format, raw []byte, list *listInfo) (T, *DecodeE
 	return r.decode(f, raw, list)
 }
 
-// decode makes a T of an encoded object, and transforms it. A failure is told to Config.OnDecodeError.
+// accepts asks Config.Filter. What cannot be decoded is accepted: to fail is for decode.
+func (r *Reflector[T]) accepts(f format, raw []byte, list *listInfo) bool {
+	meta, err := r.metadata.decode(f, raw, list, false)
+	return err != nil || r.config.Filter(meta)
+}
+
+// decode makes a T of an encoded object that Config.Filter accepts, and transforms it. A failure is told to
+// Config.OnDecodeError.
 func (r *Reflector[T]) decode(f format, raw []byte, list *listInfo) (T, *DecodeError) {
-	var none T
-	obj, err := r.codec.decode(f, raw, list)
+	var none, old T
+	if r.config.Filter != nil && !r.accepts(f, raw, list) {
+		return none, errFiltered
+	}
+	if r.config.Share && r.held != nil {
+		old, _ = r.held(f.peek(raw).key())
+	}
+	obj, err := r.codec.decode(f, raw, list, r.config.Share && r.config.Transform == nil && old == none)
 	if err == nil && r.config.Transform != nil {
 		obj, err = r.transform(obj)
 	}
 	if err == nil {
+		if old != none {
+			r.adopter.adopt(old, obj)
+		}
 		return obj, nil
 	}
 	failed := &DecodeError{Resource: r.resource, Key: f.peek(raw).key(), Raw: bytes.Clone(raw), Err: err}
@@ -731,6 +757,9 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 	} else {
 		obj, failed = w.object(f, frame.raw, nil)
 	}
+	if failed == errFiltered { // as if it were deleted, and could not be read
+		failed, deleted = &DecodeError{Key: f.peek(frame.raw).key(), Raw: frame.raw}, true
+	}
 	if w.initial { // changes can come in between
 		w.read.Add(1)
 		switch {
@@ -783,7 +812,7 @@ func (w *watching[T]) bookmark(ctx context.Context, f format, raw []byte) error 
 	}
 	var bookmark metav1.PartialObjectMetadata
 	c := codec[*metav1.PartialObjectMetadata]{}
-	if err := c.into(&bookmark, f, raw, nil); err != nil {
+	if err := c.into(&bookmark, f, raw, nil, false); err != nil {
 		return fmt.Errorf("watch: bookmark: %w", err)
 	}
 	if bookmark.Annotations[metav1.InitialEventsAnnotationKey] != "true" {

@@ -335,3 +335,57 @@ func TestR22_NotAListOrWatch(t *testing.T) {
 		})
 	}
 }
+
+// What Config.Filter refuses is not decoded, and as good as not there: in a list, in a watch, and in a relist.
+func TestFilterByMetadata(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		for i := range 20 { // several pages
+			w.create(newPod("ns", fmt.Sprintf("p%02d", i), fmt.Sprintf("v=%d", i%2)))
+		}
+		config.Filter = func(meta *metav1.PartialObjectMetadata) bool {
+			if meta.ManagedFields != nil || meta.UID == "" {
+				w.Errorf("metadata are %+v", meta)
+			}
+			return meta.Labels["v"] == "1"
+		}
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			if p.Labels["v"] != "1" {
+				w.Errorf("%s was decoded", p.Name)
+			}
+			return p, nil
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		synctest.Wait()
+		rec.take()
+		w.relabel("ns", "p01", "0") // leaves
+		w.relabel("ns", "p02", "1") // enters
+		w.relabel("ns", "p04", "2") // stays outside
+		w.create(newPod("ns", "q", "v=0"))
+		w.delete("ns", "q")
+		last := w.relabel("ns", "p06", "0")
+		if err := inf.WaitFor(w.Context(), last.ResourceVersion); err != nil {
+			w.Fatal(err)
+		}
+		synctest.Wait()
+		rec.want(w.T, "delete ns/p01 1 final=false", "add ns/p02 1 initial=false")
+		w.server.CloseConnections()
+		w.server.Compact()
+		w.relabel("ns", "p05", "0")
+		last = w.relabel("ns", "p06", "1")
+		if err := inf.WaitFor(w.Context(), last.ResourceVersion); err != nil {
+			w.Fatal(err)
+		}
+		synctest.Wait()
+		var got []string
+		for p := range inf.Store().All() {
+			got = append(got, p.Name)
+		}
+		want := []string{"p02", "p03", "p06", "p07", "p09", "p11", "p13", "p15", "p17", "p19"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			w.Errorf("store (-want +got):\n%s", diff)
+		}
+	})
+}

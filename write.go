@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,8 +44,10 @@ import (
 type TypedClient[T Object] struct {
 	client   *Client
 	resource schema.GroupVersionResource
-	codec    *codec[T]
 	invalid  error
+
+	mu    sync.Mutex // makes those who decode take turns
+	codec *codec[T]
 }
 
 // NewTypedClient returns a client for one resource. What is wrong with T or resource is the error of each call.
@@ -193,7 +196,9 @@ func (c *TypedClient[T]) one(ctx context.Context, r request) (T, error) {
 			return none, c.errorf(r.method, r.key, err)
 		}
 	}
-	obj, err := c.codec.decode(f, body, nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	obj, err := c.codec.decode(f, body, nil, false)
 	if err != nil {
 		return none, c.errorf(r.method, r.key, err)
 	}
