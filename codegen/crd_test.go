@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -386,5 +388,27 @@ func TestListerOfSomeFields(t *testing.T) {
 	_, err = informer.NewTypedClient[*slimv1.Widget](client, slimv1.WidgetResource).Update(t.Context(), car, metav1.UpdateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "has not all of the object's fields") {
 		t.Errorf("update: %v", err)
+	}
+}
+
+// What a slim type does not have costs no allocation, however much of it there is.
+func TestSomeFieldsAllocateNothingElse(t *testing.T) {
+	decode := func(text string) float64 {
+		return testing.AllocsPerRun(100, func() {
+			var widget slimv1.Widget
+			if err := jsonv2.Unmarshal([]byte(text), &widget, jsonv1.DefaultOptionsV1()); err != nil || widget.Spec.Factory != "north" {
+				t.Fatal(err)
+			}
+		})
+	}
+	const lean = `{"metadata": {"name": "car"}, "spec": {"factory": "north", "parts": [{"name": "wheel"}]}}`
+	list := `["` + strings.Repeat(`light", "`, 1000) + `heavy"]`
+	rich := strings.NewReplacer(
+		`{"name": "car"`, `{"finalizers": `+list+`, "name": "car"`,
+		`"factory"`, `"nullables": `+list+`, "lists": {"a": `+list+`}, "factory"`,
+		`{"name": "wheel"`, `{"tags": `+list+`, "name": "wheel"`,
+	).Replace(lean)
+	if few, many := decode(lean), decode(rich); many > few+3 {
+		t.Errorf("%v allocations, without the rest %v", many, few)
 	}
 }

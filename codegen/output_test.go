@@ -84,6 +84,15 @@ func TestFlags(t *testing.T) {
 		{"-go-header-file nowhere ./testdata/genclient/...", "nowhere"},
 		{"./nowhere/...", "nowhere"},
 		{"./compat", "no type in ./compat has one of the markers"},
+		{"./compat -check", "-check stands behind a package or file: flags come first"},
+		{"-crd testdata/crdfields/widgets.yaml -fields Thing:spec", "-fields Thing: there is no kind of this name"},
+		{"-crd testdata/crdfields/widgets.yaml -fields Widget:", "want paths like spec.nodeName"},
+		{"-crd testdata/crdfields/widgets.yaml -fields spec.factory -index Widget:Factory=spec.factory", `type WidgetSpec: -fields: spec.factory: there is no "factory" in WidgetSpecSpec, which has a`},
+		{"-crd testdata/crdfields/widgets.yaml -fields Widget:spec.factory -index Widget:Factory=spec.factory", "type Widget: -index: indexes belong to the lister, which needs metadata.labels"},
+		{"-crd testdata/crdfields/widgets.yaml -index Widget:Factory=spec.nowhere", `type Widget: -index: spec.nowhere: there is no field "nowhere"`},
+		{"-crd testdata/crdfields/widgets.yaml -index Thing:Node=spec.node", "-index Thing:Node=spec.node: there is no kind Thing"},
+		{"-crd testdata/crdfields/widgets.yaml -index Widget=spec.node", "want Kind:Name=path"},
+		{"-crd testdata/header.txt", "no CustomResourceDefinition in testdata/header.txt"},
 	} {
 		if err := run(strings.Fields(test.args), io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", test.args, err, test.want)
