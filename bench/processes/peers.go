@@ -41,6 +41,7 @@ var peers = []peer{
 	{name: clientGoSlim, what: "a transform to a pod that has namespace, name, uid, resourceVersion, labels, node and phase only", connect: connectClientGo(slimTransform)},
 	{name: ownKept, what: "Config.KeepManagedFields", connect: connectInformer(informer.Config[*corev1.Pod]{KeepManagedFields: true})},
 	{name: own, what: "as it is by default: a streaming list, managedFields dropped", connect: connectInformer(informer.Config[*corev1.Pod]{})},
+	{name: ownShare, what: "by default, and Config.Share", connect: connectInformer(informer.Config[*corev1.Pod]{Share: true})},
 	{name: ownLIST, what: "the same with Config.PagedList", connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
 	{name: ownSlim, what: "a struct of one's own that has these fields only; in JSON, as it is no protobuf message", connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},
 }
