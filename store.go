@@ -3,9 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"iter"
-	"math/bits"
 	"reflect"
 	"slices"
 	"sync"
@@ -22,8 +20,6 @@ import (
 type Store[T Object] struct {
 	current atomic.Pointer[Snapshot[T]]
 
-	seed maphash.Seed // of the hashes of names
-
 	mu   sync.Mutex    // makes writers take turns; protects the fields below
 	gen  uint64        // the generation of the last write; see tree
 	free []uint32      // slots below slots that no object has
@@ -36,8 +32,8 @@ type StoreWriter[T Object] struct{ store *Store[T] }
 
 // NewStore returns an empty store and the right to write to it.
 func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
-	s := &Store[T]{seed: maphash.MakeSeed()}
-	s.current.Store(&Snapshot[T]{seed: s.seed})
+	s := &Store[T]{}
+	s.current.Store(&Snapshot[T]{names: newNames()})
 	return s, StoreWriter[T]{s}
 }
 
@@ -48,7 +44,7 @@ func (w StoreWriter[T]) Apply(batch ...Delta[T]) { w.store.apply(batch, nil) }
 // Snapshot is the state of a [Store] and its indexes at one moment. It never changes and may be kept for as long as
 // one likes, at the price of the objects that it holds. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
-	seed     maphash.Seed
+	names    *names
 	records  tree[struct{}] // by name
 	versions versions[T]    // the objects of the records
 	indexes  []indexTree[T] // by slot
@@ -81,11 +77,29 @@ func (s *Store[T]) RV() string { return s.Snapshot().RV() }
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
-	if r := s.record(key); r != nil {
-		return s.versions.get(r.slot), true
+	_, obj, ok := s.find(key)
+	return obj, ok
+}
+
+// find returns the object with that key and its slot.
+func (s *Snapshot[T]) find(key Key) (slot uint32, obj T, ok bool) {
+	hash := s.names.hash(key)
+	if bucket := s.names.bucket(hash); bucket != nil {
+		var none T
+		for i := range bucket {
+			slot, ok := bucket.slot(i, hash)
+			if !ok {
+				continue
+			}
+			if obj := s.versions.at(slot); obj != none && obj.GetName() == key.Name && obj.GetNamespace() == key.Namespace {
+				return slot, obj, true
+			}
+		}
 	}
-	var none T
-	return none, false
+	if r := s.record(key); r != nil {
+		return r.slot, s.versions.get(r.slot), true
+	}
+	return 0, obj, false
 }
 
 // record returns the record of the object with that key, nil when there is none.
@@ -99,8 +113,7 @@ func (s *Snapshot[T]) record(key Key) *record {
 
 // place returns where the record of key belongs in records.
 func (s *Snapshot[T]) place(key Key) place {
-	hash := maphash.String(s.seed, key.Name) ^ bits.RotateLeft64(maphash.String(s.seed, key.Namespace), 1)
-	return place{uint32(hash), key.Namespace, key.Name}
+	return place{uint32(s.names.hash(key)), key.Namespace, key.Name}
 }
 
 // All yields every object, ordered by namespace, then name.
@@ -311,18 +324,35 @@ func (w *edit[T]) add(key Key, obj T) {
 		w.store.next++
 	}
 	w.next.versions.set(w.gen, r.slot, obj)
-	w.next.records.set(w.gen, byName, newItem(struct{}{}, w.next.place(key).hash, r))
+	hash := w.next.names.hash(key)
+	w.next.records.set(w.gen, byName, newItem(struct{}{}, uint32(hash), r))
+	if !w.next.names.put(hash, r.slot) {
+		w.next.buildNames()
+	}
 	for _, x := range w.next.indexes {
 		x.add(w.gen, r, obj)
 	}
 }
 
-// update files obj in the place of the object of r.
-func (w *edit[T]) update(r *record, obj T) {
-	w.next.versions.set(w.gen, r.slot, obj)
+// buildNames notes the names of all objects.
+func (s *Snapshot[T]) buildNames() {
+	s.names.build(s.Len(), func(note func(hash uint64, slot uint32)) {
+		s.records.all(func(items []item[struct{}]) bool {
+			for i := range items {
+				note(s.names.hash(items[i].record.key()), items[i].slot)
+			}
+			return true
+		})
+	})
+}
+
+// update files obj in the place of the object at slot, which has that key.
+func (w *edit[T]) update(key Key, slot uint32, obj T) {
+	w.next.versions.set(w.gen, slot, obj)
 	if len(w.next.indexes) == 0 {
 		return
 	}
+	r := w.next.record(key)
 	w.hashes = append(w.hashes[:0], r.hashes...)
 	old := w.hashes
 	r.hashes = r.hashes[:0]
@@ -335,8 +365,9 @@ func (w *edit[T]) update(r *record, obj T) {
 func (w *edit[T]) drop(r *record) {
 	var none T
 	w.next.versions.set(w.gen, r.slot, none)
-	p := w.next.place(r.key())
-	w.next.records.delete(w.gen, byName, &p)
+	hash := w.next.names.hash(r.key())
+	w.next.names.drop(hash, r.slot)
+	w.next.records.delete(w.gen, byName, &place{uint32(hash), r.namespace, r.name})
 	for old, i := r.hashes, 0; i < len(w.next.indexes); i++ {
 		old = w.next.indexes[i].drop(w.gen, r, old)
 	}
@@ -345,17 +376,16 @@ func (w *edit[T]) drop(r *record) {
 
 func (w *edit[T]) upsert(obj T, changes []change[T]) []change[T] {
 	key := KeyOf(obj)
-	r := w.next.record(key)
-	if r == nil {
+	slot, old, ok := w.next.find(key)
+	if !ok {
 		w.add(key, obj)
 		return append(changes, change[T]{key: key, new: obj, added: true})
 	}
-	old := w.next.versions.get(r.slot)
 	if sameVersion(old, obj) {
 		return changes
 	}
-	w.update(r, obj)
-	return append(changes, changed(r.key(), old, obj))
+	w.update(key, slot, obj)
+	return append(changes, changed(key, old, obj))
 }
 
 // changed describes that obj took the place of old.
@@ -453,7 +483,7 @@ func (w *edit[T]) replace(d *Delta[T], changes []change[T]) []change[T] {
 			w.drop(s.record)
 			changes = append(changes, change[T]{key: s.key, old: s.old, last: s.old, deleted: true})
 		default:
-			w.update(s.record, s.new)
+			w.update(s.key, s.record.slot, s.new)
 			changes = append(changes, changed(s.key, s.old, s.new))
 		}
 	}
@@ -475,6 +505,7 @@ func (w *edit[T]) fill(items []T, changes []change[T]) []change[T] {
 	}
 	w.store.next = uint32(len(items))
 	w.next.records.build(w.gen, all)
+	w.next.buildNames()
 	for _, x := range w.next.indexes {
 		x.build(w.gen, w.next)
 	}

@@ -38,6 +38,16 @@ func (v *versions[T]) page(slot uint32) *page[T] {
 
 func (v *versions[T]) get(slot uint32) T { return v.page(slot).objects[slot&pageMask] }
 
+// at returns the object at slot, the zero T when there is no such slot.
+func (v *versions[T]) at(slot uint32) (obj T) {
+	if i := slot >> (pageBits + directoryBits); int(i) < len(v.directories) {
+		if page := v.directories[i].pages[slot>>pageBits&directoryMask]; page != nil {
+			obj = page.objects[slot&pageMask]
+		}
+	}
+	return obj
+}
+
 // set puts obj at slot, which may be one behind the last.
 func (v *versions[T]) set(gen uint64, slot uint32, obj T) {
 	if v.gen != gen {
