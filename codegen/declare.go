@@ -18,8 +18,10 @@ type decl struct {
 	Values    []enumValue
 	Object    bool // it is a runtime.Object
 	// Of an object that has just some fields, and the methods of an informer.Object.
-	Meta    string // the field with its metadata
-	Labeled bool   // it has labels
+	Meta     string     // the field with its metadata
+	Labeled  bool       // it has labels
+	Entries  *types.Map // it has entries of such a map
+	Protobuf bool       // it can be decoded from protobuf
 }
 
 // enumValue is a constant.
@@ -65,7 +67,8 @@ func (d *decl) Fields() (fields []declField) {
 		return nil
 	}
 	for i := range u.NumFields() {
-		f := declField{Name: u.Field(i).Name(), Tag: u.Tag(i), Type: typeText(u.Field(i).Type()), Embedded: u.Field(i).Embedded()}
+		tag, _, _ := strings.Cut(u.Tag(i), " protobuf:") // that is for the Unmarshal method
+		f := declField{Name: u.Field(i).Name(), Tag: tag, Type: typeText(u.Field(i).Type()), Embedded: u.Field(i).Embedded()}
 		if i < len(d.FieldDocs) {
 			f.Doc = d.FieldDocs[i]
 		}

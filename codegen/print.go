@@ -24,6 +24,7 @@ const (
 	schemaPath   = "k8s.io/apimachinery/pkg/runtime/schema"
 	runtimePath  = "k8s.io/apimachinery/pkg/runtime"
 	metav1Path   = "k8s.io/apimachinery/pkg/apis/meta/v1"
+	wirePath     = "github.com/typedinformer/informer/codegen/wire"
 	typesPath    = "k8s.io/apimachinery/pkg/types"
 )
 
@@ -32,6 +33,9 @@ var informersText string
 
 //go:embed types.tmpl
 var typesText string
+
+//go:embed protobuf.tmpl
+var protobufText string
 
 //go:embed deepcopy.tmpl
 var deepCopyText string
@@ -66,6 +70,11 @@ func (p *printer) files(a *api) (map[string][]byte, error) {
 			return nil, err
 		}
 		if err := add("deepcopy.go", deepCopyText, a.Kinds); err != nil {
+			return nil, err
+		}
+	}
+	if slices.ContainsFunc(a.Decls, func(d *decl) bool { return d.Protobuf }) {
+		if err := add("protobuf.go", protobufText, a.Kinds); err != nil {
 			return nil, err
 		}
 	}
@@ -167,7 +176,7 @@ func (f *fileData) use(importPath string) string {
 				return true
 			}
 		}
-		return slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys", "obj", "in", "out", "o", "scheme"}, name)
+		return slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys", "obj", "in", "out", "o", "scheme", "v", "entry", "message", "number", "each", "key", "value"}, name)
 	}
 	unique := name
 	for n := 2; taken(unique); n++ {
@@ -213,7 +222,7 @@ func (f *fileData) funcs() template.FuncMap {
 	quote := func(path string) func() string { return func() string { return "«" + path + "»" } }
 	return template.FuncMap{
 		"informer": quote(informerPath), "compat": quote(compatPath), "labels": quote(labelsPath), "schema": quote(schemaPath), "iter": quote("iter"),
-		"runtime": quote(runtimePath), "metav1": quote(metav1Path), "types": quote(typesPath),
+		"runtime": quote(runtimePath), "metav1": quote(metav1Path), "types": quote(typesPath), "wire": quote(wirePath),
 		"comment": comment, "escape": escape,
 		"quote":   func(s string) string { return escape(strconv.Quote(s)) },
 		"lower":   strings.ToLower,

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -145,6 +146,9 @@ func (s *slimmer) kind(k *kind, paths []string) error {
 			d.Meta = f.Name()
 		}
 	}
+	if isMessage(k.object) {
+		readsProtobuf(s.decls)
+	}
 	k.object, k.Type, k.List, k.Labeled = named, goType(k.Name), "", d.Labeled
 	return nil
 }
@@ -222,7 +226,11 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 			embedded = false
 		}
 		fields = append(fields, types.NewField(token.NoPos, generated, field, pruned, embedded))
-		tags = append(tags, fmt.Sprintf(`json:"%s,omitempty"`, f.name))
+		tag := fmt.Sprintf(`json:"%s,omitempty"`, f.name)
+		if f.protobuf != "" {
+			tag += fmt.Sprintf(` protobuf:"%s"`, f.protobuf)
+		}
+		tags = append(tags, tag)
 	}
 	for _, segment := range slices.Sorted(maps.Keys(tree.below)) {
 		if !found[segment] {
@@ -237,7 +245,7 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (types.Type, error) {
 	name = s.names.unique(name)
 	named := newNamed(name, nil)
-	s.decls = append(s.decls, &decl{Type: named, Doc: fmt.Sprintf("%s are entries of %s.", name, path)})
+	s.decls = append(s.decls, &decl{Type: named, Doc: fmt.Sprintf("%s are entries of %s.", name, path), Entries: m})
 	byKey := map[string]*fieldTree{}
 	for segment, below := range tree.below {
 		key := unquote(strings.TrimSuffix(strings.TrimPrefix(segment, "["), "]"))
@@ -271,7 +279,8 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 // jsonField is a field of a struct, or of one that is inlined in it.
 type jsonField struct {
 	*types.Var
-	name string // in JSON
+	name     string // in JSON
+	protobuf string // its tag for protobuf, where it is a field of the message itself
 }
 
 func jsonFields(t types.Type) (fields []jsonField) {
@@ -288,9 +297,11 @@ func jsonFields(t types.Type) (fields []jsonField) {
 		name, inline := jsonName(field, u.Tag(i))
 		switch {
 		case inline:
-			inlined = append(inlined, jsonFields(field.Type())...)
+			for _, f := range jsonFields(field.Type()) {
+				inlined = append(inlined, jsonField{f.Var, f.name, ""}) // in protobuf, nothing is inlined
+			}
 		case field.Exported() && name != "-":
-			fields = append(fields, jsonField{field, name})
+			fields = append(fields, jsonField{field, name, reflect.StructTag(u.Tag(i)).Get("protobuf")})
 		}
 	}
 	return append(fields, inlined...)

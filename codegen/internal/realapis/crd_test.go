@@ -80,7 +80,7 @@ func (r *sampler) value(s *schema) any {
 		if r.zero {
 			return 0
 		}
-		return r.IntN(1000) - 500
+		return 1 + r.IntN(1000) // an observedGeneration of 0 counts as none
 	case "number":
 		if r.zero {
 			return 0
