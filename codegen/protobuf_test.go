@@ -112,6 +112,13 @@ func TestProtobufOfSomeFields(t *testing.T) {
 		}
 	}
 
+	// Kubernetes does not pack numbers, but all who decode take them packed. A bool is true for more than 1.
+	for _, raw := range [][]byte{{0x12, 6, 0x72, 4, 0x22, 2, 1, 2}, {0x12, 2, 0x58, 2}} {
+		if !checkSlim(t, raw) {
+			t.Errorf("%x is not taken", raw)
+		}
+	}
+
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Data: map[string]string{"a": "b"}, BinaryData: map[string][]byte{"x": {0, 255}, "none": {}}}
 	raw, err := config.Marshal()
 	if err != nil {
