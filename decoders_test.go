@@ -1,15 +1,20 @@
 package informer
 
 import (
+	"errors"
+	"io"
 	"math/rand"
 	"reflect"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -77,5 +82,121 @@ func TestDecodersTakeBuiltinKinds(t *testing.T) {
 		if raw, _ := unwrapProtobuf(inProtobuf.encode(t, pod)); !checkProtobuf(t, fromProtobuf, reflect.TypeFor[corev1.Pod](), raw) {
 			t.Errorf("refused: %q", raw)
 		}
+	}
+}
+
+// What is not as API servers write it is left to the library, which refuses it or makes more of it.
+func TestJSONDecoderRefuses(t *testing.T) {
+	for _, raw := range []string{
+		``, `[]`, `"a"`, `{`, `{}}`, `{} {}`, `{},`, `{"kind":"Pod"`, `{"kind":"Pod",}`, `{,}`, `{"kind" "Pod"}`, `{"kind":Pod}`, `{kind:"Pod"}`, `{"kind":'Pod'}`,
+		`{"kind":"a","kind":"b"}`, `{"ki\u006ed":"Pod"}`, "{\"kind\":\"a\nb\"}", "{\"kind\":\"\xff\"}", `{"kind":"\ud800"}`, `{"kind":"\x"}`, `{"kind":"a`, `{"kind":7}`,
+		`{"metadata":{"generation":1.5}}`, `{"metadata":{"generation":01}}`, `{"metadata":{"generation":1e3}}`, `{"metadata":{"generation":-}}`, `{"metadata":{"generation":"1"}}`,
+		`{"metadata":{"generation":9223372036854775808}}`, `{"metadata":{"generation":+1}}`, `{"metadata":{"generation":1x}}`, `{"metadata":{"generation":}}`,
+		`{"metadata":{"labels":{"a":1}}}`, `{"metadata":{"labels":{"a":"b","a":"c"}}}`, `{"metadata":{"labels":{"a":"b",}}}`, `{"metadata":{"labels":["a"]}}`, `{"metadata":{"labels":{"a"}}}`,
+		`{"metadata":{"creationTimestamp":"yesterday"}}`, `{"metadata":{"creationTimestamp":1}}`, `{"metadata":{"finalizers":["a",]}}`, `{"metadata":{"finalizers":["a" "b"]}}`,
+		`{"metadata":{"finalizers":{}}}`, `{"metadata":{"finalizers":["a"}}`, `{"metadata":nul}`, `{"spec":{"hostNetwork":yes}}`, `{"spec":{"hostNetwork":tru}}`, `{"spec":{"hostNetwork":"true"}}`,
+		`{"spec":{"activeDeadlineSeconds":true}}`, `{"spec":{"containers":[{"resources":{"limits":{"cpu":"much"}}}]}}`, `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","cpu":"2"}}}]}}`,
+		`{"spec":{"containers":[{"ports":[{"containerPort":2147483648}]}]}}`, `{"spec":{"overhead":{"cpu":}}}`,
+	} {
+		d := newJSONDecoder(true, newInterner())
+		if checkJSON(t, d, reflect.TypeFor[corev1.Pod](), []byte(raw)) {
+			t.Errorf("%s was taken", raw)
+		}
+		// A refusal leaves nothing behind for the next object.
+		if good := `{"metadata":{"labels":{"a":"b"},"finalizers":["c"],"generation":-7},"spec":{"overhead":{"cpu":"1"},"containers":[{"name":"d"}]}}`; !checkJSON(t, d, reflect.TypeFor[corev1.Pod](), []byte(good)) {
+			t.Errorf("after %s, what is good was refused", raw)
+		}
+	}
+}
+
+// Types that are not like those of the API are left to the library, or decoded as it does.
+func TestJSONDecoderOddTypes(t *testing.T) {
+	type inner struct {
+		A string `json:"a"`
+		B []int
+	}
+	type Named string
+	type odd struct {
+		inner    `json:"inner"`
+		Ignored  string            `json:"-"`
+		Dash     string            `json:"-,"`
+		Quoted   int               `json:",string"`
+		Array    [2]int            `json:"array"`
+		Any      any               `json:"any"`
+		Bytes    []byte            `json:"bytes"`
+		Float    float64           `json:"float"`
+		Map      map[int]string    `json:"map"`
+		Named    map[Named][]Named `json:"named"`
+		Pointers **int             `json:"pointers"`
+		Small    int8              `json:"small"`
+		Unsigned *uint16           `json:"unsigned"`
+	}
+	type Embedded struct {
+		Kind string `json:"kind"`
+		Same string `json:"same"`
+	}
+	type embeds struct {
+		Embedded
+		*metav1.ObjectMeta
+		Same int `json:"same"`
+	}
+	type Flat struct {
+		Embedded `json:",inline"`
+		Spec     struct {
+			Node  *string           `json:"nodeName"`
+			Empty struct{}          `json:"empty"`
+			Maps  map[string]*inner `json:"maps"`
+		} `json:"spec"`
+	}
+	for _, c := range []struct {
+		typ   reflect.Type
+		raw   string
+		taken bool
+	}{
+		{reflect.TypeFor[odd](), `{"inner":{"a":"x","B":[1,2]},"-":"dash","Quoted":"7"}`, false},
+		{reflect.TypeFor[odd](), `{"array":[1,2],"any":{"a":[1,2.5]},"bytes":"aGk=","float":1e3,"map":{"1":"a"}}`, false},
+		{reflect.TypeFor[embeds](), `{"kind":"a","same":7,"name":"b"}`, false},
+		{reflect.TypeFor[Flat](), `{"kind":"a","same":"b","spec":{"nodeName":"n","empty":{"x":1},"maps":{"a":{"a":"x"},"b":null}},"more":[{"a":"]"}]}`, true},
+		{reflect.TypeFor[Flat](), `{ "kind" : "a\u00e9\n" , "same":"\u00e9é" , "spec" : { "nodeName" : null , "maps" : { } } } `, true},
+		{reflect.TypeFor[struct{}](), `{"a":1}`, true},
+		{reflect.TypeFor[corev1.Secret](), `{"metadata":{"name":"a"},"data":{"k":"aGk="}}`, true},
+	} {
+		if taken := checkJSON(t, newJSONDecoder(true, newInterner()), c.typ, []byte(c.raw)); taken != c.taken {
+			t.Errorf("%v from %s: taken is %t", c.typ, c.raw, taken)
+		}
+	}
+}
+
+// The memory of one object is limited, whatever few bytes it comes from.
+func TestDecodedSizeLimit(t *testing.T) {
+	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
+	inJSON := `{"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
+	containers := strings.Repeat("\x12\x00", many)
+	inProtobuf := appendField(nil, 2, []byte(containers))
+	for f, raw := range map[format][]byte{formatJSON: []byte(inJSON), formatProtobuf: inProtobuf} {
+		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+		if _, err := c.decode(f, raw, nil, false); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("format %d: %v", f, err)
+		}
+	}
+}
+
+// Other members of a watch frame, which no server sends today, are passed over.
+func TestFrameWithMoreMembers(t *testing.T) {
+	stream := `{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{"x":"}"}}` + "\n" + `{"type":"MODIFIED","object":{"metadata":{"name":"b"}}}` + "\n" + `{"more":{},"object":{"metadata":{"name":"c"}},"type":"DELETED"}` + "\n"
+	frames := newFrameReader(strings.NewReader(stream), formatJSON)
+	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	for _, want := range []string{"ADDED a", "MODIFIED b", "DELETED c"} {
+		f, err := frames.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod, err := c.decode(formatJSON, f.raw, nil, false)
+		if err != nil || f.event+" "+pod.Name != want {
+			t.Errorf("%s: %v, %v", want, pod, err)
+		}
+	}
+	if _, err := frames.next(); err != io.EOF {
+		t.Error(err)
 	}
 }
