@@ -98,10 +98,3 @@ type Bare struct {
 
 	Spec *ThingSpec `json:"spec"`
 }
-
-// Alone has the method of its metadata that decodes protobuf, and is not encoded in it.
-//
-// +genclient
-type Alone struct {
-	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`
-}
