@@ -20,11 +20,13 @@ import (
 type Store[T Object] struct {
 	current atomic.Pointer[Snapshot[T]]
 
-	mu   sync.Mutex    // makes writers take turns; protects the fields below
-	gen  uint64        // the generation of the last write; see tree
-	free []uint32      // slots below slots that no object has
-	next uint32        // the first slot that never had one
-	wake chan struct{} // closed at the next publication; nil when nobody waits
+	mu      sync.Mutex    // makes writers take turns; protects the fields below
+	gen     uint64        // the generation of the last write; see tree
+	free    []uint32      // slots below slots that no object has
+	next    uint32        // the first slot that never had one
+	wake    chan struct{} // closed at the next publication; nil when nobody waits
+	editor  edit[T]       // memory to work with
+	changes []change[T]   // the same
 }
 
 // StoreWriter changes a [Store]. It is safe for concurrent use; each Apply is one step.
@@ -39,7 +41,16 @@ func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
 
 // Apply brings all of batch into the store in one step: readers see none of it or all of it, in the store, in every
 // index and in the resource version.
-func (w StoreWriter[T]) Apply(batch ...Delta[T]) { w.store.apply(batch, nil) }
+func (w StoreWriter[T]) Apply(batch ...Delta[T]) {
+	s := w.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changes := s.applyLocked(batch, s.changes)
+	clear(changes)
+	if s.changes = changes[:0]; cap(changes) > fifoCapacity {
+		s.changes = nil
+	}
+}
 
 // Snapshot is the state of a [Store] and its indexes at one moment. It never changes and may be kept for as long as
 // one likes, at the price of the objects that it holds. All methods are safe for concurrent use.
@@ -264,6 +275,10 @@ type change[T Object] struct {
 func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) []change[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.applyLocked(batch, changes)
+}
+
+func (s *Store[T]) applyLocked(batch []Delta[T], changes []change[T]) []change[T] {
 	w := s.editLocked()
 	for i := range batch {
 		switch d := &batch[i]; d.Type {
@@ -311,7 +326,8 @@ func (s *Store[T]) editLocked() *edit[T] {
 	for i, x := range next.indexes {
 		next.indexes[i] = x.clone()
 	}
-	return &edit[T]{store: s, next: &next, gen: s.gen}
+	s.editor = edit[T]{store: s, next: &next, gen: s.gen, hashes: s.editor.hashes}
+	return &s.editor
 }
 
 // add files an object whose key is new.

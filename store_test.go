@@ -502,7 +502,7 @@ func TestAssert_NamesWhatIsWrong(t *testing.T) {
 			slices.Reverse(snap.records.root.kids[0].items[1:])
 		},
 		"which holds another": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
-			snap.versions.directories[0].pages[0].objects[3] = snap.versions.get(4)
+			snap.versions.root[0].chapters[0].pages[0].objects[3] = snap.versions.get(4)
 		},
 		"is filed with slot": func(_ *Store[*thing], snap *Snapshot[*thing], _ *keyTree[*thing, string]) {
 			snap.records.root.kids[0].items[3].slot++

@@ -2,47 +2,53 @@ package informer
 
 import "slices"
 
-// A page of 32 objects and a directory of 64 pages: with 100,000 objects a write copies 1.2 kB, and a read follows
-// three pointers. Smaller ones make the list of directories longer, which a write copies whole.
+// Of each level, what a write copies is 136 bytes, and of the root 8 for each 4,096 objects. Larger ones make reads follow
+// fewer pointers, and writes copy more.
 const (
-	pageBits      = 5
-	directoryBits = 6
-	pageMask      = 1<<pageBits - 1
-	directoryMask = 1<<directoryBits - 1
+	levelBits = 4
+	levelSize = 1 << levelBits
+	levelMask = levelSize - 1
 )
 
 // versions is a persistent array of the objects of a snapshot, by slot: a published one never changes. It is what makes
-// an update cheap: the trees, which are by name and by index keys, stay as they are. A write copies the page and the
-// directory that it is in, each at most once a generation, and leaves all others shared.
+// an update cheap: the trees, which are by name and by index keys, stay as they are. A write copies the page that an object
+// is in and what leads there, each at most once a generation, and leaves all others shared.
 //
 // Only the writer calls set, with a generation that nothing published has.
 type versions[T Object] struct {
-	gen         uint64 // the generation that may write to directories
-	directories []*directory[T]
+	gen  uint64 // the generation that may write to root
+	root []*volume[T]
 }
 
-type directory[T Object] struct {
+type volume[T Object] struct {
+	gen      uint64
+	chapters [levelSize]*chapter[T]
+}
+
+type chapter[T Object] struct {
 	gen   uint64
-	pages [1 << directoryBits]*page[T]
+	pages [levelSize]*page[T]
 }
 
 type page[T Object] struct {
 	gen     uint64
-	objects [1 << pageBits]T
+	objects [levelSize]T
 }
 
 // page returns the page that slot is in.
 func (v *versions[T]) page(slot uint32) *page[T] {
-	return v.directories[slot>>(pageBits+directoryBits)].pages[slot>>pageBits&directoryMask]
+	return v.root[slot>>(3*levelBits)].chapters[slot>>(2*levelBits)&levelMask].pages[slot>>levelBits&levelMask]
 }
 
-func (v *versions[T]) get(slot uint32) T { return v.page(slot).objects[slot&pageMask] }
+func (v *versions[T]) get(slot uint32) T { return v.page(slot).objects[slot&levelMask] }
 
 // at returns the object at slot, the zero T when there is no such slot.
 func (v *versions[T]) at(slot uint32) (obj T) {
-	if i := slot >> (pageBits + directoryBits); int(i) < len(v.directories) {
-		if page := v.directories[i].pages[slot>>pageBits&directoryMask]; page != nil {
-			obj = page.objects[slot&pageMask]
+	if i := slot >> (3 * levelBits); int(i) < len(v.root) {
+		if chapter := v.root[i].chapters[slot>>(2*levelBits)&levelMask]; chapter != nil {
+			if page := chapter.pages[slot>>levelBits&levelMask]; page != nil {
+				obj = page.objects[slot&levelMask]
+			}
 		}
 	}
 	return obj
@@ -51,29 +57,40 @@ func (v *versions[T]) at(slot uint32) (obj T) {
 // set puts obj at slot, which may be one behind the last.
 func (v *versions[T]) set(gen uint64, slot uint32, obj T) {
 	if v.gen != gen {
-		v.gen, v.directories = gen, slices.Clone(v.directories)
+		v.gen, v.root = gen, slices.Clone(v.root)
 	}
-	at := int(slot >> (pageBits + directoryBits))
-	if at == len(v.directories) {
-		v.directories = append(v.directories, &directory[T]{gen: gen})
+	at := int(slot >> (3 * levelBits))
+	if at == len(v.root) {
+		v.root = append(v.root, &volume[T]{gen: gen})
 	}
-	d := v.directories[at]
-	if d.gen != gen {
-		own := *d
+	vol := v.root[at]
+	if vol.gen != gen {
+		own := *vol
 		own.gen = gen
-		d = &own
-		v.directories[at] = d
+		vol = &own
+		v.root[at] = vol
 	}
-	p := &d.pages[slot>>pageBits&directoryMask]
-	switch {
-	case *p == nil:
-		*p = &page[T]{gen: gen}
-	case (*p).gen != gen:
-		own := **p
+	chap := vol.chapters[slot>>(2*levelBits)&levelMask]
+	if chap == nil || chap.gen != gen {
+		var own chapter[T]
+		if chap != nil {
+			own = *chap
+		}
 		own.gen = gen
-		*p = &own
+		chap = &own
+		vol.chapters[slot>>(2*levelBits)&levelMask] = chap
 	}
-	(*p).objects[slot&pageMask] = obj
+	pg := chap.pages[slot>>levelBits&levelMask]
+	if pg == nil || pg.gen != gen {
+		var own page[T]
+		if pg != nil {
+			own = *pg
+		}
+		own.gen = gen
+		pg = &own
+		chap.pages[slot>>levelBits&levelMask] = pg
+	}
+	pg.objects[slot&levelMask] = obj
 }
 
 // pageReader reads one object after the other, mostly from the same page.
@@ -84,8 +101,8 @@ type pageReader[T Object] struct {
 }
 
 func (r *pageReader[T]) get(slot uint32) T {
-	if number := slot>>pageBits + 1; number != r.number {
+	if number := slot>>levelBits + 1; number != r.number {
 		r.page, r.number = r.versions.page(slot), number
 	}
-	return r.page.objects[slot&pageMask]
+	return r.page.objects[slot&levelMask]
 }
