@@ -1,9 +1,11 @@
-// Command codegen writes informers, listers and typed indexes for the types of Kubernetes API packages.
+// Command codegen writes informers, listers and typed indexes for the types of Kubernetes API packages, or of CRDs.
 //
 //	//go:generate go run github.com/typedinformer/informer/codegen ./...
+//	//go:generate go run github.com/typedinformer/informer/codegen -crd crd.yaml
 //
-// It finds types by the markers that they have for client-gen or controller-gen. README.md tells how to go from a type
-// to a running lister, and how to come from lister-gen and informer-gen.
+// It finds types by the markers that they have for client-gen or controller-gen; for CRDs it declares them. With -fields,
+// it declares types with just some of their fields. README.md tells how to go from a type to a running lister, and how to
+// come from lister-gen and informer-gen.
 package main
 
 import (
