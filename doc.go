@@ -44,7 +44,8 @@
 //
 // # What is not
 //
-// Do not write to an object that came from the package: it is shared with every reader. Copy it first.
+// Do not write to an object that came from the package: it is shared with every reader, and with Config.Share parts of it
+// are parts of other objects. Copy it first.
 //
 // Do not assume that a handler sees every version: it sees the last one, and what it was told before; with [Every] it sees
 // those that the informer saw. Nor that the store
@@ -95,9 +96,11 @@
 //
 // # Reading the source
 //
-// The data's way, file by file: client.go asks, decode.go with json.go and protobuf.go makes objects of bytes while they
-// arrive, reflector.go lists and watches, fifo.go is the bounded queue to informer.go, which applies each batch to
-// store.go (persistent trees, tree.go, and a persistent array, versions.go) and its indexes (index.go), and then tells the
-// listeners (listener.go). enqueue.go fills queue.go, which controller.go works off; write.go writes back. group.go shares
-// informers, lister.go reads them as client-go's listers do; package k8s and the generator in codegen build on these. A lower file knows nothing of a higher one.
+// The data's way, file by file: client.go asks; decode.go, with json.go and protobuf.go, takes lists and watches apart while
+// they arrive, and makes objects of their bytes by json_decode.go and protobuf_decode.go, which share.go saves memory for;
+// reflector.go lists and watches; fifo.go is the bounded queue to informer.go, which applies each batch to store.go
+// (persistent trees, tree.go, a persistent array, versions.go, and a way around the trees, names.go) and its indexes
+// (index.go), and then tells the listeners (listener.go). enqueue.go fills queue.go, which controller.go works off; write.go
+// writes back. group.go shares informers, lister.go reads them as client-go's listers do; package k8s and the generator in
+// codegen build on these. A lower file knows nothing of a higher one.
 package informer

@@ -36,7 +36,8 @@ type Config[T Object] struct {
 	// one Deployment then share most of their spec, which can halve their memory, and what is shared need not be decoded.
 	// Cached objects must never be written to; with Share, who does so changes other objects too. Transform may write to
 	// the object that it is given all the same: with Transform, objects share with their versions before only, and what
-	// it returns must be memory of its own. Zero means that each object has its own memory, but for strings.
+	// it returns must be memory of its own. Tests find who writes by informertest.DetectMutations. Zero means that each
+	// object has its own memory, but for strings.
 	Share bool
 	// OnDecodeError is called when an object cannot be decoded, by the goroutine that reads. The informer goes on
 	// with the others and keeps the last good version of that one. Nil means that it is only logged and counted.

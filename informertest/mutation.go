@@ -18,7 +18,7 @@ import (
 //	informertest.DetectMutations(t, &config)
 //	pods := informer.New(client, resource, config)
 //
-// It puts itself behind config.Transform, and keeps a copy of each version of each object from there. When t ends, or
+// It puts itself behind config.Transform, turns config.Share off, so that what is written to is part of one object only, and keeps a copy of each version of each object from there. When t ends, or
 // check is called, it fails t for each that is not like its copy any more, and says which object it is and which fields
 // were changed. The copies cost the memory of all versions until then, so it is for tests only.
 //
@@ -27,6 +27,7 @@ import (
 func DetectMutations[T informer.Object](t testing.TB, config *informer.Config[T]) (check func()) {
 	t.Helper()
 	var d mutationDetector[T]
+	config.Share = false
 	transform := config.Transform
 	config.Transform = func(obj T) (T, error) {
 		if transform != nil {

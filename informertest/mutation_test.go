@@ -79,7 +79,7 @@ func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
 		t.Fatal(err)
 	}
 	f := &failures{TB: t}
-	var config informer.Config[T]
+	config := informer.Config[T]{Share: true}
 	check := informertest.DetectMutations(f, &config)
 	inf := informer.New(client, informer.Resource{GroupVersionResource: gvr}, config)
 	ended := make(chan error)
