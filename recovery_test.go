@@ -188,7 +188,7 @@ var recoveries = []recovery{
 	{name: "R6 silence in a watch of a server that is as far", fault: informertest.Fault{Times: 1, OmitBookmarks: true}, events: updated,
 		does: func(o *outage) {
 			o.server.EndWatches()
-			<-time.After(11 * time.Minute)
+			<-time.After(10*time.Minute + time.Second) // the watch has ended, and the one behind it has not
 			o.relabel("ns", "b", "2")
 		},
 		requests: []string{at("0s", watches, "3"), at("5m0s..10m0s", "list resourceVersion=3 resourceVersionMatch=NotOlderThan limit=1"), at("0s", watches, "3")}},
