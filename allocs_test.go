@@ -1,3 +1,5 @@
+//go:build !race
+
 package informer
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// What BENCHMARKS.md says of allocations holds: these are counted, not timed.
+// What BENCHMARKS.md says of allocations holds: these are counted, not timed. The race detector makes some of its own.
 func TestAllocations(t *testing.T) {
 	pods := fleet.New(fleet.Config{Pods: 500})
 	var all []*corev1.Pod

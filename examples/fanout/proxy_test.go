@@ -133,9 +133,10 @@ func equal[T watchcache.Object](r *rig, i *informer.Informer[T], want *informert
 		r.must(i.WaitForObject(ctx, obj))
 	}
 	for obj := range i.Store().All() {
-		if _, ok := want.Get(informer.KeyOf(obj)); !ok {
-			r.must(i.WaitFor(ctx, r.upstream.RV())) // it was deleted
-			break
+		if _, ok := want.Get(informer.KeyOf(obj)); !ok { // it was deleted
+			var none T
+			_, err := i.Await(ctx, informer.KeyOf(obj), func(obj T) bool { return obj == none })
+			r.must(err)
 		}
 	}
 	store := i.Store().Snapshot()
