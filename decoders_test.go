@@ -139,6 +139,11 @@ func TestJSONDecoderOddTypes(t *testing.T) {
 		*metav1.ObjectMeta
 		Same int `json:"same"`
 	}
+	type twoTexts struct {
+		metav1.Time
+		metav1.MicroTime
+		Kind string `json:"kind"`
+	}
 	type Flat struct {
 		Embedded `json:",inline"`
 		Spec     struct {
@@ -157,7 +162,9 @@ func TestJSONDecoderOddTypes(t *testing.T) {
 		{reflect.TypeFor[embeds](), `{"kind":"a","same":7,"name":"b"}`, false},
 		{reflect.TypeFor[Flat](), `{"kind":"a","same":"b","spec":{"nodeName":"n","empty":{"x":1},"maps":{"a":{"a":"x"},"b":null}},"more":[{"a":"]"}]}`, true},
 		{reflect.TypeFor[Flat](), `{ "kind" : "a\u00e9\n" , "same":"\u00e9é" , "spec" : { "nodeName" : null , "maps" : { } } } `, true},
+		{reflect.TypeFor[twoTexts](), `{"kind":"a"}`, false},
 		{reflect.TypeFor[struct{}](), `{"a":1}`, true},
+		{reflect.TypeFor[corev1.Pod](), `{"metadata":{"generation":-0,"deletionGracePeriodSeconds":0}}`, true},
 		{reflect.TypeFor[corev1.Secret](), `{"metadata":{"name":"a"},"data":{"k":"aGk="}}`, true},
 	} {
 		if taken := checkJSON(t, newJSONDecoder(true, newInterner()), c.typ, []byte(c.raw)); taken != c.taken {

@@ -124,8 +124,7 @@ var (
 
 // typeOf returns how t is decoded.
 func (d *jsonDecoder) typeOf(t reflect.Type) *jsonType {
-	known := d.types[t]
-	if known != nil {
+	if known := d.types[t]; known != nil {
 		return known
 	}
 	j := &jsonType{typ: t, size: t.Size()}
@@ -193,7 +192,9 @@ func jsonFields(t reflect.Type, above []int, offset uintptr) ([]jsonField, bool)
 		case tag == "-":
 			continue
 		case f.Anonymous && name == "":
-			if f.Type.Kind() != reflect.Struct || !f.IsExported() || len(above) > 4 || reflect.PointerTo(f.Type).Implements(jsonUnmarshalerType) {
+			pointer := reflect.PointerTo(f.Type)
+			if f.Type.Kind() != reflect.Struct || !f.IsExported() || len(above) > 4 ||
+				pointer.Implements(jsonUnmarshalerType) || slices.ContainsFunc(otherUnmarshalers, pointer.Implements) {
 				return nil, false
 			}
 			embedded, ok := jsonFields(f.Type, append(slices.Clone(above), i), offset+f.Offset)
