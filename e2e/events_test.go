@@ -185,7 +185,7 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 
 	record := requests{keepBodies: true}
 	config := logged[T](t)
-	config.PagedList = m.paged
+	config.PagedList, config.Share = m.paged, s.labels
 	inf := informer.New(newClient(t, m.contentType, &record), resource, config)
 	byVersion := informer.NewIndex(inf, func(obj T) []string { return []string{obj.GetResourceVersion()} })
 	told := []events[T]{newEvents[T](), newEvents[T]()}

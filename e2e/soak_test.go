@@ -186,9 +186,9 @@ func (s *soak) follow() {
 	}
 
 	followSoak(s, via("streaming JSON", false, JSON), all, config{})
-	followSoak(s, via("streaming protobuf", true, protobuf), all, config{})
+	followSoak(s, via("streaming protobuf, shared", true, protobuf), all, config{Share: true})
 	followSoak(s, via("paged protobuf", true, protobuf), all, config{PagedList: true})
-	followSoak(s, via("two namespaces, paged JSON", false, JSON), two, config{PagedList: true})
+	followSoak(s, via("two namespaces, paged JSON, shared", false, JSON), two, config{PagedList: true, Share: true})
 	followSoak(s, via("one side, streaming protobuf", true, protobuf), side, config{})
 	followSoak(s, via("metadata only, streaming protobuf", true, protobuf), all, informer.Config[*metav1.PartialObjectMetadata]{})
 	// Those without a proxy go through the server's own troubles only, and so are there most of the time.
