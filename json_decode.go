@@ -83,8 +83,9 @@ func (t *jsonType) shareable() bool {
 	return t.kind == jsonPointer || t.kind == jsonSlice || t.kind == jsonMap || t.kind == jsonStringMap
 }
 
-// maxDecoded limits the memory that one object takes, other than its strings. Two bytes of an encoded object can be an
-// element of a slice, which takes a kilobyte.
+// maxDecoded limits the memory that one object takes, other than its strings, as long as our decoders decode it: what they
+// leave to the library is limited by its size on the wire alone. Two bytes of an encoded object can be an element of a slice,
+// which takes a kilobyte.
 const maxDecoded = 256 << 20
 
 var errDecodedTooLarge = fmt.Errorf("an object that takes more than %d MiB of memory is %w", maxDecoded>>20, ErrTooLarge)
