@@ -18,9 +18,10 @@ import (
 //	informertest.DetectMutations(t, &config)
 //	pods := informer.New(client, resource, config)
 //
-// It puts itself behind config.Transform, turns config.Share off, so that what is written to is part of one object only, and keeps a copy of each version of each object from there. When t ends, or
+// It puts itself behind config.Transform, and keeps a copy of each version of each object from there. When t ends, or
 // check is called, it fails t for each that is not like its copy any more, and says which object it is and which fields
-// were changed. The copies cost the memory of all versions until then, so it is for tests only.
+// were changed. It turns config.Share off, so that what is written to is part of one object only. The copies cost the
+// memory of all versions until then, so it is for tests only.
 //
 // Copies are made by DeepCopyObject where T has it, and otherwise field by field, where what is behind the unexported
 // fields of other packages' types is not looked at.
