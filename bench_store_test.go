@@ -140,7 +140,7 @@ func BenchmarkApply(b *testing.B) {
 const writesFor = time.Second
 
 // BenchmarkStoreWritesWithReaders updates one of 80,000 objects after the other, chosen by chance, while readers do
-// nothing but list them all.
+// nothing but list them all: with List, which makes a slice as client-go's lister does, or with All, which makes none.
 func BenchmarkStoreWritesWithReaders(b *testing.B) {
 	pods := manyPods()[:80_000]
 	versions := [2][]*corev1.Pod{otherVersions(pods), pods}
@@ -190,14 +190,27 @@ func BenchmarkStoreWritesWithReaders(b *testing.B) {
 				return len(list)
 			})
 		})
-		b.Run(fmt.Sprintf("readers=%d/impl=informer", readers), func(b *testing.B) {
-			store := filledStore(pods)
-			batch := make([]Delta[*corev1.Pod], 1)
-			var changes []change[*corev1.Pod]
-			report(b, func(pod *corev1.Pod) {
-				batch[0] = Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion}
-				changes = store.apply(batch, changes[:0])
-			}, func() int { return len(store.List()) })
-		})
+		for _, reader := range []struct {
+			impl string
+			list func(*Store[*corev1.Pod]) int
+		}{
+			{"informer", func(s *Store[*corev1.Pod]) int { return len(s.List()) }},
+			{"informer,All", func(s *Store[*corev1.Pod]) (n int) {
+				for range s.All() {
+					n++
+				}
+				return n
+			}},
+		} {
+			b.Run(fmt.Sprintf("readers=%d/impl=%s", readers, reader.impl), func(b *testing.B) {
+				store := filledStore(pods)
+				batch := make([]Delta[*corev1.Pod], 1)
+				var changes []change[*corev1.Pod]
+				report(b, func(pod *corev1.Pod) {
+					batch[0] = Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion}
+					changes = store.apply(batch, changes[:0])
+				}, func() int { return reader.list(store) })
+			})
+		}
 	}
 }
