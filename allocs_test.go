@@ -4,7 +4,6 @@ package informer
 
 import (
 	"bytes"
-	"log/slog"
 	"reflect"
 	"testing"
 
@@ -64,12 +63,15 @@ func TestAllocations(t *testing.T) {
 		if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, pods.All()); err != nil {
 			t.Fatal(err)
 		}
-		r := &Reflector[*corev1.Pod]{codec: &codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}, log: slog.New(slog.DiscardHandler)}
+		r := &Reflector[*corev1.Pod]{}
+		d := newDecoder(&codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()})
 		read := func() float64 {
 			return testing.AllocsPerRun(3, func() {
 				err := readList(bytes.NewReader(list.Bytes()), f, &listInfo{}, func(raw []byte) {
-					if _, err := r.object(f, raw, nil); err != nil {
-						t.Fatal(err)
+					var it piece[*corev1.Pod]
+					r.find(f, raw, &it)
+					if r.decode(d, f, raw, nil, &it); it.err != nil {
+						t.Fatal(it.err)
 					}
 				})
 				if err != nil {

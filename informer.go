@@ -39,7 +39,7 @@ type Config[T Object] struct {
 	// it returns must be memory of its own. Tests find who writes by informertest.DetectMutations. Zero means that each
 	// object has its own memory, but for strings.
 	Share bool
-	// OnDecodeError is called when an object cannot be decoded, by the goroutine that reads. The informer goes on
+	// OnDecodeError is called when an object cannot be decoded, while what comes after it waits. The informer goes on
 	// with the others and keeps the last good version of that one. Nil means that it is only logged and counted.
 	OnDecodeError func(*DecodeError)
 	// PagedList reads the collection by LIST, page by page. Zero means by a streaming list (KEP-3157) where the

@@ -202,6 +202,14 @@ func (s *protobufStream) bytes(n uint64) ([]byte, error) {
 	if n > maxObjectBytes {
 		return nil, errObjectTooLarge
 	}
+	if n <= uint64(s.r.Size()) {
+		b, err := s.r.Peek(int(n))
+		if err != nil {
+			return nil, unexpectedEOF(err)
+		}
+		_, _ = s.r.Discard(len(b)) // they are there
+		return b, nil
+	}
 	s.buf = s.buf[:0]
 	for len(s.buf) < int(n) {
 		if len(s.buf) == cap(s.buf) {

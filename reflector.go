@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -121,13 +120,13 @@ type Reflector[T Object] struct {
 	namespace string
 	sink      Sink[T]
 	config    Config[T]
-	codec     *codec[T]
-	metadata  *codec[*metav1.PartialObjectMetadata] // for Config.Filter
-	adopter   adopter                               // for Config.Share
 	log       *slog.Logger
 	held      func(Key) (T, bool) // what is there of an object; nil when nobody knows
+	decoders  sync.Pool           // of *decoder[T], for other goroutines than that in Run
+	batches   sync.Pool           // of *batch[T]
 
-	// Of the goroutine in Run.
+	// Of the goroutine in Run, or of the one whose turn it is in its pipeline, which it waits for.
+	decoder     *decoder[T]      // of the goroutine in Run alone
 	rv          string           // how far everything was put into the sink
 	listed      bool             // the sink has the whole collection as of rv: go on by watching
 	listRV      string           // what to list at least
@@ -152,7 +151,7 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if len(resource.Namespaces) > 1 {
 		return nil, fmt.Errorf("Resource.Namespaces of %s: a reflector follows one namespace or all, not %d", resource.Resource, len(resource.Namespaces))
 	}
-	decoder, err := newCodec[T](client.accept, config.KeepManagedFields)
+	c, err := newCodec[T](client.accept, config.KeepManagedFields)
 	if err != nil {
 		return nil, err
 	}
@@ -162,14 +161,14 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		namespace: resource.sources()[0],
 		sink:      sink,
 		config:    config,
-		codec:     decoder,
-		adopter:   adopter{},
-		metadata:  &codec[*metav1.PartialObjectMetadata]{element: reflect.TypeFor[metav1.PartialObjectMetadata]()},
+		decoder:   newDecoder(c),
 		log:       config.logger().With("resource", resource.String()),
 		listRV:    "0",
 
 		tellAbsence: config.AbsentIsSynced,
 	}
+	r.decoders.New = func() any { return newDecoder(c) }
+	r.batches.New = func() any { return &batch[T]{} }
 	r.status.Namespace = r.namespace
 	r.status.Since = time.Now()
 	return r, nil
@@ -480,21 +479,24 @@ func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]
 	}
 	r.update(func(s *ReflectorStatus) { s.Lists++ })
 	var info listInfo
-	resp, f, err := r.open(ctx, query, r.codec.acceptList)
+	resp, f, err := r.open(ctx, query, r.decoder.codec.acceptList)
 	if err != nil {
 		return info, fmt.Errorf("list: %w", err)
 	}
 	defer resp.Body.Close()
-	err = readList(resp.Body, f, &info, func(raw []byte) {
+	p := newPipeline(r, f, func(error) {}, func(obj T, failed *DecodeError, _ bool, _ []byte) error {
 		r.read.Add(1)
-		switch obj, err := r.object(f, raw, &info); {
-		case err == errFiltered:
-		case err != nil:
-			l.fail(err.Key)
+		switch {
+		case failed == errFiltered:
+		case failed != nil:
+			l.fail(failed.Key)
 		default:
 			l.add(obj)
 		}
+		return nil
 	})
+	err = readList(p.body(resp.Body), f, &info, func(raw []byte) { p.add(raw, false, &info) })
+	_ = p.wait() // nothing fails
 	return info, err
 }
 
@@ -503,7 +505,7 @@ func (r *Reflector[T]) open(ctx context.Context, query url.Values, accept string
 	if err != nil {
 		return nil, 0, err
 	}
-	f, err := r.codec.format(resp.Header.Get("Content-Type"))
+	f, err := r.decoder.codec.format(resp.Header.Get("Content-Type"))
 	if err != nil {
 		resp.Body.Close()
 		return nil, 0, err
@@ -514,43 +516,61 @@ func (r *Reflector[T]) open(ctx context.Context, query url.Values, accept string
 // errFiltered stands for an object that Config.Filter refuses. It has no key: see peek.
 var errFiltered = &DecodeError{Err: errors.New("filtered")}
 
-// object returns the object that raw encodes: what is held of it, if that is the same version, so that a list that
-// brings nothing new costs little; else what decode makes of it.
-func (r *Reflector[T]) object(f format, raw []byte, list *listInfo) (T, *DecodeError) {
-	id := f.peek(raw)
-	if r.held != nil && !r.restored && len(id.resourceVersion) > 0 {
-		obj, ok := r.held(id.key())
-		if ok && obj.GetResourceVersion() == string(id.resourceVersion) && string(obj.GetUID()) == string(id.uid) {
-			return obj, nil
-		}
+// find looks for what is held of the object that raw encodes. If it is the same version, nothing is left to decode, so that
+// a list that brings nothing new costs little.
+func (r *Reflector[T]) find(f format, raw []byte, it *piece[T]) {
+	if r.held == nil || it.deleted && !r.config.Share {
+		return
 	}
-	return r.decode(f, raw, list)
+	id := f.peek(raw)
+	obj, ok := r.held(id.key())
+	switch {
+	case !ok:
+	case !it.deleted && !r.restored && len(id.resourceVersion) > 0 &&
+		obj.GetResourceVersion() == string(id.resourceVersion) && string(obj.GetUID()) == string(id.uid):
+		it.obj, it.held = obj, true
+	case r.config.Share:
+		it.old = obj
+	}
+}
+
+// decode makes it the object that raw encodes, by d, unless find has done so. What may be done for several objects at once
+// is done here, the rest by finish.
+func (r *Reflector[T]) decode(d *decoder[T], f format, raw []byte, list *listInfo, it *piece[T]) {
+	var none T
+	switch {
+	case it.held:
+		return
+	case r.config.Filter != nil && !r.accepts(d, f, raw, list):
+		it.err = errFiltered
+		return
+	}
+	it.obj, it.err = d.codec.decode(f, raw, list, r.config.Share && r.config.Transform == nil && it.old == none)
+	if it.err == nil && it.old != none && r.config.Transform == nil {
+		d.adopter.adopt(it.old, it.obj)
+	}
 }
 
 // accepts asks Config.Filter. What cannot be decoded is accepted: to fail is for decode.
-func (r *Reflector[T]) accepts(f format, raw []byte, list *listInfo) bool {
-	meta, err := r.metadata.decode(f, raw, list, false)
+func (r *Reflector[T]) accepts(d *decoder[T], f format, raw []byte, list *listInfo) bool {
+	meta, err := d.metadata.decode(f, raw, list, false)
 	return err != nil || r.config.Filter(meta)
 }
 
-// decode makes a T of an encoded object that Config.Filter accepts, and transforms it. A failure is told to
-// Config.OnDecodeError.
-func (r *Reflector[T]) decode(f format, raw []byte, list *listInfo) (T, *DecodeError) {
-	var none, old T
-	if r.config.Filter != nil && !r.accepts(f, raw, list) {
+// finish transforms what decode has made of raw. A failure is told to Config.OnDecodeError.
+func (r *Reflector[T]) finish(d *decoder[T], f format, raw []byte, it *piece[T]) (T, *DecodeError) {
+	var none T
+	if it.err == errFiltered {
 		return none, errFiltered
 	}
-	if r.config.Share && r.held != nil {
-		old, _ = r.held(f.peek(raw).key())
-	}
-	obj, err := r.codec.decode(f, raw, list, r.config.Share && r.config.Transform == nil && old == none)
-	if err == nil && r.config.Transform != nil {
+	obj, err := it.obj, it.err
+	if err == nil && r.config.Transform != nil && !it.held {
 		obj, err = r.transform(obj)
+		if err == nil && it.old != none {
+			d.adopter.adopt(it.old, obj)
+		}
 	}
 	if err == nil {
-		if old != none {
-			r.adopter.adopt(old, obj)
-		}
 		return obj, nil
 	}
 	failed := &DecodeError{Resource: r.resource, Key: f.peek(raw).key(), Raw: bytes.Clone(raw), Err: err}
@@ -638,7 +658,7 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 	}
 	opened := time.Now()
 	r.update(func(s *ReflectorStatus) { s.Watches++ })
-	resp, f, err := r.open(request, query, r.codec.accept)
+	resp, f, err := r.open(request, query, r.decoder.codec.accept)
 	if err != nil {
 		return fmt.Errorf("watch: %w", because(request, err))
 	}
@@ -655,9 +675,18 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 			}
 		}}
 	}
-	frames := newFrameReader(body, f)
+	p := newPipeline(r, f, cancel, func(obj T, failed *DecodeError, deleted bool, raw []byte) error {
+		return w.object(ctx, f, obj, failed, deleted, raw)
+	})
+	defer p.wait()
+	frames := newFrameReader(p.body(body), f)
 	for events := 0; ; events++ {
 		frame, err := frames.next()
+		if err != nil {
+			if err := p.wait(); err != nil {
+				return err
+			}
+		}
 		switch {
 		case err == io.EOF && events == 0 && !initial && time.Since(opened) < shortWatch:
 			return errEmptyWatch
@@ -668,7 +697,7 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 		case err != nil:
 			return fmt.Errorf("watch: %w", because(request, err))
 		}
-		if err := w.event(ctx, f, frame); err != nil {
+		if err := w.event(ctx, f, frame, p); err != nil {
 			return err
 		}
 		if initial && !w.initial {
@@ -687,7 +716,7 @@ func (r *Reflector[T]) probe(ctx context.Context) error {
 	query := atLeast(r.rv)
 	query.Set("limit", "1")
 	r.update(func(s *ReflectorStatus) { s.Lists++ })
-	resp, _, err := r.open(ctx, query, r.codec.acceptList)
+	resp, _, err := r.open(ctx, query, r.decoder.codec.acceptList)
 	switch {
 	case isTooLarge(err):
 		return fmt.Errorf("%w: %w", errWentBack, err)
@@ -734,8 +763,16 @@ type watching[T Object] struct {
 	list    listing[T]
 }
 
-// event puts one frame's event into the sink.
-func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
+// event puts one frame's event into the sink, if it is of an object by p.
+func (w *watching[T]) event(ctx context.Context, f format, frame frame, p *pipeline[T]) error {
+	switch event := watch.EventType(frame.event); event {
+	case watch.Added, watch.Modified, watch.Deleted:
+		p.add(frame.raw, event == watch.Deleted, nil)
+		return nil
+	}
+	if err := p.wait(); err != nil {
+		return err
+	}
 	switch watch.EventType(frame.event) {
 	case watch.Error:
 		status, err := f.status(frame.raw)
@@ -745,20 +782,14 @@ func (w *watching[T]) event(ctx context.Context, f format, frame frame) error {
 		return fmt.Errorf("watch: %w", apierrors.FromObject(status))
 	case watch.Bookmark:
 		return w.bookmark(ctx, f, frame.raw)
-	case watch.Added, watch.Modified, watch.Deleted:
-	default:
-		return fmt.Errorf("watch: the server sent an event of type %.100q", frame.event)
 	}
-	deleted := frame.event == string(watch.Deleted)
-	var obj T
-	var failed *DecodeError
-	if deleted {
-		obj, failed = w.decode(f, frame.raw, nil) // its content may be another at the same version
-	} else {
-		obj, failed = w.object(f, frame.raw, nil)
-	}
+	return fmt.Errorf("watch: the server sent an event of type %.100q", frame.event)
+}
+
+// object puts what happened to one object into the sink: raw is its state, or its last one.
+func (w *watching[T]) object(ctx context.Context, f format, obj T, failed *DecodeError, deleted bool, raw []byte) error {
 	if failed == errFiltered { // as if it were deleted, and could not be read
-		failed, deleted = &DecodeError{Key: f.peek(frame.raw).key(), Raw: frame.raw}, true
+		failed, deleted = &DecodeError{Key: f.peek(raw).key(), Raw: raw}, true
 	}
 	if w.initial { // changes can come in between
 		w.read.Add(1)
