@@ -37,11 +37,12 @@ import (
 //     a limit, are asked for in JSON
 //   - 90 s for the headers of an answer, and as much for each 16 KiB of a list: [ErrSilent]; time that the informer
 //     takes to decode does not count. A streaming list may be silent for 10 s, a watch until it should have ended
+//   - 256 MiB of memory for what one object becomes when it is decoded, other than its strings: ErrTooLarge. A list of
+//     empty structs has a few bytes for each kilobyte. An informer decodes four objects at once, at most
 //   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
 //
 // There is no limit to how many objects a collection has. They all are kept, so it is up to the server, and to those
-// who may create objects, how much memory an informer takes. An object can take many times more memory decoded than
-// it had bytes: a list of empty structs is the worst case.
+// who may create objects, how much memory an informer takes.
 type Client struct {
 	base    *url.URL
 	http    *http.Client

@@ -9,13 +9,9 @@ import (
 	"math"
 	"mime"
 	"reflect"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,6 +70,9 @@ const maxMessage = 8 << 10
 // status decodes a metav1.Status; one in protobuf without its envelope.
 func (f format) status(body []byte) (*metav1.Status, error) {
 	status := &metav1.Status{}
+	if len(body) > maxStatusBytes {
+		return status, fmt.Errorf("a Status of more than %d KiB is %w", maxStatusBytes>>10, ErrTooLarge)
+	}
 	var err error
 	if f == formatJSON {
 		err = json.Unmarshal(body, status, jsonOptions)
@@ -207,7 +206,8 @@ func (c *codec[T]) decode(f format, raw []byte, list *listInfo, share bool) (T, 
 func (c *codec[T]) into(obj T, f format, raw []byte, list *listInfo, share bool) error {
 	target := any(obj)
 	if u, ok := target.(*unstructured.Unstructured); ok {
-		content, err := decodeMap(c.alone(f, raw))
+		left := budget(maxDecoded)
+		content, err := decodeMap(c.alone(f, raw), &left)
 		if err != nil {
 			return err
 		}
@@ -256,10 +256,13 @@ func (c *codec[T]) typed(target any, f format, raw []byte, share bool) error {
 	}
 	v.SetZero()
 	raw = c.alone(f, raw)
-	if f == formatProtobuf {
-		return target.(unmarshaler).Unmarshal(raw)
+	if f == formatJSON {
+		return c.json.byLibrary(raw, target)
 	}
-	return json.Unmarshal(raw, target, jsonOptions)
+	if !c.wire.fits(raw, v.Type()) {
+		return errDecodedTooLarge
+	}
+	return target.(unmarshaler).Unmarshal(raw)
 }
 
 // alone returns raw without what may stand behind it in its frame, and without managedFields unless they are kept.
@@ -641,115 +644,4 @@ func (s *protobufFrames) next() (frame, error) {
 		return frame{}, fmt.Errorf("object of a watch frame: %w", err)
 	}
 	return f, nil
-}
-
-// jsonOptions make the json package decode what client-go decodes, and as client-go does: names in their case,
-// repeated names and broken UTF-8 taken, whole numbers kept whole where the field is an any, the rest by the rules of
-// encoding/json.
-var jsonOptions = json.JoinOptions(
-	jsonv1.DefaultOptionsV1(),
-	jsonv1.ReportErrorsWithLegacySemantics(false),
-	json.MatchCaseInsensitiveNames(false),
-	jsontext.AllowDuplicateNames(true),
-	jsontext.AllowInvalidUTF8(true),
-	json.WithUnmarshalers(json.JoinUnmarshalers(
-		json.UnmarshalFromFunc(decodeTime),
-		json.UnmarshalFromFunc(decodeInterface),
-	)),
-)
-
-// decodeTime does what metav1.Time does by itself, without the detour over encoding/json.
-func decodeTime(d *jsontext.Decoder, t *metav1.Time) error {
-	v, err := d.ReadValue()
-	if err != nil {
-		return err
-	}
-	if text := unquoted(v); text != nil {
-		parsed, err := time.Parse(time.RFC3339, string(text))
-		if err != nil {
-			return err
-		}
-		t.Time = parsed.Local()
-		return nil
-	}
-	return t.UnmarshalJSON(v)
-}
-
-// decodeInterface decodes into a field of type any, or an element of a map[string]any, what an unstructured object
-// would have there.
-func decodeInterface(d *jsontext.Decoder, v *any) error {
-	var err error
-	*v, err = decodeAny(d)
-	return err
-}
-
-// decodeMap decodes an object as unstructured.Unstructured has it: numbers are int64 where they are whole and fit,
-// otherwise float64.
-func decodeMap(raw []byte) (map[string]any, error) {
-	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsonOptions)
-	v, err := decodeAny(d)
-	if err != nil {
-		return nil, err
-	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("the server sent %T instead of an object", v)
-	}
-	if _, err := d.ReadToken(); err != io.EOF {
-		return nil, errors.New("more follows the object")
-	}
-	return m, nil
-}
-
-func decodeAny(d *jsontext.Decoder) (any, error) {
-	switch d.PeekKind() {
-	case '{':
-		if _, err := d.ReadToken(); err != nil {
-			return nil, err
-		}
-		m := map[string]any{}
-		for d.PeekKind() != '}' {
-			name, err := d.ReadToken()
-			if err != nil {
-				return nil, err
-			}
-			key := name.String()
-			if m[key], err = decodeAny(d); err != nil {
-				return nil, err
-			}
-		}
-		_, err := d.ReadToken()
-		return m, err
-	case '[':
-		if _, err := d.ReadToken(); err != nil {
-			return nil, err
-		}
-		list := []any{}
-		for d.PeekKind() != ']' {
-			v, err := decodeAny(d)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		_, err := d.ReadToken()
-		return list, err
-	}
-	token, err := d.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch token.Kind() {
-	case '"':
-		return token.String(), nil
-	case 't', 'f':
-		return token.Bool(), nil
-	case '0':
-		text := token.String()
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n, nil
-		}
-		return strconv.ParseFloat(text, 64)
-	}
-	return nil, nil
 }

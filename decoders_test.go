@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -173,15 +174,39 @@ func TestJSONDecoderOddTypes(t *testing.T) {
 	}
 }
 
-// The memory of one object is limited, whatever few bytes it comes from.
+// The memory of one object is limited, whatever few bytes it comes from, and whoever decodes it.
 func TestDecodedSizeLimit(t *testing.T) {
 	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
-	inJSON := `{"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
-	containers := strings.Repeat("\x12\x00", many)
-	inProtobuf := appendField(nil, 2, []byte(containers))
-	for f, raw := range map[format][]byte{formatJSON: []byte(inJSON), formatProtobuf: inProtobuf} {
-		c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
-		if _, err := c.decode(f, raw, nil, false); !errors.Is(err, ErrTooLarge) {
+	containersJSON := `"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
+	containersProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many)))
+	const twoNames = "\x0a\x03\x0a\x01a\x0a\x03\x0a\x01b" // which our decoder refuses
+	quantity := make([]byte, maxDecoded/unknownBytes+1)
+	for _, number := range []int{2, 1, 8, 2, 2} { // the value of a limit of the resources of a container of the spec
+		quantity = appendField(nil, number, quantity)
+	}
+	pod := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	podError := func(f format, raw string) error { _, err := pod.decode(f, []byte(raw), nil, false); return err }
+	anything := codec[*unstructured.Unstructured]{element: reflect.TypeFor[unstructured.Unstructured]()}
+	anyError := func(raw string) error { _, err := anything.decode(formatJSON, []byte(raw), nil, false); return err }
+	for name, err := range map[string]error{
+		"JSON":                         podError(formatJSON, "{"+containersJSON),
+		"JSON by the library":          podError(formatJSON, `{"kind":"Pod","kind":"Pod",`+containersJSON),
+		"protobuf":                     podError(formatProtobuf, string(containersProtobuf)),
+		"protobuf by its own method":   podError(formatProtobuf, twoNames+string(containersProtobuf)),
+		"unstructured: lists":          anyError(`{"a":[` + strings.Repeat(`[],`, maxDecoded/valueBytes) + `[]]}`),
+		"unstructured: objects":        anyError(`{"a":[` + strings.Repeat(`{},`, maxDecoded/(valueBytes+mapBytes)) + `{}]}`),
+		"protobuf of unknown messages": podError(formatProtobuf, twoNames+string(quantity)),
+	} {
+		if !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, f := range []format{formatJSON, formatProtobuf} { // what is refused for another reason, and small, is decoded
+		raw := twoNames
+		if f == formatJSON {
+			raw = `{"metadata":{"name":"a","name":"b"}}`
+		}
+		if err := podError(f, raw); err != nil {
 			t.Errorf("format %d: %v", f, err)
 		}
 	}

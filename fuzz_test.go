@@ -394,7 +394,8 @@ func FuzzUnstructured(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		ours, err := decodeMap(bytes.Clone(raw))
+		left := budget(maxDecoded)
+		ours, err := decodeMap(bytes.Clone(raw), &left)
 		if err != nil {
 			return
 		}

@@ -161,8 +161,9 @@ var hostiles = map[string]hostile{
 	"watch/JSON as protobuf":  {verb: "watch", contentType: protobufType, want: "frame of 2065855609 bytes", send: sends(frameHead)},
 	"watch/list":              {verb: "watch", want: "without type or object", send: sends(listHead + "]}")},
 	"watch/long type":         {verb: "watch", want: `type "MODIFIEDMODIFIED`, send: sends(`{"type":"` + strings.Repeat("MODIFIED", 99_999) + `","object":{}}`)},
-	"watch/deep Status":       {verb: "watch", want: "exceeded max depth", send: sends(`{"type":"ERROR","object":{"kind":"Status","x":` + strings.Repeat(`[`, 10_000_000) + strings.Repeat("]", 10_000_000) + "}}")},
-	"watch/long Status":       {verb: "watch", want: "xxx ...", send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"` + strings.Repeat("x", 9_999_999) + `"}}`)},
+	"watch/deep Status":       {verb: "watch", want: "exceeded max depth", send: sends(`{"type":"ERROR","object":{"kind":"Status","x":` + strings.Repeat(`[`, 20_000) + strings.Repeat("]", 20_000) + "}}")},
+	"watch/long Status":       {verb: "watch", want: "xxx ...", send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"` + strings.Repeat("x", 60_000) + `"}}`)},
+	"watch/huge Status":       {verb: "watch", is: informer.ErrTooLarge, send: sends(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","details":{"causes":[` + strings.Repeat("{},", 1_000_000) + `{}]}}}`)},
 	"list/deep error":         {verb: "list", code: 500, want: "an error on the server", send: sends(`{"kind":"Status","status":"Failure","x":`, "[")},
 	"list/401":                {verb: "list", code: 401, contentType: "text/html", want: "provide credentials", send: sends("<html>")},
 

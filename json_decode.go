@@ -2,7 +2,6 @@ package informer
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"reflect"
 	"slices"
@@ -28,11 +27,12 @@ type jsonDecoder struct {
 	strings           *interner
 	keepManagedFields bool
 
-	b      []byte  // what is being decoded
-	i      int     // how far
-	shared *sharer // nil when the object is to have memory of its own
-	budget int     // how much memory the values of b may still take
-	pairs  []string
+	b       []byte       // what is being decoded
+	i       int          // how far
+	shared  *sharer      // nil when the object is to have memory of its own
+	left    budget       // of what b may take
+	limited json.Options // those of left
+	pairs   []string
 	// inMetadata says that the member of the object itself that is being decoded is its metadata.
 	inMetadata bool
 }
@@ -83,13 +83,6 @@ func (t *jsonType) shareable() bool {
 	return t.kind == jsonPointer || t.kind == jsonSlice || t.kind == jsonMap || t.kind == jsonStringMap
 }
 
-// maxDecoded limits the memory that one object takes, other than its strings, as long as our decoders decode it: what they
-// leave to the library is limited by its size on the wire alone. Two bytes of an encoded object can be an element of a slice,
-// which takes a kilobyte.
-const maxDecoded = 256 << 20
-
-var errDecodedTooLarge = fmt.Errorf("an object that takes more than %d MiB of memory is %w", maxDecoded>>20, ErrTooLarge)
-
 // maxJSONDepth is how deep types that contain themselves are followed here.
 const maxJSONDepth = 200
 
@@ -97,7 +90,9 @@ const maxJSONDepth = 200
 const maxFields = 128
 
 func newJSONDecoder(keepManagedFields bool, strings *interner) *jsonDecoder {
-	return &jsonDecoder{types: map[reflect.Type]*jsonType{}, strings: strings, keepManagedFields: keepManagedFields}
+	d := &jsonDecoder{types: map[reflect.Type]*jsonType{}, strings: strings, keepManagedFields: keepManagedFields}
+	d.limited = d.left.options()
+	return d
 }
 
 // decode decodes raw into v, which is zero. It returns false, with parts of v written to, when the library has to do it.
@@ -106,13 +101,23 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, shared *sharer) (ok bo
 	if t.kind <= jsonMethod {
 		return false, nil
 	}
-	d.b, d.i, d.shared, d.budget = raw, 0, shared, maxDecoded
+	d.b, d.i, d.shared, d.left = raw, 0, shared, maxDecoded
 	ok = d.value(v.Addr().UnsafePointer(), t, 0) && d.space() == 0 && d.i == len(raw)
 	d.b, d.shared = nil, nil
-	if d.budget < 0 {
+	if d.left < 0 {
 		return false, errDecodedTooLarge
 	}
 	return ok, nil
+}
+
+// byLibrary decodes raw into target, which is zero, by the library.
+func (d *jsonDecoder) byLibrary(raw []byte, target any) error {
+	d.left = maxDecoded
+	err := json.Unmarshal(raw, target, d.limited)
+	if d.left < 0 {
+		return errDecodedTooLarge
+	}
+	return err
 }
 
 var (
@@ -267,7 +272,7 @@ func (d *jsonDecoder) value(p unsafe.Pointer, t *jsonType, depth int) bool {
 	case jsonSlice:
 		return depth < maxJSONDepth && d.slice(p, t, depth+1)
 	case jsonPointer:
-		if !d.take(t.elem.size) {
+		if !d.left.take(int(t.elem.size)) {
 			return false
 		}
 		to := reflect.New(t.elem.typ).UnsafePointer()
@@ -298,7 +303,7 @@ func (d *jsonDecoder) value(p unsafe.Pointer, t *jsonType, depth int) bool {
 		return raw != nil && reflect.NewAt(t.typ, p).Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
 	}
 	raw := d.skip(depth)
-	return raw != nil && json.Unmarshal(raw, reflect.NewAt(t.typ, p).Interface(), jsonOptions) == nil
+	return raw != nil && json.Unmarshal(raw, reflect.NewAt(t.typ, p).Interface(), d.limited) == nil
 }
 
 // validated returns the value at i, which begins with c, after a look at whether it is JSON; nil when it is not.
@@ -321,12 +326,6 @@ func (d *jsonDecoder) validated(c byte, depth int) []byte {
 		return nil
 	}
 	return raw
-}
-
-// take takes n bytes from the budget.
-func (d *jsonDecoder) take(n uintptr) bool {
-	d.budget -= int(n)
-	return d.budget >= 0
 }
 
 func (d *jsonDecoder) object(p unsafe.Pointer, t *jsonType, depth int) bool {
@@ -406,7 +405,7 @@ func (d *jsonDecoder) slice(p unsafe.Pointer, t *jsonType, depth int) bool {
 		if !more {
 			break
 		}
-		if !d.take(t.elem.size) {
+		if !d.left.take(int(t.elem.size)) {
 			return false
 		}
 		if n == room {
@@ -455,7 +454,7 @@ func (d *jsonDecoder) mapping(p unsafe.Pointer, t *jsonType, depth int) bool {
 			break
 		}
 		key, ok := d.string()
-		if !ok || !d.colon() || !d.take(t.elem.size+16) {
+		if !ok || !d.colon() || !d.left.take(int(t.elem.size)+16) {
 			return false
 		}
 		elem.SetZero()
@@ -485,7 +484,7 @@ func (d *jsonDecoder) stringMap() (map[string]string, bool) {
 			break
 		}
 		key, ok := d.string()
-		if !ok || !d.colon() || !d.take(32) {
+		if !ok || !d.colon() || !d.left.take(32) {
 			return nil, false
 		}
 		var value string

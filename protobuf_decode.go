@@ -23,7 +23,7 @@ type protobufDecoder struct {
 	keepManagedFields bool
 
 	shared *sharer // nil when the object is to have memory of its own
-	budget int     // how much memory the values of the object may still take
+	left   budget  // of what the object may take
 	// inMetadata says that the field of the object itself that is being decoded is its metadata.
 	inMetadata bool
 }
@@ -78,13 +78,67 @@ func (d *protobufDecoder) decode(raw []byte, v reflect.Value, shared *sharer) (o
 	if t.kind != wireMessage {
 		return false, nil
 	}
-	d.shared, d.budget = shared, maxDecoded
+	d.shared, d.left = shared, maxDecoded
 	defer func() { d.shared = nil }()
 	ok = d.message(raw, v.Addr().UnsafePointer(), t, 1)
-	if d.budget < 0 {
+	if d.left < 0 {
 		return false, errDecodedTooLarge
 	}
 	return ok, nil
+}
+
+// unknownBytes is what a byte of a message may become in memory, of whose type nothing is known.
+const unknownBytes = 32
+
+// fits says whether what the generated code makes of msg, a t, takes no more than an object may. What is no message as it
+// should be does: to refuse it is for the generated code.
+func (d *protobufDecoder) fits(msg []byte, t reflect.Type) bool {
+	d.left = maxDecoded
+	d.measure(msg, d.typeOf(t))
+	return d.left >= 0
+}
+
+// measure takes from the budget what the generated code makes of msg, a t.
+func (d *protobufDecoder) measure(msg []byte, t *wireType) {
+	if t.kind != wireMessage || !t.known && !d.learn(t) {
+		d.left.take(unknownBytes * len(msg))
+		return
+	}
+	_ = wireFields(msg, func(f wireField) bool {
+		if f.number >= len(t.fields) || t.fields[f.number].typ == nil {
+			return true
+		}
+		field := t.fields[f.number].typ
+		one := field // of what there is one more
+		switch field.kind {
+		case wireSlice:
+			one = field.elem
+			n := 1
+			if f.wire == wireBytes && one.kind >= wireBool {
+				n = len(f.bytes) // of packed numbers, at most
+			}
+			d.left.take(2 * n * int(one.size)) // slices grow by doubling
+		case wireMap:
+			one = field.elem
+			d.left.take(2 * (int(one.size) + 16))
+		case wirePointer:
+			one = field.elem
+			d.left.take(int(one.size))
+		}
+		switch {
+		case one.kind != wireMessage && one.kind != wireMethod || f.wire != wireBytes:
+		case field.kind != wireMap:
+			d.measure(f.bytes, one)
+		default:
+			_ = wireFields(f.bytes, func(entry wireField) bool {
+				if entry.number == mapValue>>3 {
+					d.measure(entry.bytes, one)
+				}
+				return d.left >= 0
+			})
+		}
+		return d.left >= 0
+	})
 }
 
 var wireUnmarshalerType = reflect.TypeFor[unmarshaler]()
@@ -180,7 +234,7 @@ func (d *protobufDecoder) learn(t *wireType) bool {
 // elements of a repeated one together; that is what is taken.
 func (d *protobufDecoder) message(msg []byte, p unsafe.Pointer, t *wireType, depth int) bool {
 	if !t.known && !d.learn(t) {
-		return depth > 1 && unmarshalerAt(p, t).Unmarshal(msg) == nil
+		return depth > 1 && d.left.take(unknownBytes*len(msg)) && unmarshalerAt(p, t).Unmarshal(msg) == nil
 	}
 	last := uint64(0)
 	for i := 0; i < len(msg); {
@@ -331,7 +385,7 @@ func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointe
 	slice := reflect.NewAt(t.typ, p).Elem()
 	for n := 0; ; n++ {
 		value, next := uvarintAt(msg, i)
-		if next == 0 || !d.take(t.elem.size) {
+		if next == 0 || !d.left.take(int(t.elem.size)) {
 			return 0
 		}
 		slice.Grow(1)
@@ -354,7 +408,7 @@ func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointe
 
 // pointTo has the pointer at p point to a new t.
 func (d *protobufDecoder) pointTo(p unsafe.Pointer, t *wireType) unsafe.Pointer {
-	d.take(t.size)
+	d.left.take(int(t.size))
 	to := reflect.New(t.typ).UnsafePointer()
 	*(*unsafe.Pointer)(p) = to
 	return to
@@ -374,11 +428,11 @@ func (d *protobufDecoder) single(body []byte, p unsafe.Pointer, t *wireType, dep
 	case wireString:
 		*(*string)(p) = d.strings.get(body)
 	case wireMessage:
-		return d.budget >= 0 && d.message(body, p, t, depth+1)
+		return d.left >= 0 && d.message(body, p, t, depth+1)
 	case wireTime:
 		return (*metav1.Time)(p).Unmarshal(body) == nil
 	case wireMethod:
-		return unmarshalerAt(p, t).Unmarshal(body) == nil
+		return d.left.take(unknownBytes*len(body)) && unmarshalerAt(p, t).Unmarshal(body) == nil
 	case wireByteSlice:
 		*(*[]byte)(p) = append([]byte{}, body...)
 	default:
@@ -387,15 +441,9 @@ func (d *protobufDecoder) single(body []byte, p unsafe.Pointer, t *wireType, dep
 	return true
 }
 
-// take takes n bytes from the budget.
-func (d *protobufDecoder) take(n uintptr) bool {
-	d.budget -= int(n)
-	return d.budget >= 0
-}
-
 // repeated decodes the n elements of a repeated field into the t at p.
 func (d *protobufDecoder) repeated(elements []byte, n int, p unsafe.Pointer, t *wireType, depth int) bool {
-	if !d.take(uintptr(n) * (t.elem.size + 16)) {
+	if !d.left.take(n * (int(t.elem.size) + 16)) {
 		return false
 	}
 	if t.kind == wireMap {
