@@ -36,7 +36,7 @@ import (
 //   - 10,000 levels of nesting in an object; types that contain themselves, which could be nested in protobuf without
 //     a limit, are asked for in JSON
 //   - 90 s for the headers of an answer, and as much for each 16 KiB of a list: [ErrSilent]; time that the informer
-//     takes to decode does not count. A streaming list may be silent for 10 s, a watch until it should have ended
+//     takes to decode does not count. A streaming list has 10 s for each KiB, a watch until it should have ended
 //   - 256 MiB of memory for what one object becomes when it is decoded, other than its strings: ErrTooLarge. A list of
 //     empty structs has a few bytes for each kilobyte. An informer decodes four objects at once, at most
 //   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
@@ -219,23 +219,35 @@ func (a answer) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// patience is the body of a list, and ends the request when the server takes too long to send it.
+// patience is the body of a list, and ends the request when the server takes too long to send it. Who sends a byte now and
+// then makes no progress.
 type patience struct {
 	io.ReadCloser
 	ctx   context.Context // of the request
 	timer *time.Timer     // ends ctx; runs while Read waits
-	left  time.Duration   // for the rest of listProgress bytes
-	read  int             // of them
+	limit time.Duration   // for each so many bytes
+	bytes int
+	left  time.Duration // of limit
+	read  int           // of bytes
+	ended bool          // what has a limit was read
+}
+
+func newPatience(ctx context.Context, body io.ReadCloser, timer *time.Timer, limit time.Duration, bytes int) *patience {
+	timer.Stop()
+	return &patience{ReadCloser: body, ctx: ctx, timer: timer, limit: limit, bytes: bytes, left: limit}
 }
 
 func (p *patience) Read(b []byte) (int, error) {
+	if p.ended {
+		return p.ReadCloser.Read(b)
+	}
 	began := time.Now()
 	p.timer.Reset(p.left)
 	n, err := p.ReadCloser.Read(b)
 	p.timer.Stop()
 	p.left -= time.Since(began)
-	if p.read += n; p.read >= listProgress {
-		p.read, p.left = 0, maxSilence
+	if p.read += n; p.read >= p.bytes {
+		p.read, p.left = 0, p.limit
 	}
 	if err != nil && err != io.EOF {
 		err = because(p.ctx, err)
@@ -297,14 +309,14 @@ func (c *Client) get(ctx context.Context, r Resource, namespace string, query ur
 		defer resp.Body.Close()
 		return nil, responseError(resp, http.MethodGet, r.GroupResource(), "")
 	}
-	timer.Stop()
+	timer.Stop()                                                                                   // what limits a watch, is up to the caller
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" { // gzip is gone by now
 		resp.Body.Close()
 		return nil, fmt.Errorf("GET /%s: the server sent content encoding %.100q, which was not asked for", strings.TrimPrefix(u.Path, "/"), encoding)
 	}
 	resp.Body = answer{resp.Body, end}
 	if !isWatch {
-		resp.Body = &patience{ReadCloser: resp.Body, ctx: ctx, timer: timer, left: maxSilence}
+		resp.Body = newPatience(ctx, resp.Body, timer, maxSilence, listProgress)
 	}
 	return resp, nil
 }

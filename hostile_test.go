@@ -371,10 +371,15 @@ func checkDeep[T informer.Object](w world, inf *informer.Informer[T]) {
 
 // The server is not to blame for the time that the informer takes.
 func TestR22_TimeToDecodeIsNoSilence(t *testing.T) {
-	config := informer.Config[*corev1.Pod]{PagedList: true, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
-		<-time.After(time.Hour)
+	t.Run("list", func(t *testing.T) { decodesSlowly(t, informer.Config[*corev1.Pod]{PagedList: true}, time.Hour) })
+	t.Run("streaming list", func(t *testing.T) { decodesSlowly(t, informer.Config[*corev1.Pod]{}, time.Minute) })
+}
+
+func decodesSlowly(t *testing.T, config informer.Config[*corev1.Pod], takes time.Duration) {
+	config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+		<-time.After(takes)
 		return p, nil
-	}}
+	}
 	faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
 		for _, name := range []string{"a", "b", "c"} {
 			pod := newPod("ns", name)

@@ -106,7 +106,7 @@ const (
 	minWatchTimeout  = 5 * time.Minute  // watches end after this, and up to twice as long
 	watchGrace       = 30 * time.Second // how much later the server may end them
 	maxRetryAfter    = 10 * time.Minute // whatever the server says, it is asked again
-	streamProgress   = 1 << 10          // bytes of a streaming list within progressDeadline
+	streamProgress   = 1 << 10          // bytes of a streaming list that are waited for no longer than progressDeadline
 )
 
 // Reflector reads one collection, or one namespace of it, by list and watch, and puts what it reads into a [Sink]:
@@ -668,12 +668,10 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 
 	w := &watching[T]{Reflector: r, initial: initial}
 	body := io.Reader(resp.Body)
+	var list *patience // while the whole collection is read, what counts is that it goes on
 	if initial {
-		body = &progressReader{resp.Body, streamProgress, func() {
-			if w.initial {
-				deadline.Reset(progressDeadline)
-			}
-		}}
+		list = newPatience(request, resp.Body, deadline, progressDeadline, streamProgress)
+		body = list
 	}
 	p := newPipeline(r, f, cancel, func(obj T, failed *DecodeError, deleted bool, raw []byte) error {
 		return w.object(ctx, f, obj, failed, deleted, raw)
@@ -701,7 +699,7 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 			return err
 		}
 		if initial && !w.initial {
-			initial = false
+			initial, list.ended = false, true
 			deadline.Reset(timeout + watchGrace - time.Since(opened))
 		}
 	}
@@ -737,23 +735,6 @@ func because(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// progressReader tells whenever another streamProgress bytes were read, not sooner: who sends a byte now and then makes
-// no progress.
-type progressReader struct {
-	io.Reader
-	left     int
-	progress func()
-}
-
-func (p *progressReader) Read(b []byte) (int, error) {
-	n, err := p.Reader.Read(b)
-	if p.left -= n; p.left <= 0 {
-		p.left = streamProgress
-		p.progress()
-	}
-	return n, err
 }
 
 // watching is one watch.
