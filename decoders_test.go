@@ -175,7 +175,7 @@ func TestJSONDecoderOddTypes(t *testing.T) {
 }
 
 // The memory of one object is limited, whatever few bytes it comes from, and whoever decodes it.
-func TestDecodedSizeLimit(t *testing.T) {
+func TestR22_DecodedSizeLimit(t *testing.T) {
 	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
 	containersJSON := `"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
 	containersProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many)))

@@ -35,8 +35,8 @@
 //   - An object that cannot be decoded is reported, and holds up no other; its last good version stays.
 //   - After a failure a watch goes on where it was. The collection is listed again only when the server no longer has
 //     the changes since: see [Reflector].
-//   - Memory is bounded: by one object while decoding, by a thousand changes between the network and the store, and by
-//     one entry a key for each handler.
+//   - Memory is bounded: while decoding by what a few goroutines have at hand, 64 KiB or one object each; by a thousand
+//     changes between the network and the store; and by one entry a key for each handler.
 //   - A key of a [Queue] is in work once at a time, whatever it is asked for meanwhile, and none starves.
 //   - Run returns when everything that it started has ended, within the time of the handler call under way.
 //
@@ -53,8 +53,8 @@
 //
 // Order is kept for each key, and for one handler. There is none between handlers or informers.
 //
-// Do not block in an index's function or in Config.Transform: they run where the store is written to, and where the
-// network is read. The same goes for Config.OnDecodeError.
+// Do not block in an index's function or in Config.Transform: they run where the store is written to, and between the
+// network and there, for one object at a time. The same goes for Config.OnDecodeError.
 //
 // metadata.managedFields are dropped unless Config.KeepManagedFields says otherwise. Do not send an object from the store
 // back by Update if that matters to you; a patch or server-side apply does not mind.
@@ -97,7 +97,8 @@
 // # Reading the source
 //
 // The data's way, file by file: client.go asks; decode.go, with json.go and protobuf.go, takes lists and watches apart while
-// they arrive, and makes objects of their bytes by json_decode.go and protobuf_decode.go, which share.go saves memory for;
+// they arrive, and makes objects of their bytes by json_decode.go and protobuf_decode.go, which share.go saves memory for,
+// or by libraries, which library.go limits; pipeline.go has that done by several goroutines when much comes at once;
 // reflector.go lists and watches; fifo.go is the bounded queue to informer.go, which applies each batch to store.go
 // (persistent trees, tree.go, a persistent array, versions.go, and a way around the trees, names.go) and its indexes
 // (index.go), and then tells the listeners (listener.go). enqueue.go fills queue.go, which controller.go works off; write.go

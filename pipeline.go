@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// batchBytes is how much a batch has at most, but for its last object, and batchPieces how many objects.
-	batchBytes  = 64 << 10
-	batchPieces = 1 << 10
+	// batchBytes is how much a batch has at most, but for its last object, and batchPieces how many objects; minBatchBytes
+	// is how much is worth a worker when nobody waits for it.
+	batchBytes    = 64 << 10
+	minBatchBytes = 16 << 10
+	batchPieces   = 1 << 10
 	// maxWorkers is how many there are at most. More would wait for the one that reads.
 	maxWorkers = 4
 	// waiting is how long reading takes if it has to wait for the network.
@@ -49,13 +51,14 @@ func newDecoder[T Object](c *codec[T]) *decoder[T] {
 //
 // Workers come when there is something to do, and go when there is nothing. What is read while all of them are busy, makes
 // one batch. When the network is what everything waits for, as mostly in a watch, there is no other goroutine: the reader
-// decodes an object as soon as it is there.
+// decodes what is news as soon as it is there.
 type pipeline[T Object] struct {
 	reflector  *Reflector[T]
 	format     format
 	hand       func(obj T, failed *DecodeError, deleted bool, raw []byte) error // one at a time
 	cancel     func(error)                                                      // ends the answer when hand fails
 	maxWorkers int                                                              // 0: the reader does everything
+	live       bool                                                             // what comes is news; else it is of no use before the end. Of the reader
 
 	mu      sync.Mutex // protects the fields below
 	changed sync.Cond  // a worker took the open batch, or went
@@ -64,7 +67,7 @@ type pipeline[T Object] struct {
 	last    chan struct{} // closed when all that was taken has been handed on; nil when nothing was
 
 	failed  atomic.Bool // hand did: nothing is handed on any more
-	failure error       // of hand; of the one whose turn it is
+	failure error       // of hand; of the one who set failed
 }
 
 // batch is some objects that are decoded by one goroutine.
@@ -95,7 +98,7 @@ func newPipeline[T Object](r *Reflector[T], f format, cancel func(error), hand f
 	return p
 }
 
-// reader is what an answer is read from. Before it waits for the network, all that is there is on its way.
+// pipelineReader is what an answer is read from. Before it waits for the network, all that is there is on its way.
 type pipelineReader[T Object] struct {
 	io.Reader
 	pipeline *pipeline[T]
@@ -144,20 +147,22 @@ func (p *pipeline[T]) add(raw []byte, deleted bool, list *listInfo) {
 	}
 }
 
-// flush has what was added decoded and handed on: at once, if nothing more is to be expected for now.
-// It returns false when there is nothing.
+// flush has what was added decoded and handed on, unless there is time for more of it: quiet says that nothing more is to be
+// expected for now. It returns false when there is nothing.
 func (p *pipeline[T]) flush(quiet bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	some := p.open != nil
-	p.flushLocked(quiet)
-	return some
+	b := p.open
+	if b != nil && (p.live || len(b.raw) >= minBatchBytes || len(b.pieces) >= batchPieces) {
+		p.flushLocked(quiet && p.live)
+	}
+	return b != nil
 }
 
 func (p *pipeline[T]) flushLocked(quiet bool) {
 	switch {
 	case p.open == nil:
-	case p.maxWorkers == 0 || p.workers == 0 && (quiet || len(p.open.raw) == 0):
+	case p.workers == 0 && (p.maxWorkers == 0 || quiet || len(p.open.raw) == 0):
 		b := p.open
 		p.open = nil
 		p.decode(p.reflector.decoder, b)
@@ -251,9 +256,10 @@ func (p *pipeline[T]) handOn(d *decoder[T], b *batch[T]) {
 }
 
 func (p *pipeline[T]) fail(err error) {
-	p.failure = err
-	p.failed.Store(true)
-	p.cancel(err)
+	if p.failed.CompareAndSwap(false, true) {
+		p.failure = err
+		p.cancel(err)
+	}
 }
 
 // bytes returns what piece i was encoded as.

@@ -34,7 +34,7 @@ func pipelined[T Object](t *testing.T, config Config[T]) *Reflector[T] {
 // newTestPipeline returns one that has several workers, on whatever machine.
 func newTestPipeline[T Object](r *Reflector[T], hand func(obj T, failed *DecodeError, deleted bool, raw []byte) error) *pipeline[T] {
 	p := newPipeline(r, formatJSON, func(error) {}, hand)
-	p.maxWorkers = maxWorkers
+	p.maxWorkers, p.live = maxWorkers, true
 	return p
 }
 
@@ -43,7 +43,7 @@ func encodedPod(name string, padding int) []byte {
 }
 
 // Objects come out one at a time, in the order in which they went in, each as what it is: decoded, held, broken or deleted.
-func TestPipelineKeepsTheOrder(t *testing.T) {
+func TestF1R20_PipelineKeepsTheOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		r := pipelined(t, Config[*corev1.Pod]{Logger: slog.New(slog.DiscardHandler), Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
@@ -111,7 +111,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 }
 
 // Behind a failure nothing is handed on, the answer is ended, and nothing is left running.
-func TestPipelineEndsWithAFailure(t *testing.T) {
+func TestL1_PipelineEndsWithAFailure(t *testing.T) {
 	boom := errors.New("boom")
 	for at := range 60 {
 		synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 }
 
 // When nothing is taken, a limited number of bytes is read: each worker has a batch, and one is open.
-func TestPipelineWaitsForWhoTakes(t *testing.T) {
+func TestF3_PipelineWaitsForWhoTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := pipelined(t, Config[*corev1.Pod]{})
 		taken, n := make(chan struct{}), 0
@@ -242,6 +242,35 @@ func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
 			t.Fatalf("%d of %d handed on: %v", n, i+1, err)
 		}
 	}
+}
+
+// Of a list, an object is of no use before the others: what is small waits for more, and for the end at the latest, which is
+// no work for another goroutine.
+func TestPipelineWaitsForMoreOfAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := pipelined(t, Config[*corev1.Pod]{})
+		n := 0
+		p := newTestPipeline(r, func(*corev1.Pod, *DecodeError, bool, []byte) error { n++; return nil })
+		p.live = false
+		for range 10 {
+			p.add(encodedPod("a", 1000), false, nil)
+			p.flush(true)
+		}
+		if n > 0 || p.workers > 0 {
+			t.Errorf("%d objects were handed on, %d workers", n, p.workers)
+		}
+		if err := p.wait(); err != nil || n != 10 {
+			t.Errorf("%d objects of 10 were handed on: %v", n, err)
+		}
+		for range 20 {
+			p.add(encodedPod("a", 1000), false, nil)
+		}
+		p.flush(true)
+		synctest.Wait()
+		if n != 30 {
+			t.Errorf("%d objects of 30 were handed on", n)
+		}
+	})
 }
 
 type readFunc func([]byte) (int, error)

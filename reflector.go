@@ -676,6 +676,7 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 	p := newPipeline(r, f, cancel, func(obj T, failed *DecodeError, deleted bool, raw []byte) error {
 		return w.object(ctx, f, obj, failed, deleted, raw)
 	})
+	p.live = !initial
 	defer p.wait()
 	frames := newFrameReader(p.body(body), f)
 	for events := 0; ; events++ {
@@ -699,7 +700,7 @@ func (r *Reflector[T]) follow(ctx context.Context, query url.Values, initial boo
 			return err
 		}
 		if initial && !w.initial {
-			initial, list.ended = false, true
+			initial, list.ended, p.live = false, true, true
 			deadline.Reset(timeout + watchGrace - time.Since(opened))
 		}
 	}
