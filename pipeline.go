@@ -21,8 +21,10 @@ const (
 	batchPieces   = 1 << 10
 	// maxWorkers is how many there are at most. More would wait for the one that reads.
 	maxWorkers = 4
-	// waiting is how long reading takes if it has to wait for the network.
+	// waiting is how long reading takes if it has to wait for the network. After so many reads in a row that did not, work
+	// is shared: a few changes that come together are decoded sooner than another goroutine is awake.
 	waiting = 30 * time.Microsecond
+	minRush = 8
 )
 
 // decoder decodes a reflector's objects. It is for one goroutine.
@@ -103,13 +105,18 @@ type pipelineReader[T Object] struct {
 	io.Reader
 	pipeline *pipeline[T]
 	waited   bool // for the network, since the last flush of anything
+	rush     int  // how many flushes in a row it had not
 }
 
-func (p *pipeline[T]) body(r io.Reader) io.Reader { return &pipelineReader[T]{r, p, false} }
+func (p *pipeline[T]) body(r io.Reader) io.Reader { return &pipelineReader[T]{Reader: r, pipeline: p} }
 
 func (r *pipelineReader[T]) Read(b []byte) (int, error) {
-	if r.pipeline.flush(r.waited) {
+	if r.waited {
+		r.rush = 0
+	}
+	if r.pipeline.flush(r.rush < minRush) {
 		r.waited = false
+		r.rush++
 	}
 	if r.pipeline.failed.Load() {
 		return 0, context.Canceled // wait tells why

@@ -162,6 +162,7 @@ func TestF3_PipelineWaitsForWhoTakes(t *testing.T) {
 		})
 		const objects, size = 400, 10_000
 		body, written := p.body(strings.NewReader(strings.Repeat(" ", objects))), 0
+		body.(*pipelineReader[*corev1.Pod]).rush = minRush // so that workers do the work
 		go func() {
 			for range objects {
 				p.add(encodedPod("a", size), false, nil)
@@ -242,6 +243,38 @@ func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
 			t.Fatalf("%d of %d handed on: %v", n, i+1, err)
 		}
 	}
+}
+
+// When there is no need to wait for the network again and again, work is shared: reading goes on while an object is decoded.
+func TestPipelineSharesTheWorkInARush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, reads := 0, 0
+		goesOn := make(chan struct{})
+		p := newTestPipeline(pipelined(t, Config[*corev1.Pod]{}), func(*corev1.Pod, *DecodeError, bool, []byte) error {
+			if n == minRush {
+				<-goesOn // for ever, if this is the reader
+			}
+			n++
+			return nil
+		})
+		body := p.body(readFunc(func([]byte) (int, error) {
+			if reads++; reads > minRush {
+				close(goesOn)
+			} else if n != reads {
+				t.Errorf("%d of %d objects were handed on in a short burst", n, reads)
+			}
+			return 1, nil // at once: time stands still
+		}))
+		for range minRush + 1 {
+			p.add(encodedPod("a", 1000), false, nil)
+			if _, err := body.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.wait(); err != nil || n != minRush+1 {
+			t.Errorf("%d objects were handed on: %v", n, err)
+		}
+	})
 }
 
 // Of a list, an object is of no use before the others: what is small waits for more, and for the end at the latest, which is
