@@ -192,7 +192,7 @@ func (p *pipeline[T]) wait() error {
 }
 
 // errGoroutineEnded says that a function of the configuration called runtime.Goexit, as testing.T's Fatal does.
-var errGoroutineEnded = errors.New("Transform or OnDecodeError ended its goroutine")
+var errGoroutineEnded = errors.New("a function of the configuration, like Transform, ended its goroutine")
 
 // work decodes one batch after the other, as long as there are any.
 func (p *pipeline[T]) work() {
