@@ -399,6 +399,38 @@ func decodesSlowly(t *testing.T, config informer.Config[*corev1.Pod], takes time
 	})
 }
 
+// Transform may end its goroutine, as a test's Fatal does. The list fails; what was not read of it is not taken to be gone.
+func TestR20L2_TransformThatExits(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // so that it is not the goroutine of Run
+	for _, paged := range []bool{true, false} {
+		var exited atomic.Bool
+		config := informer.Config[*corev1.Pod]{PagedList: paged, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
+			if p.Name == "05" && exited.CompareAndSwap(false, true) {
+				runtime.Goexit()
+			}
+			return p, nil
+		}}
+		faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+			const pods = 30
+			for i := range pods {
+				pod := newPod("ns", fmt.Sprintf("%02d", i))
+				pod.Annotations = map[string]string{"x": strings.Repeat("x", 20_000)}
+				w.create(pod)
+			}
+			ctx, cancel := context.WithCancel(w.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- inf.Run(ctx) }()
+			defer func() { cancel(); <-ended }()
+			if err := inf.WaitSynced(ctx); err != nil {
+				w.Fatal(err)
+			}
+			if s := inf.Status().Reflectors[0]; inf.Store().Len() != pods || s.LastError == nil || !strings.Contains(s.LastError.Error(), "ended its goroutine") {
+				w.Errorf("paged %t: %d objects, status %+v", paged, inf.Store().Len(), s)
+			}
+		})
+	}
+}
+
 // Types that contain themselves are asked for in JSON, and nothing is decoded from what was not asked for.
 func TestR22_ProtobufThatWasNotAskedFor(t *testing.T) {
 	answer := func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ import (
 // Config is the configuration of an [Informer] or a [Reflector]. The zero value is right for most.
 type Config[T Object] struct {
 	// Transform is called once for each object as it was read, before it is stored, and returns what to store in its
-	// place: usually obj itself with less in it. It may write to obj. It must keep namespace, name, uid and
+	// place: usually obj itself with less in it. It may write to obj. It is called for one object at a time. It must keep namespace, name, uid and
 	// resourceVersion. Its error is that object's decode error. Nil means that objects are stored as they come.
 	Transform func(obj T) (T, error)
 	// Filter restricts the informer to the objects for which it returns true, by what is in their metadata; those for which

@@ -19,8 +19,8 @@ const (
 	maxNesting = 10_000
 )
 
-// ErrTooLarge indicates that the server sent more than is taken of one thing: of an object or a watch frame 32 MiB,
-// of what a list has beside its items 1 MiB.
+// ErrTooLarge indicates that the server sent more than is taken of one thing: of an object or a watch frame 32 MiB, or what
+// becomes 256 MiB in memory; of what a list has beside its items 1 MiB; of a Status 64 KiB.
 var ErrTooLarge = errors.New("too large")
 
 var (

@@ -34,10 +34,9 @@ type decoder[T Object] struct {
 	adopter  adopter                               // for Config.Share
 }
 
-// newDecoder returns a decoder for which c says what to decode.
+// newDecoder returns a decoder for which c, which has decoded nothing itself, says what to decode.
 func newDecoder[T Object](c *codec[T]) *decoder[T] {
 	own := *c
-	own.json, own.wire, own.shared = nil, nil, weakSharer{}
 	return &decoder[T]{
 		codec:    &own,
 		metadata: &codec[*metav1.PartialObjectMetadata]{element: reflect.TypeFor[metav1.PartialObjectMetadata]()},

@@ -496,7 +496,9 @@ func (r *Reflector[T]) page(ctx context.Context, query url.Values, l *listing[T]
 		return nil
 	})
 	err = readList(p.body(resp.Body), f, &info, func(raw []byte) { p.add(raw, false, &info) })
-	_ = p.wait() // nothing fails
+	if failed := p.wait(); failed != nil { // by then, or because of it, reading ended too
+		err = failed
+	}
 	return info, err
 }
 
