@@ -4,12 +4,13 @@ package informer
 
 import (
 	"bytes"
-	"reflect"
+	"io"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
@@ -54,39 +55,49 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%s: %v allocations, %v at most", c.name, got, c.most)
 		}
 	}
-	for _, f := range []format{formatJSON, formatProtobuf} {
+	for _, f := range []decode.Format{decode.JSON, decode.Protobuf} {
 		var list bytes.Buffer
 		write := fleet.WriteListJSON
-		if f == formatProtobuf {
+		if f == decode.Protobuf {
 			write = fleet.WriteListProtobuf
 		}
 		if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, pods.All()); err != nil {
 			t.Fatal(err)
 		}
-		r := &Reflector[*corev1.Pod]{}
-		d := newDecoder(&codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()})
+		r := reflectorFor(t, Config[*corev1.Pod]{})
+		one := r.decoder.get()
 		read := func() float64 {
 			return testing.AllocsPerRun(3, func() {
-				err := readList(bytes.NewReader(list.Bytes()), f, &listInfo{}, func(raw []byte) {
-					var it piece[*corev1.Pod]
-					r.find(f, raw, &it)
-					if r.decode(d, f, raw, nil, &it); it.err != nil {
-						t.Fatal(it.err)
+				items := decode.NewList(bytes.NewReader(list.Bytes()), f)
+				for {
+					raw, err := items.Next()
+					switch err {
+					case nil:
+						var e encoded[*corev1.Pod]
+						r.decoder.find(f, raw, false, &e)
+						if r.decoder.decode(one, f, raw, nil, &e); e.err != nil {
+							t.Fatal(e.err)
+						}
+					case decode.ErrMore:
+						if err := items.Fill(); err != nil {
+							t.Fatal(err)
+						}
+					case io.EOF:
+						return
+					default:
+						t.Fatal(err)
 					}
-				})
-				if err != nil {
-					t.Fatal(err)
 				}
 			}) / float64(len(all))
 		}
 		if got := read(); got > 90 {
 			t.Errorf("format %d: a pod has %.1f allocations, 90 at most", f, got)
 		}
-		r.config.Share = true
+		r.decoder.config.Share = true
 		if got := read(); got > 40 {
 			t.Errorf("format %d: a pod that shares has %.1f allocations, 40 at most", f, got)
 		}
-		r.held = store.Get
+		r.decoder.held = store.Get
 		if got := read(); got > 2.1 {
 			t.Errorf("format %d: a pod that is held has %.1f allocations, its key's 2 at most", f, got)
 		}

@@ -2,5 +2,5 @@
 
 package informer
 
-// asserting says that every state of a store is checked before readers see it. The tag assert sets it.
+// asserting reports whether a store checks its invariants before each publication. The build tag assert sets it.
 const asserting = false

@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// decoded is how many pods a list and how many events a watch has.
-const decoded = 2000
+// decodedObjects is how many pods a list and how many events a watch has.
+const decodedObjects = 2000
 
 // managedFields names whether managedFields are kept. To drop them, ours needs no more than its default; client-go's
 // users set a transform.
@@ -26,13 +27,13 @@ func managedFields(b *testing.B, run func(b *testing.B, keep bool)) {
 // BenchmarkDecodeList turns the body of a list into objects that each have their own memory: from the HTTP client to
 // the sink of our reflector, and to where client-go's reflector hands the items on.
 func BenchmarkDecodeList(b *testing.B) {
-	pods := fleet.New(fleet.Config{Pods: decoded}).All()
+	pods := fleet.New(fleet.Config{Pods: decodedObjects}).All()
 	formats(b, func(b *testing.B, media string) {
 		server := cannedList(b, media, pods)
 		report := func(b *testing.B, list func() int) {
 			b.SetBytes(int64(len(server.list)))
-			objects, seconds, bytes := counted(b, decoded, func() {
-				if n := list(); n != decoded {
+			objects, seconds, bytes := counted(b, decodedObjects, func() {
+				if n := list(); n != decodedObjects {
 					b.Fatalf("decoded %d objects", n)
 				}
 			})
@@ -81,14 +82,14 @@ func dropManagedFields(items []runtime.Object) {
 // BenchmarkDecodeWatch turns the frames of a watch into typed events: from the HTTP client to the sink of our
 // reflector, and to the channel that client-go's reflector reads.
 func BenchmarkDecodeWatch(b *testing.B) {
-	pods := fleet.New(fleet.Config{Pods: decoded})
+	pods := fleet.New(fleet.Config{Pods: decodedObjects})
 	formats(b, func(b *testing.B, media string) {
 		server := cannedList(b, media, func(func(*corev1.Pod) bool) {})
 		server.frames = watchFrames(b, media, pods)
 		report := func(b *testing.B, follow func() int) {
 			b.SetBytes(int64(len(server.frames)))
-			events, seconds, bytes := counted(b, decoded, func() {
-				if n := follow(); n != decoded {
+			events, seconds, bytes := counted(b, decodedObjects, func() {
+				if n := follow(); n != decodedObjects {
 					b.Fatalf("decoded %d events", n)
 				}
 			})
@@ -112,7 +113,7 @@ func BenchmarkDecodeWatch(b *testing.B) {
 						if !keep {
 							event.Object.(metav1.Object).SetManagedFields(nil)
 						}
-						if n == decoded {
+						if n == decodedObjects {
 							return n
 						}
 					}
@@ -126,7 +127,7 @@ func BenchmarkDecodeWatch(b *testing.B) {
 						if d.Type == Replaced {
 							return nil
 						}
-						if n++; n == decoded {
+						if n++; n == decodedObjects {
 							return errEnough
 						}
 						return nil
@@ -142,7 +143,7 @@ func BenchmarkDecodeWatch(b *testing.B) {
 func watchFrames(b *testing.B, media string, pods *fleet.Fleet) []byte {
 	b.Helper()
 	encode := fleet.AppendWatchEventJSON
-	if media == mediaProtobuf {
+	if media == decode.MediaProtobuf {
 		encode = fleet.AppendWatchEventProtobuf
 	}
 	var frames []byte
@@ -152,7 +153,7 @@ func watchFrames(b *testing.B, media string, pods *fleet.Fleet) []byte {
 		if frames, err = encode(frames, change.Type, change.Object); err != nil {
 			b.Fatal(fmt.Errorf("change %d: %w", n, err))
 		}
-		if n++; n == decoded {
+		if n++; n == decodedObjects {
 			break
 		}
 	}

@@ -105,7 +105,9 @@ func syncPeer(b *testing.B, server *canned, keepManagedFields bool, pods int) fu
 	}
 	var running sync.WaitGroup
 	running.Go(func() { inf.RunWithContext(ctx) })
-	<-inf.HasSyncedChecker().Done()
+	if !cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) {
+		b.Fatal("the peer has not synced")
+	}
 	if n := len(inf.GetStore().ListKeys()); n != pods {
 		b.Fatalf("the store has %d pods", n)
 	}

@@ -13,17 +13,18 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/typedinformer/informer/internal/decode"
 )
 
 // notified is how many pods the informers of BenchmarkNotify have.
 const notified = 1000
 
-// notifier is a running, synced informer of the first of manyPods, with handlers. It is told of updates directly,
-// without a server and without decoding.
+// notifier is a running, synced informer of the first of manyPods, with handlers. It receives updates directly, without a server
+// and without decoding.
 type notifier struct {
 	update func(*corev1.Pod)
-	// subscribe adds a handler that calls done after each so many updates, and returns when that has been told of
-	// all pods.
+	// subscribe adds a handler that calls done after each so many updates, and returns when the handler has received all pods.
 	subscribe func(each int, done func())
 	stop      func()
 }
@@ -39,7 +40,7 @@ var newNotifiers = []struct {
 
 func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	ctx, cancel := context.WithCancel(b.Context())
-	inf := New((&canned{media: mediaJSON}).client(b), podResource, Config[*corev1.Pod]{})
+	inf := New((&canned{media: decode.MediaJSON}).client(b), podResource, Config[*corev1.Pod]{})
 	var running sync.WaitGroup
 	running.Go(func() {
 		_ = inf.apply(ctx)
@@ -92,17 +93,24 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	return notifier{
 		update: func(pod *corev1.Pod) { events <- watch.Event{Type: watch.Modified, Object: pod} },
 		subscribe: func(each int, done func()) {
-			n := 0
-			registration, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, _ any) {
-				if n++; n == each {
-					n = 0
-					done()
-				}
-			}})
+			n, added, synced := 0, 0, make(chan struct{})
+			_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+				AddFunc: func(any) {
+					if added++; added == len(pods) {
+						close(synced)
+					}
+				},
+				UpdateFunc: func(_, _ any) {
+					if n++; n == each {
+						n = 0
+						done()
+					}
+				},
+			})
 			if err != nil {
 				b.Fatal(err)
 			}
-			<-registration.HasSyncedChecker().Done()
+			<-synced
 		},
 		stop: func() {
 			cancel()

@@ -43,8 +43,8 @@ func (q peerQueue) get() (Key, bool) {
 func (q peerQueue) stop() { q.ShutDown() }
 
 // unlimited counts and never delays by more than a nanosecond, so that what is measured is the queue.
-func unlimited() MaxOf[Key] {
-	return MaxOf[Key]{&ExponentialLimiter[Key]{Base: 1, Max: 1}, &BucketLimiter[Key]{rate.NewLimiter(rate.Inf, 1)}}
+func unlimited() MaxOfLimiter[Key] {
+	return MaxOfLimiter[Key]{&ExponentialLimiter[Key]{Base: 1, Max: 1}, &BucketLimiter[Key]{rate.NewLimiter(rate.Inf, 1)}}
 }
 
 // eachQueue runs a benchmark with a queue of each kind. A worker's context can usually be cancelled, which Get of

@@ -61,7 +61,7 @@ func BenchmarkRelistUnchanged(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			r.held = store.Get
+			r.decoder.held = store.Get
 			measure(b, func() int {
 				if err := r.list(b.Context()); err != nil {
 					b.Fatal(err)

@@ -128,7 +128,7 @@ func BenchmarkApply(b *testing.B) {
 				deltas := [2][]Delta[*corev1.Pod]{deltasOf(h.changes[0]), deltasOf(h.changes[1])}
 				var changes []change[*corev1.Pod]
 				report(b, func(pass, from, to int) {
-					changes = store.apply(deltas[pass][from:to], changes)
+					changes = mustApply(b, store, changes, deltas[pass][from:to]...)
 					clear(changes)
 					changes = changes[:0]
 				})
@@ -208,7 +208,7 @@ func BenchmarkStoreWritesWithReaders(b *testing.B) {
 				var changes []change[*corev1.Pod]
 				report(b, func(pod *corev1.Pod) {
 					batch[0] = Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion}
-					changes = store.apply(batch, changes[:0])
+					changes = mustApply(b, store, changes[:0], batch...)
 				}, func() int { return reader.list(store) })
 			})
 		}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
@@ -294,7 +295,7 @@ func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = io.NopCloser(bytes.NewReader(c.list))
 		return resp, nil
 	}
-	if c.media == mediaProtobuf {
+	if c.media == decode.MediaProtobuf {
 		resp.Header.Set("Content-Type", c.media+";stream=watch")
 	}
 	ctx, cancel := context.WithCancel(req.Context())
@@ -327,7 +328,7 @@ func (o *openBody) Close() error {
 func cannedList(b *testing.B, media string, pods iter.Seq[*corev1.Pod]) *canned {
 	b.Helper()
 	write := fleet.WriteListJSON
-	if media == mediaProtobuf {
+	if media == decode.MediaProtobuf {
 		write = fleet.WriteListProtobuf
 	}
 	var list bytes.Buffer
@@ -385,7 +386,7 @@ func (c *canned) reflect(b *testing.B, client *Client, keepManagedFields bool, s
 
 // formats calls run for each format that both decode.
 func formats(b *testing.B, run func(b *testing.B, media string)) {
-	for _, f := range []struct{ name, media string }{{"json", mediaJSON}, {"protobuf", mediaProtobuf}} {
+	for _, f := range []struct{ name, media string }{{"json", decode.MediaJSON}, {"protobuf", decode.MediaProtobuf}} {
 		b.Run("format="+f.name, func(b *testing.B) { run(b, f.media) })
 	}
 }

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -77,7 +76,7 @@ func conform[T labeled](t *testing.T, m mode) {
 		{"L1L2_EndsInTheFirstList", (*rig[T]).endsInTheFirstList},
 	} {
 		t.Run(rule.name, func(t *testing.T) {
-			bubble(t, informertest.Options{}, func(w world) { rule.test(newRig[T](w, m)) })
+			bubble(t, func(w world) { rule.test(newRig[T](w, m)) })
 		})
 	}
 }
@@ -271,7 +270,7 @@ func (r *rig[T]) end() {
 	r.Helper()
 	<-time.After(2 * time.Minute)
 	r.equals()
-	if !sameObjects(r.main.has, r.inf.Store()) {
+	if !sameObjects(r.main.Has(), r.inf.Store()) {
 		r.Error("the handler has other objects than the store")
 	}
 	r.mu.Lock()
@@ -282,7 +281,7 @@ func (r *rig[T]) end() {
 	}
 	r.mu.Unlock()
 	for _, s := range r.inf.Status().Reflectors {
-		if s.State != informer.Watching || !s.WatchOpen {
+		if s.State != informer.ReflectorWatching || !s.WatchOpen {
 			r.Errorf("status %+v", s)
 		}
 	}
@@ -302,7 +301,7 @@ func (r *rig[T]) end() {
 	if !slices.Equal(before, r.inf.Store().List()) {
 		r.Error("the store has changed after the end")
 	}
-	if s := r.inf.Status(); s.Reflectors[0].State != informer.Idle {
+	if s := r.inf.Status(); s.Reflectors[0].State != informer.ReflectorIdle {
 		r.Errorf("status %+v", s)
 	}
 }
@@ -365,37 +364,6 @@ func (r *rig[T]) seen(pod *corev1.Pod) T {
 	return obj
 }
 
-// seenAs returns what an informer of T has of a pod of the server, which is what client-go makes of it.
-func seenAs[T informer.Object](pod *corev1.Pod, keepManagedFields bool) T {
-	pod = pod.DeepCopy()
-	pod.TypeMeta = metav1.TypeMeta{}
-	pod.CreationTimestamp = metav1.NewTime(pod.CreationTimestamp.Local().Truncate(time.Second))
-	if !keepManagedFields {
-		pod.ManagedFields = nil
-	}
-	var seen any = pod
-	switch any(*new(T)).(type) {
-	case *metav1.PartialObjectMetadata:
-		seen = &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}
-	case *unstructured.Unstructured:
-		content, err := kruntime.DefaultUnstructuredConverter.ToUnstructured(pod)
-		if err != nil {
-			panic(err)
-		}
-		u := &unstructured.Unstructured{Object: content}
-		u.SetAPIVersion("v1")
-		u.SetKind("Pod")
-		seen = u
-	case *slimPod:
-		slim := &slimPod{}
-		m := &slim.Metadata
-		m.Namespace, m.Name, m.UID, m.ResourceVersion, m.Labels = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion, pod.Labels
-		slim.Spec.NodeName = pod.Spec.NodeName
-		seen = slim
-	}
-	return seen.(T)
-}
-
 // put creates a pod that the informer follows.
 func (r *rig[T]) put(namespace, name, v string) *corev1.Pod {
 	r.Helper()
@@ -451,36 +419,29 @@ func (r *rig[T]) wantDecodeErrors(stale int, failed ...string) {
 	r.failed = nil
 }
 
-// follower is a handler that notes what it is told, and checks each time what holds for every call.
+// follower is a recorder, which checks H2, that checks each time what else holds for every call.
 type follower[T labeled] struct {
 	recorder[T]
 	*rig[T]
-	partial bool               // it is not given all
-	has     map[informer.Key]T // what it was given last
-	rv      string             // of the store, at the last call
-	before  func(T)            // when not nil, is called first
+	partial bool    // it is not given all
+	rv      string  // of the store, at the last call
+	before  func(T) // when not nil, is called first
 }
 
 // follow subscribes a new follower.
 func (r *rig[T]) follow(config informer.SubscriptionConfig[T]) (*follower[T], *informer.Subscription) {
-	f := &follower[T]{rig: r, has: map[informer.Key]T{}, partial: config.Filter != nil}
+	f := &follower[T]{rig: r, partial: config.Filter != nil}
 	return f, r.inf.SubscribeWith(f, config)
 }
 
 func (f *follower[T]) OnAdd(obj T, initial bool) {
 	f.check(obj)
-	if was, ok := f.has[informer.KeyOf(obj)]; ok { // H2
-		f.Errorf("%v added, which it had as %s", informer.KeyOf(obj), version(was))
-	}
 	f.given(obj)
 	f.recorder.OnAdd(obj, initial)
 }
 
 func (f *follower[T]) OnUpdate(old, new T) {
 	f.check(new)
-	if f.has[informer.KeyOf(new)] != old { // H2
-		f.Errorf("%v updated from what it was not given", informer.KeyOf(new))
-	}
 	f.given(new)
 	f.recorder.OnUpdate(old, new)
 }
@@ -488,20 +449,15 @@ func (f *follower[T]) OnUpdate(old, new T) {
 func (f *follower[T]) OnDelete(last T, final bool) {
 	f.check(last)
 	key := informer.KeyOf(last)
-	if have, ok := f.has[key]; !ok || have.GetUID() != last.GetUID() { // H2
-		f.Errorf("%v deleted, which it did not have", key)
-	}
-	delete(f.has, key)
 	if have, ok := f.inf.Store().Get(key); ok && have.GetUID() == last.GetUID() && !f.partial && !newer(have, last) { // H1
 		f.Errorf("%v deleted, which the store still has", key)
 	}
 	f.recorder.OnDelete(last, final)
 }
 
-// given notes that the handler has obj, which the store must have by then, unless it has moved on.
+// given checks that the store has obj by the time that the handler is given it, unless it has moved on.
 func (f *follower[T]) given(obj T) {
 	key := informer.KeyOf(obj)
-	f.has[key] = obj
 	have, ok := f.inf.Store().Get(key)
 	pod, there := f.pods.Get(key)
 	if there = there && pod.UID == obj.GetUID() && f.follows(pod); there && !ok || ok && newer(obj, have) { // H1
@@ -528,7 +484,7 @@ func (f *follower[T]) check(obj T) {
 	if indexed != snap.Len() {
 		f.Errorf("%d objects by index, %d in store", indexed, snap.Len())
 	}
-	rv := snap.RV()
+	rv := snap.ResourceVersion()
 	if rv != "" && newerRV(f.rv, rv) {
 		f.Errorf("at resource version %s after %s", rv, f.rv)
 	}
@@ -540,7 +496,7 @@ func (f *follower[T]) want(lines ...string) {
 	f.Helper()
 	synctest.Wait()
 	byKey := func(a, b string) int { return cmp.Compare(strings.Fields(a)[1], strings.Fields(b)[1]) }
-	told := f.take()
+	told := f.Take()
 	slices.SortStableFunc(told, byKey)
 	slices.SortStableFunc(lines, byKey)
 	if diff := gocmp.Diff(lines, told); diff != "" {
@@ -560,7 +516,7 @@ func (r *rig[T]) initialSync() {
 	}
 	r.start()
 	r.main.want(lines...)
-	if s := r.inf.Status(); !s.Synced || s.Objects != 10 || !s.Handlers[0].Synced || s.ResourceVersion != r.server.RV() {
+	if s := r.inf.Status(); !s.Synced || s.Objects != 10 || !s.Handlers[0].Synced || s.ResourceVersion != r.server.ResourceVersion() {
 		r.Errorf("status %+v", s)
 	}
 	if err := r.sub.WaitSynced(r.Context()); err != nil { // H8
@@ -574,7 +530,7 @@ func (r *rig[T]) initialSync() {
 	for _, s := range r.inf.Status().Reflectors {
 		want := []string{streams}
 		if r.paged {
-			want = []string{"list resourceVersion=0 limit=2", fmt.Sprintf(watches, r.server.RV())} // the cache of the server does not page
+			want = []string{"list resourceVersion=0 limit=2", fmt.Sprintf(watches, r.server.ResourceVersion())} // the cache of the server does not page
 		}
 		if diff := gocmp.Diff(want, requests[s.Namespace]); diff != "" {
 			r.Errorf("requests (-want +got):\n%s", diff)
@@ -615,7 +571,7 @@ func (r *rig[T]) initialSyncBroken() {
 	<-time.After(5 * time.Minute)
 	r.main.want()
 	for _, s := range r.inf.Status().Reflectors {
-		if s.ResourceVersion != "" || s.LastError == nil || s.Failures < 5 || s.State != informer.Backoff {
+		if s.ResourceVersion != "" || s.LastError == nil || s.Failures < 5 || s.State != informer.ReflectorBackoff {
 			r.Errorf("status %+v", s)
 		}
 	}
@@ -711,7 +667,7 @@ func (r *rig[T]) slowHandler() {
 	r.startWith()
 	blocked := make(chan struct{})
 	folded, foldedSub := r.follow(informer.SubscriptionConfig[T]{})
-	every, _ := r.follow(informer.SubscriptionConfig[T]{Delivery: informer.Every})
+	every, _ := r.follow(informer.SubscriptionConfig[T]{Delivery: informer.DeliverEvery})
 	initial := []string{"add a/one 1 initial=true", "add b/two 1 initial=true"}
 	folded.want(initial...)
 	every.want(initial...)
@@ -741,7 +697,7 @@ func (r *rig[T]) slowHandler() {
 func (r *rig[T]) lateSubscription() {
 	r.startWith()
 	blocked := make(chan struct{})
-	late := &follower[T]{rig: r, has: map[informer.Key]T{}, before: func(T) { <-blocked }}
+	late := &follower[T]{rig: r, before: func(T) { <-blocked }}
 	sub := r.inf.Subscribe(late)
 	r.relabel("b", "two", "2")
 	r.put("a", "new", "1")
@@ -751,8 +707,8 @@ func (r *rig[T]) lateSubscription() {
 		r.Errorf("synced, or not, before the handler has returned: %v", err)
 	}
 	close(blocked)
-	if err := sub.WaitSynced(r.Context()); err != nil || len(late.told()) < 2 {
-		r.Errorf("WaitSynced: %v, told %q", err, late.told())
+	if err := sub.WaitSynced(r.Context()); err != nil || len(late.Told()) < 2 {
+		r.Errorf("WaitSynced: %v, told %q", err, late.Told())
 	}
 	late.want("add a/one 1 initial=true", "add b/two 2 initial=true", "add a/new 1 initial=false")
 	r.main.want("update b/two 1->2", "add a/new 1 initial=false")
@@ -770,11 +726,11 @@ func (r *rig[T]) lateSubscription() {
 	}
 	synctest.Wait()
 	for i, f := range followers {
-		if !sameObjects(f.has, r.inf.Store()) {
+		if !sameObjects(f.Has(), r.inf.Store()) {
 			r.Errorf("follower %d has other objects than the store", i)
 		}
 	}
-	r.main.take()
+	r.main.Take()
 	r.end()
 }
 
@@ -783,7 +739,7 @@ func (r *rig[T]) panics() {
 	r.put("b", "two", "1")
 	r.begin()
 	var values []any
-	f := &follower[T]{rig: r, has: map[informer.Key]T{}}
+	f := &follower[T]{rig: r}
 	sub := r.inf.SubscribeWith(informer.HandlerFuncs[T]{
 		Add:    func(obj T, initial bool) { f.OnAdd(obj, initial); panic("add") },
 		Update: func(old, new T) { f.OnUpdate(old, new); panic("update") },
@@ -853,7 +809,7 @@ func (r *rig[T]) filter() {
 	f.want()
 	r.delete("a", "one")
 	f.want("delete a/one 4 final=true")
-	r.main.take()
+	r.main.Take()
 	r.end()
 }
 
@@ -882,7 +838,7 @@ func (r *rig[T]) resync() {
 func (r *rig[T]) changes() {
 	r.startWith()
 	ctx, cancel := context.WithCancel(r.Context())
-	f := &follower[T]{rig: r, has: map[informer.Key]T{}}
+	f := &follower[T]{rig: r}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -922,8 +878,8 @@ func (r *rig[T]) watchEnds() {
 		}
 		<-time.After(2 * time.Minute)
 		for _, s := range r.inf.Status().Reflectors {
-			if s.ResourceVersion != r.server.RV() || s.Failures != 0 { // R15
-				r.Errorf("at %s, the server is at %s: %+v", s.ResourceVersion, r.server.RV(), s)
+			if s.ResourceVersion != r.server.ResourceVersion() || s.Failures != 0 { // R15
+				r.Errorf("at %s, the server is at %s: %+v", s.ResourceVersion, r.server.ResourceVersion(), s)
 			}
 		}
 		r.main.want()
@@ -932,7 +888,7 @@ func (r *rig[T]) watchEnds() {
 		synctest.Wait()
 		var want []string
 		for range r.inf.Status().Reflectors {
-			want = append(want, fmt.Sprintf(watches, r.server.RV()))
+			want = append(want, fmt.Sprintf(watches, r.server.ResourceVersion()))
 		}
 		r.wantRequests(want...)
 		r.relabel("a", "one", fmt.Sprint(i+2))
@@ -1021,7 +977,7 @@ func (r *rig[T]) relistFindsChanges() {
 		r.put("b", name, "1")
 	}
 	r.start()
-	r.main.take()
+	r.main.Take()
 	same, _ := r.inf.Store().Get(informer.Key{Namespace: "a", Name: "same"})
 	calls := 0
 	r.main.before = func(obj T) { // the store has the new world, and nothing of the old one
@@ -1068,7 +1024,7 @@ func (r *rig[T]) absentAndBack() {
 	<-time.After(5 * time.Minute)
 	r.main.want("delete a/one 1 final=false", "delete b/two 1 final=false")
 	for _, s := range r.inf.Status().Reflectors {
-		if s.State != informer.Absent || s.ResourceVersion != "" || s.WatchOpen {
+		if s.State != informer.ReflectorAbsent || s.ResourceVersion != "" || s.WatchOpen {
 			r.Errorf("status %+v", s)
 		}
 	}
@@ -1118,7 +1074,7 @@ func (r *rig[T]) corruptObject() {
 	r.relist(func() { r.relabel("a", "bad", "5"); r.put("a", "new", "1") })
 	r.main.want("add a/new 1 initial=false")
 	r.wantDecodeErrors(1, "a/bad")
-	if obj, ok := r.inf.Store().Get(bad); !ok || version(obj) != "3" {
+	if obj, ok := r.inf.Store().Get(bad); !ok || informer.VersionOf(obj) != "3" {
 		r.Errorf("stored %v", obj)
 	}
 	r.delete("a", "bad")
@@ -1182,7 +1138,7 @@ func (r *rig[T]) snapshotIsForEver() {
 				lines = append(lines, fmt.Sprint(v, informer.KeyOf(obj)))
 			}
 		}
-		return append(lines, snap.RV(), fmt.Sprint(snap.Len()))
+		return append(lines, snap.ResourceVersion(), fmt.Sprint(snap.Len()))
 	}
 	before := describe()
 	for i, name := range added {
@@ -1201,7 +1157,7 @@ func (r *rig[T]) snapshotIsForEver() {
 	if diff := gocmp.Diff(before, describe()); diff != "" {
 		r.Errorf("a snapshot has changed (-before +after):\n%s", diff)
 	}
-	r.main.take()
+	r.main.Take()
 	r.end()
 }
 
@@ -1245,7 +1201,7 @@ func (r *rig[T]) indexAddedLate() {
 			r.Errorf("the index function was called %d times for %s", n, version)
 		}
 	}
-	r.main.take()
+	r.main.Take()
 	r.end()
 }
 
@@ -1287,23 +1243,23 @@ func (r *rig[T]) wait() {
 		r.Fatal(err)
 	}
 	began := time.Now()
-	if err := r.inf.WaitFor(ctx, r.server.RV()); err != nil || time.Since(began) > 2*time.Minute {
-		r.Errorf("WaitFor: %v after %v", err, time.Since(began))
+	if err := r.inf.WaitForResourceVersion(ctx, r.server.ResourceVersion()); err != nil || time.Since(began) > 2*time.Minute {
+		r.Errorf("WaitForResourceVersion: %v after %v", err, time.Since(began))
 	}
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := r.inf.WaitFor(short, "1000"); !errors.Is(err, context.DeadlineExceeded) {
-		r.Errorf("WaitFor the future: %v", err)
+	if err := r.inf.WaitForResourceVersion(short, "1000"); !errors.Is(err, context.DeadlineExceeded) {
+		r.Errorf("WaitForResourceVersion of the future: %v", err)
 	}
 	if err := r.inf.WaitForObject(short, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "new", ResourceVersion: "1000", Labels: map[string]string{"app": "in"}}}); !errors.Is(err, context.DeadlineExceeded) {
 		r.Errorf("WaitForObject of the future: %v", err)
 	}
 	for _, rv := range []string{"", "0", "x", "01"} {
-		if r.inf.WaitFor(ctx, rv) == nil || r.inf.WaitForObject(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: rv}}) == nil {
+		if r.inf.WaitForResourceVersion(ctx, rv) == nil || r.inf.WaitForObject(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: rv}}) == nil {
 			r.Errorf("waiting for version %q returned nil", rv)
 		}
 	}
-	r.main.take()
+	r.main.Take()
 	r.end()
 }
 

@@ -5,56 +5,78 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
 
 // Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time, and puts back those that
-// failed or that ask for it. Set the exported fields before Run, and do not change them afterwards.
+// failed or that ask for it. Set the exported fields first, then call Watch for each source, then Run.
 //
-//	queue := informer.NewQueue[informer.Key](informer.QueueConfig[informer.Key]{})
 //	ctl := &informer.Controller[informer.Key]{
-//		Queue:     queue,
-//		Sources:   []informer.Source{websites.Subscribe(informer.EnqueueObject[*Website](queue))},
 //		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) { … },
 //	}
+//	ctl.Watch(informer.EnqueueObject(websites))
+//	ctl.Watch(informer.EnqueueOwner(deployments, informer.Owner{GroupKind: websiteKind}))
 //	err := ctl.Run(ctx)
 type Controller[K comparable] struct {
 	// Name names the controller in logs and errors. Empty means "controller".
 	Name string
-	// Queue is where the keys come from. It may be used by this controller only. The controller does not close it.
+	// Queue holds the keys. No other controller may use it. The controller does not close it. Nil means a new queue with
+	// the zero QueueConfig, and the name of the controller.
 	Queue *Queue[K]
-	// Reconcile brings the world of one key to where it should be. It may be called for a key of which nothing is
-	// there any more. Its context ends with Timeout, and Grace after that of Run.
+	// Reconcile brings the world of one key to where it should be. It may be called for a key whose objects no longer
+	// exist. Its context ends with Timeout, and Grace after that of Run.
 	Reconcile func(ctx context.Context, key K) (Result, error)
-	// Sources are what the keys come from: the subscriptions of the handlers that add them. No key is reconciled before
-	// all of them are synced, so that a reconciler never takes for gone what has not been read yet.
-	Sources []Source
 	// MaxConcurrentReconciles is how many keys are reconciled at a time. Zero means 1.
 	MaxConcurrentReconciles int
 	// Timeout is how long one call of Reconcile may take before its context ends. Zero means for ever.
 	Timeout time.Duration
 	// Grace is how long calls of Reconcile that are under way may go on after the context of Run has ended, before
-	// theirs does. Zero means 30 s, negative not at all.
+	// their own context ends. Zero means 30 s, negative not at all.
 	Grace time.Duration
-	// LimitRequeueAfter has the queue's limiter count Result.RequeueAfter too, and delays the key by its answer if that
-	// is longer. Zero means that RequeueAfter is taken as it is, so that a short one goes round without a limit.
+	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too, and delays the key by the limiter's
+	// answer if that is longer. False means that RequeueAfter is the delay, however short, and no limit applies.
 	LimitRequeueAfter bool
-	// OnPanic is called with the value of a panic of Reconcile, by the function that recovered it, so that debug.Stack
-	// shows where it came from; the key has failed then. Nil means that the program crashes.
+	// OnPanic receives the value of a panic of Reconcile. The function that recovers the panic calls it, so debug.Stack
+	// shows where the panic came from; the key has failed then. Nil means that the panic ends the program.
 	OnPanic func(key K, value any)
-	// Logger is told of failures. Nil means slog.Default().
+	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
 
-	mu     sync.Mutex // protects the fields below
-	status ControllerStatus
-	begun  chan struct{} // closed when Run was called; made by whoever needs it first
+	mu       sync.Mutex // protects the fields below
+	used     *Queue[K]  // Queue, or a new one if that is nil; nil before it is needed
+	unsynced []*watched // sources that are not known to be synced
+	status   ControllerStatus
+	begun    chan struct{} // closed when Run was called; the first user makes it
 }
 
-// Source is what a [Controller] waits for before it begins. A [Subscription] is one.
-type Source interface {
-	// WaitSynced returns nil once everything that was there at first has been handled.
-	WaitSynced(ctx context.Context) error
+// watched is a source that a controller watches.
+type watched struct {
+	subscribed   chan struct{} // closed when subscription is set
+	subscription *Subscription // nil if subscribing panicked
+}
+
+// waitSynced returns nil when the controller has nothing to wait for any more.
+func (w *watched) waitSynced(ctx context.Context) error {
+	<-w.subscribed
+	if w.subscription == nil {
+		return nil
+	}
+	err := w.subscription.WaitSynced(ctx)
+	if errors.Is(w.subscription.Err(), ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// failed returns the error of a subscription that ended before it synced.
+func (w *watched) failed() error {
+	<-w.subscribed
+	if w.subscription == nil || w.subscription.HasSynced() || errors.Is(w.subscription.Err(), ErrClosed) {
+		return nil
+	}
+	return w.subscription.Err()
 }
 
 // Result says when to reconcile a key again that was reconciled without an error. With an error only Priority counts:
@@ -71,13 +93,20 @@ type Result struct {
 }
 
 // TerminalError wraps an error of Reconcile that trying again will not help: the key is logged and counted, its failure
-// count starts anew, and it does not come back until the next event.
+// count starts anew, and it does not come back until the next event. TerminalError(nil) is such an error too, and not nil,
+// as in controller-runtime: return nil for success.
 func TerminalError(err error) error { return &terminalError{err} }
 
-type terminalError struct{ error }
+type terminalError struct{ err error } // which may be nil
 
-func (e *terminalError) Error() string { return "terminal: " + e.error.Error() }
-func (e *terminalError) Unwrap() error { return e.error }
+func (e *terminalError) Error() string {
+	if e.err == nil {
+		return "terminal: TerminalError(nil)"
+	}
+	return "terminal: " + e.err.Error()
+}
+
+func (e *terminalError) Unwrap() error { return e.err }
 
 // panicError is the failure of a key whose Reconcile panicked.
 type panicError struct{ value any }
@@ -101,12 +130,33 @@ type ControllerStatus struct {
 
 const defaultGrace = 30 * time.Second
 
-// Run waits until all sources are synced, and then reconciles until ctx ends or the queue does. Then it hands out no
-// more keys, waits for the calls of Reconcile that are under way, whose context ends after Grace, and returns why it
-// ended: the cause of ctx, or [ErrClosed]. Every goroutine that it started has ended by then. It can be run again
-// afterwards, with the keys that the queue then has, but not twice at a time.
+// Watch subscribes the controller to source, whose events from now on add keys to the queue. The controller reconciles
+// nothing until every source that it watches has synced: it never takes an object for gone that has not been read yet.
+// Watch therefore replaces a subscription of your own, after which the controller would not know what to wait for.
+//
+// Call Watch before Run, or later for a source that appears later. A running controller then finishes the calls of
+// Reconcile that are under way, and begins the next one when the new source has synced. A source that cannot sync, such
+// as a resource that is not installed, holds the controller up; see Config.AbsentIsSynced. To stop watching a source,
+// close the subscription that Watch returns; the controller then no longer waits for it either.
+func (c *Controller[K]) Watch(source Source[K]) *Subscription {
+	queue := c.queue()
+	w := &watched{subscribed: make(chan struct{})}
+	c.mu.Lock()
+	c.unsynced = append(c.unsynced, w) // before the first key comes
+	c.mu.Unlock()
+	defer close(w.subscribed)
+	w.subscription = source.subscribe(queue)
+	return w.subscription
+}
+
+// Run waits until all sources have synced, and then reconciles until ctx ends or the queue is closed. Then it hands out
+// no more keys, waits for the calls of Reconcile that are under way, whose context ends after Grace, and returns why it
+// ended: the cause of ctx, [ErrClosed], or the error of a source that ended before it synced. Every goroutine that it
+// started has ended by then. A controller can run again afterwards, with the keys that the queue then has, but not twice
+// at a time. If a field is wrong, Run logs and returns an error that names the field.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
+		c.logger().Error("the controller does not run", "err", err)
 		return err
 	}
 	if !c.begin() {
@@ -116,6 +166,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.waitSources(ctx); err != nil {
 		return err
 	}
+	queue := c.queue()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	reconciles, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -134,12 +185,17 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		workers.Go(func() {
 			defer stop(errExitedReconcile) // of several causes the first counts
 			for {
-				key, err := c.Queue.Get(work)
+				key, err := queue.Get(work)
 				if err != nil {
 					stop(err)
 					return
 				}
-				c.reconcile(reconciles, key)
+				if err := c.waitSources(work); err != nil { // Watch has been called meanwhile
+					queue.putBack(key)
+					stop(err)
+					return
+				}
+				c.reconcile(reconciles, queue, key)
 			}
 		})
 	}
@@ -149,13 +205,18 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	return context.Cause(work)
 }
 
-// errExitedReconcile is why a controller ends whose Reconcile calls runtime.Goexit, as t.FailNow does.
-var errExitedReconcile = errors.New("a call of Reconcile ended its goroutine")
+// errExitedReconcile is why a controller ends if Reconcile, or a function of QueueConfig, calls runtime.Goexit, as
+// t.FailNow does.
+var errExitedReconcile = errors.New("a call of Reconcile, QueueConfig.OnGet or OnDone ended its goroutine")
 
-// WaitSynced waits until all sources are synced and every key that came from them was reconciled once, with whatever
-// result, and returns nil then. It returns an error that says what it waited for when ctx ends first.
+// WaitSynced waits until all sources have synced and every key that came from them was reconciled once, with whatever
+// result, and then returns nil. If ctx ends first, it returns an error that says what it waited for. If a field is wrong
+// or a source ended before it synced, it returns that error at once, whether Run was called or not.
 func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 	if err := c.validate(); err != nil {
+		return err
+	}
+	if err := c.failedSource(); err != nil {
 		return err
 	}
 	select {
@@ -166,7 +227,7 @@ func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 	if err := c.waitSources(ctx); err != nil {
 		return err
 	}
-	if err := c.Queue.WaitProcessed(ctx); err != nil {
+	if err := c.queue().WaitProcessed(ctx); err != nil {
 		return fmt.Errorf("%s: not every key was reconciled: %w", c.name(), err)
 	}
 	return nil
@@ -177,12 +238,15 @@ var errNotRunning = errors.New("controller not started")
 // Status returns how the controller is doing.
 func (c *Controller[K]) Status() ControllerStatus {
 	c.mu.Lock()
-	s := c.status
+	s, queue := c.status, c.used
 	c.mu.Unlock()
-	s.Name, s.Workers = c.name(), c.workers()
-	if c.Queue != nil {
-		s.Queue = c.Queue.Status()
+	if queue == nil {
+		queue = c.Queue
 	}
+	if queue != nil {
+		s.Queue = queue.Status()
+	}
+	s.Name, s.Workers = c.name(), c.workers()
 	return s
 }
 
@@ -194,9 +258,12 @@ func (c *Controller[K]) update(change func(*ControllerStatus)) {
 
 // validate names the field that is wrong.
 func (c *Controller[K]) validate() error {
+	c.mu.Lock()
+	used := c.used
+	c.mu.Unlock()
 	switch {
-	case c.Queue == nil:
-		return fmt.Errorf("%s: Controller.Queue is nil", c.name())
+	case c.Queue != nil && used != nil && used != c.Queue:
+		return fmt.Errorf("%s: Controller.Queue was set after Watch, whose keys are in another queue", c.name())
 	case c.Reconcile == nil:
 		return fmt.Errorf("%s: Controller.Reconcile is nil", c.name())
 	case c.MaxConcurrentReconciles < 0:
@@ -256,21 +323,57 @@ func (c *Controller[K]) running() chan struct{} {
 	return c.begun
 }
 
+// waitSources waits until all sources have synced.
 func (c *Controller[K]) waitSources(ctx context.Context) error {
-	for _, s := range c.Sources {
-		if err := s.WaitSynced(ctx); err != nil {
+	for {
+		c.mu.Lock()
+		if len(c.unsynced) == 0 {
+			c.mu.Unlock()
+			return nil
+		}
+		w := c.unsynced[0]
+		c.mu.Unlock()
+		if err := w.waitSynced(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.name(), err)
+		}
+		c.mu.Lock()
+		c.unsynced = slices.DeleteFunc(c.unsynced, func(other *watched) bool { return other == w })
+		c.mu.Unlock()
+	}
+}
+
+// failedSource returns the error of a source that ended before it synced, or nil if there is none.
+func (c *Controller[K]) failedSource() error {
+	c.mu.Lock()
+	sources := slices.Clone(c.unsynced)
+	c.mu.Unlock()
+	for _, w := range sources {
+		if err := w.failed(); err != nil {
 			return fmt.Errorf("%s: %w", c.name(), err)
 		}
 	}
 	return nil
 }
 
+// queue returns Queue, or a new queue if that is nil.
+func (c *Controller[K]) queue() *Queue[K] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.used == nil {
+		c.used = c.Queue
+	}
+	if c.used == nil {
+		c.used = NewQueue(QueueConfig[K]{Name: c.name()})
+	}
+	return c.used
+}
+
 // reconcile reconciles key, and puts it back as the result says.
-func (c *Controller[K]) reconcile(ctx context.Context, key K) {
+func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	c.update(func(s *ControllerStatus) { s.Active++ })
 	defer func() {
 		c.update(func(s *ControllerStatus) { s.Active-- })
-		c.Queue.Done(key)
+		queue.Done(key)
 	}()
 	result, err := c.call(ctx, key)
 	again := AddOptions{Priority: result.Priority}
@@ -278,14 +381,14 @@ func (c *Controller[K]) reconcile(ctx context.Context, key K) {
 	switch terminal := (*terminalError)(nil); {
 	case errors.As(err, &terminal):
 		count = func(s *ControllerStatus) { s.Failed++; s.Terminal++ }
-		c.logger().Error("reconcile failed for good", "key", key, "err", terminal.error)
+		c.logger().Error("reconcile failed for good", "key", key, "err", err)
 	case err != nil:
 		again.RateLimited = true
 		count = func(s *ControllerStatus) { s.Failed++ }
 		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
 			count = func(s *ControllerStatus) { s.Failed++; s.Panicked++ }
 		}
-		c.logger().Error("reconcile failed", "key", key, "err", err, "failures", c.Queue.Requeues(key)+1)
+		c.logger().Error("reconcile failed", "key", key, "err", err, "failures", queue.NumRequeues(key)+1)
 	case result.Backoff:
 		again.RateLimited, again.After = true, result.RequeueAfter
 		count = func(s *ControllerStatus) { s.BackedOff++ }
@@ -297,11 +400,11 @@ func (c *Controller[K]) reconcile(ctx context.Context, key K) {
 	}
 	c.update(count)
 	if !again.RateLimited {
-		c.Queue.Forget(key)
+		queue.Forget(key)
 		again.RateLimited = c.LimitRequeueAfter && again.After > 0
 	}
 	if again.RateLimited || again.After > 0 {
-		c.Queue.AddWith(again, key)
+		queue.AddWith(again, key)
 	}
 }
 

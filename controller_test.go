@@ -62,7 +62,17 @@ func (r *reconciler) want(calls ...string) {
 	r.calls = nil
 }
 
-func TestController_Results(t *testing.T) {
+// wantInAnyOrder is want for sorted calls.
+func (r *reconciler) wantInAnyOrder(calls ...string) {
+	r.t.Helper()
+	synctest.Wait()
+	r.mu.Lock()
+	slices.Sort(r.calls)
+	r.mu.Unlock()
+	r.want(calls...)
+}
+
+func TestControllerRequeuesByTheResult(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		result  Result
@@ -76,6 +86,7 @@ func TestController_Results(t *testing.T) {
 		{name: "error", err: errors.New("no"), want: []string{"a@0s", "a@5ms"}, retries: 1, count: ControllerStatus{Failed: 1}},
 		{name: "error with RequeueAfter", err: errors.New("no"), result: Result{RequeueAfter: time.Hour}, want: []string{"a@0s", "a@5ms"}, retries: 1, count: ControllerStatus{Failed: 1}},
 		{name: "terminal error", err: fmt.Errorf("wrapped: %w", TerminalError(errors.New("no"))), want: []string{"a@0s"}, count: ControllerStatus{Failed: 1, Terminal: 1}},
+		{name: "terminal error of nil", err: TerminalError(nil), want: []string{"a@0s"}, count: ControllerStatus{Failed: 1, Terminal: 1}},
 		{name: "RequeueAfter", result: Result{RequeueAfter: time.Second}, want: []string{"a@0s", "a@1s"}, count: ControllerStatus{RequeuedAfter: 1}},
 		{name: "short RequeueAfter", result: Result{RequeueAfter: 1}, want: []string{"a@0s", "a@1ns"}, count: ControllerStatus{RequeuedAfter: 1}},
 		{name: "short RequeueAfter, limited", result: Result{RequeueAfter: 1}, limit: true, want: []string{"a@0s", "a@5ms"}, retries: 1, count: ControllerStatus{RequeuedAfter: 1}},
@@ -90,7 +101,7 @@ func TestController_Results(t *testing.T) {
 					LimitRequeueAfter: c.limit,
 					Reconcile: func(context.Context, string) (Result, error) {
 						if !first {
-							if n := ctl.Queue.Requeues("a"); n != c.retries {
+							if n := ctl.Queue.NumRequeues("a"); n != c.retries {
 								t.Errorf("%d failures counted, want %d", n, c.retries)
 							}
 							return Result{}, nil
@@ -110,7 +121,7 @@ func TestController_Results(t *testing.T) {
 				}
 				<-time.After(2 * time.Hour)
 				ctl.want(c.want...)
-				if n := ctl.Queue.Requeues("a"); n != 0 {
+				if n := ctl.Queue.NumRequeues("a"); n != 0 {
 					t.Errorf("%d failures counted after success", n)
 				}
 			})
@@ -118,9 +129,69 @@ func TestController_Results(t *testing.T) {
 	}
 }
 
+// TerminalError(nil) is an error that can be printed and logged, as in controller-runtime: it does not pass for success.
+func TestTerminalErrorOfNilIsAnError(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{TerminalError(nil), "TerminalError(nil)"},
+		{fmt.Errorf("child: %w", TerminalError(nil)), "child: terminal: TerminalError(nil)"},
+		{fmt.Errorf("child: %w", TerminalError(errors.New("no"))), "child: terminal: no"},
+	} {
+		var log strings.Builder
+		queue := NewQueue(QueueConfig[string]{})
+		queue.Add("a")
+		ctl := &Controller[string]{
+			Queue:  queue,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Reconcile: func(context.Context, string) (Result, error) {
+				queue.Close()
+				return Result{}, c.err
+			},
+		}
+		if err := ctl.Run(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+		if status := ctl.Status(); status.Terminal != 1 {
+			t.Errorf("%v: status %+v", c.err, status)
+		}
+		if !strings.Contains(c.err.Error(), c.says) || !strings.Contains(log.String(), c.says) {
+			t.Errorf("error %q, log %q; want %q in both", c.err, &log, c.says)
+		}
+	}
+	if cause := errors.Unwrap(TerminalError(nil)); cause != nil {
+		t.Errorf("it wraps %v", cause)
+	}
+}
+
+// A terminal error ends the retries of a key: when the key comes again, its first retry is as soon as the first ever.
+// Guarantees: Q5
+func TestTerminalErrorForgetsTheFailuresBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failure := errors.New("no")
+		results := []error{failure, failure, TerminalError(failure), failure, nil}
+		ctl := startController(t, &Controller[string]{Reconcile: func(context.Context, string) (Result, error) {
+			err := results[0]
+			results = results[1:]
+			return Result{}, err
+		}})
+		ctl.Queue.Add("a")
+		<-time.After(time.Hour)
+		ctl.want("a@0s", "a@5ms", "a@15ms")
+		if n := ctl.Queue.NumRequeues("a"); n != 0 {
+			t.Errorf("%d failures counted after a terminal error", n)
+		}
+		ctl.Queue.Add("a")
+		<-time.After(time.Hour)
+		ctl.want("a@1h0m0s", "a@1h0m0.005s")
+	})
+}
+
 // "Every 5 s" for many keys cannot outrun the limiter's bucket when it is counted: that of the default has 100 tokens, and
 // 10 more a second.
-func TestQ6_RequeueAfterIsLimited(t *testing.T) {
+// Guarantees: Q6
+func TestRequeueAfterIsLimited(t *testing.T) {
 	for limit, atLeast := range map[bool]int{false: 5000, true: 800} {
 		synctest.Test(t, func(t *testing.T) {
 			var calls atomic.Int32
@@ -144,7 +215,7 @@ func TestQ6_RequeueAfterIsLimited(t *testing.T) {
 	}
 }
 
-func TestController_PriorityOfRetries(t *testing.T) {
+func TestControllerKeepsThePriorityOfRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		results := map[string]Result{"kept": {RequeueAfter: 1}, "raised": {RequeueAfter: 1, Priority: HighPriority}}
 		ctl := startController(t, &Controller[string]{
@@ -165,7 +236,7 @@ func TestController_PriorityOfRetries(t *testing.T) {
 	})
 }
 
-func TestController_WorkersAndTimeout(t *testing.T) {
+func TestControllerBoundsWorkersAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ends []time.Duration
 		var mu sync.Mutex
@@ -204,7 +275,7 @@ func TestController_WorkersAndTimeout(t *testing.T) {
 }
 
 // At the end no key is handed out any more, calls under way may finish, and their context ends after Grace.
-func TestController_GracefulStop(t *testing.T) {
+func TestControllerStopLetsCallsFinish(t *testing.T) {
 	for _, c := range []struct {
 		grace, takes, want time.Duration
 		cancelled          bool
@@ -245,7 +316,7 @@ func TestController_GracefulStop(t *testing.T) {
 	}
 }
 
-func TestController_EndsWithItsQueue(t *testing.T) {
+func TestControllerEndsWithItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[string]{})
 		ctl := startController(t, &Controller[string]{Queue: q, MaxConcurrentReconciles: 4})
@@ -261,7 +332,7 @@ func TestController_EndsWithItsQueue(t *testing.T) {
 	})
 }
 
-func TestController_Panic(t *testing.T) {
+func TestControllerSurvivesAPanicIfAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		ctl := startController(t, &Controller[string]{
@@ -283,7 +354,7 @@ func TestController_Panic(t *testing.T) {
 }
 
 // A Reconcile that ends its goroutine ends the controller, which says so, rather than a worker in silence.
-func TestController_Goexit(t *testing.T) {
+func TestControllerEndsWithAnErrorOnGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[string]{})
 		ctl := &Controller[string]{Queue: q, MaxConcurrentReconciles: 2, Reconcile: func(context.Context, string) (Result, error) {
@@ -300,17 +371,21 @@ func TestController_Goexit(t *testing.T) {
 	})
 }
 
-func TestL4_ControllerInTheWrongOrder(t *testing.T) {
+// Guarantees: L4
+func TestControllerInTheWrongOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reconcile := func(context.Context, string) (Result, error) { return Result{}, nil }
 		q := NewQueue(QueueConfig[string]{})
+		watched := &Controller[string]{Reconcile: reconcile}
+		watched.Watch(Enqueue(New(nil, Resource{}, Config[*thing]{Logger: slog.New(slog.DiscardHandler)}), nameOf))
+		watched.Queue = q
 		for field, c := range map[string]*Controller[string]{
-			"Controller.Queue":                   {Reconcile: reconcile},
+			"Controller.Queue was set":           watched,
 			"Controller.Reconcile":               {Queue: q},
 			"Controller.MaxConcurrentReconciles": {Queue: q, Reconcile: reconcile, MaxConcurrentReconciles: -1},
 			"Controller.Timeout":                 {Queue: q, Reconcile: reconcile, Timeout: -1},
 		} {
-			c.Name = "mine"
+			c.Name, c.Logger = "mine", slog.New(slog.DiscardHandler)
 			if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "mine") {
 				t.Errorf("Run without %s: %v", field, err)
 			}
@@ -340,7 +415,8 @@ func TestL4_ControllerInTheWrongOrder(t *testing.T) {
 }
 
 // WaitSynced waits for the sources, then for every key that they brought, at whatever priority, once.
-func TestQ10_WaitSynced(t *testing.T) {
+// Guarantees: Q10
+func TestWaitSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
@@ -349,9 +425,8 @@ func TestQ10_WaitSynced(t *testing.T) {
 		var mu sync.Mutex
 		seen := map[string]int{}
 		ctl := &Controller[Key]{
-			Queue:   q,
-			Logger:  slog.New(slog.DiscardHandler),
-			Sources: []Source{inf.Subscribe(EnqueueObject[*thing](q))},
+			Queue:  q,
+			Logger: slog.New(slog.DiscardHandler),
 			Reconcile: func(_ context.Context, key Key) (Result, error) {
 				<-time.After(time.Second)
 				mu.Lock()
@@ -366,6 +441,7 @@ func TestQ10_WaitSynced(t *testing.T) {
 				return Result{}, nil
 			},
 		}
+		ctl.Watch(EnqueueObject(inf.Informer))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- ctl.Run(ctx) }()
@@ -397,4 +473,159 @@ func TestQ10_WaitSynced(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
+}
+
+// heldHandler adds the keys of objects to queue, and blocks in the addition of the object that is named held.
+func heldHandler(gate chan struct{}) func(queue *Queue[string]) Handler[*thing] {
+	return func(queue *Queue[string]) Handler[*thing] {
+		return HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) {
+			if obj.name == "held" {
+				<-gate
+			}
+			queue.Add(obj.name)
+		}}
+	}
+}
+
+func nameOf(obj *thing) []string { return []string{obj.name} }
+
+// Guarantees: Q11
+func TestNoKeyIsReconciledBeforeEverySourceHasSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		early, late, readOnly := startFed(t), startFed(t), startFed(t)
+		defer early.stop()
+		defer late.stop()
+		defer readOnly.stop()
+		ctl := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+		ctl.Watch(Enqueue(early.Informer, nameOf))
+		ctl.Watch(Enqueue(late.Informer, nameOf).With(SubscriptionConfig[*thing]{Filter: func(obj *thing) bool { return obj.name != "filtered" }}))
+		ctl.Watch(Enqueue(readOnly.Informer, func(*thing) []string { return nil }))
+		r := startController(t, ctl)
+		early.put(list(1, "a"))
+		r.want()
+		gate := make(chan struct{})
+		late.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { <-gate }}) // another handler delays nobody
+		late.put(list(1, "b", "filtered"))
+		r.want()
+		readOnly.put(list(1, "c"))
+		r.wantInAnyOrder("a@0s", "b@0s")
+		close(gate)
+	})
+}
+
+// Guarantees: Q11
+func TestSourceThatIsWatchedLaterHoldsTheControllerUntilItHasSynced(t *testing.T) {
+	for _, how := range []string{"syncs", "is closed", "syncs after the controller was stopped and run again"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first, second := startFed(t), startFed(t)
+				defer first.stop()
+				defer second.stop()
+				first.put(list(1, "a"))
+				second.put(list(1, "early", "held", "last"))
+				synctest.Wait()
+				ctl := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+				ctl.Watch(Enqueue(first.Informer, nameOf))
+				r := startController(t, ctl)
+				r.want("a@0s")
+
+				gate := make(chan struct{})
+				sub := ctl.Watch(EnqueueBy(second.Informer, heldHandler(gate)))
+				first.put(upsert(2, "b"))
+				r.want() // neither what second has added so far, nor what comes from elsewhere
+				switch how {
+				case "is closed":
+					sub.Close()
+					r.wantInAnyOrder("b@0s", "early@0s")
+					close(gate)
+					r.want("held@0s")
+					return
+				case "syncs":
+				default:
+					if err := r.stop(); !errors.Is(err, context.Canceled) {
+						t.Errorf("Run: %v", err)
+					}
+					if n := ctl.Queue.Len(); n != 2 {
+						t.Errorf("%d keys wait, want early and b", n)
+					}
+					r = startController(t, ctl)
+					r.want()
+				}
+				close(gate)
+				r.wantInAnyOrder("b@0s", "early@0s", "held@0s", "last@0s")
+			})
+		})
+	}
+}
+
+// Guarantees: L4
+func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			with SubscriptionConfig[*thing]
+			stop bool
+			want string
+		}{
+			{name: "invalid subscription", with: SubscriptionConfig[*thing]{Resync: -1}, want: "SubscriptionConfig.Resync"},
+			{name: "stopped informer", stop: true, want: "informer stopped"},
+		} {
+			inf := startFed(t)
+			if c.stop {
+				inf.stop()
+			} else {
+				defer inf.stop()
+			}
+			ctl := &Controller[string]{Name: "mine", Reconcile: func(context.Context, string) (Result, error) {
+				t.Error("a call of Reconcile")
+				return Result{}, nil
+			}}
+			ctl.Watch(Enqueue(inf.Informer, nameOf).With(c.with))
+			for what, err := range map[string]error{"WaitSynced before Run": ctl.WaitSynced(t.Context()), "Run": ctl.Run(t.Context()), "WaitSynced": ctl.WaitSynced(t.Context())} {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "mine") {
+					t.Errorf("%s: %s: %v", c.name, what, err)
+				}
+			}
+		}
+	})
+}
+
+// A controller without a Queue makes one, whose name and status are its own.
+func TestControllerMakesItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		reconciled := make(chan string, 1)
+		ctl := &Controller[string]{Name: "mine", Reconcile: func(_ context.Context, key string) (Result, error) {
+			reconciled <- key
+			return Result{}, nil
+		}}
+		if s := ctl.Status(); s.Queue.Name != "" {
+			t.Errorf("a status made a queue: %+v", s)
+		}
+		ctl.Watch(Enqueue(inf.Informer, nameOf))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- ctl.Run(ctx) }()
+		inf.put(list(1, "a"))
+		if key := <-reconciled; key != "a" {
+			t.Errorf("reconciled %q", key)
+		}
+		if s := ctl.Status(); s.Queue.Name != "mine" || s.Queue.Adds != 1 {
+			t.Errorf("status %+v", s)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// Run of a controller whose fields are wrong logs the error too: go ctl.Run(ctx) drops what it returns.
+// Guarantees: L4
+func TestInvalidControllerLogsTheError(t *testing.T) {
+	var log strings.Builder
+	ctl := &Controller[string]{Name: "mine", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	err := ctl.Run(t.Context())
+	if err == nil || !strings.Contains(log.String(), err.Error()) || !strings.Contains(log.String(), "Controller.Reconcile is nil") {
+		t.Errorf("Run: %v, log %q", err, &log)
+	}
 }

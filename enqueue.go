@@ -7,26 +7,67 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Enqueue returns a handler that adds what keys returns for an object to queue, at each event that meets all of when.
-// At an update that is what keys returns for the old state and for the new one, so that whoever lost the object hears
-// of it too. keys may return any number of keys, and must not change the object.
+// Source is where the keys of a [Controller] come from. [EnqueueObject], [EnqueueOwner], [Enqueue] and [EnqueueBy] return
+// one, and [Controller.Watch] subscribes to it.
+type Source[K comparable] interface {
+	subscribe(queue *Queue[K]) *Subscription
+}
+
+// EventSource is the [Source] that the events of one informer are.
+type EventSource[T Object, K comparable] struct {
+	informer *Informer[T]
+	handler  func(queue *Queue[K]) Handler[T]
+	config   SubscriptionConfig[T]
+	every    bool // the handler needs each change: the queue folds keys
+}
+
+// EnqueueObject returns a source that adds an object's own key to the queue, at each event that meets all of when.
 //
-// Objects of the initial list, and those given again by a resync, go in at [LowPriority], so that a change as it
-// happens does not wait behind the whole collection; all others at [NormalPriority].
-func Enqueue[T Object, K comparable](queue *Queue[K], keys func(obj T) []K, when ...Predicate[T]) Handler[T] {
-	return enqueuer[T, K]{queue, keys, AllOf(when...)}
+// Objects of the initial list and of a resync have [LowPriority], so a change as it happens does not wait behind the
+// whole collection. All other events have [NormalPriority].
+func EnqueueObject[T Object](i *Informer[T], when ...Predicate[T]) EventSource[T, Key] {
+	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
 }
 
-// EnqueueObject is [Enqueue] with the object's own key.
-func EnqueueObject[T Object](queue *Queue[Key], when ...Predicate[T]) Handler[T] {
-	return Enqueue(queue, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
+// EnqueueOwner is [EnqueueObject] with the keys of the object's owners; see [OwnerKeys].
+func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) EventSource[T, Key] {
+	return Enqueue(i, OwnerKeys[T](owner), when...)
 }
 
-// EnqueueOwner is [Enqueue] with the keys of the object's owners; see [OwnerKeys].
-func EnqueueOwner[T Owned](queue *Queue[Key], owner Owner, when ...Predicate[T]) Handler[T] {
-	return Enqueue(queue, OwnerKeys[T](owner), when...)
+// Enqueue is [EnqueueObject] with the keys that the function keys returns. An update adds the keys of the old state and
+// those of the new one: an owner that has lost the object is reconciled too. keys may return any number of keys, and
+// must not change the object. Every change counts, also of an object that comes and goes while keys is slow: Reconcile may have
+// seen it in the store. So keys may delay the informer, once more than SubscriptionConfig.MaxBacklog changes wait. If it always
+// returns none, the controller only waits until the informer has synced, which
+// is right for objects that Reconcile reads and whose events do not matter.
+func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) EventSource[T, K] {
+	source := EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(when...)} })
+	source.every = true
+	return source
 }
 
+// EnqueueBy returns a source with a handler of your own, which decides for each event what to add to queue, and how.
+// [Controller.Watch] calls the function handler once, with the controller's queue.
+func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue[K]) Handler[T]) EventSource[T, K] {
+	return EventSource[T, K]{informer: i, handler: handler}
+}
+
+// With returns a source like s whose subscription has that configuration: a filter, or a resync. Only a source of EnqueueBy heeds
+// Delivery and Block.
+func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] {
+	s.config = config
+	return s
+}
+
+func (s EventSource[T, K]) subscribe(queue *Queue[K]) *Subscription {
+	config := s.config
+	if s.every {
+		config.Delivery, config.Block = DeliverEvery, true
+	}
+	return s.informer.SubscribeWith(s.handler(queue), config)
+}
+
+// enqueuer adds keys of the objects to queue.
 type enqueuer[T Object, K comparable] struct {
 	queue *Queue[K]
 	keys  func(T) []K
@@ -60,7 +101,7 @@ func (q enqueuer[T, K]) event(e Event[T], canWait bool) {
 	q.queue.AddWith(o, q.keys(e.Object)...)
 }
 
-// Owned is an Object that tells its owners, as every type does that embeds metav1.ObjectMeta.
+// Owned is an [Object] that has owner references. Every type that embeds metav1.ObjectMeta is one.
 type Owned interface {
 	Object
 	GetOwnerReferences() []metav1.OwnerReference
@@ -70,15 +111,15 @@ type Owned interface {
 type Owner struct {
 	// GroupKind is the kind of the owner. Its version does not matter.
 	schema.GroupKind
-	// ClusterScoped says that owners are in no namespace. Zero means that they are in that of the object.
+	// ClusterScoped says that owners are in no namespace. False means that they are in the namespace of the object.
 	ClusterScoped bool
-	// All says that every owner counts. Zero means only the one that is marked as the controller, of which there is
-	// one at most.
+	// All says that every owner counts. False means only the owner that is marked as the controller. An object has at
+	// most one of these.
 	All bool
 }
 
-// OwnerKeys returns a function that returns the keys of an object's owners. It serves [EnqueueOwner], and [NewIndex]
-// to find the objects of an owner.
+// OwnerKeys returns a function that returns the keys of an object's owners. [EnqueueOwner] uses it. With [NewIndex] it
+// finds the objects of an owner.
 func OwnerKeys[T Owned](owner Owner) func(obj T) []Key {
 	return func(obj T) []Key {
 		var keys []Key

@@ -56,9 +56,10 @@ func wantTaken[K comparable](t *testing.T, q *Queue[K], what string, want map[Pr
 	}
 }
 
-func TestQ3_EnqueueObject(t *testing.T) {
+// Guarantees: Q3
+func TestEnqueueObject(t *testing.T) {
 	q := NewQueue(QueueConfig[Key]{})
-	h := EnqueueObject[*partial](q)
+	h := EnqueueObject[*partial](nil).handler(q)
 	a, changed := metaOf("a"), metaOf("a")
 	key := []Key{{Namespace: "ns", Name: "a"}}
 	for _, c := range []struct {
@@ -78,12 +79,12 @@ func TestQ3_EnqueueObject(t *testing.T) {
 	}
 }
 
-func TestEnqueue_MapsToAnyKeyOfOldAndNew(t *testing.T) {
+func TestEnqueueMapsToAnyKeyOfOldAndNew(t *testing.T) {
 	q := NewQueue(QueueConfig[int]{})
-	h := Enqueue(q, func(m *partial) []int { return []int{len(m.Name), len(m.Labels)} })
+	h := Enqueue(nil, func(m *partial) []int { return []int{len(m.Name), len(m.Labels)} }).handler(q)
 	h.OnUpdate(metaOf("four"), metaOf("four", func(m *partial) { m.Labels = map[string]string{"a": ""} }))
 	wantTaken(t, q, "update", map[Priority][]int{NormalPriority: {4, 0, 1}})
-	none := Enqueue(q, func(*partial) []int { return nil })
+	none := Enqueue(nil, func(*partial) []int { return nil }).handler(q)
 	none.OnAdd(metaOf("a"), true)
 	wantTaken(t, q, "nothing", map[Priority][]int{})
 }
@@ -107,11 +108,11 @@ func TestEnqueueOwner(t *testing.T) {
 		{Owner{GroupKind: website, ClusterScoped: true}, []Key{{Name: "controller"}}},
 	} {
 		q := NewQueue(QueueConfig[Key]{})
-		EnqueueOwner[*partial](q, c.owner).OnAdd(obj, false)
+		EnqueueOwner[*partial](nil, c.owner).handler(q).OnAdd(obj, false)
 		wantTaken(t, q, "owners", map[Priority][]Key{NormalPriority: c.want})
 	}
 	q := NewQueue(QueueConfig[Key]{})
-	h := EnqueueOwner[*partial](q, Owner{GroupKind: website})
+	h := EnqueueOwner[*partial](nil, Owner{GroupKind: website}).handler(q)
 	h.OnUpdate(obj, metaOf("child", ownedBy("example.com/v1", "Website", "new", true))) // both hear of it
 	wantTaken(t, q, "new owner", map[Priority][]Key{NormalPriority: {{Namespace: "ns", Name: "controller"}, {Namespace: "ns", Name: "new"}}})
 }
@@ -145,7 +146,7 @@ func TestPredicates(t *testing.T) {
 		"Not Not":            {AllOf(Not(Not(yes)), Not(no)), []Event[*partial]{added}, nil},
 	} {
 		q := NewQueue(QueueConfig[Key]{})
-		h := EnqueueObject(q, c.p)
+		h := EnqueueObject(nil, c.p).handler(q)
 		tell := func(e Event[*partial]) bool {
 			switch e.Type {
 			case Added:

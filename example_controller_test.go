@@ -39,13 +39,7 @@ func ExampleController() {
 	}
 	writer := informer.NewTypedClient[*corev1.ConfigMap](client, configMapGVR)
 
-	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
 	controller := &informer.Controller[informer.Key]{
-		Queue: queue,
-		Sources: []informer.Source{
-			pods.Subscribe(informer.EnqueueObject[*corev1.Pod](queue)),
-			configMaps.Subscribe(informer.EnqueueOwner[*corev1.ConfigMap](queue, informer.Owner{GroupKind: schema.GroupKind{Kind: "Pod"}})),
-		},
 		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) {
 			pod, ok := pods.Store().Get(key)
 			if !ok || pod.Labels["config"] == "" {
@@ -70,6 +64,8 @@ func ExampleController() {
 			return informer.Result{}, configMaps.WaitForObject(ctx, created) // the next reconcile sees it
 		},
 	}
+	controller.Watch(informer.EnqueueObject(pods))
+	controller.Watch(informer.EnqueueOwner(configMaps, informer.Owner{GroupKind: schema.GroupKind{Kind: "Pod"}}))
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -3,64 +3,21 @@ package informer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 )
-
-// DeltaType says what a [Delta] does.
-type DeltaType uint8
-
-const (
-	// Upserted sets Delta.Object, new or changed.
-	Upserted DeltaType = iota + 1
-	// Removed takes Delta.Object away. It is the state at the deletion.
-	Removed
-	// Replaced makes Delta.Items all that there is in Delta.Namespace.
-	Replaced
-	// Bookmarked only says that everything up to Delta.ResourceVersion has been told.
-	Bookmarked
-)
-
-// String returns "Upserted", "Removed", "Replaced" or "Bookmarked".
-func (t DeltaType) String() string {
-	switch t {
-	case Upserted:
-		return "Upserted"
-	case Removed:
-		return "Removed"
-	case Replaced:
-		return "Replaced"
-	case Bookmarked:
-		return "Bookmarked"
-	}
-	return fmt.Sprintf("DeltaType(%d)", uint8(t))
-}
-
-// Delta is one step of a collection as its source tells it: what a [Reflector] produces and a [StoreWriter] applies.
-type Delta[T Object] struct {
-	Type DeltaType
-	// Object is the object of Upserted and Removed.
-	Object T
-	// Key names the object of a Removed whose state at the deletion could not be read. Object is nil then.
-	Key Key
-	// Items are the objects of Replaced, in any order.
-	Items []T
-	// Kept are keys of Replaced that exist but could not be read: what is held of them stays as it is. The empty key
-	// stands for objects of which not even the name could be read: then all that is held and not in Items stays.
-	Kept []Key
-	// Restored says of Replaced that the source went back in time, as a server does that is restored from a backup.
-	// The same UID and resource version can then be of another content, so that objects have to be compared by content.
-	Restored bool
-	// Namespace is the part of the collection that the source tells of. Empty means all of it.
-	Namespace string
-	// ResourceVersion is that of the collection after the step. Empty means unknown.
-	ResourceVersion string
-}
 
 // Sink is where a [Reflector] puts what it reads. [FIFO] is one.
 type Sink[T Object] interface {
 	// Put takes d, or waits until it can. It returns an error when ctx ends first or the sink takes no more.
 	Put(ctx context.Context, d Delta[T]) error
+}
+
+// Holder is a [Sink] that says what it holds of an object. A [Reflector] asks it, and then does not decode versions that the sink
+// holds already; with Config.Share, new versions share with the ones that are held.
+type Holder[T Object] interface {
+	Sink[T]
+	// Get returns the object as it was put, or false if there is none. It is called by several goroutines at once.
+	Get(Key) (T, bool)
 }
 
 // ErrClosed indicates that a FIFO takes no more deltas, or has none left and gets no more; or that a Subscription was
@@ -194,5 +151,15 @@ func signal(token chan struct{}) {
 	select {
 	case token <- struct{}{}:
 	default:
+	}
+}
+
+// isClosed reports whether a channel that nothing is sent on is closed.
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 )
 
-func TestF1F2F4_OrderFromManyProducers(t *testing.T) {
+// Guarantees: F1, F2, F4
+func TestOrderFromManyProducers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where a wake-up that is lost is a deadlock
 		f := NewFIFO[*thing](8)
 		const producers, each = 4, 2000
@@ -52,7 +53,8 @@ func TestF1F2F4_OrderFromManyProducers(t *testing.T) {
 	})
 }
 
-func TestF3_FullMakesProducersWait(t *testing.T) {
+// Guarantees: F3
+func TestFullMakesProducersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFIFO[*thing](2)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +82,8 @@ func TestF3_FullMakesProducersWait(t *testing.T) {
 }
 
 // A producer that gives up must not take the token of one that waits on.
-func TestF3_CancelledProducerPassesTheTokenOn(t *testing.T) {
+// Guarantees: F3
+func TestCancelledProducerPassesTheTokenOn(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			f := NewFIFO[*thing](1)
@@ -104,7 +107,8 @@ func TestF3_CancelledProducerPassesTheTokenOn(t *testing.T) {
 	}
 }
 
-func TestF5_Close(t *testing.T) {
+// Guarantees: F5
+func TestClose(t *testing.T) {
 	for _, drain := range []bool{true, false} {
 		t.Run(fmt.Sprintf("drain=%v", drain), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,7 +151,8 @@ func TestF5_Close(t *testing.T) {
 }
 
 // Consumers that wait for something are told that nothing will come, each of them by one token.
-func TestF5_CloseWakesConsumers(t *testing.T) {
+// Guarantees: F5
+func TestCloseWakesConsumers(t *testing.T) {
 	for _, drain := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			f := NewFIFO[*thing](1)

@@ -18,9 +18,10 @@ type Group struct {
 
 	mu      sync.Mutex // protects the fields below
 	members map[shareKey]*member
-	order   []*member       // as they joined
-	ctx     context.Context // of Run; nil before
-	running sync.WaitGroup  // informers that run; Add only while Run holds on to it
+	order   []*member               // as they joined
+	ctx     context.Context         // of Run; nil before
+	end     context.CancelCauseFunc // of ctx
+	running sync.WaitGroup          // informers that run; Add only while Run holds on to it
 	started bool
 	stopped bool
 }
@@ -42,8 +43,10 @@ type member struct {
 // sharedInformer is an Informer whose T the group does not know.
 type sharedInformer interface {
 	Run(ctx context.Context) error
+	HasSynced() bool
 	WaitSynced(ctx context.Context) error
-	Status() Status
+	Status() InformerStatus
+	abandon()
 }
 
 // NewGroup returns a group without informers.
@@ -69,7 +72,7 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 	}
 	m := g.members[key]
 	if m == nil {
-		shared = New(g.client, resource, config)
+		shared = newInformer(g.client, resource, config)
 		if shared.invalid != nil {
 			return nil, nil, shared.invalid
 		}
@@ -107,7 +110,11 @@ func (g *Group) startLocked(m *member) {
 	}
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(g.ctx)
-	g.running.Go(func() { _ = m.informer.Run(ctx) }) // it ends for no other reason than ctx
+	g.running.Go(func() {
+		if err := m.informer.Run(ctx); ctx.Err() == nil {
+			g.end(err) // nobody asked it to stop
+		}
+	})
 }
 
 func (g *Group) release(m *member) {
@@ -120,22 +127,28 @@ func (g *Group) release(m *member) {
 	g.order = slices.DeleteFunc(g.order, func(other *member) bool { return other == m })
 	if m.cancel != nil {
 		m.cancel()
+	} else {
+		m.informer.abandon() // Run will not know of it, and somebody may be waiting for it
 	}
 }
 
 // Run runs all informers of the group, also those that come later, until ctx ends. It returns the cause of that, once
-// all of them have stopped. A group runs once: later calls return [ErrRunning].
+// all of them have stopped. If one of them ends by itself, Run stops the others and returns its error: [ErrRunning] for
+// an informer that was run by somebody else. A group runs once: later calls return [ErrRunning].
 func (g *Group) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.started {
 		g.mu.Unlock()
 		return fmt.Errorf("group: %w", ErrRunning)
 	}
-	g.started, g.ctx = true, ctx
+	g.started = true
+	g.ctx, g.end = context.WithCancelCause(ctx)
+	ctx = g.ctx
 	for _, m := range g.order {
 		g.startLocked(m)
 	}
 	g.mu.Unlock()
+	defer g.end(nil)
 
 	<-ctx.Done()
 	g.mu.Lock()
@@ -145,8 +158,16 @@ func (g *Group) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// WaitSynced waits until every informer that is in the group now has synced. When ctx ends first, or the group stops,
-// it returns the errors of all that have not, each a [*NotSyncedError].
+// HasSynced reports whether every informer that is in the group now has synced. For an empty group it returns true. It
+// can become false again, when an informer joins that has not synced yet.
+func (g *Group) HasSynced() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !slices.ContainsFunc(g.order, func(m *member) bool { return !m.informer.HasSynced() })
+}
+
+// WaitSynced waits until every informer that is in the group now has synced, and then returns nil. If ctx ends first or
+// the group stops, it returns the errors of all that have not synced, each a [*NotSyncedError].
 func (g *Group) WaitSynced(ctx context.Context) error {
 	g.mu.Lock()
 	members := slices.Clone(g.order)
@@ -165,33 +186,30 @@ func (g *Group) WaitSynced(ctx context.Context) error {
 }
 
 // Status returns how the informers are doing, in the order in which they came.
-func (g *Group) Status() []Status {
+func (g *Group) Status() []InformerStatus {
 	g.mu.Lock()
 	members := slices.Clone(g.order)
 	g.mu.Unlock()
-	var statuses []Status
+	var statuses []InformerStatus
 	for _, m := range members {
 		statuses = append(statuses, m.informer.Status())
 	}
 	return statuses
 }
 
-// Member is an informer that is to become one of a group's; see [Group.Join].
-type Member func(g *Group) (release func(), err error)
-
-// SharedInto returns a member: the group's informer of resource, which
-// [Group.Join] gets by [Shared], with the zero [Config], and puts into *to.
-func SharedInto[T Object](to **Informer[T], resource Resource) Member {
+// SharedInto returns a function for [Group.Join]. The function gets a group's informer of resource by [Shared], with the
+// zero [Config], and puts it into *to.
+func SharedInto[T Object](to **Informer[T], resource Resource) func(g *Group) (release func(), err error) {
 	return func(g *Group) (release func(), err error) {
 		*to, release, err = Shared(g, resource, Config[T]{})
 		return release, err
 	}
 }
 
-// Join makes all of members members of the group, or none: it returns a function that lets go of all of them, or the
-// first error. It is what the generated Set of an API version is made by. To configure one of them, ask for it by
-// [Shared] before.
-func (g *Group) Join(members ...Member) (release func(), err error) {
+// Join gets several informers of the group, each by a function that [SharedInto] returned, or none: it returns a function
+// that releases all of them, or the first error. Generated code makes the Set of an API version by it. To configure one
+// of the informers, call [Shared] for it first.
+func (g *Group) Join(members ...func(g *Group) (release func(), err error)) (release func(), err error) {
 	var releases []func()
 	release = func() {
 		for _, r := range releases {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 )
 
-func TestL3_GroupSharesAndStops(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: L3
+func TestGroupSharesAndStops(t *testing.T) {
+	bubble(t, func(w world) {
 		w.create(newPod("a", "x", "v=1"), newPod("b", "y", "v=1"))
 		g := informer.NewGroup(w.client())
 		share := func(r informer.Resource) (*informer.Informer[*corev1.Pod], func()) {
@@ -75,8 +79,8 @@ func TestL3_GroupSharesAndStops(t *testing.T) {
 		if n := w.pods.Watchers(); n != 4 {
 			w.Errorf("%d watches after the last user let go", n)
 		}
-		if err := all.WaitFor(ctx, "99"); !errors.Is(err, informer.ErrStopped) {
-			w.Errorf("WaitFor of a stopped informer: %v", err)
+		if err := all.WaitForResourceVersion(ctx, "99"); !errors.Is(err, informer.ErrStopped) {
+			w.Errorf("WaitForResourceVersion of a stopped informer: %v", err)
 		}
 		fresh, _ := share(informer.Resource{GroupVersionResource: podGVR})
 		if err := g.WaitSynced(ctx); err != nil || fresh == all || fresh.Store().Len() != 2 {
@@ -98,8 +102,9 @@ func TestL3_GroupSharesAndStops(t *testing.T) {
 	})
 }
 
-func TestL1_GroupWaitsForItsHandlers(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: L1
+func TestGroupWaitsForItsHandlers(t *testing.T) {
+	bubble(t, func(w world) {
 		w.create(newPod("a", "x"))
 		g := informer.NewGroup(w.client())
 		inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
@@ -126,8 +131,9 @@ func TestL1_GroupWaitsForItsHandlers(t *testing.T) {
 
 // Users come and go, all at once: who has an informer gets all of it, and who waits for the group is not told of
 // informers that others let go of.
-func TestL3L5_GroupConcurrently(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: L3, L5
+func TestGroupConcurrently(t *testing.T) {
+	bubble(t, func(w world) {
 		w.create(newPod("a", "x"), newPod("b", "y"))
 		g := informer.NewGroup(w.client())
 		ctx, cancel := context.WithCancel(w.Context())
@@ -165,8 +171,8 @@ func TestL3L5_GroupConcurrently(t *testing.T) {
 	})
 }
 
-func TestGroup_WaitSyncedNamesWhatIsMissing(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+func TestGroupWaitSyncedNamesWhatIsMissing(t *testing.T) {
+	bubble(t, func(w world) {
 		g := informer.NewGroup(w.client())
 		quietMaps := quiet[*corev1.ConfigMap]()
 		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]()); err != nil {
@@ -194,8 +200,51 @@ func TestGroup_WaitSyncedNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
-func TestGroup_ConfigsMustAgree(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// HasSynced tells without waiting what WaitSynced waits for: the informers that are in the group now.
+func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("a", "x"))
+		g := informer.NewGroup(w.client())
+		share := func(r informer.Resource) (release func()) {
+			w.Helper()
+			_, release, err := informer.Shared(g, r, quiet[*corev1.Pod]())
+			if err != nil {
+				w.Fatal(err)
+			}
+			return release
+		}
+		want := func(when string, synced bool) {
+			w.Helper()
+			synctest.Wait()
+			if g.HasSynced() != synced {
+				w.Errorf("%s: HasSynced returns %t", when, !synced)
+			}
+			ended, cancel := context.WithCancel(w.Context())
+			cancel()
+			if err := g.WaitSynced(ended); (err == nil) != synced {
+				w.Errorf("%s: WaitSynced returns %v", when, err)
+			}
+		}
+		want("empty", true)
+		defer share(informer.Resource{GroupVersionResource: podGVR})()
+		want("before Run", false)
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error)
+		go func() { ended <- g.Run(ctx) }()
+		want("one member", true)
+		release := share(informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("absent")})
+		want("a second member that is not served", false)
+		release()
+		want("the second member is released", true)
+		defer share(informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("absent")})()
+		cancel()
+		<-ended
+		want("stopped with a member that has not synced", false)
+	})
+}
+
+func TestGroupConfigsMustAgree(t *testing.T) {
+	bubble(t, func(w world) {
 		g := informer.NewGroup(w.client())
 		pods := informer.Resource{GroupVersionResource: podGVR}
 		transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
@@ -218,5 +267,263 @@ func TestGroup_ConfigsMustAgree(t *testing.T) {
 		if _, _, err := informer.Shared(g, informer.Resource{}, informer.Config[*corev1.Pod]{}); err == nil {
 			w.Error("an empty resource was taken")
 		}
+	})
+}
+
+// WaitSynced of an informer that its last user released returns ErrStopped, before, during and after the group's Run.
+// Guarantees: L3, L4
+func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
+	resource := informer.Resource{GroupVersionResource: podGVR}
+	newer := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "99"}}
+	for _, at := range []string{"before Run", "during Run", "while it lists", "after the end"} {
+		t.Run(at, func(t *testing.T) {
+			bubble(t, func(w world) {
+				if at == "while it lists" {
+					defer w.server.Inject(informertest.Fault{Error: unavailable})()
+				}
+				g := informer.NewGroup(w.client())
+				inf, release, err := informer.Shared(g, resource, quiet[*corev1.Pod]())
+				if err != nil {
+					w.Fatal(err)
+				}
+				sub := inf.Subscribe(&recorder[*corev1.Pod]{})
+				synced := at == "during Run" || at == "after the end"
+				waiting := atomic.Int32{}
+				waitAll := func() {
+					for name, wait := range map[string]func(context.Context) error{
+						"the group":           g.WaitSynced, // which no longer has it
+						"the informer":        inf.WaitSynced,
+						"the subscription":    sub.WaitSynced,
+						"a resource version":  func(ctx context.Context) error { return inf.WaitForResourceVersion(ctx, "99") },
+						"an object's version": func(ctx context.Context) error { return inf.WaitForObject(ctx, &newer) },
+					} {
+						waiting.Add(1)
+						go func() {
+							defer waiting.Add(-1)
+							err := wait(w.Context())
+							if isNil := name == "the group" || synced && !strings.HasSuffix(name, "version"); isNil != (err == nil) || !isNil && !errors.Is(err, informer.ErrStopped) {
+								w.Errorf("waiting for %s: %v", name, err)
+							}
+						}()
+					}
+					synctest.Wait()
+				}
+				running, stop := context.WithCancel(w.Context())
+				ended := make(chan error, 1)
+				run := func() {
+					go func() { ended <- g.Run(running) }()
+					synctest.Wait()
+				}
+				switch at {
+				case "before Run":
+					waitAll()
+					release()
+					synctest.Wait()
+					run()
+				case "after the end":
+					run()
+					waitAll()
+					stop()
+					synctest.Wait()
+					release()
+				default:
+					run()
+					waitAll()
+					release()
+				}
+				synctest.Wait()
+				if n := waiting.Load(); n > 0 {
+					w.Errorf("%d still wait", n)
+				}
+				if err := g.WaitSynced(w.Context()); err != nil {
+					w.Errorf("WaitSynced of a group without members: %v", err)
+				}
+				if err := inf.Run(w.Context()); !errors.Is(err, informer.ErrStopped) && !errors.Is(err, informer.ErrRunning) {
+					w.Errorf("Run of a released informer: %v", err)
+				}
+				if err := inf.Subscribe(&recorder[*corev1.Pod]{}).Err(); !errors.Is(err, informer.ErrStopped) {
+					w.Errorf("Subscribe: %v", err)
+				}
+				stop()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					w.Errorf("Run: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What is released before Run starts nothing, not even when Run comes later.
+// Guarantees: L3
+func TestGroupRunsNothingThatWasReleased(t *testing.T) {
+	bubble(t, func(w world) {
+		g := informer.NewGroup(w.client())
+		_, release, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		if err != nil {
+			w.Fatal(err)
+		}
+		release()
+		again, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a"}}, quiet[*corev1.Pod]())
+		if err != nil {
+			w.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Run(ctx) }()
+		if err := errors.Join(g.WaitSynced(ctx), again.WaitSynced(ctx)); err != nil {
+			w.Error(err)
+		}
+		w.wantRequests(streams)
+		cancel()
+		<-ended
+	})
+}
+
+// WaitSynced of a group that never ran says so. Shared returns an error for an invalid informer, which never becomes a
+// member.
+// Guarantees: L4
+func TestGroupTellsWhatItWaitsFor(t *testing.T) {
+	bubble(t, func(w world) {
+		g := informer.NewGroup(w.client())
+		if _, _, err := informer.Shared(g, informer.Resource{}, quiet[*corev1.Pod]()); err == nil {
+			w.Error("an empty resource was taken")
+		}
+		if err := g.WaitSynced(w.Context()); err != nil || len(g.Status()) != 0 {
+			w.Errorf("WaitSynced of an empty group: %v, %d members", err, len(g.Status()))
+		}
+		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]()); err != nil {
+			w.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		if err := g.WaitSynced(ctx); !errors.Is(err, informer.ErrNotStarted) || !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("WaitSynced: %v", err)
+		}
+		ended, stop := context.WithCancel(w.Context())
+		stop()
+		if err := g.Run(ended); !errors.Is(err, context.Canceled) {
+			w.Errorf("Run: %v", err)
+		}
+		if err := g.WaitSynced(w.Context()); !errors.Is(err, informer.ErrStopped) {
+			w.Errorf("WaitSynced after the end: %v", err)
+		}
+	})
+}
+
+// An informer that ends by itself ends its group, rather than being a member that never syncs.
+// Guarantees: L3, L4
+func TestGroupEndsWithAMember(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(w world, inf *informer.Informer[*corev1.Pod])
+		want  string
+	}{
+		"run by somebody else": {func(w world, inf *informer.Informer[*corev1.Pod]) {
+			go inf.Run(w.Context())
+			synctest.Wait()
+		}, "already started"},
+		"index that exits": {func(w world, inf *informer.Informer[*corev1.Pod]) {
+			informer.NewIndex(inf, func(*corev1.Pod) []string { runtime.Goexit(); return nil })
+		}, "ended its goroutine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				ctx, cancel := context.WithCancel(w.Context())
+				defer cancel()
+				w.ctx = ctx
+				w.create(newPod("a", "x"))
+				g := informer.NewGroup(w.client())
+				inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+				if err != nil {
+					w.Fatal(err)
+				}
+				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a"}}, quiet[*corev1.Pod]()); err != nil {
+					w.Fatal(err)
+				}
+				c.spoil(w, inf)
+				if err := g.Run(ctx); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "v1 pods") {
+					w.Errorf("Run: %v", err)
+				}
+				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
+					w.Errorf("Shared: %v", err)
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+func TestGroupJoinTakesAllOrNone(t *testing.T) {
+	bubble(t, func(w world) {
+		t := w.T
+		informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
+		w.create(newPod("a", "x"))
+		g := informer.NewGroup(w.client())
+		var set struct {
+			pods  *informer.Informer[*corev1.Pod]
+			nodes *informer.Informer[*corev1.Node]
+		}
+		pods := informer.SharedInto(&set.pods, informer.Resource{GroupVersionResource: podGVR})
+		nodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: nodeGVR})
+
+		// One that is wrong: none of them stays.
+		var wrong *informer.Informer[*corev1.Pod]
+		if _, err := g.Join(pods, nodes, informer.SharedInto(&wrong, informer.Resource{})); err == nil || !strings.Contains(err.Error(), "Resource.Resource is empty") {
+			t.Errorf("error %v", err)
+		}
+		if n := len(g.Status()); n != 0 {
+			t.Errorf("%d informers stay", n)
+		}
+
+		// What lets go of a member is called once.
+		released := 0
+		release, err := g.Join(func(*informer.Group) (func(), error) { return func() { released++ }, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		release()
+		if released != 1 {
+			t.Errorf("released %d times", released)
+		}
+
+		// One that is there already, with its own Config.
+		configured := quiet[*corev1.Pod]()
+		configured.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
+		shared, releaseShared, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, configured)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release, err = g.Join(pods, nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set.pods != shared {
+			t.Error("not the one that is there")
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error)
+		go func() { ended <- g.Run(ctx) }()
+		if err := g.WaitSynced(ctx); err != nil {
+			t.Error(err)
+		}
+		if pod, _ := set.pods.Store().Get(informer.Key{Namespace: "a", Name: "x"}); pod == nil || pod.Spec.NodeName != "" {
+			t.Errorf("pod %v", pod)
+		}
+		release()
+		release() // counts once
+		var left []string
+		for _, s := range g.Status() {
+			left = append(left, s.Resource.Resource)
+		}
+		if diff := cmp.Diff([]string{"pods"}, left); diff != "" {
+			t.Errorf("informers after the release (-want +got):\n%s", diff)
+		}
+		releaseShared()
+		if n := len(g.Status()); n != 0 {
+			t.Errorf("%d informers stay", n)
+		}
+		cancel()
+		<-ended
 	})
 }

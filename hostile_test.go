@@ -3,12 +3,12 @@ package informer_test
 import (
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -17,12 +17,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/informertest"
 )
 
 // hostile is an answer that no server should give.
@@ -36,11 +35,6 @@ type hostile struct {
 	is          error         // the error
 	within      time.Duration // how soon the informer has to be well again; zero means a minute
 }
-
-const protobufType = "application/vnd.kubernetes.protobuf"
-
-func asksToStream(r *http.Request) bool { return r.URL.Query().Has("sendInitialEvents") }
-func asksToWatch(r *http.Request) bool  { return r.URL.Query().Has("watch") }
 
 // endless is how much is sent of what would have no end: more than may be taken, but not so much that a test without
 // the limit does not end.
@@ -80,16 +74,6 @@ func compressed(send func(io.Writer, *http.Request)) func(io.Writer, *http.Reque
 		send(z, r)
 	}
 }
-
-const (
-	listHead  = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"2"},"items":[`
-	podHead   = `{"metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"2"},`
-	frameHead = `{"type":"MODIFIED","object":` + podHead
-	// The envelope of a PodList in protobuf, up to the length of the list.
-	protoHead = "k8s\x00\x0a\x0d\x0a\x02v1\x12\x07PodList\x12"
-	fourGiB   = "\xff\xff\xff\xff\x0f" // as a varint, less a byte
-	noEnd     = "\xff\xff\xff\xff\xff\xff\xff\xff\x7f"
-)
 
 var hostiles = map[string]hostile{
 	// Bodies without an end.
@@ -177,17 +161,17 @@ var hostiles = map[string]hostile{
 	"list/brotli":           {verb: "list", header: "Content-Encoding: br", want: `content encoding "br", which was not asked for`, send: sends("?")},
 
 	// Answers that take too long.
-	"list/no headers": {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
-	"list/silence":    {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: drips(time.Hour, listHead, "")},
-	"list/drip":       {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: drips(5*time.Second, listHead, " ")},
-	"list/drip of items": {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute,
+	"list/no headers": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
+	"list/silence":    {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(time.Hour, listHead, "")},
+	"list/drip":       {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(5*time.Second, listHead, " ")},
+	"list/drip of items": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute,
 		send: drips(5*time.Second, listHead+podHead+`"a":1}`, `,`+podHead+`"a":1}`)},
-	"list/drip behind": {verb: "list", is: informer.ErrSilent, within: 2 * time.Minute, send: drips(5*time.Second, listHead+"]}", "\n")},
+	"list/drip behind": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(5*time.Second, listHead+"]}", "\n")},
 	"list/500 drip":    {verb: "list", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
 	"watch/500 drip":   {verb: "watch", code: 500, want: "an error on the server", send: drips(5*time.Second, "", " ")},
-	"stream/drip":      {verb: "stream", is: informer.ErrSilent, send: drips(5*time.Second, "", " ")},
-	"watch/no headers": {verb: "watch", is: informer.ErrSilent, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
-	"watch/drip":       {verb: "watch", is: informer.ErrSilent, within: 12 * time.Minute, send: drips(5*time.Second, frameHead+`"x":"`, "x")},
+	"stream/drip":      {verb: "stream", is: informer.ErrNoProgress, send: drips(5*time.Second, "", " ")},
+	"watch/no headers": {verb: "watch", is: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
+	"watch/drip":       {verb: "watch", is: informer.ErrNoProgress, within: 12 * time.Minute, send: drips(5*time.Second, frameHead+`"x":"`, "x")},
 
 	// Elsewhere.
 	"list/another host":   {verb: "list", code: 302, header: "Location: http://elsewhere/api/v1/pods", want: "redirects to another one, http://elsewhere", send: sends("")},
@@ -197,10 +181,12 @@ var hostiles = map[string]hostile{
 
 // An answer of which nothing good can come is an error that says so. It takes a bounded time and bounded memory,
 // whatever else the server would send, and the informer is well again when the server is.
-func TestR22_HostileServer(t *testing.T) {
+// Guarantees: R22
+func TestHostileServer(t *testing.T) {
 	for name, h := range hostiles {
 		t.Run(name, func(t *testing.T) {
-			faulty(t, informer.Config[*corev1.Pod]{PagedList: h.verb == "list"}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+			bubble(t, func(w world) {
+				inf, _ := w.podInformer(informer.Config[*corev1.Pod]{PagedList: h.verb == "list"})
 				ctx, cancel := context.WithTimeout(w.Context(), time.Hour) // nothing takes that long
 				defer cancel()
 				w.create(newPod("ns", "a", "v=1"))
@@ -210,7 +196,7 @@ func TestR22_HostileServer(t *testing.T) {
 				}
 				var once atomic.Bool
 				var taken atomic.Int64
-				f.set(func(w http.ResponseWriter, r *http.Request) bool {
+				w.answer(func(w http.ResponseWriter, r *http.Request) bool {
 					if asksToWatch(r) != (h.verb != "list") || asksToStream(r) != (h.verb == "stream") || once.Swap(true) {
 						return false
 					}
@@ -233,7 +219,7 @@ func TestR22_HostileServer(t *testing.T) {
 				}
 				w.relabel("ns", "a", "2")
 				w.create(newPod("ns", "b", "v=1"))
-				if err := inf.WaitFor(ctx, w.server.RV()); err != nil {
+				if err := inf.WaitForResourceVersion(ctx, w.server.ResourceVersion()); err != nil {
 					w.Fatal(err)
 				}
 				equalsServer(w, inf)
@@ -309,9 +295,10 @@ func nests(value string) map[string]string {
 }
 
 // An object that is nested too deep is one object that cannot be decoded.
-func TestR17_NestingBomb(t *testing.T) {
+// Guarantees: R17
+func TestNestingBomb(t *testing.T) {
 	t.Parallel()
-	for _, depth := range []int{10_001, 100_000, 10_000_000} {
+	for _, depth := range []int{10_001, 100_000, informer.Short(1_000_000, 10_000_000)} {
 		for shape, brackets := range map[string][2]string{"array": {"[", "]"}, "object": {`{"":`, "}"}} {
 			bomb := strings.Repeat(brackets[0], depth) + strings.Repeat(brackets[1], depth)
 			if len(bomb) > 30<<20 {
@@ -319,18 +306,18 @@ func TestR17_NestingBomb(t *testing.T) {
 			}
 			for place, item := range nests(bomb) {
 				t.Run(fmt.Sprintf("%d/%s/%s", depth, shape, place), func(t *testing.T) {
-					bubble(t, informertest.Options{Middleware: func(next http.Handler) http.Handler {
-						return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					bubble(t, func(w world) {
+						w.answer(func(w http.ResponseWriter, r *http.Request) bool {
 							w.Header().Set("Content-Type", "application/json")
 							if !asksToWatch(r) {
 								fmt.Fprintf(w, `%s%s,{"metadata":{"namespace":"ns","name":"b"}}]}`, listHead, item)
-								return
+								return true
 							}
 							fmt.Fprintf(w, `{"type":"ADDED","object":%s}{"type":"ADDED","object":{"metadata":{"namespace":"ns","name":"c","resourceVersion":"9"}}}`, item)
 							w.(http.Flusher).Flush()
 							<-r.Context().Done()
+							return true
 						})
-					}}, func(w world) {
 						pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, deepConfig[*corev1.Pod]())
 						defer start(w.T, pods)()
 						dynamic := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, deepConfig[*unstructured.Unstructured]())
@@ -346,12 +333,6 @@ func TestR17_NestingBomb(t *testing.T) {
 			}
 		}
 	}
-}
-
-func deepConfig[T informer.Object]() informer.Config[T] {
-	config := quiet[T]()
-	config.PagedList = true
-	return config
 }
 
 // checkDeep checks that what is in order has been read, and nothing else.
@@ -370,7 +351,8 @@ func checkDeep[T informer.Object](w world, inf *informer.Informer[T]) {
 }
 
 // The server is not to blame for the time that the informer takes.
-func TestR22_TimeToDecodeIsNoSilence(t *testing.T) {
+// Guarantees: R22
+func TestTimeToDecodeIsNoSilence(t *testing.T) {
 	t.Run("list", func(t *testing.T) { decodesSlowly(t, informer.Config[*corev1.Pod]{PagedList: true}, time.Hour) })
 	t.Run("streaming list", func(t *testing.T) { decodesSlowly(t, informer.Config[*corev1.Pod]{}, time.Minute) })
 }
@@ -380,7 +362,8 @@ func decodesSlowly(t *testing.T, config informer.Config[*corev1.Pod], takes time
 		<-time.After(takes)
 		return p, nil
 	}
-	faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+	bubble(t, func(w world) {
+		inf, _ := w.podInformer(config)
 		for _, name := range []string{"a", "b", "c"} {
 			pod := newPod("ns", name)
 			pod.Annotations = map[string]string{"x": strings.Repeat("x", 100_000)} // it takes more than one read for each
@@ -400,7 +383,8 @@ func decodesSlowly(t *testing.T, config informer.Config[*corev1.Pod], takes time
 }
 
 // Transform may end its goroutine, as a test's Fatal does. The list fails; what was not read of it is not taken to be gone.
-func TestR20L2_TransformThatExits(t *testing.T) {
+// Guarantees: R20, L2
+func TestTransformThatExits(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // so that it is not the goroutine of Run
 	for _, paged := range []bool{true, false} {
 		var exited atomic.Bool
@@ -410,7 +394,8 @@ func TestR20L2_TransformThatExits(t *testing.T) {
 			}
 			return p, nil
 		}}
-		faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+		bubble(t, func(w world) {
+			inf, _ := w.podInformer(config)
 			const pods = 30
 			for i := range pods {
 				pod := newPod("ns", fmt.Sprintf("%02d", i))
@@ -431,16 +416,204 @@ func TestR20L2_TransformThatExits(t *testing.T) {
 	}
 }
 
-// Types that contain themselves are asked for in JSON, and nothing is decoded from what was not asked for.
-func TestR22_ProtobufThatWasNotAskedFor(t *testing.T) {
-	answer := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", protobufType)
-		io.WriteString(w, protoHead+"\x08\x12\x06\x0a\x04\x0a\x02no")
+// touchyPod is a pod whose own method decodes its spec.
+type touchyPod struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              touchySpec `json:"spec"`
+}
+
+type touchySpec struct{ NodeName string }
+
+// touch is called by UnmarshalJSON, if it is set.
+var touch atomic.Pointer[func(nodeName string)]
+
+func (s *touchySpec) UnmarshalJSON(raw []byte) error {
+	var plain corev1.PodSpec
+	if err := json.Unmarshal(raw, &plain); err != nil {
+		return err
 	}
-	bubble(t, informertest.Options{Middleware: func(http.Handler) http.Handler { return http.HandlerFunc(answer) }}, func(w world) {
+	if f := touch.Load(); f != nil {
+		(*f)(plain.NodeName)
+	}
+	s.NodeName = plain.NodeName
+	return nil
+}
+
+// exiting returns a config with one function that ends its goroutine for objects on the node "exit", as often as times says.
+// decodes says whether such an object reaches the store afterwards: it does not if the function is OnDecodeError.
+func exiting(t *testing.T, function string, times *atomic.Int32) (config informer.Config[*touchyPod], decodes bool) {
+	exit := func(is bool) {
+		if is && times.Add(-1) >= 0 {
+			runtime.Goexit()
+		}
+	}
+	config = quiet[*touchyPod]()
+	switch function {
+	case "UnmarshalJSON":
+		touched := func(nodeName string) { exit(nodeName == "exit") }
+		touch.Store(&touched)
+		t.Cleanup(func() { touch.Store(nil) })
+	case "Transform":
+		config.Transform = func(p *touchyPod) (*touchyPod, error) { exit(p.Spec.NodeName == "exit"); return p, nil }
+	case "Filter":
+		config.Filter = func(meta *metav1.PartialObjectMetadata) bool { exit(meta.Labels["v"] == "exit"); return true }
+	case "OnDecodeError":
+		config.Transform = func(p *touchyPod) (*touchyPod, error) {
+			if p.Spec.NodeName == "exit" {
+				return nil, errors.New("refused")
+			}
+			return p, nil
+		}
+		config.OnDecodeError = func(*informer.DecodeError) { exit(true) }
+		return config, false
+	}
+	return config, true
+}
+
+// Whichever function of the user's ends its goroutine, as a test's Fatal does, and whichever goroutine that is: the list or
+// watch fails, the status tells why, and it is tried again. Nothing that was not read is taken to be gone, and nothing hangs.
+// Guarantees: R20, L1, L2
+func TestFunctionsThatEndTheirGoroutine(t *testing.T) {
+	for _, procs := range []int{1, 4} { // with one, all is done by the goroutine that reads
+		for _, function := range []string{"UnmarshalJSON", "Transform", "Filter", "OnDecodeError"} {
+			for _, verb := range []string{"list", "stream", "watch"} {
+				for _, times := range []int32{1, 1 << 20} {
+					t.Run(fmt.Sprintf("%s,%s,procs=%d,times=%d", function, verb, procs, times), func(t *testing.T) {
+						defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+						left := atomic.Int32{}
+						left.Store(times)
+						config, decodes := exiting(t, function, &left)
+						config.PagedList = verb == "list"
+						bubble(t, func(w world) { endsGoroutine(w, config, verb, times == 1, decodes) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func endsGoroutine(w world, config informer.Config[*touchyPod], verb string, once, decodes bool) {
+	const pods = 14
+	exit := func(pod *corev1.Pod) *corev1.Pod {
+		pod.Labels["v"], pod.Spec.NodeName = "exit", "exit"
+		return pod
+	}
+	for i := range pods {
+		pod := newPod("ns", fmt.Sprintf("%02d", i))
+		pod.Annotations = map[string]string{"x": strings.Repeat("x", 20_000)} // for several batches
+		if verb != "watch" && (i == 5 || !once && i > 5) {
+			exit(pod)
+		}
+		w.create(pod)
+	}
+	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+	rec := &recorder[*touchyPod]{}
+	inf.Subscribe(rec)
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- inf.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			w.Errorf("Run: %v", err)
+		}
+	}()
+	short, cancelShort := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancelShort()
+	err := inf.WaitSynced(short)
+	if synced := once || verb == "watch"; synced != (err == nil) || !synced && !strings.Contains(err.Error(), "ended its goroutine") {
+		w.Fatalf("WaitSynced: %v", err)
+	}
+	if verb == "watch" {
+		pod, _ := w.pods.Get(informer.Key{Namespace: "ns", Name: "05"})
+		if _, err := w.pods.Update(exit(pod.DeepCopy())); err != nil {
+			w.Fatal(err)
+		}
+		behind := w.relabel("ns", "06", "2")
+		if err := inf.WaitForResourceVersion(short, behind.ResourceVersion); once != (err == nil) {
+			w.Errorf("WaitFor: %v", err)
+		}
+	}
+	want := pods
+	switch {
+	case !once && verb != "watch":
+		want = 0
+	case !decodes && verb != "watch":
+		want--
+	}
+	status := inf.Status().Reflectors[0]
+	if inf.Store().Len() != want || once && decodes && (status.LastError == nil || !strings.Contains(status.LastError.Error(), "ended its goroutine")) {
+		w.Errorf("%d objects, want %d; status %+v", inf.Store().Len(), want, status)
+	}
+	for _, line := range rec.Told() {
+		if strings.HasPrefix(line, "delete") {
+			w.Errorf("handler was told: %s", line)
+		}
+	}
+	if verb == "watch" {
+		pod, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "05"})
+		if is := pod != nil && pod.Spec.NodeName == "exit"; is != (once && decodes) {
+			w.Errorf("05 is %+v", pod)
+		}
+		if status.Lists != 1 {
+			w.Errorf("%d lists: the watch was not gone on with", status.Lists)
+		}
+	}
+}
+
+// A function that ends the goroutine that writes to the store ends the informer: Run returns, and says so.
+// Guarantees: C3, L1, L4
+func TestIndexThatEndsItsGoroutine(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		informer.NewIndex(inf, func(p *corev1.Pod) []string {
+			if p.Labels["v"] == "exit" {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		sub := inf.Subscribe(&recorder[*corev1.Pod]{})
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(w.Context()) }()
+		if err := sub.WaitSynced(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		last := w.relabel("ns", "a", "exit")
+		if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); !errors.Is(err, informer.ErrStopped) {
+			w.Errorf("WaitFor: %v", err)
+		}
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "v1 pods: a function") || !strings.Contains(err.Error(), "ended its goroutine") {
+			w.Errorf("Run: %v", err)
+		}
+		if pod, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); pod == nil || pod.Labels["v"] != "1" {
+			w.Errorf("the store has %v", pod)
+		}
+		if err := sub.Err(); !errors.Is(err, informer.ErrStopped) {
+			w.Errorf("subscription: %v", err)
+		}
+	})
+}
+
+// recursivePod has the methods of a pod that decode protobuf, and contains itself.
+type recursivePod struct {
+	corev1.Pod
+	Parts []recursivePod
+}
+
+// Types that contain themselves are asked for in JSON, and nothing is decoded from what was not asked for.
+// Guarantees: R22
+func TestProtobufThatWasNotAskedFor(t *testing.T) {
+	bubble(t, func(w world) {
+		w.answer(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Content-Type", protobufType)
+			io.WriteString(w, protoHead+"\x08\x12\x06\x0a\x04\x0a\x02no")
+			return true
+		})
 		refuses[*slimPod](w)
 		refuses[*unstructured.Unstructured](w)
-		refuses[*schedulingv1beta1.Workload](w)
+		refuses[*recursivePod](w)
 	})
 }
 
@@ -465,10 +638,12 @@ func refuses[T informer.Object](w world) {
 }
 
 // A continue token that comes again would be followed for ever.
-func TestR22_ContinueTokenAgain(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+// Guarantees: R22
+func TestContinueTokenAgain(t *testing.T) {
+	bubble(t, func(w world) {
+		inf, _ := w.podInformer(informer.Config[*corev1.Pod]{PagedList: true})
 		var requests atomic.Int32
-		f.set(func(w http.ResponseWriter, r *http.Request) bool {
+		w.answer(func(w http.ResponseWriter, r *http.Request) bool {
 			if asksToWatch(r) || requests.Add(1) > 3 {
 				return false
 			}
@@ -487,14 +662,16 @@ func TestR22_ContinueTokenAgain(t *testing.T) {
 }
 
 // However long the server says to wait, it is asked again.
-func TestR11_RetryAfterHasALimit(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+// Guarantees: R11
+func TestRetryAfterHasALimit(t *testing.T) {
+	bubble(t, func(w world) {
+		inf, _ := w.podInformer(informer.Config[*corev1.Pod]{PagedList: true})
 		var once atomic.Bool
-		f.set(func(w http.ResponseWriter, r *http.Request) bool {
+		w.answer(func(w http.ResponseWriter, r *http.Request) bool {
 			if once.Swap(true) {
 				return false
 			}
-			w.Header().Set("Retry-After", fmt.Sprint(math.MaxInt64))
+			w.Header().Set("Retry-After", fmt.Sprint(int64(math.MaxInt64)))
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		})
@@ -506,93 +683,6 @@ func TestR11_RetryAfterHasALimit(t *testing.T) {
 		inf.WaitSynced(w.Context())
 		if took := time.Since(began); took < 10*time.Minute || took > 11*time.Minute {
 			w.Errorf("synced after %v", took)
-		}
-	})
-}
-
-// listed runs an informer of a server until it is synced.
-func listed(t *testing.T, config *rest.Config, after func(inf *informer.Informer[*corev1.Pod])) {
-	t.Helper()
-	client, err := informer.NewClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, deepConfig[*corev1.Pod]())
-	defer start(t, inf)()
-	after(inf)
-}
-
-// No other server is given the credentials, wherever this one redirects to. On this one a redirect is followed.
-func TestClient_RedirectCarriesNoCredentials(t *testing.T) {
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("asked elsewhere, with %v", r.Header)
-	}))
-	defer elsewhere.Close()
-	var lists atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case asksToWatch(r):
-			<-r.Context().Done()
-		case r.URL.Path == "/other":
-			w.Header().Set("Content-Type", "application/json")
-			io.WriteString(w, listHead+"]}")
-		case lists.Add(1) == 1:
-			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
-		case lists.Load() == 2:
-			http.Redirect(w, r, r.URL.Path, http.StatusFound) // back here
-		default:
-			http.Redirect(w, r, "/other", http.StatusFound)
-		}
-	}))
-	defer server.Close()
-	listed(t, &rest.Config{Host: server.URL, BearerToken: "secret"}, func(inf *informer.Informer[*corev1.Pod]) {
-		if err := inf.Status().Reflectors[0].LastError; err == nil || !strings.Contains(err.Error(), "redirects to another one") {
-			t.Error(err)
-		}
-	})
-	if n := lists.Load(); n != 3 {
-		t.Errorf("%d lists", n)
-	}
-}
-
-// HTTP/2 resets a stream, in a list and in a watch, and both go on.
-func TestR8_HTTP2Reset(t *testing.T) {
-	var lists, watches atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 {
-			t.Errorf("asked by %s", r.Proto)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		defer w.(http.Flusher).Flush()
-		if !asksToWatch(r) {
-			io.WriteString(w, listHead+podHead+`"a":1}`)
-			w.(http.Flusher).Flush()
-			if lists.Add(1) == 1 {
-				panic(http.ErrAbortHandler)
-			}
-			io.WriteString(w, "]}")
-			return
-		}
-		io.WriteString(w, frameHead)
-		w.(http.Flusher).Flush()
-		if watches.Add(1) == 1 {
-			panic(http.ErrAbortHandler)
-		}
-		io.WriteString(w, `"a":1}}{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}`)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true, NextProtos: []string{"h2"}}}
-	listed(t, config, func(inf *informer.Informer[*corev1.Pod]) {
-		if err := inf.WaitFor(t.Context(), "5"); err != nil {
-			t.Fatal(err)
-		}
-		status := inf.Status().Reflectors[0]
-		if err := status.LastError; err == nil || !strings.Contains(err.Error(), "stream error") || status.Lists != 2 || status.Watches != 2 {
-			t.Errorf("status %+v", status)
 		}
 	})
 }

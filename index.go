@@ -1,61 +1,65 @@
 package informer
 
 import (
+	"fmt"
 	"hash/maphash"
 	"iter"
 	"slices"
+
+	"github.com/typedinformer/informer/internal/cow"
 )
 
-// Index finds the objects of a [Store] by keys that a function computes from them: pods by node, or by each of
-// their volumes' claims. It is always consistent with the store: both change in the same step.
+// Index finds the objects of a [Store] by keys that a function computes from them: for example pods by node, or by the claims of
+// their volumes. It is always consistent with the store: both change in the same step.
 //
-// The function is called once for each version of an object. What it returned is kept, so a function that changes
-// its mind, or that reads what it should not, gives odd answers but corrupts nothing. It runs while the store is
-// being written to, so it must be quick and must not call into the informer.
+// The index calls the function once for each version of an object and keeps the result. A function that returns different keys
+// for the same version makes lookups wrong, but corrupts nothing. If the function panics or calls [runtime.Goexit], the step that
+// called it has no effect. The function runs during writes to the store, so it must be fast and must not call the informer.
 //
-// An Index lives as long as its store. All methods are safe for concurrent use.
+// An Index lives as long as its store; [NewIndex] creates one. All methods are safe for concurrent use.
 type Index[T Object, K comparable] struct {
 	store *Store[T]
-	slot  int // where snapshots have its tree
+	slot  int // in Snapshot.indexes
 	keys  func(T) []K
 	seed  maphash.Seed
 }
 
-// Indexable is what [NewIndex] takes: an [*Informer] or a [*Store].
+// Indexable is the type of an argument of [NewIndex]: an [*Informer] or a [*Store].
 type Indexable[T Object] interface{ indexed() *Store[T] }
 
 func (s *Store[T]) indexed() *Store[T] { return s }
 
-// NewIndex adds an index to an informer or a store, at any time. It is complete when NewIndex returns. keys returns
-// the keys under which an object is found: none, one or several; repeated ones count once.
+// NewIndex adds an index to an informer or a store, at any time. The index is complete when NewIndex returns. keys returns the
+// keys of an object: none, one or several. Repeated keys count once.
 func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[T, K] {
 	s := in.indexed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.editLocked()
+	var w edit[T]
+	w.beginLocked(s)
 	x := &Index[T, K]{store: s, slot: len(w.next.indexes), keys: keys, seed: maphash.MakeSeed()}
-	t := &keyTree[T, K]{index: x}
+	t := newKeyTree(x)
 	t.build(w.gen, w.next)
 	w.next.indexes = append(w.next.indexes, t)
-	s.publishLocked(w.next)
+	w.publishLocked()
 	return x
 }
 
 // Lookup yields the objects that have key, ordered by namespace, then name, from one snapshot.
 func (x *Index[T, K]) Lookup(key K) iter.Seq[T] { return x.LookupIn(x.store.Snapshot(), key) }
 
-// LookupIn yields the objects of snap that have key, ordered by namespace, then name. For a snapshot that is older
-// than the index, it calls the index's function for each object.
+// LookupIn yields the objects of snap that have key, ordered by namespace, then name. If snap is older than the index or belongs
+// to another store, LookupIn calls the index's function for every object in it.
 func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		p := place{hash: x.hash(key)}
-		versions := pageReader[T]{versions: &snap.versions}
-		x.treeIn(snap).ascend(byHash, &p, func(items []item[K]) bool {
+		p := cow.Place{Hash: x.hash(key)}
+		objects := snap.objects.Reader()
+		x.treeIn(snap).Ascend(&p, func(items []item[K]) bool {
 			for i := range items {
-				if items[i].hash>>ordinalBits != p.hash>>ordinalBits {
+				if items[i].Hash>>cow.OrdinalBits != p.Hash>>cow.OrdinalBits {
 					return false
 				}
-				if items[i].key == key && !yield(versions.get(items[i].slot)) {
+				if items[i].Key == key && !yield(objects.Get(items[i].Slot)) {
 					return false
 				}
 			}
@@ -64,16 +68,16 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 	}
 }
 
-// List returns what Lookup yields as a new slice.
+// List returns the objects that Lookup yields, as a new slice.
 func (x *Index[T, K]) List(key K) []T {
 	snap := x.store.Snapshot()
 	return slices.AppendSeq(make([]T, 0, x.CountIn(snap, key)), x.LookupIn(snap, key))
 }
 
-// Count returns how many objects have key.
+// Count returns the number of objects that have key. It takes time proportional to that number.
 func (x *Index[T, K]) Count(key K) int { return x.CountIn(x.store.Snapshot(), key) }
 
-// CountIn returns how many objects of snap have key.
+// CountIn returns the number of objects of snap that have key. It takes time proportional to that number.
 func (x *Index[T, K]) CountIn(snap *Snapshot[T], key K) int {
 	n := 0
 	for range x.LookupIn(snap, key) {
@@ -82,22 +86,22 @@ func (x *Index[T, K]) CountIn(snap *Snapshot[T], key K) int {
 	return n
 }
 
-// Keys yields every key that some object has, once, in no particular order, from one snapshot.
+// Keys yields each key that at least one object has, once, in no particular order, from one snapshot.
 func (x *Index[T, K]) Keys() iter.Seq[K] { return x.KeysIn(x.store.Snapshot()) }
 
-// KeysIn yields every key that some object of snap has, once, in no particular order.
+// KeysIn yields each key that at least one object of snap has, once, in no particular order.
 func (x *Index[T, K]) KeysIn(snap *Snapshot[T]) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		var hash uint32
-		var seen []K // keys with that hash; more than one only when hashes collide
-		x.treeIn(snap).all(func(items []item[K]) bool {
+		var seen []K // the keys with that hash: one, unless hashes collide
+		x.treeIn(snap).All(func(items []item[K]) bool {
 			for i := range items {
-				if h := items[i].hash >> ordinalBits; h != hash || len(seen) == 0 {
+				if h := items[i].Hash >> cow.OrdinalBits; h != hash || len(seen) == 0 {
 					hash, seen = h, seen[:0]
 				}
-				if !slices.Contains(seen, items[i].key) {
-					seen = append(seen, items[i].key)
-					if !yield(items[i].key) {
+				if !slices.Contains(seen, items[i].Key) {
+					seen = append(seen, items[i].Key)
+					if !yield(items[i].Key) {
 						return false
 					}
 				}
@@ -107,53 +111,48 @@ func (x *Index[T, K]) KeysIn(snap *Snapshot[T]) iter.Seq[K] {
 	}
 }
 
+// hash returns the hash of key, with ordinal 0.
 func (x *Index[T, K]) hash(key K) uint32 {
-	return uint32(maphash.Comparable(x.seed, key)) &^ (1<<ordinalBits - 1)
+	return uint32(maphash.Comparable(x.seed, key)) &^ (1<<cow.OrdinalBits - 1)
 }
 
-// treeIn returns the index's tree in snap, made anew when snap is older than the index.
+// treeIn returns the index's tree in snap. If snap has none, treeIn builds it.
 func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K] {
 	if x.slot < len(snap.indexes) {
 		if t, ok := snap.indexes[x.slot].(*keyTree[T, K]); ok && t.index == x {
 			return t.tree
 		}
 	}
-	t := tree[K]{}
-	t.build(0, x.allItems(snap, func(*record, []item[K]) {}))
+	t := newKeyTree(x).tree
+	t.Build(0, x.allItems(snap, func(*record, []item[K]) {}))
 	return t
 }
 
-// allItems returns the sorted items of all objects of snap, and calls each with those of one object.
+// allItems returns the items of all objects of snap, sorted. It first calls each with the record and the items of each object.
 func (x *Index[T, K]) allItems(snap *Snapshot[T], each func(*record, []item[K])) []item[K] {
 	items := make([]item[K], 0, snap.Len())
-	versions := pageReader[T]{versions: &snap.versions}
-	snap.records.all(func(leaf []item[struct{}]) bool {
-		for i := range leaf {
-			before, r := len(items), leaf[i].record
-			items = x.items(r, versions.get(r.slot), items)
-			each(r, items[before:])
-		}
-		return true
+	objects := snap.objects.Reader()
+	snap.eachRecord(func(r *record) {
+		before := len(items)
+		items = x.items(r, objects.Get(r.Data.slot), items)
+		each(r, items[before:])
 	})
-	slices.SortFunc(items, func(a, b item[K]) int {
-		p := b.place()
-		return byHash.compare(a.hash, a.record, &p)
-	})
+	slices.SortFunc(items, func(a, b item[K]) int { return cow.Compare(cow.ByHash, &a, &b) })
 	return items
 }
 
-// items appends one item for each key of obj, the object of r.
+// items appends one item to items for each key of obj, the object of r. Keys with equal hashes get consecutive ordinals.
 func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
 	mine := len(items)
 next:
 	for _, key := range x.keys(obj) {
 		hash := x.hash(key)
 		for _, other := range items[mine:] {
-			if other.key == key {
+			if other.Key == key {
 				continue next
 			}
-			if other.hash>>ordinalBits == hash>>ordinalBits {
-				hash = other.hash + 1
+			if other.Hash>>cow.OrdinalBits == hash>>cow.OrdinalBits {
+				hash = other.Hash + 1 // the last such item has the highest ordinal
 			}
 		}
 		items = append(items, newItem(key, hash, r))
@@ -161,27 +160,15 @@ next:
 	return items
 }
 
-// indexTree is a keyTree whose K the store does not know. Each method that files the object of a record appends the
-// index's part to the record's hashes.
-type indexTree[T Object] interface {
-	clone() indexTree[T]
-	// build files all objects of snap, in an index that has none.
-	build(gen uint64, snap *Snapshot[T])
-	add(gen uint64, r *record, obj T)
-	// update files obj where r was filed by the first part of hashes, and returns the rest of them.
-	update(gen uint64, r *record, hashes []uint32, obj T) []uint32
-	// drop takes r out of where it was filed by the first part of hashes, and returns the rest of them.
-	drop(gen uint64, r *record, hashes []uint32) []uint32
-	// check returns what is wrong with the index, for which each record has the first part of its hashes, and leaves
-	// the rest of them there.
-	check(hashes map[*record][]uint32) error
-}
-
-// keyTree is the state of an Index in one snapshot.
+// keyTree is the state of an Index in one snapshot. It implements [indexTree].
 type keyTree[T Object, K comparable] struct {
 	index *Index[T, K]
 	tree  tree[K]
-	buf   []item[K] // of the writer
+	buf   []item[K] // scratch memory of edits
+}
+
+func newKeyTree[T Object, K comparable](x *Index[T, K]) *keyTree[T, K] {
+	return &keyTree[T, K]{index: x, tree: cow.NewTree[K, filed](cow.ByHash)}
 }
 
 func (t *keyTree[T, K]) clone() indexTree[T] {
@@ -190,46 +177,97 @@ func (t *keyTree[T, K]) clone() indexTree[T] {
 }
 
 func (t *keyTree[T, K]) build(gen uint64, snap *Snapshot[T]) {
-	t.tree.build(gen, t.index.allItems(snap, noteHashes[K]))
+	t.tree.Build(gen, t.index.allItems(snap, noteHashes[K]))
 }
 
 func (t *keyTree[T, K]) add(gen uint64, r *record, obj T) {
-	t.update(gen, r, []uint32{0}, obj) // it was filed by none
+	t.update(gen, r, []uint32{0}, obj) // there was no previous version: it has 0 hashes
 }
 
 func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []uint32 {
 	t.buf = t.index.items(r, obj, t.buf[:0])
 	noteHashes(r, t.buf)
 	old, rest := hashes[1:1+hashes[0]], hashes[1+hashes[0]:]
-	for _, it := range t.buf {
-		p := it.place()
-		if slices.Contains(old, it.hash) { // hashes of different keys can be equal
-			if have := t.tree.get(byHash, &p); have != nil && have.key == it.key {
+	for i := range t.buf {
+		it := &t.buf[i]
+		p := it.Place()
+		if slices.Contains(old, it.Hash) { // an equal hash can be that of another key
+			if have := t.tree.Get(&p); have != nil && have.Key == it.Key {
 				continue
 			}
 		}
-		t.tree.set(gen, byHash, it)
+		t.tree.Set(gen, *it)
 	}
 	for _, hash := range old {
-		if !slices.ContainsFunc(t.buf, func(it item[K]) bool { return it.hash == hash }) {
-			t.tree.delete(gen, byHash, &place{hash, r.namespace, r.name})
+		if !slices.ContainsFunc(t.buf, func(it item[K]) bool { return it.Hash == hash }) {
+			t.tree.Delete(gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
 		}
 	}
-	clear(t.buf) // it would keep records alive
+	clear(t.buf) // so that it keeps no record in memory
 	return rest
 }
 
 func (t *keyTree[T, K]) drop(gen uint64, r *record, hashes []uint32) []uint32 {
 	for _, hash := range hashes[1 : 1+hashes[0]] {
-		t.tree.delete(gen, byHash, &place{hash, r.namespace, r.name})
+		t.tree.Delete(gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
 	}
 	return hashes[1+hashes[0]:]
 }
 
-// noteHashes appends an index's part to r.hashes.
+func (t *keyTree[T, K]) restoreHashes(snap *Snapshot[T]) {
+	count := make(map[*record]int, snap.Len()) // the position of the number of keys in a record's hashes
+	snap.eachRecord(func(r *record) {
+		count[r] = len(r.Data.hashes)
+		r.Data.hashes = append(r.Data.hashes, 0)
+	})
+	t.tree.All(func(items []item[K]) bool {
+		for i := range items {
+			r := items[i].Record
+			r.Data.hashes[count[r]]++
+			r.Data.hashes = append(r.Data.hashes, items[i].Hash)
+		}
+		return true
+	})
+}
+
+// noteHashes appends the part of an index to the hashes of r: those of items.
 func noteHashes[K comparable](r *record, items []item[K]) {
-	r.hashes = append(r.hashes, uint32(len(items)))
+	r.Data.hashes = append(r.Data.hashes, uint32(len(items)))
 	for i := range items {
-		r.hashes = append(r.hashes, items[i].hash)
+		r.Data.hashes = append(r.Data.hashes, items[i].Hash)
 	}
+}
+
+func (t *keyTree[T, K]) check(hashes map[*record][]uint32) error {
+	if err := t.tree.Check(); err != nil {
+		return err
+	}
+	items := 0
+	for r, have := range hashes {
+		if len(have) == 0 || len(have) <= int(have[0]) {
+			return fmt.Errorf("record %s has no hashes of this index", r)
+		}
+		mine := have[1 : 1+have[0]]
+		hashes[r] = have[1+have[0]:]
+		items += len(mine)
+		keys := make(map[K]bool, len(mine))
+		for _, hash := range mine {
+			it := t.tree.Get(&cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
+			switch {
+			case it == nil:
+				return fmt.Errorf("record %s is not filed under one of its keys", r)
+			case it.Record != r || it.Slot != r.Data.slot:
+				return fmt.Errorf("key %v of %s leads to an outdated record", it.Key, r)
+			case it.Key == it.Key && t.index.hash(it.Key)>>cow.OrdinalBits != hash>>cow.OrdinalBits: // NaN has a different hash each time
+				return fmt.Errorf("key %v of %s is filed with another hash", it.Key, r)
+			case keys[it.Key]:
+				return fmt.Errorf("record %s is filed under key %v twice", r, it.Key)
+			}
+			keys[it.Key] = true
+		}
+	}
+	if n := t.tree.Len(); n != items {
+		return fmt.Errorf("%d items but the records have %d keys", n, items)
+	}
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -59,15 +58,16 @@ func leftBehind() string {
 	return strings.Join(left, "\n\n")
 }
 
-func TestL1_ThousandCyclesLeaveNothing(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: L1
+func TestThousandCyclesLeaveNothing(t *testing.T) {
+	bubble(t, func(w world) {
 		for i := range 30 {
 			w.create(newPod("ns", strconv.Itoa(i), "v=1"))
 		}
 		client := w.client()
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		for cycle := range 1000 {
+		for cycle := range informer.Short(200, 1000) {
 			ctx, cancel := context.WithCancel(w.Context())
 			inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 			sub := inf.Subscribe(&recorder[*corev1.Pod]{})
@@ -95,7 +95,8 @@ func TestL1_ThousandCyclesLeaveNothing(t *testing.T) {
 }
 
 // Wherever an informer is in its work, cancelling ends it at once, and nothing goes on.
-func TestL2_CancelAtEveryPoint(t *testing.T) {
+// Guarantees: L2
+func TestCancelAtEveryPoint(t *testing.T) {
 	for _, paged := range []bool{false, true} {
 		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
 			points := int64(1)
@@ -112,7 +113,7 @@ func TestL2_CancelAtEveryPoint(t *testing.T) {
 // cancelAt cancels an informer at the nth point of an eventful life, where points are before and after each call into
 // the network and within each callback. It returns whether the life had not so many.
 func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
-	bubble(t, informertest.Options{}, func(w world) {
+	bubble(t, func(w world) {
 		for i := range 3 {
 			w.create(newPod("ns", strconv.Itoa(i), "v=1"))
 		}
@@ -180,7 +181,7 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 		before := points.Load()
 		w.create(newPod("ns", "late", "v=1"))
 		<-time.After(time.Minute)
-		if after := points.Load(); after != before || w.pods.Watchers() != 0 || inf.Status().Reflectors[0].State != informer.Idle {
+		if after := points.Load(); after != before || w.pods.Watchers() != 0 || inf.Status().Reflectors[0].State != informer.ReflectorIdle {
 			w.Errorf("cancelled at point %d, it goes on: %d points more, %d watches, %+v", n, after-before, w.pods.Watchers(), inf.Status())
 		}
 	})
@@ -202,10 +203,6 @@ func atEachCall(do func()) func(http.RoundTripper) http.RoundTripper {
 	}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 type bodyHook struct {
 	io.ReadCloser
 	do func()
@@ -222,8 +219,9 @@ func (h bodyHook) Close() error {
 	return h.ReadCloser.Close()
 }
 
-func TestL4_WrongOrder(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: L4
+func TestWrongOrder(t *testing.T) {
+	bubble(t, func(w world) {
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		ended, cancel := context.WithCancel(w.Context())
 		cancel()
@@ -245,8 +243,8 @@ func TestL4_WrongOrder(t *testing.T) {
 			w.Error("a subscription after the end synced")
 		}
 		late.Close()
-		if err := inf.WaitFor(w.Context(), "1000"); !errors.Is(err, informer.ErrStopped) {
-			w.Errorf("WaitFor after the end: %v", err)
+		if err := inf.WaitForResourceVersion(w.Context(), "1000"); !errors.Is(err, informer.ErrStopped) {
+			w.Errorf("WaitForResourceVersion after the end: %v", err)
 		}
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			w.Errorf("it was synced, but: %v", err)
@@ -262,67 +260,44 @@ func TestL4_WrongOrder(t *testing.T) {
 }
 
 // Everything at once, for the race detector: in a bubble, where no failure costs time, and over TCP.
-func TestL5_EverythingAtOnce(t *testing.T) {
+// Guarantees: L5
+func TestEverythingAtOnce(t *testing.T) {
 	t.Run("bubble", func(t *testing.T) {
-		bubble(t, informertest.Options{}, func(w world) { everythingAtOnce(w, time.Second, w.server.CloseConnections) })
+		bubble(t, func(w world) { everythingAtOnce(w, time.Second, w.server.CloseConnections) })
 	})
 	t.Run("TCP", func(t *testing.T) {
-		server := informertest.NewServer(informertest.Options{})
-		defer server.Close()
-		pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
+		w := newWorld(t, false)
 		var once sync.Once // each failure in a row makes the backoff longer
-		everythingAtOnce(world{t, server, pods, t.Context()}, time.Millisecond, func() { once.Do(server.CloseConnections) })
+		everythingAtOnce(w, time.Millisecond, func() { once.Do(w.server.CloseConnections) })
 	})
-}
-
-// mirror is a handler that keeps what it was given, until the pod called last.
-type mirror struct {
-	*testing.T
-	has   map[informer.Key]*corev1.Pod
-	whole chan struct{} // closed at the last pod
-	after func()        // of each call
-}
-
-func (m *mirror) OnAdd(pod *corev1.Pod, _ bool) { m.OnUpdate(nil, pod) }
-
-func (m *mirror) OnUpdate(old, new *corev1.Pod) {
-	if m.has[informer.KeyOf(new)] != old {
-		m.Errorf("%s: it was not given what is old", new.Name)
-	}
-	m.has[informer.KeyOf(new)] = new
-	if new.Name == "last" && old != new {
-		close(m.whole)
-	}
-	m.after()
-}
-
-func (m *mirror) OnDelete(last *corev1.Pod, _ bool) {
-	if m.has[informer.KeyOf(last)] == nil {
-		m.Errorf("%s: deleted without having been given", last.Name)
-	}
-	delete(m.has, informer.KeyOf(last))
-	m.after()
 }
 
 func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	t, pods := w.T, w.pods
 	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 	var subs []*informer.Subscription
-	var mirrors []*mirror
+	var recorders []*recorder[*corev1.Pod]
+	var whole []chan struct{} // closed at the pod called last
 	for _, c := range []informer.SubscriptionConfig[*corev1.Pod]{
 		{},
-		{Delivery: informer.Every},
-		{Delivery: informer.Every, MaxBacklog: 1, Block: true},
+		{Delivery: informer.DeliverEvery},
+		{Delivery: informer.DeliverEvery, MaxBacklog: 1, Block: true},
 		{Resync: resync},
 		{OnPanic: func(any) {}},
 		{Filter: func(p *corev1.Pod) bool { return p.Labels["v"] == "2" }},
 	} {
-		m := &mirror{T: t, has: map[informer.Key]*corev1.Pod{}, whole: make(chan struct{}), after: func() {}}
-		if c.OnPanic != nil {
-			m.after = func() { panic("as every time") }
+		rec, last := &recorder[*corev1.Pod]{}, make(chan struct{})
+		signal := sync.OnceFunc(func() { close(last) })
+		rec.After = func(pod *corev1.Pod) {
+			if pod.Name == "last" {
+				signal()
+			}
+			if c.OnPanic != nil {
+				panic("as every time")
+			}
 		}
-		mirrors = append(mirrors, m)
-		subs = append(subs, inf.SubscribeWith(m, c))
+		recorders, whole = append(recorders, rec), append(whole, last)
+		subs = append(subs, inf.SubscribeWith(rec, c))
 	}
 	defer start(t, inf)()
 
@@ -332,7 +307,6 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	last := make(chan struct{})
 	controller := &informer.Controller[informer.Key]{
 		Queue:                   queue,
-		Sources:                 []informer.Source{inf.Subscribe(informer.EnqueueObject[*corev1.Pod](queue))},
 		MaxConcurrentReconciles: 3,
 		Logger:                  quiet[*corev1.Pod]().Logger,
 		Reconcile: func(_ context.Context, key informer.Key) (informer.Result, error) {
@@ -348,6 +322,7 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 			return informer.Result{}, nil
 		},
 	}
+	controller.Watch(informer.EnqueueObject(inf))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- controller.Run(ctx) }()
@@ -414,17 +389,18 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	all.Wait()
 	w.create(newPod("ns", "last", "v=2"))
 	equalsServer(w, inf)
-	for i, m := range mirrors {
-		<-m.whole
+	for i, rec := range recorders {
+		<-whole[i]
 		subs[i].Close()
+		<-subs[i].Done()
 		want := map[informer.Key]*corev1.Pod{}
 		for pod := range inf.Store().All() {
-			if i != len(mirrors)-1 || pod.Labels["v"] == "2" {
+			if i != len(recorders)-1 || pod.Labels["v"] == "2" {
 				want[informer.KeyOf(pod)] = pod
 			}
 		}
-		if !maps.Equal(m.has, want) {
-			t.Errorf("handler %d has %d objects, the store %d", i, len(m.has), len(want))
+		if has := rec.Has(); !maps.Equal(has, want) || rec.Broken() > 0 {
+			t.Errorf("handler %d has %d objects, the store %d; %d calls did not follow", i, len(has), len(want), rec.Broken())
 		}
 	}
 	<-last
@@ -441,86 +417,10 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	}
 }
 
-func TestAwait(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		key := informer.Key{Namespace: "ns", Name: "a"}
-		running := make(chan *corev1.Pod)
-		gone := make(chan error)
-		go func() {
-			pod, err := inf.Await(w.Context(), key, func(p *corev1.Pod) bool { return p != nil && p.Labels["v"] == "3" })
-			if err != nil {
-				w.Error(err)
-			}
-			running <- pod
-			_, err = inf.Await(w.Context(), key, func(p *corev1.Pod) bool { return p == nil })
-			gone <- err
-		}()
-		defer start(w.T, inf)()
-		w.create(newPod("ns", "a", "v=1"))
-		synctest.Wait()
-		w.relabel("ns", "a", "2")
-		synctest.Wait()
-		w.relabel("ns", "a", "3")
-		if pod := <-running; pod.Labels["v"] != "3" {
-			w.Errorf("returned %v", pod)
-		}
-		w.delete("ns", "a")
-		if err := <-gone; err != nil {
-			w.Error(err)
-		}
-		ctx, cancel := context.WithTimeoutCause(w.Context(), time.Second, errors.New("enough"))
-		defer cancel()
-		if _, err := inf.Await(ctx, key, func(p *corev1.Pod) bool { return p != nil }); err == nil || err.Error() != "await pods ns/a: enough" {
-			w.Errorf("Await: %v", err)
-		}
-	})
-}
-
-func TestResource_Validate(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
-		for want, r := range map[string]informer.Resource{
-			"Resource.Resource is empty":                       {},
-			"Resource.Version of pods is empty":                {GroupVersionResource: podGVR.GroupResource().WithVersion("")},
-			`"../../secrets"`:                                  {GroupVersionResource: corev1.SchemeGroupVersion.WithResource("../../secrets")},
-			"Resource.Namespaces[1] of pods is empty":          {GroupVersionResource: podGVR, Namespaces: []string{"a", ""}},
-			`Resource.Namespaces[1] of pods repeats "a"`:       {GroupVersionResource: podGVR, Namespaces: []string{"a", "a"}},
-			"Resource.LabelSelector of pods":                   {GroupVersionResource: podGVR, LabelSelector: "a in"},
-			"Resource.FieldSelector of pods: invalid selector": {GroupVersionResource: podGVR, FieldSelector: "a"},
-		} {
-			inf := informer.New(w.client(), r, informer.Config[*corev1.Pod]{})
-			if err := inf.Run(w.Context()); err == nil || !strings.Contains(err.Error(), want) {
-				w.Errorf("Run: %v, want %s", err, want)
-			}
-		}
-	})
-}
-
-// What is logged and reported holds no credentials.
-func TestClient_NoCredentialInErrors(t *testing.T) {
-	const secret = "s3cr3t"
-	bubble(t, informertest.Options{}, func(w world) {
-		var logged bytes.Buffer
-		client := w.client(func(c *rest.Config) {
-			c.BearerToken = secret
-			c.Host = "http://user:" + secret + "@in-memory"
-		})
-		config := informer.Config[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		stop := start(w.T, inf)
-		w.server.Close()
-		<-time.After(time.Hour)
-		stop()
-		text := fmt.Sprintf("%s %+v %v", logged.String(), inf.Status(), inf.Status().Reflectors[0].LastError)
-		if !strings.Contains(text, "/api/v1/pods") || strings.Contains(text, secret) {
-			w.Errorf("logged and reported: %s", text)
-		}
-	})
-}
-
 // Run waits for the handler's call that is under way.
-func TestL1_RunWaitsForTheHandler(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: L1
+func TestRunWaitsForTheHandler(t *testing.T) {
+	bubble(t, func(w world) {
 		w.create(newPod("ns", "a"))
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		gate := make(chan struct{})

@@ -24,7 +24,7 @@ type RateLimiter[K comparable] interface {
 // After an outage that failed thousands of keys the bucket lets them back at 10 a second; for keys that should come back
 // by their own count alone, use an ExponentialLimiter.
 func DefaultLimiter[K comparable]() RateLimiter[K] {
-	return MaxOf[K]{&ExponentialLimiter[K]{}, &BucketLimiter[K]{rate.NewLimiter(10, 100)}}
+	return MaxOfLimiter[K]{&ExponentialLimiter[K]{}, &BucketLimiter[K]{rate.NewLimiter(10, 100)}}
 }
 
 // ExponentialLimiter doubles the wait with each try of a key. It holds one counter for each key that was tried and not
@@ -95,11 +95,11 @@ func (l *BucketLimiter[K]) Forget(K) {}
 // NumRequeues returns zero: a bucket knows no keys.
 func (l *BucketLimiter[K]) NumRequeues(K) int { return 0 }
 
-// MaxOf asks each of its limiters and goes by the largest answer.
-type MaxOf[K comparable] []RateLimiter[K]
+// MaxOfLimiter asks each of its limiters and goes by the largest answer.
+type MaxOfLimiter[K comparable] []RateLimiter[K]
 
 // When returns the longest wait.
-func (m MaxOf[K]) When(key K) (wait time.Duration) {
+func (m MaxOfLimiter[K]) When(key K) (wait time.Duration) {
 	for _, l := range m {
 		wait = max(wait, l.When(key))
 	}
@@ -107,14 +107,14 @@ func (m MaxOf[K]) When(key K) (wait time.Duration) {
 }
 
 // Forget makes each limiter forget the key.
-func (m MaxOf[K]) Forget(key K) {
+func (m MaxOfLimiter[K]) Forget(key K) {
 	for _, l := range m {
 		l.Forget(key)
 	}
 }
 
 // NumRequeues returns the largest number.
-func (m MaxOf[K]) NumRequeues(key K) (n int) {
+func (m MaxOfLimiter[K]) NumRequeues(key K) (n int) {
 	for _, l := range m {
 		n = max(n, l.NumRequeues(key))
 	}

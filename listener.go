@@ -6,223 +6,188 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"runtime"
-	"strings"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// Handler is told of the changes of an informer's objects, one after the other. For each key they form a chain: old is
-// exactly what this handler was last given. A handler may take its time: nobody waits for it but its own backlog,
-// in which changes of one key fold into one. It may read the store and the indexes, which have the change already,
-// and may be ahead of it. It must not write to the objects.
-type Handler[T Object] interface {
-	// OnAdd tells of an object that is new to this handler. initial is set for the objects that were there when it
-	// began: those of the informer's first list, and those in the store at a later subscription.
-	OnAdd(obj T, initial bool)
-	// OnUpdate tells that new took the place of old.
-	OnUpdate(old, new T)
-	// OnDelete tells that an object is gone. last is its state at the deletion if final is set; otherwise, when the
-	// deletion itself was missed or when it left the subscription's filter, it is just the last one known.
-	OnDelete(last T, final bool)
+// hub connects a store with its listeners. A change of the store and its entry into every backlog are one step, and so
+// are reading the store and joining or ending: a listener is in the hub exactly while it is open.
+type hub[T Object] struct {
+	resource Resource
+	store    *Store[T]
+	unsynced func(cause error) error         // returns an error that says what store lacks
+	report   func(handler string, why error) // receives a subscription that ended by itself
+
+	synced     chan struct{}  // closed when store has the whole collection
+	stopped    chan struct{}  // closed when the hub takes no listener any more
+	why        error          // why stopped is closed
+	delivering sync.WaitGroup // goroutines that deliver; only an open listener adds to it
+
+	mu        sync.Mutex     // protects listeners and writes to store; taken before the locks of store and of a listener
+	listeners []*listener[T] // a slice is never written to once it is here
 }
 
-// HandlerFuncs is a [Handler] made of functions, of which any may be nil.
-type HandlerFuncs[T Object] struct {
-	Add    func(obj T, initial bool)
-	Update func(old, new T)
-	Delete func(last T, final bool)
+func newHub[T Object](resource Resource, store *Store[T]) *hub[T] {
+	return &hub[T]{resource: resource, store: store, synced: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// OnAdd calls Add.
-func (h HandlerFuncs[T]) OnAdd(obj T, initial bool) {
-	if h.Add != nil {
-		h.Add(obj, initial)
+// join opens l. Its backlog begins with an addition for each object in the store. A listener that cannot be opened ends
+// at once.
+func (h *hub[T]) join(l *listener[T]) {
+	err := l.config.validate()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && isClosed(h.stopped) {
+		err = h.why
+	}
+	if err != nil {
+		l.endLocked(fmt.Errorf("subscribe to %s: %w", h.resource, err))
+		return
+	}
+	h.listeners = append(slices.Clip(h.listeners), l)
+	snap := h.store.Snapshot()
+	if snap.Len() > 0 {
+		initial := make([]change[T], 0, snap.Len())
+		for obj := range snap.All() {
+			initial = append(initial, change[T]{key: KeyOf(obj), new: obj, added: true})
+		}
+		l.enqueueLocked(initial, true)
+	}
+	if isClosed(h.synced) {
+		l.loadLocked()
 	}
 }
 
-// OnUpdate calls Update.
-func (h HandlerFuncs[T]) OnUpdate(old, new T) {
-	if h.Update != nil {
-		h.Update(old, new)
+// apply writes batch to the store and gives every listener the changes, which it appends to changes. They are initial
+// additions if initial is true.
+func (h *hub[T]) apply(batch []Delta[T], changes []change[T], initial bool) ([]change[T], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock() // also when an index's function panics
+	changes, err := h.store.apply(batch, changes)
+	if err != nil || len(changes) == 0 {
+		return changes, err
+	}
+	for _, l := range h.listeners {
+		if err := l.enqueue(changes, initial); err != nil {
+			h.report(l.config.Name, err)
+		}
+	}
+	return changes, nil
+}
+
+// load tells the listeners that the store has the whole collection.
+func (h *hub[T]) load() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.synced)
+	for _, l := range h.listeners {
+		l.load()
 	}
 }
 
-// OnDelete calls Delete.
-func (h HandlerFuncs[T]) OnDelete(last T, final bool) {
-	if h.Delete != nil {
-		h.Delete(last, final)
+// waitForRoom waits for the listeners that block the informer because their backlogs are full.
+func (h *hub[T]) waitForRoom(ctx context.Context) {
+	for _, l := range h.all() {
+		l.waitForRoom(ctx)
 	}
 }
 
-// Delivery says what a handler that is behind is told.
-type Delivery uint8
+// all returns the listeners, which are open.
+func (h *hub[T]) all() []*listener[T] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.listeners
+}
 
-const (
-	// Coalesce folds the changes of one key into one: from what the handler was last given to what is there now.
-	Coalesce Delivery = iota
-	// Every keeps each change that the informer saw. Those that it missed, while a watch was broken and the
-	// collection had to be listed again, are folded all the same.
-	Every
-)
+// end ends l.
+func (h *hub[T]) end(l *listener[T], why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endLocked(why)
+}
 
-// SubscriptionConfig says how a handler is told. The zero value is right for most.
-type SubscriptionConfig[T Object] struct {
-	// Name names the handler in HandlerStatus. Empty means the type of the handler.
-	Name string
-	// Filter restricts the subscription to the objects for which it returns true: entering it is an addition, leaving
-	// it a deletion. It is called by the handler's goroutine, once for each version that the handler could be given.
-	// Nil means all.
-	Filter func(T) bool
-	// Delivery says what the handler is told when it is behind. Zero means Coalesce.
-	Delivery Delivery
-	// MaxBacklog is how many changes may wait with Every, besides one for each key, which is what a list can bring
-	// at once. Zero means 1,024.
-	MaxBacklog int
-	// Block makes the informer, its store and its other handlers wait while more than MaxBacklog changes wait. It is
-	// checked between batches, of 1,024 changes at most. Zero means that the subscription ends instead, with
-	// [ErrBacklog].
-	Block bool
-	// Resync is how often the handler is given every object again, by OnUpdate with old and new the same. It begins
-	// between one and 1.1 times Resync after it was synced or after the round before ended, never asks the server,
-	// and yields to changes. Zero means never, which is right unless what the handler compares objects with changes
-	// by itself.
-	Resync time.Duration
-	// OnPanic is called with the value of a panic of the handler or of Filter, by the function that recovered it, so
-	// that debug.Stack shows where it came from. The call counts as returned, a filter as having returned false. Nil
-	// means that the program crashes, as it does with any other panic.
-	OnPanic func(value any)
+// stop ends all listeners and waits for the calls under way.
+func (h *hub[T]) stop(why error) {
+	h.mu.Lock()
+	h.why = why
+	close(h.stopped)
+	listeners := h.listeners
+	h.listeners = nil
+	for _, l := range listeners {
+		l.mu.Lock()
+		l.endLocked(why)
+		l.mu.Unlock()
+	}
+	h.mu.Unlock()
+	h.delivering.Wait()
+}
+
+// forgetLocked removes l.
+func (h *hub[T]) forgetLocked(l *listener[T]) {
+	h.listeners = slices.DeleteFunc(slices.Clone(h.listeners), func(other *listener[T]) bool { return other == l })
+}
+
+// listener delivers the changes of a hub to one handler. Its goroutine lives only while there is something to deliver.
+//
+// A listener is open, then ended, then released:
+//
+//	join -> open --end--> ended --no call is under way--> released
+//
+// An ended listener begins no call. A released one refers to nothing of T, so that a user may keep its Subscription.
+type listener[T Object] struct {
+	hub      atomic.Pointer[hub[T]] // nil once released
+	resource Resource
+	config   SubscriptionConfig[T]
+	handler  Handler[T]    // nil once released
+	given    map[Key]T     // with a filter: what the handler has; only the goroutine that delivers uses it
+	start    func()        // run, bound once: otherwise it would be allocated each time that run starts
+	wake     chan struct{} // receives a token when there is news for an iteration; nil for a handler
+
+	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
+	backlog backlog[T]
+	running bool          // a goroutine delivers; always true for an iteration
+	calling time.Time     // when the call that is under way began; zero when none is
+	loaded  bool          // the backlog has had all initial additions
+	synced  chan struct{} // closed when the handler has returned from all of them
+	closed  chan struct{} // closed when the listener has ended
+	ended   error         // why it has ended; nil while it is open
+	done    chan struct{} // closed when it is released
+	room    chan struct{} // closed when the backlog is no longer full; nil when nobody waits
+	resync  *time.Timer   // begins a round of resync; nil without resync and before the listener is loaded
+	round   bool          // a round is under way
+	from    Key           // where the round continues
 }
 
 const defaultMaxBacklog = 1024
 
-// ErrBacklog indicates that a subscription ended because its handler was more than MaxBacklog changes behind.
-var ErrBacklog = errors.New("the handler is too far behind")
+var errExited = errors.New("the handler ended its goroutine")
 
-// validate names the field that is wrong.
-func (c *SubscriptionConfig[T]) validate() error {
-	switch {
-	case c.Delivery > Every:
-		return fmt.Errorf("SubscriptionConfig.Delivery is %d", c.Delivery)
-	case c.MaxBacklog < 0:
-		return fmt.Errorf("SubscriptionConfig.MaxBacklog is %d", c.MaxBacklog)
-	case c.Resync < 0:
-		return fmt.Errorf("SubscriptionConfig.Resync is %v", c.Resync)
-	case c.Delivery != Every && (c.MaxBacklog > 0 || c.Block):
-		return errors.New("SubscriptionConfig.MaxBacklog and Block need Delivery to be Every")
-	}
-	return nil
-}
-
-// HandlerStatus tells how a subscription is doing.
-type HandlerStatus struct {
-	Name string
-	// Backlog is how many keys have changes that the handler was not yet told of; with Every, how many changes.
-	Backlog int
-	// Busy is for how long it has been in the call that it is in. Zero means that it is in none.
-	Busy time.Duration
-	// Synced says whether it has returned from all of the initial additions.
-	Synced bool
-	// Blocking says whether the informer waits for it; see SubscriptionConfig.Block.
-	Blocking bool
-}
-
-// Subscription is a handler's tie to an informer. Its methods are safe for concurrent use.
-type Subscription struct{ listener subscriber }
-
-// subscriber is a listener whose T Subscription does not know.
-type subscriber interface {
-	waitSynced(ctx context.Context) error
-	done() <-chan struct{}
-	err() error
-	status() HandlerStatus
-	close()
-}
-
-// WaitSynced waits until the handler has returned from the whole initial list, and returns nil then. It returns an
-// error when ctx ends or the informer stops first, or when the subscription is closed.
-func (s *Subscription) WaitSynced(ctx context.Context) error { return s.listener.waitSynced(ctx) }
-
-// Done returns a channel that is closed when the subscription has ended; Err then says why.
-func (s *Subscription) Done() <-chan struct{} { return s.listener.done() }
-
-// Err returns nil while the subscription is open. Then it returns [ErrClosed] after Close, an error that wraps
-// [ErrStopped] when the informer has stopped, [ErrBacklog], or what is wrong with the SubscriptionConfig.
-func (s *Subscription) Err() error { return s.listener.err() }
-
-// Status returns how the subscription is doing.
-func (s *Subscription) Status() HandlerStatus { return s.listener.status() }
-
-// Close ends the subscription. What the handler was not told of is dropped, and it is not called again after Close
-// has returned: a call that is under way is waited for, except when Close is called by a handler, which would wait
-// for itself. Closing again does nothing.
-func (s *Subscription) Close() { s.listener.close() }
-
-// pending is what a handler is to be told of one key: that old, if it was given any, is gone or was replaced by new.
-type pending[T Object] struct {
-	change[T]
-	initial bool
-	void    bool // it came and went unseen: there is nothing to tell
-}
-
-// fold takes in the change that follows.
-func (p *pending[T]) fold(c *change[T]) {
-	var none T
-	p.new = c.new
-	switch {
-	case !c.deleted:
-		p.added = p.added || c.added // an addition here follows a deletion that is still to be told
-	case p.added && !p.deleted: // what is deleted was never given
-		p.void = c.new == none
-	case !p.deleted: // what was given is old, updated since
-		p.deleted, p.last, p.final, p.added = true, c.last, c.final, c.added
-	default: // what was given is gone already, and so is what came after it
-		p.added = c.added
-	}
-}
-
-// listener holds what one handler is still to be told, at most one entry a key, and tells it by a goroutine that
-// lives only while there is something to tell.
-type listener[T Object] struct {
-	informer *Informer[T]
-	config   SubscriptionConfig[T]
-	handler  Handler[T]
-	given    map[Key]T     // with a filter: what the handler has; of the goroutine that delivers
-	invalid  error         // what is wrong with config
-	start    func()        // run, bound once: it is what a notification of an idle handler would allocate
-	wake     chan struct{} // told of news instead of a goroutine of its own; nil for a handler
-
-	mu      sync.Mutex // protects the fields below
-	queue   []pending[T]
-	head    int            // queue[:head] is delivered
-	first   uint64         // the number of queue[0], counted since the beginning
-	byKey   map[Key]uint64 // the number of the key's last entry, the only one unless every change is kept
-	running bool           // a goroutine delivers
-	calling time.Time      // when the call that is under way began; zero when none is
-	idle    chan struct{}  // closed when the call under way ends; nil when nobody waits
-	initial int            // initial additions that the handler has not returned from
-	loaded  bool           // all initial additions are in the queue, or were
-	synced  chan struct{}  // closed when the handler has returned from them
-	closed  chan struct{}  // closed when nothing is delivered any more
-	ended   error          // why closed is closed
-	room    chan struct{}  // closed when the backlog is within its limit again; nil when nobody waits
-	resync  *time.Timer    // begins a round; nil without resync and before it is synced
-	round   bool           // a round of resync is under way
-	from    Key            // the round has come to here
-}
-
-func newListener[T Object](inf *Informer[T], h Handler[T], config SubscriptionConfig[T]) *listener[T] {
+func newListener[T Object](h *hub[T], handler Handler[T], config SubscriptionConfig[T]) *listener[T] {
 	if config.Name == "" {
-		config.Name = fmt.Sprintf("%T", h)
+		config.Name = fmt.Sprintf("%T", handler)
 	}
-	l := &listener[T]{informer: inf, config: config, handler: h, synced: make(chan struct{}), closed: make(chan struct{})}
-	l.invalid = config.validate()
+	l := &listener[T]{
+		resource: h.resource,
+		config:   config,
+		handler:  handler,
+		backlog:  backlog[T]{every: config.Delivery == DeliverEvery, limit: config.MaxBacklog},
+		synced:   make(chan struct{}),
+		closed:   make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	l.hub.Store(h)
 	l.start = l.run
-	if l.config.MaxBacklog == 0 {
-		l.config.MaxBacklog = defaultMaxBacklog
+	if config.MaxBacklog == 0 {
+		l.backlog.limit = defaultMaxBacklog
 	}
 	if config.OnPanic != nil {
-		l.handler = guarded[T]{h, config.OnPanic}
+		l.handler = guarded[T]{handler, config.OnPanic}
 		if config.Filter != nil {
 			l.config.Filter = guardedFilter(config.Filter, config.OnPanic)
 		}
@@ -233,215 +198,137 @@ func newListener[T Object](inf *Informer[T], h Handler[T], config SubscriptionCo
 	return l
 }
 
-// enqueue notes changes in the order in which they happened, and has them delivered. It returns false when the
-// subscription has ended.
-func (l *listener[T]) enqueue(changes []change[T], initial bool) bool {
+func (l *listener[T]) hasSynced() bool { return isClosed(l.synced) }
+
+func (l *listener[T]) waitSynced(ctx context.Context) error {
+	if l.hasSynced() {
+		return nil
+	}
+	select {
+	case <-l.synced:
+		return nil
+	case <-l.closed:
+		return fmt.Errorf("handler %s of %s is not synced: %w", l.config.Name, l.resource, l.err())
+	case <-ctx.Done():
+		if h := l.hub.Load(); h != nil && !isClosed(h.synced) {
+			return h.unsynced(context.Cause(ctx))
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return fmt.Errorf("handler %s of %s has %d initial objects left: %w", l.config.Name, l.resource, l.backlog.initial, context.Cause(ctx))
+	}
+}
+
+// changes opens the listener and yields its changes, in the goroutine that iterates.
+func (l *listener[T]) changes(ctx context.Context) iter.Seq[Event[T]] {
+	return func(yield func(Event[T]) bool) {
+		h := l.hub.Load()
+		var events eventBuffer[T]
+		l.handler = &events
+		l.wake = make(chan struct{}, 1)
+		l.running = true
+		h.join(l)
+		defer h.end(l, ErrClosed)
+		var p pending[T]
+		for {
+			if !l.next(&p) {
+				select {
+				case <-l.wake:
+				case <-l.closed:
+					return
+				case <-ctx.Done():
+					return
+				}
+				continue
+			}
+			l.deliver(&p)
+			for _, e := range events {
+				if ctx.Err() != nil || !l.open() || !yield(e) {
+					return
+				}
+			}
+			clear(events)
+			events = events[:0]
+		}
+	}
+}
+
+func (l *listener[T]) end(why error) {
+	if h := l.hub.Load(); h != nil {
+		h.end(l, why)
+	}
+}
+
+func (l *listener[T]) released() <-chan struct{} { return l.done }
+
+func (l *listener[T]) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended != nil {
-		return false
+	return l.ended
+}
+
+func (l *listener[T]) status() SubscriptionStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := SubscriptionStatus{Name: l.config.Name, Backlog: l.backlog.len(), Synced: isClosed(l.synced), Blocking: l.room != nil}
+	if !l.calling.IsZero() {
+		s.Busy = time.Since(l.calling)
 	}
-	if l.byKey == nil {
-		l.byKey = make(map[Key]uint64, len(changes))
-	}
+	return s
+}
+
+// open says whether a call of the handler may begin.
+func (l *listener[T]) open() bool { return !isClosed(l.closed) }
+
+// enqueue adds changes to the backlog, in the order in which they happened, and has them delivered. The listener is open,
+// and the caller holds the lock of the hub. If this ends the subscription, enqueue returns why.
+func (l *listener[T]) enqueue(changes []change[T], initial bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.enqueueLocked(changes, initial)
+}
+
+func (l *listener[T]) enqueueLocked(changes []change[T], initial bool) error {
+	l.backlog.reserve(len(changes))
 	for i := range changes {
-		l.noteLocked(&changes[i], initial)
+		l.backlog.add(&changes[i], initial)
 	}
-	if l.overLocked() && !l.config.Block {
+	if l.backlog.full() && !l.config.Block {
 		l.endLocked(ErrBacklog)
-		return false
+		return ErrBacklog
 	}
-	if len(l.queue) > l.head {
+	l.checkSyncedLocked() // initial additions may have been dropped
+	if !l.backlog.empty() {
 		l.kickLocked()
 	}
-	return true
+	return nil
 }
 
-// overLocked says whether more changes wait than may: one for each key, and MaxBacklog.
-func (l *listener[T]) overLocked() bool {
-	return l.config.Delivery == Every && len(l.queue)-l.head-len(l.byKey) > l.config.MaxBacklog
-}
-
-// kickLocked sees to it that what is in the queue gets delivered.
-func (l *listener[T]) kickLocked() {
-	if l.running {
-		return
-	}
-	if l.wake != nil {
-		signal(l.wake)
-		return
-	}
-	l.running = true
-	l.informer.handlers.Add(1)
-	go l.start()
-}
-
-func (l *listener[T]) noteLocked(c *change[T], initial bool) {
-	if number, ok := l.byKey[c.key]; ok && l.config.Delivery == Coalesce {
-		p := &l.queue[number-l.first]
-		p.fold(c)
-		if p.void {
-			*p = pending[T]{initial: p.initial, void: true}
-			delete(l.byKey, c.key)
-		}
-		return
-	}
-	if len(l.queue) == cap(l.queue) && len(l.byKey) < len(l.queue)/2 {
-		l.compactLocked()
-	}
-	l.byKey[c.key] = l.first + uint64(len(l.queue))
-	p := pending[T]{change: *c, initial: initial && c.added}
-	if p.initial {
-		l.initial++
-	}
-	l.queue = append(l.queue, p)
-}
-
-// compactLocked makes room by moving together what is still to be told.
-func (l *listener[T]) compactLocked() {
-	l.first += uint64(l.head)
-	kept := l.queue[:0]
-	for _, p := range l.queue[l.head:] {
-		switch {
-		case !p.void:
-			l.byKey[p.key] = l.first + uint64(len(kept))
-			kept = append(kept, p)
-		case p.initial:
-			l.initial--
-		}
-	}
-	clear(l.queue[len(kept):])
-	l.queue, l.head = kept, 0
-	l.checkSyncedLocked()
-}
-
-// load notes that all initial additions have been enqueued.
+// load notes that the backlog has had all initial additions.
 func (l *listener[T]) load() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.loadLocked()
+}
+
+func (l *listener[T]) loadLocked() {
 	l.loaded = true
 	l.checkSyncedLocked()
-	if l.config.Resync > 0 && l.ended == nil && l.resync == nil {
+	if l.config.Resync > 0 && l.resync == nil {
 		l.resync = time.AfterFunc(l.untilResync(), l.beginResync)
 	}
 }
 
 func (l *listener[T]) checkSyncedLocked() {
-	if l.loaded && l.initial == 0 && !isClosed(l.synced) {
+	if l.loaded && l.backlog.initial == 0 && !isClosed(l.synced) {
 		close(l.synced)
 	}
 }
 
-// run delivers until there is nothing left to tell.
-func (l *listener[T]) run() {
-	defer l.informer.handlers.Done()
-	returned := false
-	defer func() {
-		if !returned { // the handler called runtime.Goexit, as t.FailNow does
-			l.end(errExited)
-			l.next(nil)
-		}
-	}()
-	for p, ok := l.next(nil); ok; p, ok = l.next(&p) {
-		l.deliver(&p)
-	}
-	returned = true
-}
-
-var errExited = errors.New("the handler ended its goroutine")
-
-// untilResync spreads the rounds of many handlers.
-func (l *listener[T]) untilResync() time.Duration {
-	return l.config.Resync + rand.N(l.config.Resync/10+1)
-}
-
-func (l *listener[T]) beginResync() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended == nil {
-		l.round, l.from = true, Key{}
-		l.kickLocked()
-	}
-}
-
-// continueResync puts the next object of the round into the queue if nothing else is there.
-func (l *listener[T]) continueResync() {
-	l.informer.mu.Lock() // what the store has, this handler was told or is about to be
-	defer l.informer.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.head < len(l.queue) || l.ended != nil {
-		return
-	}
-	if l.byKey == nil {
-		l.byKey = map[Key]uint64{}
-	}
-	for obj := range l.informer.store.Snapshot().From(l.from) {
-		key := KeyOf(obj)
-		l.from = Key{Namespace: key.Namespace, Name: key.Name + "\x00"}
-		l.noteLocked(&change[T]{key: key, old: obj, new: obj}, false)
-		return
-	}
-	l.round = false
-	l.resync.Reset(l.untilResync())
-}
-
-// next returns what to deliver next, once done, which may be nil, has been delivered.
-func (l *listener[T]) next(done *pending[T]) (pending[T], bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calling = time.Time{}
-	if l.idle != nil {
-		close(l.idle)
-		l.idle = nil
-	}
-	if done != nil && done.initial {
-		l.initial--
-		l.checkSyncedLocked()
-	}
-	for l.round && l.head == len(l.queue) && l.ended == nil {
-		l.mu.Unlock()
-		l.continueResync()
-		l.mu.Lock()
-	}
-	for l.head < len(l.queue) && l.ended == nil {
-		p := l.queue[l.head]
-		l.queue[l.head] = pending[T]{}
-		number := l.first + uint64(l.head)
-		l.head++
-		if p.void {
-			if p.initial {
-				l.initial--
-				l.checkSyncedLocked()
-			}
-			continue
-		}
-		if l.config.Delivery == Coalesce || l.byKey[p.key] == number {
-			delete(l.byKey, p.key)
-		}
-		if l.room != nil && !l.overLocked() {
-			close(l.room)
-			l.room = nil
-		}
-		l.calling = time.Now()
-		return p, true
-	}
-	l.first += uint64(l.head)
-	l.queue, l.head = l.queue[:0], 0
-	if cap(l.queue) > maxIdleQueue { // an idle handler should cost next to nothing
-		l.queue, l.byKey = nil, nil
-	}
-	l.running = false
-	return pending[T]{}, false
-}
-
-// maxIdleQueue is how many entries a listener keeps room for while it has none.
-const maxIdleQueue = 16
-
-// waitForRoom waits while the backlog is over its limit and the informer is to wait for that.
+// waitForRoom waits while the backlog is full and the informer is to wait for that.
 func (l *listener[T]) waitForRoom(ctx context.Context) {
 	l.mu.Lock()
-	if l.ended != nil || !l.overLocked() {
+	if l.ended != nil || !l.backlog.full() {
 		l.mu.Unlock()
 		return
 	}
@@ -457,18 +344,82 @@ func (l *listener[T]) waitForRoom(ctx context.Context) {
 	}
 }
 
-// deliver tells the handler.
+// kickLocked makes sure that a goroutine delivers what is in the backlog.
+func (l *listener[T]) kickLocked() {
+	if l.wake != nil {
+		signal(l.wake)
+		return
+	}
+	if l.running {
+		return
+	}
+	l.running = true
+	l.hub.Load().delivering.Add(1)
+	go l.start()
+}
+
+// run delivers until the backlog is empty.
+func (l *listener[T]) run() {
+	h := l.hub.Load()
+	defer h.delivering.Done()
+	var p pending[T]
+	returned := false
+	defer func() {
+		if !returned { // the handler called runtime.Goexit, as t.FailNow does
+			h.report(l.config.Name, errExited)
+			h.end(l, errExited)
+			p = pending[T]{}
+			l.next(&p)
+		}
+	}()
+	for l.next(&p) {
+		l.deliver(&p)
+	}
+	returned = true
+}
+
+// next replaces *p, whose delivery has ended, by what to deliver next. It returns false if there is nothing.
+func (l *listener[T]) next(p *pending[T]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calling = time.Time{}
+	if p.initial {
+		l.backlog.initial--
+	}
+	for l.round && l.backlog.empty() && l.ended == nil {
+		l.mu.Unlock()
+		l.continueResync()
+		l.mu.Lock()
+	}
+	more := l.backlog.take(p)
+	l.checkSyncedLocked()
+	if !more {
+		l.running = l.wake != nil
+		if l.ended != nil && !l.running {
+			l.releaseLocked()
+		}
+		return false
+	}
+	if l.room != nil && !l.backlog.full() {
+		close(l.room)
+		l.room = nil
+	}
+	l.calling = time.Now()
+	return true
+}
+
+// deliver calls the handler, twice at most. The listener may end before either call.
 func (l *listener[T]) deliver(p *pending[T]) {
 	var none T
 	if l.config.Filter != nil {
 		l.deliverFiltered(p)
 		return
 	}
-	if p.deleted {
+	if p.deleted && l.open() {
 		l.handler.OnDelete(p.last, p.final)
 	}
 	switch {
-	case p.new == none || p.deleted && isClosed(l.closed): // by the handler
+	case p.new == none || !l.open():
 	case p.added:
 		l.handler.OnAdd(p.new, p.initial)
 	default:
@@ -480,16 +431,17 @@ func (l *listener[T]) deliver(p *pending[T]) {
 func (l *listener[T]) deliverFiltered(p *pending[T]) {
 	var none T
 	old, has := l.given[p.key]
-	if has && p.deleted {
+	if has && p.deleted && l.open() {
 		delete(l.given, p.key)
 		has = false
 		l.handler.OnDelete(p.last, p.final)
 	}
-	if p.new == none || p.deleted && isClosed(l.closed) {
+	if p.new == none || !l.open() {
 		return
 	}
 	passes := l.config.Filter(p.new)
 	switch {
+	case !l.open():
 	case passes && has:
 		l.given[p.key] = p.new
 		l.handler.OnUpdate(old, p.new)
@@ -502,143 +454,67 @@ func (l *listener[T]) deliverFiltered(p *pending[T]) {
 	}
 }
 
-func (l *listener[T]) waitSynced(ctx context.Context) error {
-	select {
-	case <-l.synced:
-		return nil
-	default:
-	}
-	select {
-	case <-l.synced:
-		return nil
-	case <-l.closed:
-		return fmt.Errorf("handler %s of %s is not synced: %w", l.config.Name, l.informer.resource, l.err())
-	case <-ctx.Done():
-		if !isClosed(l.informer.synced) {
-			return l.informer.unsynced(context.Cause(ctx))
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return fmt.Errorf("handler %s of %s has %d initial objects left: %w", l.config.Name, l.informer.resource, l.initial, context.Cause(ctx))
-	}
+// untilResync returns how long to wait before a round. It spreads the rounds of many handlers.
+func (l *listener[T]) untilResync() time.Duration {
+	return l.config.Resync + rand.N(l.config.Resync/10+1)
 }
 
-func (l *listener[T]) done() <-chan struct{} { return l.closed }
-
-func (l *listener[T]) err() error {
+func (l *listener[T]) beginResync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended
+	if l.ended == nil {
+		l.round, l.from = true, Key{}
+		l.kickLocked()
+	}
 }
 
-func (l *listener[T]) status() HandlerStatus {
+// continueResync adds the next object of the round to the backlog if that is empty.
+func (l *listener[T]) continueResync() {
+	h := l.hub.Load()
+	h.mu.Lock() // all that the store has is in the backlog, or was
+	defer h.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := HandlerStatus{Name: l.config.Name, Backlog: len(l.byKey), Synced: isClosed(l.synced), Blocking: l.room != nil}
-	if l.config.Delivery == Every {
-		s.Backlog = len(l.queue) - l.head
-	}
-	if !l.calling.IsZero() {
-		s.Busy = time.Since(l.calling)
-	}
-	return s
-}
-
-func (l *listener[T]) close() {
-	l.informer.forget(l)
-	l.end(ErrClosed)
-	l.mu.Lock()
-	if l.calling.IsZero() || calledByHandler() {
-		l.mu.Unlock()
+	if !l.backlog.empty() || l.ended != nil {
 		return
 	}
-	if l.idle == nil {
-		l.idle = make(chan struct{})
+	for obj := range h.store.Snapshot().From(l.from) {
+		key := KeyOf(obj)
+		l.from = Key{Namespace: key.Namespace, Name: key.Name + "\x00"}
+		l.backlog.reserve(1)
+		l.backlog.add(&change[T]{key: key, old: obj, new: obj}, false)
+		return
 	}
-	idle := l.idle
-	l.mu.Unlock()
-	<-idle
+	l.round = false
+	l.resync.Reset(l.untilResync())
 }
 
-// end drops what is pending and lets nothing more in.
-func (l *listener[T]) end(why error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endLocked(why)
-}
-
+// endLocked closes the listener: it leaves the hub, whose lock the caller holds too, and what waits is dropped.
 func (l *listener[T]) endLocked(why error) {
 	if l.ended != nil {
 		return
 	}
+	l.hub.Load().forgetLocked(l)
 	l.ended = why
 	close(l.closed)
-	l.queue, l.byKey, l.head, l.first = nil, nil, 0, 0
+	l.backlog.drop()
 	if l.resync != nil {
 		l.resync.Stop()
 	}
-}
-
-// calledByHandler says whether a listener's delivery is on the stack.
-func calledByHandler() bool {
-	pcs := make([]uintptr, 64)
-	for skip := 2; ; skip += len(pcs) {
-		n := runtime.Callers(skip, pcs)
-		frames := runtime.CallersFrames(pcs[:n])
-		for {
-			frame, more := frames.Next()
-			if strings.HasSuffix(frame.Function, "informer.(*listener[...]).deliver") {
-				return true
-			}
-			if !more {
-				break
-			}
-		}
-		if n < len(pcs) {
-			return false
-		}
+	if !l.running {
+		l.releaseLocked()
 	}
 }
 
-// changes yields what l is told, in the goroutine that iterates.
-func (l *listener[T]) changes(ctx context.Context) iter.Seq[Event[T]] {
-	return func(yield func(Event[T]) bool) {
-		var events eventBuffer[T]
-		l.handler = &events
-		l.wake = make(chan struct{}, 1)
-		l.informer.subscribe(l)
-		defer func() {
-			l.informer.forget(l)
-			l.end(ErrClosed)
-		}()
-		var done *pending[T]
-		for {
-			p, ok := l.next(done)
-			done = nil
-			if !ok {
-				select {
-				case <-l.wake:
-				case <-l.closed:
-					return
-				case <-ctx.Done():
-					return
-				}
-				continue
-			}
-			l.deliver(&p)
-			done = &p
-			for _, e := range events {
-				if ctx.Err() != nil || !yield(e) {
-					return
-				}
-			}
-			clear(events)
-			events = events[:0]
-		}
-	}
+// releaseLocked drops what refers to objects or to functions of the user.
+func (l *listener[T]) releaseLocked() {
+	l.hub.Store(nil)
+	l.handler, l.given, l.resync = nil, nil, nil
+	l.config.Filter, l.config.OnPanic = nil, nil
+	close(l.done)
 }
 
-// guarded is a Handler whose panics are told to onPanic.
+// guarded is a Handler whose panics go to onPanic.
 type guarded[T Object] struct {
 	handler Handler[T]
 	onPanic func(value any)
@@ -672,7 +548,7 @@ func guardedFilter[T Object](filter func(T) bool, onPanic func(value any)) func(
 	}
 }
 
-// eventBuffer is a Handler that collects: a pending makes two events at most.
+// eventBuffer is a Handler that collects events: a pending makes two at most.
 type eventBuffer[T Object] []Event[T]
 
 func (b *eventBuffer[T]) OnAdd(obj T, initial bool) {
@@ -685,13 +561,4 @@ func (b *eventBuffer[T]) OnUpdate(old, new T) {
 
 func (b *eventBuffer[T]) OnDelete(last T, final bool) {
 	*b = append(*b, Event[T]{Type: Deleted, Object: last, Final: final})
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
 }

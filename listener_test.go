@@ -3,257 +3,28 @@ package informer
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"maps"
-	"math/rand/v2"
-	"net/http"
+	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
+	"weak"
 )
 
-// fed is an informer whose reflector hears nothing: it learns what a test puts into its FIFO.
-type fed struct {
-	*Informer[*thing]
-	t    *testing.T
-	stop func()
-}
-
-// silence is a server that never answers.
-type silence struct{}
-
-func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
-func startFed(t *testing.T) fed {
-	client, err := NewClient(&rest.Config{Host: "nowhere", Transport: silence{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}},
-		Config[*thing]{Logger: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- i.Run(ctx) }()
-	return fed{i, t, func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-	}}
-}
-
-func (f fed) put(deltas ...Delta[*thing]) {
-	f.t.Helper()
-	for _, d := range deltas {
-		if err := f.fifo.Put(f.t.Context(), d); err != nil {
-			f.t.Fatal(err)
-		}
-	}
-}
-
-// list makes a Replaced of things with these names.
-func list(rv int, names ...string) Delta[*thing] {
-	d := Delta[*thing]{Type: Replaced, ResourceVersion: strconv.Itoa(rv)}
-	for _, name := range names {
-		d.Items = append(d.Items, &thing{name: name, uid: name, rv: strconv.Itoa(rv)})
-	}
-	return d
-}
-
-func upsert(rv int, name string) Delta[*thing] {
-	return Delta[*thing]{Type: Upserted, Object: &thing{name: name, uid: name, rv: strconv.Itoa(rv)}, ResourceVersion: strconv.Itoa(rv)}
-}
-
-func remove(rv int, name string) Delta[*thing] {
-	d := upsert(rv, name)
-	d.Type = Removed
-	return d
-}
-
-// lines is a handler that notes what it is told, and may be slow.
-type lines struct {
-	gate chan struct{} // when not nil, each call waits for one token
-
-	mu   sync.Mutex // protects told
-	told []string
-}
-
-func (l *lines) note(line string) {
-	if l.gate != nil {
-		<-l.gate
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.told = append(l.told, line)
-}
-
-func (l *lines) OnAdd(obj *thing, initial bool) {
-	if initial {
-		l.note("initial " + obj.name + "@" + obj.rv)
-	} else {
-		l.note("add " + obj.name + "@" + obj.rv)
-	}
-}
-func (l *lines) OnUpdate(old, new *thing) {
-	l.note("update " + new.name + "@" + old.rv + "->" + new.rv)
-}
-func (l *lines) OnDelete(last *thing, final bool) {
-	if final {
-		l.note("delete " + last.name + "@" + last.rv)
-	} else {
-		l.note("missed delete " + last.name + "@" + last.rv)
-	}
-}
-
-func (l *lines) want(t *testing.T, want ...string) {
-	t.Helper()
-	synctest.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !slices.Equal(l.told, want) {
-		t.Errorf("told %q, want %q", l.told, want)
-	}
-	l.told = nil
-}
-
-func TestH2H3H4H5_SlowHandlerIsToldFoldedChanges(t *testing.T) {
+// Guarantees: H7, H8
+func TestLateSubscription(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
-		slow := &lines{gate: make(chan struct{})}
-		sub := inf.Subscribe(slow)
-		inf.put(list(1, "0", "a", "b", "c"))
-		synctest.Wait() // in the call for the first
-		if s := sub.Status(); s.Backlog != 3 || s.Synced {
-			t.Errorf("status %+v", s)
-		}
-		inf.put(upsert(2, "a"), upsert(3, "a"))                    // still an initial addition
-		inf.put(remove(4, "b"))                                    // never was
-		inf.put(upsert(5, "d"), remove(6, "d"), upsert(7, "d"))    // came, went, came
-		inf.put(upsert(8, "0"), upsert(9, "0"))                    // one update
-		inf.put(upsert(10, "e"), remove(11, "e"))                  // nothing
-		inf.put(remove(12, "c"), upsert(13, "c"), upsert(14, "c")) // never was, then is
-		synctest.Wait()
-		if s := sub.Status(); s.Backlog != 4 {
-			t.Errorf("status %+v", s)
-		}
-		close(slow.gate)
-		slow.want(t, "initial 0@1", "initial a@3", "add d@7", "update 0@1->9", "add c@14")
-	})
-}
-
-func TestH5_DeletionBetweenIsTold(t *testing.T) {
-	Bubble(t, func(t *testing.T) {
-		inf := startFed(t)
-		defer inf.stop()
-		slow := &lines{gate: make(chan struct{}, 100)}
-		inf.Subscribe(slow)
-		inf.put(list(1, "0", "a"))
-		slow.gate <- struct{}{}
-		slow.gate <- struct{}{}
-		slow.want(t, "initial 0@1", "initial a@1")
-		inf.put(upsert(2, "0"))
-		synctest.Wait()
-		other := upsert(5, "a")
-		other.Object.uid = "other"
-		inf.put(upsert(3, "a"), remove(4, "a"), other, upsert(6, "0"))
-		synctest.Wait()
-		close(slow.gate)
-		slow.want(t, "update 0@1->2", "delete a@4", "add a@5", "update 0@2->6")
-
-		again := list(7, "0", "a")
-		again.Items[1].uid = "a third"
-		inf.put(again)
-		slow.want(t, "update 0@6->7", "missed delete a@5", "add a@7")
-		inf.put(list(8, "0"))
-		slow.want(t, "update 0@7->8", "missed delete a@7")
-	})
-}
-
-// A handler that is given folded changes at random moments rebuilds the world from them, link by link.
-func TestH1H2_FoldedChangesChain(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(200) {
-		g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), world: world{}}
-		store, _ := NewStore[*thing]()
-		l := newListener(&Informer[*thing]{}, Handler[*thing](HandlerFuncs[*thing]{}), SubscriptionConfig[*thing]{})
-		l.wake = make(chan struct{}, 1) // deliver by hand
-		follower := world{}
-		var done *pending[*thing]
-		deliver := func() bool {
-			p, ok := l.next(done)
-			done = nil
-			if ok {
-				follow(t, follower, []change[*thing]{p.change})
-				done = &p
-			}
-			return ok
-		}
-		first := true
-		for range 400 {
-			changes := store.apply([]Delta[*thing]{g.delta()}, nil)
-			l.enqueue(changes, first)
-			first = false
-			if entries := len(l.byKey); entries > 240 {
-				t.Fatalf("seed %d: %d entries for 240 keys", seed, entries)
-			}
-			if len(l.queue) > 1024 {
-				t.Fatalf("seed %d: a queue of %d for %d keys", seed, len(l.queue), len(l.byKey))
-			}
-			for range g.IntN(3) {
-				deliver()
-			}
-			if g.IntN(50) == 0 {
-				for deliver() {
-				}
-				if !maps.EqualFunc(follower, g.world, func(a, b *thing) bool { return a.rv == b.rv && a.uid == b.uid }) {
-					t.Fatalf("seed %d: follower has %d, world has %d", seed, len(follower), len(g.world))
-				}
-			}
-		}
-		if l.initial != 0 && len(l.byKey) == 0 {
-			t.Fatalf("seed %d: %d initial additions left of none", seed, l.initial)
-		}
-	}
-}
-
-// Keys that come and go unread leave no trace, however many.
-func TestH3H4_BacklogIsBounded(t *testing.T) {
-	Bubble(t, func(t *testing.T) {
-		inf := startFed(t)
-		slow := &lines{gate: make(chan struct{})}
-		inf.Subscribe(slow)
-		inf.put(list(1, "0"))
-		synctest.Wait()
-		for i := range 20_000 {
-			name := "key" + strconv.Itoa(i)
-			inf.put(upsert(2*i+2, name), remove(2*i+3, name))
-		}
-		synctest.Wait()
-		if n := cap(inf.listeners[0].queue); n > 2048 {
-			t.Errorf("queue of %d", n)
-		}
-		close(slow.gate)
-		slow.want(t, "initial 0@1")
-		inf.stop()
-	})
-}
-
-func TestH7H8_LateSubscription(t *testing.T) {
-	Bubble(t, func(t *testing.T) {
-		inf := startFed(t)
-		defer inf.stop()
-		early := &lines{}
+		early := &recorder{}
 		earlySub := inf.Subscribe(early)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -261,32 +32,66 @@ func TestH7H8_LateSubscription(t *testing.T) {
 			t.Errorf("WaitSynced before the list: %v", err)
 		}
 		inf.put(list(1, "a", "b"), upsert(2, "c"))
-		early.want(t, "initial a@1", "initial b@1", "add c@2")
-		late := &lines{gate: make(chan struct{})}
+		early.Want(t, "add a @1 initial=true", "add b @1 initial=true", "add c @2 initial=false")
+		late := &recorder{Gate: make(chan struct{})}
 		lateSub := inf.Subscribe(late)
 		inf.put(upsert(3, "c"), upsert(4, "d"), remove(5, "b"))
 		synctest.Wait()
-		late.gate <- struct{}{}
-		late.want(t, "initial a@1")
+		late.Gate <- struct{}{}
+		late.Want(t, "add a @1 initial=true")
 		if lateSub.Status().Synced { // c is left; b has gone
 			t.Error("synced before it has returned from all")
 		}
-		late.gate <- struct{}{}
-		late.want(t, "initial c@3")
-		close(late.gate)
+		late.Gate <- struct{}{}
+		late.Want(t, "add c @3 initial=true")
+		close(late.Gate)
 		if err := lateSub.WaitSynced(t.Context()); err != nil {
 			t.Error(err)
 		}
-		late.want(t, "add d@4")
-		early.want(t, "update c@2->3", "add d@4", "delete b@5")
+		late.Want(t, "add d @4 initial=false")
+		early.Want(t, "update c @2->@3", "add d @4 initial=false", "delete b @5 final=true")
 		if err := earlySub.WaitSynced(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
+// HasSynced turns true when WaitSynced would return nil, of the informer and of each subscription, and stays so.
+//
+// Guarantees: H8
+func TestHasSyncedTurnsTrueOnce(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		slow := &recorder{Gate: make(chan struct{})}
+		sub := inf.Subscribe(slow)
+		left := inf.Subscribe(&recorder{})
+		check := func(when string, store, handler bool) {
+			t.Helper()
+			synctest.Wait()
+			if inf.HasSynced() != store || sub.HasSynced() != handler {
+				t.Errorf("%s: informer %v, subscription %v", when, inf.HasSynced(), sub.HasSynced())
+			}
+		}
+		check("before the list", false, false)
+		left.Close()
+		inf.put(list(1, "a", "b"))
+		check("in the first call", true, false)
+		slow.Gate <- struct{}{}
+		check("in the second call", true, false)
+		slow.Gate <- struct{}{}
+		check("after the calls", true, true)
+		sub.Close()
+		inf.stop()
+		check("after the end", true, true)
+		if left.HasSynced() {
+			t.Error("a subscription that was closed before the list has synced")
+		}
+	})
+}
+
 // A handler that subscribes while objects stream in has seen each of them once.
-func TestH7L5_SubscriptionsWhileChangesComeIn(t *testing.T) {
+// Guarantees: H7, L5
+func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 	inf := startFed(t)
 	inf.put(list(1))
 	const objects, subscriptions = 3000, 20
@@ -311,6 +116,7 @@ func TestH7L5_SubscriptionsWhileChangesComeIn(t *testing.T) {
 			runtime.Gosched()
 		}
 		sub.Close()
+		<-sub.Done()
 		if len(seen[i]) != objects {
 			t.Errorf("handler %d saw %d objects", i, len(seen[i]))
 		}
@@ -323,10 +129,11 @@ func TestH7L5_SubscriptionsWhileChangesComeIn(t *testing.T) {
 	inf.stop()
 }
 
-func TestH9_BlockedHandlerHoldsUpNobody(t *testing.T) {
+// Guarantees: H9
+func TestBlockedHandlerHoldsUpNobody(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
-		blocked, free := &lines{gate: make(chan struct{})}, &lines{}
+		blocked, free := &recorder{Gate: make(chan struct{})}, &recorder{}
 		blockedSub := inf.Subscribe(blocked)
 		inf.Subscribe(free)
 		inf.put(list(1, "a"))
@@ -335,60 +142,226 @@ func TestH9_BlockedHandlerHoldsUpNobody(t *testing.T) {
 			inf.put(upsert(i+2, "a"))
 			synctest.Wait()
 		}
-		if len(free.told) != 5001 || inf.Store().RV() != "5001" {
-			t.Errorf("the other was told %d times, store at %s", len(free.told), inf.Store().RV())
+		if len(free.Told()) != 5001 || inf.Store().ResourceVersion() != "5001" {
+			t.Errorf("the other was told %d times, store at %s", len(free.Told()), inf.Store().ResourceVersion())
 		}
 		<-time.After(time.Minute)
 		if s := blockedSub.Status(); s.Backlog != 1 || s.Busy != time.Minute {
 			t.Errorf("status %+v", s)
 		}
-		close(blocked.gate)
-		blocked.want(t, "initial a@1", "update a@1->5001")
+		close(blocked.Gate)
+		blocked.Want(t, "add a @1 initial=true", "update a @1->@5001")
 		inf.stop()
 	})
 }
 
-func TestH11_Close(t *testing.T) {
+// Close returns although a call is under way. Done tells when that has returned.
+//
+// Guarantees: H11
+func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
-		slow, other := &lines{gate: make(chan struct{})}, &lines{}
+		slow, other := &recorder{Gate: make(chan struct{})}, &recorder{}
 		sub := inf.Subscribe(slow)
 		inf.Subscribe(other)
 		inf.put(list(1, "a", "b", "c"))
+		synctest.Wait() // in the call for a
+		sub.Close()
+		sub.Close()
 		synctest.Wait()
-		closed := make(chan struct{})
-		go func() { sub.Close(); sub.Close(); close(closed) }()
-		synctest.Wait()
-		if isClosed(closed) {
-			t.Error("Close did not wait for the call under way")
+		if isClosed(sub.Done()) || !errors.Is(sub.Err(), ErrClosed) || len(inf.hub.listeners) != 1 {
+			t.Errorf("during the call: done %v, %v, %d listeners", isClosed(sub.Done()), sub.Err(), len(inf.hub.listeners))
 		}
-		slow.gate <- struct{}{}
-		<-closed
-		slow.want(t, "initial a@1")
-		other.want(t, "initial a@1", "initial b@1", "initial c@1")
-		if err := sub.WaitSynced(t.Context()); err == nil {
-			t.Error("WaitSynced of a closed subscription returned nil")
+		slow.Gate <- struct{}{}
+		<-sub.Done()
+		slow.Want(t, "add a @1 initial=true")
+		other.Want(t, "add a @1 initial=true", "add b @1 initial=true", "add c @1 initial=true")
+		if err := sub.WaitSynced(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("WaitSynced of a closed subscription: %v", err)
 		}
-
-		var self *Subscription
-		calls := 0
-		ready := make(chan struct{})
-		self = inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { <-ready; calls++; self.Close() }})
-		close(ready)
+		idle := inf.Subscribe(&recorder{})
 		synctest.Wait()
-		if calls != 1 || len(inf.listeners) != 1 {
-			t.Errorf("%d calls, %d listeners", calls, len(inf.listeners))
+		idle.Close()
+		if !isClosed(idle.Done()) {
+			t.Error("no call was under way, and Done is open")
 		}
 	})
 }
 
-func TestH11_CloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
+// A handler may close its own subscription, and two may close each other's.
+//
+// Guarantees: H11
+func TestHandlersMayCloseSubscriptions(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		var subs [3]*Subscription
+		var calls [3]int
+		var inCall sync.WaitGroup
+		inCall.Add(len(subs))
+		for n := range subs {
+			subs[n] = inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) {
+				calls[n]++
+				inCall.Done()
+				inCall.Wait()
+				subs[0].Close()
+				subs[1].Close()
+				subs[2].Close()
+			}})
+		}
+		inf.put(list(1, "a", "b"))
+		for _, sub := range subs {
+			<-sub.Done()
+		}
+		if calls != [3]int{1, 1, 1} || len(inf.hub.listeners) != 0 {
+			t.Errorf("calls %v, %d listeners", calls, len(inf.hub.listeners))
+		}
+	})
+}
+
+// Close may be called with a lock held that the handler waits for.
+//
+// Guarantees: H11
+func TestCloseWithTheHandlersLock(t *testing.T) {
+	inf := startFed(t)
+	defer inf.stop()
+	var mu sync.Mutex
+	entered := make(chan struct{})
+	sub := inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) {
+		close(entered)
+		mu.Lock()
+		defer mu.Unlock()
+	}})
+	mu.Lock()
+	inf.put(list(1, "a"))
+	<-entered
+	sub.Close()
+	mu.Unlock()
+	<-sub.Done()
+}
+
+// A filter takes its time, and the subscription ends meanwhile.
+//
+// Guarantees: H11
+func TestCloseInFilterDropsTheCallBehindIt(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		rec := &recorder{}
+		passes := true
+		var sub *Subscription
+		sub = inf.SubscribeWith(rec, SubscriptionConfig[*thing]{Filter: func(o *thing) bool {
+			if o.rv == "2" {
+				sub.Close()
+			}
+			return passes
+		}})
+		inf.put(list(1, "a"))
+		rec.Want(t, "add a @1 initial=true")
+		passes = false
+		inf.put(upsert(2, "a"))
+		rec.Want(t)
+		<-sub.Done()
+	})
+}
+
+// An open subscription is one that the informer knows: Close cannot be seen between the two.
+//
+// Guarantees: H2, H11
+func TestEndingAndForgettingIsOneStep(t *testing.T) {
+	inf := startFed(t)
+	defer inf.stop()
+	sub := inf.Subscribe(&recorder{})
+	l := sub.listener.(*listener[*thing])
+	l.mu.Lock() // stops Close half way
+	closing := make(chan struct{})
+	go func() { sub.Close(); close(closing) }()
+	for held := 0; held < 1000; held++ { // until Close keeps the lock of the informer
+		if inf.hub.mu.TryLock() {
+			held = 0
+			known := slices.Contains(inf.hub.listeners, l)
+			inf.hub.mu.Unlock()
+			if !known {
+				t.Error("the informer has forgotten a listener that is open")
+				break
+			}
+		}
+		runtime.Gosched()
+	}
+	l.mu.Unlock()
+	<-closing
+}
+
+// A subscription that is closed during a round of resync is never given a version that it was not told of.
+//
+// Guarantees: H2, H11
+func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
+	inf := startFed(t)
+	names := []string{"a", "b", "c", "d"}
+	inf.put(list(1, names...))
+	var all, writer sync.WaitGroup
+	enough := make(chan struct{})
+	writer.Go(func() {
+		for rv := 2; !isClosed(enough); rv++ {
+			inf.put(upsert(rv, names[rv%len(names)]))
+		}
+	})
+	for range 4 {
+		all.Go(func() {
+			for range Short(40, 200) {
+				c := &recorder{}
+				sub := inf.SubscribeWith(c, SubscriptionConfig[*thing]{Resync: time.Nanosecond})
+				if err := sub.WaitSynced(t.Context()); err != nil {
+					t.Error(err)
+				}
+				sub.Close()
+				<-sub.Done()
+				if n := c.Broken(); n > 0 {
+					t.Errorf("%d events do not fit what was given before", n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(enough)
+	writer.Wait()
+	inf.stop()
+}
+
+// Run waits for the handlers also of subscriptions that are closed at the same time, with their resync.
+//
+// Guarantees: H11, L1
+func TestNoCallAfterRunBesideClose(t *testing.T) {
+	for range Short(20, 100) {
+		inf := startFed(t)
+		inf.put(list(1, "a", "b"))
+		var returned atomic.Bool
+		var all sync.WaitGroup
+		for range 4 {
+			sub := inf.SubscribeWith(HandlerFuncs[*thing]{Update: func(_, _ *thing) {
+				if returned.Load() {
+					t.Error("a call after Run has returned")
+				}
+			}}, SubscriptionConfig[*thing]{Resync: time.Nanosecond})
+			if err := sub.WaitSynced(t.Context()); err != nil {
+				t.Error(err)
+			}
+			all.Go(sub.Close)
+		}
+		inf.stop()
+		returned.Store(true)
+		all.Wait()
+	}
+}
+
+// Guarantees: H11
+func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 	for _, filter := range []func(*thing) bool{nil, func(*thing) bool { return true }} {
 		Bubble(t, func(t *testing.T) {
 			inf := startFed(t)
 			defer inf.stop()
-			rec := &lines{}
+			rec := &recorder{}
 			var sub *Subscription
 			sub = inf.SubscribeWith(HandlerFuncs[*thing]{
 				Add:    rec.OnAdd,
@@ -399,43 +372,44 @@ func TestH11_CloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 			other := list(2, "a")
 			other.Items[0].uid = "other"
 			inf.put(other) // one entry: a is gone, and another is there
-			rec.want(t, "initial a@1", "missed delete a@1")
+			rec.Want(t, "add a @1 initial=true", "delete a @1 final=false")
 		})
 	}
 }
 
-func TestH12_Filter(t *testing.T) {
+// Guarantees: H12
+func TestFilter(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		allowed := map[string]bool{"2": true, "3": true, "6": true}
-		rec := &lines{}
+		rec := &recorder{}
 		sub := inf.SubscribeWith(rec, SubscriptionConfig[*thing]{Filter: func(o *thing) bool { return allowed[o.rv] }})
 		inf.put(list(1, "a", "b"))
-		rec.want(t)
+		rec.Want(t)
 		if err := sub.WaitSynced(t.Context()); err != nil {
 			t.Error(err)
 		}
-		for i, want := range []string{2: "add a@2", 3: "update a@2->3", 4: "missed delete a@3", 5: "", 6: "add a@6"} {
+		for i, want := range []string{2: "add a @2 initial=false", 3: "update a @2->@3", 4: "delete a @3 final=false", 5: "", 6: "add a @6 initial=false"} {
 			if i < 2 {
 				continue
 			}
 			inf.put(upsert(i, "a"))
 			if want == "" {
-				rec.want(t)
+				rec.Want(t)
 			} else {
-				rec.want(t, want)
+				rec.Want(t, want)
 			}
 		}
 		inf.put(remove(7, "b"))
-		rec.want(t)
+		rec.Want(t)
 		allowed["6"] = false // it changes its mind: what was given is still taken back
 		inf.put(remove(8, "a"))
-		rec.want(t, "delete a@8")
+		rec.Want(t, "delete a @8 final=true")
 	})
 }
 
-func TestChanges_YieldsUntilLeftOrEnded(t *testing.T) {
+func TestChangesYieldUntilLeftOrEnded(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		inf.put(list(1, "a"), upsert(2, "b"))
@@ -450,7 +424,7 @@ func TestChanges_YieldsUntilLeftOrEnded(t *testing.T) {
 		if !slices.Equal(got, []string{"Added a", "Added b"}) {
 			t.Errorf("got %q", got)
 		}
-		if len(inf.listeners) != 0 {
+		if len(inf.hub.listeners) != 0 {
 			t.Error("the subscription of a loop that was left is still there")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -485,20 +459,426 @@ func TestChanges_YieldsUntilLeftOrEnded(t *testing.T) {
 	})
 }
 
-func TestNotify_AllocatesNothingInTheSteadyState(t *testing.T) {
-	l := newListener(&Informer[*thing]{}, Handler[*thing](HandlerFuncs[*thing]{}), SubscriptionConfig[*thing]{})
+// A change of uid makes two events. The informer ends between them.
+func TestChangesEndBetweenTwoEventsOfOneChange(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		inf.put(list(1, "a"))
+		synctest.Wait()
+		var got []string
+		for e := range inf.Changes(t.Context()) {
+			got = append(got, e.Type.String())
+			switch e.Type {
+			case Added:
+				again := list(2, "a")
+				again.Items[0].uid = "other"
+				inf.put(again)
+				synctest.Wait()
+			case Deleted:
+				inf.stop()
+			}
+		}
+		if !slices.Equal(got, []string{"Added", "Deleted"}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// What ends a subscription also releases what it refers to: the user may keep the Subscription.
+//
+// Guarantees: H11
+func TestEndedSubscriptionRetainsNothing(t *testing.T) {
+	for _, way := range []string{"close", "close during a call", "backlog", "exit", "stop", "wrong config"} {
+		t.Run(way, func(t *testing.T) {
+			sub, refs := endedSubscription(t, way)
+			for what, alive := range refs {
+				for gc := 0; alive(); gc++ {
+					if gc == 20 {
+						t.Errorf("the subscription retains %s", what)
+						break
+					}
+					runtime.GC()
+				}
+			}
+			runtime.KeepAlive(sub)
+		})
+	}
+}
+
+// weighty is a handler that can be seen to be released.
+type weighty struct {
+	recorder
+	exit bool
+}
+
+func (w *weighty) OnUpdate(old, new *thing) {
+	w.recorder.OnUpdate(old, new)
+	if w.exit {
+		runtime.Goexit()
+	}
+}
+
+// endedSubscription returns a subscription that has ended, and what tells whether it retains things. Nothing else
+// refers to them.
+func endedSubscription(t *testing.T, way string) (*Subscription, map[string]func() bool) {
+	inf := startFed(t)
+	h := &weighty{exit: way == "exit"}
+	config := SubscriptionConfig[*thing]{
+		Filter:  func(*thing) bool { return h != nil },
+		OnPanic: func(any) { t.Log(h) },
+		Resync:  time.Hour,
+	}
+	blocks := way == "close during a call" || way == "backlog"
+	if way == "backlog" {
+		config.Delivery, config.MaxBacklog = DeliverEvery, 1
+	}
+	if way == "wrong config" {
+		config.MaxBacklog = -1
+	}
+	sub := inf.SubscribeWith(h, config)
+	given := list(1, "a", "b")
+	inf.put(given)
+	if way != "wrong config" {
+		if err := sub.WaitSynced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if blocks {
+		h.Gate = make(chan struct{})
+	}
+	inf.put(upsert(2, "b"))
+	switch way {
+	case "close":
+		sub.Close()
+	case "close during a call":
+		for sub.Status().Busy == 0 {
+			runtime.Gosched()
+		}
+		sub.Close()
+	case "backlog":
+		for rv := 3; sub.Err() == nil; rv++ {
+			inf.put(upsert(rv, "b"))
+		}
+	}
+	if blocks {
+		close(h.Gate)
+	}
+	if way != "stop" {
+		<-sub.Done()
+	}
+	refs := map[string]func() bool{}
+	if way == "close" { // the informer goes on, without the object
+		inf.put(remove(10, "a"), upsert(11, "b"))
+		if err := inf.WaitForResourceVersion(t.Context(), "11"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			object := weak.Make(given.Items[0])
+			given.Items = nil
+			for range 5 {
+				runtime.GC()
+			}
+			if object.Value() != nil {
+				t.Error("a closed subscription retains an object that passed its filter")
+			}
+			inf.stop()
+		}()
+	} else {
+		inf.stop()
+	}
+	<-sub.Done()
+	object, handler, informer := weak.Make(given.Items[0]), weak.Make(h), weak.Make(inf.Informer)
+	refs["an object"] = func() bool { return object.Value() != nil }
+	refs["the handler"] = func() bool { return handler.Value() != nil }
+	refs["the informer"] = func() bool { return informer.Value() != nil }
+	return sub, refs
+}
+
+// An informer that has stopped retains its store only.
+func TestStoppedInformerTakesNoDeltas(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		inf.put(list(1, "a"))
+		inf.stop()
+		if err := inf.fifo.Put(t.Context(), upsert(2, "a")); err != ErrClosed || inf.Status().Queued != 0 {
+			t.Errorf("%v; %d deltas are retained", err, inf.Status().Queued)
+		}
+	})
+}
+
+func TestNotifyAllocatesNothingInTheSteadyState(t *testing.T) {
+	l := newListener(&hub[*thing]{}, Handler[*thing](HandlerFuncs[*thing]{}), SubscriptionConfig[*thing]{})
 	l.wake = make(chan struct{}, 1)
 	old, new := &thing{name: "a", rv: "1"}, &thing{name: "a", rv: "2"}
 	changes := []change[*thing]{{key: Key{Name: "a"}, old: old, new: new}}
-	var done pending[*thing]
+	var p pending[*thing]
 	allocs := testing.AllocsPerRun(1000, func() {
 		l.enqueue(changes, false)
-		p, _ := l.next(nil)
+		l.next(&p)
 		l.deliver(&p)
-		done = p
-		l.next(&done)
+		l.next(&p)
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}
+}
+
+// Guarantees: H10
+func TestPanicOfAHandlerIsSurvivedIfAsked(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		var panics []string
+		other, told := &recorder{}, &recorder{}
+		inf.Subscribe(other)
+		sub := inf.SubscribeWith(HandlerFuncs[*thing]{
+			Add: func(o *thing, initial bool) {
+				told.OnAdd(o, initial)
+				if o.name == "a" {
+					panic("add " + o.name)
+				}
+			},
+			Update: func(old, new *thing) { told.OnUpdate(old, new); panic(fmt.Errorf("update")) },
+			Delete: func(last *thing, final bool) { told.OnDelete(last, final); panic(errors.New("delete")) },
+		}, SubscriptionConfig[*thing]{
+			Filter: func(o *thing) bool {
+				if o.name == "f" {
+					panic("filter")
+				}
+				return true
+			},
+			OnPanic: func(value any) {
+				panics = append(panics, fmt.Sprint(value))
+				if stack := string(debug.Stack()); !strings.Contains(stack, "TestPanicOfAHandler") {
+					t.Errorf("the stack does not show the handler: %s", stack)
+				}
+			},
+		})
+		inf.put(list(1, "a", "b", "f"))
+		synctest.Wait()
+		if err := sub.WaitSynced(t.Context()); err != nil {
+			t.Errorf("WaitSynced after a panic: %v", err)
+		}
+		replaced := upsert(4, "a")
+		replaced.Object.uid = "other"
+		inf.put(upsert(2, "b"))
+		synctest.Wait()
+		inf.put(remove(3, "b"), replaced)
+		told.Want(t, "add a @1 initial=true", "add b @1 initial=true", "update b @1->@2", "delete b @3 final=true", "delete a @1 final=false", "add a @4 initial=false")
+		other.Want(t, "add a @1 initial=true", "add b @1 initial=true", "add f @1 initial=true", "update b @1->@2", "delete b @3 final=true", "delete a @1 final=false", "add a @4 initial=false")
+		want := []string{"add a", "filter", "update", "delete", "delete", "add a"}
+		if !slices.Equal(panics, want) {
+			t.Errorf("panics %q", panics)
+		}
+	})
+}
+
+// By default the program crashes, and the stack shows the handler.
+// Guarantees: H10
+func TestPanicOfAHandlerCrashesByDefault(t *testing.T) {
+	if os.Getenv("INFORMER_TEST_PANIC") != "" {
+		inf := startFed(t)
+		inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { panic("in the handler") }})
+		inf.put(list(1, "a"))
+		<-t.Context().Done()
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), "INFORMER_TEST_PANIC=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "panic: in the handler") || !strings.Contains(string(out), "listener_test.go:") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A handler that ends its goroutine, as t.FailNow does, ends its subscription and nothing else.
+// Guarantees: H9
+func TestHandlerThatExits(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		other := &recorder{}
+		inf.Subscribe(other)
+		sub := inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { runtime.Goexit() }})
+		inf.put(list(1, "a", "b"))
+		synctest.Wait()
+		if err := sub.WaitSynced(t.Context()); !errors.Is(err, errExited) {
+			t.Errorf("WaitSynced: %v", err)
+		}
+		if len(inf.hub.listeners) != 1 {
+			t.Errorf("the informer has %d listeners", len(inf.hub.listeners))
+		}
+		<-sub.Done()
+		sub.Close()
+		inf.put(upsert(2, "c"))
+		other.Want(t, "add a @1 initial=true", "add b @1 initial=true", "add c @2 initial=false")
+	})
+}
+
+// Guarantees: H13
+func TestResync(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		never, told := &recorder{}, &recorder{}
+		inf.Subscribe(never)
+		sub := inf.SubscribeWith(told, SubscriptionConfig[*thing]{Resync: 10 * time.Minute})
+		<-time.After(time.Hour)
+		told.Want(t) // not before it is synced
+		inf.put(list(1, "a", "b"))
+		told.Want(t, "add a @1 initial=true", "add b @1 initial=true")
+		<-time.After(10*time.Minute - time.Nanosecond)
+		told.Want(t)
+		<-time.After(time.Minute + time.Nanosecond)
+		told.Want(t, "update a @1->@1", "update b @1->@1")
+		inf.put(upsert(2, "a"), remove(3, "b"))
+		told.Want(t, "update a @1->@2", "delete b @3 final=true")
+		<-time.After(11 * time.Minute)
+		told.Want(t, "update a @2->@2")
+		sub.Close()
+		<-time.After(time.Hour)
+		told.Want(t)
+		never.Want(t, "add a @1 initial=true", "add b @1 initial=true", "update a @1->@2", "delete b @3 final=true")
+	})
+}
+
+// Resync does not come before a change, gives what the handler has, and only what passes its filter.
+// Guarantees: H2, H13
+func TestResyncYieldsToChanges(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		slow := &recorder{Gate: make(chan struct{}, 100)}
+		inf.SubscribeWith(slow, SubscriptionConfig[*thing]{
+			Resync: time.Minute,
+			Filter: func(o *thing) bool { return o.name != "hidden" },
+		})
+		for range 4 {
+			slow.Gate <- struct{}{}
+		}
+		inf.put(list(1, "a", "b", "c", "d", "hidden"))
+		slow.Want(t, "add a @1 initial=true", "add b @1 initial=true", "add c @1 initial=true", "add d @1 initial=true")
+		<-time.After(66 * time.Second) // in the call for a
+		inf.put(upsert(2, "d"), remove(3, "b"), upsert(4, "hidden"))
+		synctest.Wait()
+		for range 4 {
+			slow.Gate <- struct{}{}
+		}
+		slow.Want(t, "update a @1->@1", "update d @1->@2", "delete b @3 final=true", "update c @1->@1")
+		inf.put(upsert(5, "d"))
+		synctest.Wait() // the resync of d is in the call
+		slow.Gate <- struct{}{}
+		slow.Gate <- struct{}{}
+		slow.Want(t, "update d @2->@2", "update d @2->@5")
+	})
+}
+
+// Rounds of many handlers do not come all at once.
+// Guarantees: H13
+func TestResyncIsSpread(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		began := time.Now()
+		var rounds []time.Duration
+		for range 100 {
+			inf.SubscribeWith(HandlerFuncs[*thing]{Update: func(_, _ *thing) { rounds = append(rounds, time.Since(began)) }},
+				SubscriptionConfig[*thing]{Resync: time.Hour})
+		}
+		inf.put(list(1, "a"))
+		<-time.After(66 * time.Minute)
+		synctest.Wait()
+		slices.Sort(rounds)
+		if len(rounds) != 100 || rounds[0] < time.Hour || rounds[99]-rounds[0] < 3*time.Minute {
+			t.Errorf("%d rounds: %v", len(rounds), rounds)
+		}
+	})
+}
+
+// Guarantees: L4
+func TestSubscriptionThatCannotBe(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		for name, config := range map[string]SubscriptionConfig[*thing]{
+			"Delivery":   {Delivery: 7},
+			"MaxBacklog": {Delivery: DeliverEvery, MaxBacklog: -1},
+			"Resync":     {Resync: -1},
+			"Block":      {Block: true},
+		} {
+			sub := inf.SubscribeWith(&recorder{}, config)
+			<-sub.Done()
+			if err := sub.Err(); err == nil || !strings.Contains(err.Error(), "SubscriptionConfig."+name) && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := sub.WaitSynced(t.Context()); err == nil {
+				t.Errorf("%s: WaitSynced returned nil", name)
+			}
+			sub.Close()
+		}
+		open := inf.Subscribe(&recorder{})
+		if err := open.Err(); err != nil {
+			t.Errorf("an open subscription has ended: %v", err)
+		}
+		closed := inf.Subscribe(&recorder{})
+		closed.Close()
+		if err := closed.Err(); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+		inf.stop()
+		if err := open.Err(); !errors.Is(err, ErrStopped) {
+			t.Errorf("after the end: %v", err)
+		}
+		if err := inf.Subscribe(&recorder{}).Err(); !errors.Is(err, ErrStopped) {
+			t.Errorf("subscribed after the end: %v", err)
+		}
+	})
+}
+
+// Every kind of subscription at once, with resync and changes, under the race detector.
+// Guarantees: L5
+func TestResyncsAndChangesAtOnce(t *testing.T) {
+	inf := startFed(t)
+	inf.put(list(1, "a", "b", "c"))
+	ctx, cancel := context.WithCancel(t.Context())
+	for n := range 6 {
+		chain := map[string]*thing{}
+		config := SubscriptionConfig[*thing]{Resync: 50 * time.Microsecond, Delivery: Delivery(n % 2), Block: n%2 == 1}
+		if n >= 4 {
+			config.Filter = func(o *thing) bool { return o.name != "b" }
+		}
+		inf.SubscribeWith(HandlerFuncs[*thing]{
+			Add: func(o *thing, _ bool) {
+				if chain[o.name] != nil {
+					t.Errorf("added again: %s", o.name)
+				}
+				chain[o.name] = o
+			},
+			Update: func(old, new *thing) {
+				if chain[old.name] != old {
+					t.Errorf("old is not what was given last of %s", old.name)
+				}
+				chain[new.name] = new
+			},
+			Delete: func(last *thing, _ bool) {
+				if chain[last.name] == nil {
+					t.Errorf("deleted, but never given: %s", last.name)
+				}
+				delete(chain, last.name)
+			},
+		}, config)
+	}
+	go func() {
+		defer cancel()
+		for rv := 2; rv < 6000; rv += 2 {
+			name := string(rune('a' + rv%7))
+			inf.put(upsert(rv, name))
+			if rv%11 == 0 {
+				inf.put(remove(rv+1, name))
+			}
+		}
+	}()
+	<-ctx.Done()
+	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return reached(s.ResourceVersion(), strconv.Itoa(5998)) }); err != nil {
+		t.Fatal(err)
+	}
+	inf.stop()
 }

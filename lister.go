@@ -15,7 +15,7 @@ type Labeled interface {
 	GetLabels() map[string]string
 }
 
-// Lister reads an informer's [Store] as controllers are used to from client-go: by name, with a NotFound error, and by
+// Lister reads a [Store] as controllers are used to from client-go: by name, with a NotFound error, and by
 // label selector. It adds nothing to the store and costs nothing; make as many as you like.
 //
 // Each call reads one consistent [Snapshot]. What it returns is ordered by namespace, then name, and must not be
@@ -25,9 +25,10 @@ type Lister[T Labeled] struct {
 	resource schema.GroupResource
 }
 
-// NewLister returns a lister of what i has. It is empty at first and complete once i has synced, as the store is.
-func NewLister[T Labeled](i *Informer[T]) Lister[T] {
-	return Lister[T]{i.store, i.resource.GroupResource()}
+// NewLister returns a lister of an [Informer] or of a [Store]. An informer's lister is empty at first and complete once
+// the informer has synced, as its store is. NotFound errors name resource.
+func NewLister[T Labeled](of Indexable[T], resource schema.GroupResource) Lister[T] {
+	return Lister[T]{of.indexed(), resource}
 }
 
 // Get returns the object with that key, or the NotFound error that the API server would answer: apierrors.IsNotFound
@@ -58,9 +59,9 @@ type NamespaceLister[T Labeled] struct {
 	namespace string
 }
 
-// NewClusterLister returns a lister of what i has, for a cluster-scoped resource, whose objects have only a name.
-func NewClusterLister[T Labeled](i *Informer[T]) NamespaceLister[T] {
-	return NewLister(i).Namespace("")
+// NewClusterLister is [NewLister] for a cluster-scoped resource, whose objects have only a name.
+func NewClusterLister[T Labeled](of Indexable[T], resource schema.GroupResource) NamespaceLister[T] {
+	return NewLister(of, resource).Namespace("")
 }
 
 // Get returns the object of that name, or the NotFound error that the API server would answer.

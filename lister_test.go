@@ -1,13 +1,11 @@
 package informer_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,19 +17,9 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-var nodeGVR = corev1.SchemeGroupVersion.WithResource("nodes")
-
-func names[T informer.Object](list []T) string {
-	var b strings.Builder
-	for _, obj := range list {
-		b.WriteString(informer.KeyOf(obj).String() + " ")
-	}
-	return strings.TrimSpace(b.String())
-}
-
 // The same questions to a lister and to client-go's, which has no order.
 func TestListerAnswersAsClientGo(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+	bubble(t, func(w world) {
 		t := w.T
 		nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
 		w.create(newPod("b", "x", "app=web", "v=1"), newPod("a", "y", "app=web"), newPod("a", "x", "v=2"), newPod("a", "z"))
@@ -40,7 +28,7 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 		}
 		podInformer := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		nodeInformer := informer.New(w.client(), informer.Resource{GroupVersionResource: nodeGVR}, quiet[*corev1.Node]())
-		podLister, nodeLister := informer.NewLister(podInformer), informer.NewClusterLister(nodeInformer)
+		podLister, nodeLister := informer.NewLister(podInformer, podGVR.GroupResource()), informer.NewClusterLister(nodeInformer, nodeGVR.GroupResource())
 		if list := podLister.List(nil); len(list) != 0 {
 			t.Errorf("%d objects before the start", len(list))
 		}
@@ -115,77 +103,18 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 	})
 }
 
-func TestGroupJoin(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
-		t := w.T
-		informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
-		w.create(newPod("a", "x"))
-		g := informer.NewGroup(w.client())
-		var set struct {
-			pods  *informer.Informer[*corev1.Pod]
-			nodes *informer.Informer[*corev1.Node]
-		}
-		pods := informer.SharedInto(&set.pods, informer.Resource{GroupVersionResource: podGVR})
-		nodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: nodeGVR})
-
-		// One that is wrong: none of them stays.
-		var wrong *informer.Informer[*corev1.Pod]
-		if _, err := g.Join(pods, nodes, informer.SharedInto(&wrong, informer.Resource{})); err == nil || !strings.Contains(err.Error(), "Resource.Resource is empty") {
-			t.Errorf("error %v", err)
-		}
-		if n := len(g.Status()); n != 0 {
-			t.Errorf("%d informers stay", n)
-		}
-
-		// What lets go of a member is called once.
-		released := 0
-		release, err := g.Join(func(*informer.Group) (func(), error) { return func() { released++ }, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		release()
-		release()
-		if released != 1 {
-			t.Errorf("released %d times", released)
-		}
-
-		// One that is there already, with its own Config.
-		configured := quiet[*corev1.Pod]()
-		configured.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
-		shared, releaseShared, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, configured)
-		if err != nil {
-			t.Fatal(err)
-		}
-		release, err = g.Join(pods, nodes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if set.pods != shared {
-			t.Error("not the one that is there")
-		}
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error)
-		go func() { ended <- g.Run(ctx) }()
-		if err := g.WaitSynced(ctx); err != nil {
-			t.Error(err)
-		}
-		if pod, _ := set.pods.Store().Get(informer.Key{Namespace: "a", Name: "x"}); pod == nil || pod.Spec.NodeName != "" {
-			t.Errorf("pod %v", pod)
-		}
-		release()
-		release() // counts once
-		var left []string
-		for _, s := range g.Status() {
-			left = append(left, s.Resource.Resource)
-		}
-		if diff := cmp.Diff([]string{"pods"}, left); diff != "" {
-			t.Errorf("informers after the release (-want +got):\n%s", diff)
-		}
-		releaseShared()
-		if n := len(g.Status()); n != 0 {
-			t.Errorf("%d informers stay", n)
-		}
-		cancel()
-		<-ended
-	})
+// A lister of a store answers as one of an informer does.
+func TestListerOfAStore(t *testing.T) {
+	store, writer := informer.NewStore[*corev1.Pod]()
+	lister := informer.NewLister(store, podGVR.GroupResource())
+	pod := newPod("a", "x", "app=web")
+	if err := writer.Apply(informer.Delta[*corev1.Pod]{Type: informer.Upserted, Object: pod}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := lister.Get(informer.KeyOf(pod)); got != pod || err != nil {
+		t.Errorf("Get: %v, %v", got, err)
+	}
+	if _, err := lister.Namespace("a").Get("y"); !apierrors.IsNotFound(err) || err.Error() != `pods "y" not found` {
+		t.Errorf("error %v", err)
+	}
 }

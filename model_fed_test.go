@@ -13,8 +13,9 @@ import (
 )
 
 // A random collection is put into the FIFO of an informer, by one producer or by one for each namespace.
-func TestC1C3C4C6C8F1F2H1H2H4H5H7H8H11H12_FedModel(t *testing.T) {
-	EachSeed(t, 2000, func(m *Model) {
+// Guarantees: C1, C3, C4, C6, C8, F1, F2, H1, H2, H4, H5, H7, H8, H11, H12
+func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
+	EachSeed(t, Short(200, 2000), func(m *Model) {
 		g := &generator{Rand: m.Rand, world: world{}}
 		client, err := NewClient(&rest.Config{Host: "nowhere", Transport: silence{}})
 		if err != nil {
@@ -99,7 +100,7 @@ func TestC1C3C4C6C8F1F2H1H2H4H5H7H8H11H12_FedModel(t *testing.T) {
 				g.rv++
 				put(Delta[*thing]{Type: Bookmarked, Namespace: namespace, ResourceVersion: fmt.Sprint(g.rv)})
 			}
-			if err := inf.WaitFor(ctx, fmt.Sprint(g.rv-len(producers)+1)); err != nil {
+			if err := inf.WaitForResourceVersion(ctx, fmt.Sprint(g.rv-len(producers)+1)); err != nil {
 				m.Error(err)
 			}
 			users.Settle()

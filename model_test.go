@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,8 +27,9 @@ import (
 
 // Random things happen to a server and on the way to it, while an informer of a random kind follows it and users of the
 // informer come and go. In the end everybody has what the server has.
-func TestC1C6C7H1H2H5H7H8H11H12L1R5R6R8R9R14R17R18_Model(t *testing.T) {
-	informer.EachSeed(t, 1000, func(m *informer.Model) {
+// Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18
+func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
+	informer.EachSeed(t, informer.Short(100, 1000), func(m *informer.Model) {
 		switch m.IntN(5) {
 		case 0, 1:
 			runModel(m, "Pod", func(p *corev1.Pod) (map[string]string, string) { return p.Labels, p.Spec.NodeName })
@@ -56,6 +59,7 @@ type podModel[T informer.Object] struct {
 	version  int                   // of content: no two are the same
 	spoilt   map[informer.Key]bool // could not be decoded at some time
 	faults   []func()              // ends them
+	ignored  atomic.Bool           // the server ignores the namespace that it is asked for
 	backups  []backup
 }
 
@@ -87,6 +91,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	}
 	restConfig := server.Config()
 	restConfig.Timeout = time.Minute // nothing else ends a list that hangs
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return ignoresNamespace{next, &p.ignored} })
 	if m.IntN(2) == 0 {
 		restConfig.ContentType = "application/json"
 	}
@@ -316,7 +321,7 @@ func (p *podModel[T]) disturb() {
 		p.register()
 	case n < 14:
 		p.Step("back up")
-		p.backups = append(p.backups, backup{p.server.Snapshot(), number(p.server.RV()), p.pods, maps.Clone(p.expected)})
+		p.backups = append(p.backups, backup{p.server.Snapshot(), number(p.server.ResourceVersion()), p.pods, maps.Clone(p.expected)})
 	case n < 16 && len(p.backups) > 0:
 		p.restore(p.backups[p.IntN(len(p.backups))])
 	}
@@ -351,7 +356,7 @@ func (p *podModel[T]) restore(b backup) {
 		p.backups = slices.DeleteFunc(p.backups, func(other backup) bool { return other.rv > b.rv }) // of a time that never was
 		p.relive(lost, lowest)
 		p.Step("wait until the restored server is noticed")
-		now := number(p.server.RV())
+		now := number(p.server.ResourceVersion())
 		p.until("R6: the restored server is noticed and watched", func(r informer.ReflectorStatus) bool {
 			return number(r.ResourceVersion) <= now && (r.WatchOpen || p.pods == nil)
 		})
@@ -363,15 +368,15 @@ func (p *podModel[T]) restore(b backup) {
 func (p *podModel[T]) relive(lost []*corev1.Pod, limit int) {
 	for _, pod := range lost {
 		now, rv := p.expected[informer.KeyOf(pod)], number(pod.ResourceVersion)
-		if now == nil || now.UID != pod.UID || rv <= number(p.server.RV()) || rv >= limit || p.IntN(3) == 0 {
+		if now == nil || now.UID != pod.UID || rv <= number(p.server.ResourceVersion()) || rv >= limit || p.IntN(3) == 0 {
 			continue
 		}
-		for number(p.server.RV()) < rv-1 {
+		for number(p.server.ResourceVersion()) < rv-1 {
 			p.bump()
 		}
 		p.update(now, false)
 	}
-	for n := p.IntN(10); n > 0 && number(p.server.RV())+2 < limit; n-- { // two: a deletion and a creation
+	for n := p.IntN(10); n > 0 && number(p.server.ResourceVersion())+2 < limit; n-- { // two: a deletion and a creation
 		p.write(false)
 	}
 }
@@ -409,6 +414,13 @@ func (p *podModel[T]) fault() {
 		i := p.IntN(n)
 		p.faults[i]()
 		p.faults = slices.Delete(p.faults, i, i+1)
+		return
+	}
+	if p.IntN(15) == 0 {
+		p.Step("fault: the server ignores namespaces")
+		p.ignored.Store(true)
+		p.faults = append(p.faults, func() { p.ignored.Store(false) })
+		p.server.EndWatches()
 		return
 	}
 	f := informertest.Fault{
@@ -466,10 +478,10 @@ func (p *podModel[T]) fault() {
 
 // catchUp waits until the informer is as far as the server.
 func (p *podModel[T]) catchUp() {
-	p.Step("wait for %s", p.server.RV())
+	p.Step("wait for %s", p.server.ResourceVersion())
 	ctx, cancel := context.WithTimeout(p.Context(), time.Hour)
 	defer cancel()
-	if err := cmp.Or(p.Informer.WaitSynced(ctx), p.Informer.WaitFor(ctx, p.server.RV())); err != nil {
+	if err := cmp.Or(p.Informer.WaitSynced(ctx), p.Informer.WaitForResourceVersion(ctx, p.server.ResourceVersion())); err != nil {
 		p.Fatalf("R18: %v: %+v", err, p.Informer.Status())
 	}
 }

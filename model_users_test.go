@@ -27,7 +27,7 @@ import (
 // determines, and the jitter of the reflector. So a failure comes again most of the time, not always: repeat it with
 // -count, and with the log that a single seed writes.
 var (
-	modelSeeds = flag.Int("model.seeds", 0, "run the model tests with so many seeds (default: as many as fit into a minute or so)")
+	modelSeeds = flag.Int("model.seeds", 0, "run the model tests with so many seeds (default: as many as fit into a minute or so, with -short a tenth of them)")
 	modelSeed  = flag.Int("model.seed", -1, "run the model tests from this seed on; without -model.seeds only this one, with a log of what it does")
 )
 
@@ -39,16 +39,6 @@ type Model struct {
 	began   time.Time
 	mu      sync.Mutex // protects log
 	log     []string
-}
-
-// Bubble is synctest.Test with an end. What waits in vain would otherwise wait for ever where an informer tries again or
-// watches, now and then: for a bubble that is no deadlock.
-func Bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed: something waits in vain") }).Stop()
-		test(t)
-	})
 }
 
 // EachSeed runs test for each seed, in a synctest bubble of its own.
@@ -172,6 +162,9 @@ func (f *Follower[T]) panic(value string) {
 // sound reports what does not fit an object that f is given.
 func (f *Follower[T]) sound(event string, obj T) {
 	f.seen[obj.GetResourceVersion()] = true
+	if followed := f.users.Informer.resource.Namespaces; len(followed) > 0 && !slices.Contains(followed, obj.GetNamespace()) {
+		f.errorf("R22: %s of %s, which is of another namespace", event, KeyOf(obj))
+	}
 	if f.filter != nil && !f.filter(obj) {
 		f.errorf("H12: %s of %s, which its filter leaves out", event, KeyOf(obj))
 	}
@@ -284,6 +277,7 @@ func (u *Users[T]) Act() {
 		if sub := f.sub.Load(); sub != nil {
 			u.Step("close %s", f.name)
 			sub.Close()
+			<-sub.Done()
 			f.closed.Store(true)
 		}
 	case n == 5 && len(u.indexes) < 4:
@@ -291,7 +285,7 @@ func (u *Users[T]) Act() {
 		u.addIndex()
 	case n == 6:
 		snap := u.Informer.Store().Snapshot()
-		u.held = append(u.held, heldSnapshot[T]{snap, snap.RV(), u.views(snap)})
+		u.held = append(u.held, heldSnapshot[T]{snap, snap.ResourceVersion(), u.views(snap)})
 	case n == 7:
 		u.checkLateSubscription()
 	case n == 8 && len(u.copiers) < 3:
@@ -339,7 +333,7 @@ func (u *Users[T]) Subscribe() {
 	}
 	if u.IntN(4) == 0 {
 		f.every = true
-		config.Delivery, config.MaxBacklog, config.Block = Every, 1+u.IntN(8), u.IntN(2) == 0
+		config.Delivery, config.MaxBacklog, config.Block = DeliverEvery, 1+u.IntN(8), u.IntN(2) == 0
 		f.name += fmt.Sprintf(", every change, backlog %d, block %v", config.MaxBacklog, config.Block)
 	}
 	if u.IntN(6) == 0 {
@@ -388,7 +382,7 @@ func (u *Users[T]) follow() {
 // checkLateSubscription subscribes while nothing happens.
 func (u *Users[T]) checkLateSubscription() {
 	synctest.Wait()
-	if !isClosed(u.Informer.synced) {
+	if !isClosed(u.Informer.hub.synced) {
 		return
 	}
 	f := u.newFollower("late handler")
@@ -413,10 +407,10 @@ func (u *Users[T]) checkBacklogs() {
 		}
 		l := sub.listener.(*listener[T])
 		l.mu.Lock()
-		if l.ended == nil && l.overLocked() {
+		if l.ended == nil && l.backlog.full() {
 			over++
 			if !l.config.Block {
-				f.errorf("H3: it is %d changes behind", len(l.queue)-l.head)
+				f.errorf("H3: it is %d changes behind", l.backlog.len())
 			}
 		}
 		if l.ended == nil && l.room != nil {
@@ -564,8 +558,8 @@ func (u *Users[T]) Check(want map[Key]string) {
 	}
 	u.checkIndexes(snap)
 	for _, h := range u.held {
-		if got := u.views(h.snap); h.snap.RV() != h.rv || !slices.Equal(got, h.views) {
-			u.Errorf("C1: snapshot of %s is now of %s:\n%s", h.rv, h.snap.RV(), difference(got, h.views))
+		if got := u.views(h.snap); h.snap.ResourceVersion() != h.rv || !slices.Equal(got, h.views) {
+			u.Errorf("C1: snapshot of %s is now of %s:\n%s", h.rv, h.snap.ResourceVersion(), difference(got, h.views))
 		}
 		u.checkIndexes(h.snap)
 	}
@@ -663,8 +657,7 @@ type copier[T Object] struct {
 	name   string
 	queue  *Queue[Key]
 	ctl    *Controller[Key]
-	filter func(T) bool // nil for all
-	sub    *Subscription
+	filter func(T) bool       // nil for all
 	stop   context.CancelFunc // nil while it is stopped
 	ended  chan error         // of Controller.Run
 	cancel context.CancelFunc
@@ -700,17 +693,19 @@ func (u *Users[T]) addCopier() {
 	if u.IntN(4) == 0 {
 		config.Resync = time.Duration(1+u.IntN(20)) * time.Minute
 	}
-	c.sub = u.Informer.SubscribeWith(copierHandler[T]{EnqueueObject[T](c.queue), c}, config)
 	c.ctl = &Controller[Key]{
 		Name:                    c.name,
 		Queue:                   c.queue,
-		Sources:                 []Source{c.sub},
 		Reconcile:               c.reconcile,
 		MaxConcurrentReconciles: 1 + u.IntN(4),
 		LimitRequeueAfter:       u.IntN(2) == 0,
 		OnPanic:                 func(Key, any) {},
 		Logger:                  u.Informer.config.logger(),
 	}
+	source := EnqueueObject(u.Informer)
+	c.ctl.Watch(EnqueueBy(u.Informer, func(queue *Queue[Key]) Handler[T] {
+		return copierHandler[T]{source.handler(queue), c}
+	}).With(config))
 	u.Step("start %s, %d at a time", c.name, c.ctl.MaxConcurrentReconciles)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel

@@ -1,9 +1,8 @@
 package informer
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // Object is what an [Informer] caches: a pointer to a struct with a Kubernetes identity.
@@ -11,7 +10,15 @@ import (
 // *unstructured.Unstructured, *metav1.PartialObjectMetadata), and so is a pointer to a struct of your own
 // that holds just the fields you need.
 //
-// Cached objects are shared by every reader. They must never be written to: copy first.
+// JSON is decoded as client-go decodes it, by the rules of sigs.k8s.io/json: those of encoding/json, but for names, which must
+// match in case, and whole numbers in an any, which are int64. A type for which every object would fail is an error before the
+// first request: the name must come from metadata, and a field that is tagged for JSON must be of a type that holds JSON. An
+// exported field without a tag may be of any type; an object that has a value by its name cannot be decoded. A type that has
+// UnmarshalJSON is not checked.
+//
+// Every reader shares the cached objects, and a new version of an object shares what did not change with the version before it:
+// strings, slices, maps and what pointers point to. Cached objects must never be written to: copy first. In tests,
+// informertest.DetectMutations finds code that writes to them.
 type Object interface {
 	comparable
 	GetNamespace() string
@@ -28,41 +35,18 @@ func KeyOf[T Object](obj T) Key {
 	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// EventType says what an [Event] tells.
-type EventType uint8
-
-const (
-	// Added says that the object is new to this follower.
-	Added EventType = iota + 1
-	// Updated says that the object replaces Event.Old, which this follower was given before.
-	Updated
-	// Deleted says that the object is gone.
-	Deleted
-)
-
-// String returns "Added", "Updated" or "Deleted".
-func (t EventType) String() string {
-	switch t {
-	case Added:
-		return "Added"
-	case Updated:
-		return "Updated"
-	case Deleted:
-		return "Deleted"
+// older reports whether resource version a precedes b. The empty version and "0" mean unknown; they precede every known
+// version. older returns false if it cannot compare a with b.
+func older(a, b string) bool {
+	if unknown := a == "" || a == "0"; unknown {
+		return b != "" && b != "0"
 	}
-	return fmt.Sprintf("EventType(%d)", uint8(t))
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
 }
 
-// Event is one change as [Informer.Changes] yields it. It carries what the methods of [Handler] are given.
-type Event[T Object] struct {
-	Type EventType
-	// Object is the new state; for Deleted, the last known one.
-	Object T
-	// Old is the state that this follower was given before. It is set for Updated only.
-	Old T
-	// Initial is set for an Added object that was there when the subscription, or the informer, began.
-	Initial bool
-	// Final is set for Deleted when Object is the state at the deletion. It is not set when the deletion was
-	// found by listing again, and Object is just the last state that was seen.
-	Final bool
+// reached reports whether resource version have equals want or follows it. It returns false if it cannot compare them.
+func reached(have, want string) bool {
+	c, err := resourceversion.CompareResourceVersion(have, want)
+	return err == nil && c >= 0
 }

@@ -65,17 +65,19 @@ func (s QueueState) String() string {
 
 // QueueConfig is the configuration of a [Queue]. The zero value is right for most.
 //
-// OnGet and OnDone are for histograms; everything else that client-go's workqueue measures is in [QueueStatus]. They
-// are called by the goroutine that calls Get or Done, without a lock held.
+// OnGet and OnDone are for histograms; everything else that client-go's workqueue measures is in [QueueStatus]. The
+// goroutine that calls Get or Done calls them, without a lock. If one of them panics or ends the goroutine, the queue
+// stays as it should be: a key that Get has not returned waits again, and a key that is done is done.
 type QueueConfig[K comparable] struct {
 	// Name names the queue in errors and in QueueStatus. Empty means "queue".
 	Name string
 	// RateLimiter says how long AddRateLimited delays a key. Nil means one of the queue's own from DefaultLimiter.
 	RateLimiter RateLimiter[K]
-	// OnGet is told of each key handed out, and how long it waited since it was ready: workqueue_queue_duration_seconds.
-	// Nil means nobody.
+	// OnGet receives the priority of each key that is handed out, and how long the key waited since it was ready:
+	// workqueue_queue_duration_seconds. Nil means that nobody measures.
 	OnGet func(p Priority, waited time.Duration)
-	// OnDone is told of each key done, and how long it was in work: workqueue_work_duration_seconds. Nil means nobody.
+	// OnDone receives the priority of each key that is done, and how long the key was in work:
+	// workqueue_work_duration_seconds. Nil means that nobody measures.
 	OnDone func(p Priority, worked time.Duration)
 }
 
@@ -195,7 +197,7 @@ const (
 	idleEntries = 4096
 )
 
-// NewQueue returns an empty queue.
+// NewQueue returns an empty queue. No configuration is invalid.
 func NewQueue[K comparable](config QueueConfig[K]) *Queue[K] {
 	q := &Queue[K]{
 		config:  config,
@@ -253,7 +255,7 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 			key, p := e.key, priorityOf(e.given)
 			q.mu.Unlock()
 			if q.config.OnGet != nil {
-				q.config.OnGet(p, waited)
+				q.observeGet(key, p, waited)
 			}
 			return key, nil
 		}
@@ -270,6 +272,18 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 	}
 }
 
+// observeGet calls OnGet. If OnGet does not return, nobody works on key, so key waits again.
+func (q *Queue[K]) observeGet(key K, p Priority, waited time.Duration) {
+	returned := false
+	defer func() {
+		if !returned {
+			q.putBack(key)
+		}
+	}()
+	q.config.OnGet(p, waited)
+	returned = true
+}
+
 // Done ends the work on key. It must be called once for each Get. For a key that is not in work it does nothing.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
@@ -283,6 +297,15 @@ func (q *Queue[K]) Done(key K) {
 		worked = q.now() - e.began
 	}
 	p := priorityOf(e.given)
+	q.doneLocked(e)
+	q.mu.Unlock()
+	if q.config.OnDone != nil {
+		q.config.OnDone(p, worked)
+	}
+}
+
+// doneLocked ends the work on e.
+func (q *Queue[K]) doneLocked(e *entry[K]) {
 	q.working.remove(e)
 	q.busy--
 	q.finishLocked(e.working)
@@ -293,10 +316,6 @@ func (q *Queue[K]) Done(key K) {
 		q.releaseLocked(e)
 	}
 	q.settleLocked()
-	q.mu.Unlock()
-	if q.config.OnDone != nil {
-		q.config.OnDone(p, worked)
-	}
 }
 
 // Cancel takes key out of the queue if it is ready or delayed, and says whether it was. Work on it that is under way
@@ -326,8 +345,8 @@ func (q *Queue[K]) Cancel(key K) bool {
 // Forget has the limiter forget key, so that its next retry is the first. To be called when the work on it succeeded.
 func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
 
-// Requeues returns how often key was added rate-limited since it was last forgotten.
-func (q *Queue[K]) Requeues(key K) int { return q.limiter.NumRequeues(key) }
+// NumRequeues returns how often key was added rate-limited since it was last forgotten.
+func (q *Queue[K]) NumRequeues(key K) int { return q.limiter.NumRequeues(key) }
 
 // Len returns how many keys are ready, of the priorities named or, if none is, of all.
 func (q *Queue[K]) Len(of ...Priority) int {
@@ -486,6 +505,39 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 		}
 		q.makeReadyLocked(e)
 	}
+}
+
+// putBack undoes the Get that handed key out, unless Done has been called: key is ready at the priority that it had,
+// behind the keys that are ready.
+func (q *Queue[K]) putBack(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	if e == nil || e.working == nil {
+		return
+	}
+	if q.state == QueueClosed {
+		q.doneLocked(e)
+		return
+	}
+	level := e.given
+	if e.ready != nil || e.at != 0 { // added meanwhile
+		level = min(level, e.level)
+	}
+	if e.ready != nil {
+		q.moveUpLocked(e, level)
+		q.finishLocked(e.ready)
+	} else {
+		if e.at != 0 {
+			q.undelayLocked(e)
+		}
+		e.level = level
+		q.depth[level]++
+	}
+	q.working.remove(e)
+	q.busy--
+	e.ready, e.working = e.working, nil // a WaitProcessed goes on waiting for it
+	q.enqueueLocked(e)
 }
 
 // nextLocked returns the key to hand out, or nil.

@@ -278,7 +278,7 @@ func runQueueModel(t *testing.T, seed uint64) {
 		if got, want := fmt.Sprintln(s.Depth, s.Delayed, s.InWork, s.Adds), m.status(); got != want {
 			t.Fatalf("step %d: %s: %s, want %s", step, did, got, want)
 		}
-		if got, want := q.Requeues(key), m.key(key).tries; got != want {
+		if got, want := q.NumRequeues(key), m.key(key).tries; got != want {
 			t.Fatalf("step %d: %d requeues, want %d", step, got, want)
 		}
 		checkQueue(t, q)
@@ -409,7 +409,7 @@ func TestQueueConcurrently(t *testing.T) {
 				if i%10 == 0 {
 					q.AddWith(o, dropped)
 					q.Cancel(dropped)
-					q.Requeues(key)
+					q.NumRequeues(key)
 				}
 				if i%500 == 0 {
 					if err := q.WaitProcessed(t.Context()); err != nil {
@@ -478,7 +478,8 @@ func (l unlocked) Forget(key string)             { l.check(); l.RateLimiter.Forg
 func (l unlocked) NumRequeues(key string) int    { l.check(); return l.RateLimiter.NumRequeues(key) }
 
 // A callback and a limiter may use the queue: no lock is held.
-func TestQ9_CallbacksMayUseTheQueue(t *testing.T) {
+// Guarantees: Q9
+func TestCallbacksMayUseTheQueue(t *testing.T) {
 	var q *Queue[string]
 	calls := 0
 	check := func() {
@@ -498,7 +499,7 @@ func TestQ9_CallbacksMayUseTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.AddRateLimited(key)
-	q.Requeues(key)
+	q.NumRequeues(key)
 	q.Forget(key)
 	q.Done(key)
 	if calls != 5 {
@@ -507,7 +508,7 @@ func TestQ9_CallbacksMayUseTheQueue(t *testing.T) {
 }
 
 // A million keys that fall due at once do not lock others out: they are taken a few at a time.
-func TestQueueBug_AddBehindKeysThatFallDueAtOnce(t *testing.T) {
+func TestKeysThatFallDueAtOnceDoNotLockAddOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[int]{})
 		const keys = 10*fallAtOnce + 1

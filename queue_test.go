@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/typedinformer/informer"
@@ -94,7 +93,7 @@ func ExampleQueue() {
 				fmt.Println(key.Name, "failed:", err)
 				queue.AddRateLimited(key) // comes back in 5 ms, 10 ms, …
 			} else {
-				fmt.Println(key.Name, "is done after", queue.Requeues(key), "retries")
+				fmt.Println(key.Name, "is done after", queue.NumRequeues(key), "retries")
 				queue.Forget(key)
 			}
 			queue.Done(key)
@@ -110,7 +109,8 @@ func ExampleQueue() {
 	// changed is done after 1 retries
 }
 
-func TestQ1_KeyWaitsOnce(t *testing.T) {
+// Guarantees: Q1
+func TestKeyWaitsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		for range 3 {
@@ -130,7 +130,8 @@ func TestQ1_KeyWaitsOnce(t *testing.T) {
 	})
 }
 
-func TestQ1_KeyInWorkIsGivenToNobodyElse(t *testing.T) {
+// Guarantees: Q1
+func TestKeyInWorkIsGivenToNobodyElse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
@@ -160,7 +161,8 @@ func TestQ1_KeyInWorkIsGivenToNobodyElse(t *testing.T) {
 	})
 }
 
-func TestQ2_GetEndsWithTheContext(t *testing.T) {
+// Guarantees: Q2
+func TestGetEndsWithTheContext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		cause := errors.New("leadership lost")
@@ -184,7 +186,8 @@ func TestQ2_GetEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestQ2_FIFOWithinAPriority(t *testing.T) {
+// Guarantees: Q2
+func TestFIFOWithinAPriority(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, p := range []informer.Priority{informer.LowPriority, informer.NormalPriority, informer.HighPriority} {
 			q := newQueue()
@@ -200,7 +203,8 @@ func TestQ2_FIFOWithinAPriority(t *testing.T) {
 }
 
 // Each of many waiters is woken by one key, whatever woke before it was of use to whom.
-func TestQ2_NoWakeUpIsLost(t *testing.T) {
+// Guarantees: Q2
+func TestNoWakeUpIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		const waiters = 16
@@ -246,7 +250,8 @@ func (c slowToWait) Done() <-chan struct{} {
 }
 
 // Workers that are about to wait when keys come are not woken: there is one token for all. Each passes it on.
-func TestQ2_NoWakeUpIsLostOnTheWayToWait(t *testing.T) {
+// Guarantees: Q2
+func TestNoWakeUpIsLostOnTheWayToWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		var may []chan struct{}
@@ -267,7 +272,8 @@ func TestQ2_NoWakeUpIsLostOnTheWayToWait(t *testing.T) {
 	})
 }
 
-func TestQ2_CancelledWaiterPassesTheTokenOn(t *testing.T) {
+// Guarantees: Q2
+func TestCancelledWaiterPassesTheTokenOn(t *testing.T) {
 	for range 300 {
 		inBubble(t, func(t *testing.T) {
 			q := newQueue()
@@ -291,7 +297,8 @@ func TestQ2_CancelledWaiterPassesTheTokenOn(t *testing.T) {
 	}
 }
 
-func TestQ3_HigherPrioritiesRunFirst(t *testing.T) {
+// Guarantees: Q3
+func TestHigherPrioritiesRunFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low1", "low2")
@@ -304,7 +311,8 @@ func TestQ3_HigherPrioritiesRunFirst(t *testing.T) {
 	})
 }
 
-func TestQ3_WaitingKeyMovesUpAndNeverDown(t *testing.T) {
+// Guarantees: Q3
+func TestWaitingKeyMovesUpAndNeverDown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a", "b", "c")
@@ -317,7 +325,8 @@ func TestQ3_WaitingKeyMovesUpAndNeverDown(t *testing.T) {
 }
 
 // A delayed key is asked for at the highest priority, whichever call brings the time.
-func TestQ3_DelayedKeyMovesUp(t *testing.T) {
+// Guarantees: Q3
+func TestDelayedKeyMovesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.HighPriority, After: time.Hour}, "high")
@@ -328,7 +337,8 @@ func TestQ3_DelayedKeyMovesUp(t *testing.T) {
 	})
 }
 
-func TestQ3_LowPriorityIsNotStarved(t *testing.T) {
+// Guarantees: Q3
+func TestLowPriorityIsNotStarved(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const backlog = 50
 		q := newQueue()
@@ -361,7 +371,8 @@ func TestQ3_LowPriorityIsNotStarved(t *testing.T) {
 }
 
 // The bound holds for the middle priority too, and for a key that moves up: it keeps its age.
-func TestQ3_OldestIsPassedOver15TimesAtMost(t *testing.T) {
+// Guarantees: Q3
+func TestOldestIsPassedOver15TimesAtMost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "moved")
@@ -388,7 +399,28 @@ func TestQ3_OldestIsPassedOver15TimesAtMost(t *testing.T) {
 	})
 }
 
-func TestQ4_EarliestTimeWins(t *testing.T) {
+// How often the oldest key is passed over is counted for each anew: what its predecessor was passed over does not bring it
+// forward.
+// Guarantees: Q3
+func TestEachOldestKeyIsPassedOverAsOften(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		add := func(p informer.Priority, prefix string, n int) (keys []string) {
+			for i := range n {
+				keys = append(keys, fmt.Sprint(prefix, i))
+			}
+			q.AddWith(informer.AddOptions{Priority: p}, keys...)
+			return keys
+		}
+		add(informer.LowPriority, "low", 2)
+		expect(t, q, append(add(informer.HighPriority, "high", 10), "low0")...) // low0 was passed over ten times
+		more := add(informer.HighPriority, "more", 20)
+		expect(t, q, slices.Insert(more, 15, "low1")...)
+	})
+}
+
+// Guarantees: Q4
+func TestEarliestTimeWins(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		began := time.Now()
 		q := newQueue()
@@ -408,7 +440,8 @@ func TestQ4_EarliestTimeWins(t *testing.T) {
 	})
 }
 
-func TestQ4_AddForgetsTheTimer(t *testing.T) {
+// Guarantees: Q4
+func TestAddForgetsTheTimer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddAfter("a", time.Minute)
@@ -425,7 +458,8 @@ func TestQ4_AddForgetsTheTimer(t *testing.T) {
 	})
 }
 
-func TestQ4_CancelRemovesTheKey(t *testing.T) {
+// Guarantees: Q4
+func TestCancelRemovesTheKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		if q.Cancel("unknown") {
@@ -464,7 +498,8 @@ func TestQ4_CancelRemovesTheKey(t *testing.T) {
 	})
 }
 
-func TestQ4_DelayedWhileInWorkKeepsItsTime(t *testing.T) {
+// Guarantees: Q4
+func TestDelayedWhileInWorkKeepsItsTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		began := time.Now()
 		q := newQueue()
@@ -488,7 +523,8 @@ func TestQ4_DelayedWhileInWorkKeepsItsTime(t *testing.T) {
 	})
 }
 
-func TestQ4_EqualTimesInOrder(t *testing.T) {
+// Guarantees: Q4
+func TestEqualTimesInOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		var keys []string
@@ -496,13 +532,81 @@ func TestQ4_EqualTimesInOrder(t *testing.T) {
 			keys = append(keys, strconv.Itoa(i))
 		}
 		q.AddWith(informer.AddOptions{After: time.Second}, keys...)
+		q.AddAfter("100", time.Second) // no sooner than it is asked for already: it keeps its place
 		<-time.After(2 * time.Second)
 		expect(t, q, keys...)
 	})
 }
 
+// A key that takes the place of another one in the heap of delays may be earlier than the key above that place. Of these
+// 21 keys, the heap's last one is earlier than the parent of the key that is taken out.
+// Guarantees: Q4
+func TestKeysStayInOrderWhenADelayedKeyIsTakenOut(t *testing.T) {
+	for name, takeOut := range map[string]func(q *informer.Queue[string]){
+		"Cancel": func(q *informer.Queue[string]) { q.Cancel("h5") },
+		"Add":    func(q *informer.Queue[string]) { q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "h5") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				q := newQueue()
+				defer q.Close()
+				// Added in the order of the heap: h0 is the root, h1 to h4 are below it, h5 to h8 below h1, h17 to h20 below
+				// h4. When h5 goes, h20 takes its place below h1, and has to move up past it.
+				seconds := []int{1, 100, 3, 4, 2, 101, 102, 103, 104, 30, 31, 32, 33, 40, 41, 42, 43, 20, 21, 22, 23}
+				for i, s := range seconds {
+					q.AddAfter(fmt.Sprint("h", i), time.Duration(s)*time.Second)
+				}
+				takeOut(q)
+				if name == "Add" {
+					expect(t, q, "h5")
+				}
+				// Each key is ready half a second after its time, and none is before it.
+				began := time.Now()
+				order := slices.Sorted(slices.Values(seconds))
+				for _, s := range order {
+					if s == 101 {
+						continue
+					}
+					<-time.After(time.Until(began.Add(time.Duration(s)*time.Second - time.Second/2)))
+					if n := q.Len(); n != 0 {
+						t.Fatalf("%d keys are ready %v before the next one", n, time.Second/2)
+					}
+					<-time.After(time.Second)
+					synctest.Wait()
+					expect(t, q, fmt.Sprint("h", slices.Index(seconds, s)))
+				}
+			})
+		})
+	}
+}
+
+// The timer fires at the very instant at which a key is due, and makes it ready then: it needs no second timer.
+// Guarantees: Q4
+func TestDelayedKeyIsReadyAtTheInstantItIsDue(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		defer q.Close()
+		began := time.Now()
+		q.AddAfter("a", time.Second)
+		q.AddAfter("b", time.Second)
+		q.AddAfter("c", time.Second+1)
+		for i, c := range []struct {
+			at   time.Duration
+			keys []string
+		}{{time.Second - 1, nil}, {time.Second, []string{"a", "b"}}, {time.Second + 1, []string{"c"}}} {
+			<-time.After(time.Until(began.Add(c.at)))
+			synctest.Wait()
+			if now := time.Since(began); now != c.at || q.Len() != len(c.keys) {
+				t.Fatalf("step %d: %d keys are ready after %v, want %v after %v", i, q.Len(), now, c.keys, c.at)
+			}
+			expect(t, q, c.keys...)
+		}
+	})
+}
+
 // A time beyond the end of time is one that never comes, not one that is over.
-func TestQ4_ForEver(t *testing.T) {
+// Guarantees: Q4
+func TestForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		<-time.After(time.Second)
@@ -515,65 +619,8 @@ func TestQ4_ForEver(t *testing.T) {
 	})
 }
 
-// The ecosystem's limiters can be used, and ours answer as they do.
-func TestQ5_LimitersAsInClientGo(t *testing.T) {
-	type limiter = informer.RateLimiter[string]
-	inBubble(t, func(t *testing.T) {
-		for name, pair := range map[string][2]limiter{
-			"default": {informer.DefaultLimiter[string](), workqueue.DefaultTypedControllerRateLimiter[string]()},
-			"exponential": {
-				&informer.ExponentialLimiter[string]{Base: 3 * time.Millisecond, Max: time.Hour},
-				workqueue.NewTypedItemExponentialFailureRateLimiter[string](3*time.Millisecond, time.Hour),
-			},
-			"base above max": {
-				&informer.ExponentialLimiter[string]{Base: time.Hour, Max: time.Minute},
-				workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Minute),
-			},
-			"bucket": {
-				&informer.BucketLimiter[string]{Limiter: rate.NewLimiter(3, 5)},
-				&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(3, 5)},
-			},
-			"max": {
-				informer.MaxOf[string]{&informer.ExponentialLimiter[string]{}, &informer.BucketLimiter[string]{Limiter: rate.NewLimiter(100, 1)}},
-				workqueue.NewTypedMaxOfRateLimiter[string](
-					workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 1000*time.Second),
-					&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 1)}),
-			},
-		} {
-			ours, theirs := pair[0], pair[1]
-			for i := range 500 {
-				key := strconv.Itoa(i * i % 7)
-				if i%50 == 0 {
-					ours.Forget(key)
-					theirs.Forget(key)
-				}
-				if a, b := ours.When(key), theirs.When(key); a != b {
-					t.Fatalf("%s: try %d of %s is after %v, client-go's after %v", name, i, key, a, b)
-				}
-				if a, b := ours.NumRequeues(key), theirs.NumRequeues(key); a != b {
-					t.Fatalf("%s: %d requeues of %s, client-go %d", name, a, key, b)
-				}
-				if i%10 == 0 {
-					<-time.After(time.Second)
-				}
-			}
-		}
-	})
-}
-
-// client-go's answers with a negative time at the 64th try of this.
-func TestQ5_ExponentialLimiterDoesNotOverflow(t *testing.T) {
-	limiter := &informer.ExponentialLimiter[string]{Base: 1, Max: math.MaxInt64}
-	for last, i := time.Duration(0), 0; i < 200; i++ {
-		wait := limiter.When("a")
-		if wait < last || wait == last && wait != math.MaxInt64 {
-			t.Fatalf("try %d is after %v, the one before after %v", i, wait, last)
-		}
-		last = wait
-	}
-}
-
-func TestQ5_AddRateLimited(t *testing.T) {
+// Guarantees: Q5
+func TestAddRateLimited(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for name, limiter := range map[string]informer.RateLimiter[string]{
 			"default":   nil,
@@ -594,11 +641,11 @@ func TestQ5_AddRateLimited(t *testing.T) {
 				fail(5 * time.Millisecond << i)
 			}
 			fail(1000 * time.Second)
-			if n := q.Requeues("a"); n != 19 {
+			if n := q.NumRequeues("a"); n != 19 {
 				t.Errorf("%d requeues", n)
 			}
 			q.Forget("a")
-			if n := q.Requeues("a"); n != 0 {
+			if n := q.NumRequeues("a"); n != 0 {
 				t.Errorf("%d requeues after Forget", n)
 			}
 			fail(5 * time.Millisecond)
@@ -616,7 +663,8 @@ func TestQ5_AddRateLimited(t *testing.T) {
 	})
 }
 
-func TestQ6_IntervalIsCountedByTheLimiter(t *testing.T) {
+// Guarantees: Q6
+func TestIntervalIsCountedByTheLimiter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := informer.NewQueue(informer.QueueConfig[string]{RateLimiter: &informer.ExponentialLimiter[string]{Base: time.Second}})
 		for _, want := range []int{5, 5, 5, 8, 16} { // seconds
@@ -631,7 +679,8 @@ func TestQ6_IntervalIsCountedByTheLimiter(t *testing.T) {
 	})
 }
 
-func TestQ7_DrainFinishesWhatIsThere(t *testing.T) {
+// Guarantees: Q7
+func TestDrainFinishesWhatIsThere(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("work")
@@ -691,7 +740,8 @@ func TestQ7_DrainFinishesWhatIsThere(t *testing.T) {
 }
 
 // A worker that holds a key while it asks for the next is told that there is none: nothing would wake it.
-func TestQ7_DrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
+// Guarantees: Q7
+func TestDrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
@@ -715,7 +765,8 @@ func TestQ7_DrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
 
 // Of those who wait while a queue drains one gets the last key, and the others are told that there is none left, before
 // that one is done.
-func TestQ7_LastKeyEndsTheOtherWaits(t *testing.T) {
+// Guarantees: Q7
+func TestLastKeyEndsTheOtherWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
@@ -740,7 +791,8 @@ func TestQ7_LastKeyEndsTheOtherWaits(t *testing.T) {
 	})
 }
 
-func TestQ7_DrainEndsWithTheContext(t *testing.T) {
+// Guarantees: Q7
+func TestDrainEndsWithTheContext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := informer.NewQueue(informer.QueueConfig[string]{Name: "pods"})
 		q.AddWith(informer.AddOptions{}, "a", "b", "c")
@@ -761,7 +813,8 @@ func TestQ7_DrainEndsWithTheContext(t *testing.T) {
 }
 
 // A key that is cancelled is one less to wait for.
-func TestQ7_CancelEndsADrain(t *testing.T) {
+// Guarantees: Q7
+func TestCancelEndsADrain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
@@ -778,12 +831,13 @@ func TestQ7_CancelEndsADrain(t *testing.T) {
 	})
 }
 
-func TestQ7_CloseDropsEverything(t *testing.T) {
+// Guarantees: Q7
+func TestCloseDropsEverything(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("work")
 		take(t, q)
-		q.Add("work")
+		q.Add("work") // once more, which Close drops
 		ended := make(chan error, 12)
 		for range 4 {
 			go func() { _, err := q.Get(t.Context()); ended <- err }()
@@ -815,11 +869,50 @@ func TestQ7_CloseDropsEverything(t *testing.T) {
 		if s := q.Status(); s.InWork != 0 {
 			t.Errorf("%+v", s)
 		}
+		if key, err := q.Get(t.Context()); err != informer.ErrClosed {
+			t.Errorf("Get behind Close: %q, %v", key, err)
+		}
+	})
+}
+
+// The queue remembers some keys that it has no more, to use their memory again: each key is still itself when it comes back.
+// Guarantees: Q1
+func TestKeysComeBackAsThemselves(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const many = 10_000 // more than are remembered
+		q := newQueue()
+		work := func(key string) {
+			q.Add(key)
+			if got := take(t, q); got != key {
+				t.Fatalf("%s was added, %s is handed out", key, got)
+			}
+			q.Done(key)
+		}
+		for range many { // which is one to remember
+			work("again")
+		}
+		for range 2 {
+			for i := range many {
+				work(strconv.Itoa(i))
+			}
+		}
+		for i := range many { // some of them at once
+			q.Add(strconv.Itoa(i))
+		}
+		for i := range many {
+			if got := take(t, q); got != strconv.Itoa(i) {
+				t.Fatalf("%s is handed out for %d", got, i)
+			}
+		}
+		if s := q.Status(); s.InWork != many || q.Len() != 0 {
+			t.Errorf("%+v", s)
+		}
 	})
 }
 
 // client-go's keep a goroutine for ten seconds, each.
-func TestQ7Q8_NoGoroutines(t *testing.T) {
+// Guarantees: Q7, Q8
+func TestNoGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
 		var queues []*informer.Queue[string]
@@ -858,7 +951,97 @@ func TestQ7Q8_NoGoroutines(t *testing.T) {
 	})
 }
 
-func TestQ9_Metrics(t *testing.T) {
+// A Get that does not return, because OnGet panics or ends the goroutine, hands out no key: the key waits again, in the
+// generation and at the priority that it had.
+// Guarantees: Q1, L4
+func TestKeyIsNotLostWhenOnGetDoesNotReturn(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
+		for _, meanwhile := range []string{"nothing", "Add", "Add at a higher priority", "AddAfter", "Close", "Drain"} {
+			t.Run(name+", meanwhile "+meanwhile, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					var q *informer.Queue[string]
+					gets := 0
+					drained := make(chan error, 1)
+					q = informer.NewQueue(informer.QueueConfig[string]{OnGet: func(informer.Priority, time.Duration) {
+						if gets++; gets > 1 {
+							return
+						}
+						switch meanwhile {
+						case "Add":
+							q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+						case "Add at a higher priority":
+							q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "a")
+						case "AddAfter":
+							q.AddAfter("a", time.Hour)
+						case "Close":
+							q.Close()
+						case "Drain":
+							go func() { drained <- q.Drain(t.Context()) }()
+							synctest.Wait()
+						}
+						leave()
+					}})
+					q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
+					processed := make(chan error, 1)
+					go func() { processed <- q.WaitProcessed(t.Context()) }()
+					synctest.Wait()
+					left := make(chan struct{})
+					go func() {
+						defer close(left)
+						defer func() { recover() }()
+						q.Get(t.Context())
+						t.Error("Get returned")
+					}()
+					<-left
+					synctest.Wait()
+					if s := q.Status(); s.InWork != 0 || s.Delayed != 0 {
+						t.Errorf("status %+v", s)
+					}
+					if meanwhile == "Close" {
+						expectClosed(t, q)
+						return
+					}
+					priority := informer.LowPriority
+					if meanwhile == "Add at a higher priority" {
+						priority = informer.HighPriority
+					}
+					if q.Len() != 1 || q.Len(priority) != 1 || len(processed) > 0 {
+						t.Fatalf("depth %v, processed %d", q.Status().Depth, len(processed))
+					}
+					if key := take(t, q); key != "a" {
+						t.Errorf("key %q", key)
+					}
+					synctest.Wait()
+					if len(processed) > 0 {
+						t.Error("WaitProcessed did not wait for the key")
+					}
+					q.Done("a")
+					if err := <-processed; err != nil {
+						t.Error(err)
+					}
+					if meanwhile == "Drain" {
+						if err := <-drained; err != nil {
+							t.Error(err)
+						}
+						expectClosed(t, q)
+						return
+					}
+					expectNone(t, q)
+				})
+			})
+		}
+	}
+}
+
+func expectClosed(t *testing.T, q *informer.Queue[string]) {
+	t.Helper()
+	if key, err := q.Get(t.Context()); !errors.Is(err, informer.ErrClosed) {
+		t.Errorf("got %q, %v", key, err)
+	}
+}
+
+// Guarantees: Q9
+func TestMetrics(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var waited, worked []string
 		note := func(to *[]string) func(informer.Priority, time.Duration) {
@@ -903,7 +1086,8 @@ func TestQ9_Metrics(t *testing.T) {
 	})
 }
 
-func TestQ10_WaitProcessed(t *testing.T) {
+// Guarantees: Q10
+func TestWaitProcessed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		var ended atomic.Int32
@@ -959,7 +1143,8 @@ func TestQ10_WaitProcessed(t *testing.T) {
 }
 
 // Keys done in another order than they were added hold up just those who wait for them.
-func TestQ10_KeysDoneInAnyOrder(t *testing.T) {
+// Guarantees: Q10
+func TestKeysDoneInAnyOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		var ended [3]atomic.Bool
@@ -994,7 +1179,8 @@ func TestQ10_KeysDoneInAnyOrder(t *testing.T) {
 	})
 }
 
-func TestQ10_WaitProcessedSaysWhatIsLeft(t *testing.T) {
+// Guarantees: Q10
+func TestWaitProcessedSaysWhatIsLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{}, "a", "b", "c")
@@ -1014,7 +1200,8 @@ func TestQ10_WaitProcessedSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestL4_DoneOfAKeyNotInWork(t *testing.T) {
+// Guarantees: L4
+func TestDoneOfAKeyNotInWork(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Done("unknown")
@@ -1039,7 +1226,7 @@ func TestL4_DoneOfAKeyNotInWork(t *testing.T) {
 // The tests below are bugs that other queues had.
 
 // controller-runtime changed its tree while iterating over it (#3060).
-func TestQueueBug_KeysBecomeReadyWhileOthersAreHandedOut(t *testing.T) {
+func TestKeysMayBecomeReadyWhileOthersAreHandedOut(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		const keys = 1000
@@ -1078,7 +1265,7 @@ func TestQueueBug_KeysBecomeReadyWhileOthersAreHandedOut(t *testing.T) {
 }
 
 // A delayed key made ready by a second add was counted once and taken off twice (#3066).
-func TestQueueBug_NegativeDepth(t *testing.T) {
+func TestDepthIsNeverNegative(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		check := func(want int) {
@@ -1111,7 +1298,7 @@ func TestQueueBug_NegativeDepth(t *testing.T) {
 }
 
 // A key that failed at a low priority came back at the default one, and one of a high priority too (#3157).
-func TestQueueBug_PriorityLostOnRequeue(t *testing.T) {
+func TestRequeueKeepsThePriority(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, p := range []informer.Priority{informer.LowPriority, informer.HighPriority} {
 			for name, requeue := range map[string]func(q *informer.Queue[string]){
@@ -1145,7 +1332,7 @@ func TestQueueBug_PriorityLostOnRequeue(t *testing.T) {
 }
 
 // Get after ShutDown waited for ever (#3239).
-func TestQueueBug_GetBlocksAfterShutdown(t *testing.T) {
+func TestGetDoesNotBlockAfterClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
@@ -1159,7 +1346,7 @@ func TestQueueBug_GetBlocksAfterShutdown(t *testing.T) {
 }
 
 // Keys added after ShutDown were stored (#3250).
-func TestQueueBug_KeysStoredAfterShutdown(t *testing.T) {
+func TestKeysAddedAfterCloseAreNotStored(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		closed, drained := newQueue(), newQueue()
 		closed.Close()
@@ -1182,7 +1369,7 @@ func TestQueueBug_KeysStoredAfterShutdown(t *testing.T) {
 }
 
 // A delayed key of a high priority came behind ready ones of lower priorities (#3330).
-func TestQueueBug_LowerPriorityFirst(t *testing.T) {
+func TestDelayedKeyOfAHighPriorityComesFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low1", "low2")
@@ -1194,7 +1381,7 @@ func TestQueueBug_LowerPriorityFirst(t *testing.T) {
 }
 
 // A waiter got what was first when it began to wait, or another's key.
-func TestQueueBug_WrongKeyToAWaiter(t *testing.T) {
+func TestWaiterGetsTheFirstKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		got := make(chan string, 2)
@@ -1225,7 +1412,7 @@ func TestQueueBug_WrongKeyToAWaiter(t *testing.T) {
 }
 
 // A key that changed its priority took a place by its old number (#3408).
-func TestQueueBug_FIFOAfterAChangeOfPriority(t *testing.T) {
+func TestKeyThatChangesItsPriorityGoesLast(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "old")
@@ -1238,7 +1425,7 @@ func TestQueueBug_FIFOAfterAChangeOfPriority(t *testing.T) {
 }
 
 // Each priority ever used became a metric of its own (#3396).
-func TestQueueBug_UnboundedMetricLabels(t *testing.T) {
+func TestMetricLabelsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		labels := map[string]bool{}
 		observe := func(p informer.Priority, _ time.Duration) { labels[p.String()] = true }
@@ -1260,7 +1447,7 @@ func TestQueueBug_UnboundedMetricLabels(t *testing.T) {
 // Add waited for 10 ms while the queue looked at a million keys. Half of the calls are allowed to be slow, as the
 // machine may be; with a look at every key all of them would be. BenchmarkQueue and BenchmarkQueueAddAfter have the
 // million.
-func TestQueueBug_AddBehindManyKeys(t *testing.T) {
+func TestAddDoesNotWaitForManyKeys(t *testing.T) {
 	q := informer.NewQueue(informer.QueueConfig[int]{})
 	const many = 100_000
 	for i := range many {
@@ -1288,7 +1475,7 @@ func TestQueueBug_AddBehindManyKeys(t *testing.T) {
 }
 
 // A key was handed out under the lock to a waiter that had just left: nobody got any more (#3538).
-func TestQueueBug_DeadlockWhileHandingOutAndShuttingDown(t *testing.T) {
+func TestCloseWhileHandingOutDoesNotDeadlock(t *testing.T) {
 	for round := range 300 {
 		inBubble(t, func(t *testing.T) {
 			q := newQueue()
@@ -1329,7 +1516,7 @@ func TestQueueBug_DeadlockWhileHandingOutAndShuttingDown(t *testing.T) {
 }
 
 // A delayed key that was made ready and done before its time ran again then.
-func TestQueueBug_DelayedKeyFiresAfterItWasDone(t *testing.T) {
+func TestDelayedKeyDoesNotRunAgainAfterItWasDone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddAfter("a", time.Second)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -42,45 +41,12 @@ type recovery struct {
 	status string
 }
 
-// Requests of an informer.
-const (
-	streams     = "watch sendInitialEvents=true resourceVersionMatch=NotOlderThan"
-	streamsFrom = "watch sendInitialEvents=true resourceVersion=%s resourceVersionMatch=NotOlderThan"
-	lists       = "list resourceVersion=0 limit=1"
-	listsFrom   = "list resourceVersion=%s resourceVersionMatch=NotOlderThan limit=1"
-	listsLatest = "list limit=1"
-	nextPage    = "list limit=1 continue"
-	watches     = "watch resourceVersion=%s"
-)
-
 func at(wait, request string, rv ...any) string { return wait + " " + fmt.Sprintf(request, rv...) }
 
 // How long an informer waits after the first failure, the second and the third.
 const first, second, third = "0s..800ms", "0s..1.6s", "0s..3.2s"
 
-var (
-	keyA = informer.Key{Namespace: "ns", Name: "a"}
-	keyB = informer.Key{Namespace: "ns", Name: "b"}
-
-	expired     = apierrors.NewResourceExpired("too old resource version")
-	unavailable = apierrors.NewServiceUnavailable("down")
-	internal    = apierrors.NewInternalError(errors.New("broken"))
-	timedOut    = apierrors.NewTimeoutError("slow", 0)
-	throttled   = apierrors.NewTooManyRequests("later", 100)
-	absent      = apierrors.NewNotFound(podGVR.GroupResource(), "")
-	forbidden   = apierrors.NewForbidden(podGVR.GroupResource(), "", errors.New("not you"))
-	storeError  = &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: 500, Reason: metav1.StatusReasonStoreReadError, Message: "corrupt object",
-	}}
-	tooLarge = &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: 504, Reason: metav1.StatusReasonTimeout, Message: "Too large resource version",
-		Details: &metav1.StatusDetails{RetryAfterSeconds: 1, Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}},
-	}}
-)
-
-func streamed(r informertest.Request) bool    { return r.Query.Has("sendInitialEvents") }
-func notStreamed(r informertest.Request) bool { return !streamed(r) }
-func continued(r informertest.Request) bool   { return r.Query.Has("continue") }
+func continued(r informertest.Request) bool { return r.Query.Has("continue") }
 func fromVersion3(r informertest.Request) bool {
 	return r.Query.Get("resourceVersion") == "3" && r.Query.Has("resourceVersionMatch")
 }
@@ -129,6 +95,8 @@ var recoveries = []recovery{
 			o.endWatches()
 		},
 		requests: append(restream, at(second, streamsFrom, "4"))},
+	{name: "R9 410 on the streaming list", atStart: true, fault: informertest.Fault{Match: streamed, Times: 2, Error: expired}, events: added, status: "failures=1",
+		requests: []string{at("0s", streams), at("0s", streams), at(first, streams)}},
 	{name: "R10 StoreReadError in the stream", fault: informertest.Fault{Times: 1, AfterHeaders: true, Error: storeError}, requests: restream, events: updated, status: "failures=1"},
 	{name: "R11 429 on the watch", fault: informertest.Fault{Times: 1, Error: throttled}, events: updated, status: "failures=1",
 		requests: []string{at("0s", watches, "3"), at("100s..110s", watches, "3")}},
@@ -192,6 +160,14 @@ var recoveries = []recovery{
 			o.relabel("ns", "b", "2")
 		},
 		requests: []string{at("0s", watches, "3"), at("5m0s..10m0s", "list resourceVersion=3 resourceVersionMatch=NotOlderThan limit=1"), at("0s", watches, "3")}},
+	{name: "R6 watch from the future, and another failure between", fault: informertest.Fault{Times: 2, Error: tooLarge}, events: updated, status: "failures=4",
+		does: func(o *outage) {
+			o.server.Inject(informertest.Fault{Skip: 2, Times: 1, Error: unavailable})
+			o.server.Inject(informertest.Fault{Skip: 3, Times: 1, Error: tooLarge})
+			o.endWatches()
+			<-time.After(10 * time.Second)
+		},
+		requests: []string{at("0s", watches, "3"), at("1s..1.1s", watches, "3"), at("1s..1.1s", watches, "3"), at(third, watches, "3"), at("1s..1.1s", watches, "3")}},
 	{name: "R6 watch from the future, twice for a while", fault: informertest.Fault{Times: 2, Error: tooLarge}, events: updated, status: "failures=4",
 		does: func(o *outage) {
 			o.endWatches()
@@ -288,7 +264,7 @@ func (o *outage) restore() {
 	backup := o.server.Snapshot()
 	o.relabel("ns", "a", "2")
 	o.relabel("ns", "b", "2")
-	o.rec.want(o.T, "update ns/a 1->2", "update ns/b 1->2")
+	o.rec.Want(o.T, "update ns/a 1->2", "update ns/b 1->2")
 	o.server.Restore(backup)
 	o.relabel("ns", "a", "other")
 }
@@ -318,7 +294,7 @@ func (o *outage) wantStatus(want string) {
 	if text := strings.Join(got, " "); text != want {
 		o.Errorf("status %q, want %q", text, want)
 	}
-	if s.State != informer.Watching || !s.WatchOpen {
+	if s.State != informer.ReflectorWatching || !s.WatchOpen {
 		o.Errorf("status %+v", s)
 	}
 }
@@ -382,7 +358,7 @@ func (o *outage) run() {
 		o.Fatal(err)
 	}
 	if !o.atStart {
-		o.rec.want(o.T, added...)
+		o.rec.Want(o.T, added...)
 		<-time.After(10 * time.Second)
 		o.server.ResetRequests()
 		o.since = time.Now()
@@ -395,7 +371,7 @@ func (o *outage) run() {
 	}
 	o.catchUp(ctx)
 	o.wantRequests()
-	o.rec.want(o.T, o.recovery.events...)
+	o.rec.Want(o.T, o.recovery.events...)
 	o.wantStatus(o.status)
 
 	// All is well again: without the fault, store and server are equal, and nothing is told twice.
@@ -408,7 +384,7 @@ func (o *outage) run() {
 	}
 	o.catchUp(ctx)
 	equalsServer(o.world, o.inf)
-	if told := o.rec.told(); len(told) != o.pods.Len() {
+	if told := o.rec.Told(); len(told) != o.pods.Len() {
 		o.Errorf("told afterwards: %q", told)
 	}
 	if requests := o.world.requests(); len(requests) != 1 {
@@ -425,14 +401,14 @@ func (o *outage) run() {
 func (o *outage) catchUp(ctx context.Context) {
 	o.Helper()
 	for {
-		if err := o.inf.WaitFor(ctx, o.server.RV()); err != nil {
+		if err := o.inf.WaitForResourceVersion(ctx, o.server.ResourceVersion()); err != nil {
 			o.Fatalf("%v: %+v", err, o.inf.Status())
 		}
 		synctest.Wait()
-		if s := o.inf.Status().Reflectors[0]; s.WatchOpen && s.ResourceVersion == o.server.RV() {
+		if s := o.inf.Status().Reflectors[0]; s.WatchOpen && s.ResourceVersion == o.server.ResourceVersion() {
 			return
 		}
-		<-time.After(10 * time.Second) // the server went back: what the store had before counts for WaitFor
+		<-time.After(10 * time.Second) // the server went back: what the store had before counts for WaitForResourceVersion
 	}
 }
 
@@ -441,7 +417,7 @@ func TestRecovery(t *testing.T) {
 	for _, r := range recoveries {
 		for _, media := range []string{"json", "vnd.kubernetes.protobuf"} {
 			t.Run(r.name+"/"+strings.TrimPrefix(media, "vnd.kubernetes."), func(t *testing.T) {
-				bubble(t, informertest.Options{}, func(w world) {
+				bubble(t, func(w world) {
 					config := quiet[*corev1.Pod]()
 					config.PagedList, config.PageSize = r.paged, 1
 					client := w.client(func(c *rest.Config) { c.ContentType = "application/" + media })
@@ -501,7 +477,8 @@ func held(inf *informer.Informer[*corev1.Pod]) map[string]*corev1.Pod {
 	return pods
 }
 
-func TestR9R19R20H5H6_RelistDecodesWhatHasChanged(t *testing.T) {
+// Guarantees: R9, R19, R20, H5, H6
+func TestRelistDecodesWhatHasChanged(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		decoded := map[string]int{}
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
@@ -516,7 +493,7 @@ func TestR9R19R20H5H6_RelistDecodesWhatHasChanged(t *testing.T) {
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
 		synctest.Wait()
-		rec.take()
+		rec.Take()
 		before := held(inf)
 
 		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
@@ -525,10 +502,10 @@ func TestR9R19R20H5H6_RelistDecodesWhatHasChanged(t *testing.T) {
 		w.delete("ns", "p05")
 		w.delete("ns", "p07")
 		w.create(newPod("ns", "p07", "v=another"), newPod("ns", "p99", "v=1"))
-		if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
+		if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
 			w.Fatal(err)
 		}
-		rec.want(w.T, "update ns/p03 1->2", "delete ns/p05 1 final=false",
+		rec.Want(w.T, "update ns/p03 1->2", "delete ns/p05 1 final=false",
 			"delete ns/p07 1 final=false", "add ns/p07 another initial=false", "add ns/p99 1 initial=false")
 		for name, pod := range held(inf) {
 			if changed := name == "p03" || name == "p07" || name == "p99"; (pod == before[name]) == changed {
@@ -551,7 +528,8 @@ func TestR9R19R20H5H6_RelistDecodesWhatHasChanged(t *testing.T) {
 }
 
 // A version that is held already is not decoded, except for that of a deletion: a handler is told what was sent.
-func TestR19H14_SentAgain(t *testing.T) {
+// Guarantees: R19, H14
+func TestSentAgain(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		decoded := 0
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { decoded++; return p, nil }
@@ -560,7 +538,7 @@ func TestR19H14_SentAgain(t *testing.T) {
 		rec := &recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
-		rec.want(w.T, "add ns/a 1 initial=true")
+		rec.Want(w.T, "add ns/a 1 initial=true")
 		uid, text := created.UID, "sent again"
 		w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
 			if key != keyA {
@@ -574,22 +552,63 @@ func TestR19H14_SentAgain(t *testing.T) {
 		w.server.EndWatches()
 		synctest.Wait()
 		w.relabel("ns", "a", "2")
-		rec.want(w.T)
+		rec.Want(w.T)
 		if decoded != 1 {
 			w.Errorf("decoded %d times", decoded)
 		}
 		uid = "another" // which makes it another object
 		w.relabel("ns", "a", "3")
-		rec.want(w.T, "delete ns/a 1 final=false", "add ns/a sent again initial=false")
+		rec.Want(w.T, "delete ns/a 1 final=false", "add ns/a sent again initial=false")
 		text = "at the end"
 		w.delete("ns", "a")
-		rec.want(w.T, "delete ns/a at the end final=true")
+		rec.Want(w.T, "delete ns/a at the end final=true")
+	})
+}
+
+// A server that was restored is followed as any other from then on: what has not changed is not decoded again, and another
+// restoration is noticed.
+// Guarantees: R6, R19
+func TestServerIsRestoredTwice(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		decoded := 0
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { decoded++; return p, nil }
+		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		rec.Want(w.T, added...)
+		relist := func() {
+			w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
+			w.server.EndWatches()
+			<-time.After(3 * time.Minute) // a watch from the future, an expired one and a list take three of the longest backoffs
+		}
+		for i := range 2 {
+			backup := w.server.Snapshot()
+			w.relabel("ns", "a", "ahead")
+			w.relabel("ns", "b", "ahead")
+			synctest.Wait()
+			rec.Take()
+			w.server.Restore(backup)
+			relist()
+			rec.Want(w.T, "update ns/a ahead->1", "update ns/b ahead->1")
+			if s := inf.Status().Reflectors[0]; s.Restored != i+1 {
+				w.Errorf("restored %d times: status %+v", i+1, s)
+			}
+			before := decoded
+			relist()
+			rec.Want(w.T)
+			if decoded != before {
+				w.Errorf("%d objects that have not changed were decoded", decoded-before)
+			}
+		}
 	})
 }
 
 // What a client waits for its own rate limit is no silence of the server.
-func TestR2_OwnRateLimitIsNoSilence(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: R2
+func TestOwnRateLimitIsNoSilence(t *testing.T) {
+	bubble(t, func(w world) {
 		w.create(newPod("ns", "a", "v=1"))
 		client := w.client(func(c *rest.Config) { c.QPS, c.Burst = 1.0/50, 1 })
 		for range 2 {
@@ -609,10 +628,11 @@ func (s *sinkOf) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
 }
 
 // A sink is told once that the resource is absent, however often that is found again, and however empty it was before.
-func TestR14_AbsenceIsToldOnce(t *testing.T) {
+// Guarantees: R14
+func TestAbsenceIsToldOnce(t *testing.T) {
 	for _, absentIsSynced := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AbsentIsSynced=%v", absentIsSynced), func(t *testing.T) {
-			bubble(t, informertest.Options{}, func(w world) {
+			bubble(t, func(w world) {
 				w.create(newPod("ns", "a", "v=1"))
 				config := quiet[*corev1.Pod]()
 				config.AbsentIsSynced = absentIsSynced
@@ -628,7 +648,7 @@ func TestR14_AbsenceIsToldOnce(t *testing.T) {
 				defer func() { cancel(); <-ended }()
 				for range 2 {
 					<-time.After(10 * time.Minute)
-					if s := r.Status(); s.State != informer.Absent || s.ResourceVersion != "" || s.Failures < 10 || !apierrors.IsNotFound(s.LastError) {
+					if s := r.Status(); s.State != informer.ReflectorAbsent || s.ResourceVersion != "" || s.Failures < 10 || !apierrors.IsNotFound(s.LastError) {
 						w.Errorf("status %+v", s)
 					}
 					remove()
@@ -650,8 +670,9 @@ func TestR14_AbsenceIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestR2R3_StreamsAgainAfterAnHour(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: R2, R3
+func TestStreamsAgainAfterAnHour(t *testing.T) {
+	bubble(t, func(w world) {
 		w.create(newPod("ns", "a", "v=1"))
 		w.server.Inject(informertest.Fault{Match: streamed, Times: 1, Error: apierrors.NewBadRequest("what?")})
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())

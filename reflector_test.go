@@ -23,45 +23,9 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// fault is a middleware that a test can put in the way. do returns whether it has answered.
-type fault struct {
-	do atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
-}
-
-func (f *fault) set(do func(w http.ResponseWriter, r *http.Request) bool) { f.do.Store(&do) }
-
-func (f *fault) middleware(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if do := f.do.Load(); do == nil || !(*do)(w, r) {
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-// faulty runs test with a fault to set, an informer of pods that has not started, and its recorder.
-func faulty(t *testing.T, config informer.Config[*corev1.Pod], test func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod])) {
-	t.Helper()
-	f := &fault{}
-	bubble(t, informertest.Options{Middleware: f.middleware}, func(w world) {
-		config.Logger = quiet[*corev1.Pod]().Logger
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-		rec := &recorder[*corev1.Pod]{}
-		inf.Subscribe(rec)
-		test(w, f, inf, rec)
-	})
-}
-
-func (w world) wantRequests(want ...string) {
-	w.Helper()
-	synctest.Wait()
-	if diff := cmp.Diff(want, w.requests()); diff != "" {
-		w.Errorf("requests (-want +got):\n%s", diff)
-	}
-	w.server.ResetRequests()
-}
-
-func TestR12L2_ConnectionRefused(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: R12, L2
+func TestConnectionRefused(t *testing.T) {
+	bubble(t, func(w world) {
 		var dials atomic.Int32
 		refuse := atomic.Bool{}
 		refuse.Store(true)
@@ -107,8 +71,9 @@ func TestR12L2_ConnectionRefused(t *testing.T) {
 	})
 }
 
-func TestR13_WaitSyncedTellsWhy(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: R13
+func TestWaitSyncedTellsWhy(t *testing.T) {
+	bubble(t, func(w world) {
 		w.server.Inject(informertest.Fault{Error: forbidden})
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -125,8 +90,9 @@ func TestR13_WaitSyncedTellsWhy(t *testing.T) {
 	})
 }
 
-func TestR14_AbsentResource(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// Guarantees: R14
+func TestAbsentResource(t *testing.T) {
+	bubble(t, func(w world) {
 		gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: gvr}, quiet[*corev1.ConfigMap]())
 		config := quiet[*corev1.ConfigMap]()
@@ -152,14 +118,16 @@ func TestR14_AbsentResource(t *testing.T) {
 }
 
 // An event that comes between the initial ones counts, and only the bookmark makes the list a list.
-func TestR16_InitialEventsDoNotMoveTheVersion(t *testing.T) {
-	faulty(t, informer.Config[*corev1.Pod]{}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+// Guarantees: R16
+func TestInitialEventsDoNotMoveTheVersion(t *testing.T) {
+	bubble(t, func(w world) {
+		inf, rec := w.podInformer(informer.Config[*corev1.Pod]{})
 		frame := func(event, name, rv, v string) string {
 			return fmt.Sprintf(`{"type":%q,"object":{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":%q,"resourceVersion":%q,"labels":{"v":%q}}}}`+"\n", event, name, name, rv, v)
 		}
 		goOn := make(chan struct{})
 		var requests atomic.Int32
-		f.set(func(rw http.ResponseWriter, r *http.Request) bool {
+		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
 			rw.Header().Set("Content-Type", "application/json")
 			switch requests.Add(1) {
 			case 1: // breaks before the bookmark: nothing of it counts, and the next one begins anew
@@ -186,17 +154,18 @@ func TestR16_InitialEventsDoNotMoveTheVersion(t *testing.T) {
 			w.Errorf("before the bookmark: rv %q, %d objects", rv, inf.Store().Len())
 		}
 		goOn <- struct{}{}
-		rec.want(w.T, "add ns/a 2 initial=true", "add ns/b 1 initial=true", "add ns/d 1 initial=true")
+		rec.Want(w.T, "add ns/a 2 initial=true", "add ns/b 1 initial=true", "add ns/d 1 initial=true")
 		goOn <- struct{}{}
-		if err := inf.WaitFor(ctx, "96"); err != nil {
+		if err := inf.WaitForResourceVersion(ctx, "96"); err != nil {
 			w.Fatal(err)
 		}
-		rec.want(w.T, "update ns/b 1->2")
+		rec.Want(w.T, "update ns/b 1->2")
 		w.wantRequests(streams, streams, "watch resourceVersion=96")
 	})
 }
 
-func TestR17R20_DecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
+// Guarantees: R17, R20
+func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 	for _, paged := range []bool{false, true} {
 		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
 			var failed []string
@@ -218,27 +187,28 @@ func TestR17R20_DecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 				},
 				OnDecodeError: func(err *informer.DecodeError) { failed = append(failed, err.Error()) },
 			}
-			faulty(t, config, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
+			bubble(t, func(w world) {
+				inf, rec := w.podInformer(config)
 				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=bad"), newPod("ns", "c", "v=1"))
 				defer start(w.T, inf)()
-				rec.want(w.T, "add ns/a 1 initial=true", "add ns/c 1 initial=true")
+				rec.Want(w.T, "add ns/a 1 initial=true", "add ns/c 1 initial=true")
 				for _, v := range []string{"bad", "nil", "renamed"} {
 					w.relabel("ns", "a", v)
 				}
-				if err := inf.WaitFor(w.Context(), w.server.RV()); err != nil {
+				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
 					w.Fatal(err)
 				}
-				rec.want(w.T)
-				if p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); p == nil || version(p) != "1" || p.Spec.NodeName != "" {
+				rec.Want(w.T)
+				if p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); p == nil || informer.VersionOf(p) != "1" || p.Spec.NodeName != "" {
 					w.Errorf("stored %+v", p)
 				}
 				w.relabel("ns", "a", "2")
-				rec.want(w.T, "update ns/a 1->2")
+				rec.Want(w.T, "update ns/a 1->2")
 				w.relabel("ns", "b", "1")
-				rec.want(w.T, "add ns/b 1 initial=false")
+				rec.Want(w.T, "add ns/b 1 initial=false")
 				w.relabel("ns", "c", "bad") // its deletion cannot be read, and counts
 				w.delete("ns", "c")
-				rec.want(w.T, "delete ns/c 1 final=false")
+				rec.Want(w.T, "delete ns/c 1 final=false")
 				want := []string{
 					"decode pods ns/b: transform: bad pod",
 					"decode pods ns/a: transform: bad pod",
@@ -263,8 +233,197 @@ func TestR17R20_DecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 	}
 }
 
-func TestR18_WatchTimeoutsAreSpread(t *testing.T) {
-	bubble(t, informertest.Options{}, func(w world) {
+// An object that cannot be decoded is known by its name, however JSON has it; one that does not tell its name may be any.
+// Guarantees: R17
+func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
+	plain := strings.NewReplacer(`\u0026`, "&") // as the server may or may not have it
+	for name, as := range map[string]*strings.Replacer{
+		"escaped name":             strings.NewReplacer(`a&b`, `a\u0026b`),
+		"escaped namespace":        strings.NewReplacer(`"namespace":"ns"`, `"namespace":"n\u0073"`),
+		"escaped members":          strings.NewReplacer(`"metadata":`, `"met\u0061data":`, `"name":`, `"n\u0061me":`, `"namespace":`, `"n\u0061mespace":`),
+		"metadata in two parts":    strings.NewReplacer(`"metadata":{`, `"metadata":{"namespace":"other"},"metadata":{`),
+		"namespace in second part": strings.NewReplacer(`"namespace":"ns",`, ``, `"metadata":{`, `"metadata":{"namespace":"ns","name":"c"},"metadata":{`),
+		"name twice":               strings.NewReplacer(`"name":"a&b"`, `"name":"c","name":"a&b"`),
+		"invalid namespace":        strings.NewReplacer(`"namespace":"ns"`, `"namespace":"\x"`),
+		"namespace and no name":    strings.NewReplacer(`"name":"a&b",`, ``),
+	} {
+		for _, paged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,paged=%v", name, paged), func(t *testing.T) {
+				bubble(t, func(w world) {
+					config := quiet[*corev1.Pod]()
+					config.PagedList = paged
+					inf := informer.New(w.client(func(c *rest.Config) { c.ContentType = "application/json" }), informer.Resource{GroupVersionResource: podGVR}, config)
+					w.create(newPod("ns", "a&b", "v=1"), newPod("ns", "c", "v=1"))
+					defer start(w.T, inf)()
+					synctest.Wait()
+					w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
+						if key.Name != "a&b" {
+							return object
+						}
+						return []byte(`{"spec":7,` + as.Replace(plain.Replace(string(object)))[1:])
+					}})
+					<-time.After(10 * time.Second) // an empty watch that is short is another matter
+					w.server.EndWatches()
+					synctest.Wait()
+					w.relabel("ns", "a&b", "2")
+					w.relabel("ns", "c", "2")
+					if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+						w.Fatal(err)
+					}
+					for _, when := range []string{"in a watch", "in a relist"} {
+						var got []string
+						for pod := range inf.Store().All() {
+							got = append(got, pod.Name+" "+informer.VersionOf(pod))
+						}
+						if diff := cmp.Diff([]string{"a&b 1", "c 2"}, got); diff != "" {
+							w.Errorf("%s (-want +got):\n%s", when, diff)
+						}
+						if s := inf.Status().Reflectors[0]; s.Stale != 1 {
+							w.Errorf("%s: status %+v", when, s)
+						}
+						w.server.CloseConnections()
+						w.create(newPod("ns", "d", "v=1"))
+						w.delete("ns", "d")
+						w.server.Compact()
+						if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+							w.Fatal(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func (w world) wantStored(inf *informer.Informer[*corev1.Pod], want ...string) {
+	w.Helper()
+	var got []string
+	for pod := range inf.Store().All() {
+		got = append(got, informer.KeyOf(pod).String()+" "+informer.VersionOf(pod))
+		if same, ok := inf.Store().Get(informer.KeyOf(pod)); !ok || same != pod {
+			w.Errorf("All has %s, Get has %v", got[len(got)-1], same)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("stored (-want +got):\n%s", diff)
+	}
+}
+
+// A list that has an object of another namespace than was asked for is no list of that namespace: it fails, the error
+// names the object, and nothing of the list is stored.
+//
+// Guarantees: R22
+func TestListWithAForeignNamespaceFailsAndStoresNothing(t *testing.T) {
+	for _, filtered := range []bool{false, true} {
+		for _, paged := range []bool{false, true} {
+			t.Run(fmt.Sprintf("paged=%v,filtered=%v", paged, filtered), func(t *testing.T) {
+				config := informer.Config[*corev1.Pod]{PagedList: paged}
+				if filtered { // also an object that is left out says that the server answers for another namespace
+					config.Filter = func(meta *metav1.PartialObjectMetadata) bool { return meta.Namespace == "a" }
+				}
+				bubble(t, func(w world) {
+					inf, rec, ignored := w.namespaced(config)
+					ignored.Store(true)
+					ctx, cancel := context.WithCancel(w.Context())
+					defer cancel()
+					ended := make(chan error)
+					go func() { ended <- inf.Run(ctx) }()
+					short, cancelShort := context.WithTimeout(ctx, 5*time.Minute)
+					defer cancelShort()
+					err := inf.WaitSynced(short)
+					if err == nil || !strings.Contains(err.Error(), "b/y instead of one of a") || !strings.Contains(err.Error(), "a/x instead of one of b") {
+						w.Errorf("WaitSynced: %v", err)
+					}
+					w.wantStored(inf)
+					rec.Want(w.T)
+					ignored.Store(false)
+					if err := inf.WaitSynced(w.Context()); err != nil {
+						w.Fatal(err)
+					}
+					if filtered {
+						w.wantStored(inf, "a/x 1")
+					} else {
+						w.wantStored(inf, "a/x 1", "b/y 1")
+					}
+					cancel()
+					<-ended
+				})
+			})
+		}
+	}
+}
+
+// A watch that tells of an object of another namespace fails, the error names the object, and the next thing is a list.
+// The object is neither stored nor, when the other namespace is followed too, changed or taken away.
+//
+// Guarantees: R22
+func TestWatchWithAForeignNamespaceFailsAndLists(t *testing.T) {
+	const object = `"uid":"u","resourceVersion":"50","labels":{"v":"2"}}`
+	for name, frame := range map[string]string{
+		"added":                      `{"type":"ADDED","object":{"metadata":{"namespace":"c","name":"z",` + object + `}}`,
+		"modified":                   `{"type":"MODIFIED","object":{"metadata":{"namespace":"b","name":"y",` + object + `}}`,
+		"deleted":                    `{"type":"DELETED","object":{"metadata":{"namespace":"b","name":"y",` + object + `}}`,
+		"deleted and malformed":      `{"type":"DELETED","object":{"metadata":{"namespace":"b","name":"y",` + object + `,"spec":7}}`,
+		"modified and malformed":     `{"type":"MODIFIED","object":{"metadata":{"namespace":"b","name":"y",` + object + `,"spec":7}}`,
+		"none":                       `{"type":"ADDED","object":{"metadata":{"name":"y",` + object + `}}`,
+		"none, deleted":              `{"type":"DELETED","object":{"metadata":{"name":"y",` + object + `}}`,
+		"none, deleted, malformed":   `{"type":"DELETED","object":{"metadata":{"name":"y",` + object + `,"spec":7}}`,
+		"behind one that is its own": `{"type":"MODIFIED","object":{"metadata":{"namespace":"a","name":"x","uid":"u","resourceVersion":"4","labels":{"v":"2"}}}}` + "\n" + `{"type":"DELETED","object":{"metadata":{"namespace":"b","name":"y",` + object + `}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				inf, rec, _ := w.namespaced(informer.Config[*corev1.Pod]{PagedList: true})
+				defer start(w.T, inf)()
+				synctest.Wait()
+				rec.Take() // in one order or the other
+				w.wantStored(inf, "a/x 1", "b/y 1")
+				w.server.ResetRequests()
+				var once atomic.Bool
+				w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+					if !asksToWatch(r) || !strings.Contains(r.URL.Path, "/namespaces/a/") || once.Swap(true) {
+						return false
+					}
+					rw.Header().Set("Content-Type", "application/json")
+					fmt.Fprintln(rw, frame)
+					http.NewResponseController(rw).Flush()
+					<-r.Context().Done() // nothing but the error ends this watch
+					return true
+				})
+				w.server.EndWatches()
+				<-time.After(time.Minute)
+				status := inf.Status().Reflectors[0]
+				object := "b/y"
+				switch {
+				case name == "added":
+					object = "c/z"
+				case strings.HasPrefix(name, "none"):
+					object = "/y"
+				}
+				if err := status.LastError; err == nil || !strings.Contains(err.Error(), "another namespace than it was asked for: "+object+" instead of one of a") {
+					w.Errorf("LastError: %v", err)
+				}
+				if status.Lists != 2 || !status.WatchOpen || status.Stale != 0 {
+					w.Errorf("not listed and watched anew: %+v", status)
+				}
+				if name == "behind one that is its own" { // which counts until the list
+					rec.Want(w.T, "delete a/x 1 final=false", "add a/x 2 initial=false", "delete a/x 2 final=false", "add a/x 1 initial=false")
+				}
+				rec.Want(w.T)
+				w.wantStored(inf, "a/x 1", "b/y 1")
+				w.relabel("a", "x", "3")
+				w.relabel("b", "y", "3")
+				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+					w.Fatal(err)
+				}
+				w.wantStored(inf, "a/x 3", "b/y 3")
+			})
+		})
+	}
+}
+
+// Guarantees: R18
+func TestWatchTimeoutsAreSpread(t *testing.T) {
+	bubble(t, func(w world) {
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		defer start(w.T, inf)()
 		<-time.After(5 * time.Hour)
@@ -285,7 +444,8 @@ func TestR18_WatchTimeoutsAreSpread(t *testing.T) {
 	})
 }
 
-func TestR21_ManagedFields(t *testing.T) {
+// Guarantees: R21
+func TestManagedFields(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.create(newPod("ns", "a", "v=1"))
 		keep := config
@@ -308,7 +468,8 @@ func TestR21_ManagedFields(t *testing.T) {
 	})
 }
 
-func TestR22_NotAListOrWatch(t *testing.T) {
+// Guarantees: R22
+func TestNotAListOrWatch(t *testing.T) {
 	for name, c := range map[string]struct{ contentType, body, want string }{
 		"Table":        {"application/json", `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"rows":[]}`, "the server sent a Table instead of a list"},
 		"object":       {"application/json", `{"kind":"Pod","metadata":{"name":"a"}}`, "the server sent a Pod instead of a list"},
@@ -319,8 +480,9 @@ func TestR22_NotAListOrWatch(t *testing.T) {
 		"not protobuf": {"application/vnd.kubernetes.protobuf", `{"kind":"PodList"}`, `malformed protobuf: it begins with "{\"ki" instead of "k8s\x00"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			faulty(t, informer.Config[*corev1.Pod]{PagedList: true}, func(w world, f *fault, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod]) {
-				f.set(func(rw http.ResponseWriter, r *http.Request) bool {
+			bubble(t, func(w world) {
+				inf, _ := w.podInformer(informer.Config[*corev1.Pod]{PagedList: true})
+				w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
 					rw.Header().Set("Content-Type", c.contentType)
 					fmt.Fprint(rw, c.body)
 					return true
@@ -359,23 +521,23 @@ func TestFilterByMetadata(t *testing.T) {
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
 		synctest.Wait()
-		rec.take()
+		rec.Take()
 		w.relabel("ns", "p01", "0") // leaves
 		w.relabel("ns", "p02", "1") // enters
 		w.relabel("ns", "p04", "2") // stays outside
 		w.create(newPod("ns", "q", "v=0"))
 		w.delete("ns", "q")
 		last := w.relabel("ns", "p06", "0")
-		if err := inf.WaitFor(w.Context(), last.ResourceVersion); err != nil {
+		if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); err != nil {
 			w.Fatal(err)
 		}
 		synctest.Wait()
-		rec.want(w.T, "delete ns/p01 1 final=false", "add ns/p02 1 initial=false")
+		rec.Want(w.T, "delete ns/p01 1 final=false", "add ns/p02 1 initial=false")
 		w.server.CloseConnections()
 		w.server.Compact()
 		w.relabel("ns", "p05", "0")
 		last = w.relabel("ns", "p06", "1")
-		if err := inf.WaitFor(w.Context(), last.ResourceVersion); err != nil {
+		if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); err != nil {
 			w.Fatal(err)
 		}
 		synctest.Wait()
@@ -388,4 +550,94 @@ func TestFilterByMetadata(t *testing.T) {
 			w.Errorf("store (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// A change of an object that Config.Filter refuses is a change of that object, however its name is written in JSON: it takes
+// no list to know that.
+func TestFilterKnowsEscapedNames(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Filter = func(meta *metav1.PartialObjectMetadata) bool { return meta.Labels["v"] == "1" }
+		w.server.Inject(informertest.Fault{Rewrite: func(_ informer.Key, object []byte) []byte {
+			return []byte(strings.NewReplacer("a&b", `a\u0026b`, `"name":`, `"nam\u0065":`).Replace(string(object)))
+		}})
+		inf := informer.New(w.client(func(c *rest.Config) { c.ContentType = "application/json" }), informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		w.create(newPod("ns", "a&b", "v=1"))
+		defer start(w.T, inf)()
+		rec.Want(w.T, "add ns/a&b 1 initial=true")
+		for _, v := range []string{"2", "3", "4"} {
+			w.relabel("ns", "a&b", v)
+			if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		rec.Want(w.T, "delete ns/a&b 1 final=false")
+		w.relabel("ns", "a&b", "1")
+		rec.Want(w.T, "add ns/a&b 1 initial=false")
+		if s := inf.Status().Reflectors[0]; s.Lists != 1 || s.Failures != 0 {
+			w.Errorf("status %+v", s)
+		}
+	})
+}
+
+// keeper is a sink that holds what it is given, and says so.
+type keeper struct {
+	informer.StoreWriter[*corev1.Pod]
+	store *informer.Store[*corev1.Pod]
+}
+
+func (k keeper) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
+	return k.Apply(d)
+}
+
+func (k keeper) Get(key informer.Key) (*corev1.Pod, bool) { return k.store.Get(key) }
+
+// A reflector whose sink says what it holds decodes only versions that are new, without an informer too.
+// Guarantees: R18
+func TestReflectorSkipsWhatItsSinkHolds(t *testing.T) {
+	bubble(t, func(w world) {
+		for i := range 10 {
+			w.create(newPod("ns", fmt.Sprint(i), "v=1"))
+		}
+		decoded := 0
+		config := quiet[*corev1.Pod]()
+		config.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) { decoded++; return pod, nil }
+		store, writer := informer.NewStore[*corev1.Pod]()
+		r, err := informer.NewReflector(w.client(), informer.Resource{GroupVersionResource: podGVR}, keeper{writer, store}, config)
+		if err != nil {
+			w.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		<-time.After(time.Second)
+		before, _ := store.Get(informer.Key{Namespace: "ns", Name: "3"})
+		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
+		w.server.EndWatches()
+		w.relabel("ns", "5", "2")
+		<-time.After(time.Minute)
+		after, _ := store.Get(informer.Key{Namespace: "ns", Name: "3"})
+		changed, _ := store.Get(informer.Key{Namespace: "ns", Name: "5"})
+		if s := r.Status(); decoded != 11 || before == nil || before != after || changed.Labels["v"] != "2" || s.Lists < 2 {
+			w.Errorf("%d objects were decoded, want 10 and one that changed; status %+v", decoded, s)
+		}
+	})
+}
+
+// namespaced returns an informer of namespaces a and b, which has not started, and its recorder. While ignored is set, the
+// server answers for all namespaces, whichever it is asked for. The server has pods a/x, b/y and c/z.
+func (w world) namespaced(config informer.Config[*corev1.Pod]) (inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod], ignored *atomic.Bool) {
+	w.create(newPod("a", "x", "v=1"), newPod("b", "y", "v=1"), newPod("c", "z", "v=1"))
+	config.Logger = quiet[*corev1.Pod]().Logger
+	ignored = &atomic.Bool{}
+	client := w.client(func(c *rest.Config) {
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return ignoresNamespace{next, ignored} })
+	})
+	inf = informer.New(client, informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}, config)
+	rec = &recorder[*corev1.Pod]{}
+	inf.Subscribe(rec)
+	return inf, rec, ignored
 }

@@ -5,9 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
+
+// goGenerate is a comment that runs codegen from its own module.
+var goGenerate = regexp.MustCompile(`^//go:generate go run -C (?:\.\./)+codegen \. (-C .*)\n`)
 
 // runsOf returns, by directory, the arguments of each run of codegen that a comment in the repository asks for, and the
 // generated files that there are.
@@ -30,7 +34,8 @@ func runsOf(t *testing.T, root string) (runs map[string][][]string, files map[st
 			files[file] = true
 		}
 		for line := range bytes.Lines(text) {
-			if args, ok := strings.CutPrefix(string(line), "//go:generate go run github.com/typedinformer/informer/codegen "); ok {
+			if run := goGenerate.FindSubmatch(line); run != nil {
+				args := string(run[1])
 				if strings.ContainsAny(args, `"'$`) {
 					t.Errorf("%s: this test cannot split %s", file, args)
 				}
@@ -56,12 +61,12 @@ func TestGeneratedFilesAreFresh(t *testing.T) {
 		t.Fatalf("%d generated files, and %d directories with a go:generate comment", len(files), len(runs))
 	}
 	for dir, list := range runs {
-		t.Chdir(dir)
 		for _, args := range list {
 			o, err := parseOptions(args, t.Output())
 			if err != nil {
 				t.Fatalf("%s: %s: %v", dir, args, err)
 			}
+			t.Chdir(filepath.Join(root, "codegen", o.dir))
 			generated, err := o.generate()
 			if err != nil {
 				t.Fatalf("%s: %s: %v", dir, args, err)

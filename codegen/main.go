@@ -43,6 +43,7 @@ version of each group, such as shop/v1 for shop.example.com/v1.
 
 // options are what the flags say.
 type options struct {
+	dir        string
 	outputDir  string
 	headerFile string
 	plurals    plurals
@@ -75,6 +76,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	o.plurals, o.exclude, o.fields = plurals{"Endpoints": "Endpoints"}, map[string]bool{}, fieldFlags{}
 	flags := flag.NewFlagSet("codegen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are main's to print
+	flags.StringVar(&o.dir, "C", ".", "`directory` to change to first; all other names are relative to it")
 	flags.StringVar(&o.outputDir, "output-dir", "informers", "`directory` to write to")
 	flags.StringVar(&o.headerFile, "go-header-file", "", "`file` with a comment to begin each file with; YEAR in it becomes the year of the file's first generation")
 	flags.Func("plural-exceptions", "`Kind:Plural,…` where the plural is not formed by the usual rules", o.plurals.parse)
@@ -124,6 +126,9 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 func run(args []string, out io.Writer) error {
 	o, err := parseOptions(args, out)
 	if err != nil {
+		return err
+	}
+	if err := os.Chdir(o.dir); err != nil {
 		return err
 	}
 	files, err := o.generate()

@@ -337,8 +337,9 @@ var batteryResources = []batteryResource{
 	},
 }
 
-// TestW10_SameAnswersAsKubeAPIServer holds informertest, and with it watchcache, against the API server.
-func TestW10_SameAnswersAsKubeAPIServer(t *testing.T) {
+// TestSameAnswersAsKubeAPIServer holds informertest, and with it watchcache, against the API server.
+// Guarantees: W10
+func TestSameAnswersAsKubeAPIServer(t *testing.T) {
 	listed := map[string]bool{}
 	for _, resource := range batteryResources {
 		t.Run(resource.Resource, func(t *testing.T) {

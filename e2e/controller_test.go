@@ -86,7 +86,6 @@ func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.De
 	ctl := &informer.Controller[informer.Key]{
 		Name:                    "rollouts",
 		Queue:                   queue,
-		Sources:                 []informer.Source{deployments.Subscribe(informer.EnqueueObject(queue, informer.GenerationChanged[*appsv1.Deployment]))},
 		MaxConcurrentReconciles: 8,
 		Logger:                  slog.New(slog.DiscardHandler),
 		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) {
@@ -101,6 +100,7 @@ func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.De
 			return informer.Result{}, err
 		},
 	}
+	ctl.Watch(informer.EnqueueObject(deployments, informer.GenerationChanged))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = deployments.Run(ctx) })

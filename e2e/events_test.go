@@ -340,7 +340,8 @@ func withVersion[T interface {
 	return obj
 }
 
-func TestH1H2H7C9_ATypedPod(t *testing.T) {
+// Guarantees: H1, H2, H7, C9
+func TestATypedPod(t *testing.T) {
 	conform(t, kind[*corev1.Pod]{
 		get: func(w writer, name string) *corev1.Pod {
 			pod, err := clientset(w.T, runtime.ContentTypeProtobuf).CoreV1().Pods(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
@@ -354,7 +355,8 @@ func TestH1H2H7C9_ATypedPod(t *testing.T) {
 	})
 }
 
-func TestH1H2H7C9_AnUnstructuredPod(t *testing.T) {
+// Guarantees: H1, H2, H7, C9
+func TestAnUnstructuredPod(t *testing.T) {
 	client, err := dynamic.NewForConfig(server.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +374,8 @@ func TestH1H2H7C9_AnUnstructuredPod(t *testing.T) {
 	})
 }
 
-func TestH1H2H7C9_MetadataOnly(t *testing.T) {
+// Guarantees: H1, H2, H7, C9
+func TestMetadataOnly(t *testing.T) {
 	client := metadataClient(t)
 	conform(t, kind[*metav1.PartialObjectMetadata]{
 		get: func(w writer, name string) *metav1.PartialObjectMetadata {
@@ -412,7 +415,8 @@ func (p *slimPod) GetName() string            { return p.Metadata.Name }
 func (p *slimPod) GetUID() types.UID          { return p.Metadata.UID }
 func (p *slimPod) GetResourceVersion() string { return p.Metadata.ResourceVersion }
 
-func TestH1H2H7C9_ASlimPod(t *testing.T) {
+// Guarantees: H1, H2, H7, C9
+func TestASlimPod(t *testing.T) {
 	conform(t, kind[*slimPod]{
 		get: func(w writer, name string) *slimPod {
 			raw, err := clientset(w.T, runtime.ContentTypeJSON).CoreV1().RESTClient().Get().
@@ -474,7 +478,8 @@ func TestFieldSelectorEnteringIsAddLeavingIsDelete(t *testing.T) {
 	})
 }
 
-func TestC9_ReadYourOwnWrites(t *testing.T) {
+// Guarantees: C9
+func TestReadYourOwnWrites(t *testing.T) {
 	forEachMode(t, func(t *testing.T, m mode) {
 		w := newWriter(t)
 		config := logged[*corev1.Pod](t)
@@ -494,7 +499,7 @@ func TestC9_ReadYourOwnWrites(t *testing.T) {
 		for i := range 20 {
 			name := fmt.Sprintf("pod-%d", i)
 			pod := w.create(name, "1")
-			wait(pod, func() error { return inf.WaitFor(ctx, pod.ResourceVersion) })
+			wait(pod, func() error { return inf.WaitForResourceVersion(ctx, pod.ResourceVersion) })
 			pod = w.label(name, "2")
 			wait(pod, func() error { return inf.WaitForObject(ctx, pod) })
 			pod = w.phase(name, corev1.PodRunning)

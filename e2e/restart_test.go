@@ -391,7 +391,7 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 			if want := 1 + expirations(f.requests); status.Lists != want || asked != want {
 				t.Errorf("status counts %d lists, %d were made, want %d:\n%v", status.Lists, asked, want, made)
 			}
-			if status.Watches != len(watches) || !status.WatchOpen || status.State != informer.Watching {
+			if status.Watches != len(watches) || !status.WatchOpen || status.State != informer.ReflectorWatching {
 				t.Errorf("status %+v; %d watches were made", status, len(watches))
 			}
 		})
@@ -401,7 +401,8 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 
 // The server, once it is back, knows the changes since it began to read from etcd, which is before it takes any. It
 // can all the same be that etcd had one more before the crash than the followers.
-func TestR8_CarriesOnAfterACrashOfTheAPIServer(t *testing.T) {
+// Guarantees: R8
+func TestCarriesOnAfterACrashOfTheAPIServer(t *testing.T) {
 	writes := carriesOn(t, -1, func(*churn, *line) { restartAPIServer(t) })
 	if writes.failed == 0 {
 		t.Error("no write has failed: the server was not away")
@@ -409,7 +410,8 @@ func TestR8_CarriesOnAfterACrashOfTheAPIServer(t *testing.T) {
 }
 
 // The followers miss changes that nobody can tell them of any more.
-func TestR9_CarriesOnAfterACrashOfTheAPIServerOutOfSight(t *testing.T) {
+// Guarantees: R9
+func TestCarriesOnAfterACrashOfTheAPIServerOutOfSight(t *testing.T) {
 	carriesOn(t, 1, func(writes *churn, l *line) {
 		l.cut()
 		writes.wait(t, 300)
@@ -420,7 +422,8 @@ func TestR9_CarriesOnAfterACrashOfTheAPIServerOutOfSight(t *testing.T) {
 }
 
 // The server has the changes still.
-func TestR8_CarriesOnAfterALostConnection(t *testing.T) {
+// Guarantees: R8
+func TestCarriesOnAfterALostConnection(t *testing.T) {
 	carriesOn(t, 0, func(writes *churn, l *line) {
 		l.cut()
 		writes.wait(t, 300)
@@ -428,7 +431,8 @@ func TestR8_CarriesOnAfterALostConnection(t *testing.T) {
 	})
 }
 
-func TestR8_CarriesOnAfterACrashOfEtcd(t *testing.T) {
+// Guarantees: R8
+func TestCarriesOnAfterACrashOfEtcd(t *testing.T) {
 	writes := carriesOn(t, -1, func(*churn, *line) {
 		if err := server.KillEtcd(); err != nil {
 			t.Fatal(err)

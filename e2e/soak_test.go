@@ -245,7 +245,7 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 	}
 	f.snapshot = func() (string, string) {
 		snap := inf.Store().Snapshot()
-		return snap.RV(), digest(snap.List())
+		return snap.ResourceVersion(), digest(snap.List())
 	}
 	f.check = func() []string {
 		var wrong []string
@@ -285,6 +285,7 @@ func visit[T informer.Object](ctx context.Context, inf *informer.Informer[T]) []
 	atLeast := inf.Store().Len() / 2 // never nothing
 	err := sub.WaitSynced(ctx)
 	sub.Close()
+	<-sub.Done()
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	if err == nil && len(told.world) < atLeast {

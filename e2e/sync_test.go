@@ -99,7 +99,8 @@ func (e *expireFirst) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func TestR1R3R5R21_StoreEqualsADirectList(t *testing.T) {
+// Guarantees: R1, R3, R5, R21
+func TestStoreEqualsADirectList(t *testing.T) {
 	const n, pageSize = 5000, 500
 	createFleet(t, n)
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {

@@ -33,12 +33,12 @@ func (c *Collection[T]) fieldManager(status bool) (*managedfields.FieldManager, 
 	subresource := ""
 	var reset map[fieldpath.APIVersion]fieldpath.Filter
 	if c.resource.StatusSubresource {
-		overlooked := "status" // what a write of the other part sets is not its own
+		ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 		if status {
-			subresource, overlooked = "status", "spec"
+			subresource, ignored = "status", c.ignoredByStatus()
 		}
 		reset = map[fieldpath.APIVersion]fieldpath.Filter{
-			fieldpath.APIVersion(kind.GroupVersion().String()): fieldpath.NewExcludeSetFilter(fieldpath.NewSet(fieldpath.MakePathOrDie(overlooked))),
+			fieldpath.APIVersion(kind.GroupVersion().String()): fieldpath.NewExcludeSetFilter(ignored),
 		}
 	}
 	return build(converter, sameVersion{}, sameVersion{}, sameVersion{}, kind, kind.GroupVersion(), subresource, reset)
@@ -105,8 +105,12 @@ func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req R
 		live := fresh.(*unstructured.Unstructured)
 		live.SetName(req.Name)
 		live.SetNamespace(req.Namespace)
-		if obj, err = merge(live); err == nil {
+		if obj, err = merge(live); err == nil && obj.GetUID() != "" {
+			err = c.conflict(req.Name, fmt.Sprintf("uid mismatch: the provided object specified uid %s, and no existing object was found", obj.GetUID()))
+		}
+		if err == nil {
 			code = http.StatusCreated
+			obj.SetResourceVersion("") // kube-apiserver drops it here
 			obj, err = c.create(obj, opts)
 		}
 	}

@@ -290,7 +290,7 @@ func TestFault_Corrupt(t *testing.T) {
 				c.Labels["at"] = updated.ResourceVersion
 				updated, err = pods.Update(c)
 				must(t, err)
-				must(t, inf.WaitFor(ctx, updated.ResourceVersion))
+				must(t, inf.WaitForResourceVersion(ctx, updated.ResourceVersion))
 				if inf.Store().Len() != 2 || len(failed) == 0 || failed[0] != "ns/b" {
 					t.Errorf("%s, paged=%v: %d objects, failed %v", contentType, paged, inf.Store().Len(), failed)
 				}
@@ -377,8 +377,8 @@ func TestServer_Restore(t *testing.T) {
 			}
 			list, err := api.List(ctx, metav1.ListOptions{})
 			must(t, err)
-			if server.RV() != "2" || list.ResourceVersion != "2" || len(list.Items) != 1 || list.Items[0].Name != "a" || late.Len() != 0 {
-				t.Errorf("restored: %s, %+v, %d widgets", server.RV(), list, late.Len())
+			if server.ResourceVersion() != "2" || list.ResourceVersion != "2" || len(list.Items) != 1 || list.Items[0].Name != "a" || late.Len() != 0 {
+				t.Errorf("restored: %s, %+v, %d widgets", server.ResourceVersion(), list, late.Len())
 			}
 			_, err = api.List(ctx, metav1.ListOptions{ResourceVersion: "4", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 			if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {

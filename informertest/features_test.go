@@ -1,6 +1,7 @@
 package informertest_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -219,8 +220,8 @@ func TestServer_ClusterScopedAndGroups(t *testing.T) {
 		}
 		active, err := clients.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Active"})
 		must(t, err)
-		if len(active.Items) != 1 || server.RV() != "5" {
-			t.Errorf("at %s, namespaces: %+v", server.RV(), active)
+		if len(active.Items) != 1 || server.ResourceVersion() != "5" {
+			t.Errorf("at %s, namespaces: %+v", server.ResourceVersion(), active)
 		}
 	})
 }
@@ -343,7 +344,19 @@ func TestServer_BadRequests(t *testing.T) {
 		}
 		_, err = api.Create(ctx, newPod("ns", "a"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		must(t, err)
-		if pods.Len() != 0 || server.RV() != "1" {
+		versioned := newPod("ns", "a")
+		versioned.ResourceVersion = "7"
+		tried, err := api.Create(ctx, versioned, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		must(t, err)
+		if tried.ResourceVersion != "7" {
+			t.Errorf("a dry run made version %s of 7", tried.ResourceVersion)
+		}
+		_, err = api.Create(ctx, versioned, metav1.CreateOptions{})
+		if status := apierrors.APIStatus(nil); !errors.As(err, &status) || status.Status().Code != 500 || status.Status().Reason != "" ||
+			status.Status().Message != "resourceVersion should not be set on objects to be created" {
+			t.Errorf("create with a resource version: %v", err)
+		}
+		if pods.Len() != 0 || server.ResourceVersion() != "1" {
 			t.Error("a dry run wrote")
 		}
 		if a := ask(t, server, "/api/v1/pods", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"); a.code != 406 {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/typedinformer/informer"
@@ -33,7 +34,7 @@ func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Reques
 		http.NotFound(w, r)
 		return
 	}
-	opts := writeOptions{status: req.Subresource == "status", dryRun: isDryRun(req.Query), manager: managerOf(r, req)}
+	opts := writeOptions{status: req.Subresource == "status", manager: managerOf(r, req)}
 	var err error
 	if across && req.Verb != "list" && req.Verb != "watch" {
 		watchcache.WriteError(w, r, apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb))
@@ -66,12 +67,15 @@ func (c *Collection[T]) serveCreate(w http.ResponseWriter, r *http.Request, req 
 	if req.Name != "" {
 		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
+	var options metav1.CreateOptions
+	err := metav1.Convert_url_Values_To_v1_CreateOptions(&req.Query, &options, nil)
+	if err := checkOptions("CreateOptions", err, validation.ValidateCreateOptions(&options)); err != nil {
+		return err
+	}
+	opts.dryRun = len(options.DryRun) > 0
 	obj, err := c.readObject(r, req)
 	if err != nil {
 		return err
-	}
-	if obj.GetResourceVersion() != "" {
-		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	if obj, err = c.create(obj, opts); err != nil {
 		return err
@@ -84,6 +88,12 @@ func (c *Collection[T]) serveUpdate(w http.ResponseWriter, r *http.Request, req 
 	if req.Name == "" {
 		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
+	var options metav1.UpdateOptions
+	err := metav1.Convert_url_Values_To_v1_UpdateOptions(&req.Query, &options, nil)
+	if err := checkOptions("UpdateOptions", err, validation.ValidateUpdateOptions(&options)); err != nil {
+		return err
+	}
+	opts.dryRun = len(options.DryRun) > 0
 	obj, err := c.readObject(r, req)
 	if err != nil {
 		return err
@@ -106,7 +116,7 @@ func (c *Collection[T]) serveDelete(w http.ResponseWriter, r *http.Request, req 
 	if err != nil {
 		return err
 	}
-	opts.dryRun = opts.dryRun || len(options.DryRun) > 0
+	opts.dryRun = len(options.DryRun) > 0
 	obj, gone, err := c.delete(req.key(), options.Preconditions, opts)
 	if err != nil {
 		return err
@@ -133,12 +143,12 @@ func (c *Collection[T]) serveDeleteCollection(w http.ResponseWriter, r *http.Req
 	if err != nil {
 		return err
 	}
-	opts.dryRun = opts.dryRun || len(options.DryRun) > 0
+	opts.dryRun = len(options.DryRun) > 0
 	selected, err := c.cache.Selected(r, req.Namespace)
 	if err != nil {
 		return err
 	}
-	rv := c.cache.RV()
+	rv := c.cache.ResourceVersion()
 	deleted := []T{}
 	for _, obj := range selected {
 		obj, _, err := c.delete(informer.KeyOf(obj), options.Preconditions, opts)
@@ -161,17 +171,24 @@ func deleteOptions(r *http.Request, req Request) (options metav1.DeleteOptions, 
 		return options, err
 	}
 	if len(body) > 0 {
-		err = decode(body, mediaType, &options)
-	} else if err = metav1.Convert_url_Values_To_v1_DeleteOptions(&req.Query, &options, nil); err != nil {
-		err = apierrors.NewBadRequest(err.Error())
+		if err := decode(body, mediaType, &options); err != nil {
+			return options, err
+		}
+	} else {
+		err = metav1.Convert_url_Values_To_v1_DeleteOptions(&req.Query, &options, nil)
 	}
+	return options, checkOptions("DeleteOptions", err, validation.ValidateDeleteOptions(&options))
+}
+
+// checkOptions returns the error of a request whose options cannot be read, or are wrong.
+func checkOptions(kind string, err error, errs field.ErrorList) error {
 	if err != nil {
-		return options, err
+		return apierrors.NewBadRequest(err.Error())
 	}
-	if errs := validation.ValidateDeleteOptions(&options); len(errs) > 0 {
-		return options, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 	}
-	return options, nil
+	return nil
 }
 
 // readObject decodes the object of a create or update request.

@@ -46,12 +46,11 @@ func (c *Collection[T]) servePatch(w http.ResponseWriter, r *http.Request, req R
 		return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " + strings.Join(supported, ", "))
 	}
 	var options metav1.PatchOptions
-	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil); err != nil {
-		return apierrors.NewBadRequest(err.Error())
+	err = metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
+	if err := checkOptions("PatchOptions", err, validation.ValidatePatchOptions(&options, types.PatchType(mediaType))); err != nil {
+		return err
 	}
-	if errs := validation.ValidatePatchOptions(&options, types.PatchType(mediaType)); len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", errs)
-	}
+	opts.dryRun = len(options.DryRun) > 0
 	if mediaType == string(types.ApplyYAMLPatchType) {
 		return c.serveApply(w, r, req, opts, patch, options)
 	}
@@ -83,7 +82,10 @@ func (c *Collection[T]) patched(obj T, patchType types.PatchType, patch []byte, 
 		if err != nil {
 			return none, apierrors.NewBadRequest(err.Error())
 		}
-		if after, err = operations.Apply(before); err != nil {
+		if n := len(operations); n > maxPatchOperations {
+			return none, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, n))
+		}
+		if after, err = applyJSONPatch(before, operations); err != nil {
 			return none, unprocessable(err)
 		}
 	case types.MergePatchType:

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/applyconfigurations"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -66,6 +67,12 @@ func TestPatch(t *testing.T) {
 		{"JSON patch whose test fails", jsonPatch, `[{"op":"test","path":"/spec/nodeName","value":"n9"}]`, "", "Invalid 422"},
 		{"JSON patch of nothing", jsonPatch, `[{"op":"remove","path":"/metadata/labels/none"}]`, "", "Invalid 422"},
 		{"JSON patch of no JSON", jsonPatch, `{}`, "", "BadRequest 400"},
+		{"JSON patch of many operations", jsonPatch, "[" + strings.Repeat(`{"op":"test","path":"/spec/nodeName","value":"n1"},`, 9_999) + `{"op":"remove","path":"/metadata/labels/app"}]`, "",
+			"rv=3 gen=1 labels=map[] node=n1 [c=<i&>] phase=Running"},
+		{"JSON patch of too many operations", jsonPatch, "[" + strings.Repeat(`{"op":"test","path":"/spec/nodeName","value":"n1"},`, 10_000) + `{"op":"remove","path":"/metadata/labels/app"}]`, "",
+			"RequestEntityTooLarge 413"},
+		{"JSON patch that copies too much", jsonPatch, `[{"op":"add","path":"/metadata/labels/x","value":"` + strings.Repeat("x", 1<<18) + `"},` +
+			strings.Repeat(`{"op":"copy","from":"/metadata/labels/x","path":"/metadata/labels/y"},`, 12) + `{"op":"remove","path":"/metadata/labels"}]`, "", "Invalid 422"},
 		{"strategic merge", strategic, `{"spec":{"containers":[{"name":"d","image":"j"}]}}`, "", "rv=3 gen=2 labels=map[app:a] node=n1 [d=j c=<i&>] phase=Running"},
 		{"strategic merge, deleting", strategic, `{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`, "", "rv=3 gen=2 labels=map[app:a] node=n1 [] phase=Running"},
 		{"strategic merge of no JSON", strategic, `[`, "", "BadRequest 400"},
@@ -90,9 +97,9 @@ func TestPatch(t *testing.T) {
 					t.Errorf("got  %s\nwant %s", got, test.want)
 				}
 				options.DryRun = []string{metav1.DryRunAll}
-				rv := server.RV()
+				rv := server.ResourceVersion()
 				clients.CoreV1().Pods("ns").Patch(t.Context(), "a", merge, []byte(`{"metadata":{"labels":{"dry":"run"}}}`), metav1.PatchOptions{DryRun: options.DryRun})
-				if server.RV() != rv {
+				if server.ResourceVersion() != rv {
 					t.Error("a dry run wrote")
 				}
 				_, err = clients.CoreV1().Pods("ns").Patch(t.Context(), "none", merge, []byte(`{}`), metav1.PatchOptions{})
@@ -213,6 +220,30 @@ func TestApply(t *testing.T) {
 				t.Errorf("status of nothing: %v", err)
 			}
 
+			// The metadata of a status that is applied: of pods, all but the owners.
+			_, err = api.ApplyStatus(ctx, applycorev1.Pod("a", "ns").WithAnnotations(map[string]string{"from": "status"}).
+				WithOwnerReferences(applymetav1.OwnerReference().WithAPIVersion("v1").WithKind("Node").WithName("n").WithUID("u")).
+				WithStatus(applycorev1.PodStatus().WithPhase(corev1.PodFailed)), metav1.ApplyOptions{FieldManager: "kubelet"})
+			must(t, err)
+			pod, err = api.Get(ctx, "a", metav1.GetOptions{})
+			must(t, err)
+			if pod.Annotations["from"] != "status" || pod.OwnerReferences != nil {
+				t.Errorf("metadata of an applied status: %v, %v", pod.Annotations, pod.OwnerReferences)
+			}
+			for _, entry := range pod.ManagedFields {
+				if fields := string(entry.FieldsV1.Raw); entry.Manager == "kubelet" && (!strings.Contains(fields, "f:from") || strings.Contains(fields, "f:ownerReferences")) {
+					t.Errorf("the applier of the status owns %s", fields)
+				}
+			}
+
+			// What an apply creates has no uid of its own choice.
+			_, err = api.Apply(ctx, applycorev1.Pod("new", "ns").WithUID("u"), metav1.ApplyOptions{FieldManager: "one"})
+			if !apierrors.IsConflict(err) {
+				t.Errorf("apply of a uid to nothing: %v", err)
+			}
+			_, err = api.Apply(ctx, applycorev1.Pod("new", "ns").WithResourceVersion("7"), metav1.ApplyOptions{FieldManager: "one"})
+			must(t, err)
+
 			// What was never applied has no managed fields.
 			pods.Delete(informer.Key{Namespace: "ns", Name: "a"})
 			pod, err = api.Create(ctx, newPod("ns", "plain"), metav1.CreateOptions{FieldManager: "one"})
@@ -245,6 +276,20 @@ func TestApply_CustomResource(t *testing.T) {
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "two": .spec.size`) {
 			t.Errorf("%v", err)
 		}
+		status := object(nil)
+		delete(status.Object, "spec")
+		status.SetLabels(map[string]string{"not": "taken"})
+		status.Object["status"] = map[string]any{"ready": true}
+		got, err = api.ApplyStatus(ctx, "w", status, metav1.ApplyOptions{FieldManager: "three"})
+		must(t, err)
+		if fmt.Sprint(got.Object["status"], got.GetLabels()) != "map[ready:true] map[]" {
+			t.Errorf("applied status: %v", got)
+		}
+		for _, entry := range got.GetManagedFields() {
+			if entry.Manager == "three" && strings.Contains(string(entry.FieldsV1.Raw), "f:metadata") {
+				t.Errorf("the applier of the status owns %s", entry.FieldsV1.Raw)
+			}
+		}
 	})
 }
 
@@ -273,7 +318,7 @@ func TestDeleteCollection(t *testing.T) {
 		fill("ns", "d", "y", "n2", "example.com/wait")
 		fill("other", "a", "x", "n1")
 		api := clients.CoreV1().Pods("ns")
-		events, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: server.RV()})
+		events, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: server.ResourceVersion()})
 		must(t, err)
 		defer events.Stop()
 		must(t, api.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ListOptions{}))
@@ -327,26 +372,51 @@ func TestServer_Refuses(t *testing.T) {
 		_, err = registerWidgets(server).Create(widget("w"))
 		must(t, err)
 		for request, want := range map[string]int{
-			"POST /api/v1/namespaces/ns/pods/a":                                                      http.StatusMethodNotAllowed,
-			"PUT /api/v1/namespaces/ns/pods":                                                         http.StatusMethodNotAllowed,
-			"PATCH /api/v1/namespaces/ns/pods":                                                       http.StatusMethodNotAllowed,
-			"DELETE /api/v1/namespaces/ns/pods/a/status":                                             http.StatusMethodNotAllowed,
-			"POST /api/v1/namespaces/ns/pods/a/status":                                               http.StatusMethodNotAllowed,
-			"GET /api/v1/namespaces/ns/pods/a/log":                                                   http.StatusNotFound,
-			"PUT /api/v1/namespaces/ns/pods/a text/plain":                                            http.StatusUnsupportedMediaType,
-			"POST /api/v1/namespaces/ns/pods?fieldValidation=Strict {}x":                             http.StatusBadRequest,
-			`POST /api/v1/namespaces/ns/pods?fieldValidation=Strict {"x":1,"metadata":{"name":"b"}}`: http.StatusBadRequest,
-			`POST /api/v1/namespaces/ns/pods {"x":1,"metadata":{"name":"unknown"}}`:                  http.StatusCreated,
-			`POST /api/v1/namespaces/ns/pods {"apiVersion":"v1","kind":"Node"}`:                      http.StatusBadRequest,
-			"GET /api/v1/pods/a":                                                                     http.StatusNotFound,
-			"DELETE /api/v1/pods":                                                                    http.StatusMethodNotAllowed,
-			"POST /api/v1/pods {}":                                                                   http.StatusMethodNotAllowed,
+			"POST /api/v1/namespaces/ns/pods/a":                                                                     http.StatusMethodNotAllowed,
+			"PUT /api/v1/namespaces/ns/pods":                                                                        http.StatusMethodNotAllowed,
+			"PATCH /api/v1/namespaces/ns/pods":                                                                      http.StatusMethodNotAllowed,
+			"DELETE /api/v1/namespaces/ns/pods/a/status":                                                            http.StatusMethodNotAllowed,
+			"POST /api/v1/namespaces/ns/pods/a/status":                                                              http.StatusMethodNotAllowed,
+			"GET /api/v1/namespaces/ns/pods/a/log":                                                                  http.StatusNotFound,
+			"PUT /api/v1/namespaces/ns/pods/a text/plain":                                                           http.StatusUnsupportedMediaType,
+			"POST /api/v1/namespaces/ns/pods?fieldValidation=Strict {}x":                                            http.StatusBadRequest,
+			`POST /api/v1/namespaces/ns/pods?fieldValidation=Strict {"x":1,"metadata":{"name":"b"}}`:                http.StatusBadRequest,
+			`POST /api/v1/namespaces/ns/pods {"x":1,"metadata":{"name":"unknown"}}`:                                 http.StatusCreated,
+			`POST /api/v1/namespaces/ns/pods {"apiVersion":"v1","kind":"Node"}`:                                     http.StatusBadRequest,
+			"GET /api/v1/pods/a":                                                                                    http.StatusNotFound,
+			"DELETE /api/v1/pods":                                                                                   http.StatusMethodNotAllowed,
+			`POST /api/v1/namespaces/ns/pods?dryRun=Some {"metadata":{"name":"b"}}`:                                 http.StatusUnprocessableEntity,
+			`POST /api/v1/namespaces/ns/pods?dryRun=All {"metadata":{"name":"b","resourceVersion":"7"}}`:            http.StatusCreated,
+			`POST /api/v1/namespaces/ns/pods?dryRun=All {"metadata":{"name":"a","resourceVersion":"7"}}`:            http.StatusConflict,
+			`POST /api/v1/namespaces/ns/pods {"metadata":{"name":"b","resourceVersion":"7"}}`:                       http.StatusInternalServerError, // as in kube-apiserver
+			`POST /api/v1/namespaces/ns/pods {"metadata":{"name":".","resourceVersion":"7"}}`:                       http.StatusUnprocessableEntity,
+			`PUT /api/v1/namespaces/ns/pods/a?dryRun=Some {"metadata":{"name":"a"}}`:                                http.StatusUnprocessableEntity,
+			`PUT /api/v1/namespaces/ns/pods/a?fieldValidation=Some {"metadata":{"name":"a"}}`:                       http.StatusUnprocessableEntity,
+			`PUT /api/v1/namespaces/ns/pods/a {"metadata":{"name":"a","finalizers":["x y"]}}`:                       http.StatusUnprocessableEntity,
+			`PUT /api/v1/namespaces/ns/pods/a {"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}}`: http.StatusUnprocessableEntity,
+			"POST /api/v1/pods {}": http.StatusMethodNotAllowed,
 		} {
 			method, rest, _ := strings.Cut(request, " ")
 			path, body, _ := strings.Cut(rest, " ")
 			if got := send(t, server, method, path, body); got != want {
 				t.Errorf("%s: %d, want %d", request, got, want)
 			}
+		}
+	})
+}
+
+// A DELETE with a body has its options there: those of the query are ignored, as in kube-apiserver.
+func TestDelete_OptionsOfTheBodyAreAll(t *testing.T) {
+	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
+		for _, name := range []string{"a", "b"} {
+			_, err := pods.Create(newPod("ns", name))
+			must(t, err)
+		}
+		if code := send(t, server, "DELETE", "/api/v1/namespaces/ns/pods/a?dryRun=All", ""); code != http.StatusOK || pods.Len() != 2 {
+			t.Errorf("dry run: %d, %d pods", code, pods.Len())
+		}
+		if code := send(t, server, "DELETE", "/api/v1/namespaces/ns/pods/a?dryRun=All", "{}"); code != http.StatusOK || pods.Len() != 1 {
+			t.Errorf("with a body: %d, %d pods", code, pods.Len())
 		}
 	})
 }

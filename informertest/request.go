@@ -3,7 +3,6 @@ package informertest
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +70,3 @@ func isWatch(query url.Values) bool {
 	err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &opts, nil)
 	return err == nil && opts.Watch
 }
-
-// isDryRun says whether a write is only to be tried.
-func isDryRun(query url.Values) bool { return slices.Contains(query["dryRun"], metav1.DryRunAll) }

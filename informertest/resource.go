@@ -24,28 +24,12 @@ type Resource struct {
 	ClusterScoped bool
 	// StatusSubresource gives unstructured objects a status subresource. A Go type has one if it has a field Status.
 	StatusSubresource bool
-	// SelectableFields are the fields beside metadata.name and metadata.namespace that field selectors may name, as paths
-	// of JSON names: "spec.nodeName". Nil means those that kube-apiserver has, for kinds of Kubernetes itself.
+	// SelectableFields are the fields that field selectors may name; see watchcache.Config. Nil means those that
+	// kube-apiserver knows for the kind.
 	SelectableFields []string
 	// ShortNames are what users of kubectl may call the resource. Nil means those that it has in kube-apiserver, for
 	// kinds of Kubernetes itself.
 	ShortNames []string
-}
-
-// builtinFields are the selectable fields of Kubernetes' own kinds, as far as they are fields of the object.
-var builtinFields = map[schema.GroupKind][]string{
-	{Kind: "Pod"}: {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-		"spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"},
-	{Kind: "Node"}:                  {"spec.unschedulable"},
-	{Kind: "Namespace"}:             {"status.phase"},
-	{Kind: "Secret"}:                {"type"},
-	{Kind: "Service"}:               {"spec.clusterIP", "spec.type"},
-	{Kind: "ReplicationController"}: {"status.replicas"},
-	{Kind: "Event"}: {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-		"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "type"},
-	{Group: "apps", Kind: "ReplicaSet"}:                               {"status.replicas"},
-	{Group: "batch", Kind: "Job"}:                                     {"status.successful"},
-	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {"spec.signerName"},
 }
 
 // Collection is the objects of one resource of a [Server], for the program that runs the server: the same objects that
@@ -70,7 +54,7 @@ type Collection[T watchcache.Object] struct {
 // custom resource, or *unstructured.Unstructured. A type that has no protobuf encoding is served as custom resources are:
 // in JSON only. It may be called at any time; before, the server answers 404 Not Found.
 //
-// It panics if the resource is registered already, or has no kind.
+// It panics if the resource is registered already, has no kind, or names selectable fields that T lacks.
 func Register[T watchcache.Object](server *Server, resource Resource) *Collection[T] {
 	var none T
 	c := &Collection[T]{server: server, spec: -1, status: -1}
@@ -86,9 +70,6 @@ func Register[T watchcache.Object](server *Server, resource Resource) *Collectio
 	}
 	if resource.Kind == "" || resource.Resource == "" || resource.Version == "" {
 		panic(fmt.Sprintf("informertest: resource %v (%T) needs a version, resource and kind", resource.GroupVersionResource, none))
-	}
-	if resource.SelectableFields == nil {
-		resource.SelectableFields = builtinFields[schema.GroupKind{Group: resource.Group, Kind: resource.Kind}]
 	}
 	if resource.ShortNames == nil {
 		resource.ShortNames = builtinNames[schema.GroupKind{Group: resource.Group, Kind: resource.Kind}].short
@@ -157,6 +138,10 @@ func (c *Collection[T]) Unregister() {
 		delete(s.collections, c.resource.GroupVersionResource)
 		c.cache.EndWatches()
 	}
+}
+
+func (c *Collection[T]) groupKind() schema.GroupKind {
+	return schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}
 }
 
 func (c *Collection[T]) described() Resource { return c.resource }

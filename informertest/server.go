@@ -197,7 +197,7 @@ func (s *Server) Config() *rest.Config {
 }
 
 // RV returns the resource version of the latest change.
-func (s *Server) RV() string {
+func (s *Server) ResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strconv.FormatUint(s.rv, 10)

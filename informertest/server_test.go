@@ -101,10 +101,10 @@ func TestClientset_RoundTrip(t *testing.T) {
 
 		changed.Status.Phase = corev1.PodRunning
 		changed.Spec.NodeName = "n3"
-		changed.Labels = nil
+		changed.Labels = map[string]string{"with": "status"}
 		changed, err = api.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
 		must(t, err)
-		if changed.Status.Phase != corev1.PodRunning || changed.Spec.NodeName != "n2" || changed.Labels == nil || changed.Generation != 2 {
+		if changed.Status.Phase != corev1.PodRunning || changed.Spec.NodeName != "n2" || changed.Labels["with"] != "status" || changed.Generation != 2 {
 			t.Errorf("status updated: %+v", changed)
 		}
 

@@ -3,12 +3,12 @@ package informertest
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apicontent "k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/watchcache"
@@ -42,8 +43,7 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 		return none, err
 	}
 	if !opts.whole {
-		errs := apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped, apivalidation.ValidateNameFunc(pathSegment), field.NewPath("metadata"))
-		if err := c.invalid(obj.GetName(), errs); err != nil {
+		if err := c.invalid(obj.GetName(), c.validateMeta(obj)); err != nil {
 			return none, err
 		}
 	}
@@ -60,6 +60,10 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 	}
 	if c.counted() && (!opts.whole || obj.GetGeneration() == 0) {
 		obj.SetGeneration(1)
+	}
+
+	if obj.GetResourceVersion() != "" && !opts.whole && !opts.dryRun { // the storage of kube-apiserver finds it, which a dry run does not reach
+		return none, internal("resourceVersion should not be set on objects to be created")
 	}
 
 	c.server.mu.Lock()
@@ -106,25 +110,23 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 		return none, c.conflict(key.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
 	}
 	if opts.status {
-		status := obj
-		obj = watchcache.ShallowCopy(old)
-		c.copyStatus(obj, status)
-		if opts.manager == "" {
-			obj.SetManagedFields(status.GetManagedFields()) // an apply has set them
-		}
+		obj = c.statusWrite(old, obj, opts)
 	} else if !opts.whole {
 		c.copyStatus(obj, old)
 	}
 	obj.SetUID(old.GetUID())
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())
-	if !opts.whole {
+	if !opts.whole && old.GetDeletionTimestamp() != nil { // else, the validation refuses one
 		obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	}
+	if !opts.whole && obj.GetDeletionGracePeriodSeconds() == nil {
 		obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	}
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetResourceVersion(old.GetResourceVersion())
 	if !opts.whole {
-		errs := apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))
+		errs := c.validateMeta(obj)
+		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))...)
 		if err := c.invalid(key.Name, errs); err != nil {
 			return none, err
 		}
@@ -218,12 +220,17 @@ func (c *Collection[T]) validate(obj T) error {
 	return nil
 }
 
+// validateMeta returns what is wrong with the metadata of obj.
+func (c *Collection[T]) validateMeta(obj T) field.ErrorList {
+	return apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped, apivalidation.ValidateNameFunc(pathSegment), field.NewPath("metadata"))
+}
+
 // pathSegment says what is wrong with a name, for kinds that have no rule of their own.
 func pathSegment(name string, prefix bool) []string {
 	if prefix {
-		return apicontent.IsPathSegmentPrefix(name)
+		return rest.IsValidPathSegmentPrefix(name)
 	}
-	return apicontent.IsPathSegmentName(name)
+	return rest.IsValidPathSegmentName(name)
 }
 
 // invalid returns the error for what is wrong with the object of that name, nil for nothing.
@@ -231,7 +238,16 @@ func (c *Collection[T]) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}, name, errs)
+	return apierrors.NewInvalid(c.groupKind(), name, errs)
+}
+
+// internal returns the error that kube-apiserver makes of a failure of its storage: code 500, without a reason.
+func internal(text string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusInternalServerError,
+		Message: text,
+	}}
 }
 
 // conflict returns the error of a write that was meant for another version, with a text of kube-apiserver.

@@ -20,6 +20,7 @@ package watchcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -49,7 +50,8 @@ type Config struct {
 	// Kind is the kind of its objects.
 	Kind string
 	// SelectableFields are the fields, beside metadata.name and metadata.namespace, that a field selector may name, as
-	// paths of JSON names: "spec.nodeName". Their values are strings, booleans or integers.
+	// paths of JSON names: "spec.nodeName". Their values are strings, booleans or integers. Nil means those that
+	// kube-apiserver knows for the kind, as far as the Go type has them; custom resources have none.
 	SelectableFields []string
 	// Window is how many of the latest changes are remembered. Every version in it can be watched from, listed, and
 	// paged through; for older ones the answer is 410 Expired. A watcher that is three quarters of it behind is ended.
@@ -72,7 +74,7 @@ const (
 type Cache[T Object] struct {
 	config Config
 	codec  codec[T]
-	fields selectableFields
+	fields selectableFields[T]
 	latest latest
 
 	objects *informer.Store[*element[T]]
@@ -97,10 +99,10 @@ func New[T Object](config Config) *Cache[T] {
 	c := &Cache[T]{
 		config:   config,
 		codec:    newCodec[T](config.GroupVersionResource.GroupVersion().WithKind(config.Kind)),
-		fields:   newSelectableFields[T](config.SelectableFields),
 		wake:     make(chan struct{}),
 		watchers: map[*watcher[T]]struct{}{},
 	}
+	c.fields = newSelectableFields[T](config, c.codec.custom)
 	c.objects, c.writer = informer.NewStore[*element[T]]()
 	c.ring.reset(config.Window, 0, c.objects.Snapshot())
 	return c
@@ -129,38 +131,58 @@ func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 	}
 	rv, err := strconv.ParseUint(version, 10, 64)
 	if err != nil && !(d.Type == informer.Replaced && version == "") {
-		return fmt.Errorf("%v of %s: resourceVersion: %w", d.Type, c.config.GroupVersionResource.Resource, err)
-	}
-	c.mu.Lock()
-	var slow []*watcher[T]
-	switch d.Type {
-	case informer.Upserted, informer.Removed:
-		if rv <= c.rv {
-			defer c.mu.Unlock()
-			return fmt.Errorf("%v of %s: resourceVersion %d is not after %d", d.Type, c.config.GroupVersionResource.Resource, rv, c.rv)
+		err = fmt.Errorf("resourceVersion: %w", err)
+	} else {
+		var slow []*watcher[T]
+		slow, err = c.put(d, key, rv)
+		for _, w := range slow {
+			w.abort()
 		}
-		slow = c.changeLocked(d.Type, key, d.Object, rv)
-	case informer.Replaced:
-		if version == "" {
-			rv = max(c.rv, 1) // in a request, version 0 has a meaning of its own
-		}
-		c.replaceLocked(d, rv)
-	case informer.Bookmarked:
-		c.advanceLocked(rv)
 	}
-	c.mu.Unlock()
-	for _, w := range slow {
-		w.abort()
+	if err != nil {
+		return fmt.Errorf("%v of %s: %w", d.Type, c.config.GroupVersionResource.Resource, err)
 	}
 	return nil
 }
 
+// put brings d into the cache and returns the watchers that are too slow to be kept. If it returns an error, the cache has
+// not changed.
+func (c *Cache[T]) put(d informer.Delta[T], key informer.Key, rv uint64) (slow []*watcher[T], err error) {
+	var none T
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch d.Type {
+	case informer.Upserted, informer.Removed:
+		switch {
+		case d.Type == informer.Upserted && d.Object == none:
+			return nil, errNoObject
+		case rv <= c.rv:
+			return nil, fmt.Errorf("resourceVersion %d is not after %d", rv, c.rv)
+		}
+		return c.changeLocked(d.Type, key, d.Object, rv)
+	case informer.Replaced:
+		if slices.Contains(d.Items, none) {
+			return nil, errNoObject
+		}
+		if d.ResourceVersion == "" {
+			rv = max(c.rv, 1) // in a request, version 0 has a meaning of its own
+		}
+		return nil, c.replaceLocked(d, rv)
+	case informer.Bookmarked:
+		c.advanceLocked(rv)
+		return nil, nil
+	}
+	return nil, errors.New("no type of a delta")
+}
+
+var errNoObject = errors.New("it has a nil object")
+
 // changeLocked files one change and returns the watchers that are too slow to be kept.
-func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj T, rv uint64) (slow []*watcher[T]) {
+func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj T, rv uint64) (slow []*watcher[T], err error) {
 	old, found := c.objects.Get(key)
 	if change == informer.Removed && !found {
 		c.advanceLocked(rv)
-		return nil
+		return nil, nil
 	}
 	var none T
 	if obj == none { // removed, in a state that its source could not read: the last one known has to do
@@ -168,13 +190,15 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 		obj.SetResourceVersion(formatRV(rv))
 	}
 	el := &element[T]{obj: obj}
-	c.writer.Apply(informer.Delta[*element[T]]{Type: change, Object: el})
+	if err := c.writer.Apply(informer.Delta[*element[T]]{Type: change, Object: el}); err != nil {
+		return nil, err
+	}
 	c.ring.append(&event[T]{rv: rv, old: old, new: el, removed: change == informer.Removed, after: c.objects.Snapshot()})
 	c.advanceLocked(rv)
 	close(c.wake)
 	c.wake = make(chan struct{})
 	if c.ring.next%uint64(max(1, c.config.Window/16)) != 0 {
-		return nil // the check costs a look at each watcher: not at each event
+		return nil, nil // the check costs a look at each watcher: not at each event
 	}
 	for w := range c.watchers {
 		if w.next.Load()+uint64(c.config.Window-c.config.Window/4) < c.ring.next {
@@ -182,10 +206,10 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 			c.endLocked(w)
 		}
 	}
-	return slow
+	return slow, nil
 }
 
-func (c *Cache[T]) replaceLocked(d informer.Delta[T], rv uint64) {
+func (c *Cache[T]) replaceLocked(d informer.Delta[T], rv uint64) error {
 	items := make([]*element[T], len(d.Items))
 	for i, obj := range d.Items {
 		items[i] = &element[T]{obj: obj}
@@ -194,11 +218,14 @@ func (c *Cache[T]) replaceLocked(d informer.Delta[T], rv uint64) {
 	if d.Restored { // what the items take the place of is dropped first: an equal version can be of another content
 		batch = slices.Insert(batch, 0, informer.Delta[*element[T]]{Type: informer.Replaced, Kept: d.Kept})
 	}
-	c.writer.Apply(batch...)
+	if err := c.writer.Apply(batch...); err != nil {
+		return err
+	}
 	c.ready, c.rv = true, rv
 	c.ring.reset(c.config.Window, rv, c.objects.Snapshot())
 	c.progressLocked()
 	c.endAllLocked()
+	return nil
 }
 
 func (c *Cache[T]) advanceLocked(rv uint64) {
@@ -265,7 +292,7 @@ func (c *Cache[T]) All() iter.Seq[T] {
 func (c *Cache[T]) Len() int { return c.objects.Len() }
 
 // RV returns the version up to which the cache has been told of every change, "0" before the first.
-func (c *Cache[T]) RV() string {
+func (c *Cache[T]) ResourceVersion() string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return formatRV(c.rv)

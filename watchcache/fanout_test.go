@@ -20,8 +20,9 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// TestW10_FedByAReflectorAnswersAsItsSource puts a cache behind a server, as a fan-out proxy does.
-func TestW10_FedByAReflectorAnswersAsItsSource(t *testing.T) {
+// TestFedByAReflectorAnswersAsItsSource puts a cache behind a server, as a fan-out proxy does.
+// Guarantees: W10
+func TestFedByAReflectorAnswersAsItsSource(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		r.set("ns", "a", "x", "n1")
 		r.set("ns", "b", "y", "n1")
@@ -76,8 +77,9 @@ func TestW10_FedByAReflectorAnswersAsItsSource(t *testing.T) {
 	})
 }
 
-// TestW10_SourceNoLongerServed takes the resource away from under a cache that is fed by a reflector, and brings it back.
-func TestW10_SourceNoLongerServed(t *testing.T) {
+// TestSourceNoLongerServed takes the resource away from under a cache that is fed by a reflector, and brings it back.
+// Guarantees: W10
+func TestSourceNoLongerServed(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		r.set("ns", "a", "x", "n1")
 		client, err := informer.NewClient(r.server.Config())
@@ -99,17 +101,17 @@ func TestW10_SourceNoLongerServed(t *testing.T) {
 		if cache.Len() != 1 {
 			t.Fatalf("%d objects, want 1", cache.Len())
 		}
-		rv := cache.RV()
+		rv := cache.ResourceVersion()
 		r.pods.Unregister()
 		<-time.After(time.Minute) // of the bubble
-		if cache.Len() != 0 || cache.RV() != rv {
-			t.Errorf("%d objects at %s, want none at %s", cache.Len(), cache.RV(), rv)
+		if cache.Len() != 0 || cache.ResourceVersion() != rv {
+			t.Errorf("%d objects at %s, want none at %s", cache.Len(), cache.ResourceVersion(), rv)
 		}
 		r.pods = informertest.Register[*corev1.Pod](r.server, informertest.Resource{GroupVersionResource: gvr})
 		r.set("ns", "b", "x", "n1")
 		<-time.After(time.Minute)
-		if _, ok := cache.Get(informer.Key{Namespace: "ns", Name: "b"}); !ok || cache.RV() != r.server.RV() {
-			t.Errorf("at %s, want b at %s", cache.RV(), r.server.RV())
+		if _, ok := cache.Get(informer.Key{Namespace: "ns", Name: "b"}); !ok || cache.ResourceVersion() != r.server.ResourceVersion() {
+			t.Errorf("at %s, want b at %s", cache.ResourceVersion(), r.server.ResourceVersion())
 		}
 	})
 }

@@ -66,7 +66,7 @@ func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace s
 
 // selector returns the part of the collection that a request is about.
 func (c *Cache[T]) selector(opts *internalversion.ListOptions, namespace string) (selector[T], error) {
-	sel := selector[T]{namespace: namespace, known: c.fields}
+	sel := selector[T]{namespace: namespace, values: c.fields.values}
 	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
 		sel.labels = opts.LabelSelector
 	}

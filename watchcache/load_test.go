@@ -28,7 +28,7 @@ import (
 
 // The full size of W9 is that of
 //
-//	go test ./watchcache -run TestW9_EveryEventInOrder -v -w9.for=1m -w9.watchers=1000 -w9.pods=10000 -w9.rate=1000
+//	go test ./watchcache -run TestEveryEventInOrder -v -w9.for=1m -w9.watchers=1000 -w9.pods=10000 -w9.rate=1000
 //
 // by default, the test is a small one of it.
 var load = struct {
@@ -213,8 +213,9 @@ func (r *reader) WriteHeader(int)                    {}
 func (r *reader) Flush()                             {}
 func (r *reader) SetWriteDeadline(t time.Time) error { return nil }
 
-// TestW9_EveryEventInOrder has many watchers of many pods read what happens, and measures what that costs.
-func TestW9_EveryEventInOrder(t *testing.T) {
+// TestEveryEventInOrder has many watchers of many pods read what happens, and measures what that costs.
+// Guarantees: W9
+func TestEveryEventInOrder(t *testing.T) {
 	watchers, rate := *load.watchers, *load.rate
 	pods := fleet.New(fleet.Config{Pods: *load.pods})
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")

@@ -142,9 +142,10 @@ type logged struct {
 	rv       uint64
 }
 
-// TestW1_WatchFromEveryResourceVersion holds watches from each version, with and without selectors, against a plain log
+// TestWatchFromEveryResourceVersion holds watches from each version, with and without selectors, against a plain log
 // of what happened, before the watch began and after.
-func TestW1_WatchFromEveryResourceVersion(t *testing.T) {
+// Guarantees: W1
+func TestWatchFromEveryResourceVersion(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -227,7 +228,8 @@ func TestW1_WatchFromEveryResourceVersion(t *testing.T) {
 	})
 }
 
-func TestW1_OlderThanTheRingIsExpired(t *testing.T) {
+// Guarantees: W1
+func TestOlderThanTheRingIsExpired(t *testing.T) {
 	for _, contentType := range encodings {
 		bubble(t, 4, func(r rig) {
 			for i := range 10 {
@@ -247,7 +249,8 @@ func TestW1_OlderThanTheRingIsExpired(t *testing.T) {
 	}
 }
 
-func TestW1_FutureVersionTellsNothingUpToIt(t *testing.T) {
+// Guarantees: W1
+func TestFutureVersionTellsNothingUpToIt(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		w := r.watch(runtime.ContentTypeJSON, "", metav1.ListOptions{ResourceVersion: "3"})
 		for i := range 3 {
@@ -257,7 +260,8 @@ func TestW1_FutureVersionTellsNothingUpToIt(t *testing.T) {
 	})
 }
 
-func TestW1_OtherResourcesMoveTheVersion(t *testing.T) {
+// Guarantees: W1
+func TestOtherResourcesMoveTheVersion(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		maps := informertest.Register[*corev1.ConfigMap](r.server, informertest.Resource{
 			GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"),
@@ -275,7 +279,8 @@ func TestW1_OtherResourcesMoveTheVersion(t *testing.T) {
 	})
 }
 
-func TestW2_WatchFromNowBeginsWithAllObjects(t *testing.T) {
+// Guarantees: W2
+func TestWatchFromNowBeginsWithAllObjects(t *testing.T) {
 	for _, contentType := range encodings {
 		for _, rv := range []string{"", "0"} {
 			bubble(t, 2, func(r rig) {
@@ -291,7 +296,8 @@ func TestW2_WatchFromNowBeginsWithAllObjects(t *testing.T) {
 	}
 }
 
-func TestW3_SendInitialEvents(t *testing.T) {
+// Guarantees: W3
+func TestSendInitialEvents(t *testing.T) {
 	yes, no := true, false
 	for _, contentType := range encodings {
 		bubble(t, 0, func(r rig) {
@@ -323,7 +329,8 @@ func TestW3_SendInitialEvents(t *testing.T) {
 	}
 }
 
-func TestW4_Selectors(t *testing.T) {
+// Guarantees: W4
+func TestSelectors(t *testing.T) {
 	for _, contentType := range encodings {
 		for name, opts := range map[string]metav1.ListOptions{
 			"label": {LabelSelector: "app=in"},
@@ -372,7 +379,8 @@ func TestW4_Selectors(t *testing.T) {
 	})
 }
 
-func TestW5_ListAtResourceVersion(t *testing.T) {
+// Guarantees: W5
+func TestListAtResourceVersion(t *testing.T) {
 	const notOlder, exact = metav1.ResourceVersionMatchNotOlderThan, metav1.ResourceVersionMatchExact
 	for _, contentType := range encodings {
 		bubble(t, 4, func(r rig) {
@@ -442,7 +450,8 @@ func isTooLarge(err error) bool {
 	return apierrors.IsTimeout(err) && apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-func TestW5_PagesAreOfOneSnapshot(t *testing.T) {
+// Guarantees: W5
+func TestPagesAreOfOneSnapshot(t *testing.T) {
 	for _, contentType := range encodings {
 		bubble(t, 0, func(r rig) {
 			for i := range 10 {
@@ -482,7 +491,8 @@ func TestW5_PagesAreOfOneSnapshot(t *testing.T) {
 	}
 }
 
-func TestW5_PagesWithSelector(t *testing.T) {
+// Guarantees: W5
+func TestPagesWithSelector(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		for i := range 9 {
 			r.set("ns", fmt.Sprint("p", i), fmt.Sprint(i%2), "")
@@ -508,7 +518,8 @@ func TestW5_PagesWithSelector(t *testing.T) {
 	})
 }
 
-func TestW5_ContinueOfAnOldVersionIsExpired(t *testing.T) {
+// Guarantees: W5
+func TestContinueOfAnOldVersionIsExpired(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		for i := range 4 {
 			r.set("ns", fmt.Sprint("p", i), "", "")
@@ -530,7 +541,8 @@ func TestW5_ContinueOfAnOldVersionIsExpired(t *testing.T) {
 	})
 }
 
-func TestW6_BookmarksAndTimeout(t *testing.T) {
+// Guarantees: W6
+func TestBookmarksAndTimeout(t *testing.T) {
 	for _, contentType := range encodings {
 		bubble(t, 0, func(r rig) {
 			start := time.Now()
@@ -568,7 +580,8 @@ func (c *counted) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": c.ObjectMeta})
 }
 
-func TestW7_AnObjectIsEncodedOnce(t *testing.T) {
+// Guarantees: W7
+func TestAnObjectIsEncodedOnce(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		things := informertest.Register[*counted](r.server, informertest.Resource{
 			GroupVersionResource: corev1.SchemeGroupVersion.WithResource("things"), Kind: "Thing",
@@ -616,7 +629,8 @@ func TestW7_AnObjectIsEncodedOnce(t *testing.T) {
 	})
 }
 
-func TestW8_AWatcherThatDoesNotReadIsEnded(t *testing.T) {
+// Guarantees: W8
+func TestAWatcherThatDoesNotReadIsEnded(t *testing.T) {
 	const window = 64
 	bubble(t, window, func(r rig) {
 		client, err := rest.HTTPClientFor(r.server.Config())
@@ -661,7 +675,8 @@ func TestW8_AWatcherThatDoesNotReadIsEnded(t *testing.T) {
 	})
 }
 
-func TestW10_BadRequests(t *testing.T) {
+// Guarantees: W10
+func TestBadRequests(t *testing.T) {
 	bubble(t, 0, func(r rig) {
 		client, err := rest.HTTPClientFor(r.server.Config())
 		r.must(err)
@@ -719,12 +734,12 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	put(informer.Delta[*corev1.Pod]{Type: informer.Bookmarked, ResourceVersion: "x"}, false)
 	put(informer.Delta[*corev1.Pod]{Type: informer.Upserted, Object: pod("gone", "11")}, true)
 	put(informer.Delta[*corev1.Pod]{Type: informer.Removed, Key: informer.Key{Namespace: "ns", Name: "gone"}, ResourceVersion: "12"}, true)
-	if cache.RV() != "12" || cache.Len() != 2 {
-		t.Errorf("%d objects at %s", cache.Len(), cache.RV())
+	if cache.ResourceVersion() != "12" || cache.Len() != 2 {
+		t.Errorf("%d objects at %s", cache.Len(), cache.ResourceVersion())
 	}
 	put(informer.Delta[*corev1.Pod]{Type: informer.Replaced, Items: []*corev1.Pod{pod("c", "1")}, ResourceVersion: "4"}, true)
-	if _, ok := cache.Get(informer.Key{Namespace: "ns", Name: "a"}); ok || cache.RV() != "4" || cache.Len() != 1 {
-		t.Errorf("after a replacement at an older version: %d objects at %s", cache.Len(), cache.RV())
+	if _, ok := cache.Get(informer.Key{Namespace: "ns", Name: "a"}); ok || cache.ResourceVersion() != "4" || cache.Len() != 1 {
+		t.Errorf("after a replacement at an older version: %d objects at %s", cache.Len(), cache.ResourceVersion())
 	}
 	other := pod("c", "1") // as a server that was restored from a backup can have it
 	other.Spec.NodeName = "other"
@@ -732,6 +747,59 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	if got, _ := cache.Get(informer.KeyOf(other)); got != other {
 		t.Errorf("after the source went back in time: %+v", got)
 	}
+}
+
+// A delta that is not valid is an error, changes nothing, and leaves the cache as usable as it was. So does a panic of an
+// object's method, which the caller recovers.
+func TestInvalidPutChangesNothing(t *testing.T) {
+	cache := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
+	pod := func(name, rv string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: rv}}
+	}
+	type delta = informer.Delta[*corev1.Pod]
+	if err := cache.Put(t.Context(), delta{Type: informer.Replaced, Items: []*corev1.Pod{pod("a", "3")}, ResourceVersion: "5"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]delta{
+		"no object":       {Type: informer.Upserted, Key: informer.Key{Namespace: "ns", Name: "a"}, ResourceVersion: "6"},
+		"nobody's object": {Type: informer.Upserted, Key: informer.Key{Namespace: "ns", Name: "b"}, ResourceVersion: "6"},
+		"no name":         {Type: informer.Upserted, Object: pod("", "6")},
+		"nil item":        {Type: informer.Replaced, Items: []*corev1.Pod{pod("b", "6"), nil}, ResourceVersion: "6"},
+		"nameless item":   {Type: informer.Replaced, Items: []*corev1.Pod{pod("b", "6"), pod("", "6")}, ResourceVersion: "6"},
+		"no type":         {Object: pod("b", "6")},
+	} {
+		if err := cache.Put(t.Context(), d); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if got, ok := cache.Get(informer.Key{Namespace: "ns", Name: "a"}); !ok || got.ResourceVersion != "3" || cache.Len() != 1 || cache.ResourceVersion() != "5" {
+			t.Errorf("%s: %d objects at %s", name, cache.Len(), cache.ResourceVersion())
+		}
+	}
+	slim := watchcache.New[*panicking](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
+	put := func(p *panicking, rv string) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		return slim.Put(t.Context(), informer.Delta[*panicking]{Type: informer.Replaced, Items: []*panicking{p}, ResourceVersion: rv})
+	}
+	if err := put(&panicking{}, "1"); err == nil {
+		t.Error("it did not panic")
+	}
+	if err := put(&panicking{corev1.Pod{ObjectMeta: pod("a", "2").ObjectMeta}}, "2"); err != nil || slim.Len() != 1 { // the lock is free
+		t.Errorf("%v, %d objects", err, slim.Len())
+	}
+}
+
+// panicking is a pod that panics when it is asked for a name that it does not have.
+type panicking struct{ corev1.Pod }
+
+func (p *panicking) GetName() string {
+	if p.Name == "" {
+		panic("no name")
+	}
+	return p.Name
 }
 
 // TestCache_NotFilledYet checks what a server that waits for its source answers.
@@ -755,7 +823,8 @@ func (r *recorder) Header() http.Header         { return r.header }
 func (r *recorder) Write(b []byte) (int, error) { return len(b), nil }
 func (r *recorder) WriteHeader(code int)        { r.code = code }
 
-func TestW9_ManyWatchersOfManyObjects(t *testing.T) {
+// Guarantees: W9
+func TestManyWatchersOfManyObjects(t *testing.T) {
 	const objects, watchers, changes = 10_000, 1_000, 20
 	bubble(t, 0, func(r rig) {
 		for i := range objects {
@@ -763,7 +832,7 @@ func TestW9_ManyWatchersOfManyObjects(t *testing.T) {
 		}
 		client, err := rest.HTTPClientFor(r.server.Config())
 		r.must(err)
-		start := r.server.RV()
+		start := r.server.ResourceVersion()
 		ended := make(chan []string, watchers)
 		for range watchers {
 			response, err := client.Get(fmt.Sprintf("%s/api/v1/pods?watch=1&resourceVersion=%s&timeoutSeconds=60", r.server.URL, start))

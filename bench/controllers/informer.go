@@ -18,7 +18,6 @@ func startInformer(ctx context.Context, config *rest.Config, reconciled func(*co
 	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
 	controller := &informer.Controller[informer.Key]{
 		Queue:                   queue,
-		Sources:                 []informer.Source{pods.Subscribe(informer.EnqueueObject[*corev1.Pod](queue))},
 		MaxConcurrentReconciles: workers,
 		Reconcile: func(_ context.Context, key informer.Key) (informer.Result, error) {
 			if pod, ok := pods.Store().Get(key); ok {
@@ -27,6 +26,7 @@ func startInformer(ctx context.Context, config *rest.Config, reconciled func(*co
 			return informer.Result{}, nil
 		},
 	}
+	controller.Watch(informer.EnqueueObject(pods))
 	go pods.Run(ctx)
 	go controller.Run(ctx)
 	return queue.Add, nil

@@ -29,7 +29,7 @@ func connectInformer[T informer.Object](config informer.Config[T]) func(*rest.Co
 					Add:    func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
 					Update: func(_, pod T) { h.told(pod.GetResourceVersion()) },
 					Delete: func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
-				}, informer.SubscriptionConfig[T]{Delivery: informer.Every, Block: true})
+				}, informer.SubscriptionConfig[T]{Delivery: informer.DeliverEvery, Block: true})
 			}
 			go func() { _ = pods.Run(ctx) }()
 			return store{

@@ -31,9 +31,9 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-//go:generate go run github.com/typedinformer/informer/codegen ./shop/...
-//go:generate go run github.com/typedinformer/informer/codegen -output-dir fromcrd -index Widget:Factory=spec.factory -index Widget:Part=spec.parts[*].name -index Widget:Phase=status.phase -crd crd.yaml
-//go:generate go run github.com/typedinformer/informer/codegen -output-dir slim -fields Widget:metadata.labels,spec.factory,status.phase -index Widget:Factory=spec.factory -crd crd.yaml
+//go:generate go run -C ../../codegen . -C ../examples/crd ./shop/...
+//go:generate go run -C ../../codegen . -C ../examples/crd -output-dir fromcrd -index Widget:Factory=spec.factory -index Widget:Part=spec.parts[*].name -index Widget:Phase=status.phase -crd crd.yaml
+//go:generate go run -C ../../codegen . -C ../examples/crd -output-dir slim -fields Widget:metadata.labels,spec.factory,status.phase -index Widget:Factory=spec.factory -crd crd.yaml
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

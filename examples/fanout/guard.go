@@ -29,7 +29,7 @@ type guard struct {
 	tls     *tls.Config        // nil means plain HTTP
 }
 
-// newGuard returns an error when the options would let anyone on the network in.
+// newGuard returns an error when the options would let anyone on the network in, or send the token in clear text.
 func newGuard(o options) (*guard, error) {
 	// A name is looked up once, so that what is checked is what is listened on.
 	address, err := net.ResolveTCPAddr("tcp", o.listen)
@@ -37,7 +37,8 @@ func newGuard(o options) (*guard, error) {
 		return nil, fmt.Errorf("-listen: %w", err)
 	}
 	g := &guard{address: address}
-	if !g.loopback() && o.tokenFile == "" && o.clientCA == "" {
+	loopback := address.IP.IsLoopback() // an empty IP is every address
+	if !loopback && o.tokenFile == "" && o.clientCA == "" {
 		return nil, fmt.Errorf("-listen %s can be reached from other machines: that needs -token-file or -client-ca", o.listen)
 	}
 	if o.tokenFile != "" {
@@ -53,6 +54,10 @@ func newGuard(o options) (*guard, error) {
 		g.token = &sum
 	}
 	if o.certFile == "" {
+		if !loopback {
+			return nil, fmt.Errorf("-listen %s can be reached from other machines, and without TLS the network can read the token of -token-file "+
+				"and every object: add -tls-cert and -tls-key, or listen on 127.0.0.1 behind a proxy that speaks TLS", o.listen)
+		}
 		return g, nil
 	}
 	certificate, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
@@ -74,12 +79,7 @@ func newGuard(o options) (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) loopback() bool { return g.address.IP.IsLoopback() } // an empty IP is every address
-
 func (g *guard) open() bool { return g.token == nil && (g.tls == nil || g.tls.ClientCAs == nil) }
-
-// clearText says whether others on the network can read what is sent.
-func (g *guard) clearText() bool { return !g.loopback() && g.tls == nil }
 
 func (g *guard) listen(ctx context.Context) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", g.address.String())

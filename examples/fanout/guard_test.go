@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -39,6 +40,9 @@ func TestRefusesToStart(t *testing.T) {
 		{"-listen [::]:0", "needs -token-file or -client-ca"},
 		{"-listen 192.0.2.1:0", "needs -token-file or -client-ca"},
 		{"-listen 192.0.2.1:0 -tls-cert " + token + " -tls-key " + token, "needs -token-file or -client-ca"},
+		{"-listen 0.0.0.0:0 -token-file " + token, "without TLS the network can read the token of -token-file and every object: add -tls-cert and -tls-key"},
+		{"-listen :0 -token-file " + token, "add -tls-cert and -tls-key"},
+		{"-listen 192.0.2.1:0 -token-file " + token, "add -tls-cert and -tls-key"},
 		{"-listen 0.0.0.0:0 -token-file " + empty, "one token"},
 		{"-listen 127.0.0.1:0 -token-file " + empty, "one token"},
 		{"-listen 0.0.0.0:0 -token-file " + two, "one token"},
@@ -56,7 +60,9 @@ func TestRefusesToStart(t *testing.T) {
 		{"pods", "unexpected argument"},
 	} {
 		var out bytes.Buffer
-		err := run(t.Context(), strings.Fields(test.args), &out, io.Discard)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // which is when it ends if it does start
+		err := run(ctx, strings.Fields(test.args), &out, io.Discard)
+		cancel()
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want one with %q", test.args, err, test.want)
 		}
@@ -94,8 +100,19 @@ func serve(t *testing.T, o options) (url string) {
 }
 
 func TestTokenIsAskedFor(t *testing.T) {
-	for _, listen := range []string{"0.0.0.0:0", "127.0.0.1:0"} {
-		url := serve(t, options{listen: listen, tokenFile: write(t, "token", []byte("right\n"))})
+	authority, _, _ := certificate(t, "authority", nil)
+	_, serverPEM, serverKey := certificate(t, "server", &authority)
+	roots := x509.NewCertPool()
+	roots.AddCert(authority.Leaf)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	token := write(t, "token", []byte("right\n"))
+	for _, o := range []options{
+		{listen: "0.0.0.0:0", tokenFile: token, certFile: write(t, "cert", serverPEM), keyFile: write(t, "key", serverKey)},
+		{listen: "127.0.0.1:0", tokenFile: token},
+	} {
+		url := serve(t, o)
 		for _, test := range []struct {
 			method, path, authorization string
 			want                        int
@@ -119,13 +136,13 @@ func TestTokenIsAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			request.Header.Set("Authorization", test.authorization)
-			response, err := http.DefaultClient.Do(request)
+			response, err := client.Do(request)
 			if err != nil {
 				t.Fatal(err)
 			}
 			response.Body.Close()
 			if response.StatusCode != test.want {
-				t.Errorf("%s: %v: %d", listen, test, response.StatusCode)
+				t.Errorf("%s: %v: %d", o.listen, test, response.StatusCode)
 			}
 		}
 	}

@@ -6,7 +6,7 @@
 //
 // Its clients see what its own credentials may read, so these should be allowed to get, list and watch what is followed
 // and nothing more. It never passes them on. It listens on loopback, where every program of the machine can reach it; it
-// listens elsewhere only if its clients have to show a token or a certificate.
+// listens elsewhere only with TLS, and if its clients have to show a token or a certificate.
 //
 // To start from it, read run, then proxy.go; simulate.go is what to leave out.
 package main
@@ -95,9 +95,6 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 		return err
 	}
 
-	if guard.clearText() {
-		logger.Warn("token and objects are sent in clear text: use -tls-cert", "listen", opts.listen)
-	}
 	listener, err := guard.listen(ctx)
 	if err != nil {
 		return err
@@ -168,7 +165,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("fanout", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // errors are main's to print
 	resources := flags.String("resources", "v1/pods", "what to serve: `[GROUP/]VERSION/RESOURCE`, separated by commas, like v1/pods,apps/v1/deployments")
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; if it is not loopback, -token-file or -client-ca is needed")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; if it is not loopback, it needs -tls-cert, and -token-file or -client-ca")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with the bearer token that clients have to send")
 	flags.StringVar(&o.certFile, "tls-cert", "", "`path` of the server's certificate, PEM: serve HTTPS")
 	flags.StringVar(&o.keyFile, "tls-key", "", "`path` of its key, PEM")

@@ -78,14 +78,13 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 		var c *collection
 		switch info := list.APIResources[i]; gvr {
 		case corev1.SchemeGroupVersion.WithResource("pods"):
-			c, err = follow[*corev1.Pod](client, gvr, info, window, log, "spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
-				"spec.serviceAccountName", "status.phase", "status.podIP", "status.nominatedNodeName")
+			c, err = follow[*corev1.Pod](client, gvr, info, window, log)
 		case corev1.SchemeGroupVersion.WithResource("configmaps"):
 			c, err = follow[*corev1.ConfigMap](client, gvr, info, window, log)
 		case corev1.SchemeGroupVersion.WithResource("nodes"):
-			c, err = follow[*corev1.Node](client, gvr, info, window, log, "spec.unschedulable")
+			c, err = follow[*corev1.Node](client, gvr, info, window, log)
 		case corev1.SchemeGroupVersion.WithResource("services"):
-			c, err = follow[*corev1.Service](client, gvr, info, window, log, "spec.clusterIP", "spec.type")
+			c, err = follow[*corev1.Service](client, gvr, info, window, log)
 		default:
 			c, err = follow[*unstructured.Unstructured](client, gvr, info, window, log)
 		}
@@ -100,9 +99,9 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 	return p, nil
 }
 
-// follow prepares a collection of objects of type T, in which a field selector may name those fields.
-func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersionResource, info metav1.APIResource, window int, log *slog.Logger, fields ...string) (*collection, error) {
-	cache := watchcache.New[T](watchcache.Config{GroupVersionResource: gvr, Kind: info.Kind, SelectableFields: fields, Window: window})
+// follow prepares a collection of objects of type T.
+func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersionResource, info metav1.APIResource, window int, log *slog.Logger) (*collection, error) {
+	cache := watchcache.New[T](watchcache.Config{GroupVersionResource: gvr, Kind: info.Kind, Window: window})
 	reflector, err := informer.NewReflector(client, informer.Resource{GroupVersionResource: gvr}, cache, informer.Config[T]{
 		KeepManagedFields: true, // what is served is what there is
 		Logger:            log,
@@ -115,7 +114,7 @@ func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersio
 		GroupVersionResource: gvr, info: info,
 		run: reflector.Run, status: reflector.Status,
 		list: cache.ServeList, get: cache.ServeObject,
-		rv: cache.RV, len: cache.Len, watchers: cache.Watchers, endWatches: cache.EndWatches,
+		rv: cache.ResourceVersion, len: cache.Len, watchers: cache.Watchers, endWatches: cache.EndWatches,
 	}, nil
 }
 
@@ -132,22 +131,10 @@ func (p *proxy) run(ctx context.Context) error {
 	return err
 }
 
-// ready returns what is missing for all collections to be served, empty if nothing is. Once they are they stay so, also
-// while the API server is away: what is served then is as of its last word.
-func (p *proxy) ready() string {
-	var missing []string
-	for _, c := range p.collections {
-		if c.rv() != "0" {
-			continue
-		}
-		status := c.status()
-		text := fmt.Sprintf("%s: %v, %d objects read", c.info.Name, status.State, status.Read)
-		if status.LastError != nil {
-			text += "; " + status.LastError.Error()
-		}
-		missing = append(missing, text)
-	}
-	return strings.Join(missing, "\n")
+// ready says whether all collections can be served. Once they can they stay so, also while the API server is away: the
+// proxy then serves them as of the last event.
+func (p *proxy) ready() bool {
+	return !slices.ContainsFunc(p.collections, func(c *collection) bool { return c.rv() == "0" })
 }
 
 // report says how things are, a line for each collection.
@@ -165,11 +152,12 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/healthz":
 		writeText(w, http.StatusOK, "ok")
 	case r.URL.Path == "/readyz":
-		if missing := p.ready(); missing != "" {
-			writeText(w, http.StatusServiceUnavailable, missing)
+		// Anyone may ask, so the answer does not say what is missing, or why: the log does.
+		if !p.ready() {
+			writeText(w, http.StatusServiceUnavailable, "not ready")
 			return
 		}
-		writeText(w, http.StatusOK, "ok")
+		writeText(w, http.StatusOK, "ready")
 	case parts[0] == "api" && len(parts) > 2:
 		p.serve(w, r, schema.GroupVersion{Version: parts[1]}, parts[2:])
 	case parts[0] == "apis" && len(parts) > 3:

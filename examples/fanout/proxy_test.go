@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -325,23 +326,47 @@ func TestDownstreamEqualsUpstream(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+// Anyone may ask /readyz, so it names no object, and repeats nothing that the API server says.
+func TestReadySaysOnlyWhetherItIs(t *testing.T) {
 	r := newRig(t)
-	if code, body := r.get("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "pods: Idle") || !strings.Contains(body, "widgets: Idle") {
-		t.Errorf("before run: %d %s", code, body)
+	want := func(when string, wantCode int, wantBody string) {
+		t.Helper()
+		if code, body := r.get("/readyz"); code != wantCode || body != wantBody {
+			t.Errorf("%s: %d %q, want %d %q", when, code, body, wantCode, wantBody)
+		}
 	}
+	want("before run", http.StatusServiceUnavailable, "not ready\n")
 	if code, _ := r.get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d", code)
 	}
 	if code, _ := r.get("/api/v1/pods"); code != http.StatusTooManyRequests {
 		t.Errorf("list before run: %d", code)
 	}
-	r.run()
+
+	// The API server refuses the pods, and says why, until the proxy has come back twice.
+	refusals, again := 0, make(chan struct{})
+	heal := r.upstream.Inject(informertest.Fault{
+		Resource: "pods",
+		Error:    apierrors.NewForbidden(pods.GroupResource(), "merger-with-acme", errors.New("ask alice@acme.example")),
+		Match: func(informertest.Request) bool {
+			if refusals++; refusals == 3 { // a streaming list, a list, and what comes after the failure of both
+				close(again)
+			}
+			return true
+		},
+	})
+	r.background(r.proxy.run)
+	<-again
+	for _, c := range r.proxy.collections {
+		if status := c.status(); c.Resource == "pods" && (status.LastError == nil || !strings.Contains(status.LastError.Error(), "merger-with-acme")) {
+			t.Fatalf("the failure is %v", status.LastError)
+		}
+	}
+	want("while refused", http.StatusServiceUnavailable, "not ready\n")
+	heal()
 	synced[*corev1.Pod](r, r.downstream(), pods)
 	synced[*unstructured.Unstructured](r, r.downstream(), widgets)
-	if code, body := r.get("/readyz"); code != http.StatusOK {
-		t.Errorf("after sync: %d %s", code, body)
-	}
+	want("after sync", http.StatusOK, "ready\n")
 }
 
 func TestDiscovery(t *testing.T) {

@@ -108,7 +108,7 @@ func (m *monitor) frame() frame {
 
 	// All that is read of one snapshot fits together, though the store goes on.
 	snap := m.pods.Store().Snapshot()
-	f.pods, f.rv = snap.Len(), snap.RV()
+	f.pods, f.rv = snap.Len(), snap.ResourceVersion()
 	f.phases = groups(m.byPhase, snap)
 	f.nodes = groups(m.byNode, snap)
 	return f

@@ -139,7 +139,7 @@ func (s *simulation) writtenAt(resourceVersion string) (time.Time, bool) {
 func (s *simulation) check(ctx context.Context, pods *informer.Informer[*corev1.Pod], out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := pods.WaitFor(ctx, s.server.RV()); err != nil {
+	if err := pods.WaitForResourceVersion(ctx, s.server.ResourceVersion()); err != nil {
 		return fmt.Errorf("wait for the last change: %w", err)
 	}
 	store := pods.Store().Snapshot()

@@ -19,7 +19,7 @@ type frame struct {
 	loaded, total  int           // pods that the simulation has, and is to have at first; zero on a real cluster
 	read           int           // pods that came from the server
 	synced         time.Duration // how long the initial sync took; zero before its end
-	status         informer.Status
+	status         informer.InformerStatus
 	pods           int
 	rv             string  // the resourceVersion of pods, phases and nodes
 	phases, nodes  []group // the largest first
@@ -126,7 +126,7 @@ func (f *frame) rows() []row {
 // stateText says how one part of the informer is doing: all of it, or one namespace.
 func stateText(r informer.ReflectorStatus, now time.Time) string {
 	text := fmt.Sprintf("%s %v for %v", r.Namespace, r.State, now.Sub(r.Since).Round(time.Second))
-	if r.State == informer.Watching && !r.WatchOpen {
+	if r.State == informer.ReflectorWatching && !r.WatchOpen {
 		text += ", connecting"
 	}
 	if ago := now.Sub(r.LastErrorTime); r.LastError != nil && ago < time.Minute {

@@ -175,7 +175,7 @@ func TestAverageSize(t *testing.T) {
 			asJSON += len(b)
 			asProtobuf += pod.Size()
 			for _, entry := range pod.ManagedFields {
-				managed += len(entry.FieldsV1.GetRawBytes())
+				managed += len(entry.FieldsV1.Raw)
 			}
 		}
 		t.Logf("seed %d: %d workloads; a pod has %d B of JSON, %d B of protobuf, %d B of FieldsV1", seed, f.Workloads(), asJSON/n, asProtobuf/n, managed/n)
@@ -253,7 +253,7 @@ func TestShape(t *testing.T) {
 		}
 		for _, entry := range pod.ManagedFields {
 			counts["managed by "+entry.Manager]++
-			if !json.Valid(entry.FieldsV1.GetRawBytes()) {
+			if !json.Valid(entry.FieldsV1.Raw) {
 				t.Errorf("%s/%s: fieldsV1 of %s is no JSON: %s", pod.Namespace, pod.Name, entry.Manager, entry.FieldsV1)
 			}
 		}
@@ -391,7 +391,7 @@ func TestSuffixesNeverRepeat(t *testing.T) {
 func TestManagedFieldsFollowSpec(t *testing.T) {
 	f := New(Config{Pods: 300})
 	for pod := range f.All() {
-		raw := pod.ManagedFields[0].FieldsV1.GetRawBytes()
+		raw := pod.ManagedFields[0].FieldsV1.Raw
 		for _, c := range pod.Spec.Containers {
 			injected := c.Name == "istio-proxy"
 			if has := bytes.Contains(raw, []byte(`"k:{\"name\":\"`+c.Name+`\"}"`)); has == injected {

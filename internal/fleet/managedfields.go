@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
@@ -120,7 +121,7 @@ func managedByController(pod *corev1.Pod) *metav1.FieldsV1 {
 	s.spec(&pod.Spec)
 	s.close()
 	s.close()
-	return metav1.NewFieldsV1(string(s.b))
+	return &metav1.FieldsV1{Raw: bytes.Clone(s.b)}
 }
 
 func (s *fieldSet) spec(spec *corev1.PodSpec) {
@@ -417,5 +418,5 @@ func managedByKubelet(pod *corev1.Pod) *metav1.FieldsV1 {
 	s.leaf("f:startTime")
 	s.close()
 	s.close()
-	return metav1.NewFieldsV1(string(s.b))
+	return &metav1.FieldsV1{Raw: bytes.Clone(s.b)}
 }

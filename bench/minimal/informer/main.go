@@ -34,10 +34,7 @@ func run(ctx context.Context, server string) error {
 		return err
 	}
 	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
-	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
 	controller := informer.Controller[informer.Key]{
-		Queue:   queue,
-		Sources: []informer.Source{pods.Subscribe(informer.EnqueueObject[*corev1.Pod](queue))},
 		Reconcile: func(_ context.Context, key informer.Key) (informer.Result, error) {
 			if pod, ok := pods.Store().Get(key); ok {
 				fmt.Println(key, pod.Status.Phase)
@@ -45,6 +42,7 @@ func run(ctx context.Context, server string) error {
 			return informer.Result{}, nil
 		},
 	}
+	controller.Watch(informer.EnqueueObject(pods))
 	go pods.Run(ctx)
 	return controller.Run(ctx)
 }

@@ -6,6 +6,8 @@ tool github.com/typedinformer/informer/codegen
 
 replace github.com/typedinformer/informer => ../../../
 
+replace github.com/typedinformer/informer/codegen => ../../
+
 // The version that cert-manager asks for cannot be had from every module proxy.
 replace k8s.io/utils => k8s.io/utils v0.0.0-20260626114624-be93311217bd
 
@@ -28,6 +30,7 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/typedinformer/informer/codegen v0.0.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/mod v0.40.0 // indirect

@@ -16,7 +16,7 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	_ "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	_ "github.com/typedinformer/informer"
-	_ "github.com/typedinformer/informer/codegen/compat"
+	_ "github.com/typedinformer/informer/compat"
 	_ "k8s.io/api/apps/v1"
 	_ "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"

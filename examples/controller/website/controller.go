@@ -69,12 +69,6 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{
-		Name: "websites",
-		// Each key by itself, and no longer than a minute. The default has a bucket of 10 a second for all keys together
-		// too: after an outage in which each of 2,000 keys has failed, the last would come 200 s later.
-		RateLimiter: &informer.ExponentialLimiter[informer.Key]{Max: time.Minute},
-	})
 	c := &Controller{
 		group:  informer.NewGroup(client),
 		log:    config.Logger,
@@ -102,19 +96,22 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 		return keys
 	}
 	c.Controller = &informer.Controller[informer.Key]{
-		Name:  name,
-		Queue: queue,
-		Sources: []informer.Source{
-			c.Websites.Subscribe(informer.Enqueue(queue, concerned, matters)),
-			c.deployments.informer.Subscribe(informer.EnqueueOwner[*appsv1.Deployment](queue, owner)),
-			c.services.informer.Subscribe(informer.EnqueueOwner[*corev1.Service](queue, owner)),
-		},
+		Name: name,
+		Queue: informer.NewQueue(informer.QueueConfig[informer.Key]{
+			Name: "websites",
+			// Each key by itself, and no longer than a minute. The default has a bucket of 10 a second for all keys together
+			// too: after an outage in which each of 2,000 keys has failed, the last would come 200 s later.
+			RateLimiter: &informer.ExponentialLimiter[informer.Key]{Max: time.Minute},
+		}),
 		Reconcile:               c.reconcile,
 		MaxConcurrentReconciles: config.Workers,
 		Timeout:                 30 * time.Second, // an API server that is away, or a watch that is late
 		Grace:                   config.Grace,
 		Logger:                  config.Logger,
 	}
+	c.Watch(informer.Enqueue(c.Websites, concerned, matters))
+	c.Watch(informer.EnqueueOwner(c.deployments.informer, owner))
+	c.Watch(informer.EnqueueOwner(c.services.informer, owner))
 	return c, nil
 }
 

@@ -10,38 +10,6 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// MutatingAdmissionPolicyResource is the mutatingadmissionpolicies of admissionregistration.k8s.io/v1.
-var MutatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"}
-
-// NewMutatingAdmissionPolicyInformer returns an informer of the mutatingadmissionpolicies.
-func NewMutatingAdmissionPolicyInformer(client *informer.Client, config informer.Config[*admissionregistrationv1.MutatingAdmissionPolicy]) *informer.Informer[*admissionregistrationv1.MutatingAdmissionPolicy] {
-	return informer.New(client, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyResource}, config)
-}
-
-// MutatingAdmissionPolicyLister reads the mutatingadmissionpolicies that an informer has.
-type MutatingAdmissionPolicyLister = informer.NamespaceLister[*admissionregistrationv1.MutatingAdmissionPolicy]
-
-// NewMutatingAdmissionPolicyLister returns a lister of what i has.
-func NewMutatingAdmissionPolicyLister(i *informer.Informer[*admissionregistrationv1.MutatingAdmissionPolicy]) MutatingAdmissionPolicyLister {
-	return informer.NewClusterLister(i)
-}
-
-// MutatingAdmissionPolicyBindingResource is the mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1.
-var MutatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicybindings"}
-
-// NewMutatingAdmissionPolicyBindingInformer returns an informer of the mutatingadmissionpolicybindings.
-func NewMutatingAdmissionPolicyBindingInformer(client *informer.Client, config informer.Config[*admissionregistrationv1.MutatingAdmissionPolicyBinding]) *informer.Informer[*admissionregistrationv1.MutatingAdmissionPolicyBinding] {
-	return informer.New(client, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyBindingResource}, config)
-}
-
-// MutatingAdmissionPolicyBindingLister reads the mutatingadmissionpolicybindings that an informer has.
-type MutatingAdmissionPolicyBindingLister = informer.NamespaceLister[*admissionregistrationv1.MutatingAdmissionPolicyBinding]
-
-// NewMutatingAdmissionPolicyBindingLister returns a lister of what i has.
-func NewMutatingAdmissionPolicyBindingLister(i *informer.Informer[*admissionregistrationv1.MutatingAdmissionPolicyBinding]) MutatingAdmissionPolicyBindingLister {
-	return informer.NewClusterLister(i)
-}
-
 // MutatingWebhookConfigurationResource is the mutatingwebhookconfigurations of admissionregistration.k8s.io/v1.
 var MutatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
@@ -50,12 +18,12 @@ func NewMutatingWebhookConfigurationInformer(client *informer.Client, config inf
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingWebhookConfigurationResource}, config)
 }
 
-// MutatingWebhookConfigurationLister reads the mutatingwebhookconfigurations that an informer has.
+// MutatingWebhookConfigurationLister reads the mutatingwebhookconfigurations of an informer or of a store.
 type MutatingWebhookConfigurationLister = informer.NamespaceLister[*admissionregistrationv1.MutatingWebhookConfiguration]
 
-// NewMutatingWebhookConfigurationLister returns a lister of what i has.
-func NewMutatingWebhookConfigurationLister(i *informer.Informer[*admissionregistrationv1.MutatingWebhookConfiguration]) MutatingWebhookConfigurationLister {
-	return informer.NewClusterLister(i)
+// NewMutatingWebhookConfigurationLister returns a lister of an informer or of a store.
+func NewMutatingWebhookConfigurationLister(of informer.Indexable[*admissionregistrationv1.MutatingWebhookConfiguration]) MutatingWebhookConfigurationLister {
+	return informer.NewClusterLister(of, MutatingWebhookConfigurationResource.GroupResource())
 }
 
 // ValidatingAdmissionPolicyResource is the validatingadmissionpolicies of admissionregistration.k8s.io/v1.
@@ -66,12 +34,12 @@ func NewValidatingAdmissionPolicyInformer(client *informer.Client, config inform
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyResource}, config)
 }
 
-// ValidatingAdmissionPolicyLister reads the validatingadmissionpolicies that an informer has.
+// ValidatingAdmissionPolicyLister reads the validatingadmissionpolicies of an informer or of a store.
 type ValidatingAdmissionPolicyLister = informer.NamespaceLister[*admissionregistrationv1.ValidatingAdmissionPolicy]
 
-// NewValidatingAdmissionPolicyLister returns a lister of what i has.
-func NewValidatingAdmissionPolicyLister(i *informer.Informer[*admissionregistrationv1.ValidatingAdmissionPolicy]) ValidatingAdmissionPolicyLister {
-	return informer.NewClusterLister(i)
+// NewValidatingAdmissionPolicyLister returns a lister of an informer or of a store.
+func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistrationv1.ValidatingAdmissionPolicy]) ValidatingAdmissionPolicyLister {
+	return informer.NewClusterLister(of, ValidatingAdmissionPolicyResource.GroupResource())
 }
 
 // ValidatingAdmissionPolicyBindingResource is the validatingadmissionpolicybindings of admissionregistration.k8s.io/v1.
@@ -82,12 +50,12 @@ func NewValidatingAdmissionPolicyBindingInformer(client *informer.Client, config
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyBindingResource}, config)
 }
 
-// ValidatingAdmissionPolicyBindingLister reads the validatingadmissionpolicybindings that an informer has.
+// ValidatingAdmissionPolicyBindingLister reads the validatingadmissionpolicybindings of an informer or of a store.
 type ValidatingAdmissionPolicyBindingLister = informer.NamespaceLister[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]
 
-// NewValidatingAdmissionPolicyBindingLister returns a lister of what i has.
-func NewValidatingAdmissionPolicyBindingLister(i *informer.Informer[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]) ValidatingAdmissionPolicyBindingLister {
-	return informer.NewClusterLister(i)
+// NewValidatingAdmissionPolicyBindingLister returns a lister of an informer or of a store.
+func NewValidatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]) ValidatingAdmissionPolicyBindingLister {
+	return informer.NewClusterLister(of, ValidatingAdmissionPolicyBindingResource.GroupResource())
 }
 
 // ValidatingWebhookConfigurationResource is the validatingwebhookconfigurations of admissionregistration.k8s.io/v1.
@@ -98,18 +66,16 @@ func NewValidatingWebhookConfigurationInformer(client *informer.Client, config i
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingWebhookConfigurationResource}, config)
 }
 
-// ValidatingWebhookConfigurationLister reads the validatingwebhookconfigurations that an informer has.
+// ValidatingWebhookConfigurationLister reads the validatingwebhookconfigurations of an informer or of a store.
 type ValidatingWebhookConfigurationLister = informer.NamespaceLister[*admissionregistrationv1.ValidatingWebhookConfiguration]
 
-// NewValidatingWebhookConfigurationLister returns a lister of what i has.
-func NewValidatingWebhookConfigurationLister(i *informer.Informer[*admissionregistrationv1.ValidatingWebhookConfiguration]) ValidatingWebhookConfigurationLister {
-	return informer.NewClusterLister(i)
+// NewValidatingWebhookConfigurationLister returns a lister of an informer or of a store.
+func NewValidatingWebhookConfigurationLister(of informer.Indexable[*admissionregistrationv1.ValidatingWebhookConfiguration]) ValidatingWebhookConfigurationLister {
+	return informer.NewClusterLister(of, ValidatingWebhookConfigurationResource.GroupResource())
 }
 
 // Set has an informer of each resource of admissionregistration.k8s.io/v1.
 type Set struct {
-	MutatingAdmissionPolicies         *informer.Informer[*admissionregistrationv1.MutatingAdmissionPolicy]
-	MutatingAdmissionPolicyBindings   *informer.Informer[*admissionregistrationv1.MutatingAdmissionPolicyBinding]
 	MutatingWebhookConfigurations     *informer.Informer[*admissionregistrationv1.MutatingWebhookConfiguration]
 	ValidatingAdmissionPolicies       *informer.Informer[*admissionregistrationv1.ValidatingAdmissionPolicy]
 	ValidatingAdmissionPolicyBindings *informer.Informer[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]
@@ -120,8 +86,6 @@ type Set struct {
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(
-		informer.SharedInto(&set.MutatingAdmissionPolicies, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyResource}),
-		informer.SharedInto(&set.MutatingAdmissionPolicyBindings, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyBindingResource}),
 		informer.SharedInto(&set.MutatingWebhookConfigurations, informer.Resource{GroupVersionResource: MutatingWebhookConfigurationResource}),
 		informer.SharedInto(&set.ValidatingAdmissionPolicies, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyResource}),
 		informer.SharedInto(&set.ValidatingAdmissionPolicyBindings, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyBindingResource}),

@@ -18,12 +18,12 @@ func NewMutatingAdmissionPolicyInformer(client *informer.Client, config informer
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyResource}, config)
 }
 
-// MutatingAdmissionPolicyLister reads the mutatingadmissionpolicies that an informer has.
+// MutatingAdmissionPolicyLister reads the mutatingadmissionpolicies of an informer or of a store.
 type MutatingAdmissionPolicyLister = informer.NamespaceLister[*admissionregistrationv1beta1.MutatingAdmissionPolicy]
 
-// NewMutatingAdmissionPolicyLister returns a lister of what i has.
-func NewMutatingAdmissionPolicyLister(i *informer.Informer[*admissionregistrationv1beta1.MutatingAdmissionPolicy]) MutatingAdmissionPolicyLister {
-	return informer.NewClusterLister(i)
+// NewMutatingAdmissionPolicyLister returns a lister of an informer or of a store.
+func NewMutatingAdmissionPolicyLister(of informer.Indexable[*admissionregistrationv1beta1.MutatingAdmissionPolicy]) MutatingAdmissionPolicyLister {
+	return informer.NewClusterLister(of, MutatingAdmissionPolicyResource.GroupResource())
 }
 
 // MutatingAdmissionPolicyBindingResource is the mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
@@ -34,12 +34,12 @@ func NewMutatingAdmissionPolicyBindingInformer(client *informer.Client, config i
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingAdmissionPolicyBindingResource}, config)
 }
 
-// MutatingAdmissionPolicyBindingLister reads the mutatingadmissionpolicybindings that an informer has.
+// MutatingAdmissionPolicyBindingLister reads the mutatingadmissionpolicybindings of an informer or of a store.
 type MutatingAdmissionPolicyBindingLister = informer.NamespaceLister[*admissionregistrationv1beta1.MutatingAdmissionPolicyBinding]
 
-// NewMutatingAdmissionPolicyBindingLister returns a lister of what i has.
-func NewMutatingAdmissionPolicyBindingLister(i *informer.Informer[*admissionregistrationv1beta1.MutatingAdmissionPolicyBinding]) MutatingAdmissionPolicyBindingLister {
-	return informer.NewClusterLister(i)
+// NewMutatingAdmissionPolicyBindingLister returns a lister of an informer or of a store.
+func NewMutatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionregistrationv1beta1.MutatingAdmissionPolicyBinding]) MutatingAdmissionPolicyBindingLister {
+	return informer.NewClusterLister(of, MutatingAdmissionPolicyBindingResource.GroupResource())
 }
 
 // MutatingWebhookConfigurationResource is the mutatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
@@ -50,12 +50,12 @@ func NewMutatingWebhookConfigurationInformer(client *informer.Client, config inf
 	return informer.New(client, informer.Resource{GroupVersionResource: MutatingWebhookConfigurationResource}, config)
 }
 
-// MutatingWebhookConfigurationLister reads the mutatingwebhookconfigurations that an informer has.
+// MutatingWebhookConfigurationLister reads the mutatingwebhookconfigurations of an informer or of a store.
 type MutatingWebhookConfigurationLister = informer.NamespaceLister[*admissionregistrationv1beta1.MutatingWebhookConfiguration]
 
-// NewMutatingWebhookConfigurationLister returns a lister of what i has.
-func NewMutatingWebhookConfigurationLister(i *informer.Informer[*admissionregistrationv1beta1.MutatingWebhookConfiguration]) MutatingWebhookConfigurationLister {
-	return informer.NewClusterLister(i)
+// NewMutatingWebhookConfigurationLister returns a lister of an informer or of a store.
+func NewMutatingWebhookConfigurationLister(of informer.Indexable[*admissionregistrationv1beta1.MutatingWebhookConfiguration]) MutatingWebhookConfigurationLister {
+	return informer.NewClusterLister(of, MutatingWebhookConfigurationResource.GroupResource())
 }
 
 // ValidatingAdmissionPolicyResource is the validatingadmissionpolicies of admissionregistration.k8s.io/v1beta1.
@@ -66,12 +66,12 @@ func NewValidatingAdmissionPolicyInformer(client *informer.Client, config inform
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyResource}, config)
 }
 
-// ValidatingAdmissionPolicyLister reads the validatingadmissionpolicies that an informer has.
+// ValidatingAdmissionPolicyLister reads the validatingadmissionpolicies of an informer or of a store.
 type ValidatingAdmissionPolicyLister = informer.NamespaceLister[*admissionregistrationv1beta1.ValidatingAdmissionPolicy]
 
-// NewValidatingAdmissionPolicyLister returns a lister of what i has.
-func NewValidatingAdmissionPolicyLister(i *informer.Informer[*admissionregistrationv1beta1.ValidatingAdmissionPolicy]) ValidatingAdmissionPolicyLister {
-	return informer.NewClusterLister(i)
+// NewValidatingAdmissionPolicyLister returns a lister of an informer or of a store.
+func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistrationv1beta1.ValidatingAdmissionPolicy]) ValidatingAdmissionPolicyLister {
+	return informer.NewClusterLister(of, ValidatingAdmissionPolicyResource.GroupResource())
 }
 
 // ValidatingAdmissionPolicyBindingResource is the validatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
@@ -82,12 +82,12 @@ func NewValidatingAdmissionPolicyBindingInformer(client *informer.Client, config
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingAdmissionPolicyBindingResource}, config)
 }
 
-// ValidatingAdmissionPolicyBindingLister reads the validatingadmissionpolicybindings that an informer has.
+// ValidatingAdmissionPolicyBindingLister reads the validatingadmissionpolicybindings of an informer or of a store.
 type ValidatingAdmissionPolicyBindingLister = informer.NamespaceLister[*admissionregistrationv1beta1.ValidatingAdmissionPolicyBinding]
 
-// NewValidatingAdmissionPolicyBindingLister returns a lister of what i has.
-func NewValidatingAdmissionPolicyBindingLister(i *informer.Informer[*admissionregistrationv1beta1.ValidatingAdmissionPolicyBinding]) ValidatingAdmissionPolicyBindingLister {
-	return informer.NewClusterLister(i)
+// NewValidatingAdmissionPolicyBindingLister returns a lister of an informer or of a store.
+func NewValidatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionregistrationv1beta1.ValidatingAdmissionPolicyBinding]) ValidatingAdmissionPolicyBindingLister {
+	return informer.NewClusterLister(of, ValidatingAdmissionPolicyBindingResource.GroupResource())
 }
 
 // ValidatingWebhookConfigurationResource is the validatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
@@ -98,12 +98,12 @@ func NewValidatingWebhookConfigurationInformer(client *informer.Client, config i
 	return informer.New(client, informer.Resource{GroupVersionResource: ValidatingWebhookConfigurationResource}, config)
 }
 
-// ValidatingWebhookConfigurationLister reads the validatingwebhookconfigurations that an informer has.
+// ValidatingWebhookConfigurationLister reads the validatingwebhookconfigurations of an informer or of a store.
 type ValidatingWebhookConfigurationLister = informer.NamespaceLister[*admissionregistrationv1beta1.ValidatingWebhookConfiguration]
 
-// NewValidatingWebhookConfigurationLister returns a lister of what i has.
-func NewValidatingWebhookConfigurationLister(i *informer.Informer[*admissionregistrationv1beta1.ValidatingWebhookConfiguration]) ValidatingWebhookConfigurationLister {
-	return informer.NewClusterLister(i)
+// NewValidatingWebhookConfigurationLister returns a lister of an informer or of a store.
+func NewValidatingWebhookConfigurationLister(of informer.Indexable[*admissionregistrationv1beta1.ValidatingWebhookConfiguration]) ValidatingWebhookConfigurationLister {
+	return informer.NewClusterLister(of, ValidatingWebhookConfigurationResource.GroupResource())
 }
 
 // Set has an informer of each resource of admissionregistration.k8s.io/v1beta1.

@@ -18,12 +18,12 @@ func NewStorageVersionInformer(client *informer.Client, config informer.Config[*
 	return informer.New(client, informer.Resource{GroupVersionResource: StorageVersionResource}, config)
 }
 
-// StorageVersionLister reads the storageversions that an informer has.
+// StorageVersionLister reads the storageversions of an informer or of a store.
 type StorageVersionLister = informer.NamespaceLister[*apiserverinternalv1alpha1.StorageVersion]
 
-// NewStorageVersionLister returns a lister of what i has.
-func NewStorageVersionLister(i *informer.Informer[*apiserverinternalv1alpha1.StorageVersion]) StorageVersionLister {
-	return informer.NewClusterLister(i)
+// NewStorageVersionLister returns a lister of an informer or of a store.
+func NewStorageVersionLister(of informer.Indexable[*apiserverinternalv1alpha1.StorageVersion]) StorageVersionLister {
+	return informer.NewClusterLister(of, StorageVersionResource.GroupResource())
 }
 
 // Set has an informer of each resource of internal.apiserver.k8s.io/v1alpha1.

@@ -18,12 +18,12 @@ func NewControllerRevisionInformer(client *informer.Client, config informer.Conf
 	return informer.New(client, informer.Resource{GroupVersionResource: ControllerRevisionResource, Namespaces: namespaces}, config)
 }
 
-// ControllerRevisionLister reads the controllerrevisions that an informer has.
+// ControllerRevisionLister reads the controllerrevisions of an informer or of a store.
 type ControllerRevisionLister = informer.Lister[*appsv1.ControllerRevision]
 
-// NewControllerRevisionLister returns a lister of what i has.
-func NewControllerRevisionLister(i *informer.Informer[*appsv1.ControllerRevision]) ControllerRevisionLister {
-	return informer.NewLister(i)
+// NewControllerRevisionLister returns a lister of an informer or of a store.
+func NewControllerRevisionLister(of informer.Indexable[*appsv1.ControllerRevision]) ControllerRevisionLister {
+	return informer.NewLister(of, ControllerRevisionResource.GroupResource())
 }
 
 // DaemonSetResource is the daemonsets of apps/v1.
@@ -34,12 +34,12 @@ func NewDaemonSetInformer(client *informer.Client, config informer.Config[*appsv
 	return informer.New(client, informer.Resource{GroupVersionResource: DaemonSetResource, Namespaces: namespaces}, config)
 }
 
-// DaemonSetLister reads the daemonsets that an informer has.
+// DaemonSetLister reads the daemonsets of an informer or of a store.
 type DaemonSetLister = informer.Lister[*appsv1.DaemonSet]
 
-// NewDaemonSetLister returns a lister of what i has.
-func NewDaemonSetLister(i *informer.Informer[*appsv1.DaemonSet]) DaemonSetLister {
-	return informer.NewLister(i)
+// NewDaemonSetLister returns a lister of an informer or of a store.
+func NewDaemonSetLister(of informer.Indexable[*appsv1.DaemonSet]) DaemonSetLister {
+	return informer.NewLister(of, DaemonSetResource.GroupResource())
 }
 
 // DeploymentResource is the deployments of apps/v1.
@@ -50,12 +50,12 @@ func NewDeploymentInformer(client *informer.Client, config informer.Config[*apps
 	return informer.New(client, informer.Resource{GroupVersionResource: DeploymentResource, Namespaces: namespaces}, config)
 }
 
-// DeploymentLister reads the deployments that an informer has.
+// DeploymentLister reads the deployments of an informer or of a store.
 type DeploymentLister = informer.Lister[*appsv1.Deployment]
 
-// NewDeploymentLister returns a lister of what i has.
-func NewDeploymentLister(i *informer.Informer[*appsv1.Deployment]) DeploymentLister {
-	return informer.NewLister(i)
+// NewDeploymentLister returns a lister of an informer or of a store.
+func NewDeploymentLister(of informer.Indexable[*appsv1.Deployment]) DeploymentLister {
+	return informer.NewLister(of, DeploymentResource.GroupResource())
 }
 
 // ReplicaSetResource is the replicasets of apps/v1.
@@ -66,12 +66,12 @@ func NewReplicaSetInformer(client *informer.Client, config informer.Config[*apps
 	return informer.New(client, informer.Resource{GroupVersionResource: ReplicaSetResource, Namespaces: namespaces}, config)
 }
 
-// ReplicaSetLister reads the replicasets that an informer has.
+// ReplicaSetLister reads the replicasets of an informer or of a store.
 type ReplicaSetLister = informer.Lister[*appsv1.ReplicaSet]
 
-// NewReplicaSetLister returns a lister of what i has.
-func NewReplicaSetLister(i *informer.Informer[*appsv1.ReplicaSet]) ReplicaSetLister {
-	return informer.NewLister(i)
+// NewReplicaSetLister returns a lister of an informer or of a store.
+func NewReplicaSetLister(of informer.Indexable[*appsv1.ReplicaSet]) ReplicaSetLister {
+	return informer.NewLister(of, ReplicaSetResource.GroupResource())
 }
 
 // StatefulSetResource is the statefulsets of apps/v1.
@@ -82,12 +82,12 @@ func NewStatefulSetInformer(client *informer.Client, config informer.Config[*app
 	return informer.New(client, informer.Resource{GroupVersionResource: StatefulSetResource, Namespaces: namespaces}, config)
 }
 
-// StatefulSetLister reads the statefulsets that an informer has.
+// StatefulSetLister reads the statefulsets of an informer or of a store.
 type StatefulSetLister = informer.Lister[*appsv1.StatefulSet]
 
-// NewStatefulSetLister returns a lister of what i has.
-func NewStatefulSetLister(i *informer.Informer[*appsv1.StatefulSet]) StatefulSetLister {
-	return informer.NewLister(i)
+// NewStatefulSetLister returns a lister of an informer or of a store.
+func NewStatefulSetLister(of informer.Indexable[*appsv1.StatefulSet]) StatefulSetLister {
+	return informer.NewLister(of, StatefulSetResource.GroupResource())
 }
 
 // Set has an informer of each resource of apps/v1.

@@ -18,12 +18,12 @@ func NewControllerRevisionInformer(client *informer.Client, config informer.Conf
 	return informer.New(client, informer.Resource{GroupVersionResource: ControllerRevisionResource, Namespaces: namespaces}, config)
 }
 
-// ControllerRevisionLister reads the controllerrevisions that an informer has.
+// ControllerRevisionLister reads the controllerrevisions of an informer or of a store.
 type ControllerRevisionLister = informer.Lister[*appsv1beta1.ControllerRevision]
 
-// NewControllerRevisionLister returns a lister of what i has.
-func NewControllerRevisionLister(i *informer.Informer[*appsv1beta1.ControllerRevision]) ControllerRevisionLister {
-	return informer.NewLister(i)
+// NewControllerRevisionLister returns a lister of an informer or of a store.
+func NewControllerRevisionLister(of informer.Indexable[*appsv1beta1.ControllerRevision]) ControllerRevisionLister {
+	return informer.NewLister(of, ControllerRevisionResource.GroupResource())
 }
 
 // DeploymentResource is the deployments of apps/v1beta1.
@@ -34,12 +34,12 @@ func NewDeploymentInformer(client *informer.Client, config informer.Config[*apps
 	return informer.New(client, informer.Resource{GroupVersionResource: DeploymentResource, Namespaces: namespaces}, config)
 }
 
-// DeploymentLister reads the deployments that an informer has.
+// DeploymentLister reads the deployments of an informer or of a store.
 type DeploymentLister = informer.Lister[*appsv1beta1.Deployment]
 
-// NewDeploymentLister returns a lister of what i has.
-func NewDeploymentLister(i *informer.Informer[*appsv1beta1.Deployment]) DeploymentLister {
-	return informer.NewLister(i)
+// NewDeploymentLister returns a lister of an informer or of a store.
+func NewDeploymentLister(of informer.Indexable[*appsv1beta1.Deployment]) DeploymentLister {
+	return informer.NewLister(of, DeploymentResource.GroupResource())
 }
 
 // StatefulSetResource is the statefulsets of apps/v1beta1.
@@ -50,12 +50,12 @@ func NewStatefulSetInformer(client *informer.Client, config informer.Config[*app
 	return informer.New(client, informer.Resource{GroupVersionResource: StatefulSetResource, Namespaces: namespaces}, config)
 }
 
-// StatefulSetLister reads the statefulsets that an informer has.
+// StatefulSetLister reads the statefulsets of an informer or of a store.
 type StatefulSetLister = informer.Lister[*appsv1beta1.StatefulSet]
 
-// NewStatefulSetLister returns a lister of what i has.
-func NewStatefulSetLister(i *informer.Informer[*appsv1beta1.StatefulSet]) StatefulSetLister {
-	return informer.NewLister(i)
+// NewStatefulSetLister returns a lister of an informer or of a store.
+func NewStatefulSetLister(of informer.Indexable[*appsv1beta1.StatefulSet]) StatefulSetLister {
+	return informer.NewLister(of, StatefulSetResource.GroupResource())
 }
 
 // Set has an informer of each resource of apps/v1beta1.

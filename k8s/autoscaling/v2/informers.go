@@ -18,12 +18,12 @@ func NewHorizontalPodAutoscalerInformer(client *informer.Client, config informer
 	return informer.New(client, informer.Resource{GroupVersionResource: HorizontalPodAutoscalerResource, Namespaces: namespaces}, config)
 }
 
-// HorizontalPodAutoscalerLister reads the horizontalpodautoscalers that an informer has.
+// HorizontalPodAutoscalerLister reads the horizontalpodautoscalers of an informer or of a store.
 type HorizontalPodAutoscalerLister = informer.Lister[*autoscalingv2.HorizontalPodAutoscaler]
 
-// NewHorizontalPodAutoscalerLister returns a lister of what i has.
-func NewHorizontalPodAutoscalerLister(i *informer.Informer[*autoscalingv2.HorizontalPodAutoscaler]) HorizontalPodAutoscalerLister {
-	return informer.NewLister(i)
+// NewHorizontalPodAutoscalerLister returns a lister of an informer or of a store.
+func NewHorizontalPodAutoscalerLister(of informer.Indexable[*autoscalingv2.HorizontalPodAutoscaler]) HorizontalPodAutoscalerLister {
+	return informer.NewLister(of, HorizontalPodAutoscalerResource.GroupResource())
 }
 
 // Set has an informer of each resource of autoscaling/v2.

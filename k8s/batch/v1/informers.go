@@ -18,12 +18,12 @@ func NewCronJobInformer(client *informer.Client, config informer.Config[*batchv1
 	return informer.New(client, informer.Resource{GroupVersionResource: CronJobResource, Namespaces: namespaces}, config)
 }
 
-// CronJobLister reads the cronjobs that an informer has.
+// CronJobLister reads the cronjobs of an informer or of a store.
 type CronJobLister = informer.Lister[*batchv1.CronJob]
 
-// NewCronJobLister returns a lister of what i has.
-func NewCronJobLister(i *informer.Informer[*batchv1.CronJob]) CronJobLister {
-	return informer.NewLister(i)
+// NewCronJobLister returns a lister of an informer or of a store.
+func NewCronJobLister(of informer.Indexable[*batchv1.CronJob]) CronJobLister {
+	return informer.NewLister(of, CronJobResource.GroupResource())
 }
 
 // JobResource is the jobs of batch/v1.
@@ -34,11 +34,13 @@ func NewJobInformer(client *informer.Client, config informer.Config[*batchv1.Job
 	return informer.New(client, informer.Resource{GroupVersionResource: JobResource, Namespaces: namespaces}, config)
 }
 
-// JobLister reads the jobs that an informer has.
+// JobLister reads the jobs of an informer or of a store.
 type JobLister = informer.Lister[*batchv1.Job]
 
-// NewJobLister returns a lister of what i has.
-func NewJobLister(i *informer.Informer[*batchv1.Job]) JobLister { return informer.NewLister(i) }
+// NewJobLister returns a lister of an informer or of a store.
+func NewJobLister(of informer.Indexable[*batchv1.Job]) JobLister {
+	return informer.NewLister(of, JobResource.GroupResource())
+}
 
 // Set has an informer of each resource of batch/v1.
 type Set struct {

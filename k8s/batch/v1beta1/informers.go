@@ -18,12 +18,12 @@ func NewCronJobInformer(client *informer.Client, config informer.Config[*batchv1
 	return informer.New(client, informer.Resource{GroupVersionResource: CronJobResource, Namespaces: namespaces}, config)
 }
 
-// CronJobLister reads the cronjobs that an informer has.
+// CronJobLister reads the cronjobs of an informer or of a store.
 type CronJobLister = informer.Lister[*batchv1beta1.CronJob]
 
-// NewCronJobLister returns a lister of what i has.
-func NewCronJobLister(i *informer.Informer[*batchv1beta1.CronJob]) CronJobLister {
-	return informer.NewLister(i)
+// NewCronJobLister returns a lister of an informer or of a store.
+func NewCronJobLister(of informer.Indexable[*batchv1beta1.CronJob]) CronJobLister {
+	return informer.NewLister(of, CronJobResource.GroupResource())
 }
 
 // Set has an informer of each resource of batch/v1beta1.

@@ -18,60 +18,24 @@ func NewCertificateSigningRequestInformer(client *informer.Client, config inform
 	return informer.New(client, informer.Resource{GroupVersionResource: CertificateSigningRequestResource}, config)
 }
 
-// CertificateSigningRequestLister reads the certificatesigningrequests that an informer has.
+// CertificateSigningRequestLister reads the certificatesigningrequests of an informer or of a store.
 type CertificateSigningRequestLister = informer.NamespaceLister[*certificatesv1.CertificateSigningRequest]
 
-// NewCertificateSigningRequestLister returns a lister of what i has.
-func NewCertificateSigningRequestLister(i *informer.Informer[*certificatesv1.CertificateSigningRequest]) CertificateSigningRequestLister {
-	return informer.NewClusterLister(i)
-}
-
-// ClusterTrustBundleResource is the clustertrustbundles of certificates.k8s.io/v1.
-var ClusterTrustBundleResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "clustertrustbundles"}
-
-// NewClusterTrustBundleInformer returns an informer of the clustertrustbundles.
-func NewClusterTrustBundleInformer(client *informer.Client, config informer.Config[*certificatesv1.ClusterTrustBundle]) *informer.Informer[*certificatesv1.ClusterTrustBundle] {
-	return informer.New(client, informer.Resource{GroupVersionResource: ClusterTrustBundleResource}, config)
-}
-
-// ClusterTrustBundleLister reads the clustertrustbundles that an informer has.
-type ClusterTrustBundleLister = informer.NamespaceLister[*certificatesv1.ClusterTrustBundle]
-
-// NewClusterTrustBundleLister returns a lister of what i has.
-func NewClusterTrustBundleLister(i *informer.Informer[*certificatesv1.ClusterTrustBundle]) ClusterTrustBundleLister {
-	return informer.NewClusterLister(i)
-}
-
-// PodCertificateRequestResource is the podcertificaterequests of certificates.k8s.io/v1.
-var PodCertificateRequestResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "podcertificaterequests"}
-
-// NewPodCertificateRequestInformer returns an informer of the podcertificaterequests in namespaces, or in all if there are none.
-func NewPodCertificateRequestInformer(client *informer.Client, config informer.Config[*certificatesv1.PodCertificateRequest], namespaces ...string) *informer.Informer[*certificatesv1.PodCertificateRequest] {
-	return informer.New(client, informer.Resource{GroupVersionResource: PodCertificateRequestResource, Namespaces: namespaces}, config)
-}
-
-// PodCertificateRequestLister reads the podcertificaterequests that an informer has.
-type PodCertificateRequestLister = informer.Lister[*certificatesv1.PodCertificateRequest]
-
-// NewPodCertificateRequestLister returns a lister of what i has.
-func NewPodCertificateRequestLister(i *informer.Informer[*certificatesv1.PodCertificateRequest]) PodCertificateRequestLister {
-	return informer.NewLister(i)
+// NewCertificateSigningRequestLister returns a lister of an informer or of a store.
+func NewCertificateSigningRequestLister(of informer.Indexable[*certificatesv1.CertificateSigningRequest]) CertificateSigningRequestLister {
+	return informer.NewClusterLister(of, CertificateSigningRequestResource.GroupResource())
 }
 
 // Set has an informer of each resource of certificates.k8s.io/v1.
 type Set struct {
 	CertificateSigningRequests *informer.Informer[*certificatesv1.CertificateSigningRequest]
-	ClusterTrustBundles        *informer.Informer[*certificatesv1.ClusterTrustBundle]
-	PodCertificateRequests     *informer.Informer[*certificatesv1.PodCertificateRequest]
 }
 
-// NewSet returns group's informers of all resources of certificates.k8s.io/v1, in namespaces, or in all if there are none, and what lets go of them.
-func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
+// NewSet returns group's informers of all resources of certificates.k8s.io/v1, and what lets go of them.
+func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(
 		informer.SharedInto(&set.CertificateSigningRequests, informer.Resource{GroupVersionResource: CertificateSigningRequestResource}),
-		informer.SharedInto(&set.ClusterTrustBundles, informer.Resource{GroupVersionResource: ClusterTrustBundleResource}),
-		informer.SharedInto(&set.PodCertificateRequests, informer.Resource{GroupVersionResource: PodCertificateRequestResource, Namespaces: namespaces}),
 	)
 	return set, release, err
 }

@@ -18,12 +18,12 @@ func NewClusterTrustBundleInformer(client *informer.Client, config informer.Conf
 	return informer.New(client, informer.Resource{GroupVersionResource: ClusterTrustBundleResource}, config)
 }
 
-// ClusterTrustBundleLister reads the clustertrustbundles that an informer has.
+// ClusterTrustBundleLister reads the clustertrustbundles of an informer or of a store.
 type ClusterTrustBundleLister = informer.NamespaceLister[*certificatesv1alpha1.ClusterTrustBundle]
 
-// NewClusterTrustBundleLister returns a lister of what i has.
-func NewClusterTrustBundleLister(i *informer.Informer[*certificatesv1alpha1.ClusterTrustBundle]) ClusterTrustBundleLister {
-	return informer.NewClusterLister(i)
+// NewClusterTrustBundleLister returns a lister of an informer or of a store.
+func NewClusterTrustBundleLister(of informer.Indexable[*certificatesv1alpha1.ClusterTrustBundle]) ClusterTrustBundleLister {
+	return informer.NewClusterLister(of, ClusterTrustBundleResource.GroupResource())
 }
 
 // Set has an informer of each resource of certificates.k8s.io/v1alpha1.

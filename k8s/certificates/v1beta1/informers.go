@@ -18,12 +18,12 @@ func NewCertificateSigningRequestInformer(client *informer.Client, config inform
 	return informer.New(client, informer.Resource{GroupVersionResource: CertificateSigningRequestResource}, config)
 }
 
-// CertificateSigningRequestLister reads the certificatesigningrequests that an informer has.
+// CertificateSigningRequestLister reads the certificatesigningrequests of an informer or of a store.
 type CertificateSigningRequestLister = informer.NamespaceLister[*certificatesv1beta1.CertificateSigningRequest]
 
-// NewCertificateSigningRequestLister returns a lister of what i has.
-func NewCertificateSigningRequestLister(i *informer.Informer[*certificatesv1beta1.CertificateSigningRequest]) CertificateSigningRequestLister {
-	return informer.NewClusterLister(i)
+// NewCertificateSigningRequestLister returns a lister of an informer or of a store.
+func NewCertificateSigningRequestLister(of informer.Indexable[*certificatesv1beta1.CertificateSigningRequest]) CertificateSigningRequestLister {
+	return informer.NewClusterLister(of, CertificateSigningRequestResource.GroupResource())
 }
 
 // ClusterTrustBundleResource is the clustertrustbundles of certificates.k8s.io/v1beta1.
@@ -34,12 +34,12 @@ func NewClusterTrustBundleInformer(client *informer.Client, config informer.Conf
 	return informer.New(client, informer.Resource{GroupVersionResource: ClusterTrustBundleResource}, config)
 }
 
-// ClusterTrustBundleLister reads the clustertrustbundles that an informer has.
+// ClusterTrustBundleLister reads the clustertrustbundles of an informer or of a store.
 type ClusterTrustBundleLister = informer.NamespaceLister[*certificatesv1beta1.ClusterTrustBundle]
 
-// NewClusterTrustBundleLister returns a lister of what i has.
-func NewClusterTrustBundleLister(i *informer.Informer[*certificatesv1beta1.ClusterTrustBundle]) ClusterTrustBundleLister {
-	return informer.NewClusterLister(i)
+// NewClusterTrustBundleLister returns a lister of an informer or of a store.
+func NewClusterTrustBundleLister(of informer.Indexable[*certificatesv1beta1.ClusterTrustBundle]) ClusterTrustBundleLister {
+	return informer.NewClusterLister(of, ClusterTrustBundleResource.GroupResource())
 }
 
 // PodCertificateRequestResource is the podcertificaterequests of certificates.k8s.io/v1beta1.
@@ -50,12 +50,12 @@ func NewPodCertificateRequestInformer(client *informer.Client, config informer.C
 	return informer.New(client, informer.Resource{GroupVersionResource: PodCertificateRequestResource, Namespaces: namespaces}, config)
 }
 
-// PodCertificateRequestLister reads the podcertificaterequests that an informer has.
+// PodCertificateRequestLister reads the podcertificaterequests of an informer or of a store.
 type PodCertificateRequestLister = informer.Lister[*certificatesv1beta1.PodCertificateRequest]
 
-// NewPodCertificateRequestLister returns a lister of what i has.
-func NewPodCertificateRequestLister(i *informer.Informer[*certificatesv1beta1.PodCertificateRequest]) PodCertificateRequestLister {
-	return informer.NewLister(i)
+// NewPodCertificateRequestLister returns a lister of an informer or of a store.
+func NewPodCertificateRequestLister(of informer.Indexable[*certificatesv1beta1.PodCertificateRequest]) PodCertificateRequestLister {
+	return informer.NewLister(of, PodCertificateRequestResource.GroupResource())
 }
 
 // Set has an informer of each resource of certificates.k8s.io/v1beta1.

@@ -18,12 +18,12 @@ func NewLeaseInformer(client *informer.Client, config informer.Config[*coordinat
 	return informer.New(client, informer.Resource{GroupVersionResource: LeaseResource, Namespaces: namespaces}, config)
 }
 
-// LeaseLister reads the leases that an informer has.
+// LeaseLister reads the leases of an informer or of a store.
 type LeaseLister = informer.Lister[*coordinationv1.Lease]
 
-// NewLeaseLister returns a lister of what i has.
-func NewLeaseLister(i *informer.Informer[*coordinationv1.Lease]) LeaseLister {
-	return informer.NewLister(i)
+// NewLeaseLister returns a lister of an informer or of a store.
+func NewLeaseLister(of informer.Indexable[*coordinationv1.Lease]) LeaseLister {
+	return informer.NewLister(of, LeaseResource.GroupResource())
 }
 
 // Set has an informer of each resource of coordination.k8s.io/v1.

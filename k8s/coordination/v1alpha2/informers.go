@@ -18,12 +18,12 @@ func NewLeaseCandidateInformer(client *informer.Client, config informer.Config[*
 	return informer.New(client, informer.Resource{GroupVersionResource: LeaseCandidateResource, Namespaces: namespaces}, config)
 }
 
-// LeaseCandidateLister reads the leasecandidates that an informer has.
+// LeaseCandidateLister reads the leasecandidates of an informer or of a store.
 type LeaseCandidateLister = informer.Lister[*coordinationv1alpha2.LeaseCandidate]
 
-// NewLeaseCandidateLister returns a lister of what i has.
-func NewLeaseCandidateLister(i *informer.Informer[*coordinationv1alpha2.LeaseCandidate]) LeaseCandidateLister {
-	return informer.NewLister(i)
+// NewLeaseCandidateLister returns a lister of an informer or of a store.
+func NewLeaseCandidateLister(of informer.Indexable[*coordinationv1alpha2.LeaseCandidate]) LeaseCandidateLister {
+	return informer.NewLister(of, LeaseCandidateResource.GroupResource())
 }
 
 // Set has an informer of each resource of coordination.k8s.io/v1alpha2.

@@ -18,12 +18,12 @@ func NewLeaseInformer(client *informer.Client, config informer.Config[*coordinat
 	return informer.New(client, informer.Resource{GroupVersionResource: LeaseResource, Namespaces: namespaces}, config)
 }
 
-// LeaseLister reads the leases that an informer has.
+// LeaseLister reads the leases of an informer or of a store.
 type LeaseLister = informer.Lister[*coordinationv1beta1.Lease]
 
-// NewLeaseLister returns a lister of what i has.
-func NewLeaseLister(i *informer.Informer[*coordinationv1beta1.Lease]) LeaseLister {
-	return informer.NewLister(i)
+// NewLeaseLister returns a lister of an informer or of a store.
+func NewLeaseLister(of informer.Indexable[*coordinationv1beta1.Lease]) LeaseLister {
+	return informer.NewLister(of, LeaseResource.GroupResource())
 }
 
 // LeaseCandidateResource is the leasecandidates of coordination.k8s.io/v1beta1.
@@ -34,12 +34,12 @@ func NewLeaseCandidateInformer(client *informer.Client, config informer.Config[*
 	return informer.New(client, informer.Resource{GroupVersionResource: LeaseCandidateResource, Namespaces: namespaces}, config)
 }
 
-// LeaseCandidateLister reads the leasecandidates that an informer has.
+// LeaseCandidateLister reads the leasecandidates of an informer or of a store.
 type LeaseCandidateLister = informer.Lister[*coordinationv1beta1.LeaseCandidate]
 
-// NewLeaseCandidateLister returns a lister of what i has.
-func NewLeaseCandidateLister(i *informer.Informer[*coordinationv1beta1.LeaseCandidate]) LeaseCandidateLister {
-	return informer.NewLister(i)
+// NewLeaseCandidateLister returns a lister of an informer or of a store.
+func NewLeaseCandidateLister(of informer.Indexable[*coordinationv1beta1.LeaseCandidate]) LeaseCandidateLister {
+	return informer.NewLister(of, LeaseCandidateResource.GroupResource())
 }
 
 // Set has an informer of each resource of coordination.k8s.io/v1beta1.

@@ -18,12 +18,12 @@ func NewConfigMapInformer(client *informer.Client, config informer.Config[*corev
 	return informer.New(client, informer.Resource{GroupVersionResource: ConfigMapResource, Namespaces: namespaces}, config)
 }
 
-// ConfigMapLister reads the configmaps that an informer has.
+// ConfigMapLister reads the configmaps of an informer or of a store.
 type ConfigMapLister = informer.Lister[*corev1.ConfigMap]
 
-// NewConfigMapLister returns a lister of what i has.
-func NewConfigMapLister(i *informer.Informer[*corev1.ConfigMap]) ConfigMapLister {
-	return informer.NewLister(i)
+// NewConfigMapLister returns a lister of an informer or of a store.
+func NewConfigMapLister(of informer.Indexable[*corev1.ConfigMap]) ConfigMapLister {
+	return informer.NewLister(of, ConfigMapResource.GroupResource())
 }
 
 // EndpointsResource is the endpoints of v1.
@@ -34,12 +34,12 @@ func NewEndpointsInformer(client *informer.Client, config informer.Config[*corev
 	return informer.New(client, informer.Resource{GroupVersionResource: EndpointsResource, Namespaces: namespaces}, config)
 }
 
-// EndpointsLister reads the endpoints that an informer has.
+// EndpointsLister reads the endpoints of an informer or of a store.
 type EndpointsLister = informer.Lister[*corev1.Endpoints]
 
-// NewEndpointsLister returns a lister of what i has.
-func NewEndpointsLister(i *informer.Informer[*corev1.Endpoints]) EndpointsLister {
-	return informer.NewLister(i)
+// NewEndpointsLister returns a lister of an informer or of a store.
+func NewEndpointsLister(of informer.Indexable[*corev1.Endpoints]) EndpointsLister {
+	return informer.NewLister(of, EndpointsResource.GroupResource())
 }
 
 // EventResource is the events of v1.
@@ -50,11 +50,13 @@ func NewEventInformer(client *informer.Client, config informer.Config[*corev1.Ev
 	return informer.New(client, informer.Resource{GroupVersionResource: EventResource, Namespaces: namespaces}, config)
 }
 
-// EventLister reads the events that an informer has.
+// EventLister reads the events of an informer or of a store.
 type EventLister = informer.Lister[*corev1.Event]
 
-// NewEventLister returns a lister of what i has.
-func NewEventLister(i *informer.Informer[*corev1.Event]) EventLister { return informer.NewLister(i) }
+// NewEventLister returns a lister of an informer or of a store.
+func NewEventLister(of informer.Indexable[*corev1.Event]) EventLister {
+	return informer.NewLister(of, EventResource.GroupResource())
+}
 
 // LimitRangeResource is the limitranges of v1.
 var LimitRangeResource = schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}
@@ -64,12 +66,12 @@ func NewLimitRangeInformer(client *informer.Client, config informer.Config[*core
 	return informer.New(client, informer.Resource{GroupVersionResource: LimitRangeResource, Namespaces: namespaces}, config)
 }
 
-// LimitRangeLister reads the limitranges that an informer has.
+// LimitRangeLister reads the limitranges of an informer or of a store.
 type LimitRangeLister = informer.Lister[*corev1.LimitRange]
 
-// NewLimitRangeLister returns a lister of what i has.
-func NewLimitRangeLister(i *informer.Informer[*corev1.LimitRange]) LimitRangeLister {
-	return informer.NewLister(i)
+// NewLimitRangeLister returns a lister of an informer or of a store.
+func NewLimitRangeLister(of informer.Indexable[*corev1.LimitRange]) LimitRangeLister {
+	return informer.NewLister(of, LimitRangeResource.GroupResource())
 }
 
 // NamespaceResource is the namespaces of v1.
@@ -80,12 +82,12 @@ func NewNamespaceInformer(client *informer.Client, config informer.Config[*corev
 	return informer.New(client, informer.Resource{GroupVersionResource: NamespaceResource}, config)
 }
 
-// NamespaceLister reads the namespaces that an informer has.
+// NamespaceLister reads the namespaces of an informer or of a store.
 type NamespaceLister = informer.NamespaceLister[*corev1.Namespace]
 
-// NewNamespaceLister returns a lister of what i has.
-func NewNamespaceLister(i *informer.Informer[*corev1.Namespace]) NamespaceLister {
-	return informer.NewClusterLister(i)
+// NewNamespaceLister returns a lister of an informer or of a store.
+func NewNamespaceLister(of informer.Indexable[*corev1.Namespace]) NamespaceLister {
+	return informer.NewClusterLister(of, NamespaceResource.GroupResource())
 }
 
 // NodeResource is the nodes of v1.
@@ -96,12 +98,12 @@ func NewNodeInformer(client *informer.Client, config informer.Config[*corev1.Nod
 	return informer.New(client, informer.Resource{GroupVersionResource: NodeResource}, config)
 }
 
-// NodeLister reads the nodes that an informer has.
+// NodeLister reads the nodes of an informer or of a store.
 type NodeLister = informer.NamespaceLister[*corev1.Node]
 
-// NewNodeLister returns a lister of what i has.
-func NewNodeLister(i *informer.Informer[*corev1.Node]) NodeLister {
-	return informer.NewClusterLister(i)
+// NewNodeLister returns a lister of an informer or of a store.
+func NewNodeLister(of informer.Indexable[*corev1.Node]) NodeLister {
+	return informer.NewClusterLister(of, NodeResource.GroupResource())
 }
 
 // PersistentVolumeResource is the persistentvolumes of v1.
@@ -112,12 +114,12 @@ func NewPersistentVolumeInformer(client *informer.Client, config informer.Config
 	return informer.New(client, informer.Resource{GroupVersionResource: PersistentVolumeResource}, config)
 }
 
-// PersistentVolumeLister reads the persistentvolumes that an informer has.
+// PersistentVolumeLister reads the persistentvolumes of an informer or of a store.
 type PersistentVolumeLister = informer.NamespaceLister[*corev1.PersistentVolume]
 
-// NewPersistentVolumeLister returns a lister of what i has.
-func NewPersistentVolumeLister(i *informer.Informer[*corev1.PersistentVolume]) PersistentVolumeLister {
-	return informer.NewClusterLister(i)
+// NewPersistentVolumeLister returns a lister of an informer or of a store.
+func NewPersistentVolumeLister(of informer.Indexable[*corev1.PersistentVolume]) PersistentVolumeLister {
+	return informer.NewClusterLister(of, PersistentVolumeResource.GroupResource())
 }
 
 // PersistentVolumeClaimResource is the persistentvolumeclaims of v1.
@@ -128,12 +130,12 @@ func NewPersistentVolumeClaimInformer(client *informer.Client, config informer.C
 	return informer.New(client, informer.Resource{GroupVersionResource: PersistentVolumeClaimResource, Namespaces: namespaces}, config)
 }
 
-// PersistentVolumeClaimLister reads the persistentvolumeclaims that an informer has.
+// PersistentVolumeClaimLister reads the persistentvolumeclaims of an informer or of a store.
 type PersistentVolumeClaimLister = informer.Lister[*corev1.PersistentVolumeClaim]
 
-// NewPersistentVolumeClaimLister returns a lister of what i has.
-func NewPersistentVolumeClaimLister(i *informer.Informer[*corev1.PersistentVolumeClaim]) PersistentVolumeClaimLister {
-	return informer.NewLister(i)
+// NewPersistentVolumeClaimLister returns a lister of an informer or of a store.
+func NewPersistentVolumeClaimLister(of informer.Indexable[*corev1.PersistentVolumeClaim]) PersistentVolumeClaimLister {
+	return informer.NewLister(of, PersistentVolumeClaimResource.GroupResource())
 }
 
 // PodResource is the pods of v1.
@@ -144,11 +146,13 @@ func NewPodInformer(client *informer.Client, config informer.Config[*corev1.Pod]
 	return informer.New(client, informer.Resource{GroupVersionResource: PodResource, Namespaces: namespaces}, config)
 }
 
-// PodLister reads the pods that an informer has.
+// PodLister reads the pods of an informer or of a store.
 type PodLister = informer.Lister[*corev1.Pod]
 
-// NewPodLister returns a lister of what i has.
-func NewPodLister(i *informer.Informer[*corev1.Pod]) PodLister { return informer.NewLister(i) }
+// NewPodLister returns a lister of an informer or of a store.
+func NewPodLister(of informer.Indexable[*corev1.Pod]) PodLister {
+	return informer.NewLister(of, PodResource.GroupResource())
+}
 
 // PodTemplateResource is the podtemplates of v1.
 var PodTemplateResource = schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}
@@ -158,12 +162,12 @@ func NewPodTemplateInformer(client *informer.Client, config informer.Config[*cor
 	return informer.New(client, informer.Resource{GroupVersionResource: PodTemplateResource, Namespaces: namespaces}, config)
 }
 
-// PodTemplateLister reads the podtemplates that an informer has.
+// PodTemplateLister reads the podtemplates of an informer or of a store.
 type PodTemplateLister = informer.Lister[*corev1.PodTemplate]
 
-// NewPodTemplateLister returns a lister of what i has.
-func NewPodTemplateLister(i *informer.Informer[*corev1.PodTemplate]) PodTemplateLister {
-	return informer.NewLister(i)
+// NewPodTemplateLister returns a lister of an informer or of a store.
+func NewPodTemplateLister(of informer.Indexable[*corev1.PodTemplate]) PodTemplateLister {
+	return informer.NewLister(of, PodTemplateResource.GroupResource())
 }
 
 // ReplicationControllerResource is the replicationcontrollers of v1.
@@ -174,12 +178,12 @@ func NewReplicationControllerInformer(client *informer.Client, config informer.C
 	return informer.New(client, informer.Resource{GroupVersionResource: ReplicationControllerResource, Namespaces: namespaces}, config)
 }
 
-// ReplicationControllerLister reads the replicationcontrollers that an informer has.
+// ReplicationControllerLister reads the replicationcontrollers of an informer or of a store.
 type ReplicationControllerLister = informer.Lister[*corev1.ReplicationController]
 
-// NewReplicationControllerLister returns a lister of what i has.
-func NewReplicationControllerLister(i *informer.Informer[*corev1.ReplicationController]) ReplicationControllerLister {
-	return informer.NewLister(i)
+// NewReplicationControllerLister returns a lister of an informer or of a store.
+func NewReplicationControllerLister(of informer.Indexable[*corev1.ReplicationController]) ReplicationControllerLister {
+	return informer.NewLister(of, ReplicationControllerResource.GroupResource())
 }
 
 // ResourceQuotaResource is the resourcequotas of v1.
@@ -190,12 +194,12 @@ func NewResourceQuotaInformer(client *informer.Client, config informer.Config[*c
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceQuotaResource, Namespaces: namespaces}, config)
 }
 
-// ResourceQuotaLister reads the resourcequotas that an informer has.
+// ResourceQuotaLister reads the resourcequotas of an informer or of a store.
 type ResourceQuotaLister = informer.Lister[*corev1.ResourceQuota]
 
-// NewResourceQuotaLister returns a lister of what i has.
-func NewResourceQuotaLister(i *informer.Informer[*corev1.ResourceQuota]) ResourceQuotaLister {
-	return informer.NewLister(i)
+// NewResourceQuotaLister returns a lister of an informer or of a store.
+func NewResourceQuotaLister(of informer.Indexable[*corev1.ResourceQuota]) ResourceQuotaLister {
+	return informer.NewLister(of, ResourceQuotaResource.GroupResource())
 }
 
 // SecretResource is the secrets of v1.
@@ -206,11 +210,13 @@ func NewSecretInformer(client *informer.Client, config informer.Config[*corev1.S
 	return informer.New(client, informer.Resource{GroupVersionResource: SecretResource, Namespaces: namespaces}, config)
 }
 
-// SecretLister reads the secrets that an informer has.
+// SecretLister reads the secrets of an informer or of a store.
 type SecretLister = informer.Lister[*corev1.Secret]
 
-// NewSecretLister returns a lister of what i has.
-func NewSecretLister(i *informer.Informer[*corev1.Secret]) SecretLister { return informer.NewLister(i) }
+// NewSecretLister returns a lister of an informer or of a store.
+func NewSecretLister(of informer.Indexable[*corev1.Secret]) SecretLister {
+	return informer.NewLister(of, SecretResource.GroupResource())
+}
 
 // ServiceResource is the services of v1.
 var ServiceResource = schema.GroupVersionResource{Version: "v1", Resource: "services"}
@@ -220,12 +226,12 @@ func NewServiceInformer(client *informer.Client, config informer.Config[*corev1.
 	return informer.New(client, informer.Resource{GroupVersionResource: ServiceResource, Namespaces: namespaces}, config)
 }
 
-// ServiceLister reads the services that an informer has.
+// ServiceLister reads the services of an informer or of a store.
 type ServiceLister = informer.Lister[*corev1.Service]
 
-// NewServiceLister returns a lister of what i has.
-func NewServiceLister(i *informer.Informer[*corev1.Service]) ServiceLister {
-	return informer.NewLister(i)
+// NewServiceLister returns a lister of an informer or of a store.
+func NewServiceLister(of informer.Indexable[*corev1.Service]) ServiceLister {
+	return informer.NewLister(of, ServiceResource.GroupResource())
 }
 
 // ServiceAccountResource is the serviceaccounts of v1.
@@ -236,12 +242,12 @@ func NewServiceAccountInformer(client *informer.Client, config informer.Config[*
 	return informer.New(client, informer.Resource{GroupVersionResource: ServiceAccountResource, Namespaces: namespaces}, config)
 }
 
-// ServiceAccountLister reads the serviceaccounts that an informer has.
+// ServiceAccountLister reads the serviceaccounts of an informer or of a store.
 type ServiceAccountLister = informer.Lister[*corev1.ServiceAccount]
 
-// NewServiceAccountLister returns a lister of what i has.
-func NewServiceAccountLister(i *informer.Informer[*corev1.ServiceAccount]) ServiceAccountLister {
-	return informer.NewLister(i)
+// NewServiceAccountLister returns a lister of an informer or of a store.
+func NewServiceAccountLister(of informer.Indexable[*corev1.ServiceAccount]) ServiceAccountLister {
+	return informer.NewLister(of, ServiceAccountResource.GroupResource())
 }
 
 // Set has an informer of each resource of v1.

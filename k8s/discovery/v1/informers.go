@@ -18,12 +18,12 @@ func NewEndpointSliceInformer(client *informer.Client, config informer.Config[*d
 	return informer.New(client, informer.Resource{GroupVersionResource: EndpointSliceResource, Namespaces: namespaces}, config)
 }
 
-// EndpointSliceLister reads the endpointslices that an informer has.
+// EndpointSliceLister reads the endpointslices of an informer or of a store.
 type EndpointSliceLister = informer.Lister[*discoveryv1.EndpointSlice]
 
-// NewEndpointSliceLister returns a lister of what i has.
-func NewEndpointSliceLister(i *informer.Informer[*discoveryv1.EndpointSlice]) EndpointSliceLister {
-	return informer.NewLister(i)
+// NewEndpointSliceLister returns a lister of an informer or of a store.
+func NewEndpointSliceLister(of informer.Indexable[*discoveryv1.EndpointSlice]) EndpointSliceLister {
+	return informer.NewLister(of, EndpointSliceResource.GroupResource())
 }
 
 // Set has an informer of each resource of discovery.k8s.io/v1.

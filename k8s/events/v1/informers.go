@@ -18,11 +18,13 @@ func NewEventInformer(client *informer.Client, config informer.Config[*eventsv1.
 	return informer.New(client, informer.Resource{GroupVersionResource: EventResource, Namespaces: namespaces}, config)
 }
 
-// EventLister reads the events that an informer has.
+// EventLister reads the events of an informer or of a store.
 type EventLister = informer.Lister[*eventsv1.Event]
 
-// NewEventLister returns a lister of what i has.
-func NewEventLister(i *informer.Informer[*eventsv1.Event]) EventLister { return informer.NewLister(i) }
+// NewEventLister returns a lister of an informer or of a store.
+func NewEventLister(of informer.Indexable[*eventsv1.Event]) EventLister {
+	return informer.NewLister(of, EventResource.GroupResource())
+}
 
 // Set has an informer of each resource of events.k8s.io/v1.
 type Set struct {

@@ -18,12 +18,12 @@ func NewEventInformer(client *informer.Client, config informer.Config[*eventsv1b
 	return informer.New(client, informer.Resource{GroupVersionResource: EventResource, Namespaces: namespaces}, config)
 }
 
-// EventLister reads the events that an informer has.
+// EventLister reads the events of an informer or of a store.
 type EventLister = informer.Lister[*eventsv1beta1.Event]
 
-// NewEventLister returns a lister of what i has.
-func NewEventLister(i *informer.Informer[*eventsv1beta1.Event]) EventLister {
-	return informer.NewLister(i)
+// NewEventLister returns a lister of an informer or of a store.
+func NewEventLister(of informer.Indexable[*eventsv1beta1.Event]) EventLister {
+	return informer.NewLister(of, EventResource.GroupResource())
 }
 
 // Set has an informer of each resource of events.k8s.io/v1beta1.

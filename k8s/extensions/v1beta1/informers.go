@@ -18,12 +18,12 @@ func NewDaemonSetInformer(client *informer.Client, config informer.Config[*exten
 	return informer.New(client, informer.Resource{GroupVersionResource: DaemonSetResource, Namespaces: namespaces}, config)
 }
 
-// DaemonSetLister reads the daemonsets that an informer has.
+// DaemonSetLister reads the daemonsets of an informer or of a store.
 type DaemonSetLister = informer.Lister[*extensionsv1beta1.DaemonSet]
 
-// NewDaemonSetLister returns a lister of what i has.
-func NewDaemonSetLister(i *informer.Informer[*extensionsv1beta1.DaemonSet]) DaemonSetLister {
-	return informer.NewLister(i)
+// NewDaemonSetLister returns a lister of an informer or of a store.
+func NewDaemonSetLister(of informer.Indexable[*extensionsv1beta1.DaemonSet]) DaemonSetLister {
+	return informer.NewLister(of, DaemonSetResource.GroupResource())
 }
 
 // DeploymentResource is the deployments of extensions/v1beta1.
@@ -34,12 +34,12 @@ func NewDeploymentInformer(client *informer.Client, config informer.Config[*exte
 	return informer.New(client, informer.Resource{GroupVersionResource: DeploymentResource, Namespaces: namespaces}, config)
 }
 
-// DeploymentLister reads the deployments that an informer has.
+// DeploymentLister reads the deployments of an informer or of a store.
 type DeploymentLister = informer.Lister[*extensionsv1beta1.Deployment]
 
-// NewDeploymentLister returns a lister of what i has.
-func NewDeploymentLister(i *informer.Informer[*extensionsv1beta1.Deployment]) DeploymentLister {
-	return informer.NewLister(i)
+// NewDeploymentLister returns a lister of an informer or of a store.
+func NewDeploymentLister(of informer.Indexable[*extensionsv1beta1.Deployment]) DeploymentLister {
+	return informer.NewLister(of, DeploymentResource.GroupResource())
 }
 
 // IngressResource is the ingresses of extensions/v1beta1.
@@ -50,12 +50,12 @@ func NewIngressInformer(client *informer.Client, config informer.Config[*extensi
 	return informer.New(client, informer.Resource{GroupVersionResource: IngressResource, Namespaces: namespaces}, config)
 }
 
-// IngressLister reads the ingresses that an informer has.
+// IngressLister reads the ingresses of an informer or of a store.
 type IngressLister = informer.Lister[*extensionsv1beta1.Ingress]
 
-// NewIngressLister returns a lister of what i has.
-func NewIngressLister(i *informer.Informer[*extensionsv1beta1.Ingress]) IngressLister {
-	return informer.NewLister(i)
+// NewIngressLister returns a lister of an informer or of a store.
+func NewIngressLister(of informer.Indexable[*extensionsv1beta1.Ingress]) IngressLister {
+	return informer.NewLister(of, IngressResource.GroupResource())
 }
 
 // NetworkPolicyResource is the networkpolicies of extensions/v1beta1.
@@ -66,12 +66,12 @@ func NewNetworkPolicyInformer(client *informer.Client, config informer.Config[*e
 	return informer.New(client, informer.Resource{GroupVersionResource: NetworkPolicyResource, Namespaces: namespaces}, config)
 }
 
-// NetworkPolicyLister reads the networkpolicies that an informer has.
+// NetworkPolicyLister reads the networkpolicies of an informer or of a store.
 type NetworkPolicyLister = informer.Lister[*extensionsv1beta1.NetworkPolicy]
 
-// NewNetworkPolicyLister returns a lister of what i has.
-func NewNetworkPolicyLister(i *informer.Informer[*extensionsv1beta1.NetworkPolicy]) NetworkPolicyLister {
-	return informer.NewLister(i)
+// NewNetworkPolicyLister returns a lister of an informer or of a store.
+func NewNetworkPolicyLister(of informer.Indexable[*extensionsv1beta1.NetworkPolicy]) NetworkPolicyLister {
+	return informer.NewLister(of, NetworkPolicyResource.GroupResource())
 }
 
 // ReplicaSetResource is the replicasets of extensions/v1beta1.
@@ -82,12 +82,12 @@ func NewReplicaSetInformer(client *informer.Client, config informer.Config[*exte
 	return informer.New(client, informer.Resource{GroupVersionResource: ReplicaSetResource, Namespaces: namespaces}, config)
 }
 
-// ReplicaSetLister reads the replicasets that an informer has.
+// ReplicaSetLister reads the replicasets of an informer or of a store.
 type ReplicaSetLister = informer.Lister[*extensionsv1beta1.ReplicaSet]
 
-// NewReplicaSetLister returns a lister of what i has.
-func NewReplicaSetLister(i *informer.Informer[*extensionsv1beta1.ReplicaSet]) ReplicaSetLister {
-	return informer.NewLister(i)
+// NewReplicaSetLister returns a lister of an informer or of a store.
+func NewReplicaSetLister(of informer.Indexable[*extensionsv1beta1.ReplicaSet]) ReplicaSetLister {
+	return informer.NewLister(of, ReplicaSetResource.GroupResource())
 }
 
 // Set has an informer of each resource of extensions/v1beta1.

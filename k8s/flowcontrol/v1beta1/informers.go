@@ -18,12 +18,12 @@ func NewFlowSchemaInformer(client *informer.Client, config informer.Config[*flow
 	return informer.New(client, informer.Resource{GroupVersionResource: FlowSchemaResource}, config)
 }
 
-// FlowSchemaLister reads the flowschemas that an informer has.
+// FlowSchemaLister reads the flowschemas of an informer or of a store.
 type FlowSchemaLister = informer.NamespaceLister[*flowcontrolv1beta1.FlowSchema]
 
-// NewFlowSchemaLister returns a lister of what i has.
-func NewFlowSchemaLister(i *informer.Informer[*flowcontrolv1beta1.FlowSchema]) FlowSchemaLister {
-	return informer.NewClusterLister(i)
+// NewFlowSchemaLister returns a lister of an informer or of a store.
+func NewFlowSchemaLister(of informer.Indexable[*flowcontrolv1beta1.FlowSchema]) FlowSchemaLister {
+	return informer.NewClusterLister(of, FlowSchemaResource.GroupResource())
 }
 
 // PriorityLevelConfigurationResource is the prioritylevelconfigurations of flowcontrol.apiserver.k8s.io/v1beta1.
@@ -34,12 +34,12 @@ func NewPriorityLevelConfigurationInformer(client *informer.Client, config infor
 	return informer.New(client, informer.Resource{GroupVersionResource: PriorityLevelConfigurationResource}, config)
 }
 
-// PriorityLevelConfigurationLister reads the prioritylevelconfigurations that an informer has.
+// PriorityLevelConfigurationLister reads the prioritylevelconfigurations of an informer or of a store.
 type PriorityLevelConfigurationLister = informer.NamespaceLister[*flowcontrolv1beta1.PriorityLevelConfiguration]
 
-// NewPriorityLevelConfigurationLister returns a lister of what i has.
-func NewPriorityLevelConfigurationLister(i *informer.Informer[*flowcontrolv1beta1.PriorityLevelConfiguration]) PriorityLevelConfigurationLister {
-	return informer.NewClusterLister(i)
+// NewPriorityLevelConfigurationLister returns a lister of an informer or of a store.
+func NewPriorityLevelConfigurationLister(of informer.Indexable[*flowcontrolv1beta1.PriorityLevelConfiguration]) PriorityLevelConfigurationLister {
+	return informer.NewClusterLister(of, PriorityLevelConfigurationResource.GroupResource())
 }
 
 // Set has an informer of each resource of flowcontrol.apiserver.k8s.io/v1beta1.

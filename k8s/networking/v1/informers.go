@@ -18,12 +18,12 @@ func NewIPAddressInformer(client *informer.Client, config informer.Config[*netwo
 	return informer.New(client, informer.Resource{GroupVersionResource: IPAddressResource}, config)
 }
 
-// IPAddressLister reads the ipaddresses that an informer has.
+// IPAddressLister reads the ipaddresses of an informer or of a store.
 type IPAddressLister = informer.NamespaceLister[*networkingv1.IPAddress]
 
-// NewIPAddressLister returns a lister of what i has.
-func NewIPAddressLister(i *informer.Informer[*networkingv1.IPAddress]) IPAddressLister {
-	return informer.NewClusterLister(i)
+// NewIPAddressLister returns a lister of an informer or of a store.
+func NewIPAddressLister(of informer.Indexable[*networkingv1.IPAddress]) IPAddressLister {
+	return informer.NewClusterLister(of, IPAddressResource.GroupResource())
 }
 
 // IngressResource is the ingresses of networking.k8s.io/v1.
@@ -34,12 +34,12 @@ func NewIngressInformer(client *informer.Client, config informer.Config[*network
 	return informer.New(client, informer.Resource{GroupVersionResource: IngressResource, Namespaces: namespaces}, config)
 }
 
-// IngressLister reads the ingresses that an informer has.
+// IngressLister reads the ingresses of an informer or of a store.
 type IngressLister = informer.Lister[*networkingv1.Ingress]
 
-// NewIngressLister returns a lister of what i has.
-func NewIngressLister(i *informer.Informer[*networkingv1.Ingress]) IngressLister {
-	return informer.NewLister(i)
+// NewIngressLister returns a lister of an informer or of a store.
+func NewIngressLister(of informer.Indexable[*networkingv1.Ingress]) IngressLister {
+	return informer.NewLister(of, IngressResource.GroupResource())
 }
 
 // IngressClassResource is the ingressclasses of networking.k8s.io/v1.
@@ -50,12 +50,12 @@ func NewIngressClassInformer(client *informer.Client, config informer.Config[*ne
 	return informer.New(client, informer.Resource{GroupVersionResource: IngressClassResource}, config)
 }
 
-// IngressClassLister reads the ingressclasses that an informer has.
+// IngressClassLister reads the ingressclasses of an informer or of a store.
 type IngressClassLister = informer.NamespaceLister[*networkingv1.IngressClass]
 
-// NewIngressClassLister returns a lister of what i has.
-func NewIngressClassLister(i *informer.Informer[*networkingv1.IngressClass]) IngressClassLister {
-	return informer.NewClusterLister(i)
+// NewIngressClassLister returns a lister of an informer or of a store.
+func NewIngressClassLister(of informer.Indexable[*networkingv1.IngressClass]) IngressClassLister {
+	return informer.NewClusterLister(of, IngressClassResource.GroupResource())
 }
 
 // NetworkPolicyResource is the networkpolicies of networking.k8s.io/v1.
@@ -66,12 +66,12 @@ func NewNetworkPolicyInformer(client *informer.Client, config informer.Config[*n
 	return informer.New(client, informer.Resource{GroupVersionResource: NetworkPolicyResource, Namespaces: namespaces}, config)
 }
 
-// NetworkPolicyLister reads the networkpolicies that an informer has.
+// NetworkPolicyLister reads the networkpolicies of an informer or of a store.
 type NetworkPolicyLister = informer.Lister[*networkingv1.NetworkPolicy]
 
-// NewNetworkPolicyLister returns a lister of what i has.
-func NewNetworkPolicyLister(i *informer.Informer[*networkingv1.NetworkPolicy]) NetworkPolicyLister {
-	return informer.NewLister(i)
+// NewNetworkPolicyLister returns a lister of an informer or of a store.
+func NewNetworkPolicyLister(of informer.Indexable[*networkingv1.NetworkPolicy]) NetworkPolicyLister {
+	return informer.NewLister(of, NetworkPolicyResource.GroupResource())
 }
 
 // ServiceCIDRResource is the servicecidrs of networking.k8s.io/v1.
@@ -82,12 +82,12 @@ func NewServiceCIDRInformer(client *informer.Client, config informer.Config[*net
 	return informer.New(client, informer.Resource{GroupVersionResource: ServiceCIDRResource}, config)
 }
 
-// ServiceCIDRLister reads the servicecidrs that an informer has.
+// ServiceCIDRLister reads the servicecidrs of an informer or of a store.
 type ServiceCIDRLister = informer.NamespaceLister[*networkingv1.ServiceCIDR]
 
-// NewServiceCIDRLister returns a lister of what i has.
-func NewServiceCIDRLister(i *informer.Informer[*networkingv1.ServiceCIDR]) ServiceCIDRLister {
-	return informer.NewClusterLister(i)
+// NewServiceCIDRLister returns a lister of an informer or of a store.
+func NewServiceCIDRLister(of informer.Indexable[*networkingv1.ServiceCIDR]) ServiceCIDRLister {
+	return informer.NewClusterLister(of, ServiceCIDRResource.GroupResource())
 }
 
 // Set has an informer of each resource of networking.k8s.io/v1.

@@ -18,12 +18,12 @@ func NewRuntimeClassInformer(client *informer.Client, config informer.Config[*no
 	return informer.New(client, informer.Resource{GroupVersionResource: RuntimeClassResource}, config)
 }
 
-// RuntimeClassLister reads the runtimeclasses that an informer has.
+// RuntimeClassLister reads the runtimeclasses of an informer or of a store.
 type RuntimeClassLister = informer.NamespaceLister[*nodev1alpha1.RuntimeClass]
 
-// NewRuntimeClassLister returns a lister of what i has.
-func NewRuntimeClassLister(i *informer.Informer[*nodev1alpha1.RuntimeClass]) RuntimeClassLister {
-	return informer.NewClusterLister(i)
+// NewRuntimeClassLister returns a lister of an informer or of a store.
+func NewRuntimeClassLister(of informer.Indexable[*nodev1alpha1.RuntimeClass]) RuntimeClassLister {
+	return informer.NewClusterLister(of, RuntimeClassResource.GroupResource())
 }
 
 // Set has an informer of each resource of node.k8s.io/v1alpha1.

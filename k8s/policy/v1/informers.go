@@ -18,12 +18,12 @@ func NewPodDisruptionBudgetInformer(client *informer.Client, config informer.Con
 	return informer.New(client, informer.Resource{GroupVersionResource: PodDisruptionBudgetResource, Namespaces: namespaces}, config)
 }
 
-// PodDisruptionBudgetLister reads the poddisruptionbudgets that an informer has.
+// PodDisruptionBudgetLister reads the poddisruptionbudgets of an informer or of a store.
 type PodDisruptionBudgetLister = informer.Lister[*policyv1.PodDisruptionBudget]
 
-// NewPodDisruptionBudgetLister returns a lister of what i has.
-func NewPodDisruptionBudgetLister(i *informer.Informer[*policyv1.PodDisruptionBudget]) PodDisruptionBudgetLister {
-	return informer.NewLister(i)
+// NewPodDisruptionBudgetLister returns a lister of an informer or of a store.
+func NewPodDisruptionBudgetLister(of informer.Indexable[*policyv1.PodDisruptionBudget]) PodDisruptionBudgetLister {
+	return informer.NewLister(of, PodDisruptionBudgetResource.GroupResource())
 }
 
 // Set has an informer of each resource of policy/v1.

@@ -18,12 +18,12 @@ func NewClusterRoleInformer(client *informer.Client, config informer.Config[*rba
 	return informer.New(client, informer.Resource{GroupVersionResource: ClusterRoleResource}, config)
 }
 
-// ClusterRoleLister reads the clusterroles that an informer has.
+// ClusterRoleLister reads the clusterroles of an informer or of a store.
 type ClusterRoleLister = informer.NamespaceLister[*rbacv1.ClusterRole]
 
-// NewClusterRoleLister returns a lister of what i has.
-func NewClusterRoleLister(i *informer.Informer[*rbacv1.ClusterRole]) ClusterRoleLister {
-	return informer.NewClusterLister(i)
+// NewClusterRoleLister returns a lister of an informer or of a store.
+func NewClusterRoleLister(of informer.Indexable[*rbacv1.ClusterRole]) ClusterRoleLister {
+	return informer.NewClusterLister(of, ClusterRoleResource.GroupResource())
 }
 
 // ClusterRoleBindingResource is the clusterrolebindings of rbac.authorization.k8s.io/v1.
@@ -34,12 +34,12 @@ func NewClusterRoleBindingInformer(client *informer.Client, config informer.Conf
 	return informer.New(client, informer.Resource{GroupVersionResource: ClusterRoleBindingResource}, config)
 }
 
-// ClusterRoleBindingLister reads the clusterrolebindings that an informer has.
+// ClusterRoleBindingLister reads the clusterrolebindings of an informer or of a store.
 type ClusterRoleBindingLister = informer.NamespaceLister[*rbacv1.ClusterRoleBinding]
 
-// NewClusterRoleBindingLister returns a lister of what i has.
-func NewClusterRoleBindingLister(i *informer.Informer[*rbacv1.ClusterRoleBinding]) ClusterRoleBindingLister {
-	return informer.NewClusterLister(i)
+// NewClusterRoleBindingLister returns a lister of an informer or of a store.
+func NewClusterRoleBindingLister(of informer.Indexable[*rbacv1.ClusterRoleBinding]) ClusterRoleBindingLister {
+	return informer.NewClusterLister(of, ClusterRoleBindingResource.GroupResource())
 }
 
 // RoleResource is the roles of rbac.authorization.k8s.io/v1.
@@ -50,11 +50,13 @@ func NewRoleInformer(client *informer.Client, config informer.Config[*rbacv1.Rol
 	return informer.New(client, informer.Resource{GroupVersionResource: RoleResource, Namespaces: namespaces}, config)
 }
 
-// RoleLister reads the roles that an informer has.
+// RoleLister reads the roles of an informer or of a store.
 type RoleLister = informer.Lister[*rbacv1.Role]
 
-// NewRoleLister returns a lister of what i has.
-func NewRoleLister(i *informer.Informer[*rbacv1.Role]) RoleLister { return informer.NewLister(i) }
+// NewRoleLister returns a lister of an informer or of a store.
+func NewRoleLister(of informer.Indexable[*rbacv1.Role]) RoleLister {
+	return informer.NewLister(of, RoleResource.GroupResource())
+}
 
 // RoleBindingResource is the rolebindings of rbac.authorization.k8s.io/v1.
 var RoleBindingResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}
@@ -64,12 +66,12 @@ func NewRoleBindingInformer(client *informer.Client, config informer.Config[*rba
 	return informer.New(client, informer.Resource{GroupVersionResource: RoleBindingResource, Namespaces: namespaces}, config)
 }
 
-// RoleBindingLister reads the rolebindings that an informer has.
+// RoleBindingLister reads the rolebindings of an informer or of a store.
 type RoleBindingLister = informer.Lister[*rbacv1.RoleBinding]
 
-// NewRoleBindingLister returns a lister of what i has.
-func NewRoleBindingLister(i *informer.Informer[*rbacv1.RoleBinding]) RoleBindingLister {
-	return informer.NewLister(i)
+// NewRoleBindingLister returns a lister of an informer or of a store.
+func NewRoleBindingLister(of informer.Indexable[*rbacv1.RoleBinding]) RoleBindingLister {
+	return informer.NewLister(of, RoleBindingResource.GroupResource())
 }
 
 // Set has an informer of each resource of rbac.authorization.k8s.io/v1.

@@ -18,28 +18,12 @@ func NewDeviceClassInformer(client *informer.Client, config informer.Config[*res
 	return informer.New(client, informer.Resource{GroupVersionResource: DeviceClassResource}, config)
 }
 
-// DeviceClassLister reads the deviceclasses that an informer has.
+// DeviceClassLister reads the deviceclasses of an informer or of a store.
 type DeviceClassLister = informer.NamespaceLister[*resourcev1.DeviceClass]
 
-// NewDeviceClassLister returns a lister of what i has.
-func NewDeviceClassLister(i *informer.Informer[*resourcev1.DeviceClass]) DeviceClassLister {
-	return informer.NewClusterLister(i)
-}
-
-// DeviceTaintRuleResource is the devicetaintrules of resource.k8s.io/v1.
-var DeviceTaintRuleResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"}
-
-// NewDeviceTaintRuleInformer returns an informer of the devicetaintrules.
-func NewDeviceTaintRuleInformer(client *informer.Client, config informer.Config[*resourcev1.DeviceTaintRule]) *informer.Informer[*resourcev1.DeviceTaintRule] {
-	return informer.New(client, informer.Resource{GroupVersionResource: DeviceTaintRuleResource}, config)
-}
-
-// DeviceTaintRuleLister reads the devicetaintrules that an informer has.
-type DeviceTaintRuleLister = informer.NamespaceLister[*resourcev1.DeviceTaintRule]
-
-// NewDeviceTaintRuleLister returns a lister of what i has.
-func NewDeviceTaintRuleLister(i *informer.Informer[*resourcev1.DeviceTaintRule]) DeviceTaintRuleLister {
-	return informer.NewClusterLister(i)
+// NewDeviceClassLister returns a lister of an informer or of a store.
+func NewDeviceClassLister(of informer.Indexable[*resourcev1.DeviceClass]) DeviceClassLister {
+	return informer.NewClusterLister(of, DeviceClassResource.GroupResource())
 }
 
 // ResourceClaimResource is the resourceclaims of resource.k8s.io/v1.
@@ -50,12 +34,12 @@ func NewResourceClaimInformer(client *informer.Client, config informer.Config[*r
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceClaimResource, Namespaces: namespaces}, config)
 }
 
-// ResourceClaimLister reads the resourceclaims that an informer has.
+// ResourceClaimLister reads the resourceclaims of an informer or of a store.
 type ResourceClaimLister = informer.Lister[*resourcev1.ResourceClaim]
 
-// NewResourceClaimLister returns a lister of what i has.
-func NewResourceClaimLister(i *informer.Informer[*resourcev1.ResourceClaim]) ResourceClaimLister {
-	return informer.NewLister(i)
+// NewResourceClaimLister returns a lister of an informer or of a store.
+func NewResourceClaimLister(of informer.Indexable[*resourcev1.ResourceClaim]) ResourceClaimLister {
+	return informer.NewLister(of, ResourceClaimResource.GroupResource())
 }
 
 // ResourceClaimTemplateResource is the resourceclaimtemplates of resource.k8s.io/v1.
@@ -66,12 +50,12 @@ func NewResourceClaimTemplateInformer(client *informer.Client, config informer.C
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceClaimTemplateResource, Namespaces: namespaces}, config)
 }
 
-// ResourceClaimTemplateLister reads the resourceclaimtemplates that an informer has.
+// ResourceClaimTemplateLister reads the resourceclaimtemplates of an informer or of a store.
 type ResourceClaimTemplateLister = informer.Lister[*resourcev1.ResourceClaimTemplate]
 
-// NewResourceClaimTemplateLister returns a lister of what i has.
-func NewResourceClaimTemplateLister(i *informer.Informer[*resourcev1.ResourceClaimTemplate]) ResourceClaimTemplateLister {
-	return informer.NewLister(i)
+// NewResourceClaimTemplateLister returns a lister of an informer or of a store.
+func NewResourceClaimTemplateLister(of informer.Indexable[*resourcev1.ResourceClaimTemplate]) ResourceClaimTemplateLister {
+	return informer.NewLister(of, ResourceClaimTemplateResource.GroupResource())
 }
 
 // ResourceSliceResource is the resourceslices of resource.k8s.io/v1.
@@ -82,18 +66,17 @@ func NewResourceSliceInformer(client *informer.Client, config informer.Config[*r
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceSliceResource}, config)
 }
 
-// ResourceSliceLister reads the resourceslices that an informer has.
+// ResourceSliceLister reads the resourceslices of an informer or of a store.
 type ResourceSliceLister = informer.NamespaceLister[*resourcev1.ResourceSlice]
 
-// NewResourceSliceLister returns a lister of what i has.
-func NewResourceSliceLister(i *informer.Informer[*resourcev1.ResourceSlice]) ResourceSliceLister {
-	return informer.NewClusterLister(i)
+// NewResourceSliceLister returns a lister of an informer or of a store.
+func NewResourceSliceLister(of informer.Indexable[*resourcev1.ResourceSlice]) ResourceSliceLister {
+	return informer.NewClusterLister(of, ResourceSliceResource.GroupResource())
 }
 
 // Set has an informer of each resource of resource.k8s.io/v1.
 type Set struct {
 	DeviceClasses          *informer.Informer[*resourcev1.DeviceClass]
-	DeviceTaintRules       *informer.Informer[*resourcev1.DeviceTaintRule]
 	ResourceClaims         *informer.Informer[*resourcev1.ResourceClaim]
 	ResourceClaimTemplates *informer.Informer[*resourcev1.ResourceClaimTemplate]
 	ResourceSlices         *informer.Informer[*resourcev1.ResourceSlice]
@@ -104,7 +87,6 @@ func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func
 	set = &Set{}
 	release, err = group.Join(
 		informer.SharedInto(&set.DeviceClasses, informer.Resource{GroupVersionResource: DeviceClassResource}),
-		informer.SharedInto(&set.DeviceTaintRules, informer.Resource{GroupVersionResource: DeviceTaintRuleResource}),
 		informer.SharedInto(&set.ResourceClaims, informer.Resource{GroupVersionResource: ResourceClaimResource, Namespaces: namespaces}),
 		informer.SharedInto(&set.ResourceClaimTemplates, informer.Resource{GroupVersionResource: ResourceClaimTemplateResource, Namespaces: namespaces}),
 		informer.SharedInto(&set.ResourceSlices, informer.Resource{GroupVersionResource: ResourceSliceResource}),

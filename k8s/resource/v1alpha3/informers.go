@@ -18,34 +18,17 @@ func NewDeviceTaintRuleInformer(client *informer.Client, config informer.Config[
 	return informer.New(client, informer.Resource{GroupVersionResource: DeviceTaintRuleResource}, config)
 }
 
-// DeviceTaintRuleLister reads the devicetaintrules that an informer has.
+// DeviceTaintRuleLister reads the devicetaintrules of an informer or of a store.
 type DeviceTaintRuleLister = informer.NamespaceLister[*resourcev1alpha3.DeviceTaintRule]
 
-// NewDeviceTaintRuleLister returns a lister of what i has.
-func NewDeviceTaintRuleLister(i *informer.Informer[*resourcev1alpha3.DeviceTaintRule]) DeviceTaintRuleLister {
-	return informer.NewClusterLister(i)
-}
-
-// ResourcePoolStatusRequestResource is the resourcepoolstatusrequests of resource.k8s.io/v1alpha3.
-var ResourcePoolStatusRequestResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1alpha3", Resource: "resourcepoolstatusrequests"}
-
-// NewResourcePoolStatusRequestInformer returns an informer of the resourcepoolstatusrequests.
-func NewResourcePoolStatusRequestInformer(client *informer.Client, config informer.Config[*resourcev1alpha3.ResourcePoolStatusRequest]) *informer.Informer[*resourcev1alpha3.ResourcePoolStatusRequest] {
-	return informer.New(client, informer.Resource{GroupVersionResource: ResourcePoolStatusRequestResource}, config)
-}
-
-// ResourcePoolStatusRequestLister reads the resourcepoolstatusrequests that an informer has.
-type ResourcePoolStatusRequestLister = informer.NamespaceLister[*resourcev1alpha3.ResourcePoolStatusRequest]
-
-// NewResourcePoolStatusRequestLister returns a lister of what i has.
-func NewResourcePoolStatusRequestLister(i *informer.Informer[*resourcev1alpha3.ResourcePoolStatusRequest]) ResourcePoolStatusRequestLister {
-	return informer.NewClusterLister(i)
+// NewDeviceTaintRuleLister returns a lister of an informer or of a store.
+func NewDeviceTaintRuleLister(of informer.Indexable[*resourcev1alpha3.DeviceTaintRule]) DeviceTaintRuleLister {
+	return informer.NewClusterLister(of, DeviceTaintRuleResource.GroupResource())
 }
 
 // Set has an informer of each resource of resource.k8s.io/v1alpha3.
 type Set struct {
-	DeviceTaintRules           *informer.Informer[*resourcev1alpha3.DeviceTaintRule]
-	ResourcePoolStatusRequests *informer.Informer[*resourcev1alpha3.ResourcePoolStatusRequest]
+	DeviceTaintRules *informer.Informer[*resourcev1alpha3.DeviceTaintRule]
 }
 
 // NewSet returns group's informers of all resources of resource.k8s.io/v1alpha3, and what lets go of them.
@@ -53,7 +36,6 @@ func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(
 		informer.SharedInto(&set.DeviceTaintRules, informer.Resource{GroupVersionResource: DeviceTaintRuleResource}),
-		informer.SharedInto(&set.ResourcePoolStatusRequests, informer.Resource{GroupVersionResource: ResourcePoolStatusRequestResource}),
 	)
 	return set, release, err
 }

@@ -18,12 +18,12 @@ func NewDeviceClassInformer(client *informer.Client, config informer.Config[*res
 	return informer.New(client, informer.Resource{GroupVersionResource: DeviceClassResource}, config)
 }
 
-// DeviceClassLister reads the deviceclasses that an informer has.
+// DeviceClassLister reads the deviceclasses of an informer or of a store.
 type DeviceClassLister = informer.NamespaceLister[*resourcev1beta1.DeviceClass]
 
-// NewDeviceClassLister returns a lister of what i has.
-func NewDeviceClassLister(i *informer.Informer[*resourcev1beta1.DeviceClass]) DeviceClassLister {
-	return informer.NewClusterLister(i)
+// NewDeviceClassLister returns a lister of an informer or of a store.
+func NewDeviceClassLister(of informer.Indexable[*resourcev1beta1.DeviceClass]) DeviceClassLister {
+	return informer.NewClusterLister(of, DeviceClassResource.GroupResource())
 }
 
 // ResourceClaimResource is the resourceclaims of resource.k8s.io/v1beta1.
@@ -34,12 +34,12 @@ func NewResourceClaimInformer(client *informer.Client, config informer.Config[*r
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceClaimResource, Namespaces: namespaces}, config)
 }
 
-// ResourceClaimLister reads the resourceclaims that an informer has.
+// ResourceClaimLister reads the resourceclaims of an informer or of a store.
 type ResourceClaimLister = informer.Lister[*resourcev1beta1.ResourceClaim]
 
-// NewResourceClaimLister returns a lister of what i has.
-func NewResourceClaimLister(i *informer.Informer[*resourcev1beta1.ResourceClaim]) ResourceClaimLister {
-	return informer.NewLister(i)
+// NewResourceClaimLister returns a lister of an informer or of a store.
+func NewResourceClaimLister(of informer.Indexable[*resourcev1beta1.ResourceClaim]) ResourceClaimLister {
+	return informer.NewLister(of, ResourceClaimResource.GroupResource())
 }
 
 // ResourceClaimTemplateResource is the resourceclaimtemplates of resource.k8s.io/v1beta1.
@@ -50,12 +50,12 @@ func NewResourceClaimTemplateInformer(client *informer.Client, config informer.C
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceClaimTemplateResource, Namespaces: namespaces}, config)
 }
 
-// ResourceClaimTemplateLister reads the resourceclaimtemplates that an informer has.
+// ResourceClaimTemplateLister reads the resourceclaimtemplates of an informer or of a store.
 type ResourceClaimTemplateLister = informer.Lister[*resourcev1beta1.ResourceClaimTemplate]
 
-// NewResourceClaimTemplateLister returns a lister of what i has.
-func NewResourceClaimTemplateLister(i *informer.Informer[*resourcev1beta1.ResourceClaimTemplate]) ResourceClaimTemplateLister {
-	return informer.NewLister(i)
+// NewResourceClaimTemplateLister returns a lister of an informer or of a store.
+func NewResourceClaimTemplateLister(of informer.Indexable[*resourcev1beta1.ResourceClaimTemplate]) ResourceClaimTemplateLister {
+	return informer.NewLister(of, ResourceClaimTemplateResource.GroupResource())
 }
 
 // ResourceSliceResource is the resourceslices of resource.k8s.io/v1beta1.
@@ -66,12 +66,12 @@ func NewResourceSliceInformer(client *informer.Client, config informer.Config[*r
 	return informer.New(client, informer.Resource{GroupVersionResource: ResourceSliceResource}, config)
 }
 
-// ResourceSliceLister reads the resourceslices that an informer has.
+// ResourceSliceLister reads the resourceslices of an informer or of a store.
 type ResourceSliceLister = informer.NamespaceLister[*resourcev1beta1.ResourceSlice]
 
-// NewResourceSliceLister returns a lister of what i has.
-func NewResourceSliceLister(i *informer.Informer[*resourcev1beta1.ResourceSlice]) ResourceSliceLister {
-	return informer.NewClusterLister(i)
+// NewResourceSliceLister returns a lister of an informer or of a store.
+func NewResourceSliceLister(of informer.Indexable[*resourcev1beta1.ResourceSlice]) ResourceSliceLister {
+	return informer.NewClusterLister(of, ResourceSliceResource.GroupResource())
 }
 
 // Set has an informer of each resource of resource.k8s.io/v1beta1.

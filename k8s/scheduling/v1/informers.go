@@ -18,12 +18,12 @@ func NewPriorityClassInformer(client *informer.Client, config informer.Config[*s
 	return informer.New(client, informer.Resource{GroupVersionResource: PriorityClassResource}, config)
 }
 
-// PriorityClassLister reads the priorityclasses that an informer has.
+// PriorityClassLister reads the priorityclasses of an informer or of a store.
 type PriorityClassLister = informer.NamespaceLister[*schedulingv1.PriorityClass]
 
-// NewPriorityClassLister returns a lister of what i has.
-func NewPriorityClassLister(i *informer.Informer[*schedulingv1.PriorityClass]) PriorityClassLister {
-	return informer.NewClusterLister(i)
+// NewPriorityClassLister returns a lister of an informer or of a store.
+func NewPriorityClassLister(of informer.Indexable[*schedulingv1.PriorityClass]) PriorityClassLister {
+	return informer.NewClusterLister(of, PriorityClassResource.GroupResource())
 }
 
 // Set has an informer of each resource of scheduling.k8s.io/v1.

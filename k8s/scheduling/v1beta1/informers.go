@@ -10,22 +10,6 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// PodGroupResource is the podgroups of scheduling.k8s.io/v1beta1.
-var PodGroupResource = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "podgroups"}
-
-// NewPodGroupInformer returns an informer of the podgroups in namespaces, or in all if there are none.
-func NewPodGroupInformer(client *informer.Client, config informer.Config[*schedulingv1beta1.PodGroup], namespaces ...string) *informer.Informer[*schedulingv1beta1.PodGroup] {
-	return informer.New(client, informer.Resource{GroupVersionResource: PodGroupResource, Namespaces: namespaces}, config)
-}
-
-// PodGroupLister reads the podgroups that an informer has.
-type PodGroupLister = informer.Lister[*schedulingv1beta1.PodGroup]
-
-// NewPodGroupLister returns a lister of what i has.
-func NewPodGroupLister(i *informer.Informer[*schedulingv1beta1.PodGroup]) PodGroupLister {
-	return informer.NewLister(i)
-}
-
 // PriorityClassResource is the priorityclasses of scheduling.k8s.io/v1beta1.
 var PriorityClassResource = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "priorityclasses"}
 
@@ -34,44 +18,24 @@ func NewPriorityClassInformer(client *informer.Client, config informer.Config[*s
 	return informer.New(client, informer.Resource{GroupVersionResource: PriorityClassResource}, config)
 }
 
-// PriorityClassLister reads the priorityclasses that an informer has.
+// PriorityClassLister reads the priorityclasses of an informer or of a store.
 type PriorityClassLister = informer.NamespaceLister[*schedulingv1beta1.PriorityClass]
 
-// NewPriorityClassLister returns a lister of what i has.
-func NewPriorityClassLister(i *informer.Informer[*schedulingv1beta1.PriorityClass]) PriorityClassLister {
-	return informer.NewClusterLister(i)
-}
-
-// WorkloadResource is the workloads of scheduling.k8s.io/v1beta1.
-var WorkloadResource = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "workloads"}
-
-// NewWorkloadInformer returns an informer of the workloads in namespaces, or in all if there are none.
-func NewWorkloadInformer(client *informer.Client, config informer.Config[*schedulingv1beta1.Workload], namespaces ...string) *informer.Informer[*schedulingv1beta1.Workload] {
-	return informer.New(client, informer.Resource{GroupVersionResource: WorkloadResource, Namespaces: namespaces}, config)
-}
-
-// WorkloadLister reads the workloads that an informer has.
-type WorkloadLister = informer.Lister[*schedulingv1beta1.Workload]
-
-// NewWorkloadLister returns a lister of what i has.
-func NewWorkloadLister(i *informer.Informer[*schedulingv1beta1.Workload]) WorkloadLister {
-	return informer.NewLister(i)
+// NewPriorityClassLister returns a lister of an informer or of a store.
+func NewPriorityClassLister(of informer.Indexable[*schedulingv1beta1.PriorityClass]) PriorityClassLister {
+	return informer.NewClusterLister(of, PriorityClassResource.GroupResource())
 }
 
 // Set has an informer of each resource of scheduling.k8s.io/v1beta1.
 type Set struct {
-	PodGroups       *informer.Informer[*schedulingv1beta1.PodGroup]
 	PriorityClasses *informer.Informer[*schedulingv1beta1.PriorityClass]
-	Workloads       *informer.Informer[*schedulingv1beta1.Workload]
 }
 
-// NewSet returns group's informers of all resources of scheduling.k8s.io/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
-func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
+// NewSet returns group's informers of all resources of scheduling.k8s.io/v1beta1, and what lets go of them.
+func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(
-		informer.SharedInto(&set.PodGroups, informer.Resource{GroupVersionResource: PodGroupResource, Namespaces: namespaces}),
 		informer.SharedInto(&set.PriorityClasses, informer.Resource{GroupVersionResource: PriorityClassResource}),
-		informer.SharedInto(&set.Workloads, informer.Resource{GroupVersionResource: WorkloadResource, Namespaces: namespaces}),
 	)
 	return set, release, err
 }

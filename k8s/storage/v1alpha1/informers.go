@@ -18,12 +18,12 @@ func NewCSIStorageCapacityInformer(client *informer.Client, config informer.Conf
 	return informer.New(client, informer.Resource{GroupVersionResource: CSIStorageCapacityResource, Namespaces: namespaces}, config)
 }
 
-// CSIStorageCapacityLister reads the csistoragecapacities that an informer has.
+// CSIStorageCapacityLister reads the csistoragecapacities of an informer or of a store.
 type CSIStorageCapacityLister = informer.Lister[*storagev1alpha1.CSIStorageCapacity]
 
-// NewCSIStorageCapacityLister returns a lister of what i has.
-func NewCSIStorageCapacityLister(i *informer.Informer[*storagev1alpha1.CSIStorageCapacity]) CSIStorageCapacityLister {
-	return informer.NewLister(i)
+// NewCSIStorageCapacityLister returns a lister of an informer or of a store.
+func NewCSIStorageCapacityLister(of informer.Indexable[*storagev1alpha1.CSIStorageCapacity]) CSIStorageCapacityLister {
+	return informer.NewLister(of, CSIStorageCapacityResource.GroupResource())
 }
 
 // VolumeAttachmentResource is the volumeattachments of storage.k8s.io/v1alpha1.
@@ -34,12 +34,12 @@ func NewVolumeAttachmentInformer(client *informer.Client, config informer.Config
 	return informer.New(client, informer.Resource{GroupVersionResource: VolumeAttachmentResource}, config)
 }
 
-// VolumeAttachmentLister reads the volumeattachments that an informer has.
+// VolumeAttachmentLister reads the volumeattachments of an informer or of a store.
 type VolumeAttachmentLister = informer.NamespaceLister[*storagev1alpha1.VolumeAttachment]
 
-// NewVolumeAttachmentLister returns a lister of what i has.
-func NewVolumeAttachmentLister(i *informer.Informer[*storagev1alpha1.VolumeAttachment]) VolumeAttachmentLister {
-	return informer.NewClusterLister(i)
+// NewVolumeAttachmentLister returns a lister of an informer or of a store.
+func NewVolumeAttachmentLister(of informer.Indexable[*storagev1alpha1.VolumeAttachment]) VolumeAttachmentLister {
+	return informer.NewClusterLister(of, VolumeAttachmentResource.GroupResource())
 }
 
 // VolumeAttributesClassResource is the volumeattributesclasses of storage.k8s.io/v1alpha1.
@@ -50,12 +50,12 @@ func NewVolumeAttributesClassInformer(client *informer.Client, config informer.C
 	return informer.New(client, informer.Resource{GroupVersionResource: VolumeAttributesClassResource}, config)
 }
 
-// VolumeAttributesClassLister reads the volumeattributesclasses that an informer has.
+// VolumeAttributesClassLister reads the volumeattributesclasses of an informer or of a store.
 type VolumeAttributesClassLister = informer.NamespaceLister[*storagev1alpha1.VolumeAttributesClass]
 
-// NewVolumeAttributesClassLister returns a lister of what i has.
-func NewVolumeAttributesClassLister(i *informer.Informer[*storagev1alpha1.VolumeAttributesClass]) VolumeAttributesClassLister {
-	return informer.NewClusterLister(i)
+// NewVolumeAttributesClassLister returns a lister of an informer or of a store.
+func NewVolumeAttributesClassLister(of informer.Indexable[*storagev1alpha1.VolumeAttributesClass]) VolumeAttributesClassLister {
+	return informer.NewClusterLister(of, VolumeAttributesClassResource.GroupResource())
 }
 
 // Set has an informer of each resource of storage.k8s.io/v1alpha1.

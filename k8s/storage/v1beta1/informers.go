@@ -18,12 +18,12 @@ func NewCSIDriverInformer(client *informer.Client, config informer.Config[*stora
 	return informer.New(client, informer.Resource{GroupVersionResource: CSIDriverResource}, config)
 }
 
-// CSIDriverLister reads the csidrivers that an informer has.
+// CSIDriverLister reads the csidrivers of an informer or of a store.
 type CSIDriverLister = informer.NamespaceLister[*storagev1beta1.CSIDriver]
 
-// NewCSIDriverLister returns a lister of what i has.
-func NewCSIDriverLister(i *informer.Informer[*storagev1beta1.CSIDriver]) CSIDriverLister {
-	return informer.NewClusterLister(i)
+// NewCSIDriverLister returns a lister of an informer or of a store.
+func NewCSIDriverLister(of informer.Indexable[*storagev1beta1.CSIDriver]) CSIDriverLister {
+	return informer.NewClusterLister(of, CSIDriverResource.GroupResource())
 }
 
 // CSINodeResource is the csinodes of storage.k8s.io/v1beta1.
@@ -34,12 +34,12 @@ func NewCSINodeInformer(client *informer.Client, config informer.Config[*storage
 	return informer.New(client, informer.Resource{GroupVersionResource: CSINodeResource}, config)
 }
 
-// CSINodeLister reads the csinodes that an informer has.
+// CSINodeLister reads the csinodes of an informer or of a store.
 type CSINodeLister = informer.NamespaceLister[*storagev1beta1.CSINode]
 
-// NewCSINodeLister returns a lister of what i has.
-func NewCSINodeLister(i *informer.Informer[*storagev1beta1.CSINode]) CSINodeLister {
-	return informer.NewClusterLister(i)
+// NewCSINodeLister returns a lister of an informer or of a store.
+func NewCSINodeLister(of informer.Indexable[*storagev1beta1.CSINode]) CSINodeLister {
+	return informer.NewClusterLister(of, CSINodeResource.GroupResource())
 }
 
 // CSIStorageCapacityResource is the csistoragecapacities of storage.k8s.io/v1beta1.
@@ -50,12 +50,12 @@ func NewCSIStorageCapacityInformer(client *informer.Client, config informer.Conf
 	return informer.New(client, informer.Resource{GroupVersionResource: CSIStorageCapacityResource, Namespaces: namespaces}, config)
 }
 
-// CSIStorageCapacityLister reads the csistoragecapacities that an informer has.
+// CSIStorageCapacityLister reads the csistoragecapacities of an informer or of a store.
 type CSIStorageCapacityLister = informer.Lister[*storagev1beta1.CSIStorageCapacity]
 
-// NewCSIStorageCapacityLister returns a lister of what i has.
-func NewCSIStorageCapacityLister(i *informer.Informer[*storagev1beta1.CSIStorageCapacity]) CSIStorageCapacityLister {
-	return informer.NewLister(i)
+// NewCSIStorageCapacityLister returns a lister of an informer or of a store.
+func NewCSIStorageCapacityLister(of informer.Indexable[*storagev1beta1.CSIStorageCapacity]) CSIStorageCapacityLister {
+	return informer.NewLister(of, CSIStorageCapacityResource.GroupResource())
 }
 
 // StorageClassResource is the storageclasses of storage.k8s.io/v1beta1.
@@ -66,12 +66,12 @@ func NewStorageClassInformer(client *informer.Client, config informer.Config[*st
 	return informer.New(client, informer.Resource{GroupVersionResource: StorageClassResource}, config)
 }
 
-// StorageClassLister reads the storageclasses that an informer has.
+// StorageClassLister reads the storageclasses of an informer or of a store.
 type StorageClassLister = informer.NamespaceLister[*storagev1beta1.StorageClass]
 
-// NewStorageClassLister returns a lister of what i has.
-func NewStorageClassLister(i *informer.Informer[*storagev1beta1.StorageClass]) StorageClassLister {
-	return informer.NewClusterLister(i)
+// NewStorageClassLister returns a lister of an informer or of a store.
+func NewStorageClassLister(of informer.Indexable[*storagev1beta1.StorageClass]) StorageClassLister {
+	return informer.NewClusterLister(of, StorageClassResource.GroupResource())
 }
 
 // VolumeAttachmentResource is the volumeattachments of storage.k8s.io/v1beta1.
@@ -82,12 +82,12 @@ func NewVolumeAttachmentInformer(client *informer.Client, config informer.Config
 	return informer.New(client, informer.Resource{GroupVersionResource: VolumeAttachmentResource}, config)
 }
 
-// VolumeAttachmentLister reads the volumeattachments that an informer has.
+// VolumeAttachmentLister reads the volumeattachments of an informer or of a store.
 type VolumeAttachmentLister = informer.NamespaceLister[*storagev1beta1.VolumeAttachment]
 
-// NewVolumeAttachmentLister returns a lister of what i has.
-func NewVolumeAttachmentLister(i *informer.Informer[*storagev1beta1.VolumeAttachment]) VolumeAttachmentLister {
-	return informer.NewClusterLister(i)
+// NewVolumeAttachmentLister returns a lister of an informer or of a store.
+func NewVolumeAttachmentLister(of informer.Indexable[*storagev1beta1.VolumeAttachment]) VolumeAttachmentLister {
+	return informer.NewClusterLister(of, VolumeAttachmentResource.GroupResource())
 }
 
 // VolumeAttributesClassResource is the volumeattributesclasses of storage.k8s.io/v1beta1.
@@ -98,12 +98,12 @@ func NewVolumeAttributesClassInformer(client *informer.Client, config informer.C
 	return informer.New(client, informer.Resource{GroupVersionResource: VolumeAttributesClassResource}, config)
 }
 
-// VolumeAttributesClassLister reads the volumeattributesclasses that an informer has.
+// VolumeAttributesClassLister reads the volumeattributesclasses of an informer or of a store.
 type VolumeAttributesClassLister = informer.NamespaceLister[*storagev1beta1.VolumeAttributesClass]
 
-// NewVolumeAttributesClassLister returns a lister of what i has.
-func NewVolumeAttributesClassLister(i *informer.Informer[*storagev1beta1.VolumeAttributesClass]) VolumeAttributesClassLister {
-	return informer.NewClusterLister(i)
+// NewVolumeAttributesClassLister returns a lister of an informer or of a store.
+func NewVolumeAttributesClassLister(of informer.Indexable[*storagev1beta1.VolumeAttributesClass]) VolumeAttributesClassLister {
+	return informer.NewClusterLister(of, VolumeAttributesClassResource.GroupResource())
 }
 
 // Set has an informer of each resource of storage.k8s.io/v1beta1.

@@ -18,12 +18,12 @@ func NewStorageVersionMigrationInformer(client *informer.Client, config informer
 	return informer.New(client, informer.Resource{GroupVersionResource: StorageVersionMigrationResource}, config)
 }
 
-// StorageVersionMigrationLister reads the storageversionmigrations that an informer has.
+// StorageVersionMigrationLister reads the storageversionmigrations of an informer or of a store.
 type StorageVersionMigrationLister = informer.NamespaceLister[*storagemigrationv1beta1.StorageVersionMigration]
 
-// NewStorageVersionMigrationLister returns a lister of what i has.
-func NewStorageVersionMigrationLister(i *informer.Informer[*storagemigrationv1beta1.StorageVersionMigration]) StorageVersionMigrationLister {
-	return informer.NewClusterLister(i)
+// NewStorageVersionMigrationLister returns a lister of an informer or of a store.
+func NewStorageVersionMigrationLister(of informer.Indexable[*storagemigrationv1beta1.StorageVersionMigration]) StorageVersionMigrationLister {
+	return informer.NewClusterLister(of, StorageVersionMigrationResource.GroupResource())
 }
 
 // Set has an informer of each resource of storagemigration.k8s.io/v1beta1.

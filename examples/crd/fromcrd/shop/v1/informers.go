@@ -19,7 +19,7 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget],
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has, also by their indexes.
+// WidgetLister reads the widgets of an informer or of a store, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*Widget]
 	byFactory *informer.Index[*Widget, string]
@@ -27,18 +27,18 @@ type WidgetLister struct {
 	byPhase   *informer.Index[*Widget, WidgetStatusPhase]
 }
 
-// NewWidgetLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWidgetLister(i *informer.Informer[*Widget]) *WidgetLister {
+// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWidgetLister(of informer.Indexable[*Widget]) *WidgetLister {
 	return &WidgetLister{
-		Lister:    informer.NewLister(i),
-		byFactory: informer.NewIndex(i, func(obj *Widget) []string { return []string{obj.Spec.Factory} }),
-		byPart: informer.NewIndex(i, func(obj *Widget) (keys []string) {
+		Lister:    informer.NewLister(of, WidgetResource.GroupResource()),
+		byFactory: informer.NewIndex(of, func(obj *Widget) []string { return []string{obj.Spec.Factory} }),
+		byPart: informer.NewIndex(of, func(obj *Widget) (keys []string) {
 			for _, v0 := range obj.Spec.Parts {
 				keys = append(keys, v0.Name)
 			}
 			return keys
 		}),
-		byPhase: informer.NewIndex(i, func(obj *Widget) []WidgetStatusPhase { return []WidgetStatusPhase{obj.Status.Phase} }),
+		byPhase: informer.NewIndex(of, func(obj *Widget) []WidgetStatusPhase { return []WidgetStatusPhase{obj.Status.Phase} }),
 	}
 }
 

@@ -20,7 +20,7 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*shopv1.W
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has, also by their indexes.
+// WidgetLister reads the widgets of an informer or of a store, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*shopv1.Widget]
 	byFactory *informer.Index[*shopv1.Widget, string]
@@ -28,18 +28,18 @@ type WidgetLister struct {
 	byPhase   *informer.Index[*shopv1.Widget, shopv1.Phase]
 }
 
-// NewWidgetLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWidgetLister(i *informer.Informer[*shopv1.Widget]) *WidgetLister {
+// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWidgetLister(of informer.Indexable[*shopv1.Widget]) *WidgetLister {
 	return &WidgetLister{
-		Lister:    informer.NewLister(i),
-		byFactory: informer.NewIndex(i, func(obj *shopv1.Widget) []string { return []string{obj.Spec.Factory} }),
-		byPart: informer.NewIndex(i, func(obj *shopv1.Widget) (keys []string) {
+		Lister:    informer.NewLister(of, WidgetResource.GroupResource()),
+		byFactory: informer.NewIndex(of, func(obj *shopv1.Widget) []string { return []string{obj.Spec.Factory} }),
+		byPart: informer.NewIndex(of, func(obj *shopv1.Widget) (keys []string) {
 			for _, v0 := range obj.Spec.Parts {
 				keys = append(keys, v0.Name)
 			}
 			return keys
 		}),
-		byPhase: informer.NewIndex(i, func(obj *shopv1.Widget) []shopv1.Phase { return []shopv1.Phase{obj.Status.Phase} }),
+		byPhase: informer.NewIndex(of, func(obj *shopv1.Widget) []shopv1.Phase { return []shopv1.Phase{obj.Status.Phase} }),
 	}
 }
 

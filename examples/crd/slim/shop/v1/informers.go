@@ -19,17 +19,17 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget],
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has, also by their indexes.
+// WidgetLister reads the widgets of an informer or of a store, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*Widget]
 	byFactory *informer.Index[*Widget, string]
 }
 
-// NewWidgetLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWidgetLister(i *informer.Informer[*Widget]) *WidgetLister {
+// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWidgetLister(of informer.Indexable[*Widget]) *WidgetLister {
 	return &WidgetLister{
-		Lister:    informer.NewLister(i),
-		byFactory: informer.NewIndex(i, func(obj *Widget) []string { return []string{obj.Spec.Factory} }),
+		Lister:    informer.NewLister(of, WidgetResource.GroupResource()),
+		byFactory: informer.NewIndex(of, func(obj *Widget) []string { return []string{obj.Spec.Factory} }),
 	}
 }
 

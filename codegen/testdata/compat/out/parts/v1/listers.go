@@ -8,10 +8,11 @@ package v1
 
 import (
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/codegen/compat"
 	partsv1 "github.com/typedinformer/informer/codegen/testdata/compat/parts/v1"
+	"github.com/typedinformer/informer/compat"
 )
 
 // GadgetLister helps list Gadgets.
@@ -30,9 +31,9 @@ type gadgetLister struct {
 	compat.ResourceLister[*partsv1.Gadget]
 }
 
-// NewGadgetLister returns a GadgetLister of what i has.
-func NewGadgetLister(i *informer.Informer[*partsv1.Gadget]) GadgetLister {
-	return &gadgetLister{compat.New(i, "gadget")}
+// NewGadgetLister returns a GadgetLister of an informer or of a store.
+func NewGadgetLister(of informer.Indexable[*partsv1.Gadget]) GadgetLister {
+	return &gadgetLister{compat.New(of, schema.GroupResource{Group: "parts.example.com", Resource: "gadget"})}
 }
 
 // Gadgets returns an object that can list and get Gadgets.
@@ -74,7 +75,7 @@ type iPPoolLister struct {
 	compat.ResourceLister[*partsv1.IPPool]
 }
 
-// NewIPPoolLister returns a IPPoolLister of what i has.
-func NewIPPoolLister(i *informer.Informer[*partsv1.IPPool]) IPPoolLister {
-	return &iPPoolLister{compat.New(i, "ippool")}
+// NewIPPoolLister returns a IPPoolLister of an informer or of a store.
+func NewIPPoolLister(of informer.Indexable[*partsv1.IPPool]) IPPoolLister {
+	return &iPPoolLister{compat.New(of, schema.GroupResource{Group: "parts.example.com", Resource: "ippool"})}
 }

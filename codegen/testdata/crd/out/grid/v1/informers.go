@@ -17,11 +17,13 @@ func NewGridInformer(client *informer.Client, config informer.Config[*Grid]) *in
 	return informer.New(client, informer.Resource{GroupVersionResource: GridResource}, config)
 }
 
-// GridLister reads the grids that an informer has.
+// GridLister reads the grids of an informer or of a store.
 type GridLister = informer.NamespaceLister[*Grid]
 
-// NewGridLister returns a lister of what i has.
-func NewGridLister(i *informer.Informer[*Grid]) GridLister { return informer.NewClusterLister(i) }
+// NewGridLister returns a lister of an informer or of a store.
+func NewGridLister(of informer.Indexable[*Grid]) GridLister {
+	return informer.NewClusterLister(of, GridResource.GroupResource())
+}
 
 // Set has an informer of each resource of grid.example.com/v1.
 type Set struct {

@@ -17,11 +17,13 @@ func NewNameInformer(client *informer.Client, config informer.Config[*Name], nam
 	return informer.New(client, informer.Resource{GroupVersionResource: NameResource, Namespaces: namespaces}, config)
 }
 
-// NameLister reads the names that an informer has.
+// NameLister reads the names of an informer or of a store.
 type NameLister = informer.Lister[*Name]
 
-// NewNameLister returns a lister of what i has.
-func NewNameLister(i *informer.Informer[*Name]) NameLister { return informer.NewLister(i) }
+// NewNameLister returns a lister of an informer or of a store.
+func NewNameLister(of informer.Indexable[*Name]) NameLister {
+	return informer.NewLister(of, NameResource.GroupResource())
+}
 
 // Set has an informer of each resource of odd.example.com/v2beta1.
 type Set struct {

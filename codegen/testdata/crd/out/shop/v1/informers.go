@@ -19,7 +19,7 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget],
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has, also by their indexes.
+// WidgetLister reads the widgets of an informer or of a store, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*Widget]
 	byApp   *informer.Index[*Widget, string]
@@ -27,23 +27,23 @@ type WidgetLister struct {
 	byPhase *informer.Index[*Widget, WidgetStatusPhase]
 }
 
-// NewWidgetLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWidgetLister(i *informer.Informer[*Widget]) *WidgetLister {
+// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWidgetLister(of informer.Indexable[*Widget]) *WidgetLister {
 	return &WidgetLister{
-		Lister: informer.NewLister(i),
-		byApp: informer.NewIndex(i, func(obj *Widget) (keys []string) {
+		Lister: informer.NewLister(of, WidgetResource.GroupResource()),
+		byApp: informer.NewIndex(of, func(obj *Widget) (keys []string) {
 			if v0, ok := obj.ObjectMeta.Labels["app"]; ok {
 				keys = append(keys, v0)
 			}
 			return keys
 		}),
-		byPart: informer.NewIndex(i, func(obj *Widget) (keys []string) {
+		byPart: informer.NewIndex(of, func(obj *Widget) (keys []string) {
 			for _, v0 := range obj.Spec.Parts {
 				keys = append(keys, v0.Name)
 			}
 			return keys
 		}),
-		byPhase: informer.NewIndex(i, func(obj *Widget) []WidgetStatusPhase { return []WidgetStatusPhase{obj.Status.Phase} }),
+		byPhase: informer.NewIndex(of, func(obj *Widget) []WidgetStatusPhase { return []WidgetStatusPhase{obj.Status.Phase} }),
 	}
 }
 
@@ -66,12 +66,12 @@ func NewWidgetSpecInformer(client *informer.Client, config informer.Config[*Widg
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetSpecResource}, config)
 }
 
-// WidgetSpecLister reads the widgetspecs that an informer has.
+// WidgetSpecLister reads the widgetspecs of an informer or of a store.
 type WidgetSpecLister = informer.NamespaceLister[*WidgetSpec]
 
-// NewWidgetSpecLister returns a lister of what i has.
-func NewWidgetSpecLister(i *informer.Informer[*WidgetSpec]) WidgetSpecLister {
-	return informer.NewClusterLister(i)
+// NewWidgetSpecLister returns a lister of an informer or of a store.
+func NewWidgetSpecLister(of informer.Indexable[*WidgetSpec]) WidgetSpecLister {
+	return informer.NewClusterLister(of, WidgetSpecResource.GroupResource())
 }
 
 // Set has an informer of each resource of shop.example.com/v1.

@@ -19,17 +19,17 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget],
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has, also by their indexes.
+// WidgetLister reads the widgets of an informer or of a store, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*Widget]
 	byApp *informer.Index[*Widget, string]
 }
 
-// NewWidgetLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWidgetLister(i *informer.Informer[*Widget]) *WidgetLister {
+// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWidgetLister(of informer.Indexable[*Widget]) *WidgetLister {
 	return &WidgetLister{
-		Lister: informer.NewLister(i),
-		byApp: informer.NewIndex(i, func(obj *Widget) (keys []string) {
+		Lister: informer.NewLister(of, WidgetResource.GroupResource()),
+		byApp: informer.NewIndex(of, func(obj *Widget) (keys []string) {
 			if v0, ok := obj.ObjectMeta.Labels["app"]; ok {
 				keys = append(keys, v0)
 			}

@@ -8,9 +8,10 @@ package v1
 
 import (
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/codegen/compat"
+	"github.com/typedinformer/informer/compat"
 )
 
 // GridLister helps list Grids.
@@ -30,7 +31,7 @@ type gridLister struct {
 	compat.ResourceLister[*Grid]
 }
 
-// NewGridLister returns a GridLister of what i has.
-func NewGridLister(i *informer.Informer[*Grid]) GridLister {
-	return &gridLister{compat.New(i, "grid")}
+// NewGridLister returns a GridLister of an informer or of a store.
+func NewGridLister(of informer.Indexable[*Grid]) GridLister {
+	return &gridLister{compat.New(of, schema.GroupResource{Group: "grid.example.com", Resource: "grid"})}
 }

@@ -8,9 +8,10 @@ package v1
 
 import (
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/codegen/compat"
+	"github.com/typedinformer/informer/compat"
 )
 
 // WidgetLister helps list Widgets.
@@ -29,9 +30,9 @@ type widgetLister struct {
 	compat.ResourceLister[*Widget]
 }
 
-// NewWidgetLister returns a WidgetLister of what i has.
-func NewWidgetLister(i *informer.Informer[*Widget]) WidgetLister {
-	return &widgetLister{compat.New(i, "widget")}
+// NewWidgetLister returns a WidgetLister of an informer or of a store.
+func NewWidgetLister(of informer.Indexable[*Widget]) WidgetLister {
+	return &widgetLister{compat.New(of, schema.GroupResource{Group: "shop.example.com", Resource: "widget"})}
 }
 
 // Widgets returns an object that can list and get Widgets.
@@ -73,7 +74,7 @@ type widgetSpecLister struct {
 	compat.ResourceLister[*WidgetSpec]
 }
 
-// NewWidgetSpecLister returns a WidgetSpecLister of what i has.
-func NewWidgetSpecLister(i *informer.Informer[*WidgetSpec]) WidgetSpecLister {
-	return &widgetSpecLister{compat.New(i, "widgetspec")}
+// NewWidgetSpecLister returns a WidgetSpecLister of an informer or of a store.
+func NewWidgetSpecLister(of informer.Indexable[*WidgetSpec]) WidgetSpecLister {
+	return &widgetSpecLister{compat.New(of, schema.GroupResource{Group: "shop.example.com", Resource: "widgetspec"})}
 }

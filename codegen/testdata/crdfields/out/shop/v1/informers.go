@@ -19,24 +19,24 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget],
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has, also by their indexes.
+// WidgetLister reads the widgets of an informer or of a store, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*Widget]
 	byMode *informer.Index[*Widget, WidgetSpec2Mode]
 	byPart *informer.Index[*Widget, string]
 }
 
-// NewWidgetLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWidgetLister(i *informer.Informer[*Widget]) *WidgetLister {
+// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWidgetLister(of informer.Indexable[*Widget]) *WidgetLister {
 	return &WidgetLister{
-		Lister: informer.NewLister(i),
-		byMode: informer.NewIndex(i, func(obj *Widget) (keys []WidgetSpec2Mode) {
+		Lister: informer.NewLister(of, WidgetResource.GroupResource()),
+		byMode: informer.NewIndex(of, func(obj *Widget) (keys []WidgetSpec2Mode) {
 			if obj.Spec.Mode != nil {
 				keys = append(keys, *obj.Spec.Mode)
 			}
 			return keys
 		}),
-		byPart: informer.NewIndex(i, func(obj *Widget) (keys []string) {
+		byPart: informer.NewIndex(of, func(obj *Widget) (keys []string) {
 			for _, v0 := range obj.Spec.Parts {
 				keys = append(keys, v0.Name)
 			}

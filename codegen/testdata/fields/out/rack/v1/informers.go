@@ -28,7 +28,7 @@ func NewThingInformer(client *informer.Client, config informer.Config[*Thing], n
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource, Namespaces: namespaces}, config)
 }
 
-// ThingLister reads the things that an informer has, also by their indexes.
+// ThingLister reads the things of an informer or of a store, also by their indexes.
 type ThingLister struct {
 	informer.Lister[*Thing]
 	byDisk *informer.Index[*Thing, string]
@@ -36,18 +36,18 @@ type ThingLister struct {
 	byPort *informer.Index[*Thing, int32]
 }
 
-// NewThingLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewThingLister(i *informer.Informer[*Thing]) *ThingLister {
+// NewThingLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewThingLister(of informer.Indexable[*Thing]) *ThingLister {
 	return &ThingLister{
-		Lister: informer.NewLister(i),
-		byDisk: informer.NewIndex(i, func(obj *Thing) (keys []string) {
+		Lister: informer.NewLister(of, ThingResource.GroupResource()),
+		byDisk: informer.NewIndex(of, func(obj *Thing) (keys []string) {
 			for _, v0 := range obj.Spec.Disks {
 				keys = append(keys, v0.Name)
 			}
 			return keys
 		}),
-		byNode: informer.NewIndex(i, func(obj *Thing) []rackv1.NodeName { return []rackv1.NodeName{obj.Spec.Node} }),
-		byPort: informer.NewIndex(i, func(obj *Thing) (keys []int32) {
+		byNode: informer.NewIndex(of, func(obj *Thing) []rackv1.NodeName { return []rackv1.NodeName{obj.Spec.Node} }),
+		byPort: informer.NewIndex(of, func(obj *Thing) (keys []int32) {
 			if obj.Spec.Ports != nil {
 				for _, v0 := range *obj.Spec.Ports {
 					if v0 != nil {
@@ -77,17 +77,17 @@ func NewWholeInformer(client *informer.Client, config informer.Config[*Whole]) *
 	return informer.New(client, informer.Resource{GroupVersionResource: WholeResource}, config)
 }
 
-// WholeLister reads the wholes that an informer has, also by their indexes.
+// WholeLister reads the wholes of an informer or of a store, also by their indexes.
 type WholeLister struct {
 	informer.NamespaceLister[*Whole]
 	byNode *informer.Index[*Whole, string]
 }
 
-// NewWholeLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWholeLister(i *informer.Informer[*Whole]) *WholeLister {
+// NewWholeLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWholeLister(of informer.Indexable[*Whole]) *WholeLister {
 	return &WholeLister{
-		NamespaceLister: informer.NewClusterLister(i),
-		byNode:          informer.NewIndex(i, func(obj *Whole) []string { return []string{obj.Spec.Node} }),
+		NamespaceLister: informer.NewClusterLister(of, WholeResource.GroupResource()),
+		byNode:          informer.NewIndex(of, func(obj *Whole) []string { return []string{obj.Spec.Node} }),
 	}
 }
 

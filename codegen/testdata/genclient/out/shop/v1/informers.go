@@ -18,12 +18,12 @@ func NewAlsoReadOnlyInformer(client *informer.Client, config informer.Config[*sh
 	return informer.New(client, informer.Resource{GroupVersionResource: AlsoReadOnlyResource, Namespaces: namespaces}, config)
 }
 
-// AlsoReadOnlyLister reads the alsoreadonlies that an informer has.
+// AlsoReadOnlyLister reads the alsoreadonlies of an informer or of a store.
 type AlsoReadOnlyLister = informer.Lister[*shopv1.AlsoReadOnly]
 
-// NewAlsoReadOnlyLister returns a lister of what i has.
-func NewAlsoReadOnlyLister(i *informer.Informer[*shopv1.AlsoReadOnly]) AlsoReadOnlyLister {
-	return informer.NewLister(i)
+// NewAlsoReadOnlyLister returns a lister of an informer or of a store.
+func NewAlsoReadOnlyLister(of informer.Indexable[*shopv1.AlsoReadOnly]) AlsoReadOnlyLister {
+	return informer.NewLister(of, AlsoReadOnlyResource.GroupResource())
 }
 
 // DepotResource is the depots of shop.example.com/v1.
@@ -34,12 +34,12 @@ func NewDepotInformer(client *informer.Client, config informer.Config[*shopv1.De
 	return informer.New(client, informer.Resource{GroupVersionResource: DepotResource}, config)
 }
 
-// DepotLister reads the depots that an informer has.
+// DepotLister reads the depots of an informer or of a store.
 type DepotLister = informer.NamespaceLister[*shopv1.Depot]
 
-// NewDepotLister returns a lister of what i has.
-func NewDepotLister(i *informer.Informer[*shopv1.Depot]) DepotLister {
-	return informer.NewClusterLister(i)
+// NewDepotLister returns a lister of an informer or of a store.
+func NewDepotLister(of informer.Indexable[*shopv1.Depot]) DepotLister {
+	return informer.NewClusterLister(of, DepotResource.GroupResource())
 }
 
 // GroupedResource is the groupeds of shop.example.com/v1.
@@ -50,12 +50,12 @@ func NewGroupedInformer(client *informer.Client, config informer.Config[*shopv1.
 	return informer.New(client, informer.Resource{GroupVersionResource: GroupedResource, Namespaces: namespaces}, config)
 }
 
-// GroupedLister reads the groupeds that an informer has.
+// GroupedLister reads the groupeds of an informer or of a store.
 type GroupedLister = informer.Lister[*shopv1.Grouped]
 
-// NewGroupedLister returns a lister of what i has.
-func NewGroupedLister(i *informer.Informer[*shopv1.Grouped]) GroupedLister {
-	return informer.NewLister(i)
+// NewGroupedLister returns a lister of an informer or of a store.
+func NewGroupedLister(of informer.Indexable[*shopv1.Grouped]) GroupedLister {
+	return informer.NewLister(of, GroupedResource.GroupResource())
 }
 
 // ReadOnlyResource is the readonlies of shop.example.com/v1.
@@ -66,12 +66,12 @@ func NewReadOnlyInformer(client *informer.Client, config informer.Config[*shopv1
 	return informer.New(client, informer.Resource{GroupVersionResource: ReadOnlyResource, Namespaces: namespaces}, config)
 }
 
-// ReadOnlyLister reads the readonlies that an informer has.
+// ReadOnlyLister reads the readonlies of an informer or of a store.
 type ReadOnlyLister = informer.Lister[*shopv1.ReadOnly]
 
-// NewReadOnlyLister returns a lister of what i has.
-func NewReadOnlyLister(i *informer.Informer[*shopv1.ReadOnly]) ReadOnlyLister {
-	return informer.NewLister(i)
+// NewReadOnlyLister returns a lister of an informer or of a store.
+func NewReadOnlyLister(of informer.Indexable[*shopv1.ReadOnly]) ReadOnlyLister {
+	return informer.NewLister(of, ReadOnlyResource.GroupResource())
 }
 
 // ShelfResource is the stock of shop.example.com/v1.
@@ -82,11 +82,13 @@ func NewShelfInformer(client *informer.Client, config informer.Config[*shopv1.Sh
 	return informer.New(client, informer.Resource{GroupVersionResource: ShelfResource, Namespaces: namespaces}, config)
 }
 
-// ShelfLister reads the stock that an informer has.
+// ShelfLister reads the stock of an informer or of a store.
 type ShelfLister = informer.Lister[*shopv1.Shelf]
 
-// NewShelfLister returns a lister of what i has.
-func NewShelfLister(i *informer.Informer[*shopv1.Shelf]) ShelfLister { return informer.NewLister(i) }
+// NewShelfLister returns a lister of an informer or of a store.
+func NewShelfLister(of informer.Indexable[*shopv1.Shelf]) ShelfLister {
+	return informer.NewLister(of, ShelfResource.GroupResource())
+}
 
 // WidgetResource is the widgets of shop.example.com/v1.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
@@ -96,11 +98,13 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*shopv1.W
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has.
+// WidgetLister reads the widgets of an informer or of a store.
 type WidgetLister = informer.Lister[*shopv1.Widget]
 
-// NewWidgetLister returns a lister of what i has.
-func NewWidgetLister(i *informer.Informer[*shopv1.Widget]) WidgetLister { return informer.NewLister(i) }
+// NewWidgetLister returns a lister of an informer or of a store.
+func NewWidgetLister(of informer.Indexable[*shopv1.Widget]) WidgetLister {
+	return informer.NewLister(of, WidgetResource.GroupResource())
+}
 
 // Set has an informer of each resource of shop.example.com/v1.
 type Set struct {

@@ -18,12 +18,12 @@ func NewThingInformer(client *informer.Client, config informer.Config[*corev1.Th
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource}, config)
 }
 
-// ThingLister reads the things that an informer has.
+// ThingLister reads the things of an informer or of a store.
 type ThingLister = informer.NamespaceLister[*corev1.Thing]
 
-// NewThingLister returns a lister of what i has.
-func NewThingLister(i *informer.Informer[*corev1.Thing]) ThingLister {
-	return informer.NewClusterLister(i)
+// NewThingLister returns a lister of an informer or of a store.
+func NewThingLister(of informer.Indexable[*corev1.Thing]) ThingLister {
+	return informer.NewClusterLister(of, ThingResource.GroupResource())
 }
 
 // Set has an informer of each resource of v1.

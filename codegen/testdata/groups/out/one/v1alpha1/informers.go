@@ -18,12 +18,12 @@ func NewThingInformer(client *informer.Client, config informer.Config[*onev1alph
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource, Namespaces: namespaces}, config)
 }
 
-// ThingLister reads the things that an informer has.
+// ThingLister reads the things of an informer or of a store.
 type ThingLister = informer.Lister[*onev1alpha1.Thing]
 
-// NewThingLister returns a lister of what i has.
-func NewThingLister(i *informer.Informer[*onev1alpha1.Thing]) ThingLister {
-	return informer.NewLister(i)
+// NewThingLister returns a lister of an informer or of a store.
+func NewThingLister(of informer.Indexable[*onev1alpha1.Thing]) ThingLister {
+	return informer.NewLister(of, ThingResource.GroupResource())
 }
 
 // Set has an informer of each resource of one.example.com/v1alpha1.

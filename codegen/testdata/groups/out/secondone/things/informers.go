@@ -18,11 +18,13 @@ func NewThingInformer(client *informer.Client, config informer.Config[*things.Th
 	return informer.New(client, informer.Resource{GroupVersionResource: ThingResource, Namespaces: namespaces}, config)
 }
 
-// ThingLister reads the things that an informer has.
+// ThingLister reads the things of an informer or of a store.
 type ThingLister = informer.Lister[*things.Thing]
 
-// NewThingLister returns a lister of what i has.
-func NewThingLister(i *informer.Informer[*things.Thing]) ThingLister { return informer.NewLister(i) }
+// NewThingLister returns a lister of an informer or of a store.
+func NewThingLister(of informer.Indexable[*things.Thing]) ThingLister {
+	return informer.NewLister(of, ThingResource.GroupResource())
+}
 
 // Set has an informer of each resource of two.example.com/v7.
 type Set struct {

@@ -22,7 +22,7 @@ func NewMachineInformer(client *informer.Client, config informer.Config[*rackv1.
 	return informer.New(client, informer.Resource{GroupVersionResource: MachineResource, Namespaces: namespaces}, config)
 }
 
-// MachineLister reads the machines that an informer has, also by their indexes.
+// MachineLister reads the machines of an informer or of a store, also by their indexes.
 type MachineLister struct {
 	informer.Lister[*rackv1.Machine]
 	byAll     *informer.Index[*rackv1.Machine, rackv1.Phase]
@@ -46,39 +46,39 @@ type MachineLister struct {
 	byZone    *informer.Index[*rackv1.Machine, string]
 }
 
-// NewMachineLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewMachineLister(i *informer.Informer[*rackv1.Machine]) *MachineLister {
+// NewMachineLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewMachineLister(of informer.Indexable[*rackv1.Machine]) *MachineLister {
 	return &MachineLister{
-		Lister: informer.NewLister(i),
-		byAll:  informer.NewIndex(i, rackv1.AllOf),
-		byApp: informer.NewIndex(i, func(obj *rackv1.Machine) (keys []string) {
+		Lister: informer.NewLister(of, MachineResource.GroupResource()),
+		byAll:  informer.NewIndex(of, rackv1.AllOf),
+		byApp: informer.NewIndex(of, func(obj *rackv1.Machine) (keys []string) {
 			if v0, ok := obj.ObjectMeta.Labels["app.kubernetes.io/name"]; ok {
 				keys = append(keys, v0)
 			}
 			return keys
 		}),
-		byClaim: informer.NewIndex(i, func(obj *rackv1.Machine) (keys []string) {
+		byClaim: informer.NewIndex(of, func(obj *rackv1.Machine) (keys []string) {
 			for _, v0 := range obj.Spec.Volumes {
 				keys = append(keys, v0.Claim)
 			}
 			return keys
 		}),
-		byEven: informer.NewIndex(i, func(obj *rackv1.Machine) []bool { return []bool{obj.Even()} }),
-		byFirst: informer.NewIndex(i, func(obj *rackv1.Machine) []rackv1.Volume1 {
+		byEven: informer.NewIndex(of, func(obj *rackv1.Machine) []bool { return []bool{obj.Even()} }),
+		byFirst: informer.NewIndex(of, func(obj *rackv1.Machine) []rackv1.Volume1 {
 			if key, ok := obj.FirstVolume(); ok {
 				return []rackv1.Volume1{key}
 			}
 			return nil
 		}),
-		byHeight: informer.NewIndex(i, func(obj *rackv1.Machine) []int32 { return []int32{obj.Spec.Size.Height} }),
-		byImage: informer.NewIndex(i, func(obj *rackv1.Machine) (keys []string) {
+		byHeight: informer.NewIndex(of, func(obj *rackv1.Machine) []int32 { return []int32{obj.Spec.Size.Height} }),
+		byImage: informer.NewIndex(of, func(obj *rackv1.Machine) (keys []string) {
 			if obj.Spec.Image != nil {
 				keys = append(keys, *obj.Spec.Image)
 			}
 			return keys
 		}),
-		byInlined: informer.NewIndex(i, func(obj *rackv1.Machine) []int32 { return []int32{obj.Spec.Size.Width} }),
-		byMode: informer.NewIndex(i, func(obj *rackv1.Machine) (keys []corev1.PersistentVolumeAccessMode) {
+		byInlined: informer.NewIndex(of, func(obj *rackv1.Machine) []int32 { return []int32{obj.Spec.Size.Width} }),
+		byMode: informer.NewIndex(of, func(obj *rackv1.Machine) (keys []corev1.PersistentVolumeAccessMode) {
 			for _, v0 := range obj.Spec.Volumes {
 				for _, v1 := range v0.Modes {
 					keys = append(keys, v1)
@@ -86,7 +86,7 @@ func NewMachineLister(i *informer.Informer[*rackv1.Machine]) *MachineLister {
 			}
 			return keys
 		}),
-		byNested: informer.NewIndex(i, func(obj *rackv1.Machine) (keys []types.NamespacedName) {
+		byNested: informer.NewIndex(of, func(obj *rackv1.Machine) (keys []types.NamespacedName) {
 			for _, v0 := range obj.Spec.Groups {
 				if v0 != nil {
 					for _, v1 := range v0.Members {
@@ -96,8 +96,8 @@ func NewMachineLister(i *informer.Informer[*rackv1.Machine]) *MachineLister {
 			}
 			return keys
 		}),
-		byNode: informer.NewIndex(i, func(obj *rackv1.Machine) []string { return []string{obj.Spec.NodeName} }),
-		byOwner: informer.NewIndex(i, func(obj *rackv1.Machine) (keys []string) {
+		byNode: informer.NewIndex(of, func(obj *rackv1.Machine) []string { return []string{obj.Spec.NodeName} }),
+		byOwner: informer.NewIndex(of, func(obj *rackv1.Machine) (keys []string) {
 			if obj.Spec.Owner != nil {
 				if obj.Spec.Owner.Name != nil {
 					keys = append(keys, *obj.Spec.Owner.Name)
@@ -105,9 +105,9 @@ func NewMachineLister(i *informer.Informer[*rackv1.Machine]) *MachineLister {
 			}
 			return keys
 		}),
-		byPair:  informer.NewIndex(i, func(obj *rackv1.Machine) [][2]string { return [][2]string{rackv1.PairOf(obj)} }),
-		byPhase: informer.NewIndex(i, func(obj *rackv1.Machine) []rackv1.Phase { return []rackv1.Phase{obj.Status.Phase} }),
-		byPort: informer.NewIndex(i, func(obj *rackv1.Machine) (keys []int64) {
+		byPair:  informer.NewIndex(of, func(obj *rackv1.Machine) [][2]string { return [][2]string{rackv1.PairOf(obj)} }),
+		byPhase: informer.NewIndex(of, func(obj *rackv1.Machine) []rackv1.Phase { return []rackv1.Phase{obj.Status.Phase} }),
+		byPort: informer.NewIndex(of, func(obj *rackv1.Machine) (keys []int64) {
 			for _, v0 := range obj.Spec.Ports {
 				if v0 != nil {
 					if v0.Value != nil {
@@ -117,10 +117,10 @@ func NewMachineLister(i *informer.Informer[*rackv1.Machine]) *MachineLister {
 			}
 			return keys
 		}),
-		byRef:  informer.NewIndex(i, (*rackv1.Machine).Refs),
-		byType: informer.NewIndex(i, func(obj *rackv1.Machine) []string { return []string{obj.Spec.Type} }),
-		byUID:  informer.NewIndex(i, func(obj *rackv1.Machine) []types.UID { return []types.UID{obj.ObjectMeta.UID} }),
-		byZone: informer.NewIndex(i, func(obj *rackv1.Machine) []string { return []string{obj.Zone} }),
+		byRef:  informer.NewIndex(of, (*rackv1.Machine).Refs),
+		byType: informer.NewIndex(of, func(obj *rackv1.Machine) []string { return []string{obj.Spec.Type} }),
+		byUID:  informer.NewIndex(of, func(obj *rackv1.Machine) []types.UID { return []types.UID{obj.ObjectMeta.UID} }),
+		byZone: informer.NewIndex(of, func(obj *rackv1.Machine) []string { return []string{obj.Zone} }),
 	}
 }
 
@@ -211,24 +211,24 @@ func NewSlotInformer(client *informer.Client, config informer.Config[*rackv1.Slo
 	return informer.New(client, informer.Resource{GroupVersionResource: SlotResource}, config)
 }
 
-// SlotLister reads the slots that an informer has, also by their indexes.
+// SlotLister reads the slots of an informer or of a store, also by their indexes.
 type SlotLister struct {
 	informer.NamespaceLister[*rackv1.Slot]
 	byHeight *informer.Index[*rackv1.Slot, int32]
 	byTall   *informer.Index[*rackv1.Slot, int32]
 }
 
-// NewSlotLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewSlotLister(i *informer.Informer[*rackv1.Slot]) *SlotLister {
+// NewSlotLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewSlotLister(of informer.Indexable[*rackv1.Slot]) *SlotLister {
 	return &SlotLister{
-		NamespaceLister: informer.NewClusterLister(i),
-		byHeight: informer.NewIndex(i, func(obj *rackv1.Slot) (keys []int32) {
+		NamespaceLister: informer.NewClusterLister(of, SlotResource.GroupResource()),
+		byHeight: informer.NewIndex(of, func(obj *rackv1.Slot) (keys []int32) {
 			if obj.Size != nil {
 				keys = append(keys, obj.Size.Height)
 			}
 			return keys
 		}),
-		byTall: informer.NewIndex(i, func(obj *rackv1.Slot) (keys []int32) {
+		byTall: informer.NewIndex(of, func(obj *rackv1.Slot) (keys []int32) {
 			if obj.Size != nil {
 				keys = append(keys, obj.Size.Height)
 			}

@@ -18,12 +18,12 @@ func NewBothInformer(client *informer.Client, config informer.Config[*apiv1beta1
 	return informer.New(client, informer.Resource{GroupVersionResource: BothResource}, config)
 }
 
-// BothLister reads the both that an informer has.
+// BothLister reads the both of an informer or of a store.
 type BothLister = informer.NamespaceLister[*apiv1beta1.Both]
 
-// NewBothLister returns a lister of what i has.
-func NewBothLister(i *informer.Informer[*apiv1beta1.Both]) BothLister {
-	return informer.NewClusterLister(i)
+// NewBothLister returns a lister of an informer or of a store.
+func NewBothLister(of informer.Indexable[*apiv1beta1.Both]) BothLister {
+	return informer.NewClusterLister(of, BothResource.GroupResource())
 }
 
 // CronJobResource is the cronjobs of batch.example.com/v1beta1, the version that they are stored in.
@@ -34,12 +34,12 @@ func NewCronJobInformer(client *informer.Client, config informer.Config[*apiv1be
 	return informer.New(client, informer.Resource{GroupVersionResource: CronJobResource, Namespaces: namespaces}, config)
 }
 
-// CronJobLister reads the cronjobs that an informer has.
+// CronJobLister reads the cronjobs of an informer or of a store.
 type CronJobLister = informer.Lister[*apiv1beta1.CronJob]
 
-// NewCronJobLister returns a lister of what i has.
-func NewCronJobLister(i *informer.Informer[*apiv1beta1.CronJob]) CronJobLister {
-	return informer.NewLister(i)
+// NewCronJobLister returns a lister of an informer or of a store.
+func NewCronJobLister(of informer.Indexable[*apiv1beta1.CronJob]) CronJobLister {
+	return informer.NewLister(of, CronJobResource.GroupResource())
 }
 
 // GearingResource is the gear of batch.example.com/v1beta1.
@@ -50,12 +50,12 @@ func NewGearingInformer(client *informer.Client, config informer.Config[*apiv1be
 	return informer.New(client, informer.Resource{GroupVersionResource: GearingResource}, config)
 }
 
-// GearingLister reads the gear that an informer has.
+// GearingLister reads the gear of an informer or of a store.
 type GearingLister = informer.NamespaceLister[*apiv1beta1.Gearing]
 
-// NewGearingLister returns a lister of what i has.
-func NewGearingLister(i *informer.Informer[*apiv1beta1.Gearing]) GearingLister {
-	return informer.NewClusterLister(i)
+// NewGearingLister returns a lister of an informer or of a store.
+func NewGearingLister(of informer.Indexable[*apiv1beta1.Gearing]) GearingLister {
+	return informer.NewClusterLister(of, GearingResource.GroupResource())
 }
 
 // PolicyResource is the policies of batch.example.com/v1beta1.
@@ -66,12 +66,12 @@ func NewPolicyInformer(client *informer.Client, config informer.Config[*apiv1bet
 	return informer.New(client, informer.Resource{GroupVersionResource: PolicyResource, Namespaces: namespaces}, config)
 }
 
-// PolicyLister reads the policies that an informer has.
+// PolicyLister reads the policies of an informer or of a store.
 type PolicyLister = informer.Lister[*apiv1beta1.Policy]
 
-// NewPolicyLister returns a lister of what i has.
-func NewPolicyLister(i *informer.Informer[*apiv1beta1.Policy]) PolicyLister {
-	return informer.NewLister(i)
+// NewPolicyLister returns a lister of an informer or of a store.
+func NewPolicyLister(of informer.Indexable[*apiv1beta1.Policy]) PolicyLister {
+	return informer.NewLister(of, PolicyResource.GroupResource())
 }
 
 // Set has an informer of each resource of batch.example.com/v1beta1.

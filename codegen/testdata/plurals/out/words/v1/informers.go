@@ -18,11 +18,13 @@ func NewAInformer(client *informer.Client, config informer.Config[*wordsv1.A], n
 	return informer.New(client, informer.Resource{GroupVersionResource: AResource, Namespaces: namespaces}, config)
 }
 
-// ALister reads the a that an informer has.
+// ALister reads the a of an informer or of a store.
 type ALister = informer.Lister[*wordsv1.A]
 
-// NewALister returns a lister of what i has.
-func NewALister(i *informer.Informer[*wordsv1.A]) ALister { return informer.NewLister(i) }
+// NewALister returns a lister of an informer or of a store.
+func NewALister(of informer.Indexable[*wordsv1.A]) ALister {
+	return informer.NewLister(of, AResource.GroupResource())
+}
 
 // BatchResource is the batches of words.example.com/v1.
 var BatchResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "batches"}
@@ -32,11 +34,13 @@ func NewBatchInformer(client *informer.Client, config informer.Config[*wordsv1.B
 	return informer.New(client, informer.Resource{GroupVersionResource: BatchResource, Namespaces: namespaces}, config)
 }
 
-// BatchLister reads the batches that an informer has.
+// BatchLister reads the batches of an informer or of a store.
 type BatchLister = informer.Lister[*wordsv1.Batch]
 
-// NewBatchLister returns a lister of what i has.
-func NewBatchLister(i *informer.Informer[*wordsv1.Batch]) BatchLister { return informer.NewLister(i) }
+// NewBatchLister returns a lister of an informer or of a store.
+func NewBatchLister(of informer.Indexable[*wordsv1.Batch]) BatchLister {
+	return informer.NewLister(of, BatchResource.GroupResource())
+}
 
 // BoxResource is the boxes of words.example.com/v1.
 var BoxResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "boxes"}
@@ -46,11 +50,13 @@ func NewBoxInformer(client *informer.Client, config informer.Config[*wordsv1.Box
 	return informer.New(client, informer.Resource{GroupVersionResource: BoxResource, Namespaces: namespaces}, config)
 }
 
-// BoxLister reads the boxes that an informer has.
+// BoxLister reads the boxes of an informer or of a store.
 type BoxLister = informer.Lister[*wordsv1.Box]
 
-// NewBoxLister returns a lister of what i has.
-func NewBoxLister(i *informer.Informer[*wordsv1.Box]) BoxLister { return informer.NewLister(i) }
+// NewBoxLister returns a lister of an informer or of a store.
+func NewBoxLister(of informer.Indexable[*wordsv1.Box]) BoxLister {
+	return informer.NewLister(of, BoxResource.GroupResource())
+}
 
 // DatumResource is the data of words.example.com/v1.
 var DatumResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "data"}
@@ -60,11 +66,13 @@ func NewDatumInformer(client *informer.Client, config informer.Config[*wordsv1.D
 	return informer.New(client, informer.Resource{GroupVersionResource: DatumResource, Namespaces: namespaces}, config)
 }
 
-// DatumLister reads the data that an informer has.
+// DatumLister reads the data of an informer or of a store.
 type DatumLister = informer.Lister[*wordsv1.Datum]
 
-// NewDatumLister returns a lister of what i has.
-func NewDatumLister(i *informer.Informer[*wordsv1.Datum]) DatumLister { return informer.NewLister(i) }
+// NewDatumLister returns a lister of an informer or of a store.
+func NewDatumLister(of informer.Indexable[*wordsv1.Datum]) DatumLister {
+	return informer.NewLister(of, DatumResource.GroupResource())
+}
 
 // EndpointsResource is the endpoints of words.example.com/v1.
 var EndpointsResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "endpoints"}
@@ -74,12 +82,12 @@ func NewEndpointsInformer(client *informer.Client, config informer.Config[*words
 	return informer.New(client, informer.Resource{GroupVersionResource: EndpointsResource, Namespaces: namespaces}, config)
 }
 
-// EndpointsLister reads the endpoints that an informer has.
+// EndpointsLister reads the endpoints of an informer or of a store.
 type EndpointsLister = informer.Lister[*wordsv1.Endpoints]
 
-// NewEndpointsLister returns a lister of what i has.
-func NewEndpointsLister(i *informer.Informer[*wordsv1.Endpoints]) EndpointsLister {
-	return informer.NewLister(i)
+// NewEndpointsLister returns a lister of an informer or of a store.
+func NewEndpointsLister(of informer.Indexable[*wordsv1.Endpoints]) EndpointsLister {
+	return informer.NewLister(of, EndpointsResource.GroupResource())
 }
 
 // GatewayResource is the gateways of words.example.com/v1.
@@ -90,12 +98,12 @@ func NewGatewayInformer(client *informer.Client, config informer.Config[*wordsv1
 	return informer.New(client, informer.Resource{GroupVersionResource: GatewayResource, Namespaces: namespaces}, config)
 }
 
-// GatewayLister reads the gateways that an informer has.
+// GatewayLister reads the gateways of an informer or of a store.
 type GatewayLister = informer.Lister[*wordsv1.Gateway]
 
-// NewGatewayLister returns a lister of what i has.
-func NewGatewayLister(i *informer.Informer[*wordsv1.Gateway]) GatewayLister {
-	return informer.NewLister(i)
+// NewGatewayLister returns a lister of an informer or of a store.
+func NewGatewayLister(of informer.Indexable[*wordsv1.Gateway]) GatewayLister {
+	return informer.NewLister(of, GatewayResource.GroupResource())
 }
 
 // IPAddressResource is the ipaddresses of words.example.com/v1.
@@ -106,12 +114,12 @@ func NewIPAddressInformer(client *informer.Client, config informer.Config[*words
 	return informer.New(client, informer.Resource{GroupVersionResource: IPAddressResource, Namespaces: namespaces}, config)
 }
 
-// IPAddressLister reads the ipaddresses that an informer has.
+// IPAddressLister reads the ipaddresses of an informer or of a store.
 type IPAddressLister = informer.Lister[*wordsv1.IPAddress]
 
-// NewIPAddressLister returns a lister of what i has.
-func NewIPAddressLister(i *informer.Informer[*wordsv1.IPAddress]) IPAddressLister {
-	return informer.NewLister(i)
+// NewIPAddressLister returns a lister of an informer or of a store.
+func NewIPAddressLister(of informer.Indexable[*wordsv1.IPAddress]) IPAddressLister {
+	return informer.NewLister(of, IPAddressResource.GroupResource())
 }
 
 // IngressResource is the ingresses of words.example.com/v1.
@@ -122,12 +130,12 @@ func NewIngressInformer(client *informer.Client, config informer.Config[*wordsv1
 	return informer.New(client, informer.Resource{GroupVersionResource: IngressResource, Namespaces: namespaces}, config)
 }
 
-// IngressLister reads the ingresses that an informer has.
+// IngressLister reads the ingresses of an informer or of a store.
 type IngressLister = informer.Lister[*wordsv1.Ingress]
 
-// NewIngressLister returns a lister of what i has.
-func NewIngressLister(i *informer.Informer[*wordsv1.Ingress]) IngressLister {
-	return informer.NewLister(i)
+// NewIngressLister returns a lister of an informer or of a store.
+func NewIngressLister(of informer.Indexable[*wordsv1.Ingress]) IngressLister {
+	return informer.NewLister(of, IngressResource.GroupResource())
 }
 
 // KnifeResource is the knives of words.example.com/v1.
@@ -138,11 +146,13 @@ func NewKnifeInformer(client *informer.Client, config informer.Config[*wordsv1.K
 	return informer.New(client, informer.Resource{GroupVersionResource: KnifeResource, Namespaces: namespaces}, config)
 }
 
-// KnifeLister reads the knives that an informer has.
+// KnifeLister reads the knives of an informer or of a store.
 type KnifeLister = informer.Lister[*wordsv1.Knife]
 
-// NewKnifeLister returns a lister of what i has.
-func NewKnifeLister(i *informer.Informer[*wordsv1.Knife]) KnifeLister { return informer.NewLister(i) }
+// NewKnifeLister returns a lister of an informer or of a store.
+func NewKnifeLister(of informer.Indexable[*wordsv1.Knife]) KnifeLister {
+	return informer.NewLister(of, KnifeResource.GroupResource())
+}
 
 // LeafResource is the leaves of words.example.com/v1.
 var LeafResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "leaves"}
@@ -152,11 +162,13 @@ func NewLeafInformer(client *informer.Client, config informer.Config[*wordsv1.Le
 	return informer.New(client, informer.Resource{GroupVersionResource: LeafResource, Namespaces: namespaces}, config)
 }
 
-// LeafLister reads the leaves that an informer has.
+// LeafLister reads the leaves of an informer or of a store.
 type LeafLister = informer.Lister[*wordsv1.Leaf]
 
-// NewLeafLister returns a lister of what i has.
-func NewLeafLister(i *informer.Informer[*wordsv1.Leaf]) LeafLister { return informer.NewLister(i) }
+// NewLeafLister returns a lister of an informer or of a store.
+func NewLeafLister(of informer.Indexable[*wordsv1.Leaf]) LeafLister {
+	return informer.NewLister(of, LeafResource.GroupResource())
+}
 
 // MeshResource is the meshes of words.example.com/v1.
 var MeshResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "meshes"}
@@ -166,11 +178,13 @@ func NewMeshInformer(client *informer.Client, config informer.Config[*wordsv1.Me
 	return informer.New(client, informer.Resource{GroupVersionResource: MeshResource, Namespaces: namespaces}, config)
 }
 
-// MeshLister reads the meshes that an informer has.
+// MeshLister reads the meshes of an informer or of a store.
 type MeshLister = informer.Lister[*wordsv1.Mesh]
 
-// NewMeshLister returns a lister of what i has.
-func NewMeshLister(i *informer.Informer[*wordsv1.Mesh]) MeshLister { return informer.NewLister(i) }
+// NewMeshLister returns a lister of an informer or of a store.
+func NewMeshLister(of informer.Indexable[*wordsv1.Mesh]) MeshLister {
+	return informer.NewLister(of, MeshResource.GroupResource())
+}
 
 // NetworkPolicyResource is the networkpolicies of words.example.com/v1.
 var NetworkPolicyResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "networkpolicies"}
@@ -180,12 +194,12 @@ func NewNetworkPolicyInformer(client *informer.Client, config informer.Config[*w
 	return informer.New(client, informer.Resource{GroupVersionResource: NetworkPolicyResource, Namespaces: namespaces}, config)
 }
 
-// NetworkPolicyLister reads the networkpolicies that an informer has.
+// NetworkPolicyLister reads the networkpolicies of an informer or of a store.
 type NetworkPolicyLister = informer.Lister[*wordsv1.NetworkPolicy]
 
-// NewNetworkPolicyLister returns a lister of what i has.
-func NewNetworkPolicyLister(i *informer.Informer[*wordsv1.NetworkPolicy]) NetworkPolicyLister {
-	return informer.NewLister(i)
+// NewNetworkPolicyLister returns a lister of an informer or of a store.
+func NewNetworkPolicyLister(of informer.Indexable[*wordsv1.NetworkPolicy]) NetworkPolicyLister {
+	return informer.NewLister(of, NetworkPolicyResource.GroupResource())
 }
 
 // NodeResource is the nodes of words.example.com/v1.
@@ -196,11 +210,13 @@ func NewNodeInformer(client *informer.Client, config informer.Config[*wordsv1.No
 	return informer.New(client, informer.Resource{GroupVersionResource: NodeResource, Namespaces: namespaces}, config)
 }
 
-// NodeLister reads the nodes that an informer has.
+// NodeLister reads the nodes of an informer or of a store.
 type NodeLister = informer.Lister[*wordsv1.Node]
 
-// NewNodeLister returns a lister of what i has.
-func NewNodeLister(i *informer.Informer[*wordsv1.Node]) NodeLister { return informer.NewLister(i) }
+// NewNodeLister returns a lister of an informer or of a store.
+func NewNodeLister(of informer.Indexable[*wordsv1.Node]) NodeLister {
+	return informer.NewLister(of, NodeResource.GroupResource())
+}
 
 // PathResource is the paths of words.example.com/v1.
 var PathResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "paths"}
@@ -210,11 +226,13 @@ func NewPathInformer(client *informer.Client, config informer.Config[*wordsv1.Pa
 	return informer.New(client, informer.Resource{GroupVersionResource: PathResource, Namespaces: namespaces}, config)
 }
 
-// PathLister reads the paths that an informer has.
+// PathLister reads the paths of an informer or of a store.
 type PathLister = informer.Lister[*wordsv1.Path]
 
-// NewPathLister returns a lister of what i has.
-func NewPathLister(i *informer.Informer[*wordsv1.Path]) PathLister { return informer.NewLister(i) }
+// NewPathLister returns a lister of an informer or of a store.
+func NewPathLister(of informer.Indexable[*wordsv1.Path]) PathLister {
+	return informer.NewLister(of, PathResource.GroupResource())
+}
 
 // QuizResource is the quizes of words.example.com/v1.
 var QuizResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "quizes"}
@@ -224,11 +242,13 @@ func NewQuizInformer(client *informer.Client, config informer.Config[*wordsv1.Qu
 	return informer.New(client, informer.Resource{GroupVersionResource: QuizResource, Namespaces: namespaces}, config)
 }
 
-// QuizLister reads the quizes that an informer has.
+// QuizLister reads the quizes of an informer or of a store.
 type QuizLister = informer.Lister[*wordsv1.Quiz]
 
-// NewQuizLister returns a lister of what i has.
-func NewQuizLister(i *informer.Informer[*wordsv1.Quiz]) QuizLister { return informer.NewLister(i) }
+// NewQuizLister returns a lister of an informer or of a store.
+func NewQuizLister(of informer.Indexable[*wordsv1.Quiz]) QuizLister {
+	return informer.NewLister(of, QuizResource.GroupResource())
+}
 
 // StaffResource is the staff of words.example.com/v1.
 var StaffResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "staff"}
@@ -238,11 +258,13 @@ func NewStaffInformer(client *informer.Client, config informer.Config[*wordsv1.S
 	return informer.New(client, informer.Resource{GroupVersionResource: StaffResource, Namespaces: namespaces}, config)
 }
 
-// StaffLister reads the staff that an informer has.
+// StaffLister reads the staff of an informer or of a store.
 type StaffLister = informer.Lister[*wordsv1.Staff]
 
-// NewStaffLister returns a lister of what i has.
-func NewStaffLister(i *informer.Informer[*wordsv1.Staff]) StaffLister { return informer.NewLister(i) }
+// NewStaffLister returns a lister of an informer or of a store.
+func NewStaffLister(of informer.Indexable[*wordsv1.Staff]) StaffLister {
+	return informer.NewLister(of, StaffResource.GroupResource())
+}
 
 // StorageClassResource is the storageclasses of words.example.com/v1.
 var StorageClassResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "storageclasses"}
@@ -252,12 +274,12 @@ func NewStorageClassInformer(client *informer.Client, config informer.Config[*wo
 	return informer.New(client, informer.Resource{GroupVersionResource: StorageClassResource, Namespaces: namespaces}, config)
 }
 
-// StorageClassLister reads the storageclasses that an informer has.
+// StorageClassLister reads the storageclasses of an informer or of a store.
 type StorageClassLister = informer.Lister[*wordsv1.StorageClass]
 
-// NewStorageClassLister returns a lister of what i has.
-func NewStorageClassLister(i *informer.Informer[*wordsv1.StorageClass]) StorageClassLister {
-	return informer.NewLister(i)
+// NewStorageClassLister returns a lister of an informer or of a store.
+func NewStorageClassLister(of informer.Indexable[*wordsv1.StorageClass]) StorageClassLister {
+	return informer.NewLister(of, StorageClassResource.GroupResource())
 }
 
 // Set has an informer of each resource of words.example.com/v1.

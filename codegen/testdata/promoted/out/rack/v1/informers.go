@@ -17,11 +17,13 @@ func NewAloneInformer(client *informer.Client, config informer.Config[*Alone], n
 	return informer.New(client, informer.Resource{GroupVersionResource: AloneResource, Namespaces: namespaces}, config)
 }
 
-// AloneLister reads the alones that an informer has.
+// AloneLister reads the alones of an informer or of a store.
 type AloneLister = informer.Lister[*Alone]
 
-// NewAloneLister returns a lister of what i has.
-func NewAloneLister(i *informer.Informer[*Alone]) AloneLister { return informer.NewLister(i) }
+// NewAloneLister returns a lister of an informer or of a store.
+func NewAloneLister(of informer.Indexable[*Alone]) AloneLister {
+	return informer.NewLister(of, AloneResource.GroupResource())
+}
 
 // Set has an informer of each resource of rack.example.com/v1.
 type Set struct {

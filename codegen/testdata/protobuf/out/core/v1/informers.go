@@ -35,17 +35,17 @@ func NewPodInformer(client *informer.Client, config informer.Config[*Pod], names
 	return informer.New(client, informer.Resource{GroupVersionResource: PodResource, Namespaces: namespaces}, config)
 }
 
-// PodLister reads the pods that an informer has, also by their indexes.
+// PodLister reads the pods of an informer or of a store, also by their indexes.
 type PodLister struct {
 	informer.Lister[*Pod]
 	byNode *informer.Index[*Pod, string]
 }
 
-// NewPodLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewPodLister(i *informer.Informer[*Pod]) *PodLister {
+// NewPodLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewPodLister(of informer.Indexable[*Pod]) *PodLister {
 	return &PodLister{
-		Lister: informer.NewLister(i),
-		byNode: informer.NewIndex(i, func(obj *Pod) []string { return []string{obj.Spec.NodeName} }),
+		Lister: informer.NewLister(of, PodResource.GroupResource()),
+		byNode: informer.NewIndex(of, func(obj *Pod) []string { return []string{obj.Spec.NodeName} }),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/typedinformer/informer/codegen/wire"
+	"github.com/typedinformer/informer/wire"
 )
 
 // Unmarshal decodes what o has from protobuf.

@@ -20,17 +20,17 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*shopv1.W
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetLister reads the widgets that an informer has, also by their indexes.
+// WidgetLister reads the widgets of an informer or of a store, also by their indexes.
 type WidgetLister struct {
 	informer.Lister[*shopv1.Widget]
 	byNode *informer.Index[*shopv1.Widget, string]
 }
 
-// NewWidgetLister returns a lister of what i has, and adds its indexes to i: make one, and share it.
-func NewWidgetLister(i *informer.Informer[*shopv1.Widget]) *WidgetLister {
+// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+func NewWidgetLister(of informer.Indexable[*shopv1.Widget]) *WidgetLister {
 	return &WidgetLister{
-		Lister: informer.NewLister(i),
-		byNode: informer.NewIndex(i, func(obj *shopv1.Widget) []string { return []string{obj.Spec.Node} }),
+		Lister: informer.NewLister(of, WidgetResource.GroupResource()),
+		byNode: informer.NewIndex(of, func(obj *shopv1.Widget) []string { return []string{obj.Spec.Node} }),
 	}
 }
 

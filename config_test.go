@@ -1,0 +1,385 @@
+package informer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+)
+
+// secret is content that nobody may get to see. The number is one that no float can hold.
+const (
+	secret       = "hunter2-s3cr3t"
+	secretNumber = "27182818284590452353602874e999"
+)
+
+// leaks returns what text shows of a secret: five characters are too many, or ten digits, which a time has too.
+func leaks(text string) string {
+	for s, n := range map[string]int{secret: 5, secretNumber: 10} {
+		for i := range len(s) - n + 1 {
+			if part := s[i : i+n]; strings.Contains(text, part) {
+				return part
+			}
+		}
+	}
+	return ""
+}
+
+// checkError checks that err, and each error in it, shows and keeps nothing.
+func checkError(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v"} {
+		if text := fmt.Sprintf(verb, err); leaks(text) != "" {
+			t.Errorf("%s shows content: %.500s", what, text)
+		}
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		checkError(t, what, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, e := range e.Unwrap() {
+			checkError(t, what, e)
+		}
+	}
+}
+
+// quoting is a type whose own methods say all that they know.
+type quoting string
+
+func (*quoting) UnmarshalJSON(b []byte) error { return fmt.Errorf("cannot use %s", b) }
+
+type quotingText string
+
+func (*quotingText) UnmarshalText(b []byte) error { return fmt.Errorf("cannot use %s", b) }
+
+// vault has a field of every sort that can fail.
+type vault struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Count  int32               `json:"count"`
+		Float  float32             `json:"float"`
+		At     metav1.Time         `json:"at"`
+		Exact  *metav1.MicroTime   `json:"exact"`
+		Wait   metav1.Duration     `json:"wait"`
+		Size   resource.Quantity   `json:"size"`
+		Port   intstr.IntOrString  `json:"port"`
+		Counts map[string]int      `json:"counts"`
+		Lists  map[string][]string `json:"lists"`
+		Bytes  []byte              `json:"bytes"`
+		Any    any                 `json:"any"`
+		Own    quoting             `json:"own"`
+		Text   quotingText         `json:"text"`
+		Parts  []struct {
+			Count int `json:"count"`
+		} `json:"parts"`
+	} `json:"spec"`
+}
+
+// brokenJSON has objects without metadata. At least one of the types rejects each of them.
+var brokenJSON = []string{
+	`"data":"$"`, `"data":{"$":5}`, `"data":{"a":{"$":1}}`, `"data":{"a":"$!"}`, `"type":{"$":"$"}`, `"immutable":"$"`,
+	`"stringData":["$"]`,
+	`"spec":"$"`, `"spec":{"count":"$"}`, `"spec":{"count":#}`, `"spec":{"float":#}`, `"spec":{"at":"$"}`, `"spec":{"exact":"$"}`,
+	`"spec":{"wait":"$"}`, `"spec":{"size":"$"}`, `"spec":{"port":#}`, `"spec":{"port":{"$":1}}`, `"spec":{"counts":{"$":"$"}}`,
+	`"spec":{"lists":{"$":["$",{"$":"$"}]}}`, `"spec":{"bytes":"$"}`, `"spec":{"any":#}`, `"spec":{"any":{"$":#}}`,
+	`"spec":{"own":"$"}`, `"spec":{"text":"$"}`, `"spec":{"parts":[{"count":1},{"count":"$"}]}`,
+	`"a":{"$" "$"}`, `"a":"$\q"`, `"a":"\ud800$\u12"`, `"a":$`, `"$":[1,}`, `"$":-`, "\"a\":\"$\x01\"", `"$":tru`, `"a":{"$":{]}}`,
+}
+
+// jsonObjects returns the broken objects.
+func jsonObjects() (objects []string) {
+	for i, broken := range brokenJSON {
+		broken = strings.NewReplacer("$", secret, "#", secretNumber).Replace(broken)
+		objects = append(objects, fmt.Sprintf(`{"metadata":{"namespace":"ns","name":"broken-%d","uid":"u","resourceVersion":"3","annotations":{"a":"%s"}},%s}`, i, secret, broken))
+	}
+	return objects
+}
+
+// protobufObjects returns a Secret with one byte changed in many ways, and cut in many places.
+func protobufObjects(t *testing.T) (objects []string) {
+	whole := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "broken", UID: "u", ResourceVersion: "3", Annotations: map[string]string{secret: secret}},
+		Data:       map[string][]byte{secret: []byte(secret), "password": []byte(secret)},
+		Type:       secret,
+	}
+	raw, err := whole.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := whole.ObjectMeta.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(meta) + 2; i < len(raw); i++ { // behind the metadata
+		for _, b := range []byte{0, 0x07, 0x0f, 0x7f, 0xff} {
+			objects = append(objects, string(raw[:i])+string(b)+string(raw[i+1:]))
+		}
+		objects = append(objects, string(raw[:i]))
+	}
+	return objects
+}
+
+func field(number int, content string) string {
+	return string(binary.AppendUvarint(binary.AppendUvarint(nil, uint64(number<<3|2)), uint64(len(content)))) + content
+}
+
+// protobufFrame returns a watch frame with an object in an envelope.
+func protobufFrame(event, envelope, object string) string {
+	message := field(1, event) + field(2, field(1, envelope+field(2, object)))
+	return string(binary.BigEndian.AppendUint32(nil, uint32(len(message)))) + message
+}
+
+// spilling is an answer with content where it does not belong.
+type spilling struct{ verb, contentType, body string }
+
+var spills = map[string]spilling{
+	"list metadata":         {"list", mediaTypeJSON, `{"kind":"SecretList","metadata":{"resourceVersion":{"$":1}},"items":[]}`},
+	"list metadata text":    {"list", mediaTypeJSON, `{"kind":"SecretList","metadata":"$","items":[]}`},
+	"list continue":         {"list", mediaTypeJSON, `{"kind":"SecretList","metadata":{"remainingItemCount":"$"},"items":[]}`},
+	"list kind":             {"list", mediaTypeJSON, `{"kind":{"$":"$"},"items":[]}`},
+	"object for a list":     {"list", mediaTypeJSON, `{"kind":"Secret","metadata":{"name":"a","generation":"$"},"data":{"$":"$"}}`},
+	"list broken off":       {"list", mediaTypeJSON, `{"items":[{"data":{"$":"$"`},
+	"items without commas":  {"list", mediaTypeJSON, `{"items":[{"data":{"$":"$"}}"$"]}`},
+	"list garbage":          {"list", mediaTypeJSON, `{"items":[{"$":1}],$}`},
+	"Status with content":   {"list", mediaTypeJSON, `{"kind":"Status","status":"Failure","code":"$"}`},
+	"protobuf list":         {"list", protobufType, protoHead + "\x20" + "\x0a\x1e\x0a" + "\x10" + "$" + "\x12\x0c"},
+	"protobuf garbage":      {"list", protobufType, protoHead + "\x10" + "\x12\x0e" + "$"},
+	"error event of Secret": {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Secret","metadata":{"name":"a"},"data":{"$":"$"}}}`},
+	"error event of Event":  {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Event","metadata":{"name":"a"},"message":"$","reason":"$"}}`},
+	"error event broken":    {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Status","status":{"$":"$"},"code":"$"}}`},
+	"error event syntax":    {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Status","$":"$\q"}}`},
+	"event of no type":      {"watch", mediaTypeJSON, `{"type":"$","object":{"data":"$"}}`},
+	"event of a string":     {"watch", mediaTypeJSON, `{"type":"BOOKMARK","object":"$"}`},
+	"bookmark":              {"stream", mediaTypeJSON, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"$":["$"]}}}}`},
+	"events without braces": {"watch", mediaTypeJSON, `{"type":"ADDED","object":{"data":"$"}}"$"`},
+	"object for an event":   {"watch", mediaTypeJSON, `{"kind":"Secret","data":{"$":"$"}}`},
+	"protobuf error event":  {"watch", protobufType, protobufFrame("ERROR", "k8s\x00", field(1, field(1, "a"))+field(3, field(3, secret))+field(2, secret))},
+	"protobuf error pod":    {"watch", protobufType, protobufFrame("ERROR", "k8s\x00", field(1, field(1, "a"))+field(3, secret)+field(4, secret))},
+	"protobuf no type":      {"watch", protobufType, protobufFrame("$", "k8s\x00", field(1, field(1, "a"))+field(2, secret))},
+	"protobuf no envelope":  {"watch", protobufType, protobufFrame("ADDED", secret, field(2, secret))},
+	"protobuf bare object":  {"watch", protobufType, "\x00\x00\x00\x26" + field(1, field(1, secret)) + field(2, field(1, secret)+"\x12\x02")},
+}
+
+// Nothing of an object is in a log, a status or an error: it may be a secret. Only OnDecodeError gets its bytes.
+// Guarantees: R17, R22
+func TestContentIsShownToNobody(t *testing.T) {
+	t.Run("Secret", func(t *testing.T) { spillsNothing[*corev1.Secret](t, 12) })
+	t.Run("unstructured", func(t *testing.T) { spillsNothing[*unstructured.Unstructured](t, 8) })
+	t.Run("own", func(t *testing.T) { spillsNothing[*vault](t, 20) })
+	t.Run("metadata", func(t *testing.T) { spillsNothing[*metav1.PartialObjectMetadata](t, 0) })
+}
+
+func spillsNothing[T informer.Object](t *testing.T, least int) {
+	_, own := any(*new(T)).(*vault)
+	_, dynamic := any(*new(T)).(*unstructured.Unstructured)
+	generated := !own && !dynamic
+	for _, media := range []string{mediaTypeJSON, protobufType} {
+		objects := jsonObjects()
+		if media == protobufType {
+			if !generated {
+				continue
+			}
+			objects = protobufObjects(t)
+		}
+		for _, verb := range []string{"list", "stream", "watch"} {
+			t.Run(strings.TrimPrefix(media, "application/")+","+verb, func(t *testing.T) {
+				failed := spill[T](t, spilling{verb, media, answerWith(verb, media, objects)})
+				if failed < least {
+					t.Errorf("%d objects could not be decoded, want %d at least", failed, least)
+				}
+			})
+		}
+	}
+	for name, s := range spills {
+		if s.contentType == protobufType && !generated {
+			continue
+		}
+		s.body = strings.ReplaceAll(s.body, "$", secret)
+		t.Run(name, func(t *testing.T) { spill[T](t, s) })
+	}
+}
+
+// answerWith returns a list of objects, or a watch that brings them.
+func answerWith(verb, media string, objects []string) string {
+	if verb == "list" && media == mediaTypeJSON {
+		return `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"2"},"items":[` + strings.Join(objects, ",") + "]}"
+	}
+	var body strings.Builder
+	for _, object := range objects {
+		switch {
+		case verb == "list":
+			body.WriteString(field(2, object))
+		case media == mediaTypeJSON:
+			fmt.Fprintf(&body, `{"type":"ADDED","object":%s}`+"\n", object)
+		default:
+			body.WriteString(protobufFrame("ADDED", "k8s\x00", object))
+		}
+	}
+	if verb == "list" {
+		list := field(1, field(2, "2")) + body.String()
+		return strings.TrimSuffix(protoHead, "\x12") + field(2, list)
+	}
+	return body.String()
+}
+
+// spill has a server give one answer, and then no better one, and looks for it wherever somebody could. It returns how many
+// objects could not be decoded.
+func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
+	reply := func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Type", s.contentType)
+		verb := "list"
+		if asksToStream(r) {
+			verb = "stream"
+		} else if asksToWatch(r) {
+			verb = "watch"
+		}
+		switch {
+		case verb == s.verb:
+			io.WriteString(w, s.body)
+		case verb == "list" && s.contentType == mediaTypeJSON:
+			io.WriteString(w, `{"kind":"SecretList","metadata":{"resourceVersion":"2"},"items":[]}`)
+		case verb == "list":
+			io.WriteString(w, strings.TrimSuffix(protoHead, "\x12")+field(2, field(1, field(2, "2"))))
+		}
+		if verb != "list" {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+		return true
+	}
+	bubble(t, func(w world) {
+		w.answer(reply)
+		var log syncBuffer
+		var reported int
+		config := informer.Config[T]{
+			PagedList: s.verb != "stream",
+			Logger:    slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			OnDecodeError: func(err *informer.DecodeError) {
+				reported++
+				checkError(w.T, "the error for OnDecodeError", err.Err)
+				if text := err.Error(); leaks(text) != "" {
+					w.Errorf("its text shows content: %s", text)
+				}
+				if !bytes.Contains(err.Raw, []byte(secret[:4])) {
+					w.Errorf("OnDecodeError got %q", err.Raw)
+				}
+			},
+		}
+		client := w.client(func(c *rest.Config) { c.ContentType = s.contentType })
+		inf := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}, config)
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(ctx) }()
+		synctest.Wait()
+		wait, cancelWait := context.WithTimeout(ctx, 5*time.Second)
+		defer cancelWait()
+		err := inf.WaitSynced(wait)
+		checkError(w.T, "the error of WaitSynced", err)
+		checkError(w.T, "the error of WaitFor", inf.WaitForResourceVersion(wait, "99"))
+		status := inf.Status()
+		r := status.Reflectors[0]
+		checkError(w.T, "LastError", r.LastError)
+		for what, text := range map[string]string{"log": log.String(), "status": fmt.Sprintf("%v %+v", status, status), "encoded status": asJSON(w.T, status)} {
+			if leaks(text) != "" {
+				i := strings.Index(text, leaks(text))
+				w.Errorf("the %s shows content: ...%s", what, text[max(0, i-300):min(len(text), i+100)])
+			}
+		}
+		if failed := (*informer.DecodeError)(nil); errors.As(r.LastError, &failed) && failed.Raw != nil {
+			w.Errorf("LastError keeps %d bytes", len(failed.Raw))
+		}
+		failures = r.DecodeErrors
+		if reported != failures {
+			w.Errorf("%d decode errors, %d reported", failures, reported)
+		}
+		if s.verb == "stream" && err == nil {
+			w.Error("synced without a bookmark")
+		}
+		if failures == 0 && r.LastError == nil && !strings.Contains(s.body, "broken") {
+			w.Error("nothing was wrong with the answer")
+		}
+		cancel()
+		<-ended
+	})
+	return failures
+}
+
+func asJSON(t *testing.T, v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// syncBuffer is a buffer for several goroutines.
+type syncBuffer struct {
+	mu  sync.Mutex // protects buf
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// A status keeps no more of an object than what names it, and of that no more than a name has.
+// Guarantees: R17
+func TestStatusKeepsNamesShort(t *testing.T) {
+	long := strings.Repeat("n", 1<<20)
+	s := spilling{"watch", mediaTypeJSON, `{"type":"ADDED","object":{"metadata":{"namespace":"` + long + `","name":"` + long + `","resourceVersion":"3"},"data":"` + secret + `"}}`}
+	var log syncBuffer
+	bubble(t, func(w world) {
+		w.answer(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Content-Type", mediaTypeJSON)
+			if !asksToWatch(r) {
+				io.WriteString(w, `{"kind":"SecretList","metadata":{"resourceVersion":"2"},"items":[]}`)
+				return true
+			}
+			io.WriteString(w, s.body)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return true
+		})
+		config := informer.Config[*corev1.Secret]{PagedList: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}, config)
+		defer start(w.T, inf)()
+		synctest.Wait()
+		failed := (*informer.DecodeError)(nil)
+		if err := inf.Status().Reflectors[0].LastError; !errors.As(err, &failed) || len(failed.Key.Namespace) != 300 || len(failed.Key.Name) != 300 {
+			w.Errorf("LastError: %.2000v", err)
+		}
+		if n := len(log.String()); n > 5_000 {
+			w.Errorf("the log has %d bytes", n)
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package informer_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// A Transform may write to all of its object, also with Config.Share: no other object and no version before has a part of it.
+// Guarantees: R20
+func TestTransformWritesToItsObjectOnly(t *testing.T) {
+	for _, share := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Share=%t", share), func(t *testing.T) { testTransformWrites(t, share) })
+	}
+}
+
+func testTransformWrites(t *testing.T, share bool) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		config.Share = share
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			p.Labels["mine"] = p.Name
+			if p.Labels["v"] == "2" {
+				p.Spec.NodeSelector["x"] = "changed"
+				p.Spec.Containers[0].Image = "changed"
+			}
+			return p, nil
+		}
+		names := []string{"a"}
+		for i := range 300 { // so many that sharing is found to be worth it
+			names = append(names, fmt.Sprint("p", i))
+		}
+		for _, name := range names { // equal but for that
+			pod := newPod("ns", name, "v=1")
+			pod.Spec.NodeSelector = map[string]string{"x": "y"}
+			w.create(pod)
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		defer start(w.T, inf)()
+		before := held(inf)
+		w.relabel("ns", "a", "2")
+		synctest.Wait()
+		check := func(p *corev1.Pod, x, image string) {
+			if p.Labels["mine"] != p.Name || p.Spec.NodeSelector["x"] != x || p.Spec.Containers[0].Image != image {
+				w.Errorf("%s: labels %v, node selector %v, containers %v", p.Name, p.Labels, p.Spec.NodeSelector, p.Spec.Containers)
+			}
+		}
+		for _, p := range before {
+			check(p, "y", "i")
+		}
+		check(held(inf)["a"], "changed", "changed")
+	})
+}
+
+// A new version of an object has the parts of the version before that did not change, from a watch and from a list.
+func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		defer start(w.T, inf)()
+		check := func(before *corev1.Pod, version string) *corev1.Pod {
+			now := held(inf)["a"]
+			if now == before || now.Labels["v"] != version || before.Labels["v"] == version {
+				w.Fatalf("labels %v after %v, want v=%s", now.Labels, before.Labels, version)
+			}
+			if &now.Spec.Containers[0] != &before.Spec.Containers[0] {
+				w.Errorf("version %s has containers of its own", version)
+			}
+			return now
+		}
+		first := held(inf)["a"]
+		w.relabel("ns", "a", "2")
+		synctest.Wait()
+		second := check(first, "2")
+
+		w.server.Stop()
+		w.relabel("ns", "a", "3")
+		w.server.Compact()
+		w.server.Start()
+		<-time.After(5 * time.Minute)
+		if lists := inf.Status().Reflectors[0].Lists; lists != 2 {
+			w.Errorf("listed %d times, want 2", lists)
+		}
+		check(second, "3")
+	})
+}
+
+// sendsJSON returns what answers streaming lists by refusing them, lists by list, and watches by watch and silence.
+func sendsJSON(list, watch string) func(http.ResponseWriter, *http.Request) bool {
+	return func(rw http.ResponseWriter, r *http.Request) bool {
+		rw.Header().Set("Content-Type", "application/json")
+		switch q := r.URL.Query(); {
+		case q.Has("sendInitialEvents"):
+			rw.WriteHeader(http.StatusBadRequest)
+		case q.Has("watch"):
+			fmt.Fprint(rw, watch)
+			http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+		default:
+			fmt.Fprint(rw, list)
+		}
+		return true
+	}
+}
+
+// An item of a list that names no kind has the one that the list names. One with a kind of its own keeps it, and an object of
+// a watch has what it says itself.
+func TestKindOfAnItemIsItsOwnOrTheListsOne(t *testing.T) {
+	bubble(t, func(w world) {
+		w.answer(sendsJSON(
+			`{"kind":"GadgetList","apiVersion":"x/v1","metadata":{"resourceVersion":"5"},"items":[
+				{"metadata":{"name":"a","uid":"a","resourceVersion":"1"}},
+				{"kind":"Widget","apiVersion":"y/v2","metadata":{"name":"b","uid":"b","resourceVersion":"2"}}]}`,
+			`{"type":"ADDED","object":{"metadata":{"name":"c","uid":"c","resourceVersion":"6"}}}`+"\n",
+		))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*unstructured.Unstructured]())
+		defer start(w.T, inf)()
+		synctest.Wait()
+		var got []string
+		for u := range inf.Store().All() {
+			got = append(got, fmt.Sprintf("%s: %s %s", u.GetName(), u.GetAPIVersion(), u.GetKind()))
+		}
+		if diff := cmp.Diff([]string{"a: x/v1 Gadget", "b: y/v2 Widget", "c:  "}, got); diff != "" {
+			w.Errorf("kinds (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// managed has a field in its spec that is called managedFields, which is not metadata.
+type managed struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		ManagedFields []string `json:"managedFields"`
+		Size          int      `json:"size"`
+	} `json:"spec"`
+}
+
+// Only metadata lose their managedFields.
+// Guarantees: R21
+func TestManagedFieldsBesideMetadataStay(t *testing.T) {
+	bubble(t, func(w world) {
+		object := func(name, rv string) string {
+			return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u","resourceVersion":%q,"managedFields":[{"manager":"m"}]},"spec":{"managedFields":["x","y"],"size":1}}`, name, rv)
+		}
+		w.answer(sendsJSON(
+			`{"kind":"GadgetList","metadata":{"resourceVersion":"5"},"items":[`+object("a", "1")+`]}`,
+			`{"type":"ADDED","object":`+object("b", "6")+"}\n",
+		))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*managed]())
+		defer start(w.T, inf)()
+		synctest.Wait()
+		if inf.Store().Len() != 2 {
+			w.Errorf("%d objects", inf.Store().Len())
+		}
+		for g := range inf.Store().All() {
+			if len(g.Spec.ManagedFields) != 2 || g.Spec.Size != 1 || g.ManagedFields != nil {
+				w.Errorf("%+v", g)
+			}
+		}
+	})
+}
+
+// A frame of a watch may go over several lines, wherever they break.
+// Guarantees: R22
+func TestFramesOfSeveralLines(t *testing.T) {
+	bubble(t, func(w world) {
+		w.answer(sendsJSON(`{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[]}`,
+			`{"type":"ADDED","object":{"metadata":{"name":"a","uid":"a","resourceVersion":"6"}`+"\n"+`,"spec":{"nodeName":"n"}}}`+"\n"+
+				`{"type":"ADDED","object":{"metadata":{"name":"b","uid":"b","resourceVersion":"7"}`+"\n\n"+`}`+"\n"+`}`+"\n"+
+				`{"type":"ADDED","object":{"metadata":{"name":"c","uid":"c","resourceVersion":"8","labels":{"x":"y"}`+"\n"+`}}}`+"\n"+
+				`{"type":"ADDED","object":{"metadata":{"name":"d","uid":"d","resourceVersion":"9"},"spec":{"containers":[{"name":"1"}`+"\n"+`,`+"\n"+`{"name":"2"}]}}}`+"\n",
+		))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		synctest.Wait()
+		var got []string
+		for p := range inf.Store().All() {
+			got = append(got, fmt.Sprintf("%s %s %v %d", p.Name, p.Spec.NodeName, p.Labels, len(p.Spec.Containers)))
+		}
+		if diff := cmp.Diff([]string{"a n map[] 0", "b  map[] 0", "c  map[x:y] 0", "d  map[] 2"}, got); diff != "" {
+			w.Errorf("objects (-want +got):\n%s", diff)
+		}
+		if s := inf.Status().Reflectors[0]; s.DecodeErrors != 0 || s.Failures != 0 || s.Watches != 2 {
+			w.Errorf("status %+v", s)
+		}
+	})
+}
+
+// Protobuf may have a field twice, and then the two count as one that is made of both: objects are what client-go makes of
+// them, whichever decoder takes them.
+func TestProtobufFieldsTwice(t *testing.T) {
+	metadata := func(object []byte) []byte { // the first field
+		size, n := binary.Uvarint(object[1:])
+		return object[:1+n+int(size)]
+	}
+	for name, rewrite := range map[string]func(object []byte) []byte{
+		"all":             func(object []byte) []byte { return slices.Concat(object, object) },
+		"metadata":        func(object []byte) []byte { return slices.Concat(metadata(object), object) },
+		"metadata behind": func(object []byte) []byte { return slices.Concat(object, metadata(object)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				want := &corev1.Pod{}
+				w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
+					if key != keyA {
+						return object
+					}
+					object = rewrite(object)
+					if err := want.Unmarshal(object); err != nil {
+						w.Error(err)
+					}
+					want.ManagedFields = nil
+					return object
+				}})
+				pod := newPod("ns", "a", "v=1")
+				pod.Finalizers = []string{"x/y"}
+				w.create(pod)
+				client := w.client(func(c *rest.Config) { c.ContentType = "application/vnd.kubernetes.protobuf" })
+				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+				defer start(w.T, inf)()
+				got, _ := inf.Store().Get(keyA)
+				if diff := cmp.Diff(want, got); diff != "" {
+					w.Errorf("decoded (-client-go +informer):\n%s", diff)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package informer
+
+import "fmt"
+
+// DeltaType is the kind of a [Delta].
+type DeltaType uint8
+
+const (
+	// Upserted adds Delta.Object, or replaces an earlier version of it.
+	Upserted DeltaType = iota + 1
+	// Removed removes an object. Delta.Object is its state at the deletion.
+	Removed
+	// Replaced replaces the contents of Delta.Namespace with Delta.Items.
+	Replaced
+	// Bookmarked changes no object. The source has reported every change up to Delta.ResourceVersion.
+	Bookmarked
+)
+
+// String returns "Upserted", "Removed", "Replaced" or "Bookmarked".
+func (t DeltaType) String() string {
+	switch t {
+	case Upserted:
+		return "Upserted"
+	case Removed:
+		return "Removed"
+	case Replaced:
+		return "Replaced"
+	case Bookmarked:
+		return "Bookmarked"
+	}
+	return fmt.Sprintf("DeltaType(%d)", uint8(t))
+}
+
+// Delta is one change of a collection. A [Reflector] produces deltas, and a [StoreWriter] applies them.
+type Delta[T Object] struct {
+	Type DeltaType
+	// Object is the object of Upserted and Removed.
+	Object T
+	// Key names the object of Removed if Object is nil, because the state at the deletion could not be decoded.
+	Key Key
+	// Items are the objects of Replaced, in any order. If several have one key, the last one counts.
+	Items []T
+	// Kept are the keys of objects that exist but could not be decoded. Replaced does not remove these objects from the
+	// store. The empty key stands for an object whose name could not be decoded; Replaced then removes nothing.
+	Kept []Key
+	// Restored indicates that the source went back in time, as a server does that was restored from a backup. An object can
+	// then have new content under a known UID and resource version, so Replaced compares objects by content.
+	Restored bool
+	// Namespace is the namespace that the source watches. Empty means the whole collection.
+	Namespace string
+	// ResourceVersion is the version of the collection after the change. Empty means unknown.
+	ResourceVersion string
+}
+
+// validate returns an error if d has no type, or if an object of d is nil, has no name or is outside d.Namespace.
+func (d *Delta[T]) validate() error {
+	switch d.Type {
+	case Upserted:
+		return d.validateObject(d.Object)
+	case Removed:
+		var none T
+		if d.Object != none {
+			return d.validateObject(d.Object)
+		}
+		return d.validateKey(d.Key)
+	case Replaced:
+		for _, obj := range d.Items {
+			if err := d.validateObject(obj); err != nil {
+				return err
+			}
+		}
+		return nil
+	case Bookmarked:
+		return nil
+	}
+	return fmt.Errorf("unknown type %v", d.Type)
+}
+
+func (d *Delta[T]) validateObject(obj T) error {
+	var none T
+	if obj == none {
+		return fmt.Errorf("%v has a nil object", d.Type)
+	}
+	return d.validateKey(KeyOf(obj))
+}
+
+func (d *Delta[T]) validateKey(key Key) error {
+	switch {
+	case key.Name == "":
+		return fmt.Errorf("%v has an object without a name", d.Type)
+	case d.Namespace != "" && key.Namespace != d.Namespace:
+		return fmt.Errorf("%v of namespace %q has object %s of another namespace", d.Type, d.Namespace, key)
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package informer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/typedinformer/informer/internal/cow"
+)
+
+// A version that the store has is no change, and the store keeps its own copy.
+// Guarantees: H14
+func TestSameVersionIsNoChange(t *testing.T) {
+	store, _ := NewStore[*thing]()
+	first := &thing{name: "a", uid: "u", rv: "5"}
+	mustApply(t, store, nil, Delta[*thing]{Type: Upserted, Object: first, ResourceVersion: "5"})
+	again := *first
+	if got := mustApply(t, store, nil, Delta[*thing]{Type: Upserted, Object: &again, ResourceVersion: "5"}); len(got) != 0 {
+		t.Fatalf("changes %v", got)
+	}
+	if got := mustApply(t, store, nil, Delta[*thing]{Type: Replaced, Items: []*thing{&again}, ResourceVersion: "7"}); len(got) != 0 {
+		t.Fatalf("changes %v", got)
+	}
+	if got, _ := store.Get(Key{Name: "a"}); got != first {
+		t.Fatal("the stored object was replaced by an equal one")
+	}
+	if store.ResourceVersion() != "7" {
+		t.Fatalf("RV = %s", store.ResourceVersion())
+	}
+}
+
+// The error of an invalid delta names the delta and the reason. The store has nothing of the batch.
+//
+// Guarantees: C6, R22
+func TestInvalidDeltaIsAnErrorAndChangesNothing(t *testing.T) {
+	obj := func(namespace, name string) *thing {
+		return &thing{namespace: namespace, name: name, uid: "other", rv: "9"}
+	}
+	for name, test := range map[string]struct {
+		delta Delta[*thing]
+		want  string
+	}{
+		"Upserted of another namespace":  {Delta[*thing]{Type: Upserted, Namespace: "a", Object: obj("b", "y")}, `Upserted of namespace "a" has object b/y of another namespace`},
+		"Upserted of no namespace":       {Delta[*thing]{Type: Upserted, Namespace: "a", Object: obj("", "x")}, "has object /x of another namespace"},
+		"Removed of another namespace":   {Delta[*thing]{Type: Removed, Namespace: "a", Object: obj("b", "y")}, "has object b/y of another namespace"},
+		"Removed key of another":         {Delta[*thing]{Type: Removed, Namespace: "a", Key: Key{Namespace: "b", Name: "y"}}, "has object b/y of another namespace"},
+		"Replaced with another":          {Delta[*thing]{Type: Replaced, Namespace: "a", Items: []*thing{obj("a", "x"), obj("b", "y")}}, `Replaced of namespace "a" has object b/y of another namespace`},
+		"Upserted without object":        {Delta[*thing]{Type: Upserted}, "Upserted has a nil object"},
+		"Upserted without name":          {Delta[*thing]{Type: Upserted, Object: obj("a", "")}, "Upserted has an object without a name"},
+		"Removed without object and key": {Delta[*thing]{Type: Removed}, "Removed has an object without a name"},
+		"Removed without name":           {Delta[*thing]{Type: Removed, Object: obj("a", "")}, "Removed has an object without a name"},
+		"Replaced with a nil object":     {Delta[*thing]{Type: Replaced, Items: []*thing{nil}}, "Replaced has a nil object"},
+		"Replaced with a nameless one":   {Delta[*thing]{Type: Replaced, Items: []*thing{obj("a", "")}}, "Replaced has an object without a name"},
+		"no type":                        {Delta[*thing]{Object: obj("a", "x")}, "unknown type DeltaType(0)"},
+		"unknown type":                   {Delta[*thing]{Type: 9}, "unknown type DeltaType(9)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, w := NewStore[*thing]()
+			byUID := NewIndex(store, func(t *thing) []string { return []string{t.uid} })
+			x, y := &thing{namespace: "a", name: "x", uid: "u", rv: "1"}, &thing{namespace: "b", name: "y", uid: "u", rv: "1"}
+			for _, o := range []*thing{x, y} {
+				if err := w.Apply(Delta[*thing]{Type: Replaced, Namespace: o.namespace, Items: []*thing{o}, ResourceVersion: "1"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			valid := Delta[*thing]{Type: Upserted, Namespace: "a", Object: obj("a", "new"), ResourceVersion: "9"}
+			for at, batch := range [][]Delta[*thing]{{test.delta}, {valid, test.delta}, {valid, valid, test.delta, valid}} {
+				before := store.Snapshot()
+				want := fmt.Sprintf("delta %d of %d: ", at+1, len(batch))
+				if err := w.Apply(batch...); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("Apply: %v, want %s... %s", err, want, test.want)
+				}
+				if store.Snapshot() != before {
+					t.Error("the store changed")
+				}
+			}
+			if err := w.Apply(valid, Delta[*thing]{Type: Removed, Namespace: "b", Key: KeyOf(y)}); err != nil {
+				t.Fatal(err)
+			}
+			if got := store.List(); !slices.Equal(got, []*thing{valid.Object, x}) || byUID.Count("u") != 1 || byUID.Count("other") != 1 {
+				t.Errorf("then: %d objects, %d by index", len(got), byUID.Count("u"))
+			}
+			if err := store.checkLocked(store.Snapshot()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// If several items have one key, the last one counts. Kept keys outside the delta's namespace have no effect.
+//
+// Guarantees: C6
+func TestReplacedTakesTheLastOfEachKeyAndKeepsItsNamespaceOnly(t *testing.T) {
+	store, w := NewStore[*thing]()
+	items := func(namespace string, rvs ...string) (items []*thing) {
+		for i, rv := range rvs {
+			items = append(items, &thing{namespace: namespace, name: "n" + strconv.Itoa(i%2), uid: "u", rv: rv})
+		}
+		return items
+	}
+	for _, d := range []Delta[*thing]{
+		{Type: Replaced, Namespace: "a", Items: items("a", "1", "2", "3", "4", "5")}, // into an empty store
+		{Type: Replaced, Namespace: "b", Items: items("b", "6", "7", "8", "9")},
+		{Type: Replaced, Namespace: "a", Items: items("a", "5", "10", "11"), Kept: []Key{{Namespace: "b", Name: "n1"}, {Namespace: "a", Name: "n1"}}},
+		{Type: Replaced, Namespace: "b", Items: items("b", "12"), Kept: []Key{{Namespace: "a", Name: "n1"}, {Name: "n1"}, {Namespace: "b"}}},
+	} {
+		if err := w.Apply(d); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.checkLocked(store.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for obj := range store.All() {
+		got = append(got, obj.namespace+obj.name+"@"+obj.rv)
+	}
+	if want := []string{"an0@11", "an1@10", "bn0@12"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A resource version that is not a number cannot be compared. The store accepts it, and any version after it.
+//
+// Guarantees: C7
+func TestResourceVersionThatIsNoNumberIsTakenAsItComes(t *testing.T) {
+	store, w := NewStore[*thing]()
+	for _, rv := range []string{"7", "one", "two", "3", "4"} {
+		if err := w.Apply(Delta[*thing]{Type: Bookmarked, ResourceVersion: rv}); err != nil || store.ResourceVersion() != rv {
+			t.Errorf("RV = %q after %q: %v", store.ResourceVersion(), rv, err)
+		}
+	}
+}
+
+// Only Replaced moves the resource version back.
+// Guarantees: C7
+func TestResourceVersionGoesBackByReplaceOnly(t *testing.T) {
+	store, w := NewStore[*thing]()
+	for _, step := range []struct {
+		delta Delta[*thing]
+		want  string
+	}{
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "90"}, "90"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "100"}, "100"}, // longer, so higher
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "99"}, "100"},
+		{Delta[*thing]{Type: Upserted, Object: &thing{name: "a"}, ResourceVersion: ""}, "100"},
+		{Delta[*thing]{Type: Upserted, Object: &thing{name: "a", rv: "98"}, ResourceVersion: "98"}, "100"},
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "7"}, "7"},
+	} {
+		w.Apply(step.delta)
+		if got := store.ResourceVersion(); got != step.want {
+			t.Errorf("after %v %s: RV = %s, want %s", step.delta.Type, step.delta.ResourceVersion, got, step.want)
+		}
+	}
+}
+
+// checkLocked reports each kind of broken invariant.
+func TestCheckReportsEachBrokenInvariant(t *testing.T) {
+	type state struct {
+		*Store[*thing]
+		snap  *Snapshot[*thing]
+		index *keyTree[*thing, string]
+	}
+	stored := func(s state, name string) *item[struct{}] { // a pointer into the tree
+		p := s.snap.place(Key{Name: name})
+		return s.snap.records.Get(&p)
+	}
+	indexed := func(s state, key string) *item[string] {
+		return s.index.tree.Get(&cow.Place{Hash: s.index.index.hash(key), Name: "n00"})
+	}
+	for want, spoil := range map[string]func(s state){
+		"": func(state) {},
+		"records: item": func(s state) {
+			s.snap.records.All(func(items []item[struct{}]) bool { slices.Reverse(items[1:]); return false })
+		},
+		"objects: page 0 of chapter 0": func(s state) { // writes with generations in the wrong order
+			s.snap.objects.Set(s.gen+1, 0, s.snap.objects.Get(0))
+			s.snap.objects.Set(s.gen, 16, s.snap.objects.Get(16))
+		},
+		"which holds another":        func(s state) { s.snap.objects.Set(s.gen, 3, s.snap.objects.Get(4)) },
+		"is filed with slot":         func(s state) { stored(s, "n03").Slot++ },
+		"is filed with another hash": func(s state) { stored(s, "n03").Hash++ },
+		"never given out":            func(s state) { s.next = 60 },
+		"are in use or free":         func(s state) { s.free = nil },
+		"is in use, or free twice":   func(s state) { s.free[0] = 7 },
+		"holds an object":            func(s state) { s.snap.objects.Set(s.gen, s.free[0], &thing{name: "ghost"}) },
+		"so has /n02": func(s state) {
+			it := stored(s, "n03")
+			it.Slot = stored(s, "n02").Slot
+			it.Record.Data.slot = it.Slot
+		},
+		"hints: 62 names":              func(s state) { s.snap.hints.Put(0, 100); s.snap.hints.Drop(0, 100); s.snap.hints.Drop(0, 100) },
+		"hints: an entry has slot 100": func(s state) { s.snap.hints.Drop(0, 200); s.snap.hints.Put(0, 100) },
+		"not sorted":                   func(s state) { s.snap.sources = []source{{"b", "1"}, {"a", "1"}} },
+		"index 0: 3 items": func(s state) {
+			s.index.tree.Set(0, newItem("ghost", s.index.index.hash("ghost"), &record{Name: "ghost"}))
+		},
+		"index 0: record /n00 is not filed": func(s state) { s.snap.record(Key{Name: "n00"}).Data.hashes[1]++ },
+		"leads to an outdated record": func(s state) {
+			again := *indexed(s, "a").Record
+			indexed(s, "a").Record = &again
+		},
+		"index 0: key other of /n00 is filed with another hash": func(s state) { indexed(s, "a").Key = "other" },
+		"has hashes of more than 1": func(s state) {
+			r := s.snap.record(Key{Name: "n05"})
+			r.Data.hashes = append(r.Data.hashes, 0)
+		},
+		"has no hashes of this index": func(s state) { s.snap.record(Key{Name: "n05"}).Data.hashes = nil },
+	} {
+		t.Run(want, func(t *testing.T) {
+			store, w := NewStore[*thing]()
+			NewIndex(store, func(t *thing) []string { return t.tags })
+			var things []*thing
+			for i := range 64 {
+				things = append(things, &thing{name: fmt.Sprintf("n%02d", i), rv: "1"})
+			}
+			things[0].tags = []string{"a", "b"}
+			w.Apply(Delta[*thing]{Type: Replaced, Items: things})
+			w.Apply(Delta[*thing]{Type: Removed, Object: things[60]})
+			snap := store.Snapshot()
+			spoil(state{store, snap, snap.indexes[0].(*keyTree[*thing, string])})
+			switch err := store.checkLocked(snap); {
+			case err == nil && want != "":
+				t.Error("checkLocked returned nil")
+			case err != nil && (want == "" || !strings.Contains(err.Error(), want)):
+				t.Errorf("err = %v", err)
+			}
+		})
+	}
+}
+
+// thingOf returns a thing in namespace "ns".
+func thingOf(name, rv string) *thing {
+	return &thing{namespace: "ns", name: name, uid: "u", rv: rv}
+}
+
+// holds checks that the store has these resource versions by these names, and nothing else.
+func holds(t *testing.T, store *Store[*thing], want map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	for obj := range store.All() {
+		got[obj.name] = obj.rv
+	}
+	if !maps.Equal(got, want) || store.Len() != len(want) {
+		t.Errorf("All yields %v, want %v", got, want)
+	}
+	for name, rv := range want {
+		if obj, ok := store.Get(Key{Namespace: "ns", Name: name}); !ok || obj.name != name || obj.rv != rv {
+			t.Errorf("Get of %s: %v", name, obj)
+		}
+	}
+}
+
+// A list fills a store that has become empty like a new store.
+func TestStoreIsFilledAgainAfterItsLastObjectWent(t *testing.T) {
+	store, writer := NewStore[*thing]()
+	put := func(name string) {
+		writer.Apply(Delta[*thing]{Type: Upserted, Object: thingOf(name, "1")})
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		put(name)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		writer.Apply(Delta[*thing]{Type: Removed, Object: thingOf(name, "2")})
+	}
+	holds(t, store, nil)
+	writer.Apply(Delta[*thing]{Type: Replaced, Items: []*thing{thingOf("x", "3"), thingOf("y", "3")}})
+	for _, name := range []string{"p", "q", "r"} {
+		put(name)
+	}
+	holds(t, store, map[string]string{"x": "3", "y": "3", "p": "1", "q": "1", "r": "1"})
+}
+
+// If many items have one key, the last one counts, in any order. Apply does not change the caller's slice.
+// Guarantees: C6
+func TestReplacedTakesTheLastOfManyItemsAndKeepsTheirOrder(t *testing.T) {
+	for _, filled := range []bool{false, true} {
+		store, writer := NewStore[*thing]()
+		if filled {
+			writer.Apply(Delta[*thing]{Type: Upserted, Object: thingOf("other", "1")})
+		}
+		var items []*thing
+		want := map[string]string{}
+		for rv := range 5 {
+			for i := range 100 {
+				name := fmt.Sprint("p", i*37%100) // unsorted
+				items = append(items, thingOf(name, fmt.Sprint(rv+1)))
+				want[name] = fmt.Sprint(rv + 1)
+			}
+		}
+		before := slices.Clone(items)
+		writer.Apply(Delta[*thing]{Type: Replaced, Items: items})
+		holds(t, store, want)
+		if !slices.Equal(items, before) {
+			t.Error("Apply changed the caller's slice")
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// A deletion is final to a slow handler exactly if the informer saw it, also when changes before and after it are folded
+// into it.
+// Guarantees: H3, H5, H6
+func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
+	relist := func(w world, changes func()) {
+		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
+		w.server.EndWatches()
+		changes()
+	}
+	for name, c := range map[string]struct {
+		happens func(w world)
+		events  []string
+	}{
+		"missed": {
+			func(w world) { relist(w, func() { w.delete("ns", "b") }) },
+			[]string{"delete ns/b 1 final=false"},
+		},
+		"missed behind an update": {
+			func(w world) { w.relabel("ns", "b", "2"); synctest.Wait(); relist(w, func() { w.delete("ns", "b") }) },
+			[]string{"delete ns/b 2 final=false"},
+		},
+		"seen behind an update": {
+			func(w world) { w.relabel("ns", "b", "2"); synctest.Wait(); w.delete("ns", "b") },
+			[]string{"delete ns/b 2 final=true"},
+		},
+		"missed behind an update, and another object since": {
+			func(w world) {
+				w.relabel("ns", "b", "2")
+				synctest.Wait()
+				relist(w, func() { w.delete("ns", "b"); w.create(newPod("ns", "b", "v=3")) })
+			},
+			[]string{"delete ns/b 2 final=false", "add ns/b 3 initial=false"},
+		},
+		"seen, and another object missed since": {
+			func(w world) {
+				w.delete("ns", "b")
+				w.create(newPod("ns", "b", "v=2"))
+				synctest.Wait()
+				relist(w, func() { w.delete("ns", "b") })
+			},
+			[]string{"delete ns/b 1 final=true"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+				inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+				handler := &recorder[*corev1.Pod]{}
+				inf.Subscribe(handler)
+				defer start(w.T, inf)()
+				handler.Want(w.T, added...)
+				release := handler.Hold()
+				defer release()
+				w.relabel("ns", "a", "2")
+				synctest.Wait() // in the call for a
+				c.happens(w)
+				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+					w.Fatal(err)
+				}
+				release()
+				handler.Want(w.T, append([]string{"update ns/a 1->2"}, c.events...)...)
+			})
+		})
+	}
+}
+
+// A deletion of an object that the informer never had is the end of the one that it has, but not its final state.
+// Guarantees: H2, H6
+func TestDeletionOfAnotherObjectIsNotFinal(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		broken := false
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			if broken && p.Name == "a" {
+				return nil, errors.New("broken")
+			}
+			return p, nil
+		}
+		w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		rec.Want(w.T, "add ns/a 1 initial=true")
+		broken = true // so that the list keeps what is held
+		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
+		w.server.EndWatches()
+		w.delete("ns", "a")
+		w.create(newPod("ns", "a", "v=2"))
+		<-time.After(time.Minute)
+		rec.Want(w.T)
+		broken = false
+		w.delete("ns", "a")
+		rec.Want(w.T, "delete ns/a 1 final=false")
+	})
+}
+
+// A handler is synced when it was told of every namespace, not when it has nothing left to do.
+// Guarantees: H8
+func TestSubscriptionIsSyncedWithTheLastNamespace(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("a", "x", "v=1"), newPod("b", "y", "v=1"))
+		end := w.server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Namespace == "b" }, Error: unavailable})
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}, quiet[*corev1.Pod]())
+		rec := &recorder[*corev1.Pod]{}
+		sub := inf.Subscribe(rec)
+		running, stop := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(running) }()
+		defer func() { stop(); <-ended }()
+		waits := func() error {
+			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
+			defer cancel()
+			return sub.WaitSynced(ctx)
+		}
+		if err := waits(); !errors.Is(err, context.DeadlineExceeded) || sub.Status().Synced {
+			w.Errorf("%v, status %+v", err, sub.Status())
+		}
+		rec.Want(w.T, "add a/x 1 initial=true")
+		end()
+		if err := waits(); err != nil || !sub.Status().Synced {
+			w.Errorf("%v, status %+v", err, sub.Status())
+		}
+		rec.Want(w.T, "add b/y 1 initial=true")
+	})
+}
+
+// Initial additions that a slow handler is never told of, since their objects were gone by then, are not waited for.
+// Guarantees: H4, H8
+func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
+	for _, more := range []int{0, 300} { // so many that the backlog has to make room
+		t.Run(fmt.Sprintf("more=%d", more), func(t *testing.T) {
+			bubble(t, func(w world) {
+				const pods = 100
+				for i := range pods {
+					w.create(newPod("ns", fmt.Sprintf("p%02d", i), "v=1"))
+				}
+				inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+				handler := &recorder[*corev1.Pod]{}
+				release := handler.Hold()
+				sub := inf.Subscribe(handler)
+				defer start(w.T, inf)()
+				defer release()
+				synctest.Wait() // in the call for the first
+				for i := 1; i < pods; i++ {
+					w.delete("ns", fmt.Sprintf("p%02d", i))
+				}
+				for i := range more {
+					w.create(newPod("ns", fmt.Sprint("q", i), "v=1"))
+					if i%2 == 0 {
+						synctest.Wait()
+						w.delete("ns", fmt.Sprint("q", i))
+					}
+				}
+				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+					w.Fatal(err)
+				}
+				if sub.Status().Synced {
+					w.Error("synced within the first call")
+				}
+				release()
+				ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+				defer cancel()
+				if err := sub.WaitSynced(ctx); err != nil {
+					w.Error(err)
+				}
+				synctest.Wait()
+				if told := len(handler.Told()); told != 1+more/2 {
+					w.Errorf("told %d events", told)
+				}
+			})
+		})
+	}
+}
+
+// With Every, MaxBacklog does not count one change of each key that waits, whether the handler has been told of others of that
+// key or not.
+// Guarantees: H3
+func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
+	bubble(t, func(w world) {
+		const limit = 20
+		var names []string
+		for i := range limit {
+			names = append(names, fmt.Sprintf("p%02d", i))
+			w.create(newPod("ns", names[i], "v=1"))
+		}
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		handler := &recorder[*corev1.Pod]{}
+		sub := inf.SubscribeWith(handler, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery, MaxBacklog: limit})
+		defer start(w.T, inf)()
+		synctest.Wait()
+		defer handler.Hold()()
+		w.create(newPod("ns", "other", "v=0"))
+		synctest.Wait() // in the call for it
+		for _, v := range []string{"2", "3"} {
+			for _, name := range names {
+				w.relabel("ns", name, v)
+				synctest.Wait()
+			}
+		}
+		for range 1 + limit { // it, and the first change of each
+			handler.Gate <- struct{}{}
+			synctest.Wait()
+		}
+		// Of each name but the first, whose second change is in the call, one change waits.
+		for i := range 1 + limit + 1 {
+			if err := sub.Err(); err != nil {
+				w.Fatalf("ended behind %d changes: %v", i, err)
+			}
+			w.relabel("ns", "other", fmt.Sprint(i+1))
+			synctest.Wait()
+		}
+		if err := sub.Err(); !errors.Is(err, informer.ErrBacklog) {
+			w.Errorf("beyond the limit: %v, %+v", err, sub.Status())
+		}
+	})
+}
+
+// Guarantees: L4
+func TestInvalidSubscriptionLogsTheError(t *testing.T) {
+	bubble(t, func(w world) {
+		var log strings.Builder
+		config := informer.Config[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "mine", Resync: -1})
+		if !strings.Contains(log.String(), "handler=mine") || !strings.Contains(log.String(), "SubscriptionConfig.Resync is -1ns") {
+			w.Errorf("log %q", &log)
+		}
+	})
+}

@@ -1,0 +1,447 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// What more than one file of tests uses in package informer. What starts with a capital letter is also for package
+// informer_test, whose own helpers are in helpers_test.go.
+
+// Recorder is a handler that notes each call as a line of text, and checks that the call follows from those before. The
+// zero value is ready to use.
+type Recorder[T Object] struct {
+	Gate  chan struct{} // when not nil, each call waits for a token, or until Gate is closed
+	After func(obj T)   // when not nil, is called at the end of each call
+
+	mu     sync.Mutex // protects the fields below
+	lines  []string
+	broken int // calls that do not follow from those before
+	has    map[Key]T
+}
+
+// recorder is a Recorder of things.
+type recorder = Recorder[*thing]
+
+func (r *Recorder[T]) OnAdd(obj T, initial bool) {
+	defer r.begin(obj)()
+	_, known := r.has[KeyOf(obj)]
+	r.note(!known, "add %s %s initial=%v", shortKey(obj), VersionOf(obj), initial)
+	r.has[KeyOf(obj)] = obj
+}
+
+func (r *Recorder[T]) OnUpdate(old, new T) {
+	defer r.begin(new)()
+	r.note(r.has[KeyOf(new)] == old, "update %s %s->%s", shortKey(new), VersionOf(old), VersionOf(new))
+	r.has[KeyOf(new)] = new
+}
+
+func (r *Recorder[T]) OnDelete(last T, final bool) {
+	defer r.begin(last)()
+	have, known := r.has[KeyOf(last)]
+	r.note(known && have.GetUID() == last.GetUID(), "delete %s %s final=%v", shortKey(last), VersionOf(last), final)
+	delete(r.has, KeyOf(last))
+}
+
+// begin begins a call. The function that it returns ends it.
+func (r *Recorder[T]) begin(obj T) (end func()) {
+	if r.Gate != nil {
+		<-r.Gate
+	}
+	r.mu.Lock()
+	if r.has == nil {
+		r.has = map[Key]T{}
+	}
+	return func() {
+		r.mu.Unlock()
+		if r.After != nil {
+			r.After(obj)
+		}
+	}
+}
+
+func (r *Recorder[T]) note(follows bool, format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	if !follows {
+		r.broken++
+		line += ", which does not follow from the last call"
+	}
+	r.lines = append(r.lines, line)
+}
+
+// Hold makes the calls from now on wait. It must not be called during a call.
+func (r *Recorder[T]) Hold() (release func()) {
+	r.Gate = make(chan struct{})
+	return sync.OnceFunc(func() { close(r.Gate) })
+}
+
+// Told returns the lines since the last Take.
+func (r *Recorder[T]) Told() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
+}
+
+// Take returns what Told does, and forgets it.
+func (r *Recorder[T]) Take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines := r.lines
+	r.lines = nil
+	return lines
+}
+
+// Want waits until nothing goes on in the bubble, and then checks what Take returns.
+func (r *Recorder[T]) Want(t *testing.T, lines ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := gocmp.Diff(lines, r.Take()); diff != "" {
+		t.Errorf("handler was told (-want +got):\n%s", diff)
+	}
+}
+
+// Broken returns how many calls did not follow from those before.
+func (r *Recorder[T]) Broken() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.broken
+}
+
+// Has returns the objects by the calls so far.
+func (r *Recorder[T]) Has() map[Key]T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.has)
+}
+
+func shortKey[T Object](obj T) string { return strings.TrimPrefix(KeyOf(obj).String(), "/") }
+
+// VersionOf returns an object's label "v", or its resource version.
+func VersionOf[T Object](obj T) string {
+	if l, ok := any(obj).(interface{ GetLabels() map[string]string }); ok && l.GetLabels()["v"] != "" {
+		return l.GetLabels()["v"]
+	}
+	return "@" + obj.GetResourceVersion()
+}
+
+// Bubble is synctest.Test with an end. What waits in vain would otherwise wait for ever where an informer tries again or
+// watches, now and then: for a bubble that is no deadlock.
+func Bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed: something waits in vain") }).Stop()
+		test(t)
+	})
+}
+
+// fed is an informer whose reflector hears nothing: it learns what a test puts into its FIFO.
+type fed struct {
+	*Informer[*thing]
+	t    *testing.T
+	stop func()
+}
+
+// silence is a server that never answers.
+type silence struct{}
+
+func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func startFed(t *testing.T) fed {
+	client, err := NewClient(&rest.Config{Host: "nowhere", Transport: silence{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}},
+		Config[*thing]{Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run(ctx) }()
+	return fed{i, t, func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	}}
+}
+
+func (f fed) put(deltas ...Delta[*thing]) {
+	f.t.Helper()
+	for _, d := range deltas {
+		if err := f.fifo.Put(f.t.Context(), d); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// list makes a Replaced of things with these names.
+func list(rv int, names ...string) Delta[*thing] {
+	d := Delta[*thing]{Type: Replaced, ResourceVersion: strconv.Itoa(rv)}
+	for _, name := range names {
+		d.Items = append(d.Items, &thing{name: name, uid: name, rv: strconv.Itoa(rv)})
+	}
+	return d
+}
+
+func upsert(rv int, name string) Delta[*thing] {
+	return Delta[*thing]{Type: Upserted, Object: &thing{name: name, uid: name, rv: strconv.Itoa(rv)}, ResourceVersion: strconv.Itoa(rv)}
+}
+
+func remove(rv int, name string) Delta[*thing] {
+	d := upsert(rv, name)
+	d.Type = Removed
+	return d
+}
+
+// thing is the smallest Object.
+type thing struct {
+	namespace, name, uid, rv string
+	tags                     []string
+}
+
+func (t *thing) GetNamespace() string { return t.namespace }
+
+func (t *thing) GetName() string { return t.name }
+
+func (t *thing) GetUID() types.UID { return types.UID(t.uid) }
+
+func (t *thing) GetResourceVersion() string { return t.rv }
+
+// UnmarshalJSON exists because a type whose fields JSON cannot fill must have it. Tests decode no things.
+func (t *thing) UnmarshalJSON([]byte) error { panic("a thing is decoded") }
+
+func compareThings(a, b *thing) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
+// world is the model of a store.
+type world map[Key]*thing
+
+func (w world) sorted() []*thing { return slices.SortedFunc(maps.Values(w), compareThings) }
+
+func (w world) tagged(tag string) []*thing {
+	var list []*thing
+	for _, t := range w.sorted() {
+		if slices.Contains(t.tags, tag) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// generator creates random deltas and applies them to its world.
+type generator struct {
+	*rand.Rand
+	world world
+	rv    int
+}
+
+func (g *generator) thing(key Key) *thing {
+	g.rv++
+	t := &thing{namespace: key.Namespace, name: key.Name, uid: "1", rv: strconv.Itoa(g.rv)}
+	if g.IntN(8) == 0 {
+		t.uid = strconv.Itoa(g.rv)
+	} else if old := g.world[key]; old != nil {
+		t.uid = old.uid
+	}
+	for range g.IntN(4) {
+		t.tags = append(t.tags, "tag"+strconv.Itoa(g.IntN(12)))
+	}
+	return t
+}
+
+func (g *generator) key() Key {
+	return Key{Namespace: "ns" + strconv.Itoa(g.IntN(4)), Name: "n" + strconv.Itoa(g.IntN(60))}
+}
+
+func (g *generator) delta() Delta[*thing] {
+	switch g.IntN(40) {
+	case 0:
+		return g.replacement("")
+	case 1:
+		return g.replacement("ns" + strconv.Itoa(g.IntN(4)))
+	default:
+		return g.event()
+	}
+}
+
+// event returns a delta of one object.
+func (g *generator) event() Delta[*thing] {
+	switch g.IntN(3) {
+	case 0:
+		key := g.key()
+		last := g.thing(key)
+		delete(g.world, key)
+		return Delta[*thing]{Type: Removed, Object: last, ResourceVersion: last.rv}
+	default:
+		t := g.thing(g.key())
+		g.world[KeyOf(t)] = t
+		return Delta[*thing]{Type: Upserted, Object: t, ResourceVersion: t.rv}
+	}
+}
+
+// foreign returns an invalid delta: its object is in another namespace.
+func (g *generator) foreign() Delta[*thing] {
+	n := g.IntN(4)
+	d := Delta[*thing]{Namespace: "ns" + strconv.Itoa(n)}
+	obj := g.thing(Key{Namespace: "ns" + strconv.Itoa((n+1)%4), Name: g.key().Name})
+	switch g.IntN(4) {
+	case 0:
+		d.Type, d.Object = Upserted, obj
+	case 1:
+		d.Type, d.Object = Removed, obj
+	case 2:
+		d.Type, d.Key = Removed, KeyOf(obj)
+	case 3:
+		d.Type, d.Items = Replaced, []*thing{obj}
+	}
+	return d
+}
+
+func (g *generator) replacement(namespace string) Delta[*thing] {
+	d := Delta[*thing]{Type: Replaced, Namespace: namespace}
+	for _, t := range g.world.sorted() {
+		if namespace != "" && t.namespace != namespace {
+			continue
+		}
+		key := KeyOf(t)
+		switch g.IntN(6) {
+		case 0:
+			delete(g.world, key)
+		case 1:
+			g.world[key] = g.thing(key)
+			d.Items = append(d.Items, g.world[key])
+		case 2:
+			d.Kept = append(d.Kept, key)
+		default:
+			same := *t // like a relist: equal content at another address
+			d.Items = append(d.Items, &same)
+		}
+	}
+	for range g.IntN(5) {
+		key := g.key()
+		if namespace != "" {
+			key.Namespace = namespace
+		}
+		if g.world[key] == nil {
+			g.world[key] = g.thing(key)
+			d.Items = append(d.Items, g.world[key])
+		}
+	}
+	g.Shuffle(len(d.Items), func(i, j int) { d.Items[i], d.Items[j] = d.Items[j], d.Items[i] })
+	g.rv++
+	d.ResourceVersion = strconv.Itoa(g.rv)
+	return d
+}
+
+// restored returns a replacement by a server that went back in time: some known versions have new content.
+func (g *generator) restored(namespace string) Delta[*thing] {
+	d := g.replacement(namespace)
+	d.Restored = true
+	for i, t := range d.Items {
+		if g.IntN(3) == 0 {
+			other := *t
+			other.tags = append(slices.Clone(t.tags), "restored"+strconv.Itoa(g.rv))
+			d.Items[i], g.world[KeyOf(t)] = &other, &other
+		}
+	}
+	return d
+}
+
+// equalVersions reports whether a and b have the same versions of the same objects in the same order.
+func equalVersions(a, b []*thing) bool {
+	return slices.EqualFunc(a, b, func(a, b *thing) bool {
+		return KeyOf(a) == KeyOf(b) && a.uid == b.uid && a.rv == b.rv
+	})
+}
+
+// mustApply applies deltas, which must be valid, and appends their effects to changes.
+func mustApply[T Object](t testing.TB, s *Store[T], changes []change[T], deltas ...Delta[T]) []change[T] {
+	t.Helper()
+	changes, err := s.apply(deltas, changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes
+}
+
+// follow applies changes to w as a handler would. It checks that each change starts from the result of the one before.
+func follow(t *testing.T, w world, changes []change[*thing]) {
+	t.Helper()
+	for _, c := range changes {
+		have := w[c.key]
+		if (have == nil) != (c.old == nil) || have != nil && (have.uid != c.old.uid || have.rv != c.old.rv) {
+			t.Fatalf("%v: change from %v, but had %v", c.key, c.old, have)
+		}
+		if c.deleted {
+			if have == nil || c.last == nil {
+				t.Fatalf("%v: deleted, but it was not there", c.key)
+			}
+			delete(w, c.key)
+		}
+		if c.added != (c.new != nil && w[c.key] == nil) {
+			t.Fatalf("%v: added is %v", c.key, c.added)
+		}
+		if c.new != nil {
+			if !c.added && c.new.uid != have.uid {
+				t.Fatalf("%v: update to another uid", c.key)
+			}
+			w[c.key] = c.new
+		}
+	}
+}
+
+// attempt calls do on a new goroutine. It returns false if do panics or ends the goroutine.
+func attempt(do func()) (returned bool) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { _ = recover() }()
+		do()
+		returned = true
+	}()
+	<-ended
+	return returned
+}
+
+// reflectorFor returns a reflector whose intakes are to be tested.
+func reflectorFor[T Object](t *testing.T, config Config[T]) *Reflector[T] {
+	client, err := NewClient(&rest.Config{Host: "http://localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewReflector(client, Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, NewFIFO[T](0), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Short returns few with go test -short, and otherwise many.
+func Short(few, many int) int {
+	if testing.Short() {
+		return few
+	}
+	return many
+}

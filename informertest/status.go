@@ -1,0 +1,69 @@
+package informertest
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/typedinformer/informer/watchcache"
+)
+
+// statusMetadata are the kinds of Kubernetes whose status subresource writes metadata too, and the fields of it that it
+// does not. Of all other kinds, custom resources included, it writes the status only.
+var statusMetadata = map[schema.GroupKind]struct{ labels, ownerReferences bool }{
+	{Kind: "Namespace"}:                                               {},
+	{Kind: "Node"}:                                                    {},
+	{Kind: "PersistentVolume"}:                                        {},
+	{Kind: "PersistentVolumeClaim"}:                                   {},
+	{Kind: "Pod"}:                                                     {ownerReferences: true},
+	{Kind: "ReplicationController"}:                                   {},
+	{Kind: "ResourceQuota"}:                                           {},
+	{Kind: "Service"}:                                                 {},
+	{Group: "apps", Kind: "DaemonSet"}:                                {},
+	{Group: "apps", Kind: "Deployment"}:                               {labels: true},
+	{Group: "apps", Kind: "ReplicaSet"}:                               {},
+	{Group: "apps", Kind: "StatefulSet"}:                              {},
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:           {},
+	{Group: "batch", Kind: "CronJob"}:                                 {},
+	{Group: "batch", Kind: "Job"}:                                     {},
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {},
+	{Group: "networking.k8s.io", Kind: "Ingress"}:                     {},
+	{Group: "policy", Kind: "PodDisruptionBudget"}:                    {},
+}
+
+// statusWrite returns what a write of obj to the status subresource makes of old.
+func (c *Collection[T]) statusWrite(old, obj T, opts writeOptions) T {
+	merged := watchcache.ShallowCopy(old)
+	c.copyStatus(merged, obj)
+	if opts.manager == "" {
+		merged.SetManagedFields(obj.GetManagedFields()) // an apply has set them
+	}
+	kept, written := statusMetadata[c.groupKind()]
+	if !written {
+		return merged
+	}
+	merged.SetGenerateName(obj.GetGenerateName())
+	merged.SetAnnotations(obj.GetAnnotations())
+	merged.SetFinalizers(obj.GetFinalizers())
+	if !kept.labels {
+		merged.SetLabels(obj.GetLabels())
+	}
+	if !kept.ownerReferences {
+		merged.SetOwnerReferences(obj.GetOwnerReferences())
+	}
+	return merged
+}
+
+// ignoredByStatus returns the fields of a server-side apply to the status subresource that the applier does not own.
+func (c *Collection[T]) ignoredByStatus() *fieldpath.Set {
+	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
+	kept, written := statusMetadata[c.groupKind()]
+	switch {
+	case !written:
+		ignored.Insert(fieldpath.MakePathOrDie("metadata"))
+	case kept.labels:
+		ignored.Insert(fieldpath.MakePathOrDie("metadata", "labels"))
+	case kept.ownerReferences:
+		ignored.Insert(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+	}
+	return ignored
+}

@@ -1,0 +1,553 @@
+package informer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/decode"
+)
+
+// newTestIntake returns an intake that has several workers, on whatever machine.
+func newTestIntake[T Object](r *Reflector[T], hand func(decoded[T]) error) *intake[T] {
+	in := newIntake(r.decoder, &r.batches, decode.JSON, func(error) {}, hand)
+	in.pipeline.maxWorkers, in.live = maxWorkers, true
+	return in
+}
+
+func encodedPod(name string, padding int) []byte {
+	return fmt.Appendf(nil, `{"metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":"1","annotations":{"a":%q}}}`, name, strings.Repeat("x", padding))
+}
+
+// Objects come out one at a time, in the order in which they went in, each as what it is: decoded, held, broken or deleted.
+// Guarantees: F1, R20
+func TestPipelineKeepsTheOrder(t *testing.T) {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var reported *DecodeError
+		r := reflectorFor(t, Config[*corev1.Pod]{Logger: slog.New(slog.DiscardHandler), Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
+			pod.Spec.NodeName = "seen"
+			return pod, nil
+		}, OnDecodeError: func(err *DecodeError) { reported = err }})
+		held := map[Key]*corev1.Pod{}
+		for i := range 400 {
+			if rnd.IntN(4) == 0 {
+				pod := &corev1.Pod{}
+				pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion = "ns", fmt.Sprint("pod-", i), "u", "1"
+				held[KeyOf(pod)] = pod
+			}
+		}
+		r.decoder.held = func(key Key) (*corev1.Pod, bool) { pod, ok := held[key]; return pod, ok }
+		var want, got []string
+		var busy atomic.Int32
+		in := newTestIntake(r, func(o decoded[*corev1.Pod]) error {
+			if busy.Add(1) > 1 {
+				t.Error("two objects are handed on at once")
+			}
+			defer busy.Add(-1)
+			switch {
+			case o.failed != nil:
+				if reported == nil || !bytes.Contains(reported.Raw, fmt.Appendf(nil, `"name":%q`, o.key.Name)) || reported.Key != o.failed.Key || o.failed.Raw != nil {
+					t.Errorf("reported %.200v, handed on %.200v", reported, o.failed)
+				}
+				reported = nil
+				got = append(got, fmt.Sprint(o.key.Name, " broken ", o.deleted))
+			case held[o.key] == o.obj:
+				got = append(got, fmt.Sprint(o.key.Name, " held ", o.deleted))
+			default:
+				got = append(got, fmt.Sprint(o.obj.Name, " ", o.obj.Spec.NodeName, " ", o.deleted))
+			}
+			return nil
+		})
+		for i := range 400 {
+			name, deleted := fmt.Sprint("pod-", i), rnd.IntN(5) == 0
+			raw := encodedPod(name, rnd.IntN(8_000))
+			switch _, isHeld := held[Key{Namespace: "ns", Name: name}]; {
+			case isHeld && !deleted:
+				want = append(want, name+" held false")
+			case rnd.IntN(6) == 0:
+				raw = bytes.Replace(raw, []byte(`"annotations":{`), []byte(`"annotations":[`), 1)
+				want = append(want, fmt.Sprint(name, " broken ", deleted))
+			default:
+				want = append(want, fmt.Sprint(name, " seen ", deleted))
+			}
+			in.add(raw, deleted, nil)
+			clear(raw) // it is a buffer that is read into again
+			switch rnd.IntN(40) {
+			case 0:
+				if err := in.wait(); err != nil || !slices.Equal(got, want) {
+					t.Fatalf("seed %d: wait: %v, %d of %d", seed, err, len(got), len(want))
+				}
+			case 1, 2, 3:
+				in.flush(true)
+			case 4, 5, 6, 7, 8, 9, 10:
+				in.flush(false)
+			}
+		}
+		if err := in.wait(); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %v\n%q\nwant\n%q", seed, err, got, want)
+		}
+	}
+}
+
+// Behind a failure nothing is handed on, the answer is ended, and nothing is left running.
+// Guarantees: L1
+func TestPipelineEndsWithAFailure(t *testing.T) {
+	boom := errors.New("boom")
+	for at := range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			r := reflectorFor(t, Config[*corev1.Pod]{})
+			n := 0
+			in := newTestIntake(r, func(o decoded[*corev1.Pod]) error {
+				if n++; n > at {
+					return boom
+				}
+				return nil
+			})
+			var cancelled atomic.Int32
+			in.pipeline.cancel = func(err error) {
+				if err != boom || cancelled.Add(1) > 1 {
+					t.Errorf("cancelled %d times, because of %v", cancelled.Load(), err)
+				}
+			}
+			body := fillFunc(func() error { return nil })
+			var err error
+			for i := range 100 {
+				in.add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
+				if err = in.fill(body); err != nil {
+					break
+				}
+			}
+			if failure := in.wait(); failure != boom || n != at+1 || cancelled.Load() != 1 {
+				t.Errorf("%v after %d of %d; cancelled %d times", failure, n, at+1, cancelled.Load())
+			}
+			if err == nil {
+				err = in.fill(body)
+			}
+			if err == nil {
+				t.Error("the answer can still be read")
+			}
+		}) // which waits for all goroutines
+	}
+}
+
+// When nothing is taken, a limited number of bytes is read: each worker has a batch, and one is open.
+// Guarantees: F3
+func TestPipelineWaitsForWhoTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reflectorFor(t, Config[*corev1.Pod]{})
+		taken, n := make(chan struct{}), 0
+		in := newTestIntake(r, func(o decoded[*corev1.Pod]) error {
+			<-taken
+			n++
+			return nil
+		})
+		const objects, size = 400, 10_000
+		written := 0
+		in.rush = minRush // so that workers do the work
+		go func() {
+			for range objects {
+				in.add(encodedPod("a", size), false, nil)
+				written += size
+				_ = in.fill(fillFunc(func() error { return nil }))
+			}
+			if err := in.wait(); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		if most := (maxWorkers + 1) * (batchBytes + size); written > most || written < batchBytes {
+			t.Errorf("%d bytes were taken that nobody wants yet, want %d at most", written, most)
+		}
+		close(taken)
+		synctest.Wait()
+		if n != objects {
+			t.Errorf("%d of %d were handed on", n, objects)
+		}
+	})
+}
+
+// What a list says of itself may be read while its items are decoded: each item has what was known before it.
+func TestPipelineItemsHaveTheirList(t *testing.T) {
+	r := reflectorFor(t, Config[*unstructured.Unstructured]{})
+	var kinds []string
+	in := newTestIntake(r, func(o decoded[*unstructured.Unstructured]) error {
+		if version := o.obj.GetAPIVersion(); len(version) > len(kinds) {
+			t.Errorf("item %d has version %q of later", len(kinds), version)
+		}
+		kinds = append(kinds, o.obj.GetKind())
+		return nil
+	})
+	info := decode.ListInfo{Kind: "PodList"}
+	for range 100 {
+		in.add(encodedPod("a", 20_000), false, &info)
+		in.flush(false)
+		info.APIVersion += "x" // found by the race detector
+	}
+	if err := in.wait(); err != nil || !slices.Equal(kinds, slices.Repeat([]string{"Pod"}, 100)) {
+		t.Fatal(err, kinds)
+	}
+}
+
+// Transform is the user's: it may end its goroutine, as a test's Fatal does. That is a failure, not the end.
+func TestPipelineSurvivesAnExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reflectorFor(t, Config[*corev1.Pod]{Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
+			if pod.Name == "7" {
+				runtime.Goexit()
+			}
+			return pod, nil
+		}})
+		n := 0
+		in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
+		for i := range 50 {
+			in.add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
+			in.flush(false)
+		}
+		if err := in.wait(); err != errGoroutineEnded || n != 7 {
+			t.Errorf("%v after %d, want %v after 7", err, n, errGoroutineEnded)
+		}
+	})
+}
+
+// exits is a field whose own method ends the goroutine.
+type exits struct{}
+
+func (*exits) UnmarshalJSON([]byte) error { runtime.Goexit(); return nil }
+
+type exitingPod struct {
+	corev1.Pod
+	Exit *exits `json:"exit"`
+}
+
+// If a user's function ends a worker, the reader goes on, wait returns the failure, and no object behind the lost one is handed
+// on. Enough objects follow for the reader to wait for a worker that does not come.
+// Guarantees: R20, L1
+func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
+	raw := func(i int) []byte {
+		exit := "null"
+		if i >= 7 { // all workers meet one
+			exit = "{}"
+		}
+		return bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"exit":`+exit+`,"metadata"`), 1)
+	}
+	is7 := func(name string) bool { return len(name) > 1 || name >= "7" }
+	quiet := slog.New(slog.DiscardHandler)
+	for name, config := range map[string]Config[*exitingPod]{
+		"UnmarshalJSON": {},
+		"Transform": {Transform: func(pod *exitingPod) (*exitingPod, error) {
+			if is7(pod.Name) {
+				runtime.Goexit()
+			}
+			return pod, nil
+		}},
+		"Filter": {Filter: func(meta *metav1.PartialObjectMetadata) bool {
+			if is7(meta.Name) {
+				runtime.Goexit()
+			}
+			return true
+		}},
+		"OnDecodeError": {
+			Logger: quiet,
+			Transform: func(pod *exitingPod) (*exitingPod, error) {
+				if is7(pod.Name) {
+					return nil, errors.New("refused")
+				}
+				return pod, nil
+			},
+			OnDecodeError: func(*DecodeError) { runtime.Goexit() },
+		},
+	} {
+		for _, live := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ",live=", live), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := reflectorFor(t, config)
+					n := 0
+					in := newTestIntake(r, func(o decoded[*exitingPod]) error {
+						if o.failed != nil || o.obj.Name != fmt.Sprint(n) {
+							t.Errorf("object %d is %v, %v", n, o.obj, o.failed)
+						}
+						n++
+						return nil
+					})
+					in.live = live
+					var cause error
+					in.pipeline.cancel = func(err error) { cause = err }
+					for i := range 200 {
+						encoded := raw(i)
+						if name != "UnmarshalJSON" {
+							encoded = encodedPod(fmt.Sprint(i), 10_000)
+						}
+						in.add(encoded, false, nil)
+						in.flush(false)
+					}
+					if err := in.wait(); err != errGoroutineEnded || cause != errGoroutineEnded || n > 7 {
+						t.Errorf("%v after %d, ended because of %v, want %v after 7 at most", err, n, cause, errGoroutineEnded)
+					}
+					for range cap(r.decoder.calling) { // nobody has kept a turn
+						r.decoder.calling.enter()
+					}
+				})
+			})
+		}
+	}
+}
+
+// All workers end at once, while the reader waits for one of them to take what it has read.
+// Guarantees: R20, L1
+func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		exit := func() { <-gate; runtime.Goexit() }
+		decodes.Store(&exit)
+		in := newTestIntake(reflectorFor(t, Config[*slowPod]{}), func(o decoded[*slowPod]) error {
+			t.Error("something was handed on")
+			return nil
+		})
+		ended := make(chan error, 1)
+		go func() {
+			for i := range 100 {
+				in.add(bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
+				in.flush(false)
+			}
+			ended <- in.wait()
+		}()
+		synctest.Wait()
+		if len(ended) > 0 || in.pipeline.workers != maxWorkers || len(in.pipeline.batch.raw) < batchBytes {
+			t.Errorf("%d workers, %d bytes are open: the reader does not wait", in.pipeline.workers, len(in.pipeline.batch.raw))
+		}
+		close(gate)
+		if err := <-ended; err != errGoroutineEnded {
+			t.Errorf("%v, want %v", err, errGoroutineEnded)
+		}
+	})
+}
+
+// Filter is asked by the workers, about one object at a time, while other objects are decoded.
+func TestPipelineFiltersInItsWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var busy, decoding, most atomic.Int32
+		together := make(chan struct{})
+		alone := func() func() {
+			if busy.Add(1) > 1 {
+				t.Error("two functions of the configuration run at once")
+			}
+			return func() { busy.Add(-1) }
+		}
+		slow := func() { // waits for a second one, for ever if there is none
+			n := decoding.Add(1)
+			if n > most.Load() {
+				most.Store(n)
+			}
+			if n == 2 {
+				close(together)
+			}
+			<-together
+		}
+		asked := map[string]int{}
+		r := reflectorFor(t, Config[*slowPod]{
+			Filter: func(meta *metav1.PartialObjectMetadata) bool {
+				defer alone()()
+				asked[meta.Name]++
+				return len(meta.Name)%2 == 0
+			},
+			Transform: func(pod *slowPod) (*slowPod, error) { defer alone()(); return pod, nil },
+		})
+		decodes.Store(&slow)
+		var names []string
+		in := newTestIntake(r, func(o decoded[*slowPod]) error {
+			switch {
+			case o.filtered:
+				names = append(names, "")
+			default:
+				names = append(names, o.obj.Name)
+			}
+			return nil
+		})
+		var want []string
+		for i := range 100 {
+			name := fmt.Sprint(i)
+			in.add(bytes.Replace(encodedPod(name, 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
+			in.flush(false)
+			if len(name)%2 != 0 {
+				name = ""
+			}
+			want = append(want, name)
+		}
+		if err := in.wait(); err != nil || !slices.Equal(names, want) {
+			t.Errorf("%v: %q, want %q", err, names, want)
+		}
+		for name, n := range asked {
+			if n != 1 {
+				t.Errorf("asked %d times about %s", n, name)
+			}
+		}
+		if len(asked) != 100 || most.Load() < 2 {
+			t.Errorf("asked about %d objects; %d were decoded at once", len(asked), most.Load())
+		}
+	})
+}
+
+// slow is a field that takes as long to decode as decodes does.
+type slow struct{}
+
+var decodes atomic.Pointer[func()]
+
+func (*slow) UnmarshalJSON([]byte) error { (*decodes.Load())(); return nil }
+
+type slowPod struct {
+	corev1.Pod
+	Slow *slow `json:"slow"`
+}
+
+// An informer decodes four objects at a time, however many namespaces it has, and calls one function of its
+// configuration at a time.
+func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var namespaces []string
+		for i := range 10 {
+			namespaces = append(namespaces, fmt.Sprint("ns-", i))
+		}
+		client, err := NewClient(&rest.Config{Host: "http://localhost"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls, called atomic.Int32
+		inf := New(client, Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Namespaces: namespaces}, Config[*slowPod]{
+			Transform: func(pod *slowPod) (*slowPod, error) {
+				if calls.Add(1) > 1 {
+					t.Error("Transform runs twice at once")
+				}
+				<-time.After(time.Second)
+				calls.Add(-1)
+				called.Add(1)
+				return pod, nil
+			},
+		})
+		var decoding, most atomic.Int32
+		wait := func() {
+			most.Store(max(most.Load(), decoding.Add(1)))
+			<-time.After(time.Second)
+			decoding.Add(-1)
+		}
+		decodes.Store(&wait)
+		var done sync.WaitGroup
+		for _, r := range inf.reflectors {
+			done.Go(func() {
+				in := newTestIntake(r, func(decoded[*slowPod]) error { return nil })
+				for i := range 20 {
+					raw := bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1)
+					in.add(bytes.Replace(raw, []byte(`"namespace":"ns"`), []byte(`"namespace":"`+r.namespace+`"`), 1), false, nil)
+					in.flush(i%2 == 0)
+				}
+				if err := in.wait(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		if most.Load() != maxWorkers || called.Load() != 200 {
+			t.Errorf("%d objects were decoded at once, want %d; %d in all", most.Load(), maxWorkers, called.Load())
+		}
+	})
+}
+
+// The reader decodes and hands on an event that comes alone, before it waits for the next one.
+func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
+	r := reflectorFor(t, Config[*corev1.Pod]{})
+	n := 0
+	in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
+	body := fillFunc(func() error {
+		if in.pipeline.workers > 0 || in.pipeline.batch != nil {
+			t.Errorf("%d workers, and something open: %v", in.pipeline.workers, in.pipeline.batch != nil)
+		}
+		return nil
+	})
+	for i := range 20 {
+		in.waited = true // which a clock would have to tell
+		in.add(encodedPod("a", 1000), false, nil)
+		if err := in.fill(body); err != nil || n != i+1 {
+			t.Fatalf("%d of %d handed on: %v", n, i+1, err)
+		}
+	}
+}
+
+// When there is no need to wait for the network again and again, work is shared: reading goes on while an object is decoded.
+func TestPipelineSharesTheWorkInARush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, reads := 0, 0
+		goesOn := make(chan struct{})
+		in := newTestIntake(reflectorFor(t, Config[*corev1.Pod]{}), func(o decoded[*corev1.Pod]) error {
+			if n == minRush {
+				<-goesOn // for ever, if this is the reader
+			}
+			n++
+			return nil
+		})
+		body := fillFunc(func() error {
+			if reads++; reads > minRush {
+				close(goesOn)
+			} else if n != reads {
+				t.Errorf("%d of %d objects were handed on in a short burst", n, reads)
+			}
+			return nil // at once: time stands still
+		})
+		for range minRush + 1 {
+			in.add(encodedPod("a", 1000), false, nil)
+			if err := in.fill(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := in.wait(); err != nil || n != minRush+1 {
+			t.Errorf("%d objects were handed on: %v", n, err)
+		}
+	})
+}
+
+// Of a list, an object is of no use before the others: what is small waits for more, and for the end at the latest, which is
+// no work for another goroutine.
+func TestPipelineWaitsForMoreOfAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reflectorFor(t, Config[*corev1.Pod]{})
+		n := 0
+		in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
+		in.live = false
+		for range 10 {
+			in.add(encodedPod("a", 1000), false, nil)
+			in.flush(true)
+		}
+		if n > 0 || in.pipeline.workers > 0 {
+			t.Errorf("%d objects were handed on, %d workers", n, in.pipeline.workers)
+		}
+		if err := in.wait(); err != nil || n != 10 {
+			t.Errorf("%d objects of 10 were handed on: %v", n, err)
+		}
+		for range 20 {
+			in.add(encodedPod("a", 1000), false, nil)
+		}
+		in.flush(true)
+		synctest.Wait()
+		if n != 30 {
+			t.Errorf("%d objects of 30 were handed on", n)
+		}
+	})
+}
+
+type fillFunc func() error
+
+func (f fillFunc) Fill() error { return f() }

@@ -1,0 +1,144 @@
+package cow
+
+import (
+	"fmt"
+	"slices"
+)
+
+// For pointers, a node has 136 bytes. A write copies one node on each of three levels, and the root slice, which has 8 bytes for
+// each 4,096 slots. With larger nodes, reads would follow fewer pointers and writes would copy more.
+const (
+	levelBits = 4
+	levelSize = 1 << levelBits
+	levelMask = levelSize - 1
+)
+
+// Array is a persistent array: a radix tree of fixed depth from slots to values. It behaves like a slice that is cloned before
+// each write, but a write copies only three small nodes and the root. In exchange, a read follows three more pointers than with
+// a slice.
+//
+// The zero value is an empty array. Copying an Array keeps its version; see the package documentation for generations and
+// concurrency.
+type Array[T any] struct {
+	gen  uint64 // the generation that may write to root
+	root []*volume[T]
+}
+
+type volume[T any] struct {
+	gen      uint64
+	chapters [levelSize]*chapter[T]
+}
+
+type chapter[T any] struct {
+	gen   uint64
+	pages [levelSize]*page[T]
+}
+
+type page[T any] struct {
+	gen    uint64
+	values [levelSize]T
+}
+
+// Get returns the value at slot. It panics or returns the zero T if slot was never set; [Array.Find] is for such slots.
+func (a *Array[T]) Get(slot uint32) T { return a.page(slot).values[slot&levelMask] }
+
+// Find returns the value at slot, or the zero T if slot was never set.
+func (a *Array[T]) Find(slot uint32) (value T) {
+	if i := slot >> (3 * levelBits); int(i) < len(a.root) {
+		if chapter := a.root[i].chapters[slot>>(2*levelBits)&levelMask]; chapter != nil {
+			if page := chapter.pages[slot>>levelBits&levelMask]; page != nil {
+				value = page.values[slot&levelMask]
+			}
+		}
+	}
+	return value
+}
+
+// Set sets the value at slot. The array grows one slot at a time: slot must be at most one above the highest slot that was set
+// before.
+func (a *Array[T]) Set(gen uint64, slot uint32, value T) {
+	if a.gen != gen {
+		a.gen, a.root = gen, slices.Clone(a.root)
+	}
+	at := int(slot >> (3 * levelBits))
+	if at == len(a.root) {
+		a.root = append(a.root, &volume[T]{gen: gen})
+	}
+	vol := a.root[at]
+	if vol.gen != gen {
+		own := *vol
+		own.gen = gen
+		vol = &own
+		a.root[at] = vol
+	}
+	chap := vol.chapters[slot>>(2*levelBits)&levelMask]
+	if chap == nil || chap.gen != gen {
+		var own chapter[T]
+		if chap != nil {
+			own = *chap
+		}
+		own.gen = gen
+		chap = &own
+		vol.chapters[slot>>(2*levelBits)&levelMask] = chap
+	}
+	pg := chap.pages[slot>>levelBits&levelMask]
+	if pg == nil || pg.gen != gen {
+		var own page[T]
+		if pg != nil {
+			own = *pg
+		}
+		own.gen = gen
+		pg = &own
+		chap.pages[slot>>levelBits&levelMask] = pg
+	}
+	pg.values[slot&levelMask] = value
+}
+
+// page returns the page of slot.
+func (a *Array[T]) page(slot uint32) *page[T] {
+	return a.root[slot>>(3*levelBits)].chapters[slot>>(2*levelBits)&levelMask].pages[slot>>levelBits&levelMask]
+}
+
+// Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in place
+// although an earlier version shares its parent. Check visits every node.
+func (a *Array[T]) Check() error {
+	for i, vol := range a.root {
+		if vol.gen > a.gen {
+			return fmt.Errorf("volume %d has generation %d, the array has %d", i, vol.gen, a.gen)
+		}
+		for j, chap := range vol.chapters {
+			if chap == nil {
+				continue
+			}
+			if chap.gen > vol.gen {
+				return fmt.Errorf("chapter %d of volume %d has generation %d, the volume has %d", j, i, chap.gen, vol.gen)
+			}
+			for k, pg := range chap.pages {
+				if pg != nil && pg.gen > chap.gen {
+					return fmt.Errorf("page %d of chapter %d of volume %d has generation %d, the chapter has %d", k, j, i, pg.gen, chap.gen)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// ArrayReader reads values of one version of an [Array]. It remembers the last page, so it is faster than [Array.Get] if
+// consecutive reads are mostly of nearby slots. It must not be used concurrently, nor after a write to that version. Create one
+// with [Array.Reader].
+type ArrayReader[T any] struct {
+	array  *Array[T]
+	page   *page[T]
+	number uint32 // 1 + the number of page; 0 if page is nil
+}
+
+// Reader returns an [ArrayReader] of a.
+func (a *Array[T]) Reader() ArrayReader[T] { return ArrayReader[T]{array: a} }
+
+// Get returns the value at slot. It panics or returns the zero T if slot was never set.
+func (r *ArrayReader[T]) Get(slot uint32) T {
+	if number := slot>>levelBits + 1; number != r.number {
+		r.page, r.number = r.array.page(slot), number
+	}
+	return r.page.values[slot&levelMask]
+}

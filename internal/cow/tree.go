@@ -1,0 +1,475 @@
+package cow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// maxNode is the maximum number of items or kids of a node. A write copies one node per level, so smaller nodes make writes
+// cheaper. Larger nodes make iteration faster.
+const maxNode = 32
+
+// Record names an element. Items of several trees can share one record, so each item needs one pointer instead of two strings.
+//
+// Space and Name must not change while a tree has an item of the record. Trees ignore Data; its owner synchronizes access to it.
+type Record[D any] struct {
+	Space, Name string
+	Data        D
+}
+
+// String returns the space and the name, separated by a slash.
+func (r *Record[D]) String() string { return r.Space + "/" + r.Name }
+
+// Item is an element of a [Tree]. Hash and the names in Record give its place in the tree. Key and Slot are the caller's;
+// Slot is usually an index into an [Array]. Record must not be nil.
+type Item[K comparable, D any] struct {
+	Key    K
+	Hash   uint32
+	Slot   uint32
+	Record *Record[D]
+}
+
+// Place is a position in a [Tree]. The tree need not have an item there.
+type Place struct {
+	Hash        uint32
+	Space, Name string
+}
+
+// Place returns the position of the item.
+func (it *Item[K, D]) Place() Place { return Place{it.Hash, it.Record.Space, it.Record.Name} }
+
+// Order is the sort order of a [Tree]: [ByName], which is the zero value, or [ByHash].
+//
+// An Order is a bit mask. A tree sorts by the hash bits in the mask, then by space and name, then by the other hash bits.
+type Order uint32
+
+const (
+	// ByName sorts by space, then name. A tree has one item for each pair of them. The hash must be a function of space and
+	// name; Get compares it first, which avoids most accesses to records.
+	ByName Order = 0
+	// ByHash sorts by hash, then space, then name. The lowest OrdinalBits of a hash are an ordinal, which is 0 for most
+	// items. If two keys of one record have the same hash, different ordinals give them different places. The ordinal does
+	// not affect the order between records, so all items with the same other bits are neighbours, sorted by space and name.
+	ByHash Order = math.MaxUint32 &^ (1<<OrdinalBits - 1)
+
+	// OrdinalBits is the number of low bits of a hash that hold the ordinal in a tree that is sorted [ByHash].
+	OrdinalBits = 8
+)
+
+// compare compares an item that has this hash and record with p, like [cmp.Compare].
+func compare[D any](o Order, hash uint32, r *Record[D], p *Place) int {
+	if mask := uint32(o); hash&mask != p.Hash&mask {
+		return cmp.Compare(hash, p.Hash)
+	}
+	if c := cmp.Compare(r.Space, p.Space); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(r.Name, p.Name); c != 0 || o == ByName {
+		return c
+	}
+	return cmp.Compare(hash, p.Hash)
+}
+
+// Compare returns a negative number if a comes before b in a tree of order o, a positive number if it comes after b, and zero
+// if both have the same place.
+func Compare[K comparable, D any](o Order, a, b *Item[K, D]) int {
+	p := b.Place()
+	return compare(o, a.Hash, a.Record, &p)
+}
+
+// Tree is a persistent B+ tree: a sorted map from places to items. A write takes O(log n) time and copies at most one node per
+// level, plus a neighbour if a deletion merges two nodes.
+//
+// The zero value is an empty tree that is sorted [ByName]. Copying a Tree keeps its version; see the package documentation for
+// generations and concurrency.
+type Tree[K comparable, D any] struct {
+	root  *node[K, D] // nil when the tree is empty
+	order Order
+}
+
+// NewTree returns an empty tree with the given order.
+func NewTree[K comparable, D any](o Order) Tree[K, D] { return Tree[K, D]{order: o} }
+
+// node is a leaf if kids is nil, and otherwise an inner node without items.
+type node[K comparable, D any] struct {
+	gen   uint64 // the generation that may write to this node
+	count int    // items in this subtree
+	items []Item[K, D]
+	seps  []separator[D] // seps[i] is the smallest item in the subtree of kids[i]
+	kids  []*node[K, D]
+}
+
+type separator[D any] struct {
+	hash   uint32
+	record *Record[D]
+}
+
+// Len returns the number of items.
+func (t Tree[K, D]) Len() int {
+	if t.root == nil {
+		return 0
+	}
+	return t.root.count
+}
+
+// Get returns the item at p, or nil if there is none. The caller must not modify it.
+func (t Tree[K, D]) Get(p *Place) *Item[K, D] {
+	n := t.root
+	if n == nil {
+		return nil
+	}
+	for n.kids != nil {
+		n = n.kids[n.kid(t.order, p)]
+	}
+	if t.order == ByName { // a binary search would access a record, and so wait for memory, at each comparison
+		for i := range n.items {
+			if it := &n.items[i]; it.Hash == p.Hash && it.Record.Name == p.Name && it.Record.Space == p.Space {
+				return it
+			}
+		}
+		return nil
+	}
+	if i, ok := n.find(t.order, p); ok {
+		return &n.items[i]
+	}
+	return nil
+}
+
+// Ascend calls yield with the items at and after p, in order, until yield returns false. Each call gets the items of one leaf,
+// at least one. yield must not modify or keep the slice, and must not write to this version of the tree.
+func (t Tree[K, D]) Ascend(p *Place, yield func([]Item[K, D]) bool) {
+	if t.root != nil {
+		t.root.ascend(t.order, p, yield)
+	}
+}
+
+// All calls yield with all items, in order, until yield returns false. Each call gets the items of one leaf, at least one.
+// yield must not modify or keep the slice, and must not write to this version of the tree.
+func (t Tree[K, D]) All(yield func([]Item[K, D]) bool) {
+	switch {
+	case t.root == nil:
+	case t.root.kids == nil:
+		yield(t.root.items)
+	default:
+		t.root.leaves(0, yield)
+	}
+}
+
+// Build replaces the contents of the tree with items. They must be in the tree's order and have distinct places. Build does not
+// keep the slice, but it can replace a key in it with an equal one.
+func (t *Tree[K, D]) Build(gen uint64, items []Item[K, D]) {
+	t.root = nil
+	if len(items) == 0 {
+		return
+	}
+	for i := range items[1:] {
+		if items[i+1].Key == items[i].Key {
+			items[i+1].Key = items[i].Key // see set
+		}
+	}
+	var level []*node[K, D]
+	for chunk := range slices.Chunk(items, maxNode) {
+		level = append(level, &node[K, D]{gen: gen, count: len(chunk), items: slices.Clone(chunk)})
+	}
+	for len(level) > 1 {
+		var above []*node[K, D]
+		for chunk := range slices.Chunk(level, maxNode) {
+			above = append(above, newInner(gen, slices.Clone(chunk)))
+		}
+		level = above
+	}
+	t.root = level[0]
+}
+
+// Set adds it to the tree. It replaces the item at the same place, if there is one.
+func (t *Tree[K, D]) Set(gen uint64, it Item[K, D]) {
+	if t.root == nil {
+		t.root = &node[K, D]{gen: gen, count: 1, items: []Item[K, D]{it}}
+		return
+	}
+	p := it.Place()
+	root, split, _ := t.root.set(gen, t.order, &p, it)
+	if split != nil {
+		root = newInner(gen, []*node[K, D]{root, split})
+	}
+	t.root = root
+}
+
+// Delete removes the item at p, if there is one.
+func (t *Tree[K, D]) Delete(gen uint64, p *Place) {
+	if t.root == nil {
+		return
+	}
+	t.root, _ = t.root.delete(gen, t.order, p)
+	for t.root != nil && len(t.root.kids) == 1 {
+		t.root = t.root.kids[0]
+	}
+}
+
+// find returns the index of the first item at or after p, and whether that item is at p.
+func (n *node[K, D]) find(o Order, p *Place) (int, bool) {
+	low, high := 0, len(n.items)
+	for low < high {
+		mid := int(uint(low+high) >> 1)
+		switch c := compare(o, n.items[mid].Hash, n.items[mid].Record, p); {
+		case c < 0:
+			low = mid + 1
+		case c > 0:
+			high = mid
+		default:
+			return mid, true
+		}
+	}
+	return low, false
+}
+
+// kid returns the index of the kid whose subtree has the items at p.
+func (n *node[K, D]) kid(o Order, p *Place) int {
+	low, high := 1, len(n.seps)
+	for low < high {
+		mid := int(uint(low+high) >> 1)
+		if compare(o, n.seps[mid].hash, n.seps[mid].record, p) <= 0 {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low - 1
+}
+
+// first returns the smallest item in n's subtree.
+func (n *node[K, D]) first() separator[D] {
+	if n.kids != nil {
+		return n.seps[0]
+	}
+	return separator[D]{n.items[0].Hash, n.items[0].Record}
+}
+
+func (n *node[K, D]) ascend(o Order, p *Place, yield func([]Item[K, D]) bool) bool {
+	if n.kids == nil {
+		i, _ := n.find(o, p)
+		return i == len(n.items) || yield(n.items[i:])
+	}
+	k := n.kid(o, p)
+	return n.kids[k].ascend(o, p, yield) && n.leaves(k+1, yield)
+}
+
+// leaves calls yield with the items of each leaf below kids[from:], in order.
+func (n *node[K, D]) leaves(from int, yield func([]Item[K, D]) bool) bool {
+	for _, kid := range n.kids[from:] {
+		if kid.kids == nil {
+			if !yield(kid.items) {
+				return false
+			}
+		} else if !kid.leaves(0, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+func newInner[K comparable, D any](gen uint64, kids []*node[K, D]) *node[K, D] {
+	n := &node[K, D]{gen: gen, kids: kids, seps: make([]separator[D], len(kids))}
+	for i, kid := range kids {
+		n.seps[i] = kid.first()
+		n.count += kid.count
+	}
+	return n
+}
+
+// set returns the node that replaces n. If that node became too large, split is its second half. grew reports whether the
+// number of items grew.
+func (n *node[K, D]) set(gen uint64, o Order, p *Place, it Item[K, D]) (own, split *node[K, D], grew bool) {
+	if n.kids == nil {
+		i, found := n.find(o, p)
+		n = n.own(gen)
+		if found {
+			n.items[i] = it
+			return n, nil, false
+		}
+		if i > 0 && n.items[i-1].Key == it.Key {
+			it.Key = n.items[i-1].Key // equal strings then share memory, and comparing them is faster
+		}
+		n.items = slices.Insert(n.items, i, it)
+		n.count++
+		if len(n.items) > maxNode {
+			split = n.split(i)
+		}
+		return n, split, true
+	}
+	k := n.kid(o, p)
+	kid, second, grew := n.kids[k].set(gen, o, p, it)
+	n = n.own(gen)
+	n.kids[k], n.seps[k] = kid, kid.first()
+	if grew {
+		n.count++
+	}
+	if second != nil {
+		n.kids = slices.Insert(n.kids, k+1, second)
+		n.seps = slices.Insert(n.seps, k+1, second.first())
+		if len(n.kids) > maxNode {
+			split = n.split(k + 1)
+		}
+	}
+	return n, split, grew
+}
+
+// own returns n if gen may change it, and otherwise a copy.
+func (n *node[K, D]) own(gen uint64) *node[K, D] {
+	if n.gen == gen {
+		return n
+	}
+	own := &node[K, D]{gen: gen, count: n.count}
+	if n.kids == nil {
+		own.items = append(make([]Item[K, D], 0, min(len(n.items)+4, maxNode+1)), n.items...)
+	} else {
+		own.seps = append(make([]separator[D], 0, len(n.seps)+1), n.seps...)
+		own.kids = append(make([]*node[K, D], 0, len(n.kids)+1), n.kids...)
+	}
+	return own
+}
+
+// split moves the second half of n to a new node and returns it. inserted is the index of the item or kid that made n too
+// large. If that is the last one, split moves only that one: insertions in ascending order then leave full nodes behind.
+func (n *node[K, D]) split(inserted int) *node[K, D] {
+	if n.kids == nil {
+		at := len(n.items) / 2
+		if inserted == len(n.items)-1 {
+			at = inserted
+		}
+		tail := append(make([]Item[K, D], 0, maxNode+1), n.items[at:]...)
+		clear(n.items[at:])
+		n.items = n.items[:at]
+		n.count = at
+		return &node[K, D]{gen: n.gen, count: len(tail), items: tail}
+	}
+	at := len(n.kids) / 2
+	if inserted == len(n.kids)-1 {
+		at = inserted
+	}
+	second := newInner(n.gen, slices.Clone(n.kids[at:]))
+	clear(n.kids[at:])
+	clear(n.seps[at:])
+	n.kids, n.seps = n.kids[:at], n.seps[:at]
+	n.count -= second.count
+	return second
+}
+
+// delete returns the node that replaces n, or nil if n became empty, and whether it removed an item.
+func (n *node[K, D]) delete(gen uint64, o Order, p *Place) (own *node[K, D], removed bool) {
+	if n.kids == nil {
+		i, found := n.find(o, p)
+		switch {
+		case !found:
+			return n, false
+		case len(n.items) == 1:
+			return nil, true
+		}
+		n = n.own(gen)
+		n.items = slices.Delete(n.items, i, i+1)
+		n.count--
+		return n, true
+	}
+	k := n.kid(o, p)
+	kid, removed := n.kids[k].delete(gen, o, p)
+	if !removed {
+		return n, false
+	}
+	if kid == nil && len(n.kids) == 1 {
+		return nil, true
+	}
+	n = n.own(gen)
+	n.count--
+	if kid == nil {
+		n.dropKid(k)
+		return n, true
+	}
+	n.kids[k], n.seps[k] = kid, kid.first()
+	if k == 0 || !n.merge(gen, k-1) {
+		n.merge(gen, k)
+	}
+	return n, true
+}
+
+func (n *node[K, D]) dropKid(k int) {
+	n.kids = slices.Delete(n.kids, k, k+1)
+	n.seps = slices.Delete(n.seps, k, k+1)
+}
+
+// merge joins kids k and k+1 if together they fill at most three quarters of a node, and reports whether it did. Without it,
+// deletions would leave many small nodes behind.
+func (n *node[K, D]) merge(gen uint64, k int) bool {
+	if k+1 >= len(n.kids) {
+		return false
+	}
+	a, b := n.kids[k], n.kids[k+1]
+	if len(a.items)+len(b.items)+len(a.kids)+len(b.kids) > maxNode*3/4 {
+		return false
+	}
+	a = a.own(gen)
+	a.items = append(a.items, b.items...)
+	a.seps = append(a.seps, b.seps...)
+	a.kids = append(a.kids, b.kids...)
+	a.count += b.count
+	n.kids[k] = a
+	n.dropKid(k + 1)
+	return true
+}
+
+// Check returns an error that names a broken invariant of the tree, or nil. It visits every item.
+func (t Tree[K, D]) Check() error {
+	if t.root == nil {
+		return nil
+	}
+	if _, err := t.root.check(); err != nil {
+		return err
+	}
+	var before *Item[K, D]
+	var err error
+	t.All(func(items []Item[K, D]) bool {
+		for i := range items {
+			it := &items[i]
+			if before != nil && Compare(t.order, before, it) >= 0 {
+				err = fmt.Errorf("item %v of %s comes before %v of %s", before.Key, before.Record, it.Key, it.Record)
+				return false
+			}
+			before = it
+		}
+		return true
+	})
+	return err
+}
+
+// check returns the depth of n's subtree, or an error that names a broken invariant.
+func (n *node[K, D]) check() (depth int, err error) {
+	count := len(n.items)
+	switch {
+	case len(n.items) > maxNode || len(n.kids) > maxNode || len(n.kids) != len(n.seps):
+		return 0, fmt.Errorf("node has %d items, %d kids and %d separators", len(n.items), len(n.kids), len(n.seps))
+	case len(n.items) == 0 && len(n.kids) == 0:
+		return 0, errors.New("empty node")
+	case len(n.items) > 0 && n.kids != nil:
+		return 0, fmt.Errorf("node has both %d items and kids", len(n.items))
+	}
+	for i, kid := range n.kids {
+		d, err := kid.check()
+		switch {
+		case err != nil:
+			return 0, err
+		case i > 0 && d != depth:
+			return 0, fmt.Errorf("leaves at depths %d and %d", depth, d)
+		case n.seps[i] != kid.first():
+			return 0, fmt.Errorf("separator %s differs from the first item of its kid, %s", n.seps[i].record, kid.first().record)
+		case kid.gen > n.gen:
+			return 0, fmt.Errorf("node of generation %d has a kid of generation %d", n.gen, kid.gen)
+		}
+		count, depth = count+kid.count, d
+	}
+	if count != n.count {
+		return 0, fmt.Errorf("node counts %d items but has %d", n.count, count)
+	}
+	return depth + 1, nil
+}

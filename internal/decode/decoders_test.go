@@ -1,0 +1,331 @@
+package decode
+
+import (
+	"errors"
+	"io"
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// checkProtobuf decodes raw by our decoder and by the generated code. What ours takes, the other takes, and equally.
+func checkProtobuf(t *testing.T, d *protobufDecoder, typ reflect.Type, raw []byte) (taken bool) {
+	t.Helper()
+	ours, theirs := reflect.New(typ), reflect.New(typ)
+	taken, err := d.decode(raw, ours.Elem(), nil, reuse{layout: &layout{}}, nil)
+	if !taken || err != nil {
+		return false
+	}
+	if err := theirs.Interface().(message).Unmarshal(raw); err != nil {
+		t.Fatalf("%q: taken, and refused by the generated code: %v", raw, err)
+	}
+	if !reflect.DeepEqual(theirs.Interface(), ours.Interface()) {
+		t.Fatalf("%q: differs (-generated +ours):\n%s", raw, cmp.Diff(theirs.Interface(), ours.Interface()))
+	}
+	return true
+}
+
+// checkJSON decodes raw by our decoder and by the library. What ours takes, the library takes, and equally.
+func checkJSON(t *testing.T, d *jsonDecoder, typ reflect.Type, raw []byte) (taken bool) {
+	t.Helper()
+	ours, theirs := reflect.New(typ), reflect.New(typ)
+	taken, err := d.decode(raw, ours.Elem(), nil, reuse{layout: &layout{}}, nil)
+	if !taken || err != nil {
+		return false
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, theirs.Interface()); err != nil {
+		t.Fatalf("%s: taken, and refused by the library: %v", raw, err)
+	}
+	if !reflect.DeepEqual(theirs.Interface(), ours.Interface()) {
+		t.Fatalf("%s: differs (-library +ours):\n%s", raw, cmp.Diff(theirs.Interface(), ours.Interface()))
+	}
+	return true
+}
+
+// Our decoders take what API servers write, of every built-in kind.
+func TestDecodersTakeBuiltinKinds(t *testing.T) {
+	for _, gvk := range builtinKinds() {
+		typ := scheme.Scheme.AllKnownTypes()[gvk]
+		inJSON, inProtobuf := newPeer(t, MediaJSON, gvk.GroupVersion()), newPeer(t, MediaProtobuf, gvk.GroupVersion())
+		fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(7), scheme.Codecs)
+		fromJSON, fromProtobuf := newJSONDecoder(plans{}, true, newInterner()), newProtobufDecoder(plans{}, true, newInterner())
+		for range 5 {
+			obj := reflect.New(typ).Interface().(runtime.Object)
+			fill.Fill(obj)
+			if raw := inJSON.encode(t, obj); !checkJSON(t, fromJSON, typ, raw) {
+				t.Errorf("%v: refused: %s", gvk, raw)
+			}
+			if raw, _ := Unwrap(inProtobuf.encode(t, obj)); !checkProtobuf(t, fromProtobuf, typ, raw) {
+				t.Errorf("%v: refused: %q", gvk, raw)
+			}
+		}
+	}
+	fromJSON, fromProtobuf := newJSONDecoder(plans{}, true, newInterner()), newProtobufDecoder(plans{}, true, newInterner())
+	inJSON, inProtobuf := newPeer(t, MediaJSON, corev1.SchemeGroupVersion), newPeer(t, MediaProtobuf, corev1.SchemeGroupVersion)
+	for pod := range fleet.New(fleet.Config{Pods: 300}).All() {
+		if raw := inJSON.encode(t, pod); !checkJSON(t, fromJSON, reflect.TypeFor[corev1.Pod](), raw) {
+			t.Errorf("refused: %s", raw)
+		}
+		if raw, _ := Unwrap(inProtobuf.encode(t, pod)); !checkProtobuf(t, fromProtobuf, reflect.TypeFor[corev1.Pod](), raw) {
+			t.Errorf("refused: %q", raw)
+		}
+	}
+}
+
+// What is not as API servers write it is left to the library, which refuses it or makes more of it.
+func TestJSONDecoderRefuses(t *testing.T) {
+	for _, raw := range []string{
+		``, `[]`, `"a"`, `{`, `{}}`, `{} {}`, `{},`, `{"kind":"Pod"`, `{"kind":"Pod",}`, `{,}`, `{"kind" "Pod"}`, `{"kind":Pod}`, `{kind:"Pod"}`, `{"kind":'Pod'}`,
+		`{"kind":"a","kind":"b"}`, `{"ki\u006ed":"Pod"}`, "{\"kind\":\"a\nb\"}", "{\"kind\":\"\xff\"}", `{"kind":"\ud800"}`, `{"kind":"\x"}`, `{"kind":"a`, `{"kind":7}`,
+		`{"metadata":{"generation":1.5}}`, `{"metadata":{"generation":01}}`, `{"metadata":{"generation":1e3}}`, `{"metadata":{"generation":-}}`, `{"metadata":{"generation":"1"}}`,
+		`{"metadata":{"generation":9223372036854775808}}`, `{"metadata":{"generation":+1}}`, `{"metadata":{"generation":1x}}`, `{"metadata":{"generation":}}`,
+		`{"metadata":{"labels":{"a":1}}}`, `{"metadata":{"labels":{"a":"b","a":"c"}}}`, `{"metadata":{"labels":{"a":"b",}}}`, `{"metadata":{"labels":["a"]}}`, `{"metadata":{"labels":{"a"}}}`,
+		`{"metadata":{"creationTimestamp":"yesterday"}}`, `{"metadata":{"creationTimestamp":1}}`, `{"metadata":{"finalizers":["a",]}}`, `{"metadata":{"finalizers":["a" "b"]}}`,
+		`{"metadata":{"finalizers":{}}}`, `{"metadata":{"finalizers":["a"}}`, `{"metadata":nul}`, `{"spec":{"hostNetwork":yes}}`, `{"spec":{"hostNetwork":tru}}`, `{"spec":{"hostNetwork":"true"}}`,
+		`{"spec":{"activeDeadlineSeconds":true}}`, `{"spec":{"containers":[{"resources":{"limits":{"cpu":"much"}}}]}}`, `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1","cpu":"2"}}}]}}`,
+		`{"spec":{"containers":[{"ports":[{"containerPort":2147483648}]}]}}`, `{"spec":{"overhead":{"cpu":}}}`,
+	} {
+		d := newJSONDecoder(plans{}, true, newInterner())
+		if checkJSON(t, d, reflect.TypeFor[corev1.Pod](), []byte(raw)) {
+			t.Errorf("%s was taken", raw)
+		}
+		// A refusal leaves nothing behind for the next object.
+		if good := `{"metadata":{"labels":{"a":"b"},"finalizers":["c"],"generation":-7},"spec":{"overhead":{"cpu":"1"},"containers":[{"name":"d"}]}}`; !checkJSON(t, d, reflect.TypeFor[corev1.Pod](), []byte(good)) {
+			t.Errorf("after %s, what is good was refused", raw)
+		}
+	}
+}
+
+// Types that are not like those of the API are left to the library, or decoded as it does.
+func TestJSONDecoderOddTypes(t *testing.T) {
+	type inner struct {
+		A string `json:"a"`
+		B []int
+	}
+	type Named string
+	type odd struct {
+		inner    `json:"inner"`
+		Ignored  string            `json:"-"`
+		Quoted   int               `json:",string"`
+		Array    [2]int            `json:"array"`
+		Any      any               `json:"any"`
+		Bytes    []byte            `json:"bytes"`
+		Float    float64           `json:"float"`
+		Map      map[int]string    `json:"map"`
+		Named    map[Named][]Named `json:"named"`
+		Pointers **int             `json:"pointers"`
+		Small    int8              `json:"small"`
+		Unsigned *uint16           `json:"unsigned"`
+	}
+	type Embedded struct {
+		Kind string `json:"kind"`
+		Same string `json:"same"`
+	}
+	type embeds struct {
+		Embedded
+		*metav1.ObjectMeta
+		Same int `json:"same"`
+	}
+	type twoTexts struct {
+		metav1.Time
+		metav1.MicroTime
+		Kind string `json:"kind"`
+	}
+	type Flat struct {
+		Embedded `json:",inline"`
+		Spec     struct {
+			Node  *string           `json:"nodeName"`
+			Empty struct{}          `json:"empty"`
+			Maps  map[string]*inner `json:"maps"`
+		} `json:"spec"`
+	}
+	for _, c := range []struct {
+		typ   reflect.Type
+		raw   string
+		taken bool
+	}{
+		{reflect.TypeFor[odd](), `{"inner":{"a":"x","B":[1,2]},"Quoted":"7"}`, false},
+		{reflect.TypeFor[odd](), `{"array":[1,2],"any":{"a":[1,2.5]},"bytes":"aGk=","float":1e3,"map":{"1":"a"}}`, false},
+		{reflect.TypeFor[embeds](), `{"kind":"a","same":7,"name":"b"}`, false},
+		{reflect.TypeFor[Flat](), `{"kind":"a","same":"b","spec":{"nodeName":"n","empty":{"x":1},"maps":{"a":{"a":"x"},"b":null}},"more":[{"a":"]"}]}`, true},
+		{reflect.TypeFor[Flat](), `{ "kind" : "a\u00e9\n" , "same":"\u00e9é" , "spec" : { "nodeName" : null , "maps" : { } } } `, true},
+		{reflect.TypeFor[twoTexts](), `{"kind":"a"}`, true},
+		{reflect.TypeFor[struct{}](), `{"a":1}`, true},
+		{reflect.TypeFor[corev1.Pod](), `{"metadata":{"generation":-0,"deletionGracePeriodSeconds":0}}`, true},
+		{reflect.TypeFor[corev1.Secret](), `{"metadata":{"name":"a"},"data":{"k":"aGk="}}`, true},
+	} {
+		if taken := checkJSON(t, newJSONDecoder(plans{}, true, newInterner()), c.typ, []byte(c.raw)); taken != c.taken {
+			t.Errorf("%v from %s: taken is %t", c.typ, c.raw, taken)
+		}
+	}
+}
+
+type OddBig struct {
+	A [1024]byte
+	B int
+}
+
+// The memory of one object is limited, however few bytes encode it, in our decoders and in the libraries.
+// Guarantees: R22
+func TestDecodedSizeLimit(t *testing.T) {
+	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
+	containersJSON := `"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
+	containersProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many)))
+	// What these take is little in an int of 32 bits. The decoder counts 16 bytes more for each.
+	overflowing := (1<<32)/(uint64(unsafe.Sizeof(corev1.Container{}))+16) + 1
+	overflowingProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", int(overflowing))))
+	const twoNames = "\x0a\x03\x0a\x01a\x0a\x03\x0a\x01b" // which our decoder refuses
+	quantity := make([]byte, maxDecoded/unknownBytes+1)
+	for _, number := range []int{2, 1, 8, 2, 2} { // the value of a limit of the resources of a container of the spec
+		quantity = appendField(nil, number, quantity)
+	}
+	pod := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	podError := func(f Format, raw string) error { _, err := pod.decode(f, []byte(raw), nil, false); return err }
+	anything := codec[*unstructured.Unstructured]{element: reflect.TypeFor[unstructured.Unstructured]()}
+	anyError := func(raw string) error { _, err := anything.decode(JSON, []byte(raw), nil, false); return err }
+	const big = maxDecoded/1024 + 1 // so many of these are too many
+	oddError := func(typ reflect.Type, raw string) error {
+		return (&codec[anyObject]{}).typed(reflect.New(typ).Interface(), JSON, []byte(raw), false)
+	}
+	for name, err := range map[string]error{
+		"any":                  oddError(reflect.TypeFor[oddNumbers](), `{"any":[`+strings.Repeat(`[],`, maxDecoded/valueBytes)+`[]]}`),
+		"any by the library":   oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`[],`, maxDecoded/valueBytes)+`[]]}`),
+		"objects by it":        oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`{},`, maxDecoded/mapBytes)+`{}]}`),
+		"arrays in a map":      oddError(reflect.TypeFor[map[int8][1024]byte](), `{`+strings.Repeat(`"7":null,`, big)+`"7":null}`),
+		"elements of an array": oddError(reflect.TypeFor[[2][][1024]byte](), `[[],[`+strings.Repeat(`[],`, big)+`[]]]`),
+		"embedded pointers": oddError(reflect.TypeFor[struct {
+			*OddBig
+			List []struct{ *OddBig }
+		}](), `{"List":[`+strings.Repeat(`{"B":1},`, big)+`{}]}`),
+		"an escaped name": oddError(reflect.TypeFor[struct {
+			List [][1024]byte
+			Odd  int `json:",string"`
+		}](), `{"L\u0069st":[`+strings.Repeat(`[],`, big)+`[]]}`),
+		"pointers":                     oddError(reflect.TypeFor[[1][]*[1024]byte](), `[[`+strings.Repeat(`[],`, big)+`[]]]`),
+		"JSON":                         podError(JSON, "{"+containersJSON),
+		"JSON by the library":          podError(JSON, `{"kind":"Pod","kind":"Pod",`+containersJSON),
+		"protobuf":                     podError(Protobuf, string(containersProtobuf)),
+		"protobuf by its own method":   podError(Protobuf, twoNames+string(containersProtobuf)),
+		"unstructured: lists":          anyError(`{"a":[` + strings.Repeat(`[],`, maxDecoded/valueBytes) + `[]]}`),
+		"unstructured: objects":        anyError(`{"a":[` + strings.Repeat(`{},`, maxDecoded/(valueBytes+mapBytes)) + `{}]}`),
+		"protobuf, beyond 32 bits":     podError(Protobuf, string(overflowingProtobuf)),
+		"protobuf of unknown messages": podError(Protobuf, twoNames+string(quantity)),
+	} {
+		if !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, f := range []Format{JSON, Protobuf} { // what is refused for another reason, and small, is decoded
+		raw := twoNames
+		if f == JSON {
+			raw = `{"metadata":{"name":"a","name":"b"}}`
+		}
+		if err := podError(f, raw); err != nil {
+			t.Errorf("format %d: %v", f, err)
+		}
+	}
+}
+
+// Other members of a watch frame, which no server sends today, are passed over.
+func TestFrameWithMoreMembers(t *testing.T) {
+	stream := `{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{"x":"}"}}` + "\n" + `{"type":"MODIFIED","object":{"metadata":{"name":"b"}}}` + "\n" + `{"more":{},"object":{"metadata":{"name":"c"}},"type":"DELETED"}` + "\n"
+	frames := NewFrames(strings.NewReader(stream), JSON)
+	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	for _, want := range []string{"ADDED a", "MODIFIED b", "DELETED c"} {
+		f, err := nextFrame(frames)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod, err := c.decode(JSON, f.Raw, nil, false)
+		if err != nil || f.Event+" "+pod.Name != want {
+			t.Errorf("%s: %v, %v", want, pod, err)
+		}
+	}
+	if _, err := nextFrame(frames); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// Frames and lists are understood as client-go does, however the server writes them.
+func TestFramesAndListsWrittenUnusually(t *testing.T) {
+	pod := `{"metadata":{"name":"a"}}`
+	frames := NewFrames(strings.NewReader(`{"t\u0079pe":"ADD\u0045D","obj\u0065ct":`+pod+`}`), JSON)
+	if f, err := nextFrame(frames); err != nil || f.Event != "ADDED" || string(f.Raw) != pod {
+		t.Errorf("%+v, %v", f, err)
+	}
+	info := ListInfo{}
+	n := 0
+	err := readList(strings.NewReader(`{"\u006betadata":{},"k\u0069nd":"PodLis\u0074","m\u0065tadata":{"resourceVersion":"\u0037"},"item\u0073":[`+pod+`]}`), JSON, &info, func([]byte) { n++ })
+	if err != nil || n != 1 || info.Kind != "PodList" || info.ResourceVersion != "7" {
+		t.Errorf("%d items, %+v, %v", n, info, err)
+	}
+	if err := readList(strings.NewReader(`{"items":[],"item\u0073":[]}`), JSON, &info, func([]byte) {}); !errors.Is(err, errTwoLists) {
+		t.Error(err)
+	}
+
+	enveloped := append([]byte(protobufMagic), appendField(nil, unknownRaw, []byte("x"))...)
+	event := appendField(appendField(nil, watchEventType, []byte("x")), watchEventObject, appendField(nil, rawExtensionRaw, enveloped))
+	event = appendField(appendField(event, watchEventType, []byte("ADDED")), watchEventObject, nil) // merged into the first
+	frames = NewFrames(strings.NewReader("\x00\x00\x00"+string(rune(len(event)))+string(event)), Protobuf)
+	if f, err := nextFrame(frames); err != nil || f.Event != "ADDED" || string(f.Raw) != "x" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	body := protobufMagic + string(appendField(nil, unknownTypeMeta, appendField(appendField(nil, typeMetaAPIVersion, []byte("v1")), typeMetaKind, []byte("PodList"))))
+	body += string(appendField(appendField(nil, unknownTypeMeta, appendField(nil, typeMetaAPIVersion, []byte("v2"))), unknownRaw, nil))
+	info = ListInfo{}
+	if err := readList(strings.NewReader(body), Protobuf, &info, func([]byte) {}); err != nil || info.Kind != "PodList" || info.APIVersion != "v2" {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// Frames that stand on one line are frames, each of them, whatever follows.
+func TestFramesOnOneLine(t *testing.T) {
+	frame := func(name string) string { return `{"type":"ADDED","object":{"metadata":{"name":"` + name + `"}}}` }
+	for _, between := range []string{"", " ", "\t \r"} {
+		frames := NewFrames(strings.NewReader(frame("a")+between+frame("b}{")+between+frame("c")+"\n"+frame("d")+"\n"+frame("e")), JSON)
+		for _, want := range []string{"a", "b}{", "c", "d", "e"} {
+			f, err := nextFrame(frames)
+			if id := JSON.Peek(f.Raw); err != nil || string(id.Name) != want || !jsontext.Value(f.Raw).IsValid() {
+				t.Errorf("%q, %v, want %s", f.Raw, err, want)
+			}
+		}
+		if _, err := nextFrame(frames); err != io.EOF {
+			t.Error(err)
+		}
+	}
+}
+
+// The limit for the memory of an object also holds where the message begins with what only generated code takes.
+func TestDecodedSizeLimitBehindAGroup(t *testing.T) {
+	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
+	containers := string(appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many))))
+	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	for name, prefix := range map[string]string{
+		"a group":                      "\x9b\x06\x9c\x06",
+		"a number with too many bits":  "\x98\x06" + strings.Repeat("\xff", 9) + "\x7f",
+		"a field with too many bits":   "\x8a\x80\x80\x80\x80\x01\x03\x0a\x01b",
+		"the spec, with too many bits": "\x92\x80\x80\x80\x80\x01\x00",
+	} {
+		if _, err := c.decode(Protobuf, []byte("\x0a\x03\x0a\x01a"+prefix+containers), nil, false); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if pod, err := c.decode(Protobuf, []byte("\x0a\x03\x0a\x01a"+prefix), nil, false); err != nil || pod.Name == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

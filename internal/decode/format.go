@@ -1,0 +1,164 @@
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/decode/proto"
+)
+
+// Format is an encoding of the Kubernetes API.
+type Format uint8
+
+const (
+	JSON Format = iota
+	Protobuf
+)
+
+// Media types of the formats.
+const (
+	MediaJSON     = "application/json"
+	MediaProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// FormatOf returns the format that a Content-Type names.
+func FormatOf(contentType string) (Format, error) {
+	media, _, err := mime.ParseMediaType(contentType)
+	switch {
+	case err == nil && media == MediaJSON:
+		return JSON, nil
+	case err == nil && media == MediaProtobuf:
+		return Protobuf, nil
+	}
+	return JSON, fmt.Errorf("the server sent content type %.100q; it was asked for JSON or protobuf", contentType)
+}
+
+// Limits of what a server may send.
+const (
+	// MaxObjectBytes limits one object, and one watch frame, as it comes over the wire. etcd accepts 1.5 MB by default;
+	// an object is larger as JSON, and some clusters run etcd with a higher limit.
+	MaxObjectBytes = 32 << 20
+	// MaxStatusBytes limits a Status.
+	MaxStatusBytes = 64 << 10
+	// MaxMessage limits the message of a Status, which is logged.
+	MaxMessage = 8 << 10
+	// maxListBytes limits all of a list but its items. That is kind, metadata with a continue token, and little else.
+	maxListBytes = 1 << 20
+	// maxNesting limits how deep objects and arrays are in each other. The JSON library has the same limit.
+	maxNesting = 10_000
+)
+
+// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for what an object
+// takes in memory, 1 MiB for what a list has beside its items, 64 KiB for a Status.
+var ErrTooLarge = errors.New("too large")
+
+var (
+	errObjectTooLarge = fmt.Errorf("an object or frame of more than %d MiB is %w", MaxObjectBytes>>20, ErrTooLarge)
+	errListTooLarge   = fmt.Errorf("a list with more than %d MiB beside its items is %w", maxListBytes>>20, ErrTooLarge)
+)
+
+// Status decodes a metav1.Status; a protobuf message comes without its envelope. Its message is at most MaxMessage bytes long.
+// Also beside an error, the result is not nil.
+func (f Format) Status(body []byte) (*metav1.Status, error) {
+	status := &metav1.Status{}
+	if len(body) > MaxStatusBytes {
+		return status, fmt.Errorf("a Status of more than %d KiB is %w", MaxStatusBytes>>10, ErrTooLarge)
+	}
+	var err error
+	if f == JSON {
+		err = unmarshalJSON(body, status)
+	} else {
+		err = withoutContent(status.Unmarshal(body), reflect.TypeFor[metav1.Status]())
+	}
+	if len(status.Message) > MaxMessage {
+		status.Message = status.Message[:MaxMessage] + " ..."
+	}
+	return status, err
+}
+
+// Identity tells an object and its version apart. What is nil is not there, or cannot be read.
+type Identity struct{ Namespace, Name, UID, ResourceVersion []byte }
+
+// complete reports whether nothing is missing.
+func (id *Identity) complete() bool {
+	return id.Namespace != nil && id.Name != nil && id.UID != nil && id.ResourceVersion != nil
+}
+
+// Peek reads the identity of an encoded object without decoding the object. The result is what a [Decoder] makes of the same
+// bytes, also if a field is there twice or written in an unusual way. It may lie in raw's memory.
+func (f Format) Peek(raw []byte) Identity {
+	if f == JSON {
+		return peekJSON(raw, false)
+	}
+	return peekProtobuf(raw, false)
+}
+
+// Glance is Peek, but stops at the first value of each field. No server writes a field twice.
+func (f Format) Glance(raw []byte) Identity {
+	if f == JSON {
+		return peekJSON(raw, true)
+	}
+	return peekProtobuf(raw, true)
+}
+
+// cut returns an encoded object without managedFields.
+func (f Format) cut(raw []byte) []byte {
+	if f == JSON {
+		return cutJSON(raw)
+	}
+	return cutProtobuf(raw)
+}
+
+// protobufMagic begins every protobuf body and every object in a watch frame; behind it stands a runtime.Unknown.
+// See the API concepts documentation, "Kubernetes Protobuf encoding".
+const protobufMagic = "k8s\x00"
+
+// Field numbers of the messages that this package takes apart. Each kind of the Kubernetes API has its metadata in
+// field 1, and each list has its items in field 2.
+const (
+	unknownTypeMeta    = 1 // runtime.Unknown
+	unknownRaw         = 2
+	typeMetaAPIVersion = 1 // runtime.TypeMeta
+	typeMetaKind       = 2
+	listMetadata       = 1
+	listItems          = 2
+	objectMetadata     = 1
+	metaName           = 1 // metav1.ObjectMeta
+	metaNamespace      = 3
+	metaUID            = 5
+	metaRV             = 6
+	metaManaged        = 17
+	watchEventType     = 1 // metav1.WatchEvent
+	watchEventObject   = 2
+	rawExtensionRaw    = 1 // runtime.RawExtension
+)
+
+// Unwrap returns the message of an object that is encoded in protobuf and has its envelope.
+func Unwrap(body []byte) (message []byte, err error) {
+	if len(body) < len(protobufMagic) || string(body[:len(protobufMagic)]) != protobufMagic {
+		return nil, fmt.Errorf("%w: it does not begin with %q", proto.ErrMalformed, protobufMagic)
+	}
+	known := true
+	err = proto.Fields(body[len(protobufMagic):], func(f proto.Field) bool {
+		if f.Number == unknownRaw {
+			message, known = f.Bytes, f.Wire == proto.Bytes
+		}
+		return known
+	})
+	if !known {
+		return nil, proto.ErrMalformed
+	}
+	return message, err
+}
+
+func unexpectedEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+package decode
+
+import (
+	"io"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// readList reads a whole list.
+func readList(body io.Reader, f Format, info *ListInfo, item func(raw []byte)) error {
+	list := NewList(body, f)
+	list.Info = *info
+	for {
+		raw, err := list.Next()
+		*info = list.Info
+		switch err {
+		case nil:
+			item(raw)
+		case ErrMore:
+			if err := list.Fill(); err != nil {
+				return err
+			}
+		case io.EOF:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// nextFrame reads the next frame.
+func nextFrame(frames Frames) (Frame, error) {
+	for {
+		frame, err := frames.Next()
+		if err != ErrMore {
+			return frame, err
+		}
+		if err := frames.Fill(); err != nil {
+			return Frame{}, err
+		}
+	}
+}
+
+// codec is a Decoder whose objects have their type.
+type codec[T any] struct {
+	element           reflect.Type // T points to it
+	keepManagedFields bool
+	own               *Decoder
+}
+
+func (c *codec[T]) decoder() *Decoder {
+	if c.own == nil {
+		typ := &Type{elem: c.element}
+		if c.element != nil { // a test that decodes into what it has needs none
+			typ.layout = newLayout(c.element)
+		}
+		c.own = NewDecoder(typ, c.keepManagedFields)
+	}
+	return c.own
+}
+
+func (c *codec[T]) decode(f Format, raw []byte, list *ListInfo, share bool) (T, error) {
+	obj, err := c.decoder().Decode(f, raw, Origin{List: list, Share: share})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return obj.(T), nil
+}
+
+func (c *codec[T]) into(obj T, f Format, raw []byte, list *ListInfo, share bool) error {
+	return c.decoder().into(obj, f, raw, Origin{List: list, Share: share})
+}
+
+func (c *codec[T]) typed(target any, f Format, raw []byte, share bool) error {
+	return c.decoder().typed(target, f, raw, Origin{Share: share})
+}
+
+// newCodec returns a codec for T, which points to a struct.
+func newCodec[T any]() (*codec[T], error) {
+	typ, err := TypeOf(reflect.TypeFor[T]())
+	if err != nil {
+		return nil, err
+	}
+	return &codec[T]{own: NewDecoder(typ, false)}, nil
+}
+
+// keyOf returns the key of an object, which is empty if the name is not known.
+func keyOf(id Identity) types.NamespacedName {
+	if len(id.Name) == 0 {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: string(id.Namespace), Name: string(id.Name)}
+}
+
+// liveMemory returns how many bytes are in use.
+func liveMemory() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// short returns few with go test -short, otherwise many.
+func short(few, many int) int {
+	if testing.Short() {
+		return few
+	}
+	return many
+}

@@ -1,0 +1,148 @@
+package decode
+
+import (
+	"slices"
+
+	"github.com/typedinformer/informer/internal/decode/proto"
+)
+
+// jsonMetadata calls member for each member of the metadata of an encoded object until it returns false. The member is
+// raw[from:to]. If an object has metadata more than once, the decoders merge them; with first, only the first are read.
+func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, to int) bool) {
+	c := cursor{b: raw}
+	c.members(func(key []byte, _ int) bool {
+		if string(memberName(key)) != "metadata" || c.space() != '{' {
+			return c.value(0) != nil
+		}
+		return c.members(func(key []byte, at int) bool {
+			value := c.value(0)
+			return value != nil && member(memberName(key), value, at, c.i)
+		}) && !first
+	})
+}
+
+// peekJSON reads an object's identity without decoding the object: as the decoders would, or, with first, no further than
+// it has to.
+func peekJSON(raw []byte, first bool) (id Identity) {
+	unknown := false
+	jsonMetadata(raw, first, func(name, value []byte, _, _ int) bool {
+		var to *[]byte
+		switch string(name) {
+		case "namespace":
+			to = &id.Namespace
+		case "name":
+			to = &id.Name
+		case "uid":
+			to = &id.UID
+		case "resourceVersion":
+			to = &id.ResourceVersion
+		default:
+			return true
+		}
+		if text := unquoted(value); text != nil {
+			*to = text
+		} else if string(value) != "null" { // which leaves what was there before
+			*to = nil
+			unknown = unknown || to == &id.Namespace
+		}
+		return !first || !id.complete()
+	})
+	if unknown {
+		id.Name = nil // an object in another namespace is another object
+	}
+	return id
+}
+
+// peekProtobuf reads an object's identity without decoding the object: as the generated code would, which merges metadata
+// that are there twice, or, with first, no further than it has to. Nothing is known if metadata are malformed.
+func peekProtobuf(raw []byte, first bool) (id Identity) {
+	var err error
+	_ = proto.Fields(raw, func(object proto.Field) bool {
+		if object.Number != objectMetadata {
+			return true
+		}
+		err = proto.Fields(object.Bytes, func(f proto.Field) bool {
+			switch f.Number {
+			case metaName:
+				id.Name = f.Bytes
+			case metaNamespace:
+				id.Namespace = f.Bytes
+			case metaUID:
+				id.UID = f.Bytes
+			case metaRV:
+				id.ResourceVersion = f.Bytes
+			}
+			return !first || !id.complete()
+		})
+		return !first && err == nil
+	})
+	if err != nil {
+		return Identity{}
+	}
+	return id
+}
+
+// cutJSON returns an encoded object without metadata.managedFields.
+func cutJSON(raw []byte) []byte {
+	from, to := 0, 0
+	jsonMetadata(raw, true, func(name, _ []byte, begin, end int) bool {
+		if string(name) == "managedFields" {
+			from, to = memberSpan(raw, begin, end)
+		}
+		return to == 0
+	})
+	if to == 0 {
+		return raw
+	}
+	return slices.Concat(raw[:from], raw[to:])
+}
+
+// memberSpan returns what to cut so that the member raw[from:to] goes, with one of the commas around it. What is left is JSON
+// only if raw is. It returns 0, 0 if that cannot be done.
+func memberSpan(raw []byte, from, to int) (int, int) {
+	before := from
+	for before > 0 && isSpace(raw[before-1]) {
+		before--
+	}
+	if before > 0 && raw[before-1] == ',' {
+		return before - 1, to
+	}
+	c, behind := cursor{b: raw, i: to}, byte('}')
+	if c.take(',') {
+		behind = '"'
+	}
+	if c.space() != behind {
+		return 0, 0
+	}
+	return from, c.i
+}
+
+// metadataOf returns the metadata of an encoded object, without bytes when there is none.
+func metadataOf(raw []byte) (meta proto.Field) {
+	_ = proto.Fields(raw, func(f proto.Field) bool {
+		if f.Number != objectMetadata || f.Wire != proto.Bytes {
+			return true
+		}
+		meta = f
+		return false
+	})
+	return meta
+}
+
+// cutProtobuf returns an encoded object without metadata.managedFields.
+func cutProtobuf(raw []byte) []byte {
+	meta := metadataOf(raw)
+	kept := make([]byte, 0, len(meta.Bytes))
+	err := proto.Fields(meta.Bytes, func(f proto.Field) bool {
+		if f.Number != metaManaged {
+			kept = append(kept, meta.Bytes[f.From:f.To]...)
+		}
+		return true
+	})
+	if err != nil || len(kept) == len(meta.Bytes) {
+		return raw
+	}
+	without := append(make([]byte, 0, len(raw)), raw[:meta.From]...)
+	without = proto.AppendBytes(without, objectMetadata, kept)
+	return append(without, raw[meta.To:]...)
+}

@@ -1,0 +1,459 @@
+package decode
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// jsonDecoder decodes the JSON that API servers write, several times faster than a library that accepts all JSON. It rejects
+// unusual input; the library then decodes the object from its beginning, and says what is wrong with it. So jsonDecoder must never
+// accept input that the library rejects, or understands otherwise. The exception is values that it skips: it does not validate
+// them.
+//
+// It keeps memory to work with, and is for one goroutine.
+type jsonDecoder struct {
+	plans             plans
+	strings           *interner
+	keepManagedFields bool
+
+	cursor         // in the encoded object
+	shared *sharer // nil if the object shares with no others
+	reuse  reuse
+	left   budget // of the object's memory
+	tokens *jsontext.Decoder
+	pairs  []string
+	// inMetadata is true while the object's own metadata is decoded.
+	inMetadata bool
+}
+
+// maxJSONDepth limits how deep a jsonDecoder decodes types that contain themselves.
+const maxJSONDepth = 200
+
+func newJSONDecoder(plans plans, keepManagedFields bool, strings *interner) *jsonDecoder {
+	return &jsonDecoder{
+		plans:             plans,
+		strings:           strings,
+		keepManagedFields: keepManagedFields,
+		tokens:            newTokens(),
+	}
+}
+
+// decode decodes raw into v, which is zero. old is the version before, nil if there is none. decode returns false if the library has
+// to do it; parts of v are written to then.
+func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse, shared *sharer) (ok bool, err error) {
+	t := d.plans.of(v.Type())
+	if t.json <= jsonMethod {
+		return false, nil
+	}
+	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, maxDecoded
+	ok = d.value(v.Addr().UnsafePointer(), old, t, 0) && d.space() == 0 && d.i == len(raw)
+	d.b, d.shared, d.reuse.was, d.reuse.now = nil, nil, marks{}, marks{}
+	if d.left < 0 {
+		return false, errDecodedTooLarge
+	}
+	return ok, nil
+}
+
+// value decodes the value at i into the t at p, which is zero. What is equal to the t at old, it takes from there; old may be nil.
+func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
+	c := d.space()
+	if c == 'n' && t.json > jsonMethod {
+		return d.literal("null")
+	}
+	var ok bool
+	switch t.json {
+	case jsonString:
+		*(*string)(p), ok = d.string(stringAt(old))
+		return ok
+	case jsonStruct:
+		return depth < maxJSONDepth && d.object(p, old, t, depth+1)
+	case jsonSlice:
+		return depth < maxJSONDepth && d.slice(p, old, t, depth+1)
+	case jsonPointer:
+		return d.pointer(p, old, t, depth)
+	case jsonBool:
+		if *(*bool)(p) = c == 't'; c == 't' {
+			return d.literal("true")
+		}
+		return d.literal("false")
+	case jsonInt:
+		n, err := strconv.ParseInt(string(d.number()), 10, t.typ.Bits())
+		reflect.NewAt(t.typ, p).Elem().SetInt(n)
+		return err == nil
+	case jsonUint:
+		n, err := strconv.ParseUint(string(d.number()), 10, t.typ.Bits())
+		reflect.NewAt(t.typ, p).Elem().SetUint(n)
+		return err == nil
+	case jsonTime:
+		return d.time((*metav1.Time)(p))
+	case jsonStringMap:
+		*(*map[string]string)(p), ok = d.stringMap(stringMapAt(old))
+		return ok
+	}
+	ok = d.other(p, t, c, depth)
+	if ok {
+		d.plans.keep(t, p, old)
+	}
+	return ok
+}
+
+// other decodes the value at i, which begins with c, into the t at p, if t is not one of the kinds that are frequent.
+func (d *jsonDecoder) other(p unsafe.Pointer, t *plan, c byte, depth int) (ok bool) {
+	switch t.json {
+	case jsonMap:
+		return depth < maxJSONDepth && d.mapping(p, t, depth+1)
+	case jsonMethod:
+		raw := d.validated(c, depth)
+		return raw != nil && reflect.NewAt(t.typ, p).Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
+	case jsonAny:
+		*(*any)(p), ok = d.any(c, depth)
+		return ok
+	case jsonBytes:
+		if text, plain := d.text(); plain {
+			to := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+			n, err := base64.StdEncoding.Decode(to, text)
+			*(*[]byte)(p) = to[:n]
+			return err == nil
+		}
+	case jsonWhole:
+		return false
+	}
+	d.space()
+	from := d.i
+	return d.measure(t, depth) && unmarshalJSON(d.b[from:d.i], reflect.NewAt(t.typ, p).Interface()) == nil
+}
+
+// pointer sets the pointer at p, a t, to what it decodes.
+func (d *jsonDecoder) pointer(p, old unsafe.Pointer, t *plan, depth int) bool {
+	if !d.left.take(int(t.elem.size)) {
+		return false
+	}
+	if old != nil {
+		old = *(*unsafe.Pointer)(old)
+	}
+	if old == nil {
+		to := reflect.New(t.elem.typ).UnsafePointer()
+		*(*unsafe.Pointer)(p) = to
+		return d.value(to, nil, t.elem, depth)
+	}
+	v := t.borrow()
+	ok := d.value(v.Addr().UnsafePointer(), old, t.elem, depth)
+	if ok {
+		t.pointTo(p, old, v)
+	}
+	t.giveBack(v)
+	return ok
+}
+
+// any decodes the value at i, which begins with c.
+func (d *jsonDecoder) any(c byte, depth int) (v any, ok bool) {
+	if c == '"' {
+		text, ok := d.string("")
+		return text, ok && d.left.take(valueBytes)
+	}
+	raw := d.cursor.value(depth)
+	if raw == nil {
+		return nil, false
+	}
+	v, err := decodeTree(d.tokens, raw, &d.left)
+	d.tokens.Reset(noInput{}) // it does not retain raw
+	return v, err == nil
+}
+
+// validated returns the value at i, which begins with c, after a look at whether it is JSON; nil when it is not.
+func (d *jsonDecoder) validated(c byte, depth int) []byte {
+	d.space()
+	from := d.i
+	switch {
+	case c == '"':
+		if _, plain := d.text(); plain {
+			return d.b[from:d.i]
+		}
+	case '0' <= c && c <= '9':
+		if n := d.number(); n != nil {
+			return n
+		}
+	}
+	d.i = from
+	raw := jsontext.Value(d.cursor.value(depth))
+	if !raw.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		return nil
+	}
+	return raw
+}
+
+func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
+	if !t.jsonLearned {
+		d.plans.learnJSON(t)
+	}
+	var seen [maxFields / 64]uint64
+	for more, first := d.open('{', '}'), true; more; first = false {
+		if !first && !d.comma('}', &more) {
+			return false
+		}
+		if !more {
+			break
+		}
+		key, plain := d.text()
+		if !plain || !d.take(':') {
+			return false
+		}
+		at := t.names.find(key)
+		if at < 0 || string(key) != t.members[at].name {
+			if d.cursor.value(depth) == nil {
+				return false
+			}
+			continue
+		}
+		if seen[at/64]&(1<<(at%64)) != 0 { // the last one counts, on top of the first
+			return false
+		}
+		seen[at/64] |= 1 << (at % 64)
+		f := &t.members[at]
+		if depth == 1 {
+			d.inMetadata = f.name == "metadata"
+		}
+		if depth == 2 && f.managed && d.inMetadata && !d.keepManagedFields {
+			if d.cursor.value(depth) == nil {
+				return false
+			}
+			continue
+		}
+		if depth == 1 {
+			if part := d.reuse.part(f.offset); part >= 0 {
+				if !d.part(part, p, old, f) {
+					return false
+				}
+				continue
+			}
+		}
+		if !d.member(p, old, f, depth) {
+			return false
+		}
+	}
+	return d.i > 0
+}
+
+// part decodes the value of f, a part of the object at p, unless its bytes are those of the version before.
+func (d *jsonDecoder) part(part int, p, old unsafe.Pointer, f *member) bool {
+	d.space()
+	from := d.i
+	if size, ok := d.reuse.unchanged(part, d.b[from:]); ok { // which ends there, as an object or array does
+		d.i += size
+		f.plan.assign(unsafe.Add(p, f.offset), unsafe.Add(old, f.offset))
+		return true
+	}
+	if !d.member(p, old, f, 1) {
+		return false
+	}
+	if c := d.b[from]; c == '{' || c == '[' {
+		d.reuse.note(part, d.b[from:d.i])
+	}
+	return true
+}
+
+// member decodes the value of f, a field of the struct at p.
+func (d *jsonDecoder) member(p, old unsafe.Pointer, f *member, depth int) bool {
+	to := unsafe.Add(p, f.offset)
+	if d.shared == nil || !f.plan.shareable() || !f.hits.worth() {
+		return d.value(to, at(old, f.offset), f.plan, depth)
+	}
+	d.space()
+	from := d.i
+	raw := d.cursor.value(depth)
+	if raw == nil {
+		return false
+	}
+	found := d.shared.find(raw, f.typ, to)
+	if f.hits.note(found); found {
+		return true
+	}
+	d.i = from
+	if !d.value(to, nil, f.plan, depth) {
+		return false
+	}
+	d.shared.put(raw, f.typ, to)
+	return true
+}
+
+func (d *jsonDecoder) slice(p, old unsafe.Pointer, t *plan, depth int) bool {
+	elements := t.scratch
+	t.scratch = reflect.Value{}
+	if !elements.IsValid() {
+		elements = reflect.New(t.typ).Elem()
+	}
+	n, room, base := 0, elements.Len(), elements.UnsafePointer()
+	before := elementsAt(old)
+	for more, first := d.open('[', ']'), true; more; first = false {
+		if !first && !d.comma(']', &more) {
+			return false
+		}
+		if !more {
+			break
+		}
+		if !d.left.take(int(t.elem.size)) {
+			return false
+		}
+		if n == room {
+			elements.Grow(1)
+			elements.SetLen(elements.Cap())
+			room, base = elements.Len(), elements.UnsafePointer()
+		}
+		if !d.value(unsafe.Add(base, uintptr(n)*t.elem.size), before.at(n, t.elem.size), t.elem, depth) {
+			return false
+		}
+		n++
+	}
+	if d.i == 0 {
+		return false
+	}
+	if n == 0 {
+		*(*[]struct{})(p) = []struct{}{}
+	} else {
+		used := elements.Slice(0, n)
+		t.sliceOf(p, &before, used)
+		used.Clear()
+	}
+	if uintptr(room)*t.elem.size <= maxScratch {
+		t.scratch = elements
+	}
+	return true
+}
+
+// maxScratch is how much memory is kept to collect the elements of slices of one type.
+const maxScratch = 64 << 10
+
+func (d *jsonDecoder) mapping(p unsafe.Pointer, t *plan, depth int) bool {
+	elem := t.borrow()
+	m, k := reflect.MakeMap(t.typ), reflect.New(t.typ.Key()).Elem()
+	n := 0
+	for more, first := d.open('{', '}'), true; more; first = false {
+		if !first && !d.comma('}', &more) {
+			return false
+		}
+		if !more {
+			break
+		}
+		key, ok := d.string("")
+		if !ok || !d.take(':') || !d.left.take(int(t.elem.size)+16) {
+			return false
+		}
+		elem.SetZero()
+		if !d.value(elem.Addr().UnsafePointer(), nil, t.elem, depth) {
+			return false
+		}
+		k.SetString(key)
+		m.SetMapIndex(k, elem)
+		n++
+	}
+	if d.i == 0 || m.Len() != n {
+		return false
+	}
+	t.giveBack(elem)
+	reflect.NewAt(t.typ, p).Elem().Set(m)
+	return true
+}
+
+// equals skips the object at i if it is equal to m, whose names come in order. Otherwise it skips nothing.
+func (d *jsonDecoder) equals(m map[string]string) bool {
+	from, n := d.i, 0
+	var last string
+	for more := d.open('{', '}'); more; n++ {
+		key, plain := d.text()
+		if !plain || !d.take(':') {
+			break
+		}
+		was, ok := m[string(key)]
+		if !ok || n > 0 && string(key) <= last {
+			break
+		}
+		last = unsafe.String(unsafe.SliceData(key), len(key))
+		if value, plain := d.text(); !plain || string(value) != was || !d.comma('}', &more) {
+			break
+		}
+		if !more && n+1 == len(m) {
+			return true
+		}
+	}
+	d.i = from
+	return false
+}
+
+func (d *jsonDecoder) stringMap(old map[string]string) (map[string]string, bool) {
+	if len(old) > 0 && d.equals(old) {
+		return old, true
+	}
+	d.pairs = d.pairs[:0]
+	for more, first := d.open('{', '}'), true; more; first = false {
+		if !first && !d.comma('}', &more) {
+			return nil, false
+		}
+		if !more {
+			break
+		}
+		key, ok := d.string("")
+		if !ok || !d.take(':') || !d.left.take(32) {
+			return nil, false
+		}
+		var value string
+		if d.space() == 'n' {
+			ok = d.literal("null")
+		} else {
+			value, ok = d.string("")
+		}
+		if !ok {
+			return nil, false
+		}
+		d.pairs = append(d.pairs, key, value)
+	}
+	if d.i == 0 {
+		return nil, false
+	}
+	m := make(map[string]string, len(d.pairs)/2)
+	for i := 0; i < len(d.pairs); i += 2 {
+		m[d.pairs[i]] = d.pairs[i+1]
+	}
+	ok := len(m) == len(d.pairs)/2
+	clear(d.pairs)
+	if cap(d.pairs) > maxScratch/16 {
+		d.pairs = nil
+	}
+	return m, ok
+}
+
+func (d *jsonDecoder) time(t *metav1.Time) bool {
+	text, plain := d.text()
+	if !plain {
+		return false
+	}
+	parsed, err := time.Parse(time.RFC3339, string(text))
+	t.Time = parsed.Local()
+	return err == nil
+}
+
+// string decodes the string at i. If it is equal to old, string returns old.
+func (d *jsonDecoder) string(old string) (string, bool) {
+	if text, plain := d.text(); plain {
+		if string(text) == old {
+			return old, true
+		}
+		return d.strings.get(text), true
+	}
+	if d.space() != '"' {
+		return "", false
+	}
+	end := stringEnd(d.b, d.i+1, d.i+1)
+	if end < 0 {
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, d.b[d.i:end])
+	d.i = end
+	return d.strings.get(text), err == nil
+}

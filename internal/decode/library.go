@@ -1,0 +1,179 @@
+package decode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	kjson "sigs.k8s.io/json"
+)
+
+// budget is how much memory one object may still take, other than its strings. It has 64 bits on every platform, so that the
+// sizes of many elements do not overflow.
+type budget int64
+
+// maxDecoded is the budget of an object. Without it, two bytes of an encoded object can become an element of a slice that takes a
+// kilobyte.
+const maxDecoded = 256 << 20
+
+var errDecodedTooLarge = fmt.Errorf("an object that takes more than %d MiB of memory is %w", maxDecoded>>20, ErrTooLarge)
+
+// take takes n bytes. It returns false if the budget is exceeded.
+func (b *budget) take(n int) bool {
+	*b -= budget(n)
+	return *b >= 0
+}
+
+// takeEach takes size bytes n times, as take does.
+func (b *budget) takeEach(n, size int) bool {
+	*b -= budget(n) * budget(size)
+	return *b >= 0
+}
+
+// unmarshalJSON decodes raw into target as client-go does, with the library that it uses. Its error quotes nothing of raw, which
+// may be secret.
+func unmarshalJSON(raw []byte, target any) error {
+	return withoutContent(kjson.UnmarshalCaseSensitivePreserveInts(raw, target), reflect.TypeOf(target).Elem())
+}
+
+// byLibrary decodes raw into target, which is zero, by the library, if the result stays within the limit for an object. The library
+// rejects input that is not JSON.
+func (d *jsonDecoder) byLibrary(raw []byte, target any) error {
+	d.b, d.i, d.left = raw, 0, maxDecoded
+	d.measure(d.plans.of(reflect.TypeOf(target).Elem()), 0)
+	d.b = nil
+	if d.left < 0 {
+		return errDecodedTooLarge
+	}
+	return unmarshalJSON(raw, target)
+}
+
+// measure skips the value at i, and takes the memory that the library needs for it in a t from the budget; t is nil for a value
+// that is not kept. It returns false when there is no value, or the budget is exceeded.
+func (d *jsonDecoder) measure(t *plan, depth int) bool {
+	c := d.space()
+	for t != nil && t.typ.Kind() == reflect.Pointer && c != 'n' {
+		if t = t.elem; !d.left.take(int(t.size)) {
+			return false
+		}
+	}
+	switch {
+	case t == nil || t.json == jsonMethod || t.json == jsonText || depth == maxNesting:
+	case t.json == jsonAny && c == '[':
+		return d.elements(func() bool { return d.left.take(valueBytes) && d.measure(t, depth+1) })
+	case t.json == jsonAny && c == '{':
+		return d.left.take(mapBytes) && d.members(func([]byte, int) bool { return d.left.take(memberBytes+valueBytes) && d.measure(t, depth+1) })
+	case c == '[' && t.typ.Kind() == reflect.Slice:
+		return d.elements(func() bool { return d.left.take(int(t.elem.size)) && d.measure(t.elem, depth+1) })
+	case c == '[' && t.typ.Kind() == reflect.Array:
+		return d.elements(func() bool { return d.measure(t.elem, depth+1) })
+	case c == '{' && t.typ.Kind() == reflect.Map:
+		return d.members(func([]byte, int) bool { return d.left.take(int(t.elem.size)+16) && d.measure(t.elem, depth+1) })
+	case c == '{' && t.typ.Kind() == reflect.Struct:
+		d.plans.learnJSON(t)
+		return d.left.take(int(t.embedded)) && d.members(func(key []byte, _ int) bool { return d.measure(t.member(memberName(key)), depth+1) })
+	}
+	return d.cursor.value(depth) != nil
+}
+
+// decodeMap decodes an object as unstructured.Unstructured has it.
+func decodeMap(raw []byte, left *budget) (map[string]any, error) {
+	v, err := decodeTree(newTokens(), raw, left)
+	if err != nil {
+		return nil, withoutContent(err, reflect.TypeFor[map[string]any]())
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the server sent %T instead of an object", v)
+	}
+	return m, nil
+}
+
+// noInput is the input of a decoder without any.
+type noInput struct{}
+
+func (noInput) Read([]byte) (int, error) { return 0, io.EOF }
+
+func newTokens() *jsontext.Decoder { return jsontext.NewDecoder(noInput{}) }
+
+// decodeTree decodes a value as client-go does into the type any: a number that is whole and fits is an int64, otherwise a float64.
+func decodeTree(d *jsontext.Decoder, raw []byte, left *budget) (any, error) {
+	d.Reset(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	v, err := decodeAny(d, left)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return nil, errors.New("more follows the object")
+	}
+	return v, nil
+}
+
+// About how many bytes decodeAny takes from a budget for a map, a member of one, and any other value.
+const (
+	mapBytes    = 320
+	memberBytes = 64
+	valueBytes  = 32
+)
+
+func decodeAny(d *jsontext.Decoder, left *budget) (any, error) {
+	if !left.take(valueBytes) {
+		return nil, errDecodedTooLarge
+	}
+	switch d.PeekKind() {
+	case '{':
+		if _, err := d.ReadToken(); err != nil {
+			return nil, err
+		}
+		m := map[string]any{}
+		left.take(mapBytes)
+		for d.PeekKind() != '}' {
+			left.take(memberBytes)
+			name, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := name.String()
+			if m[key], err = decodeAny(d, left); err != nil {
+				return nil, err
+			}
+		}
+		_, err := d.ReadToken()
+		return m, err
+	case '[':
+		if _, err := d.ReadToken(); err != nil {
+			return nil, err
+		}
+		list := []any{}
+		for d.PeekKind() != ']' {
+			v, err := decodeAny(d, left)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err := d.ReadToken()
+		return list, err
+	}
+	token, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case '"':
+		return token.String(), nil
+	case 't', 'f':
+		return token.Bool(), nil
+	case '0':
+		text := token.String()
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, nil
+		}
+		return strconv.ParseFloat(text, 64)
+	}
+	return nil, nil
+}

@@ -1,0 +1,391 @@
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/decode/proto"
+)
+
+// ListInfo is what a list says of itself. Fields are set as far as the list has been read: built-in types have kind and
+// metadata before the items, custom resources have them behind.
+type ListInfo struct {
+	Kind, APIVersion string
+	metav1.ListMeta
+}
+
+// check refuses an object that is not a list.
+func (l *ListInfo) check() error {
+	if l.Kind != "" && !strings.HasSuffix(l.Kind, "List") {
+		return fmt.Errorf("the server sent a %.100s instead of a list", l.Kind)
+	}
+	return nil
+}
+
+// List reads a list item by item from a body.
+//
+//	for {
+//		raw, err := list.Next()
+//		if err == decode.ErrMore {
+//			err = list.Fill() // the place to do something else before the network
+//			…
+//
+// It is for one goroutine.
+type List struct {
+	Info ListInfo
+	listReader
+}
+
+type listReader interface {
+	// Fill reads from the body once. After the last byte, it returns nil.
+	Fill() error
+	next(info *ListInfo) (raw []byte, err error)
+}
+
+// NewList returns a List that reads from body. It reads nothing yet.
+func NewList(body io.Reader, f Format) *List {
+	if f == JSON {
+		return &List{listReader: &jsonList{jsonStream: jsonStream{stream: newStream(body)}}}
+	}
+	return &List{listReader: &protobufList{stream: newStream(body)}}
+}
+
+// Next returns the next item, whose bytes are valid until the next call of Next or Fill. It returns ErrMore if Fill has to be
+// called first, and io.EOF behind the whole list, whose body has been read to its end then, so that the connection can be used
+// again. A list that ends too soon is an error, never a shorter list.
+func (l *List) Next() (raw []byte, err error) {
+	raw, err = l.next(&l.Info)
+	if err != nil && err != io.EOF && err != ErrMore {
+		err = fmt.Errorf("read list: %w", err)
+	}
+	return raw, err
+}
+
+// errTwoLists refuses a body that one reader takes for one list, and another reader for another.
+var errTwoLists = errors.New("the server sent two lists in one")
+
+// jsonList is what of a list in JSON comes next.
+type jsonList struct {
+	jsonStream
+	state  jsonListState
+	comma  bool // another element was before
+	isList bool // it has items
+	beside int  // bytes that were beside the items
+}
+
+type jsonListState uint8
+
+const (
+	jsonListStart jsonListState = iota
+	jsonListMembers
+	jsonListItems
+	jsonListEnd
+)
+
+func (s *jsonList) next(info *ListInfo) ([]byte, error) {
+	for {
+		switch s.state {
+		case jsonListStart:
+			to, err := s.expect('{', 0)
+			if err != nil {
+				return nil, err
+			}
+			s.use(to)
+			s.state = jsonListMembers
+		case jsonListMembers:
+			if err := s.member(info); err == ErrMore && s.beside+len(s.unused()) > maxListBytes {
+				return nil, errListTooLarge // whatever the rest of it is
+			} else if err != nil {
+				return nil, err
+			}
+		case jsonListItems:
+			at, more, err := s.element(']')
+			if err != nil {
+				return nil, err
+			}
+			if !more {
+				s.use(at)
+				s.state, s.comma = jsonListMembers, true
+				continue
+			}
+			from, to, err := s.value(at)
+			if err != nil {
+				return nil, err
+			}
+			raw := s.unused()[from:to:to]
+			s.use(to)
+			s.comma = true
+			return raw, nil
+		case jsonListEnd:
+			c, _, err := s.peek(0)
+			if err == nil {
+				err = fmt.Errorf("JSON: %q where the end is expected", c)
+			}
+			return nil, err
+		}
+	}
+}
+
+// element returns where another element of an object or array begins, or that there is none, and where that ends.
+func (s *jsonList) element(end byte) (at int, more bool, err error) {
+	c, at, err := s.peek(0)
+	switch {
+	case err != nil:
+		return 0, false, unexpectedEOF(err)
+	case c == end:
+		return at + 1, false, nil
+	case !s.comma:
+		return at, true, nil
+	}
+	at, err = s.expect(',', at)
+	return at, true, err
+}
+
+// member reads a member beside the items, or up to the first item.
+func (s *jsonList) member(info *ListInfo) error {
+	at, more, err := s.element('}')
+	if err != nil {
+		return err
+	}
+	if !more {
+		if err := info.check(); err != nil {
+			return err
+		}
+		if !s.isList {
+			return errors.New("the server sent an object without items instead of a list")
+		}
+		s.use(at)
+		s.state = jsonListEnd
+		return nil
+	}
+	from, to, err := s.value(at)
+	if err != nil {
+		return err
+	}
+	name := string(unquoted(s.unused()[from:to]))
+	if at, err = s.expect(':', to); err != nil {
+		return err
+	}
+	if name == "items" {
+		c, begin, err := s.peek(at)
+		if err != nil {
+			return unexpectedEOF(err)
+		}
+		if s.isList {
+			return errTwoLists
+		}
+		if c == '[' {
+			if err := info.check(); err != nil {
+				return err
+			}
+			s.use(begin + 1)
+			s.state, s.comma, s.isList = jsonListItems, false, true
+			return nil
+		}
+	}
+	from, to, err = s.value(at)
+	if err != nil {
+		return err
+	}
+	value := s.unused()[from:to]
+	if s.beside += to; s.beside > maxListBytes {
+		return errListTooLarge
+	}
+	var into any
+	switch name {
+	case "items":
+		s.isList = string(value) == "null" // an empty list
+	case "kind":
+		into = &info.Kind
+	case "apiVersion":
+		into = &info.APIVersion
+	case "metadata":
+		into = &info.ListMeta
+	}
+	if into != nil {
+		if err := unmarshalJSON(value, into); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+	}
+	s.use(to)
+	s.comma = true
+	return nil
+}
+
+// protobufList is what of a list in protobuf comes next: a field of the envelope, or one of the list in it.
+type protobufList struct {
+	stream
+	begun  bool  // the magic was there
+	within bool  // the next field is one of the list
+	left   int64 // bytes of the list
+	isList bool  // there was a list
+	beside int   // bytes that were beside the items
+}
+
+func (s *protobufList) next(info *ListInfo) ([]byte, error) {
+	if !s.begun {
+		b := s.unused()
+		if len(b) < len(protobufMagic) {
+			return nil, unexpectedEOF(s.more())
+		}
+		if magic := b[:len(protobufMagic)]; string(magic) != protobufMagic {
+			return nil, fmt.Errorf("%w: it begins with %q instead of %q", proto.ErrMalformed, magic, protobufMagic)
+		}
+		s.use(len(protobufMagic))
+		s.begun = true
+	}
+	for {
+		if s.within && s.left == 0 {
+			s.within = false
+		}
+		if !s.within && len(s.unused()) == 0 {
+			err := s.more()
+			if err == io.EOF {
+				if !s.isList {
+					return nil, fmt.Errorf("%w: an envelope without a list", io.ErrUnexpectedEOF)
+				}
+				if wrong := info.check(); wrong != nil {
+					return nil, wrong
+				}
+			}
+			return nil, err
+		}
+		number, body, err := s.field()
+		if err != nil {
+			return nil, err
+		}
+		if s.within && number == listItems {
+			return body, nil
+		}
+		if s.within && number == listMetadata {
+			if err := info.ListMeta.Unmarshal(body); err != nil {
+				return nil, fmt.Errorf("metadata: %w", withoutContent(err, reflect.TypeFor[metav1.ListMeta]()))
+			}
+		}
+		if !s.within && number == unknownTypeMeta {
+			if err := info.typeMeta(body); err != nil {
+				return nil, err
+			}
+			if err := info.check(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// field uses up the next field. Of the field that has the list, it uses up only what is before the list. number is 0 for
+// that field, and for one that is not of bytes.
+func (s *protobufList) field() (number int, body []byte, err error) {
+	b := s.unused()
+	if s.within && s.left < int64(len(b)) {
+		b = b[:s.left]
+	}
+	malformed := s.within && int64(len(b)) == s.left // where more is needed
+	more := func(at int) error {
+		if malformed || len(b)-at >= proto.MaxUvarint {
+			return proto.ErrMalformed
+		}
+		return unexpectedEOF(s.more())
+	}
+	// Readers differ about numbers that have too many bits: there are none in a list.
+	uvarint := func(i int) (v uint64, end int, err error) {
+		v, end = proto.Uvarint(b, i)
+		switch {
+		case end == 0:
+			err = more(i)
+		case end == i+proto.MaxUvarint && b[end-1] > 1:
+			err = proto.ErrMalformed
+		}
+		return v, end, err
+	}
+	tag, at, err := uvarint(0)
+	if err != nil {
+		return 0, nil, err
+	}
+	number, wire := proto.Split(tag)
+	if number <= 0 || tag>>3 != uint64(number) {
+		return 0, nil, proto.ErrMalformed
+	}
+	to := at
+	switch wire {
+	case proto.Varint:
+		if _, to, err = uvarint(at); err != nil {
+			return 0, nil, err
+		}
+	case proto.Fixed64:
+		to += 8
+	case proto.Fixed32:
+		to += 4
+	case proto.Bytes:
+		var size uint64
+		if size, at, err = uvarint(at); err != nil {
+			return 0, nil, err
+		}
+		if !s.within && number == unknownRaw {
+			return 0, nil, s.enter(size, at)
+		}
+		switch {
+		case s.within && size > uint64(s.left-int64(at)):
+			return 0, nil, fmt.Errorf("%w: a field is longer than its message", proto.ErrMalformed)
+		case size > MaxObjectBytes:
+			return 0, nil, errObjectTooLarge
+		}
+		if to = at + int(size); !s.within || number != listItems {
+			if s.beside+to > maxListBytes {
+				return 0, nil, errListTooLarge
+			}
+		}
+	default:
+		return 0, nil, proto.ErrMalformed
+	}
+	if to > len(b) {
+		if malformed {
+			return 0, nil, proto.ErrMalformed
+		}
+		return 0, nil, unexpectedEOF(s.more())
+	}
+	if wire == proto.Bytes {
+		body = b[at:to:to]
+	} else {
+		number = 0
+	}
+	if !s.within || number != listItems {
+		if s.beside += to; s.beside > maxListBytes {
+			return 0, nil, errListTooLarge
+		}
+	}
+	s.use(to)
+	if s.within {
+		s.left -= int64(to)
+	}
+	return number, body, nil
+}
+
+// enter begins a list of that size, whose first byte is at offset at.
+func (s *protobufList) enter(size uint64, at int) error {
+	if s.isList {
+		return errTwoLists
+	}
+	s.isList, s.within, s.left = true, true, int64(min(size, math.MaxInt64))
+	s.use(at)
+	return nil
+}
+
+// typeMeta decodes a runtime.TypeMeta, on top of what is known.
+func (l *ListInfo) typeMeta(b []byte) error {
+	return proto.Fields(b, func(f proto.Field) bool {
+		switch f.Number {
+		case typeMetaAPIVersion:
+			l.APIVersion = string(f.Bytes)
+		case typeMetaKind:
+			l.Kind = string(f.Bytes)
+		}
+		return true
+	})
+}

@@ -1,0 +1,460 @@
+package decode
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// plans has the plan of each type that a decoder met. It is for one goroutine.
+type plans map[reflect.Type]*plan
+
+// plan says what a decoder knows of one Go type: how it is decoded from JSON and from protobuf, and how two values of it are
+// compared in order to be shared. What takes its fields is worked out at the first use, since most types are never used.
+type plan struct {
+	typ    reflect.Type
+	size   uintptr
+	elem   *plan      // of a pointer, a slice, an array or a map
+	slices sliceMaker // of this type, if it is a slice
+
+	json jsonKind
+	// members are the fields of a struct in JSON, those of embedded structs among them, found by name. embedded is how much
+	// memory the structs take that are embedded by pointers.
+	members     []member
+	embedded    uintptr
+	names       nameTable
+	jsonLearned bool
+	// scratch is a slice that elements are collected in, or a map's element; not valid while it is in use.
+	scratch reflect.Value
+
+	wire wireKind
+	// numbers are the fields of a message, found by number; plan is nil where there is none.
+	numbers     []number
+	wireLearned bool
+
+	same        sameKind
+	parts       []part // the fields of a struct
+	sameLearned bool
+}
+
+// member is one field of a struct in JSON.
+type member struct {
+	field
+	plan *plan // of its type
+	hits hits
+}
+
+// number is one field of a protobuf message.
+type number struct {
+	plan   *plan
+	offset uintptr // in the struct
+	index  int     // the same
+	hits   hits
+}
+
+// part is one field of a struct that is shared.
+type part struct {
+	plan   *plan
+	offset uintptr
+}
+
+// jsonKind is how a type is decoded from JSON.
+type jsonKind uint8
+
+const (
+	// jsonWhole is a type whose methods count in some places and not in others: the library decodes objects that have one.
+	jsonWhole  jsonKind = iota
+	jsonOther           // the library decodes it
+	jsonText            // it has UnmarshalText, for which the library calls it
+	jsonMethod          // it has UnmarshalJSON
+	jsonBytes           // base64
+	jsonAny             // what an unstructured object would have there
+	jsonTime            // metav1.Time
+	jsonString
+	jsonBool
+	jsonInt
+	jsonUint
+	jsonStruct
+	jsonPointer
+	jsonSlice
+	jsonMap
+	jsonStringMap // map[string]string
+)
+
+// wireKind is how a type is decoded from protobuf.
+type wireKind uint8
+
+const (
+	wireOther  wireKind = iota // nothing that is known: the message that has it is decoded by its own method
+	wireMethod                 // a message that decodes itself
+	wireTime                   // metav1.Time, which does so too
+	wireMessage
+	wireString
+	wireByteSlice
+	wireBool // this and the next are numbers
+	wireInt32
+	wireInt64
+	wirePointer
+	wireSlice
+	wireMap
+)
+
+// sameKind is how two values of a type are compared.
+type sameKind uint8
+
+const (
+	sameOther  sameKind = iota // whole, by reflection
+	sameBytes                  // numbers and bools
+	sameString                 // by value; equal strings are mostly one already
+	sameTime
+	sameQuantity
+	sameStruct
+	samePointer
+	sameSlice
+	sameStringMap
+)
+
+const (
+	maxFields      = 128  // in a struct that is decoded here from JSON
+	maxFieldNumber = 1000 // in a message that is decoded here from protobuf
+)
+
+var (
+	timeType      = reflect.TypeFor[metav1.Time]()
+	stringMapType = reflect.TypeFor[map[string]string]()
+)
+
+// of returns the plan of t.
+func (ps plans) of(t reflect.Type) *plan {
+	if known := ps[t]; known != nil {
+		return known
+	}
+	p := &plan{typ: t, size: t.Size()}
+	ps[t] = p
+	switch t.Kind() {
+	case reflect.Slice:
+		p.slices = newSliceMaker(t)
+		p.elem = ps.of(t.Elem())
+	case reflect.Pointer, reflect.Array, reflect.Map:
+		p.elem = ps.of(t.Elem())
+	}
+	p.json, p.wire, p.same = jsonKindOf(t), wireKindOf(t), sameKindOf(t)
+	return p
+}
+
+// jsonKindOf returns how t is decoded from JSON, as far as its own fields do not matter.
+func jsonKindOf(t reflect.Type) jsonKind {
+	whole := false
+	if t.Kind() != reflect.Pointer { // which has the methods of what it points to
+		pointer := reflect.PointerTo(t)
+		method, text := pointer.Implements(jsonUnmarshalerType), pointer.Implements(textUnmarshalerType)
+		switch {
+		case t == timeType:
+			return jsonTime
+		case method && t.Name() != "":
+			return jsonMethod
+		case text && t.Name() != "":
+			return jsonText
+		case method || text: // they count behind a pointer
+			whole = true
+		}
+	}
+	kind := jsonOther
+	switch t.Kind() {
+	case reflect.String:
+		if t != jsonNumberType {
+			kind = jsonString
+		}
+	case reflect.Bool:
+		kind = jsonBool
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		kind = jsonInt
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		kind = jsonUint
+	case reflect.Interface:
+		if t.NumMethod() == 0 {
+			kind = jsonAny
+		}
+	case reflect.Pointer:
+		switch {
+		case t.Name() != "": // the methods of what it points to do not count
+			kind = jsonWhole
+		case t.Elem().Kind() != reflect.Pointer:
+			kind = jsonPointer
+		}
+	case reflect.Slice:
+		kind = jsonSlice
+		if t.Elem().Kind() == reflect.Uint8 {
+			kind = jsonBytes
+		}
+	case reflect.Map:
+		switch {
+		case t == stringMapType:
+			kind = jsonStringMap
+		case t.Key().Kind() == reflect.String && !reflect.PointerTo(t.Key()).Implements(textUnmarshalerType):
+			kind = jsonMap
+		}
+	case reflect.Struct:
+		known := fieldsOf(t).fields
+		if len(known) <= maxFields && !slices.ContainsFunc(known, func(f field) bool { return f.quoted || f.pointer || f.locked || f.opaque }) {
+			kind = jsonStruct
+		}
+	}
+	if whole {
+		return jsonWhole
+	}
+	return kind
+}
+
+// shareable reports whether several objects can have one value of the type.
+func (p *plan) shareable() bool {
+	return p.json == jsonPointer || p.json == jsonSlice || p.json == jsonMap || p.json == jsonStringMap
+}
+
+// learnJSON works out the members of a struct.
+func (ps plans) learnJSON(p *plan) {
+	if p.jsonLearned {
+		return
+	}
+	p.jsonLearned = true
+	known := fieldsOf(p.typ)
+	p.embedded = known.embedded
+	p.members = make([]member, len(known.fields))
+	names := make([]string, len(known.fields))
+	for i, f := range known.fields {
+		p.members[i] = member{field: f, plan: ps.of(f.typ)}
+		names[i] = f.name
+	}
+	p.names = newNameTable(names)
+}
+
+// member returns the plan of the member with that name, nil when there is no such member.
+func (p *plan) member(name []byte) *plan {
+	if at := p.names.find(name); at >= 0 && p.members[at].name == string(name) {
+		return p.members[at].plan
+	}
+	return nil
+}
+
+// wireKindOf returns how t is decoded from protobuf, as far as its own fields do not matter.
+func wireKindOf(t reflect.Type) wireKind {
+	method := t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(messageType)
+	switch {
+	case t == timeType:
+		return wireTime
+	case t.Kind() == reflect.Struct && method:
+		return wireMessage // until learnWire finds out that it is not
+	case method:
+		return wireMethod
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return wireString
+	case reflect.Bool:
+		return wireBool
+	case reflect.Int32, reflect.Uint32:
+		return wireInt32
+	case reflect.Int64, reflect.Uint64:
+		return wireInt64
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return wireByteSlice
+		}
+		return wireSlice
+	case reflect.Map:
+		if t.Key().Kind() == reflect.String {
+			return wireMap
+		}
+	case reflect.Pointer:
+		if t.Elem().Kind() != reflect.Pointer {
+			return wirePointer
+		}
+	}
+	return wireOther
+}
+
+// learnWire works out the fields of a message. It returns false if the message is decoded by its own method, because one of its
+// fields is not like those of the API's types.
+func (ps plans) learnWire(p *plan) bool {
+	if p.wireLearned {
+		return p.wire == wireMessage
+	}
+	p.wireLearned = true
+	p.numbers = numbersOf(p.typ)
+	known := p.numbers != nil
+	for i := range p.numbers {
+		f := &p.numbers[i]
+		if f.index < 0 {
+			continue
+		}
+		f.plan = ps.of(p.typ.Field(f.index).Type)
+		kind := f.plan.wire
+		if kind >= wirePointer {
+			kind = f.plan.elem.wire
+		}
+		known = known && kind != wireOther && kind < wirePointer
+	}
+	if !known {
+		p.wire = wireMethod
+	}
+	return known
+}
+
+// numbersOf returns the fields of a message, nil when one of them is not like those of the API's types. Their plans are
+// not set.
+func numbersOf(t reflect.Type) []number {
+	numbers := []number{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Type == reflect.TypeFor[metav1.TypeMeta]() && f.Tag.Get("protobuf") == "" {
+			continue // it is in the envelope
+		}
+		tag := strings.Split(f.Tag.Get("protobuf"), ",")
+		if len(tag) < 2 || !f.IsExported() || tag[0] != "bytes" && tag[0] != "varint" {
+			return nil
+		}
+		n, err := strconv.Atoi(tag[1])
+		if err != nil || n <= 0 || n > maxFieldNumber || len(tag) > 2 && tag[2] == "req" { // a message that requires it checks that it is there
+			return nil
+		}
+		for len(numbers) <= n {
+			numbers = append(numbers, number{index: -1})
+		}
+		if numbers[n].index >= 0 {
+			return nil
+		}
+		numbers[n] = number{offset: f.Offset, index: i}
+	}
+	return numbers
+}
+
+// sameKindOf returns how values of type t are compared.
+func sameKindOf(t reflect.Type) sameKind {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
+		return sameBytes
+	case reflect.String:
+		return sameString
+	case reflect.Pointer:
+		return samePointer
+	case reflect.Slice:
+		return sameSlice
+	case reflect.Map:
+		if t == stringMapType {
+			return sameStringMap
+		}
+	case reflect.Struct:
+		switch t {
+		case timeType:
+			return sameTime
+		case reflect.TypeFor[resource.Quantity]():
+			return sameQuantity
+		}
+		for i := range t.NumField() {
+			if !t.Field(i).IsExported() {
+				return sameOther // whose parts are not ours to write to
+			}
+		}
+		return sameStruct
+	}
+	return sameOther
+}
+
+// learnSame works out the parts of a struct.
+func (ps plans) learnSame(p *plan) {
+	if p.sameLearned {
+		return
+	}
+	p.sameLearned = true
+	for i := range p.typ.NumField() {
+		f := p.typ.Field(i)
+		p.parts = append(p.parts, part{ps.of(f.Type), f.Offset})
+	}
+}
+
+// nameTable finds a name among a few: what it finds still has to be compared.
+type nameTable struct {
+	slots []uint8 // 1 + the number of the name; 0 for none
+	a, b  uint32
+	many  map[string]int // when no table was found
+}
+
+func newNameTable(names []string) nameTable {
+	size := 4
+	for size < 2*len(names) {
+		size *= 2
+	}
+	for ; size <= 1024 && len(names) <= maxFields; size *= 2 {
+	next:
+		for seed := uint32(1); seed < 200; seed++ {
+			t := nameTable{slots: make([]uint8, size), a: seed * 2654435761, b: seed*40503 + 1}
+			for i, name := range names {
+				slot := &t.slots[t.slot([]byte(name))]
+				if *slot != 0 {
+					continue next
+				}
+				*slot = uint8(i + 1)
+			}
+			return t
+		}
+	}
+	t := nameTable{many: map[string]int{}}
+	for i, name := range names {
+		t.many[name] = i
+	}
+	return t
+}
+
+// slot mixes the length of a name, its first, middle and last bytes.
+func (t *nameTable) slot(name []byte) uint32 {
+	n := uint32(len(name))
+	if n == 0 {
+		return 0
+	}
+	h := n*t.b + uint32(name[0]) + uint32(name[n/2])<<8 + uint32(name[n-1])<<16 + uint32(name[n/3])<<24
+	h *= t.a
+	return (h ^ h>>15) & uint32(len(t.slots)-1)
+}
+
+func (t *nameTable) find(name []byte) int {
+	if t.many != nil {
+		if i, ok := t.many[string(name)]; ok {
+			return i
+		}
+		return -1
+	}
+	return int(t.slots[t.slot(name)]) - 1
+}
+
+// words are what a slice consists of. A pointer or a map is just the first of them.
+type words struct {
+	data     unsafe.Pointer
+	len, cap int
+}
+
+// sliceMaker makes slices of one type.
+type sliceMaker struct {
+	slice reflect.Value // nil, except while one is made
+	words *words        // the same
+}
+
+func newSliceMaker(t reflect.Type) sliceMaker {
+	p := reflect.New(t)
+	return sliceMaker{p.Elem(), (*words)(p.UnsafePointer())}
+}
+
+// make puts a slice of n elements, without room for more, at p, and returns where its elements are.
+func (m *sliceMaker) make(n int, p unsafe.Pointer) unsafe.Pointer {
+	m.slice.Grow(n)
+	m.slice.SetLen(n)
+	m.slice.SetCap(n)
+	*(*words)(p) = *m.words
+	*m.words = words{}
+	return (*words)(p).data
+}

@@ -1,0 +1,437 @@
+package decode
+
+import (
+	"bytes"
+	"reflect"
+	"unsafe"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/decode/proto"
+)
+
+// protobufDecoder decodes the protobuf that API servers write. It knows messages by the protobuf tags of their fields, as the
+// generated code does, but allocates each slice and map once, in its final size, and stores equal strings once. It rejects unusual
+// input; the generated code then decodes the object from its beginning. So protobufDecoder must never accept input that the
+// generated code rejects, or understands otherwise.
+//
+// It is for one goroutine.
+type protobufDecoder struct {
+	plans             plans
+	strings           *interner
+	keepManagedFields bool
+
+	shared *sharer // nil if the object shares with no others
+	reuse  reuse
+	left   budget // of the object's memory
+	// inMetadata is true while the object's own metadata is decoded.
+	inMetadata bool
+}
+
+func newProtobufDecoder(plans plans, keepManagedFields bool, strings *interner) *protobufDecoder {
+	return &protobufDecoder{plans: plans, strings: strings, keepManagedFields: keepManagedFields}
+}
+
+// decode decodes raw into v, which is zero. old is the version before, nil if there is none. decode returns false if the generated
+// code has to do it; parts of v are written to then.
+func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse, shared *sharer) (ok bool, err error) {
+	t := d.plans.of(v.Type())
+	if t.wire != wireMessage || !d.plans.learnWire(t) {
+		return false, nil
+	}
+	d.shared, d.reuse, d.left = shared, reuse, maxDecoded
+	defer func() { d.shared, d.reuse.was, d.reuse.now = nil, marks{}, marks{} }()
+	ok = d.message(raw, v.Addr().UnsafePointer(), old, t, 1)
+	if d.left < 0 {
+		return false, errDecodedTooLarge
+	}
+	return ok, nil
+}
+
+// unknownBytes is how much memory a byte of a message may take if nothing is known of the message's type.
+const unknownBytes = 32
+
+// fits reports whether the object that the generated code makes of msg, a t, stays within the limit for an object. A malformed
+// message fits: the generated code rejects it.
+func (d *protobufDecoder) fits(msg []byte, t reflect.Type) bool {
+	d.left = maxDecoded
+	d.measure(msg, d.plans.of(t))
+	return d.left >= 0
+}
+
+// measure takes the memory that the generated code needs for msg, a t, from the budget.
+func (d *protobufDecoder) measure(msg []byte, t *plan) {
+	if t.wire != wireMessage || !d.plans.learnWire(t) {
+		d.left.takeEach(len(msg), unknownBytes)
+		return
+	}
+	_ = proto.Fields(msg, func(f proto.Field) bool {
+		if f.Number >= len(t.numbers) || t.numbers[f.Number].plan == nil {
+			return true
+		}
+		field := t.numbers[f.Number].plan
+		one := field // the type that the field adds one value of
+		switch field.wire {
+		case wireSlice:
+			one = field.elem
+			n := 1
+			if f.Wire == proto.Bytes && one.wire >= wireBool {
+				n = len(f.Bytes) // of packed numbers, at most
+			}
+			d.left.takeEach(n, 2*int(one.size)) // slices grow by doubling
+		case wireMap:
+			one = field.elem
+			d.left.take(2 * (int(one.size) + 16))
+		case wirePointer:
+			one = field.elem
+			d.left.take(int(one.size))
+		}
+		switch {
+		case one.wire != wireMessage && one.wire != wireMethod || f.Wire != proto.Bytes:
+		case field.wire != wireMap:
+			d.measure(f.Bytes, one)
+		default:
+			_ = proto.Fields(f.Bytes, func(entry proto.Field) bool {
+				if entry.Number == 2 {
+					d.measure(entry.Bytes, one)
+				}
+				return d.left >= 0
+			})
+		}
+		return d.left >= 0
+	})
+}
+
+// message decodes a message into the t at p. What is equal to the t at old, it takes from there; old may be nil. It accepts fields in the order of their numbers, each once, and the elements of a
+// repeated field together, as servers write them.
+func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, depth int) bool {
+	if !d.plans.learnWire(t) {
+		return depth > 1 && d.left.takeEach(len(msg), unknownBytes) && messageAt(p, t).Unmarshal(msg) == nil
+	}
+	last := 0
+	for i := 0; i < len(msg); {
+		from := i
+		tag, i1 := proto.Uvarint(msg, i)
+		if i = i1; i == 0 {
+			return false
+		}
+		number, wire := proto.Split(tag)
+		if number <= 0 {
+			return false
+		}
+		if number >= len(t.numbers) || t.numbers[number].plan == nil {
+			if i = proto.Skip(msg, i, wire); i == 0 {
+				return false
+			}
+			continue
+		}
+		if number <= last {
+			return false
+		}
+		last = number
+		known := &t.numbers[number]
+		to, was := unsafe.Add(p, known.offset), at(old, known.offset)
+		if wire == proto.Varint {
+			var value uint64
+			if known.plan.wire == wireSlice {
+				i = d.numbers(msg, i, tag, to, known.plan)
+				d.plans.keep(known.plan, to, was)
+			} else if value, i = proto.Uvarint(msg, i); i > 0 && !d.number(value, to, was, known.plan) {
+				return false
+			}
+			if i == 0 {
+				return false
+			}
+			continue
+		}
+		if wire != proto.Bytes {
+			return false
+		}
+		body, end := proto.Body(msg, i)
+		if i = end; i == 0 {
+			return false
+		}
+		if depth == 1 {
+			d.inMetadata = number == objectMetadata
+		}
+		n := 1
+		if known.plan.wire >= wireSlice {
+			for i < len(msg) { // the others of the same field
+				next, at := proto.Uvarint(msg, i)
+				if next != tag || at == 0 {
+					break
+				}
+				if _, i = proto.Body(msg, at); i == 0 {
+					return false
+				}
+				n++
+			}
+			if depth == 2 && d.inMetadata && number == metaManaged && !d.keepManagedFields {
+				continue
+			}
+			body = msg[from:i]
+		}
+		part := -1
+		if depth == 1 {
+			part = d.reuse.part(known.offset)
+		}
+		if part >= 0 {
+			if size, ok := d.reuse.unchanged(part, body); ok && size == len(body) {
+				known.plan.assign(to, was)
+				continue
+			}
+		}
+		share := d.shared != nil && known.plan.wire >= wirePointer && known.hits.worth()
+		if share {
+			share = !d.shared.find(body, known.plan.typ, to)
+			if known.hits.note(!share); !share {
+				continue
+			}
+		}
+		if known.plan.wire < wireSlice && !d.single(body, to, was, known.plan, depth) || known.plan.wire >= wireSlice && !d.repeated(body, n, to, was, known.plan, depth) {
+			return false
+		}
+		if part >= 0 {
+			d.reuse.note(part, body)
+		}
+		if share {
+			d.shared.put(body, known.plan.typ, to)
+		}
+	}
+	return true
+}
+
+// number sets the t at p, or a new value that it then points to.
+func (d *protobufDecoder) number(value uint64, p, old unsafe.Pointer, t *plan) bool {
+	if t.wire == wirePointer {
+		return d.pointer(p, old, t, func(p, old unsafe.Pointer) bool { return d.number(value, p, old, t.elem) })
+	}
+	switch t.wire {
+	case wireBool:
+		*(*bool)(p) = value != 0
+	case wireInt32:
+		*(*uint32)(p) = uint32(value)
+	case wireInt64:
+		*(*uint64)(p) = value
+	default:
+		return false
+	}
+	return true
+}
+
+// numbers decodes a repeated field of numbers with that tag, whose first element is at msg[i], into the t at p. It returns where the
+// next field begins, or 0 for a failure.
+func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointer, t *plan) int {
+	slice := reflect.NewAt(t.typ, p).Elem()
+	for n := 0; ; n++ {
+		value, next := proto.Uvarint(msg, i)
+		if next == 0 || !d.left.take(int(t.elem.size)) {
+			return 0
+		}
+		slice.Grow(1)
+		slice.SetLen(n + 1)
+		if !d.number(value, slice.Index(n).Addr().UnsafePointer(), nil, t.elem) {
+			return 0
+		}
+		if i = next; i == len(msg) {
+			break
+		}
+		if again, next := proto.Uvarint(msg, i); again == tag && next > 0 {
+			i = next
+		} else {
+			break
+		}
+	}
+	slice.Set(slice.Slice3(0, slice.Len(), slice.Len()))
+	return i
+}
+
+// pointer sets the pointer at p, a t, to what decode puts at its first argument. The second is where that was before, or nil.
+func (d *protobufDecoder) pointer(p, old unsafe.Pointer, t *plan, decode func(p, old unsafe.Pointer) bool) bool {
+	d.left.take(int(t.elem.size))
+	if old != nil {
+		old = *(*unsafe.Pointer)(old)
+	}
+	if old == nil {
+		to := reflect.New(t.elem.typ).UnsafePointer()
+		*(*unsafe.Pointer)(p) = to
+		return decode(to, nil)
+	}
+	v := t.borrow()
+	ok := decode(v.Addr().UnsafePointer(), old)
+	if ok {
+		t.pointTo(p, old, v)
+	}
+	t.giveBack(v)
+	return ok
+}
+
+// messageAt returns the t at p as a message.
+func messageAt(p unsafe.Pointer, t *plan) message {
+	return reflect.NewAt(t.typ, p).Interface().(message)
+}
+
+// single decodes a field that is neither a number nor repeated, or one element of a repeated field, into the t at p.
+func (d *protobufDecoder) single(body []byte, p, old unsafe.Pointer, t *plan, depth int) bool {
+	switch t.wire {
+	case wirePointer:
+		return d.pointer(p, old, t, func(p, old unsafe.Pointer) bool { return d.single(body, p, old, t.elem, depth) })
+	case wireString:
+		if was := stringAt(old); was == string(body) {
+			*(*string)(p) = was
+		} else {
+			*(*string)(p) = d.strings.get(body)
+		}
+	case wireMessage:
+		return d.left >= 0 && d.message(body, p, old, t, depth+1)
+	case wireTime:
+		return (*metav1.Time)(p).Unmarshal(body) == nil
+	case wireMethod:
+		if !d.left.takeEach(len(body), unknownBytes) || messageAt(p, t).Unmarshal(body) != nil {
+			return false
+		}
+		d.plans.keep(t, p, old)
+	case wireByteSlice:
+		if old != nil && *(*[]byte)(old) != nil && bytes.Equal(*(*[]byte)(old), body) {
+			*(*[]byte)(p) = *(*[]byte)(old)
+		} else {
+			*(*[]byte)(p) = append([]byte{}, body...)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// repeated decodes the n elements of a repeated field into the t at p.
+func (d *protobufDecoder) repeated(elements []byte, n int, p, old unsafe.Pointer, t *plan, depth int) bool {
+	if !d.left.takeEach(n, int(t.elem.size)+16) {
+		return false
+	}
+	if t.wire == wireMap {
+		return d.mapping(elements, n, p, old, t, depth)
+	}
+	if t.elem.wire >= wireBool {
+		return false
+	}
+	before := elementsAt(old)
+	if before.len != n { // it cannot be the same
+		return d.elements(elements, n, t.slices.make(n, p), &before, t, depth)
+	}
+	v := t.scratch // not more than the slice before
+	t.scratch = reflect.Value{}
+	if !v.IsValid() {
+		v = reflect.New(t.typ).Elem()
+	}
+	if v.Len() < n {
+		v.Grow(n - v.Len())
+		v.SetLen(v.Cap())
+	}
+	used := v.Slice(0, n)
+	ok := d.elements(elements, n, used.UnsafePointer(), &before, t, depth)
+	if ok {
+		t.sliceOf(p, &before, used)
+	}
+	used.Clear()
+	if uintptr(v.Len())*t.elem.size <= maxScratch {
+		t.scratch = v
+	}
+	return ok
+}
+
+// elements decodes the n elements of a slice, the first of them to p.
+func (d *protobufDecoder) elements(elements []byte, n int, p unsafe.Pointer, before *words, t *plan, depth int) bool {
+	for i, at := 0, 0; i < n; i++ {
+		_, at = proto.Uvarint(elements, at)
+		var body []byte
+		if body, at = proto.Body(elements, at); !d.single(body, unsafe.Add(p, uintptr(i)*t.elem.size), before.at(i, t.elem.size), t.elem, depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// Tags of the entries of a map.
+const (
+	mapKey   = 1<<3 | uint64(proto.Bytes)
+	mapValue = 2<<3 | uint64(proto.Bytes)
+)
+
+// entryAt reads the entry of a map that begins at elements[i], and returns where the next one begins. It returns 0 unless the entry
+// has a key and a value of bytes.
+func entryAt(elements []byte, i int) (key, value []byte, end int) {
+	_, i = proto.Uvarint(elements, i)
+	entry, end := proto.Body(elements, i)
+	tag, at := proto.Uvarint(entry, 0)
+	if tag != mapKey {
+		return nil, nil, 0
+	}
+	if key, at = proto.Body(entry, at); at == 0 {
+		return nil, nil, 0
+	}
+	if at < len(entry) { // an empty value need not be there
+		tag, at = proto.Uvarint(entry, at)
+		if value, at = proto.Body(entry, at); tag != mapValue || at != len(entry) {
+			return nil, nil, 0
+		}
+	}
+	return key, value, end
+}
+
+// equals reports whether the n entries of elements are those of m, in the order of their names.
+func (d *protobufDecoder) equals(elements []byte, n int, m map[string]string) bool {
+	if len(m) != n {
+		return false
+	}
+	var last []byte
+	for at := 0; at < len(elements); {
+		var key, value []byte
+		if key, value, at = entryAt(elements, at); at == 0 {
+			return false
+		}
+		was, ok := m[string(key)]
+		if !ok || was != string(value) || last != nil && bytes.Compare(key, last) <= 0 {
+			return false
+		}
+		last = key
+	}
+	return true
+}
+
+func (d *protobufDecoder) mapping(elements []byte, n int, p, old unsafe.Pointer, t *plan, depth int) bool {
+	if t.typ == stringMapType {
+		if was := stringMapAt(old); was != nil && d.equals(elements, n, was) {
+			*(*map[string]string)(p) = was
+			return true
+		}
+		m := make(map[string]string, n)
+		for at := 0; at < len(elements); {
+			var key, value []byte
+			if key, value, at = entryAt(elements, at); at == 0 {
+				return false
+			}
+			m[d.strings.get(key)] = d.strings.get(value)
+		}
+		*(*map[string]string)(p) = m
+		return len(m) == n
+	}
+	m := reflect.MakeMapWithSize(t.typ, n)
+	k, e := reflect.New(t.typ.Key()).Elem(), reflect.New(t.elem.typ).Elem()
+	for at := 0; at < len(elements); {
+		var key, value []byte
+		if key, value, at = entryAt(elements, at); at == 0 {
+			return false
+		}
+		if e.SetZero(); t.elem.wire == wireMethod && e.Kind() == reflect.Slice {
+			e.Set(reflect.MakeSlice(t.elem.typ, 0, 0)) // as the generated code begins
+		}
+		if !d.single(value, e.Addr().UnsafePointer(), nil, t.elem, depth) {
+			return false
+		}
+		k.SetString(d.strings.get(key))
+		m.SetMapIndex(k, e)
+	}
+	reflect.NewAt(t.typ, p).Elem().Set(m)
+	d.plans.keep(t, p, old)
+	return m.Len() == n
+}

@@ -1,0 +1,224 @@
+package decode
+
+import (
+	"bytes"
+	"hash/maphash"
+	"reflect"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// An update of an object repeats most of the version before. This file has what a new version takes from the one before it:
+//
+//   - A part, which is a field of the object like spec or status, if its encoded bytes are those of the part before. The object
+//     remembers a hash of these bytes and how many they were, in marks. The part is then not decoded at all.
+//   - Each string, slice, map and pointer of what is decoded, if it is equal to the one at the same place before. It takes no
+//     memory then.
+//
+// Two parts that differ have one hash by chance once in 2^64: the seed is random, so nobody can look for such parts. If it
+// happens, the object keeps the old part until the next change of it. At 10,000 changes a second, that is once in
+// 58 million years.
+
+// maxParts is how many parts of an object have marks, which take 12 bytes each.
+const maxParts = 4
+
+// layout says where the parts of a type are, and its marks.
+type layout struct {
+	memory reflect.Type // of an object and the marks behind it
+	marks  uintptr      // their offset
+	parts  []uintptr    // the offset of each
+}
+
+// newLayout returns the layout of elem, a struct: its first fields that can be large, other than the metadata, which change with
+// every version.
+func newLayout(elem reflect.Type) layout {
+	l := layout{memory: elem}
+	fields := fieldsOf(elem).fields
+	if elem == reflect.TypeFor[unstructured.Unstructured]() {
+		fields, l.parts = nil, make([]uintptr, 3) // members of the object, by their place
+	}
+	for _, f := range fields {
+		if len(l.parts) == maxParts {
+			break
+		}
+		if f.name != "metadata" && !f.pointer && large(f.typ) {
+			l.parts = append(l.parts, f.offset)
+		}
+	}
+	if n := len(l.parts); n > 0 {
+		l.memory = reflect.StructOf([]reflect.StructField{
+			{Name: "Object", Type: elem},
+			{Name: "Hashes", Type: reflect.ArrayOf(n, reflect.TypeFor[uint64]())},
+			{Name: "Sizes", Type: reflect.ArrayOf(n, reflect.TypeFor[uint32]())},
+		})
+		l.marks = l.memory.Field(1).Offset
+	}
+	return l
+}
+
+func large(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Slice, reflect.Map:
+		return true
+	case reflect.Pointer:
+		return t.Elem().Kind() == reflect.Struct
+	}
+	return false
+}
+
+// part returns the number of the part at offset, or -1.
+func (l *layout) part(offset uintptr) int {
+	for i, at := range l.parts {
+		if at == offset {
+			return i
+		}
+	}
+	return -1
+}
+
+// marks remember the encoded bytes of the parts of one object. They lie behind the object in its memory, so they are freed with it.
+type marks struct {
+	hashes []uint64 // by part; of one without bytes, or of one that nothing is known of, the size is 0
+	sizes  []uint32
+}
+
+// marksOf returns the marks of an object, whose memory has the layout.
+func (l *layout) marksOf(object unsafe.Pointer) marks {
+	n := len(l.parts)
+	if n == 0 {
+		return marks{}
+	}
+	at := unsafe.Add(object, l.marks)
+	return marks{unsafe.Slice((*uint64)(at), n), unsafe.Slice((*uint32)(unsafe.Add(at, 8*n)), n)}
+}
+
+func (m marks) clear() {
+	clear(m.hashes)
+	clear(m.sizes)
+}
+
+// reuse is what the decoding of one object takes from the version before. The zero value takes nothing.
+type reuse struct {
+	*layout  // of the object
+	hash     func([]byte) uint64
+	was, now marks // was is empty unless a Decoder made the version before
+}
+
+var partSeed = maphash.MakeSeed()
+
+func hashOfPart(b []byte) uint64 { return maphash.Bytes(partSeed, b) }
+
+// unchanged reports whether raw begins with the bytes of the part before, and returns how many they are.
+func (r *reuse) unchanged(part int, raw []byte) (size int, ok bool) {
+	if r.was.sizes == nil {
+		return 0, false
+	}
+	size = int(r.was.sizes[part])
+	if size == 0 || size > len(raw) || r.hash(raw[:size]) != r.was.hashes[part] {
+		return 0, false
+	}
+	r.now.hashes[part], r.now.sizes[part] = r.was.hashes[part], r.was.sizes[part]
+	return size, true
+}
+
+// note remembers the bytes of a part that was decoded.
+func (r *reuse) note(part int, raw []byte) {
+	if uint64(len(raw)) < 1<<32 {
+		r.now.hashes[part], r.now.sizes[part] = r.hash(raw), uint32(len(raw))
+	}
+}
+
+// at returns the place of a field in the version before, nil if there is none.
+func at(old unsafe.Pointer, offset uintptr) unsafe.Pointer {
+	if old == nil {
+		return nil
+	}
+	return unsafe.Add(old, offset)
+}
+
+// elementsAt returns the slice at old, an empty one if old is nil.
+func elementsAt(old unsafe.Pointer) words {
+	if old == nil {
+		return words{}
+	}
+	return *(*words)(old)
+}
+
+// at returns element i of the slice, nil if there is none.
+func (w *words) at(i int, size uintptr) unsafe.Pointer {
+	if i >= w.len {
+		return nil
+	}
+	return unsafe.Add(w.data, uintptr(i)*size)
+}
+
+// stringAt returns the string at old, an empty one if old is nil.
+func stringAt(old unsafe.Pointer) string {
+	if old == nil {
+		return ""
+	}
+	return *(*string)(old)
+}
+
+// stringMapAt returns the map at old, nil if old is nil.
+func stringMapAt(old unsafe.Pointer) map[string]string {
+	if old == nil {
+		return nil
+	}
+	return *(*map[string]string)(old)
+}
+
+// identical reports whether size bytes are the same at a and b. If they are, so are the values, since their strings, slices, maps
+// and pointers have the same memory.
+func identical(a, b unsafe.Pointer, size uintptr) bool {
+	return bytes.Equal(unsafe.Slice((*byte)(a), size), unsafe.Slice((*byte)(b), size))
+}
+
+// assign sets the t at p to the one at from.
+func (t *plan) assign(p, from unsafe.Pointer) {
+	reflect.NewAt(t.typ, p).Elem().Set(reflect.NewAt(t.typ, from).Elem())
+}
+
+// keep sets the t at p, which was decoded, to the one at old if they are equal.
+func (ps plans) keep(t *plan, p, old unsafe.Pointer) {
+	if old != nil && ps.adoptAt(t, old, p, 0) {
+		t.assign(p, old)
+	}
+}
+
+// borrow returns a zero value of what t points to, or of the elements of the map t, to decode into. giveBack ends its use.
+func (t *plan) borrow() reflect.Value {
+	v := t.scratch
+	t.scratch = reflect.Value{}
+	if !v.IsValid() {
+		v = reflect.New(t.elem.typ).Elem()
+	}
+	return v
+}
+
+func (t *plan) giveBack(v reflect.Value) {
+	v.SetZero()
+	t.scratch = v
+}
+
+// pointTo sets the pointer at p, a t, to a value equal to v: to the one at old if that is the same, otherwise to a new one.
+func (t *plan) pointTo(p, old unsafe.Pointer, v reflect.Value) {
+	if old == nil || !identical(v.Addr().UnsafePointer(), old, t.elem.size) {
+		made := reflect.New(t.elem.typ)
+		made.Elem().Set(v)
+		old = made.UnsafePointer()
+	}
+	*(*unsafe.Pointer)(p) = old
+}
+
+// sliceOf sets the slice at p, a t, to one with the elements of used: to old if it has the same, otherwise to a new one.
+func (t *plan) sliceOf(p unsafe.Pointer, old *words, used reflect.Value) {
+	n := used.Len()
+	if old.len == n && identical(used.UnsafePointer(), old.data, uintptr(n)*t.elem.size) {
+		*(*words)(p) = *old
+		return
+	}
+	t.slices.make(n, p)
+	reflect.Copy(reflect.NewAt(t.typ, p).Elem(), used)
+}

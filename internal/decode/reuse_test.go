@@ -1,0 +1,440 @@
+package decode
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/typedinformer/informer/internal/decode/proto"
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// updates decodes new versions of objects with and without the version before, and compares the results.
+type updates struct {
+	*testing.T
+	d *Decoder
+	f Format
+}
+
+func newUpdates(t *testing.T, typ reflect.Type, f Format) *updates {
+	t.Helper()
+	known, err := TypeOf(typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &updates{t, NewDecoder(known, false), f}
+}
+
+// decode decodes raw, given the version before, unless that is nil, and fails the test if the result is not that of decoding it
+// alone. It returns nil if raw cannot be decoded.
+func (u *updates) decode(raw []byte, before any) any {
+	u.Helper()
+	want, wantErr := u.d.Decode(u.f, raw, Origin{})
+	var got any
+	for _, made := range []bool{false, true} {
+		var err error
+		if got, err = u.d.Decode(u.f, raw, Origin{Before: before, Made: made && before != nil}); (err == nil) != (wantErr == nil) {
+			u.Fatalf("%q: with the version before: %v; without: %v", raw, err, wantErr)
+		}
+		if err == nil && !reflect.DeepEqual(got, want) {
+			u.Fatalf("%q (made: %t): with the version before it is another object (-without +with):\n%s", raw, made, cmp.Diff(want, got))
+		}
+	}
+	if wantErr != nil {
+		return nil
+	}
+	return got
+}
+
+// follow decodes after as a version that follows before, and then before as one that follows after.
+func (u *updates) follow(before, after []byte) {
+	u.Helper()
+	first := u.decode(before, nil)
+	if first == nil {
+		return
+	}
+	second := u.decode(after, first)
+	if untouched, _ := u.d.Decode(u.f, before, Origin{}); !reflect.DeepEqual(first, untouched) {
+		u.Fatalf("%q: decoding changed the version before (-was +is):\n%s", after, cmp.Diff(untouched, first))
+	}
+	if second != nil {
+		u.decode(before, second)
+	}
+}
+
+// variants returns raw with each of its fields changed alone: gone, null, empty, of another type, that of other, twice, at the end;
+// and with a field that nobody knows. It does so in the object, and in its fields down to that depth.
+func variants(f Format, raw, other []byte, depth int) [][]byte {
+	if f == JSON {
+		return jsonVariants(raw, other, depth)
+	}
+	return protobufVariants(raw, other, depth)
+}
+
+func jsonVariants(raw, other []byte, depth int) (all [][]byte) {
+	type member struct{ name, value []byte }
+	members := func(b []byte) (found []member) {
+		c := cursor{b: b}
+		c.members(func(key []byte, _ int) bool {
+			value := c.value(0)
+			found = append(found, member{slices.Clone(key), value})
+			return value != nil
+		})
+		return found
+	}
+	mine, theirs := members(raw), members(other)
+	write := func(some ...member) []byte {
+		var b []byte
+		for _, m := range some {
+			b = fmt.Appendf(b, ",%q:%s", m.name, m.value)
+		}
+		if len(b) == 0 {
+			return []byte("{}")
+		}
+		return append(append([]byte("{"), b[1:]...), '}')
+	}
+	unknown := member{[]byte("nobody"), []byte(`[{"knows":"this"},1]`)}
+	all = append(all, write(append([]member{unknown}, mine...)...), bytes.ReplaceAll(raw, []byte(`":`), []byte("\" :\n ")))
+	for i, m := range mine {
+		rest := slices.Delete(slices.Clone(mine), i, i+1)
+		all = append(all, write(rest...), write(append(rest, m)...), write(append(rest, m, m)...), write(append(rest, m, unknown)...))
+		with := func(value []byte) {
+			changed := slices.Clone(mine)
+			changed[i].value = value
+			all = append(all, write(changed...), write(append(slices.Clone(mine), changed[i])...))
+		}
+		for _, value := range []string{"null", "{}", "[]", `""`, `"a"`, "1", "true", `{"a":"b"}`, `[{}]`} {
+			with([]byte(value))
+		}
+		for _, o := range theirs {
+			if bytes.Equal(o.name, m.name) {
+				with(o.value)
+				if depth > 1 && m.value[0] == '{' && o.value[0] == '{' {
+					for _, value := range jsonVariants(m.value, o.value, depth-1) {
+						with(value)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func protobufVariants(raw, other []byte, depth int) (all [][]byte) {
+	fields := func(b []byte) (found []proto.Field) {
+		_ = proto.Fields(b, func(f proto.Field) bool {
+			found = append(found, f)
+			return true
+		})
+		return found
+	}
+	mine, theirs := fields(raw), fields(other)
+	write := func(some []proto.Field, more ...[]byte) []byte {
+		var b []byte
+		for _, f := range some {
+			b = append(b, raw[f.From:f.To]...)
+		}
+		return append(b, bytes.Join(more, nil)...)
+	}
+	unknown := proto.AppendBytes(nil, 999, []byte("nobody knows this"))
+	all = append(all, append(slices.Clone(unknown), raw...), append(slices.Clone(raw), unknown...))
+	for i, m := range mine {
+		rest := slices.Delete(slices.Clone(mine), i, i+1)
+		one := raw[m.From:m.To]
+		all = append(all, write(rest), write(rest, one), write(rest, one, one), write(mine[:i+1], write(mine[i:])))
+		if m.Wire != proto.Bytes {
+			continue
+		}
+		with := func(body []byte) {
+			changed := proto.AppendBytes(nil, m.Number, body)
+			all = append(all, write(mine[:i], changed, write(mine[i+1:])), write(mine, changed))
+		}
+		with(nil)
+		with([]byte("a"))
+		for _, o := range theirs {
+			if o.Number == m.Number && o.Wire == proto.Bytes {
+				with(o.Bytes)
+				if depth > 1 {
+					for _, body := range protobufVariants(m.Bytes, o.Bytes, depth-1) {
+						with(body)
+					}
+				}
+				break
+			}
+		}
+	}
+	return all
+}
+
+// A new version that is decoded with the help of the version before is what it is without, whatever changed.
+func TestUpdateEqualsWholeDecode(t *testing.T) {
+	for _, gvk := range builtinKinds() {
+		t.Run(strings.ReplaceAll(gvk.GroupVersion().String(), "/", ".")+"."+gvk.Kind, func(t *testing.T) {
+			t.Parallel()
+			fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(len(gvk.String()))), scheme.Codecs)
+			typ := scheme.Scheme.AllKnownTypes()[gvk]
+			depth := 1
+			switch gvk.GroupKind() {
+			case corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), corev1.SchemeGroupVersion.WithKind("Service").GroupKind():
+				depth = short(1, 2)
+			}
+			for _, media := range []string{MediaJSON, MediaProtobuf} {
+				f, _ := FormatOf(media)
+				peer := newPeer(t, media, gvk.GroupVersion())
+				var raw [3][]byte
+				for i := range raw {
+					obj := reflect.New(typ).Interface().(runtime.Object)
+					fill.Fill(obj)
+					obj.(metav1.Object).SetName("a")
+					raw[i] = bytes.TrimSpace(peer.encode(t, obj))
+					if f == Protobuf {
+						raw[i], _ = Unwrap(raw[i])
+					}
+				}
+				all := []*updates{newUpdates(t, reflect.PointerTo(typ), f)}
+				if f == JSON {
+					all = append(all, newUpdates(t, reflect.TypeFor[*unstructured.Unstructured](), f))
+				}
+				for _, u := range all {
+					u.follow(raw[0], raw[0])
+					u.follow(raw[0], raw[1])
+					u.follow(raw[1], raw[2])
+					for i, changed := range variants(f, raw[0], raw[1], depth) {
+						if depth == 1 || i%3 == 0 {
+							u.follow(raw[0], changed)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// So it is for the pods of a fleet, whose versions follow each other.
+func TestUpdatesOfAFleet(t *testing.T) {
+	pods := fleet.New(fleet.Config{Pods: 300})
+	for _, f := range []Format{JSON, Protobuf} {
+		u := newUpdates(t, reflect.TypeFor[*corev1.Pod](), f)
+		held := map[types.NamespacedName]any{}
+		n := 0
+		for change := range pods.Changes(1) {
+			key := types.NamespacedName{Namespace: change.Object.Namespace, Name: change.Object.Name}
+			held[key] = u.decode(fleetFrame(t, f, change.Object), held[key])
+			if n++; n == short(500, 2000) {
+				break
+			}
+		}
+	}
+}
+
+// fleetFrame returns the encoded pod of a watch event.
+func fleetFrame(t testing.TB, f Format, pod *corev1.Pod) []byte {
+	t.Helper()
+	write := fleet.AppendWatchEventJSON
+	if f == Protobuf {
+		write = fleet.AppendWatchEventProtobuf
+	}
+	b, err := write(nil, watch.Modified, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, err := nextFrame(NewFrames(bytes.NewReader(b), f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frame.Raw
+}
+
+// What did not change takes no memory: it is the value of the version before.
+func TestUpdateKeepsWhatDidNotChange(t *testing.T) {
+	for _, media := range []string{MediaJSON, MediaProtobuf} {
+		t.Run(media, func(t *testing.T) {
+			f, _ := FormatOf(media)
+			peer := newPeer(t, media, corev1.SchemeGroupVersion)
+			encode := func(pod *corev1.Pod) []byte {
+				raw := bytes.TrimSpace(peer.encode(t, pod))
+				if f == Protobuf {
+					raw, _ = Unwrap(raw)
+				}
+				return raw
+			}
+			yes := true
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "a", ResourceVersion: "1", Labels: map[string]string{"app": "a", "tier": "b"}, Annotations: map[string]string{"c": "d"},
+					OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "a", UID: "u", Controller: &yes}},
+				},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{
+					Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+				}}}},
+				Status: corev1.PodStatus{
+					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: "containers are not ready"}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
+					ContainerStatuses: []corev1.ContainerStatus{{
+						Name: "a", Started: &yes, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+						AllocatedResources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+					}},
+				},
+			}
+			u := newUpdates(t, reflect.TypeFor[*corev1.Pod](), f)
+			first := u.decode(encode(pod), nil).(*corev1.Pod)
+			pod.ResourceVersion = "2"
+			pod.Status.Conditions[0].Status = corev1.ConditionTrue
+			second := u.decode(encode(pod), first).(*corev1.Pod)
+			pod.ResourceVersion = "3"
+			pod.Spec.Containers[0].Image = "b"
+			third := u.decode(encode(pod), second).(*corev1.Pod)
+
+			same := func(what string, want bool, of func(*corev1.Pod) any, a, b *corev1.Pod) {
+				t.Helper()
+				if got := reflect.ValueOf(of(a)).Pointer() == reflect.ValueOf(of(b)).Pointer(); got != want {
+					t.Errorf("%s of versions %s and %s are one: %t, want %t", what, a.ResourceVersion, b.ResourceVersion, got, want)
+				}
+			}
+			for what, of := range map[string]func(*corev1.Pod) any{
+				"labels":             func(p *corev1.Pod) any { return p.Labels },
+				"annotations":        func(p *corev1.Pod) any { return p.Annotations },
+				"owners":             func(p *corev1.Pod) any { return p.OwnerReferences },
+				"resources":          func(p *corev1.Pod) any { return p.Spec.Containers[0].Resources.Limits },
+				"container statuses": func(p *corev1.Pod) any { return p.Status.ContainerStatuses },
+			} {
+				same(what, true, of, first, second)
+				same(what, true, of, second, third)
+			}
+			containers := func(p *corev1.Pod) any { return p.Spec.Containers }
+			same("containers", true, containers, first, second)
+			same("containers", false, containers, second, third)
+			conditions := func(p *corev1.Pod) any { return p.Status.Conditions }
+			same("conditions", false, conditions, first, second)
+			same("conditions", true, conditions, second, third)
+			message := func(p *corev1.Pod) any { return unsafe.StringData(p.Status.Conditions[0].Message) }
+			same("messages of the condition that changed", true, message, first, second)
+		})
+	}
+}
+
+// So it is for unstructured objects.
+func TestUnstructuredUpdateKeepsWhatDidNotChange(t *testing.T) {
+	u := newUpdates(t, reflect.TypeFor[*unstructured.Unstructured](), JSON)
+	decode := func(raw string, before any) *unstructured.Unstructured {
+		return u.decode([]byte(raw), before).(*unstructured.Unstructured)
+	}
+	first := decode(`{"kind":"Gadget","metadata":{"name":"a","resourceVersion":"1","labels":{"b":"c"}},"spec":{"parts":[{"size":1}]},"status":{"ready":{"since":"now"},"parts":[1]}}`, nil)
+	second := decode(`{"kind":"Gadget","metadata":{"name":"a","resourceVersion":"2","labels":{"b":"c"}},"spec":{"parts":[{"size":1}]},"status":{"ready":{"since":"now"},"parts":[2]}}`, first)
+	for _, path := range [][]string{{"metadata", "labels"}, {"spec"}, {"spec", "parts"}, {"status", "ready"}} {
+		a, _, _ := unstructured.NestedFieldNoCopy(first.Object, path...)
+		b, found, _ := unstructured.NestedFieldNoCopy(second.Object, path...)
+		if !found || reflect.ValueOf(a).Pointer() != reflect.ValueOf(b).Pointer() {
+			t.Errorf("the new version has its own %s", strings.Join(path, "."))
+		}
+	}
+
+	// A part that is there twice is not taken for the one that was.
+	twice := decode(`{"metadata":{"name":"a"},"spec":{"a":1},"spec":{"b":2}}`, nil)
+	decode(`{"metadata":{"name":"a"},"spec":{"a":1}}`, twice)
+}
+
+// If two parts have one hash and one size, the object keeps the old part: this is what a collision means. All else is decoded, and
+// so is a part of another size.
+func TestCollidingPartStaysOld(t *testing.T) {
+	for _, f := range []Format{JSON, Protobuf} {
+		u := newUpdates(t, reflect.TypeFor[*corev1.Pod](), f)
+		u.d.hash = func([]byte) uint64 { return 7 }
+		raw := func(version, node, phase string) []byte {
+			if f == JSON {
+				return fmt.Appendf(nil, `{"metadata":{"name":"a","resourceVersion":%q},"spec":{"nodeName":%q},"status":{"phase":%q}}`, version, node, phase)
+			}
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: version}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodPhase(phase)}}
+			b, err := pod.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		var pod *corev1.Pod
+		for i, step := range []struct{ node, phase, wantNode, wantPhase string }{
+			{"node-1", "Pending", "node-1", "Pending"},
+			{"node-2", "Pending", "node-1", "Pending"},
+			{"node-30", "Pending", "node-30", "Pending"},
+		} {
+			from := Origin{}
+			if pod != nil {
+				from = Origin{Before: pod, Made: true}
+			}
+			version := fmt.Sprint(i)
+			obj, err := u.d.Decode(f, raw(version, step.node, step.phase), from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod = obj.(*corev1.Pod)
+			if pod.ResourceVersion != version || pod.Spec.NodeName != step.wantNode || string(pod.Status.Phase) != step.wantPhase {
+				t.Errorf("version %d is %s on %s, %s; want %s, %s", i, pod.ResourceVersion, pod.Spec.NodeName, pod.Status.Phase, step.wantNode, step.wantPhase)
+			}
+		}
+	}
+}
+
+// The marks of an object take 48 bytes or fewer.
+func TestMarksAreSmall(t *testing.T) {
+	check := func(typ reflect.Type) (parts int) {
+		l := newLayout(typ)
+		if more := l.memory.Size() - typ.Size(); more > 48 {
+			t.Errorf("the marks of %v take %d bytes", typ, more)
+		}
+		return len(l.parts)
+	}
+	for _, gvk := range builtinKinds() {
+		check(scheme.Scheme.AllKnownTypes()[gvk])
+	}
+	if n := check(reflect.TypeFor[corev1.Pod]()); n != 2 {
+		t.Errorf("a Pod has %d parts, want spec and status", n)
+	}
+	if n := check(reflect.TypeFor[metav1.PartialObjectMetadata]()); n != 0 {
+		t.Errorf("metadata have %d parts, want none", n)
+	}
+}
+
+// FuzzUpdate decodes the second of two objects as the version that follows the first.
+func FuzzUpdate(f *testing.F) {
+	fuzzFormats(func(enc Format, pods [][]byte) {
+		for i, pod := range pods {
+			if enc == Protobuf {
+				pod, _ = Unwrap(pod)
+			}
+			other := pods[(i+1)%len(pods)]
+			if enc == Protobuf {
+				other, _ = Unwrap(other)
+			}
+			f.Add(byte(enc), pod, other)
+			for n, changed := range variants(enc, pod, other, 2) {
+				if n%29 == 0 {
+					f.Add(byte(enc), pod, changed)
+				}
+			}
+		}
+	})
+	f.Fuzz(func(t *testing.T, enc byte, before, after []byte) {
+		for _, typ := range []reflect.Type{reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*unstructured.Unstructured]()} {
+			if Format(enc%2) == Protobuf && typ != reflect.TypeFor[*corev1.Pod]() {
+				continue
+			}
+			newUpdates(t, typ, Format(enc%2)).follow(before, after)
+		}
+	})
+}

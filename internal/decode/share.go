@@ -1,0 +1,165 @@
+package decode
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+	"reflect"
+	"unsafe"
+	"weak"
+)
+
+// interner stores equal strings once. Most strings of a collection repeat, like the names of images, nodes and ports. It remembers a
+// limited number of strings, and prefers those that repeat to new ones.
+type interner struct {
+	sets [][2]string // by hash; in each the one that was asked for again comes first
+	new  int         // strings that were new since the last growth
+}
+
+const (
+	minInterned = 1 << 6
+	maxInterned = 1 << 12
+	// maxInternedString is the length of the longest string that is remembered.
+	maxInternedString = 256
+)
+
+func newInterner() *interner {
+	return &interner{sets: make([][2]string, minInterned)}
+}
+
+// get returns text as a string.
+func (n *interner) get(text []byte) string {
+	if len(text) == 0 || len(text) > maxInternedString {
+		return string(text)
+	}
+	set := &n.sets[hashOf(text)&uint64(len(n.sets)-1)]
+	if set[0] == string(text) {
+		return set[0]
+	}
+	if set[1] == string(text) {
+		set[0], set[1] = set[1], set[0]
+		return set[0]
+	}
+	s := string(text)
+	set[1] = s
+	if n.new++; n.new > 4*len(n.sets) && len(n.sets) < maxInterned {
+		n.grow()
+	}
+	return s
+}
+
+// grow makes the table four times as large.
+func (n *interner) grow() {
+	old := n.sets
+	n.sets, n.new = make([][2]string, 4*len(old)), 0
+	for _, set := range old {
+		for _, s := range []string{set[1], set[0]} {
+			if s != "" {
+				to := &n.sets[hashOf([]byte(s))&uint64(len(n.sets)-1)]
+				to[0], to[1] = s, to[0]
+			}
+		}
+	}
+}
+
+// hashOf is quick rather than good: it looks at the ends of text only. Strings that share a place push each other out, and
+// nothing worse.
+func hashOf(text []byte) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	var a, b uint64
+	switch n := len(text); {
+	case n >= 8:
+		a, b = binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[n-8:])
+	case n >= 4:
+		a, b = uint64(binary.LittleEndian.Uint32(text)), uint64(binary.LittleEndian.Uint32(text[n-4:]))
+	default:
+		a, b = uint64(text[0]), uint64(text[n/2])<<8|uint64(text[n-1])
+	}
+	high, low := bits.Mul64(a^uint64(len(text))*odd, b^odd)
+	return high ^ low
+}
+
+// sharer makes equal pointers, slices and maps one value: what was decoded from the same bytes. It remembers a limited
+// number of them. The garbage collector may take all of it between two objects, so that it keeps nothing alive for long.
+type sharer struct {
+	seed maphash.Seed
+	sets [1 << 11][2]sharedValue // as those of interner
+}
+
+// sharedValue is a pointer, a map or a slice that was decoded.
+type sharedValue struct {
+	typ   reflect.Type
+	raw   string // what it was decoded from
+	value words
+}
+
+// maxShared is the length of the longest that is remembered of what something was decoded from.
+const maxShared = 4 << 10
+
+// weakSharer is a sharer that the garbage collector may take. The zero value is ready for use.
+type weakSharer struct{ weak.Pointer[sharer] }
+
+func (w *weakSharer) get() *sharer {
+	s := w.Value()
+	if s == nil {
+		s = &sharer{seed: maphash.MakeSeed()}
+		w.Pointer = weak.Make(s)
+	}
+	return s
+}
+
+func (s *sharer) set(raw []byte) *[2]sharedValue {
+	return &s.sets[maphash.Bytes(s.seed, raw)&uint64(len(s.sets)-1)]
+}
+
+// find puts the t that was decoded from raw at p. It returns false when that is not remembered.
+func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) bool {
+	set := s.set(raw)
+	for i := range set {
+		known := &set[i]
+		if known.typ != t || known.raw != string(raw) {
+			continue
+		}
+		if t.Kind() == reflect.Slice {
+			*(*words)(p) = known.value
+		} else {
+			*(*unsafe.Pointer)(p) = known.value.data
+		}
+		if i == 1 {
+			set[0], set[1] = set[1], set[0]
+		}
+		return true
+	}
+	return false
+}
+
+// put remembers the t at p, which was decoded from raw.
+func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer) {
+	if len(raw) > maxShared {
+		return
+	}
+	value := words{data: *(*unsafe.Pointer)(p)}
+	if t.Kind() == reflect.Slice {
+		value = *(*words)(p)
+	}
+	s.set(raw)[1] = sharedValue{t, string(raw), value}
+}
+
+// hits tells of one field of a type whether it is worth the time to look for a value to share.
+type hits struct{ turns, tries, hits uint8 }
+
+// worth returns true where one try in four is a hit, and otherwise now and then.
+func (h *hits) worth() bool {
+	h.turns++
+	return 4*int(h.hits) >= int(h.tries) || h.turns%32 == 0
+}
+
+func (h *hits) note(hit bool) {
+	if h.tries == 64 {
+		h.tries, h.hits = h.tries/2, h.hits/2
+	}
+	h.tries++
+	if hit {
+		h.hits++
+	}
+}

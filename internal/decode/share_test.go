@@ -1,0 +1,318 @@
+package decode
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// decodeFleet decodes the pods of a fleet from a list.
+func decodeFleet(t *testing.T, f Format, pods int, share bool) []*corev1.Pod {
+	t.Helper()
+	var list bytes.Buffer
+	write := fleet.WriteListJSON
+	if f == Protobuf {
+		write = fleet.WriteListProtobuf
+	}
+	if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, fleet.New(fleet.Config{Pods: pods}).All()); err != nil {
+		t.Fatal(err)
+	}
+	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
+	var info ListInfo
+	var decoded []*corev1.Pod
+	err := readList(&list, f, &info, func(raw []byte) {
+		pod, err := c.decode(f, raw, &info, share)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded = append(decoded, pod)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+// Objects that share parts are equal to those that do not, and take much less memory.
+func TestShare(t *testing.T) {
+	const pods = 3000
+	for _, f := range []Format{JSON, Protobuf} {
+		before := liveMemory()
+		own := decodeFleet(t, f, pods, false)
+		between := liveMemory()
+		shared := decodeFleet(t, f, pods, true)
+		ownSize, sharedSize := between-before, liveMemory()-between
+		if !reflect.DeepEqual(own, shared) {
+			t.Fatalf("format %d: differs (-own +shared):\n%s", f, cmp.Diff(own, shared))
+		}
+		if sharedSize*10 > ownSize*7 {
+			t.Errorf("format %d: %d bytes shared, %d own", f, sharedSize, ownSize)
+		}
+		seen := map[*corev1.Toleration]bool{}
+		for _, pod := range own {
+			for i := range pod.Spec.Tolerations {
+				if at := &pod.Spec.Tolerations[i]; seen[at] {
+					t.Fatalf("format %d: %s shares without Share", f, pod.Name)
+				} else {
+					seen[at] = true
+				}
+			}
+		}
+	}
+}
+
+// What is remembered of what may be shared goes with the next garbage collection.
+func TestShareHoldsWeakly(t *testing.T) {
+	var w weakSharer
+	w.get().put([]byte("raw"), reflect.TypeFor[*int](), reflect.ValueOf(new(*int)).UnsafePointer())
+	runtime.GC()
+	if w.Value() != nil {
+		t.Error("still there")
+	}
+}
+
+// The parts of an object that did not change are those of the version before, which is not written to.
+func TestShareAdopts(t *testing.T) {
+	plans := plans{}
+	pods := fleet.New(fleet.Config{Pods: 200})
+	for i := range 200 {
+		old := pods.Pod(i)
+		for name, change := range map[string]func(*corev1.Pod){
+			"nothing":      func(*corev1.Pod) {},
+			"name":         func(p *corev1.Pod) { p.Name += "x" },
+			"label":        func(p *corev1.Pod) { p.Labels["new"] = "x" },
+			"no labels":    func(p *corev1.Pod) { p.Labels = nil },
+			"empty labels": func(p *corev1.Pod) { p.Labels = map[string]string{} },
+			"container":    func(p *corev1.Pod) { p.Spec.Containers[0].Image = "x" },
+			"container+":   func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "x"}) },
+			"no volumes":   func(p *corev1.Pod) { p.Spec.Volumes = nil },
+			"volumes-":     func(p *corev1.Pod) { p.Spec.Volumes = p.Spec.Volumes[:len(p.Spec.Volumes)-1] },
+			"pointer":      func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64) },
+			"time":         func(p *corev1.Pod) { p.CreationTimestamp = metav1.Now() },
+		} {
+			want := old.DeepCopy()
+			change(want)
+			before, got := old.DeepCopy(), want.DeepCopy()
+			plans.adopt(old, got)
+			if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(old, before) {
+				t.Fatalf("%s: now (-want +got):\n%s\nold:\n%s", name, cmp.Diff(want, got), cmp.Diff(before, old))
+			}
+			if len(old.Spec.Containers) > 0 && len(old.Spec.Containers[0].Env) > 0 && &got.Spec.Containers[0].Env[0] != &old.Spec.Containers[0].Env[0] {
+				t.Errorf("%s: the environment is another", name)
+			}
+			if name == "label" && unsafe.SliceData(got.Spec.Containers) != unsafe.SliceData(old.Spec.Containers) {
+				t.Errorf("%s: the containers are others", name)
+			}
+		}
+	}
+	old := &unstructured.Unstructured{Object: map[string]any{"a": map[string]any{"b": []any{"c"}, "d": int64(1)}, "e": nil, "f": []any{map[string]any{}}}}
+	got := old.DeepCopy()
+	got.Object["a"].(map[string]any)["d"] = int64(2)
+	want := got.DeepCopy()
+	plans.adopt(old, got)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("unstructured: %v instead of %v", got, want)
+	}
+	if of := func(u *unstructured.Unstructured) *any { return &u.Object["a"].(map[string]any)["b"].([]any)[0] }; of(got) != of(old) {
+		t.Error("unstructured: b is another")
+	}
+}
+
+// kinds has a field of every kind that an object may have.
+type kinds struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Bool       bool                         `json:"bool"`
+	Int        int16                        `json:"int"`
+	Uint       uint8                        `json:"uint"`
+	Float      float64                      `json:"float"`
+	Small      float32                      `json:"small"`
+	String     string                       `json:"string"`
+	Strings    []string                     `json:"strings"`
+	Nested     [][]string                   `json:"nested"`
+	Bytes      []byte                       `json:"bytes"`
+	Array      [1][]string                  `json:"array"`
+	Structs    []kindsPart                  `json:"structs"`
+	Struct     kindsPart                    `json:"struct"`
+	Map        map[string]string            `json:"map"`
+	Slices     map[string][]string          `json:"slices"`
+	Parts      map[string]kindsPart         `json:"parts"`
+	Anything   map[string]any               `json:"anything"`
+	Any        any                          `json:"any"`
+	Anys       []any                        `json:"anys"`
+	Number     *int                         `json:"number"`
+	ToSlice    *[]string                    `json:"toSlice"`
+	ToMap      *map[string]string           `json:"toMap"`
+	Part       *kindsPart                   `json:"part"`
+	Time       metav1.Time                  `json:"time"`
+	ToTime     *metav1.Time                 `json:"toTime"`
+	Micro      metav1.MicroTime             `json:"micro"`
+	Quantity   resource.Quantity            `json:"quantity"`
+	ToQuantity *resource.Quantity           `json:"toQuantity"`
+	Limits     map[string]resource.Quantity `json:"limits"`
+	Port       intstr.IntOrString           `json:"port"`
+	Raw        apiruntime.RawExtension      `json:"raw"`
+}
+
+type kindsPart struct {
+	List []string `json:"list"`
+	To   *string  `json:"to"`
+}
+
+func (k *kinds) DeepCopyObject() apiruntime.Object { panic("not needed") }
+
+// kindsJSON are values of the fields of kinds; null and no value at all come on top.
+var kindsJSON = map[string][]string{
+	"bool": {"false", "true"}, "int": {"0", "-7"}, "uint": {"0", "7"}, "string": {`""`, `"a"`}, "float": {"0", "-0.0", "0.5"}, "small": {"0", "-0.0", "0.5"},
+	"strings": {`[]`, `[""]`, `["a"]`, `["a","b"]`}, "nested": {`[]`, `[null]`, `[[]]`, `[[""]]`, `[[],null]`}, "bytes": {`""`, `"AA=="`},
+	"array": {`[null]`, `[[]]`, `[["a"]]`}, "structs": {`[]`, `[{}]`, `[{"list":[]}]`, `[{"to":""}]`, `[{"list":["a"],"to":"a"},{}]`},
+	"struct": {`{}`, `{"list":[]}`, `{"list":[""],"to":""}`}, "map": {`{}`, `{"a":""}`, `{"a":"b"}`, `{"b":""}`},
+	"slices": {`{}`, `{"a":null}`, `{"a":[]}`, `{"a":[""]}`}, "parts": {`{}`, `{"a":{}}`, `{"a":{"list":[]}}`, `{"a":{"to":""}}`},
+	"anything": {`{}`, `{"a":null}`, `{"a":[]}`, `{"a":{}}`, `{"a":[null]}`, `{"a":[{}]}`, `{"a":{"b":[]}}`, `{"a":{"b":{}}}`, `{"a":0}`, `{"a":0.0}`, `{"a":false}`, `{"a":""}`},
+	"any":      {`{}`, `[]`, `""`, `0`, `0.5`, `false`, `[null]`, `[[]]`, `[{}]`, `{"a":null}`, `{"a":[]}`, `{"a":{"b":{}}}`, `{"a":{"b":[]}}`},
+	"anys":     {`[]`, `[null]`, `[[]]`, `[{}]`, `[{"a":1}]`, `["a"]`, `[{"a":{}}]`},
+	"number":   {"0", "1"}, "toSlice": {`[]`, `[""]`}, "toMap": {`{}`, `{"a":""}`}, "part": {`{}`, `{"list":[]}`, `{"to":""}`},
+	"time": {`"2026-01-02T03:04:05Z"`, `"2026-01-02T04:04:05+01:00"`, `"0001-01-01T00:00:00Z"`}, "toTime": {`"2026-01-02T03:04:05Z"`, `"0001-01-01T00:00:00Z"`},
+	"micro": {`"2026-01-02T03:04:05.000001Z"`, `"2026-01-02T03:04:05.000000Z"`}, "quantity": {`"0"`, `"1"`, `"1000m"`, `1`}, "toQuantity": {`"0"`, `"1"`, `"1000m"`},
+	"limits": {`{}`, `{"cpu":"1"}`, `{"cpu":"1000m"}`, `{"cpu":null}`}, "port": {"0", `""`, `"0"`, "1"}, "raw": {`{}`, `{"a":1}`, `[]`},
+}
+
+// A new version is the same with Share as without, of whatever kind what changed is: nil is not empty, and no pointer is not
+// one to zero.
+func TestShareDistinguishesNilFromEmpty(t *testing.T) {
+	for i := range reflect.TypeFor[kinds]().NumField() {
+		if name := reflect.TypeFor[kinds]().Field(i).Tag.Get("json"); i > 1 && len(kindsJSON[name]) < 2 {
+			t.Errorf("%s: too few values", name)
+		}
+	}
+	for name, values := range kindsJSON {
+		versions := []string{`{"metadata":{"name":"a"}}`}
+		for _, value := range append(values, "null") {
+			versions = append(versions, `{"metadata":{"name":"a"},"`+name+`":`+value+`}`)
+		}
+		checkShare[*kinds](t, JSON, versions)
+		checkShare[*unstructured.Unstructured](t, JSON, versions)
+	}
+	metadata := string(appendField(nil, objectMetadata, appendField(nil, metaName, []byte("a"))))
+	of := func(obj message) string {
+		obj.(metav1.Object).SetName("a")
+		raw, err := obj.(interface{ Marshal() ([]byte, error) }).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	zero, one, no := int64(0), int64(1), false
+	checkShare[*corev1.Pod](t, Protobuf, []string{
+		metadata,
+		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": ""}}}),
+		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}),
+		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{""}, DeletionTimestamp: &metav1.Time{}}}),
+		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"", ""}, DeletionGracePeriodSeconds: &zero}}),
+		of(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &zero, SecurityContext: &corev1.PodSecurityContext{}, EnableServiceLinks: &no}}),
+		of(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &one, SecurityContext: &corev1.PodSecurityContext{RunAsUser: &zero}}}),
+		of(&corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: []int64{0}, RunAsNonRoot: &no}}}),
+		of(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1")}}}),
+		of(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{""}}, {}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1000m")}}}),
+		of(&corev1.Pod{Spec: corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": {}}}}),
+	})
+	checkShare[*corev1.Secret](t, Protobuf, []string{
+		metadata,
+		of(&corev1.Secret{Data: map[string][]byte{"a": {}}, Immutable: &no}),
+		of(&corev1.Secret{Data: map[string][]byte{"a": {0}}}),
+		of(&corev1.Secret{StringData: map[string]string{"a": ""}}),
+		metadata + "\x12\x03\x0a\x01a", // a value that is not there
+	})
+	checkShare[*appsv1.ControllerRevision](t, Protobuf, []string{metadata, metadata + "\x12\x00", metadata + "\x12\x02\x0a\x00", metadata + "\x12\x03\x0a\x01x"})
+	checkShare[*admissionregistrationv1.ValidatingWebhookConfiguration](t, Protobuf, []string{
+		metadata, metadata + "\x12\x00", metadata + "\x12\x02\x12\x00", metadata + "\x12\x04\x12\x02\x12\x00", metadata + "\x12\x05\x12\x03\x12\x01x",
+	})
+}
+
+// checkShare decodes each version after each other one, with Share and without.
+func checkShare[T any](t *testing.T, f Format, versions []string) {
+	t.Helper()
+	own, shares := codec[T]{}, codec[T]{}
+	own.element = reflect.TypeFor[T]().Elem()
+	shares.element = own.element
+	decode := func(c *codec[T], raw string, share bool) T {
+		obj, err := c.decode(f, []byte(raw), nil, share)
+		if err != nil {
+			t.Fatalf("%q: %v", raw, err)
+		}
+		return obj
+	}
+	for _, before := range versions {
+		for _, now := range versions {
+			old, want := decode(&own, before, false), decode(&own, now, false)
+			got := decode(&own, now, false)
+			own.decoder().Adopt(old, got)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%T %q after %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
+			}
+			if !reflect.DeepEqual(old, decode(&own, before, false)) {
+				t.Errorf("%T %q after %q: the version before is now %v", got, now, before, old)
+			}
+			decode(&shares, before, true)
+			for range 3 { // to be shared, it has to be seen
+				if got := decode(&shares, now, true); !reflect.DeepEqual(got, want) {
+					t.Errorf("%T %q beside %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
+				}
+			}
+		}
+	}
+}
+
+// The sign of a zero stays, which reflection does not compare, and what is no number is adopted.
+func TestShareAdoptsFloatsByTheirBits(t *testing.T) {
+	type floats struct {
+		A float64
+		B []float32
+		C *float64
+	}
+	of := func(f float64) *floats { return &floats{f, []float32{float32(f)}, &f} }
+	for _, before := range []float64{0, math.Copysign(0, -1), math.NaN(), 1} {
+		for _, now := range []float64{0, math.Copysign(0, -1), math.NaN(), 1} {
+			old, got := of(before), of(now)
+			plans{}.adopt(old, got)
+			same := math.Float64bits(before) == math.Float64bits(now)
+			if fmt.Sprint(got.A, got.B[0], *got.C) != fmt.Sprint(now, now, now) || (got.C == old.C) != same || (&got.B[0] == &old.B[0]) != same {
+				t.Errorf("%v after %v: %v", now, before, got)
+			}
+		}
+	}
+}
+
+// Strings that repeat stay one, however many others there are, and the others are not kept.
+func TestInternerIsBounded(t *testing.T) {
+	n := newInterner()
+	often := n.get([]byte("often"))
+	for i := range 200_000 {
+		n.get(fmt.Append(nil, "seldom", i))
+		if i%10 == 0 {
+			if again := n.get([]byte("often")); unsafe.StringData(again) != unsafe.StringData(often) {
+				t.Fatal("not the same")
+			}
+		}
+	}
+	if len(n.sets) != maxInterned {
+		t.Errorf("%d sets", len(n.sets))
+	}
+}

@@ -1,0 +1,79 @@
+package decode
+
+import (
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// unstructured decodes raw, which is JSON, into u. A part is a member of the object, by its place among those that can be large.
+func (d *Decoder) unstructured(u *unstructured.Unstructured, raw []byte, before *unstructured.Unstructured, reuse reuse) error {
+	left := budget(maxDecoded)
+	if content := d.members(raw, before, reuse, &left); content != nil {
+		u.Object = content
+		return nil
+	}
+	if left < 0 {
+		return errDecodedTooLarge
+	}
+	reuse.now.clear()
+	left = maxDecoded
+	content, err := decodeMap(raw, &left) // which says what is wrong with it
+	u.Object = content
+	return err
+}
+
+// members decodes an object member by member. It returns nil if raw is not a usual object.
+func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse reuse, left *budget) map[string]any {
+	content, parts := map[string]any{}, 0
+	left.take(valueBytes + mapBytes)
+	tokens := d.json.tokens
+	defer func() { tokens.Reset(noInput{}) }()
+	c := cursor{b: raw}
+	whole := c.members(func(key []byte, at int) bool {
+		for _, char := range key {
+			if char < ' ' || char == '\\' || char >= utf8.RuneSelf {
+				return false
+			}
+		}
+		name := string(key)
+		if _, twice := content[name]; twice {
+			return false
+		}
+		var was any
+		held := false
+		if before != nil {
+			was, held = before.Object[name]
+		}
+		part := -1
+		if char := c.space(); (char == '{' || char == '[') && name != "metadata" && parts < len(reuse.parts) {
+			part = parts
+			parts++
+			if size, ok := reuse.unchanged(part, raw[at:]); ok && held {
+				c.i = at + size
+				content[name] = was
+				return true
+			}
+		}
+		value := c.value(1)
+		if value == nil || !left.take(memberBytes) {
+			return false
+		}
+		v, err := decodeTree(tokens, value, left)
+		if err != nil {
+			return false
+		}
+		if held {
+			v, _ = adoptTree(was, v)
+		}
+		content[name] = v
+		if part >= 0 {
+			reuse.note(part, raw[at:c.i])
+		}
+		return true
+	})
+	if !whole || c.space() != 0 || c.i != len(raw) {
+		return nil
+	}
+	return content
+}

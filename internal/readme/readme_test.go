@@ -1,0 +1,232 @@
+// Package readme compiles the Go snippets of every README.
+package readme
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// packages are those that a snippet may use without an import: by the name under which it uses them.
+var packages = map[string]string{
+	"cache":         "k8s.io/client-go/tools/cache",
+	"context":       "context",
+	"fmt":           "fmt",
+	"informer":      "github.com/typedinformer/informer",
+	"informers":     "k8s.io/client-go/informers",
+	"informertest":  "github.com/typedinformer/informer/informertest",
+	"time":          "time",
+	"appsv1":        "k8s.io/api/apps/v1",
+	"corev1":        "k8s.io/api/core/v1",
+	"metav1":        "k8s.io/apimachinery/pkg/apis/meta/v1",
+	"shopv1":        "github.com/typedinformer/informer/examples/crd/shop/v1",
+	"shopinformers": "github.com/typedinformer/informer/examples/crd/informers/shop/v1",
+}
+
+const root = "../.." // of the repository, and of the module that has all these packages
+
+// snippet is a block of Go in a README.
+type snippet struct {
+	file string // absolute
+	line int    // of its first line
+	text string
+}
+
+var fence = regexp.MustCompile("^([ \t]*)```[ \t]*(\\w*)")
+
+// snippetsOf returns the Go snippets of a README.
+func snippetsOf(file string, content []byte) (snippets []snippet, err error) {
+	var indent string
+	var open, isGo bool
+	for i, line := range strings.Split(string(content), "\n") {
+		match := fence.FindStringSubmatch(line)
+		switch {
+		case match != nil && !open:
+			open, isGo, indent = true, match[2] == "go", match[1]
+			if isGo {
+				snippets = append(snippets, snippet{file: file, line: i + 2})
+			}
+		case match != nil:
+			open, isGo = false, false
+		case isGo:
+			snippets[len(snippets)-1].text += strings.TrimPrefix(line, indent) + "\n"
+		}
+	}
+	if open {
+		return nil, fmt.Errorf("%s: the last block has no end", file)
+	}
+	return snippets, nil
+}
+
+// source returns the Go file that a snippet makes. One that has a package clause is a file. Others are declarations, or
+// what a function that returns an error does; they may use packages without an import, and what given.go declares.
+func (s snippet) source() (source string, isFile bool, err error) {
+	line := fmt.Sprintf("//line %s:%d\n", s.file, s.line)
+	if whole := line + s.text; parses(whole) == nil {
+		return whole, true, nil
+	}
+	const clause = "package snippet\n"
+	body := line + s.text
+	if parses(clause+body) != nil {
+		body = "func _() error {\n" + line + s.text + "return nil\n}\n"
+	}
+	if err := parses(clause + body); err != nil {
+		return "", false, err
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), "", clause+body, 0)
+	if err != nil {
+		return "", false, err
+	}
+	imports := map[string]bool{}
+	for _, name := range unresolved(parsed) {
+		if path := packages[name]; path != "" {
+			imports[fmt.Sprintf("import %s %q\n", name, path)] = true
+		}
+	}
+	for i := range imports {
+		body = i + body
+	}
+	return clause + body, false, nil
+}
+
+func parses(source string) error {
+	_, err := parser.ParseFile(token.NewFileSet(), "snippet.go", source, parser.SkipObjectResolution)
+	return err
+}
+
+// unresolved returns the names in a file that it does not declare.
+func unresolved(file *ast.File) (names []string) {
+	for _, ident := range file.Unresolved {
+		names = append(names, ident.Name)
+	}
+	return names
+}
+
+// compile compiles snippets, each as a package of its own that exists only in an overlay, and returns what the compiler
+// says. Positions are those in the README.
+func compile(t *testing.T, snippets []snippet) string {
+	t.Helper()
+	module, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := filepath.Abs("testdata/given.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failures strings.Builder
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	args := []string{"build", "-overlay", filepath.Join(t.TempDir(), "overlay.json")}
+	for i, s := range snippets {
+		source, isFile, err := s.source()
+		if err != nil {
+			fmt.Fprintln(&failures, err)
+			continue
+		}
+		on := filepath.Join(t.TempDir(), "snippet.go")
+		if err := os.WriteFile(on, []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprintf("internal/readme/snippet%d", i)
+		overlay.Replace[filepath.Join(module, name, "snippet.go")] = on
+		if !isFile {
+			overlay.Replace[filepath.Join(module, name, "given.go")] = given
+		}
+		args = append(args, "./"+name)
+	}
+	content, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(args[2], content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", args...)
+	build.Dir = module
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(&failures, "%s%v", out, err)
+	}
+	return failures.String()
+}
+
+func TestSnippetsCompile(t *testing.T) {
+	var snippets []snippet
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if entry.Name() == "testdata" || entry.Name() == ".git" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.EqualFold(entry.Name(), "README.md") {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		file, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		found, err := snippetsOf(file, content)
+		if blocks := bytes.Count(content, []byte("```go")); err == nil && len(found) != blocks {
+			t.Errorf("%s: %d snippets were found in %d blocks", file, len(found), blocks)
+		}
+		snippets = append(snippets, found...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(snippets) == 0 {
+		t.Fatal("no README has a snippet")
+	}
+	if failures := compile(t, snippets); failures != "" {
+		t.Error(failures)
+	}
+}
+
+// A snippet that does not compile is found, with its place in the README.
+func TestWrongSnippetsAreFound(t *testing.T) {
+	readme := "```go\nfor pod := range informer.New(client, informer.Resource{}, informer.Config[*corev1.Pod]{}).Store().All() {}\n```\n" +
+		"1. a list\n\n   ```go\n   package v1\n\n   type T struct{ metav1.ObjectMeta }\n   ```\n" +
+		"```go\nx := 1 +\n```\n```sh\nnot Go\n```\n```go\nfmt.Println(nobody)\n```\n```go\ntype T struct{ u unknown }\n```\n" +
+		"```go\nreturn run(ctx, client)\n```\n"
+	file := filepath.Join(t.TempDir(), "README.md")
+	snippets, err := snippetsOf(file, []byte(readme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := compile(t, snippets)
+	for _, want := range []string{
+		"README.md:2: declared and not used: pod",
+		"README.md:9: undefined: metav1", // a file has its own imports
+		"README.md:13: expected operand",
+		"README.md:18: undefined: nobody",
+		"README.md:21: undefined: unknown",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "README.md:24:") {
+		t.Errorf("the last snippet compiles, but\n%s", got)
+	}
+	if _, err := snippetsOf(file, []byte("```go\nx\n")); err == nil {
+		t.Error("a block without an end was read")
+	}
+}

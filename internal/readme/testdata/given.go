@@ -1,0 +1,50 @@
+// Package snippet declares what the READMEs' snippets take for granted.
+package snippet
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// Of every snippet.
+var (
+	ctx       context.Context
+	client    *informer.Client
+	clientset kubernetes.Interface // client-go's
+)
+
+// Of those about tests.
+var (
+	server *informertest.Server
+
+	// run is the program that is tested.
+	run func(ctx context.Context, client *informer.Client) error
+)
+
+// Of those about a controller.
+type Website struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+func (w *Website) DeepCopy() *Website             { return &Website{w.TypeMeta, *w.ObjectMeta.DeepCopy()} }
+func (w *Website) DeepCopyObject() runtime.Object { return w.DeepCopy() }
+
+var (
+	websiteKind schema.GroupKind
+	websites    *informer.Informer[*Website]
+	deployments *informer.Informer[*appsv1.Deployment]
+	writer      *informer.TypedClient[*Website]
+)
+
+// Of those about listers.
+var selector labels.Selector

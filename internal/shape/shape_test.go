@@ -1,0 +1,266 @@
+// Package shape tests the shape of the library's root package: what it exports, and which file uses which.
+package shape
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the exported API to testdata")
+
+// root is the directory of the package that is tested, from here.
+const root = "../.."
+
+// parse returns the files of the package in dir, by name, without tests and without those of the assert tag.
+func parse(t *testing.T, fset *token.FileSet, dir string) map[string]*ast.File {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]*ast.File{}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "_on.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Base(name)] = f
+	}
+	return files
+}
+
+// exportedOf returns a declaration as it looks from outside: without comments, bodies and unexported parts. It returns nil
+// when nothing of it is exported.
+func exportedOf(decl ast.Decl) []ast.Decl {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if !d.Name.IsExported() || d.Recv != nil && !ast.IsExported(receiver(d)) {
+			return nil
+		}
+		return []ast.Decl{&ast.FuncDecl{Recv: d.Recv, Name: d.Name, Type: d.Type}}
+	case *ast.GenDecl:
+		var all []ast.Decl
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				if s.Name.IsExported() {
+					all = append(all, &ast.GenDecl{Tok: d.Tok, Specs: []ast.Spec{s}})
+				}
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					if name.IsExported() {
+						all = append(all, &ast.GenDecl{Tok: d.Tok, Specs: []ast.Spec{&ast.ValueSpec{Names: []*ast.Ident{name}, Type: s.Type}}})
+					}
+				}
+			}
+		}
+		return all
+	}
+	return nil
+}
+
+func receiver(d *ast.FuncDecl) string {
+	expr := d.Recv.List[0].Type
+	for {
+		switch e := expr.(type) {
+		case *ast.StarExpr:
+			expr = e.X
+		case *ast.IndexExpr:
+			expr = e.X
+		case *ast.IndexListExpr:
+			expr = e.X
+		case *ast.Ident:
+			return e.Name
+		default:
+			return ""
+		}
+	}
+}
+
+// exportedAPI returns the exported declarations of the package in dir, sorted, one after the other.
+func exportedAPI(t *testing.T, dir string) string {
+	var texts []string
+	for _, file := range parse(t, token.NewFileSet(), dir) {
+		ast.FileExports(file)
+		for _, decl := range file.Decls {
+			for _, d := range exportedOf(decl) {
+				var text bytes.Buffer
+				// Positions of a file set that is empty: the layout of the source does not matter.
+				if err := (&printer.Config{Mode: printer.TabIndent, Tabwidth: 8}).Fprint(&text, token.NewFileSet(), d); err != nil {
+					t.Fatal(err)
+				}
+				texts = append(texts, text.String())
+			}
+		}
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, "\n") + "\n"
+}
+
+// The API that people import changes only on purpose: who changes it updates the golden file, which shows in the commit.
+func TestExportedAPIChangesOnlyOnPurpose(t *testing.T) {
+	for name, dir := range map[string]string{"informer": root, "informertest": root + "/informertest", "watchcache": root + "/watchcache", "compat": root + "/compat", "wire": root + "/wire"} {
+		golden := filepath.Join("testdata", name+".txt")
+		got := exportedAPI(t, dir)
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(want) == got {
+			continue
+		}
+		had, has := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+		for _, line := range had {
+			if !slices.Contains(has, line) {
+				t.Errorf("%s no longer has: %s", name, line)
+			}
+		}
+		for _, line := range has {
+			if !slices.Contains(had, line) {
+				t.Errorf("%s now has: %s", name, line)
+			}
+		}
+		t.Errorf("the exported API of %s differs from %s: if that is meant, go test ./internal/shape -update", name, golden)
+	}
+}
+
+// files are those of the root package, from the lowest to the highest: each may use names of those before it only.
+var files = []string{
+	"doc.go",
+	"object.go",
+	"resource.go",
+	"config.go",
+	"progress.go",
+	"client.go",
+	"pipeline.go",
+	"decoder.go",
+	"intake.go",
+	"delta.go",
+	"fifo.go",
+	"list.go",
+	"watch.go",
+	"reflector.go",
+	"assert_off.go",
+	"store.go",
+	"edit.go",
+	"index.go",
+	"handler.go",
+	"backlog.go",
+	"listener.go",
+	"informer.go",
+	"wait.go",
+	"group.go",
+	"lister.go",
+	"limiter.go",
+	"queue.go",
+	"enqueue.go",
+	"controller.go",
+	"typedclient.go",
+}
+
+// uses returns for each file of the root package the other ones whose names it uses, and one such use of each. It asks the type
+// checker, so that equal names do not count.
+func uses(t *testing.T) map[string]map[string]string {
+	exports := map[string]string{}
+	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".")
+	list.Dir, list.Stderr = root, t.Output()
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		exports[path] = file
+	}
+	fset := token.NewFileSet()
+	parsed := slices.Collect(maps.Values(parse(t, fset, root)))
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	pkg, err := config.Check("github.com/typedinformer/informer", fset, parsed, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fileOf := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+	all := map[string]map[string]string{}
+	for ident, object := range info.Uses {
+		if object.Pkg() != pkg {
+			continue
+		}
+		switch o := object.(type) { // a method or a field of a type with arguments is one of the type without
+		case *types.Func:
+			object = o.Origin()
+		case *types.Var:
+			object = o.Origin()
+		}
+		from, to := fileOf(ident.Pos()), fileOf(object.Pos())
+		if from == to {
+			continue
+		}
+		if all[from] == nil {
+			all[from] = map[string]string{}
+		}
+		if use := fmt.Sprintf("%s:%d %s", from, fset.Position(ident.Pos()).Line, ident.Name); all[from][to] == "" || use < all[from][to] {
+			all[from][to] = use
+		}
+	}
+	return all
+}
+
+// owed are uses of a name of a file above, which are still to be resolved: remove what is.
+var owed = map[string][]string{}
+
+// Knowledge goes down: a file of the root package uses no name of a file above it.
+func TestKnowledgeGoesDown(t *testing.T) {
+	all := uses(t)
+	order := map[string]int{}
+	for i, file := range files {
+		order[file] = i + 1
+	}
+	for name := range parse(t, token.NewFileSet(), root) {
+		if order[name] == 0 {
+			t.Errorf("%s is not in the list of files of this test: say where it belongs", name)
+		}
+	}
+	for _, from := range files {
+		var below, above []string
+		for _, to := range slices.Sorted(maps.Keys(all[from])) {
+			if order[to] <= order[from] {
+				below = append(below, to)
+				continue
+			}
+			above = append(above, to)
+			if !slices.Contains(owed[from], to) {
+				t.Errorf("%s uses %s, which is above it: %s", from, to, all[from][to])
+			}
+		}
+		for _, to := range owed[from] {
+			if !slices.Contains(above, to) {
+				t.Errorf("%s no longer uses %s: it does not owe that", from, to)
+			}
+		}
+		t.Logf("%-20s uses %s", from, strings.Join(append(below, above...), " "))
+	}
+}

@@ -1,0 +1,208 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/decode"
+)
+
+// pageSize is how many objects a page of a list has, as client-go's.
+const pageSize = 500
+
+// collection is the collection that a reflector reads, or its part in one namespace.
+type collection[T Object] struct {
+	client    *Client
+	resource  Resource
+	namespace string // empty for all
+	decoder   *decoder[T]
+	batches   batches[T]
+	read      atomic.Int64 // objects of the present list, or of the last one
+	lists     atomic.Int64 // requests
+	watches   atomic.Int64 // requests
+}
+
+// send sends one request for the collection.
+func (c *collection[T]) send(ctx context.Context, query url.Values, accept string) (*response, error) {
+	u := c.client.base.JoinPath(c.resource.path(c.namespace))
+	if c.resource.LabelSelector != "" {
+		query.Set("labelSelector", c.resource.LabelSelector)
+	}
+	if c.resource.FieldSelector != "" {
+		query.Set("fieldSelector", c.resource.FieldSelector)
+	}
+	u.RawQuery = query.Encode()
+	resp, err := c.client.send(ctx, request{
+		method: http.MethodGet, url: u, watch: query.Has("watch"), accept: accept, resource: c.resource.GroupResource(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.decoder.check(resp.format); err != nil {
+		resp.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// listing is a list that is being read.
+type listing[T Object] struct {
+	items []T          // the last one of a key counts
+	kept  map[Key]bool // could not be decoded; the empty key for what did not even tell its own
+	gone  map[Key]int  // of a key that was deleted, how many items there were by then
+}
+
+func (l *listing[T]) add(obj T) {
+	if len(l.kept) > 0 {
+		delete(l.kept, KeyOf(obj))
+	}
+	l.items = append(l.items, obj)
+}
+
+// fail notes that the newest version of an object cannot be decoded. An earlier one among the items stays.
+func (l *listing[T]) fail(key Key) {
+	if l.kept == nil {
+		l.kept = map[Key]bool{}
+	}
+	l.kept[key] = true
+}
+
+func (l *listing[T]) remove(key Key) {
+	delete(l.kept, key)
+	if l.gone == nil {
+		l.gone = map[Key]int{}
+	}
+	l.gone[key] = len(l.items)
+}
+
+// present returns the items that were not deleted since.
+func (l *listing[T]) present() []T {
+	if len(l.gone) == 0 {
+		return l.items
+	}
+	var items []T
+	for i, obj := range l.items {
+		if i >= l.gone[KeyOf(obj)] {
+			items = append(items, obj)
+		}
+	}
+	return items
+}
+
+// list reads the collection page by page, in a state that is at least as new as least. It returns the resource version of that
+// state. If restored, versions that the sink holds prove nothing.
+func (c *collection[T]) list(ctx context.Context, least string, size int, restored bool) (l listing[T], version string, err error) {
+	if size == 0 {
+		size = pageSize
+	}
+	query := atLeast(least)
+	query.Set("limit", strconv.Itoa(size))
+	c.read.Store(0)
+	for page := 1; ; page++ {
+		info, err := c.page(ctx, query, &l, restored)
+		if page > 1 && apierrors.IsResourceExpired(err) {
+			// The continue token outlived its snapshot. Read everything at once, from the cache, at least as new.
+			l = listing[T]{}
+			c.read.Store(0)
+			info, err = c.page(ctx, atLeast(version), &l, restored)
+		}
+		if err != nil {
+			return l, "", err
+		}
+		if version = info.ResourceVersion; info.Continue == "" {
+			return l, version, nil
+		}
+		if info.Continue == query.Get("continue") {
+			return l, "", errors.New("list: the server sent the same continue token again")
+		}
+		query = url.Values{"limit": {strconv.Itoa(size)}, "continue": {info.Continue}}
+	}
+}
+
+// atLeast asks for a state that is as new as rv: any for "0", the newest for "".
+func atLeast(rv string) url.Values {
+	switch rv {
+	case "":
+		return url.Values{}
+	case "0":
+		return url.Values{"resourceVersion": {rv}}
+	}
+	return url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
+}
+
+// page reads the response to one list request into l.
+func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T], restored bool) (decode.ListInfo, error) {
+	if err := c.client.wait(ctx); err != nil {
+		return decode.ListInfo{}, err
+	}
+	c.lists.Add(1)
+	request, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	resp, err := c.send(request, query, c.decoder.acceptList)
+	if err != nil {
+		return decode.ListInfo{}, fmt.Errorf("list: %w", err)
+	}
+	defer resp.Close()
+	in := newIntake(c.decoder, &c.batches, resp.format, cancel, func(o decoded[T]) error {
+		c.read.Add(1)
+		switch {
+		case o.filtered:
+		case o.failed != nil:
+			l.fail(o.key)
+		default:
+			l.add(o.obj)
+		}
+		return nil
+	})
+	in.restored = restored
+	defer in.wait()
+	list := decode.NewList(resp, resp.format)
+	for {
+		raw, err := list.Next()
+		switch err {
+		case nil:
+			in.add(raw, false, &list.Info)
+			continue
+		case decode.ErrMore:
+			if err = in.fill(list); err == nil {
+				continue
+			}
+			err = fmt.Errorf("read list: %w", err)
+		case io.EOF:
+			err = nil
+		}
+		if failed := in.wait(); failed != nil { // by then, or because of it, reading ended too
+			err = failed
+		}
+		return list.Info, err
+	}
+}
+
+// reaches returns an error for which isTooLarge holds if the server has not reached resource version rv.
+func (c *collection[T]) reaches(ctx context.Context, rv string) error {
+	if err := c.client.wait(ctx); err != nil {
+		return err
+	}
+	query := atLeast(rv)
+	query.Set("limit", "1")
+	c.lists.Add(1)
+	resp, err := c.send(ctx, query, c.decoder.acceptList)
+	if err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	return resp.Close()
+}
+
+// isTooLarge reports whether the server has not reached the version that it was asked for.
+func isTooLarge(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}

@@ -1,0 +1,69 @@
+package informer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// After each failure, the reflector goes on as its drawing says.
+// Guarantees: R4, R5, R6, R8, R9, R14
+func TestStateAfterEachFailure(t *testing.T) {
+	now := time.Unix(1000, 0)
+	tooLarge := apierrors.NewTimeoutError("too large resource version", 1)
+	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	expired, absent := apierrors.NewResourceExpired("old"), apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "")
+	corrupt := apierrors.NewInternalError(errors.New("corrupt"))
+	corrupt.ErrStatus.Reason, corrupt.ErrStatus.Code = metav1.StatusReasonStoreReadError, http.StatusInternalServerError
+	listing := state{name: ReflectorListing, rv: "7", least: "7"}
+	newest := state{name: ReflectorListing, rv: "7"}
+	watching := state{name: ReflectorWatching, rv: "7", ahead: 1}
+	restored := state{name: ReflectorListing, rv: "7", restored: true}
+	paged := listing
+	paged.paged = now.Add(streamAgainAfter)
+	for i, c := range []struct {
+		from state
+		err  error
+		next state
+		wait ReflectorState
+	}{
+		{watching, errors.New("refused"), state{name: ReflectorWatching, rv: "7"}, ReflectorBackoff},
+		{watching, errEmptyWatch, state{name: ReflectorWatching, rv: "7"}, ReflectorBackoff},
+		{watching, tooLarge, state{name: ReflectorWatching, rv: "7", ahead: 2}, ReflectorBackoff},
+		{state{name: ReflectorWatching, rv: "7", ahead: maxAhead - 1}, tooLarge, restored, ReflectorBackoff},
+		{watching, errWentBack, restored, ReflectorBackoff},
+		{watching, expired, listing, ReflectorBackoff},
+		{watching, corrupt, listing, ReflectorBackoff},
+		{watching, errUnknownDeleted, listing, ReflectorBackoff},
+		{watching, errForeign, listing, ReflectorBackoff},
+		{watching, absent, newest, ReflectorBackoff},
+		{listing, errors.New("refused"), listing, ReflectorBackoff},
+		{listing, errForeign, listing, ReflectorBackoff},
+		{listing, expired, newest, ReflectorIdle},
+		{listing, tooLarge, newest, ReflectorIdle},
+		{newest, expired, newest, ReflectorBackoff},
+		{newest, tooLarge, newest, ReflectorBackoff},
+		{listing, errNoStreaming, paged, ReflectorIdle},
+		{listing, errWentBack, restored, ReflectorBackoff},
+		{restored, errors.New("refused"), restored, ReflectorBackoff},
+		{listing, absent, listing, ReflectorAbsent},
+	} {
+		next, wait, _ := c.from.failed(fmt.Errorf("asked: %w", c.err), now)
+		if next != c.next || wait != c.wait {
+			t.Errorf("%d: %+v after %v: %+v, wait in %v, want %+v, wait in %v", i, c.from, c.err, next, wait, c.next, c.wait)
+		}
+	}
+	told := state{name: ReflectorListing, least: "0", told: true}
+	if next, _, _ := told.failed(errWentBack, now); !next.told {
+		t.Error("a sink that knows that the resource is absent is told again")
+	}
+	if s := paged.watching(); s != (state{name: ReflectorWatching, rv: "7", paged: paged.paged}) {
+		t.Errorf("after a list: %+v", s)
+	}
+}

@@ -1,0 +1,489 @@
+package informer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// forEachAnswer runs test with a client that is answered in JSON, and one that is answered in protobuf.
+func forEachAnswer(t *testing.T, test func(w world, pods *informer.TypedClient[*corev1.Pod])) {
+	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		t.Run(strings.TrimPrefix(media, "application/"), func(t *testing.T) {
+			bubble(t, func(w world) {
+				client := w.client(func(c *rest.Config) { c.ContentType = media; c.QPS = -1 })
+				test(w, informer.NewTypedClient[*corev1.Pod](client, podGVR))
+			})
+		})
+	}
+}
+
+func TestTypedClient(t *testing.T) {
+	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
+		ctx := w.Context()
+		created, err := pods.Create(ctx, newPod("ns", "a", "v=1"), metav1.CreateOptions{FieldManager: "me"})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if created.UID == "" || created.ResourceVersion == "" || created.Labels["v"] != "1" || created.Kind != "" {
+			w.Errorf("created %+v", created)
+		}
+		if _, err := pods.Create(ctx, newPod("ns", "a"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+			w.Errorf("created twice: %v", err)
+		}
+		unnamed := newPod("ns", "")
+		unnamed.GenerateName = "web-"
+		if named, err := pods.Create(ctx, unnamed, metav1.CreateOptions{}); err != nil || !strings.HasPrefix(named.Name, "web-") || len(named.Name) < 6 {
+			w.Errorf("generateName: %v, %v", named, err)
+		}
+
+		changed := created.DeepCopy()
+		changed.Labels["v"] = "2"
+		changed.Status.Phase = corev1.PodRunning
+		updated, err := pods.Update(ctx, changed, metav1.UpdateOptions{})
+		if err != nil || updated.Labels["v"] != "2" {
+			w.Fatalf("update: %v, %v", updated, err)
+		}
+		if _, err := pods.Update(ctx, changed, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+			w.Errorf("update of an old version: %v", err)
+		}
+		status := updated.DeepCopy()
+		status.Status.Phase = corev1.PodFailed
+		status.Labels["v"] = "3" // of a pod, kube-apiserver takes this too
+		status.Spec.NodeName = "ignored"
+		if updated, err = pods.UpdateStatus(ctx, status, metav1.UpdateOptions{}); err != nil || updated.Status.Phase != corev1.PodFailed || updated.Labels["v"] != "3" || updated.Spec.NodeName != changed.Spec.NodeName {
+			w.Errorf("update of the status: %v, %v", updated, err)
+		}
+
+		key := informer.KeyOf(created)
+		for pt, patch := range map[types.PatchType]string{
+			types.MergePatchType:          `{"metadata":{"labels":{"merge":"yes"}}}`,
+			types.JSONPatchType:           `[{"op":"add","path":"/metadata/labels/json","value":"yes"}]`,
+			types.StrategicMergePatchType: `{"metadata":{"labels":{"strategic":"yes"}}}`,
+		} {
+			if _, err := pods.Patch(ctx, key, pt, []byte(patch), metav1.PatchOptions{}); err != nil {
+				w.Errorf("%s: %v", pt, err)
+			}
+		}
+		if _, err := pods.Patch(ctx, key, types.MergePatchType, []byte(`{"status":{"reason":"patched"}}`), metav1.PatchOptions{}, "status"); err != nil {
+			w.Error(err)
+		}
+		got, err := pods.Get(ctx, key, metav1.GetOptions{})
+		if err != nil || got.Labels["merge"]+got.Labels["json"]+got.Labels["strategic"] != "yesyesyes" || got.Status.Reason != "patched" {
+			w.Errorf("after the patches: %v, %v", got, err)
+		}
+		if _, err := pods.Patch(ctx, key, types.JSONPatchType, []byte(`[{"op":"test","path":"/metadata/name","value":"b"}]`), metav1.PatchOptions{}); err == nil {
+			w.Error("a JSON patch whose test fails was taken")
+		}
+
+		uid := types.UID("another")
+		if err := pods.Delete(ctx, key, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); !apierrors.IsConflict(err) {
+			w.Errorf("delete of another: %v", err)
+		}
+		if err := pods.Delete(ctx, key, metav1.DeleteOptions{}); err != nil {
+			w.Error(err)
+		}
+		for what, err := range map[string]error{
+			"Get":    errorOf(pods.Get(ctx, key, metav1.GetOptions{})),
+			"Update": errorOf(pods.Update(ctx, got, metav1.UpdateOptions{})),
+			"Patch":  errorOf(pods.Patch(ctx, key, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})),
+			"Delete": pods.Delete(ctx, key, metav1.DeleteOptions{}),
+		} {
+			if !apierrors.IsNotFound(err) {
+				w.Errorf("%s of what is gone: %v", what, err)
+			}
+		}
+	})
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// What is written is read, by waiting for what the write returned.
+// Guarantees: C9
+func TestReadYourWrites(t *testing.T) {
+	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		pod, err := pods.Create(w.Context(), newPod("ns", "a", "v=0"), metav1.CreateOptions{})
+		for i := range 50 {
+			if err != nil {
+				w.Fatal(err)
+			}
+			if err := inf.WaitForObject(w.Context(), pod); err != nil {
+				w.Fatal(err)
+			}
+			have, ok := inf.Store().Get(informer.KeyOf(pod))
+			if !ok || have.ResourceVersion != pod.ResourceVersion {
+				w.Fatalf("wrote %s, read %v", pod.ResourceVersion, have)
+			}
+			change := have.DeepCopy()
+			change.Labels["v"] = fmt.Sprint(i + 1)
+			pod, err = pods.Update(w.Context(), change, metav1.UpdateOptions{})
+		}
+	})
+}
+
+func TestTypedClientApplies(t *testing.T) {
+	bubble(t, func(w world) {
+		t := w.T
+		informertest.Register[*unstructured.Unstructured](w.server, informertest.Resource{GroupVersionResource: gadgetGVR, Kind: "Gadget"})
+		gadgets := informer.NewTypedClient[*unstructured.Unstructured](w.client(), gadgetGVR)
+		key := informer.Key{Namespace: "ns", Name: "a"}
+		configuration := func(labels map[string]string) map[string]any {
+			return map[string]any{"apiVersion": gadgetGVR.GroupVersion().String(), "kind": "Gadget", "metadata": map[string]any{"name": "a", "labels": labels}}
+		}
+		mine := metav1.ApplyOptions{FieldManager: "mine"}
+		if _, err := gadgets.Apply(t.Context(), key, configuration(map[string]string{"a": "1", "b": "1"}), mine); err != nil {
+			t.Fatal(err)
+		}
+		other := metav1.ApplyOptions{FieldManager: "other"}
+		if _, err := gadgets.Apply(t.Context(), key, configuration(map[string]string{"a": "2"}), other); !apierrors.IsConflict(err) {
+			t.Errorf("apply of a field of another: %v", err)
+		}
+		other.Force = true
+		if _, err := gadgets.Apply(t.Context(), key, configuration(map[string]string{"a": "2"}), other); err != nil {
+			t.Error(err)
+		}
+		got, err := gadgets.Apply(t.Context(), key, configuration(map[string]string{"c": "1"}), mine)
+		if err != nil || fmt.Sprint(got.GetLabels()) != "map[a:2 c:1]" {
+			t.Errorf("labels %v, %v", got.GetLabels(), err)
+		}
+		if _, err := gadgets.Apply(t.Context(), key, configuration(nil), metav1.ApplyOptions{}); err == nil || !strings.Contains(err.Error(), "FieldManager") {
+			t.Errorf("apply without a name: %v", err)
+		}
+	})
+}
+
+// A typed object needs no TypeMeta to be sent: custom resources have to be told their kind.
+func TestTypedClientNamesTheKind(t *testing.T) {
+	var sent atomic.Pointer[map[string]any]
+	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		var body map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			return nil, err
+		}
+		sent.Store(&body)
+		return nil, errors.New("seen")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployments := informer.NewTypedClient[*appsv1.Deployment](client, appsv1.SchemeGroupVersion.WithResource("deployments"))
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	deployments.Create(t.Context(), d, metav1.CreateOptions{})
+	if body := *sent.Load(); body["kind"] != "Deployment" || body["apiVersion"] != "apps/v1" {
+		t.Errorf("sent %v", body)
+	}
+	if d.Kind != "" {
+		t.Error("the caller's object was written to")
+	}
+	any := informer.NewTypedClient[*unstructured.Unstructured](client, appsv1.SchemeGroupVersion.WithResource("deployments"))
+	u := &unstructured.Unstructured{Object: map[string]interface{}{"apiVersion": "apps/v1", "kind": "Own", "metadata": map[string]interface{}{"name": "a"}}}
+	any.Create(t.Context(), u, metav1.CreateOptions{})
+	if body := *sent.Load(); body["kind"] != "Own" {
+		t.Errorf("sent %v", body)
+	}
+}
+
+// methodlessPod has all fields of a pod that this test needs, and TypeMeta, but nobody has generated its methods.
+type methodlessPod struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+// kindlessPod has DeepCopyObject, but no TypeMeta.
+type kindlessPod struct {
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+func (p *kindlessPod) DeepCopyObject() runtime.Object { return nil }
+
+// List reads pages with selectors, and names the object that cannot be decoded; DeleteCollection deletes what the selectors match.
+func TestTypedClientListsAndDeletesACollection(t *testing.T) {
+	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
+		ctx := w.Context()
+		for i := range 5 {
+			w.create(newPod("ns", fmt.Sprint("a", i), "app=x"))
+		}
+		w.create(newPod("other", "b", "app=y"))
+		names := func(pods []*corev1.Pod) (list []string) {
+			for _, pod := range pods {
+				list = append(list, pod.Name)
+			}
+			return list
+		}
+		var all []string
+		o := metav1.ListOptions{Limit: 2, LabelSelector: "app=x"}
+		for pages := 1; ; pages++ {
+			items, meta, err := pods.List(ctx, "", o)
+			if err != nil || meta.ResourceVersion == "" {
+				w.Fatalf("page %d: %+v, %v", pages, meta, err)
+			}
+			all = append(all, names(items)...)
+			if o.Continue = meta.Continue; o.Continue == "" {
+				if pages != 3 {
+					w.Errorf("%d pages", pages)
+				}
+				break
+			}
+		}
+		if want := []string{"a0", "a1", "a2", "a3", "a4"}; !slices.Equal(all, want) {
+			w.Errorf("listed %q, want %q", all, want)
+		}
+		if items, _, err := pods.List(ctx, "other", metav1.ListOptions{}); err != nil || !slices.Equal(names(items), []string{"b"}) {
+			w.Errorf("listed %q, %v", names(items), err)
+		}
+		remove := w.server.Inject(informertest.Fault{Corrupt: []informer.Key{{Namespace: "ns", Name: "a3"}}})
+		var failed *informer.DecodeError
+		if _, _, err := pods.List(ctx, "ns", metav1.ListOptions{}); !errors.As(err, &failed) || failed.Key.Name != "a3" || failed.Raw != nil {
+			w.Errorf("an object that cannot be decoded: %v", err)
+		}
+		remove()
+		for _, bad := range []metav1.ListOptions{{Watch: true}, {SendInitialEvents: new(bool)}} {
+			if _, _, err := pods.List(ctx, "", bad); !isTerminal(w.T, err) {
+				w.Errorf("%+v: %v", bad, err)
+			}
+			if err := pods.DeleteCollection(ctx, "ns", metav1.DeleteOptions{}, bad); !isTerminal(w.T, err) {
+				w.Errorf("%+v: %v", bad, err)
+			}
+		}
+		if _, _, err := pods.List(ctx, "a/b", metav1.ListOptions{}); !isTerminal(w.T, err) {
+			w.Errorf("namespace a/b: %v", err)
+		}
+		if err := pods.DeleteCollection(ctx, "ns", metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=a1"}); err != nil {
+			w.Error(err)
+		}
+		if items, _, err := pods.List(ctx, "", metav1.ListOptions{}); err != nil || !slices.Equal(names(items), []string{"a0", "a2", "a3", "a4", "b"}) {
+			w.Errorf("left are %q, %v", names(items), err)
+		}
+		if err := pods.DeleteCollection(ctx, "ns", metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			w.Error(err)
+		}
+		if items, _, err := pods.List(ctx, "", metav1.ListOptions{}); err != nil || !slices.Equal(names(items), []string{"b"}) {
+			w.Errorf("left are %q, %v", names(items), err)
+		}
+	})
+}
+
+// isTerminal says whether a Controller tries again after err.
+func isTerminal(t *testing.T, err error) bool {
+	queue := informer.NewQueue(informer.QueueConfig[string]{})
+	queue.Add("a")
+	ctl := &informer.Controller[string]{
+		Queue:  queue,
+		Logger: slog.New(slog.DiscardHandler),
+		Reconcile: func(context.Context, string) (informer.Result, error) {
+			queue.Close()
+			return informer.Result{}, err
+		},
+	}
+	ctl.Run(t.Context())
+	return ctl.Status().Terminal == 1
+}
+
+// A call that cannot succeed sends nothing. Its error says what to do, and a controller does not try it again.
+func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
+	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		t.Errorf("sent %s %s", r.Method, r.URL)
+		return nil, errors.New("sent")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	key := informer.Key{Namespace: "ns", Name: "a"}
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "a"}
+	update, create := metav1.UpdateOptions{}, metav1.CreateOptions{}
+	pods := informer.NewTypedClient[*corev1.Pod](client, podGVR)
+	slim := informer.NewTypedClient[*slimPod](client, podGVR)
+	methodless := informer.NewTypedClient[*methodlessPod](client, podGVR)
+	kindless := informer.NewTypedClient[*kindlessPod](client, podGVR)
+	partial := informer.NewTypedClient[*metav1.PartialObjectMetadata](client, podGVR)
+	dynamic := informer.NewTypedClient[*unstructured.Unstructured](client, podGVR)
+	noResource := informer.NewTypedClient[*corev1.Pod](client, podGVR.GroupVersion().WithResource(""))
+	noClient := informer.NewTypedClient[*corev1.Pod](nil, podGVR)
+	unnamedKind := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a"}}}
+	const generate = "lacks the method DeepCopyObject() runtime.Object, which a type with all of the object's fields has: have controller-gen"
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"delete without name":       {pods.Delete(ctx, informer.Key{Namespace: "ns"}, metav1.DeleteOptions{}), "must be a name"},
+		"delete of ..":              {pods.Delete(ctx, informer.Key{Namespace: "ns", Name: ".."}, metav1.DeleteOptions{}), `may not be '..'`},
+		"namespace of a/b":          {pods.Delete(ctx, informer.Key{Namespace: "a/b", Name: "x"}, metav1.DeleteOptions{}), `may not contain '/'`},
+		"get without name":          {errorOf(pods.Get(ctx, informer.Key{}, metav1.GetOptions{})), "must be a name"},
+		"update without name":       {errorOf(pods.Update(ctx, &corev1.Pod{}, update)), "must be a name"},
+		"subresource a/b":           {errorOf(pods.Patch(ctx, informer.Key{Name: "a"}, types.MergePatchType, nil, metav1.PatchOptions{}, "a/b")), `may not contain '/'`},
+		"apply without manager":     {errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{})), "FieldManager is empty"},
+		"apply of a channel":        {errorOf(pods.Apply(ctx, key, make(chan int), metav1.ApplyOptions{FieldManager: "me"})), "unsupported type"},
+		"create of nil":             {errorOf(pods.Create(ctx, nil, create)), "the object is nil"},
+		"update of nil":             {errorOf(pods.Update(ctx, nil, update)), "the object is nil"},
+		"update of a nil status":    {errorOf(pods.UpdateStatus(ctx, nil, update)), "the object is nil"},
+		"create, no DeepCopyObject": {errorOf(methodless.Create(ctx, &methodlessPod{ObjectMeta: meta}, create)), "*informer_test.methodlessPod " + generate},
+		"update, no DeepCopyObject": {errorOf(methodless.Update(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
+		"status, no DeepCopyObject": {errorOf(methodless.UpdateStatus(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
+		"no TypeMeta":               {errorOf(kindless.Update(ctx, &kindlessPod{meta}, update)), "GetObjectKind() schema.ObjectKind, which a type with all of the object's fields has: embed metav1.TypeMeta"},
+		"slim struct":               {errorOf(slim.Update(ctx, &slimPod{}, update)), "If it has only some fields, the API server would remove the others: use Patch or Apply"},
+		"metadata only":             {errorOf(partial.Create(ctx, &metav1.PartialObjectMetadata{}, create)), "has only metadata"},
+		"create without a kind":     {errorOf(dynamic.Create(ctx, unnamedKind, create)), "set apiVersion and kind"},
+		"get, no resource":          {errorOf(noResource.Get(ctx, key, metav1.GetOptions{})), "Resource.Resource is empty"},
+		"update, no resource":       {errorOf(noResource.Update(ctx, &corev1.Pod{}, update)), "Resource.Resource is empty"},
+		"get, no client":            {errorOf(noClient.Get(ctx, key, metav1.GetOptions{})), "NewClient"},
+		"delete, no client":         {noClient.Delete(ctx, key, metav1.DeleteOptions{}), "NewClient"},
+		"create, no client":         {errorOf(noClient.Create(ctx, newPod("ns", "a"), create)), "NewClient"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.says) {
+			t.Errorf("%s: error %v, want one with %q", name, c.err, c.says)
+		} else if !isTerminal(t, c.err) {
+			t.Errorf("%s: not terminal: %v", name, c.err)
+		}
+	}
+	if len(unnamedKind.Object) != 1 {
+		t.Errorf("the caller's object was written to: %v", unnamedKind)
+	}
+}
+
+// A refusal of the server is not terminal: what it refuses now, it may take later.
+func TestServerErrorsAreNotTerminal(t *testing.T) {
+	bubble(t, func(w world) {
+		pods := informer.NewTypedClient[*corev1.Pod](w.client(), podGVR)
+		if err := pods.Delete(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) || isTerminal(w.T, err) {
+			w.Error(err)
+		}
+	})
+}
+
+// A type with just some fields reads, patches, applies and deletes.
+func TestPartialTypesPatch(t *testing.T) {
+	bubble(t, func(w world) {
+		w.pods.Create(newPod("ns", "a"))
+		pods := informer.NewTypedClient[*slimPod](w.client(), podGVR)
+		key := informer.Key{Namespace: "ns", Name: "a"}
+		if _, err := pods.Patch(w.Context(), key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
+			w.Error(err)
+		}
+		if pod, err := pods.Get(w.Context(), key, metav1.GetOptions{}); err != nil || pod.GetName() != "a" {
+			w.Errorf("%v, %v", pod, err)
+		}
+		if err := pods.Delete(w.Context(), key, metav1.DeleteOptions{}); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// A write that the server did not take is sent again when it says; others are not.
+func TestTypedClientRetriesWhenTheServerSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		code, seconds, refusals int
+		want                    int // requests
+		ok                      bool
+	}{
+		"429":                  {429, 3, 2, 3, true},
+		"503 with Retry-After": {503, 3, 2, 3, true},
+		"503 without":          {503, 0, 2, 1, false},
+		"409 with Retry-After": {409, 3, 1, 1, false},
+		"429 for ever":         {429, 1, 100, 10, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			bubble(t, func(w world) {
+				w.answer(func(w http.ResponseWriter, r *http.Request) bool {
+					if requests++; requests > c.refusals {
+						return false
+					}
+					if c.seconds > 0 {
+						w.Header().Set("Retry-After", fmt.Sprint(c.seconds))
+					}
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(c.code)
+					fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, c.code)
+					return true
+				})
+				pods := informer.NewTypedClient[*corev1.Pod](w.client(func(c *rest.Config) { c.QPS = -1 }), podGVR)
+				began := time.Now()
+				_, err := pods.Create(w.Context(), newPod("ns", "a"), metav1.CreateOptions{})
+				if (err == nil) != c.ok || requests != c.want {
+					w.Errorf("%v after %d requests", err, requests)
+				}
+				if waited := time.Since(began); waited != time.Duration(c.seconds*(c.want-1))*time.Second {
+					w.Errorf("waited %v", waited)
+				}
+				if c.ok {
+					return
+				}
+				if status := apierrors.APIStatus(nil); !errors.As(err, &status) || int(status.Status().Code) != c.code {
+					w.Errorf("error %v", err)
+				}
+				requests = 0
+				ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
+				defer cancel()
+				if _, err := pods.Create(ctx, newPod("ns", "b"), metav1.CreateOptions{}); c.want > 1 && !errors.Is(err, context.DeadlineExceeded) {
+					w.Errorf("with a deadline: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestHasCondition(t *testing.T) {
+	pod := func(conditionType, status string) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: "Initialized", Status: "True"}, {Type: corev1.PodConditionType(conditionType), Status: corev1.ConditionStatus(status)},
+		}}}
+	}
+	ready := informer.HasCondition[*corev1.Pod]("Ready", "True")
+	if ready(nil) || ready(&corev1.Pod{}) || ready(pod("Ready", "False")) || ready(pod("Other", "True")) || !ready(pod("Ready", "True")) {
+		t.Error("Pod")
+	}
+	available := informer.HasCondition[*appsv1.Deployment]("Available", "True")
+	d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: "Available", Status: "True"}}}}
+	d.Generation, d.Status.ObservedGeneration = 2, 1
+	if available(d) {
+		t.Error("Deployment: the status is of an older generation")
+	}
+	if d.Status.ObservedGeneration = 2; !available(d) {
+		t.Error("Deployment")
+	}
+	any := informer.HasCondition[*unstructured.Unstructured]("Ready", "True")
+	u := &unstructured.Unstructured{}
+	for text, want := range map[string]bool{
+		`{}`:                            false,
+		`{"status":{"conditions":"x"}}`: false,
+		`{"status":{"conditions":["x",{"type":"Ready","status":"True"}]}}`:                                                true,
+		`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`:                                                   false,
+		`{"metadata":{"generation":2},"status":{"conditions":[{"type":"Ready","status":"True","observedGeneration":2}]}}`: true,
+		`{"metadata":{"generation":2},"status":{"conditions":[{"type":"Ready","status":"True","observedGeneration":1}]}}`: false,
+		`{"metadata":{"generation":2},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}}`: false,
+	} {
+		u.Object = map[string]interface{}{}
+		if err := u.UnmarshalJSON([]byte(strings.Replace(text, "{", `{"apiVersion":"v1","kind":"X",`, 1))); err != nil && text != "{}" {
+			t.Fatal(err)
+		}
+		if got := any(u); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+	if !informer.IsDeleted[*corev1.Pod](nil) || informer.IsDeleted(&corev1.Pod{}) {
+		t.Error("IsDeleted")
+	}
+}

@@ -1,0 +1,201 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// WaitForResourceVersion waits until the store has every change up to resourceVersion. The version may come from any
+// answer of the server about this resource: a list, an event, a bookmark or a write. It returns an error if ctx ends or
+// the informer stops first, or if resourceVersion is not a number as KEP-5504 defines it.
+//
+// If the informer follows several namespaces, each of them must reach resourceVersion. A quiet namespace reaches it with
+// its next bookmark, about once a minute. [Informer.WaitForObject] waits for the object's own namespace only.
+func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersion string) error {
+	if _, err := resourceversion.CompareResourceVersion(resourceVersion, resourceVersion); err != nil {
+		return err
+	}
+	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
+		return len(s.sources) == len(i.reflectors) && reached(s.ResourceVersion(), resourceVersion)
+	})
+}
+
+// Versioned is the identity and version of an object of any type.
+type Versioned interface {
+	GetNamespace() string
+	GetName() string
+	GetResourceVersion() string
+}
+
+// WaitForObject waits until the store has obj, as a write returned it, or a newer version, or until the store knows that
+// obj is gone. A read after it sees the write. It returns nil at once for an object that the informer does not follow:
+// an object of another namespace, or one that the label selector does not match, or a field selector on metadata.name or
+// metadata.namespace. It returns an error if ctx ends or the informer stops first.
+func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
+	rv := obj.GetResourceVersion()
+	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
+		return err
+	}
+	if i.invalid == nil && !i.follows(obj) {
+		return nil
+	}
+	key := Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
+		if have, ok := s.Get(key); ok && reached(have.GetResourceVersion(), rv) {
+			return true
+		}
+		return reached(s.sourceRV(key.Namespace), rv)
+	})
+}
+
+// follows reports whether obj may be in the store. It does not know every field selector.
+func (i *Informer[T]) follows(obj Versioned) bool {
+	r := i.resource
+	if len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, obj.GetNamespace()) {
+		return false
+	}
+	if labeled, ok := obj.(interface{ GetLabels() map[string]string }); ok {
+		if selector, err := labels.Parse(r.LabelSelector); err == nil && !selector.Matches(labels.Set(labeled.GetLabels())) {
+			return false
+		}
+	}
+	if selector, err := fields.ParseSelector(r.FieldSelector); err == nil {
+		if name, ok := selector.RequiresExactMatch("metadata.name"); ok && name != obj.GetName() {
+			return false
+		}
+		if namespace, ok := selector.RequiresExactMatch("metadata.namespace"); ok && namespace != obj.GetNamespace() {
+			return false
+		}
+	}
+	return true
+}
+
+// Await waits until the object with that key meets cond, and returns it. Await calls cond in the caller's goroutine,
+// with each version that it sees, and with the zero T while the object does not exist. A cond that returns true for the
+// zero T waits for a deletion. Await returns an error if ctx ends or the informer stops first.
+func (i *Informer[T]) Await(ctx context.Context, key Key, cond func(obj T) bool) (T, error) {
+	var met T
+	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
+		obj, ok := s.Get(key)
+		if !ok && !isClosed(i.hub.synced) || !cond(obj) {
+			return false
+		}
+		met = obj
+		return true
+	})
+	if err != nil {
+		return met, fmt.Errorf("await %s %s: %w", i.resource.Resource, key, err)
+	}
+	return met, nil
+}
+
+// waitUntil returns nil as soon as a snapshot of the store meets cond. It returns the cause of ctx if ctx ends first, and an
+// error that wraps [ErrStopped] if the informer stops first.
+func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) bool) error {
+	if i.invalid != nil {
+		return i.invalid
+	}
+	for {
+		published := i.store.published()
+		if cond(i.store.Snapshot()) {
+			return nil
+		}
+		select {
+		case <-published:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-i.hub.stopped:
+			if cond(i.store.Snapshot()) {
+				return nil
+			}
+			return fmt.Errorf("%s: %w", i.resource, ErrStopped)
+		}
+	}
+}
+
+// HasCondition returns a function for [Informer.Await]. It returns true for an object that has a condition of that type
+// with that status in status.conditions: ("Ready", "True") of a Pod or a Node, ("Available", "True") of a Deployment,
+// ("Established", "True") of a CustomResourceDefinition. A condition whose observedGeneration, or else that of the
+// status, differs from metadata.generation belongs to an older spec and does not count. T must be
+// *unstructured.Unstructured or have these fields under the names that the Go types of the API use; otherwise the
+// function returns false.
+func HasCondition[T Object](conditionType, status string) func(obj T) bool {
+	return func(obj T) bool {
+		var none T
+		if obj == none {
+			return false
+		}
+		if u, ok := any(obj).(*unstructured.Unstructured); ok {
+			return hasUnstructuredCondition(u, conditionType, status)
+		}
+		objStatus := field(reflect.ValueOf(obj), "Status")
+		conditions := field(objStatus, "Conditions")
+		if conditions.Kind() != reflect.Slice {
+			return false
+		}
+		for i := range conditions.Len() {
+			c := conditions.Index(i)
+			if text(field(c, "Type")) != conditionType {
+				continue
+			}
+			observed := field(c, "ObservedGeneration")
+			if !observed.CanInt() || observed.Int() == 0 {
+				observed = field(objStatus, "ObservedGeneration")
+			}
+			if meta, ok := any(obj).(interface{ GetGeneration() int64 }); ok && observed.CanInt() && observed.Int() != 0 && observed.Int() != meta.GetGeneration() {
+				return false
+			}
+			return text(field(c, "Status")) == status
+		}
+		return false
+	}
+}
+
+// IsDeleted reports whether obj is the zero T. [Informer.Await] uses it to wait until an object does not exist.
+func IsDeleted[T Object](obj T) bool {
+	var none T
+	return obj == none
+}
+
+// field returns the named field of the struct that v is or points to. It returns the zero Value if there is none.
+func field(v reflect.Value, name string) reflect.Value {
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
+}
+
+// text returns v if it is a string, and otherwise "".
+func text(v reflect.Value) string {
+	if v.Kind() != reflect.String {
+		return ""
+	}
+	return v.String()
+}
+
+func hasUnstructuredCondition(u *unstructured.Unstructured, conditionType, status string) bool {
+	conditions, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
+	list, _ := conditions.([]any)
+	for _, entry := range list {
+		c, _ := entry.(map[string]any)
+		if c["type"] != conditionType {
+			continue
+		}
+		observed, found := c["observedGeneration"]
+		if !found {
+			observed, found, _ = unstructured.NestedFieldNoCopy(u.Object, "status", "observedGeneration")
+		}
+		return c["status"] == status && (!found || observed == u.GetGeneration())
+	}
+	return false
+}

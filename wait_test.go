@@ -1,0 +1,171 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+func TestAwaitReturnsTheObjectThatMeetsTheCondition(t *testing.T) {
+	bubble(t, func(w world) {
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		key := informer.Key{Namespace: "ns", Name: "a"}
+		running := make(chan *corev1.Pod)
+		gone := make(chan error)
+		go func() {
+			pod, err := inf.Await(w.Context(), key, func(p *corev1.Pod) bool { return p != nil && p.Labels["v"] == "3" })
+			if err != nil {
+				w.Error(err)
+			}
+			running <- pod
+			_, err = inf.Await(w.Context(), key, func(p *corev1.Pod) bool { return p == nil })
+			gone <- err
+		}()
+		defer start(w.T, inf)()
+		w.create(newPod("ns", "a", "v=1"))
+		synctest.Wait()
+		w.relabel("ns", "a", "2")
+		synctest.Wait()
+		w.relabel("ns", "a", "3")
+		if pod := <-running; pod.Labels["v"] != "3" {
+			w.Errorf("returned %v", pod)
+		}
+		w.delete("ns", "a")
+		if err := <-gone; err != nil {
+			w.Error(err)
+		}
+		ctx, cancel := context.WithTimeoutCause(w.Context(), time.Second, errors.New("enough"))
+		defer cancel()
+		if _, err := inf.Await(ctx, key, func(p *corev1.Pod) bool { return p != nil }); err == nil || err.Error() != "await pods ns/a: enough" {
+			w.Errorf("Await: %v", err)
+		}
+	})
+}
+
+// Before the first list nobody knows what is there: an object that Await does not find then was not deleted.
+func TestAwaitTakesNothingForDeletedBeforeTheFirstList(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		t.Run(fmt.Sprintf("there=%v", there), func(t *testing.T) {
+			bubble(t, func(w world) {
+				if there {
+					w.create(newPod("ns", "a", "v=1"))
+				}
+				w.server.Inject(informertest.Fault{Match: streamed, Delay: 5 * time.Second})
+				inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+				began := time.Now()
+				gone := make(chan time.Duration, 1)
+				go func() {
+					if pod, err := inf.Await(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, informer.IsDeleted); err != nil || pod != nil {
+						w.Errorf("Await: %v, %v", pod, err)
+					}
+					gone <- time.Since(began)
+				}()
+				synctest.Wait() // not even started
+				defer start(w.T, inf)()
+				if there {
+					<-time.After(time.Minute)
+					w.delete("ns", "a")
+				}
+				want := 5 * time.Second
+				if there {
+					want += time.Minute
+				}
+				if after := <-gone; after != want {
+					w.Errorf("gone after %v, want %v", after, want)
+				}
+			})
+		})
+	}
+}
+
+// What was in the store when the informer stopped counts for those who wait, whatever they notice first.
+func TestAwaitSeesWhatCameBeforeTheStop(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("ns", "a", "v=1"))
+		for range 30 {
+			w.relabel("ns", "a", "1")
+			inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+			stop := start(w.T, inf)
+			pod, err := inf.Await(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, func(p *corev1.Pod) bool {
+				if p.Labels["v"] == "2" {
+					return true
+				}
+				w.relabel("ns", "a", "2") // between a look at the store and the wait for the next
+				synctest.Wait()
+				stop()
+				return false
+			})
+			if err != nil || pod.Labels["v"] != "2" {
+				w.Fatalf("%v, %v", pod, err)
+			}
+		}
+	})
+}
+
+// What an informer does not follow is not waited for, as far as that can be told.
+// Guarantees: C9
+func TestWaitForObjectOutside(t *testing.T) {
+	bubble(t, func(w world) {
+		pod := newPod("ns", "a", "v=1")
+		pod.ResourceVersion = "7"
+		for _, test := range []struct {
+			resource informer.Resource
+			follows  bool
+		}{
+			{informer.Resource{}, true},
+			{informer.Resource{Namespaces: []string{"other", "ns"}}, true},
+			{informer.Resource{Namespaces: []string{"other", "ns2"}}, false},
+			{informer.Resource{LabelSelector: "v in (1,2)"}, true},
+			{informer.Resource{LabelSelector: "v!=1"}, false},
+			{informer.Resource{FieldSelector: "metadata.name=a"}, true},
+			{informer.Resource{FieldSelector: "metadata.name=b"}, false},
+			{informer.Resource{FieldSelector: "metadata.namespace=ns,metadata.name=a"}, true},
+			{informer.Resource{FieldSelector: "metadata.namespace=other,metadata.name=a"}, false},
+			{informer.Resource{FieldSelector: "metadata.name!=a"}, true}, // nor is it in the store; but who knows
+			{informer.Resource{FieldSelector: "spec.nodeName=n2"}, true},
+		} {
+			test.resource.GroupVersionResource = podGVR
+			inf := informer.New(w.client(), test.resource, quiet[*corev1.Pod]())
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			if err := inf.WaitForObject(ctx, pod); err == nil == test.follows || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("%s: %v", test.resource, err)
+			}
+			cancel()
+		}
+	})
+}
+
+// A version is reached when each of several namespaces has got there, also the one that has not been listed yet.
+// Guarantees: C9
+func TestWaitForSeveralNamespaces(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("a", "x"))
+		w.create(newPod("b", "y"))
+		end := w.server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Namespace == "b" }, Error: unavailable})
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}, quiet[*corev1.Pod]())
+		running, stop := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- inf.Run(running) }()
+		defer func() { stop(); <-ended }()
+		waits := func() error {
+			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
+			defer cancel()
+			return inf.WaitForResourceVersion(ctx, w.server.ResourceVersion())
+		}
+		if err := waits(); !errors.Is(err, context.DeadlineExceeded) || inf.Store().Len() != 1 {
+			w.Errorf("%v with %d objects", err, inf.Store().Len())
+		}
+		end()
+		if err := waits(); err != nil || inf.Store().Len() != 2 {
+			w.Errorf("%v with %d objects", err, inf.Store().Len())
+		}
+	})
+}

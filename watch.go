@@ -1,0 +1,204 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/typedinformer/informer/internal/decode"
+)
+
+const (
+	shortWatch      = time.Second     // an empty watch that ends sooner counts as a failure
+	minWatchTimeout = 5 * time.Minute // the server ends a watch after this, and up to twice as long
+)
+
+// openWatch is one watch that the server has accepted.
+type openWatch struct {
+	response *response
+	frames   decode.Frames
+	events   int // that have been read
+	opened   time.Time
+	timeout  time.Duration   // the server ends the watch this long after opened
+	request  context.Context // of the request
+	cancel   context.CancelCauseFunc
+	deadline *time.Timer // ends request
+	progress *progress   // ends request when the initial events take too long; nil for a watch without them
+}
+
+func (w *openWatch) close() {
+	w.deadline.Stop()
+	w.cancel(nil)
+	w.response.Close()
+}
+
+// open opens a watch. With initial, it begins with the whole collection.
+func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool) (_ *openWatch, err error) {
+	w := &openWatch{timeout: minWatchTimeout + rand.N(minWatchTimeout)}
+	query.Set("watch", "1")
+	query.Set("allowWatchBookmarks", "true")
+	query.Set("timeoutSeconds", strconv.Itoa(int(w.timeout.Seconds())))
+	if err := c.client.wait(ctx); err != nil {
+		return nil, err
+	}
+	w.request, w.cancel = context.WithCancelCause(ctx)
+	limit := w.timeout + watchGrace
+	if initial {
+		limit = streamDeadline
+	}
+	w.deadline = time.AfterFunc(limit, func() { w.cancel(ErrNoProgress) })
+	w.opened = time.Now()
+	c.watches.Add(1)
+	if w.response, err = c.send(w.request, query, c.decoder.accept); err != nil {
+		w.deadline.Stop()
+		err = fmt.Errorf("watch: %w", because(w.request, err))
+		w.cancel(nil)
+		return nil, err
+	}
+	body := io.Reader(w.response)
+	if initial {
+		w.progress = newProgress(w.request, w.response, w.deadline, streamDeadline, streamProgress)
+		body = w.progress
+	}
+	w.frames = decode.NewFrames(body, w.response.format)
+	return w, nil
+}
+
+// bookmark returns the next bookmark of w, as it is encoded. It gives the objects before it to in, and waits until in has handed
+// them on. Its error is io.EOF when the server ended the watch in good order.
+func (c *collection[T]) bookmark(w *openWatch, in *intake[T]) (raw []byte, err error) {
+	for {
+		frame, err := w.frames.Next()
+		if err == decode.ErrMore {
+			if err = in.fill(w.frames); err == nil {
+				continue
+			}
+		}
+		event := apiwatch.EventType(frame.Event)
+		if err == nil {
+			w.events++
+			if event == apiwatch.Added || event == apiwatch.Modified || event == apiwatch.Deleted {
+				in.add(frame.Raw, event == apiwatch.Deleted, nil)
+				continue
+			}
+		}
+		if failed := in.wait(); failed != nil {
+			return nil, failed
+		}
+		switch {
+		case err == io.EOF:
+			return nil, err
+		case err != nil:
+			return nil, fmt.Errorf("watch: %w", because(w.request, err))
+		case event == apiwatch.Bookmark:
+			return frame.Raw, nil
+		case event == apiwatch.Error:
+			return nil, errorEvent(w.response.format, frame.Raw)
+		case strings.ContainsFunc(frame.Event, func(c rune) bool { return c < 'A' || c > 'Z' }):
+			return nil, errors.New("watch: the server sent an event whose type is not a name") // and may be content
+		}
+		return nil, fmt.Errorf("watch: the server sent an event of type %.100q", frame.Event)
+	}
+}
+
+// errorEvent returns the error that an event of type ERROR reports.
+func errorEvent(f decode.Format, raw []byte) error {
+	status, err := f.Status(raw)
+	if err != nil {
+		return fmt.Errorf("watch: error event: %w", err)
+	}
+	if status.Status != metav1.StatusFailure && status.Kind != "Status" { // its message may be the content of an object
+		return errors.New("watch: the server sent an error event without a Status")
+	}
+	return fmt.Errorf("watch: %w", apierrors.FromObject(status))
+}
+
+// isRefusal reports whether the server did not want the request as it was, rather than the client, the resource or the
+// resource version.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")
+
+// errNoStreaming indicates that the collection cannot be read as the initial events of a watch: a list can.
+var errNoStreaming = errors.New("streaming list not possible")
+
+// initialEvents reads the collection from a watch that begins with it (KEP-3157), and returns its resource version. What follows is
+// a watch like any other.
+func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T], version string, err error) {
+	c.read.Store(0)
+	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, func(o decoded[T]) error {
+		c.read.Add(1)
+		switch { // changes can come in between
+		case (o.deleted || o.filtered) && o.key.Name != "":
+			l.remove(o.key)
+		case o.filtered || o.failed != nil:
+			l.fail(o.key)
+		default:
+			l.add(o.obj)
+		}
+		return nil
+	})
+	in.restored = restored
+	defer in.wait()
+	raw, err := c.bookmark(w, in)
+	if err == io.EOF {
+		return l, "", fmt.Errorf("%w: the server ended the watch without the bookmark behind the initial events", errNoStreaming)
+	}
+	if err != nil {
+		return l, "", err
+	}
+	meta, err := w.response.format.Metadata(raw)
+	switch {
+	case err != nil:
+		return l, "", fmt.Errorf("watch: bookmark: %w", err)
+	case meta.ResourceVersion == "":
+		return l, "", errNoVersion
+	case meta.Annotations[metav1.InitialEventsAnnotationKey] != "true":
+		return l, "", fmt.Errorf("%w: the server sent an ordinary bookmark among the initial events", errNoStreaming)
+	}
+	w.progress.endAt(w.timeout + watchGrace - time.Since(w.opened))
+	return l, meta.ResourceVersion, nil
+}
+
+// follow calls change for each change of an object, one at a time and in order, and progressed for each bookmark between them,
+// until one of them fails, or the watch ends. Its error is io.EOF when the server ended the watch in good order.
+func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, progressed func(version string) error) error {
+	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, change)
+	in.live = true
+	defer in.wait()
+	for {
+		raw, err := c.bookmark(w, in)
+		if err != nil {
+			return err
+		}
+		version := string(w.response.format.Peek(raw).ResourceVersion)
+		if version == "" {
+			return errNoVersion
+		}
+		if err := progressed(version); err != nil {
+			return err
+		}
+	}
+}
