@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -221,6 +223,40 @@ func TestCutMendsNothing(t *testing.T) {
 	} {
 		if cut := cutJSON([]byte(raw)); jsontext.Value(cut).IsValid() {
 			t.Errorf("%s: cut to %s", raw, cut)
+		}
+	}
+}
+
+// The decoder skips managedFields by their brackets. Strings and arrays in them change nothing of the object.
+func TestSkippedManagedFieldsChangeNothing(t *testing.T) {
+	d := (&codec[*corev1.ConfigMap]{}).decoder()
+	for _, managed := range []string{
+		`null`, `[]`, `[{}]`, `[{"manager":"m","fieldsV1":{"f:a":{".":{}}}}]`, `[ {"manager":"m"} ]`,
+		`[{"manager":"]"}]`, `[{"manager":"}]"}]`, `[{"manager":"}],"}]`, `[{"manager":"}]},"}]`,
+		`[{"manager":"}],\"uid\":\"x"}]`, `[{"manager":"}]},\"data\":{"}]`,
+		`[{"fieldsV1":{"f:a":[{}],"uid":"x"}}]`, `[{"fieldsV1":{"f:a":[{}]},"data":{}}]`, `[{"fieldsV1":[{"a":[{}],"uid":"x"}],"uid":"y"}]`,
+		`[{"a":[{}]},"data",{}]`, `[` + strings.Repeat(`{"manager":"]]"},`, 10) + `{}]`,
+	} {
+		for _, behind := range []string{
+			`,"uid":"u"},"data":{"k":"v"}}`, `},"data":{"k":"v"}}`, `}}`, `} , "data":{"k":"v"}}`, ` ,"uid":"u"},"data":{"k":"v"}}`, `,"uid":"u"}}`,
+		} {
+			raw := `{"metadata":{"name":"a","managedFields":` + managed + behind
+			var want corev1.ConfigMap
+			if err := json.Unmarshal([]byte(raw), &want); err != nil && !json.Valid([]byte(raw)) {
+				t.Fatalf("%s: %v", raw, err)
+			}
+			want.ManagedFields = nil
+			var got corev1.ConfigMap
+			ok, err := d.json.decode([]byte(raw), reflect.ValueOf(&got).Elem(), nil, reuse{layout: &layout{}}, nil)
+			if err != nil {
+				t.Errorf("%s: %v", raw, err)
+			}
+			if array := strings.Contains(managed, "[{}]") && len(managed) > 4; !ok && !array {
+				t.Errorf("%s: left to the library", raw)
+			}
+			if diff := cmp.Diff(want, got); ok && diff != "" {
+				t.Errorf("%s: decoded otherwise than by the library:\n%s", raw, diff)
+			}
 		}
 	}
 }

@@ -301,14 +301,24 @@ func (d *Decoder) typed(target any, f Format, raw []byte, from Origin) error {
 	}
 	v.SetZero()
 	reuse.now.clear()
-	raw = d.alone(f, raw)
+	if err := d.byLibrary(target, f, d.alone(f, raw)); err != nil {
+		return err
+	}
+	if from.Before != nil {
+		d.Adopt(from.Before, target)
+	}
+	return nil
+}
+
+func (d *Decoder) byLibrary(target any, f Format, raw []byte) error {
 	if f == JSON {
 		return d.json.byLibrary(raw, target)
 	}
-	if !d.wire.fits(raw, v.Type()) {
+	t := reflect.TypeOf(target).Elem()
+	if !d.wire.fits(raw, t) {
 		return errDecodedTooLarge
 	}
-	return withoutContent(target.(message).Unmarshal(raw), v.Type())
+	return withoutContent(target.(message).Unmarshal(raw), t)
 }
 
 // reuse returns what target takes from the version before.

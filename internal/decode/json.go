@@ -221,7 +221,7 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 			d.inMetadata = f.name == "metadata"
 		}
 		if depth == 2 && f.managed && d.inMetadata && !d.keepManagedFields {
-			if d.cursor.value(depth) == nil {
+			if !d.managedFields() && d.cursor.value(depth) == nil {
 				return false
 			}
 			continue

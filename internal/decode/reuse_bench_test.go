@@ -32,7 +32,7 @@ func BenchmarkUpdate(b *testing.B) {
 		for pod := range pods.All() {
 			first = append(first, encode(pod))
 		}
-		for change := range pods.Changes(1) {
+		for change := range pods.Updates(1) {
 			if change.Type == watch.Modified {
 				changes = append(changes, encode(change.Object))
 			}

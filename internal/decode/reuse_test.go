@@ -330,6 +330,32 @@ func TestUpdateKeepsWhatDidNotChange(t *testing.T) {
 }
 
 // So it is for unstructured objects.
+// An object that our decoders leave to the library keeps the equal parts of the version before as well.
+func TestUpdateByLibraryKeepsWhatDidNotChange(t *testing.T) {
+	entry := func(key, value string) []byte {
+		return proto.AppendBytes(proto.AppendBytes(nil, 1, []byte(key)), 2, []byte(value))
+	}
+	protobuf := func(value string) []byte { // the metadata stand at the end
+		b := proto.AppendBytes(nil, 2, entry("changes", value))
+		meta := proto.AppendBytes(proto.AppendBytes(nil, metaName, []byte("a")), 11, entry("app", "a"))
+		return proto.AppendBytes(b, objectMetadata, meta)
+	}
+	json := func(value string) []byte {
+		return fmt.Appendf(nil, `{"\u0064ata":{"changes":%q},"metadata":{"name":"a","labels":{"app":"a"}}}`, value)
+	}
+	for f, encode := range map[Format]func(string) []byte{JSON: json, Protobuf: protobuf} {
+		u := newUpdates(t, reflect.TypeFor[*corev1.ConfigMap](), f)
+		first := u.decode(encode("1"), nil).(*corev1.ConfigMap)
+		second := u.decode(encode("2"), first).(*corev1.ConfigMap)
+		if first.Data["changes"] != "1" || second.Data["changes"] != "2" {
+			t.Fatalf("decoded %v, then %v", first, second)
+		}
+		if len(first.Labels) != 1 || reflect.ValueOf(first.Labels).Pointer() != reflect.ValueOf(second.Labels).Pointer() {
+			t.Errorf("labels %v and %v are two maps", first.Labels, second.Labels)
+		}
+	}
+}
+
 func TestUnstructuredUpdateKeepsWhatDidNotChange(t *testing.T) {
 	u := newUpdates(t, reflect.TypeFor[*unstructured.Unstructured](), JSON)
 	decode := func(raw string, before any) *unstructured.Unstructured {

@@ -118,15 +118,20 @@ func (s *stream) next(yield func(Change) bool) bool {
 		if pod == nil {
 			continue
 		}
-		s.rv += uint64(s.rng.between(1, 9))
-		s.nowMS += int64(s.rng.between(5, 50))
-		pod.rv = s.rv
+		s.tick(pod)
 		change := Change{Type: typ, Object: s.f.build(pod)}
 		if len(l.script) == 0 {
 			s.finish(l)
 		}
 		return yield(change)
 	}
+}
+
+// tick lets time pass until the next change, which is of pod.
+func (s *stream) tick(pod *podState) {
+	s.rv += uint64(s.rng.between(1, 9))
+	s.nowMS += int64(s.rng.between(5, 50))
+	pod.rv = s.rv
 }
 
 // assign gives the lane a pod to replace: usually the next one of the workload that it is at.

@@ -72,6 +72,9 @@ type podState struct {
 	node     int32
 	restarts int32 // of the main container
 	stage    stage
+
+	// How often the deletion cost and the image were updated, and when the last time. 0 is the state at the beginning.
+	cost, costAt, image, imageAt int32
 }
 
 // epoch is the time at which a fleet is observed: 2026-01-15T09:00:00Z. All of its pods are older, all changes newer.
@@ -221,5 +224,6 @@ func (f *Fleet) build(s *podState) *corev1.Pod {
 			Time: new(s.at(s.updatedAt)), FieldsType: "FieldsV1", FieldsV1: managedByKubelet(pod), Subresource: "status",
 		})
 	}
+	s.update(pod)
 	return pod
 }

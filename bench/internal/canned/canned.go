@@ -104,7 +104,7 @@ func New(c Config) (*Server, error) {
 	s.info.InNamespace = namespaces[s.info.Namespace]
 	random.Shuffle(len(s.info.Keys), func(i, j int) { s.info.Keys[i], s.info.Keys[j] = s.info.Keys[j], s.info.Keys[i] })
 
-	for change := range f.Changes(1) {
+	for change := range f.Updates(1) {
 		if len(s.versions) == c.Changes {
 			break
 		}

@@ -154,7 +154,7 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 			t.Fatal(first, err)
 		}
 		var versions []string
-		for change := range f.Changes(1) {
+		for change := range f.Updates(1) {
 			if len(versions) == 20 {
 				break
 			}
