@@ -115,7 +115,8 @@
 //	decoder.go     asks Config.Filter, makes a T of the bytes (internal/decode), and calls Config.Transform
 //	reflector.go   puts a Delta into its Sink, which then has everything up to the event's resource version
 //	fifo.go        queues the delta; a full queue stops the reader, and so the server
-//	informer.go    takes a batch of deltas, and edit.go applies it to store.go and index.go (internal/cow) in one step
+//	informer.go    takes what came together, on the reader if that is little, and edit.go applies it in one step to store.go and
+//	               index.go (internal/cow)
 //	listener.go    adds the change to the backlog of each handler (backlog.go), whose goroutine calls the handler
 //	enqueue.go     as a handler, adds keys to queue.go, from which controller.go reconciles; typedclient.go writes back
 //

@@ -20,6 +20,14 @@ type Holder[T Object] interface {
 	Get(Key) (T, bool)
 }
 
+// batcher is a [Sink] that takes changes that came together in one step.
+type batcher[T Object] interface {
+	// queue is Put, but the sink need not do anything with d before flush.
+	queue(ctx context.Context, d Delta[T]) error
+	// flush says that nothing more came together with what was queued.
+	flush() error
+}
+
 // ErrClosed indicates that a FIFO takes no more deltas, or has none left and gets no more; or that a Subscription was
 // closed.
 var ErrClosed = errors.New("closed")
@@ -56,10 +64,20 @@ func NewFIFO[T Object](capacity int) *FIFO[T] {
 
 // Put appends d. It waits while the FIFO is full, and returns ctx's error when that ends first, or [ErrClosed].
 func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
+	err := f.queue(ctx, d)
+	if err == nil {
+		signal(f.readable)
+	}
+	return err
+}
+
+// queue is Put, but does not wake the consumer, unless it has to wait for room.
+func (f *FIFO[T]) queue(ctx context.Context, d Delta[T]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for !f.closed && len(f.items) >= f.capacity {
 		f.blocked++
+		signal(f.readable)
 		f.mu.Unlock()
 		select {
 		case <-f.writable:
@@ -77,7 +95,6 @@ func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
 		return ErrClosed
 	}
 	f.items = append(f.items, d)
-	signal(f.readable)
 	if len(f.items) < f.capacity {
 		signal(f.writable)
 	}
@@ -88,33 +105,64 @@ func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
 // alone. It returns ctx's error when that ends first, and [ErrClosed] when nothing is left in a closed FIFO.
 func (f *FIFO[T]) Take(ctx context.Context, batch []Delta[T]) ([]Delta[T], error) {
 	for {
-		f.mu.Lock()
-		if n := f.batchLocked(); n > 0 {
-			batch = append(batch[:0], f.items[:n]...)
-			rest := copy(f.items, f.items[n:])
-			clear(f.items[rest:])
-			f.items = f.items[:rest]
-			if rest > 0 {
-				signal(f.readable)
-			}
-			signal(f.writable)
-			f.mu.Unlock()
-			return batch, nil
+		var err error
+		if batch, err = f.takeNow(batch); err != nil || len(batch) > 0 {
+			return batch, err
 		}
-		closed := f.closed
-		if closed {
-			signal(f.readable)
-		}
-		f.mu.Unlock()
-		if closed {
-			return nil, ErrClosed
-		}
-		select {
-		case <-f.readable:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := f.wait(ctx); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// wait waits until there may be something to take, or the FIFO is closed.
+func (f *FIFO[T]) wait(ctx context.Context) error {
+	select {
+	case <-f.readable:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// takeNow is Take, but does not wait: it returns an empty batch when there is nothing.
+func (f *FIFO[T]) takeNow(batch []Delta[T]) ([]Delta[T], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.batchLocked()
+	if n == 0 && f.closed {
+		signal(f.readable)
+		return nil, ErrClosed
+	}
+	return f.takeLocked(batch, n), nil
+}
+
+// takeFew takes all there is, if that is no more than most, without a Replaced. Otherwise it takes nothing and wakes the consumer.
+func (f *FIFO[T]) takeFew(batch []Delta[T], most int) []Delta[T] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.items)
+	if n > most || n > 0 && (f.batchLocked() < n || f.items[0].Type == Replaced) {
+		signal(f.readable)
+		n = 0
+	}
+	return f.takeLocked(batch, n)
+}
+
+// takeLocked takes the first n items, using batch's memory.
+func (f *FIFO[T]) takeLocked(batch []Delta[T], n int) []Delta[T] {
+	batch = append(batch[:0], f.items[:n]...)
+	if n == 0 {
+		return batch
+	}
+	rest := copy(f.items, f.items[n:])
+	clear(f.items[rest:])
+	f.items = f.items[:rest]
+	if rest > 0 {
+		signal(f.readable)
+	}
+	signal(f.writable)
+	return batch
 }
 
 // batchLocked returns how many of the first items make the next batch.

@@ -20,6 +20,15 @@ type Informer[T Object] struct {
 	fifo       *FIFO[T]
 	store      *Store[T]
 	hub        *hub[T]
+	end        context.CancelCauseFunc // ends Run
+
+	// applying is held while deltas are taken from fifo, until they are in the store and in every backlog: so they stay in order,
+	// whoever applies them.
+	applying sync.Mutex
+	// applying protects the fields below.
+	full    bool        // a listener has no room: apply waits for that
+	batch   []Delta[T]  // scratch memory
+	changes []change[T] // scratch memory
 
 	mu      sync.Mutex // protects the fields below
 	started bool
@@ -76,7 +85,7 @@ func (i *Informer[T]) makeReflectors(client *Client) error {
 		if namespace != "" {
 			part.Namespaces = []string{namespace}
 		}
-		r, err := NewReflector(client, part, feed[T]{i.fifo, i.store}, i.config)
+		r, err := NewReflector(client, part, feed[T]{i}, i.config)
 		if err != nil {
 			return err
 		}
@@ -92,14 +101,13 @@ func (i *Informer[T]) makeReflectors(client *Client) error {
 	return nil
 }
 
-// feed is the [Holder] that the reflectors feed: what leaves the FIFO is in the store.
-type feed[T Object] struct {
-	*FIFO[T]
-	store *Store[T]
-}
+// feed is the [Holder] and the batcher that the reflectors feed.
+type feed[T Object] struct{ informer *Informer[T] }
 
-// Get implements [Holder].
-func (f feed[T]) Get(key Key) (T, bool) { return f.store.Get(key) }
+func (f feed[T]) Put(ctx context.Context, d Delta[T]) error   { return f.informer.fifo.Put(ctx, d) }
+func (f feed[T]) Get(key Key) (T, bool)                       { return f.informer.store.Get(key) }
+func (f feed[T]) queue(ctx context.Context, d Delta[T]) error { return f.informer.fifo.queue(ctx, d) }
+func (f feed[T]) flush() error                                { return f.informer.flush() }
 
 // Store returns the local copy. It is empty at first, complete once WaitSynced has returned nil, and stays readable
 // after the informer has stopped.
@@ -119,6 +127,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	defer i.stop()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	i.end = end
 	var running sync.WaitGroup
 	run := func(f func(context.Context) error) {
 		running.Go(func() {
@@ -279,30 +288,83 @@ func (i *Informer[T]) indexed() *Store[T] { return i.store }
 
 // apply writes what the reflectors read to the store, and delivers it.
 func (i *Informer[T]) apply(ctx context.Context) error {
-	var batch []Delta[T]
-	var changes []change[T]
 	for {
-		var err error
-		if batch, err = i.fifo.Take(ctx, batch); err != nil {
+		if err := i.fifo.wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
-		first := batch[0].Type == Replaced && !i.listed[batch[0].Namespace]
-		if changes, err = i.hub.apply(batch, changes, first); err != nil {
-			return fmt.Errorf("%s: %w", i.resource, err)
-		}
-		if first {
-			i.noteFirstList(batch[0].Namespace)
-		}
-		i.hub.waitForRoom(ctx)
-		clear(batch)
-		clear(changes)
-		if changes = changes[:0]; cap(changes) > fifoCapacity {
-			changes = nil // a list is rare, and its changes are many
+		if err := i.applyBatch(ctx); err != nil {
+			return err
 		}
 	}
 }
 
-// noteFirstList notes that the store has the first list of a namespace. Only apply calls it.
+// applyBatch applies the next batch of the FIFO, if there is any, once all listeners have room for it.
+func (i *Informer[T]) applyBatch(ctx context.Context) (err error) {
+	i.applying.Lock()
+	defer i.applying.Unlock()
+	if i.hub.waitForRoom(ctx); ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	i.full = false
+	if i.batch, err = i.fifo.takeNow(i.batch); err != nil {
+		return context.Cause(ctx)
+	}
+	return i.applyLocked()
+}
+
+// fewChanges is how many changes a reflector applies by itself. More are left to another goroutine, so that the reflector can
+// decode on.
+const fewChanges = 32
+
+// flush applies the changes that wait in the FIFO, if they are few, no other goroutine is applying, and all listeners have room.
+// That saves waking another goroutine. Otherwise flush wakes apply.
+func (i *Informer[T]) flush() error {
+	if !i.applying.TryLock() {
+		signal(i.fifo.readable)
+		return nil
+	}
+	defer i.applying.Unlock()
+	if i.full {
+		signal(i.fifo.readable)
+		return nil
+	}
+	i.batch = i.fifo.takeFew(i.batch, fewChanges)
+	ended := true // by runtime.Goexit in the function of an index; without this, the reflector would try again
+	defer func() {
+		if ended {
+			i.end(fmt.Errorf("%s: %w", i.resource, errGoroutineEnded))
+		}
+	}()
+	err := i.applyLocked()
+	ended = false
+	return err
+}
+
+// applyLocked applies i.batch, if there is something in it.
+func (i *Informer[T]) applyLocked() (err error) {
+	if len(i.batch) == 0 {
+		return nil
+	}
+	d := &i.batch[0]
+	first := d.Type == Replaced && !i.listed[d.Namespace]
+	if i.changes, err = i.hub.apply(i.batch, i.changes, first); err != nil {
+		return fmt.Errorf("%s: %w", i.resource, err)
+	}
+	if first {
+		i.noteFirstList(d.Namespace)
+	}
+	if i.full = i.hub.full(); i.full {
+		signal(i.fifo.readable) // for apply to wait
+	}
+	clear(i.batch)
+	clear(i.changes)
+	if i.changes = i.changes[:0]; cap(i.changes) > fifoCapacity {
+		i.changes = nil // a list is rare, and its changes are many
+	}
+	return nil
+}
+
+// noteFirstList notes that the store has the first list of a namespace. Only applyLocked calls it.
 func (i *Informer[T]) noteFirstList(namespace string) {
 	i.mu.Lock()
 	i.listed[namespace] = true

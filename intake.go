@@ -58,6 +58,7 @@ type intake[T Object] struct {
 	live     bool // each object is news; else no object is of use before the last one
 	restored bool // the server was restored: equal versions prove nothing
 	hand     func(decoded[T]) error
+	handed   func() error // called after hand was, for all of a batch; nil for none
 	pipeline pipeline[batch[T]]
 
 	waited bool // for the network, since something was flushed
@@ -164,5 +165,8 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 		in.decoder.put(one)
 	}
 	in.batches.put(b)
+	if in.handed != nil {
+		return in.handed()
+	}
 	return nil
 }

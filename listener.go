@@ -96,6 +96,9 @@ func (h *hub[T]) waitForRoom(ctx context.Context) {
 	}
 }
 
+// full reports whether waitForRoom would wait.
+func (h *hub[T]) full() bool { return slices.ContainsFunc(h.all(), (*listener[T]).full) }
+
 // all returns the listeners, which are open.
 func (h *hub[T]) all() []*listener[T] {
 	h.mu.Lock()
@@ -325,10 +328,19 @@ func (l *listener[T]) checkSyncedLocked() {
 	}
 }
 
+// full reports whether the informer has to wait for room in the backlog.
+func (l *listener[T]) full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fullLocked()
+}
+
+func (l *listener[T]) fullLocked() bool { return l.ended == nil && l.backlog.full() }
+
 // waitForRoom waits while the backlog is full and the informer is to wait for that.
 func (l *listener[T]) waitForRoom(ctx context.Context) {
 	l.mu.Lock()
-	if l.ended != nil || !l.backlog.full() {
+	if !l.fullLocked() {
 		l.mu.Unlock()
 		return
 	}

@@ -111,9 +111,10 @@ const (
 // An [Informer] has one for each namespace that it follows. Use one on its own to feed something else than a Store.
 type Reflector[T Object] struct {
 	collection[T]
-	sink   Sink[T]
-	config Config[T]
-	log    *slog.Logger
+	sink    Sink[T]
+	batcher batcher[T] // sink, if it is one
+	config  Config[T]
+	log     *slog.Logger
 
 	// Of the goroutine in Run, or of one that it waits for.
 	state state
@@ -237,6 +238,7 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		failed:    r.noteDecodeError,
 		calling:   newLimit(1),
 	}
+	r.batcher, _ = sink.(batcher[T])
 	if holder, ok := sink.(Holder[T]); ok {
 		r.decoder.held = holder.Get
 	}
@@ -293,6 +295,9 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	}()
 	for {
 		err := apart(func() error { return r.step(ctx) }) // which calls functions of the user's
+		if failed := r.flush(); failed != nil {           // of what came before a failure
+			err = failed
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -452,8 +457,11 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 		}
 	}
 	defer r.close(w)
-	err = r.collection.follow(w, func(o decoded[T]) error { return r.change(ctx, o) }, func(version string) error {
-		return r.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: version})
+	err = r.collection.follow(w, func(o decoded[T]) error { return r.change(ctx, o) }, r.flush, func(version string) error {
+		if err := r.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: version}); err != nil {
+			return err
+		}
+		return r.flush()
 	})
 	switch {
 	case err != io.EOF:
@@ -551,15 +559,30 @@ func (r *Reflector[T]) changeStale(key Key, stale bool) {
 	r.update(func(s *ReflectorStatus) { s.Stale = len(r.stale) })
 }
 
-// put puts d into the sink, which then has everything up to d's resource version.
+// put puts d into the sink, which then has everything up to d's resource version. flush comes after it.
 func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
 	d.Namespace = r.namespace
-	if err := r.sink.Put(ctx, d); err != nil {
+	put := r.sink.Put
+	if r.batcher != nil && d.Type != Replaced {
+		put = r.batcher.queue
+	}
+	if err := put(ctx, d); err != nil {
 		return errSink{err}
 	}
 	if d.ResourceVersion != "" {
 		r.state.rv = d.ResourceVersion
 		r.update(func(s *ReflectorStatus) { s.ResourceVersion = d.ResourceVersion })
+	}
+	return nil
+}
+
+// flush tells the sink that nothing more came together with what was put.
+func (r *Reflector[T]) flush() error {
+	if r.batcher == nil {
+		return nil
+	}
+	if err := r.batcher.flush(); err != nil {
+		return errSink{err}
 	}
 	return nil
 }

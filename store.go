@@ -44,7 +44,7 @@ func (s *Store[T]) List() []T { return s.Snapshot().List() }
 // Len returns the number of objects.
 func (s *Store[T]) Len() int { return s.Snapshot().Len() }
 
-// RV returns the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
+// ResourceVersion returns the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
 func (s *Store[T]) ResourceVersion() string { return s.Snapshot().ResourceVersion() }
 
 // published returns a channel that is closed at the next publication. To miss none, take the channel before the snapshot.
@@ -228,11 +228,10 @@ func (s *Snapshot[T]) eachRecord(do func(*record)) {
 // Len returns the number of objects.
 func (s *Snapshot[T]) Len() int { return s.records.Len() }
 
-// RV returns the resource version up to which the snapshot is complete: it contains every change up to that version. An
-// informer of several namespaces has one watch for each, and RV returns the lowest version of these. It is empty before the
-// first list, or if the server sends no resource versions.
-//
-// RV compares resource versions as decimal numbers, as KEP-5504 defines.
+// ResourceVersion returns the resource version up to which the snapshot is complete: it contains every change up to that
+// version. An informer of several namespaces has one watch for each; ResourceVersion then returns the lowest version of these,
+// comparing versions as decimal numbers, as KEP-5504 defines. It is empty before the first list, or if the server sends no
+// resource versions.
 func (s *Snapshot[T]) ResourceVersion() string {
 	if len(s.sources) == 0 {
 		return ""

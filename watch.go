@@ -182,11 +182,12 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 	return l, meta.ResourceVersion, nil
 }
 
-// follow calls change for each change of an object, one at a time and in order, and progressed for each bookmark between them,
-// until one of them fails, or the watch ends. Its error is io.EOF when the server ended the watch in good order.
-func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, progressed func(version string) error) error {
+// follow calls change for each change of an object, one at a time and in order, together after those that came together, and
+// progressed for each bookmark between them, until one of them fails, or the watch ends. Its error is io.EOF when the server ended
+// the watch in good order.
+func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, together func() error, progressed func(version string) error) error {
 	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, change)
-	in.live = true
+	in.live, in.handed = true, together
 	defer in.wait()
 	for {
 		raw, err := c.bookmark(w, in)

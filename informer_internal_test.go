@@ -1,0 +1,113 @@
+package informer
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+)
+
+// queued puts deltas as a reflector does that read them together.
+func (f fed) queued(deltas ...Delta[*thing]) {
+	f.t.Helper()
+	for _, d := range deltas {
+		if err := f.fifo.queue(f.t.Context(), d); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	if err := f.flush(); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// Readers see changes that came together in one step, and flush has applied them when it returns.
+// Guarantees: C6
+func TestChangesThatCameTogetherAreOneStep(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		inf.put(list(1, "a"))
+		told.Want(t, "add a @1 initial=true")
+		before := inf.store.gen
+		inf.queued(upsert(2, "a"), upsert(3, "b"), remove(4, "b"))
+		if rv, steps := inf.Store().ResourceVersion(), inf.store.gen-before; rv != "4" || steps != 1 {
+			t.Errorf("the store is at %s after %d steps", rv, steps)
+		}
+		told.Want(t, "update a @1->@2")
+		inf.queued()
+		if steps := inf.store.gen - before; steps != 1 {
+			t.Errorf("%d steps for nothing more", steps-1)
+		}
+	})
+}
+
+// A reflector does not wait for a handler: what a full backlog has no room for is left to apply, in order.
+// Guarantees: F1, F3
+func TestFlushDoesNotWaitForRoom(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		slow := &recorder{Gate: make(chan struct{})}
+		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery, MaxBacklog: 1, Block: true})
+		inf.put(list(1, "a"))
+		synctest.Wait()
+		for rv := 2; rv <= 10; rv++ {
+			inf.queued(upsert(rv, "a"))
+		}
+		synctest.Wait()
+		if rv, s := inf.Store().ResourceVersion(), sub.Status(); rv != "4" || !s.Blocking { // the list, and one update more than the limit
+			t.Errorf("the store is at %s, status %+v", rv, s)
+		}
+		if s := inf.Status(); s.Queued != 6 {
+			t.Errorf("%d changes wait, want 6", s.Queued)
+		}
+		close(slow.Gate)
+		want := []string{"add a @1 initial=true"}
+		for rv := 2; rv <= 10; rv++ {
+			want = append(want, fmt.Sprintf("update a @%d->@%d", rv-1, rv))
+		}
+		slow.Want(t, want...)
+	})
+}
+
+// A list is never applied together with changes: its additions are initial, and the informer has synced after it.
+// Guarantees: F4
+func TestFlushLeavesListsToApply(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		bookmark := Delta[*thing]{Type: Bookmarked, ResourceVersion: "1"}
+		inf.queued(bookmark, list(2, "a"), upsert(3, "b"))
+		told.Want(t, "add a @2 initial=true", "add b @3 initial=false")
+		if !inf.HasSynced() {
+			t.Error("not synced")
+		}
+	})
+}
+
+// The end of a goroutine in the function of an index ends the informer, also if it was the reflector's.
+// Guarantees: C3
+func TestIndexThatExitsEndsTheInformer(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		exits := false
+		NewIndex(inf.Informer, func(*thing) []string {
+			if exits {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		inf.put(list(1, "a"))
+		synctest.Wait()
+		exits = true
+		go inf.queued(upsert(2, "a"))
+		synctest.Wait()
+		if err := inf.Subscribe(&recorder{}).Err(); err == nil {
+			t.Error("the informer goes on")
+		}
+	})
+}
