@@ -71,7 +71,13 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 // List returns the objects that Lookup yields, as a new slice.
 func (x *Index[T, K]) List(key K) []T {
 	snap := x.store.Snapshot()
-	return slices.AppendSeq(make([]T, 0, x.CountIn(snap, key)), x.LookupIn(snap, key))
+	t, hash := x.treeIn(snap), x.hash(key)
+	most := t.Len() // of the items with that hash
+	if next := hash + 1<<cow.OrdinalBits; next > hash {
+		most = t.Rank(&cow.Place{Hash: next})
+	}
+	most -= t.Rank(&cow.Place{Hash: hash})
+	return slices.AppendSeq(make([]T, 0, most), x.LookupIn(snap, key))
 }
 
 // Count returns the number of objects that have key. It takes time proportional to that number.

@@ -138,6 +138,23 @@ func (t Tree[K, D]) Get(p *Place) *Item[K, D] {
 	return nil
 }
 
+// Rank returns the number of items before p. It takes O(log n) time.
+func (t Tree[K, D]) Rank(p *Place) (rank int) {
+	n := t.root
+	if n == nil {
+		return 0
+	}
+	for n.kids != nil {
+		k := n.kid(t.order, p)
+		for _, before := range n.kids[:k] {
+			rank += before.count
+		}
+		n = n.kids[k]
+	}
+	i, _ := n.find(t.order, p)
+	return rank + i
+}
+
 // Ascend calls yield with the items at and after p, in order, until yield returns false. Each call gets the items of one leaf,
 // at least one. yield must not modify or keep the slice, and must not write to this version of the tree.
 func (t Tree[K, D]) Ascend(p *Place, yield func([]Item[K, D]) bool) {

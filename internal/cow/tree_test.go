@@ -135,6 +135,9 @@ func TestTreeAndItsVersionsEqualAMap(t *testing.T) {
 				if want := sorted(o, rest); len(got) < min(names, len(want)) || !slices.Equal(got, want[:len(got)]) {
 					t.Errorf("Ascend(%v): %v, want %v", p, got, want)
 				}
+				if rank, want := tree.Rank(&p), tree.Len()-len(rest); rank != want {
+					t.Errorf("Rank(%v) is %d, want %d", p, rank, want)
+				}
 			})
 		}
 	}
