@@ -10,7 +10,8 @@ type backlog[T Object] struct {
 	queue   []pending[T]
 	head    int            // queue[:head] is taken
 	first   uint64         // the number of queue[0], counted since the beginning
-	byKey   map[Key]uint64 // the number of the key's last entry
+	byKey   map[Key]uint64 // the number of the key's last entry; nil while few entries wait, which are compared one by one
+	void    int            // entries that wait and are void
 	initial int            // initial additions that wait, and those that the owner has taken and not returned yet
 }
 
@@ -21,36 +22,60 @@ type pending[T Object] struct {
 	void    bool // it came and went unseen: there is nothing to deliver
 }
 
+// fewEntries is how many entries can be compared with a key in the time that the map takes.
+const fewEntries = 8
+
 // maxIdleQueue is how many entries an empty backlog keeps room for. An idle handler should cost next to nothing.
 const maxIdleQueue = 16
 
-// reserve makes room for the changes of n keys in a new backlog.
-func (b *backlog[T]) reserve(n int) {
-	if b.byKey == nil {
-		b.byKey = make(map[Key]uint64, n)
-	}
-}
-
-// add appends c, or folds it into the entry of its key. reserve comes before it.
-func (b *backlog[T]) add(c *change[T], initial bool) {
-	if number, ok := b.byKey[c.key]; ok && !b.every {
-		p := &b.queue[number-b.first]
-		p.fold(c)
-		if p.void {
-			*p = pending[T]{initial: p.initial, void: true}
-			delete(b.byKey, c.key)
+// add appends c, or folds it into the entry of its key. Up to more changes follow it.
+func (b *backlog[T]) add(c *change[T], initial bool, more int) {
+	if !b.every {
+		if p := b.find(c.key); p != nil {
+			p.fold(c)
+			if p.void {
+				*p = pending[T]{initial: p.initial, void: true}
+				b.void++
+				delete(b.byKey, c.key)
+			}
+			return
 		}
-		return
 	}
-	if len(b.queue) == cap(b.queue) && len(b.byKey) < len(b.queue)/2 {
+	if len(b.queue) == cap(b.queue) && b.len() < len(b.queue)/2 {
 		b.compact()
 	}
-	b.byKey[c.key] = b.first + uint64(len(b.queue))
 	p := pending[T]{change: *c, initial: initial && c.added}
 	if p.initial {
 		b.initial++
 	}
 	b.queue = append(b.queue, p)
+	switch last := len(b.queue) - 1; {
+	case b.byKey != nil:
+		b.byKey[c.key] = b.first + uint64(last)
+	case last-b.head >= fewEntries:
+		b.byKey = make(map[Key]uint64, last-b.head+1+more)
+		for i := b.head; i <= last; i++ {
+			if p := &b.queue[i]; !p.void {
+				b.byKey[p.key] = b.first + uint64(i)
+			}
+		}
+	}
+}
+
+// find returns the last entry of key that waits, or nil.
+func (b *backlog[T]) find(key Key) *pending[T] {
+	if b.byKey != nil {
+		if number, ok := b.byKey[key]; ok {
+			return &b.queue[number-b.first]
+		}
+		return nil
+	}
+	for i := len(b.queue) - 1; i >= b.head; i-- {
+		if p := &b.queue[i]; p.key == key && !p.void {
+			return p
+		}
+	}
+	return nil
 }
 
 // take moves the first entry to *p. It returns false if there is none.
@@ -61,41 +86,50 @@ func (b *backlog[T]) take(p *pending[T]) bool {
 		b.queue[b.head] = pending[T]{}
 		b.head++
 		if p.void {
+			b.void--
 			if p.initial {
 				b.initial--
 			}
 			continue
 		}
-		if !b.every || b.byKey[p.key] == number {
+		if b.byKey != nil && (!b.every || b.byKey[p.key] == number) {
 			delete(b.byKey, p.key)
 		}
 		return true
 	}
 	*p = pending[T]{}
 	b.first += uint64(b.head)
-	b.queue, b.head = b.queue[:0], 0
+	b.queue, b.head, b.byKey = b.queue[:0], 0, nil
 	if cap(b.queue) > maxIdleQueue {
-		b.queue, b.byKey = nil, nil
+		b.queue = nil
 	}
 	return false
 }
 
 // drop removes all entries.
-func (b *backlog[T]) drop() { b.queue, b.byKey, b.head, b.first = nil, nil, 0, 0 }
+func (b *backlog[T]) drop() { b.queue, b.byKey, b.head, b.first, b.void = nil, nil, 0, 0, 0 }
 
 // empty says whether take would return false, unless all entries are void.
 func (b *backlog[T]) empty() bool { return b.head == len(b.queue) }
 
-// len returns how many entries wait.
-func (b *backlog[T]) len() int {
-	if b.every {
-		return len(b.queue) - b.head
-	}
-	return len(b.byKey)
-}
+// len returns how many changes wait to be delivered.
+func (b *backlog[T]) len() int { return len(b.queue) - b.head - b.void }
 
-// full says whether more changes wait than may.
-func (b *backlog[T]) full() bool { return b.every && len(b.queue)-b.head-len(b.byKey) > b.limit }
+// full reports whether more changes wait than may.
+func (b *backlog[T]) full() bool { return b.every && b.len() > b.limit && b.len()-b.keys() > b.limit }
+
+// keys returns how many keys the changes have that wait.
+func (b *backlog[T]) keys() (n int) {
+	if b.byKey != nil {
+		return len(b.byKey)
+	}
+	for i := b.head; i < len(b.queue); i++ {
+		if b.find(b.queue[i].key) == &b.queue[i] {
+			n++
+		}
+	}
+	return n
+}
 
 // compact makes room by moving the entries that wait to the beginning of the queue, without the void ones.
 func (b *backlog[T]) compact() {
@@ -104,14 +138,16 @@ func (b *backlog[T]) compact() {
 	for _, p := range b.queue[b.head:] {
 		switch {
 		case !p.void:
-			b.byKey[p.key] = b.first + uint64(len(kept))
+			if b.byKey != nil {
+				b.byKey[p.key] = b.first + uint64(len(kept))
+			}
 			kept = append(kept, p)
 		case p.initial:
 			b.initial--
 		}
 	}
 	clear(b.queue[len(kept):])
-	b.queue, b.head = kept, 0
+	b.queue, b.head, b.void = kept, 0, 0
 }
 
 // fold adds the change that follows.

@@ -242,11 +242,11 @@ func TestFoldedChangesChain(t *testing.T) {
 			changes := mustApply(t, store, nil, g.delta())
 			l.enqueue(changes, first)
 			first = false
-			if entries := len(l.backlog.byKey); entries > 240 {
+			if entries := l.backlog.len(); entries > 240 {
 				t.Fatalf("seed %d: %d entries for 240 keys", seed, entries)
 			}
 			if len(l.backlog.queue) > 1024 {
-				t.Fatalf("seed %d: a queue of %d for %d keys", seed, len(l.backlog.queue), len(l.backlog.byKey))
+				t.Fatalf("seed %d: a queue of %d for %d keys", seed, len(l.backlog.queue), l.backlog.len())
 			}
 			for range g.IntN(3) {
 				deliver()
@@ -259,7 +259,7 @@ func TestFoldedChangesChain(t *testing.T) {
 				}
 			}
 		}
-		if l.backlog.initial != 0 && len(l.backlog.byKey) == 0 {
+		if l.backlog.initial != 0 && l.backlog.len() == 0 {
 			t.Fatalf("seed %d: %d initial additions left of none", seed, l.backlog.initial)
 		}
 	}
@@ -286,4 +286,65 @@ func TestBacklogIsBounded(t *testing.T) {
 		slow.Want(t, "add 0 @1 initial=true")
 		inf.stop()
 	})
+}
+
+// A backlog finds the entry of a key among few, which it compares, and among many, for which it has a map.
+// Guarantees: H2, H3
+func TestBacklogOfFewAndOfManyKeys(t *testing.T) {
+	for keys := 1; keys <= 3*fewEntries; keys++ {
+		for _, every := range []bool{false, true} {
+			b := backlog[*thing]{every: every, limit: 1}
+			var last [3*fewEntries + 1]*thing
+			add := func(rv, i int) {
+				obj := upsert(rv, fmt.Sprint(i)).Object
+				b.add(&change[*thing]{key: KeyOf(obj), old: last[i], new: obj}, false, 0)
+				last[i] = obj
+			}
+			for round := range 3 { // with room from the round before
+				var first [3*fewEntries + 1]*thing
+				copy(first[:], last[:])
+				for i := range keys {
+					add(3*round+1, i)
+				}
+				for i := range keys {
+					add(3*round+2, i)
+				}
+				waiting := keys
+				if every {
+					waiting = 2 * keys
+				}
+				if b.len() != waiting || b.keys() != keys || b.full() != (every && keys > 1) {
+					t.Fatalf("%d keys, every=%t, round %d: %d entries of %d keys, full: %t", keys, every, round, b.len(), b.keys(), b.full())
+				}
+				var p pending[*thing]
+				for i := range waiting {
+					key := i % keys
+					if !b.take(&p) || p.key.Name != fmt.Sprint(key) || p.old != first[key] {
+						t.Fatalf("%d keys, every=%t, round %d: entry %d is of %s, from %v", keys, every, round, i, p.key, p.old)
+					}
+					first[key] = p.new
+				}
+				if b.take(&p) || b.len() != 0 || b.keys() != 0 || first != last {
+					t.Fatalf("%d keys, every=%t, round %d: %d entries are left, delivered %v of %v", keys, every, round, b.len(), first, last)
+				}
+			}
+			// Objects that come and go unseen leave nothing.
+			for i := range keys {
+				added := upsert(1, fmt.Sprint(i)).Object
+				b.add(&change[*thing]{key: KeyOf(added), new: added, added: true}, true, keys-i)
+				b.add(&change[*thing]{key: KeyOf(added), old: added, last: added, deleted: true}, true, 0)
+			}
+			if entries := b.len(); !every && (entries != 0 || b.keys() != 0) || every && entries != 2*keys {
+				t.Fatalf("%d keys, every=%t: %d entries of objects that are gone", keys, every, entries)
+			}
+			for p := (pending[*thing]{}); b.take(&p); {
+				if !every {
+					t.Fatalf("delivers %v", p)
+				}
+			}
+			if want := 0; !every && b.initial != want {
+				t.Fatalf("%d initial additions are left", b.initial)
+			}
+		}
+	}
 }

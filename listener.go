@@ -292,9 +292,8 @@ func (l *listener[T]) enqueue(changes []change[T], initial bool) error {
 }
 
 func (l *listener[T]) enqueueLocked(changes []change[T], initial bool) error {
-	l.backlog.reserve(len(changes))
 	for i := range changes {
-		l.backlog.add(&changes[i], initial)
+		l.backlog.add(&changes[i], initial, len(changes)-i-1)
 	}
 	if l.backlog.full() && !l.config.Block {
 		l.endLocked(ErrBacklog)
@@ -493,8 +492,7 @@ func (l *listener[T]) continueResync() {
 	for obj := range h.store.Snapshot().From(l.from) {
 		key := KeyOf(obj)
 		l.from = Key{Namespace: key.Namespace, Name: key.Name + "\x00"}
-		l.backlog.reserve(1)
-		l.backlog.add(&change[T]{key: key, old: obj, new: obj}, false)
+		l.backlog.add(&change[T]{key: key, old: obj, new: obj}, false, 0)
 		return
 	}
 	l.round = false
