@@ -19,16 +19,16 @@ import (
 	"time"
 )
 
-// A model test does random things to what an informer follows, and to an informer, and holds the outcome against a plain
-// map. There are two: one that feeds the informer's FIFO, and one with a server, over HTTP (package informer_test, for
-// which names here are exported). What the informer's users do is the same in both, and is in this file.
+// A model test makes random changes to an informer and to what it follows, and compares the outcome with a plain map. One
+// of the two feeds the informer's FIFO. The other has a server, over HTTP; it is in package informer_test, for which names
+// here are exported. This file has the informer's users, which both tests share.
 //
-// Everything random in a run comes from its seed, except the order in which goroutines run, which not even a bubble
-// determines, and the jitter of the reflector. So a failure comes again most of the time, not always: repeat it with
-// -count, and with the log that a single seed writes.
+// The randomness of a run comes from its seed, except for the order of goroutines, which even a bubble leaves open, and the
+// jitter of the reflector. So a failure usually recurs, but not always: repeat it with -count, and with the log that a single
+// seed writes.
 var (
-	modelSeeds = flag.Int("model.seeds", 0, "run the model tests with so many seeds (default: as many as fit into a minute or so, with -short a tenth of them)")
-	modelSeed  = flag.Int("model.seed", -1, "run the model tests from this seed on; without -model.seeds only this one, with a log of what it does")
+	modelSeeds = flag.Int("model.seeds", 0, "number of seeds of the model tests (default: as many as take about a minute, with -short a tenth of them)")
+	modelSeed  = flag.Int("model.seed", -1, "first seed of the model tests; without -model.seeds the only one, with a log of its steps")
 )
 
 // Model is one run of a model test.
