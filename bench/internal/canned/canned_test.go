@@ -31,7 +31,7 @@ func start(t *testing.T) (*httptest.Server, Control) {
 	return http, Control{http.URL}
 }
 
-// open asks for pods, and returns the body of the answer.
+// open requests pods, and returns the body of the response.
 func open(t *testing.T, server *httptest.Server, media, query string) io.Reader {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/pods?"+query, nil)
@@ -82,7 +82,7 @@ func TestListsAreThoseOfTheFleet(t *testing.T) {
 			{"limit=30", 0, 30},
 			{"limit=30&continue=30", 30, 60},
 			{"limit=40&continue=60", 60, pods},
-			{"limit=30&resourceVersion=0", 0, pods}, // as from the watch cache
+			{"limit=30&resourceVersion=0", 0, pods}, // like the watch cache
 		} {
 			meta := metav1.ListMeta{ResourceVersion: f.ResourceVersion()}
 			if list.to < pods {
@@ -135,7 +135,7 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 		compare := func(what string, body io.Reader) {
 			t.Helper()
 			if got := read(t, body, len(want)); !bytes.Equal(got, want) {
-				t.Errorf("%s: not what was wanted", what)
+				t.Errorf("%s: the frames differ", what)
 			}
 			want = nil
 		}
@@ -176,7 +176,7 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 			}
 		}
 		if _, err := control.Release(changes, 0); err == nil {
-			t.Error("more changes were released than there are")
+			t.Error("released more changes than exist")
 		}
 
 		if err := control.Expire(); err != nil {
@@ -189,7 +189,7 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 	})
 }
 
-// TestDiscovery says of pods what client libraries ask.
+// TestDiscovery checks the discovery requests of client libraries about pods.
 func TestDiscovery(t *testing.T) {
 	server, _ := start(t)
 	response, err := http.Get(server.URL + "/api/v1")
