@@ -708,7 +708,7 @@ func (r *rig[T]) lateSubscription() {
 	}
 	close(blocked)
 	if err := sub.WaitSynced(r.Context()); err != nil || len(late.Told()) < 2 {
-		r.Errorf("WaitSynced: %v, told %q", err, late.Told())
+		r.Errorf("WaitSynced: %v, got %q", err, late.Told())
 	}
 	late.want("add a/one 1 initial=true", "add b/two 2 initial=true", "add a/new 1 initial=false")
 	r.main.want("update b/two 1->2", "add a/new 1 initial=false")

@@ -425,7 +425,7 @@ type touchyPod struct {
 
 type touchySpec struct{ NodeName string }
 
-// UnmarshalJSON calls touch if it is set.
+// touch is the function that UnmarshalJSON calls, if it is set.
 var touch atomic.Pointer[func(nodeName string)]
 
 func (s *touchySpec) UnmarshalJSON(raw []byte) error {

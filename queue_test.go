@@ -399,7 +399,8 @@ func TestOldestIsPassedOver15TimesAtMost(t *testing.T) {
 	})
 }
 
-// The queue counts anew for each oldest key how often it is passed over. The count of the key before it does not carry over.
+// The queue counts for each oldest key separately how often it is passed over. The count of the key before it does not carry
+// over.
 // Guarantees: Q3
 func TestEachOldestKeyIsPassedOverAsOften(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -122,7 +122,7 @@ func TestNoFiguresOfWorkNotDone(t *testing.T) {
 	}{
 		{"honest", liar{honest, pods}, ""},
 		{"pod missing in the store", liar{honest, pods - 1}, "sync: there are 49 pods instead of 50"},
-		{"pod never reported", liar{func(i int, version string, told func(string)) {
+		{"pod never told", liar{func(i int, version string, told func(string)) {
 			if i != 7 {
 				told(version)
 			}
@@ -132,17 +132,17 @@ func TestNoFiguresOfWorkNotDone(t *testing.T) {
 				told(version)
 			}
 		}, pods}, "changes: handler 0 got 79 events instead of 80"},
-		{"change reported twice", liar{func(i int, version string, told func(string)) {
+		{"change told twice", liar{func(i int, version string, told func(string)) {
 			if told(version); i == pods+7 {
 				told(version)
 			}
 		}, pods}, "changes: handler 0 got 81 events instead of 80"},
-		{"last change never reported", liar{func(i int, version string, told func(string)) {
+		{"last change never told", liar{func(i int, version string, told func(string)) {
 			if i != pods+changes-1 {
 				told(version)
 			}
 		}, pods}, "changes: handler 0 got 79 events"},
-		{"other version reported", liar{func(i int, version string, told func(string)) {
+		{"other version told", liar{func(i int, version string, told func(string)) {
 			if i == pods+changes+7 {
 				version = "1"
 			}

@@ -101,7 +101,7 @@ func (r *results) markdown(charts []chart) string {
 		r.table(say, format, []column{
 			{"relist: CPU", relistCPU, secondsText}, {"allocated", relistBytes, bytesText}, {"more live", relistRetained, bytesText}, {"events", relistEvents, number}})
 		if format != o.Formats[len(o.Formats)-1] {
-			continue // what is read is the same
+			continue // reads do not depend on the format
 		}
 		say("\n### Reads\n")
 		inNamespace := measure.Median(r.values(tables, own, format, inNamespace))

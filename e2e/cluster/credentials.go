@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// credentials are the credentials that the API server trusts: files in the cluster's folder that only the user can read, made
-// anew for each cluster.
+// credentials are the credentials that the API server trusts: files in the cluster's folder that only the user can read. Each
+// cluster has new ones.
 type credentials struct {
 	token          string // of the user admin
 	tokenFile      string

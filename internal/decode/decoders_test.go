@@ -68,10 +68,10 @@ func TestDecodersTakeBuiltinKinds(t *testing.T) {
 			obj := reflect.New(typ).Interface().(runtime.Object)
 			fill.Fill(obj)
 			if raw := inJSON.encode(t, obj); !checkJSON(t, fromJSON, typ, raw) {
-				t.Errorf("%v: refused: %s", gvk, raw)
+				t.Errorf("%v: rejected: %s", gvk, raw)
 			}
 			if raw, _ := Unwrap(inProtobuf.encode(t, obj)); !checkProtobuf(t, fromProtobuf, typ, raw) {
-				t.Errorf("%v: refused: %q", gvk, raw)
+				t.Errorf("%v: rejected: %q", gvk, raw)
 			}
 		}
 	}

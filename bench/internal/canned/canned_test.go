@@ -65,7 +65,7 @@ func formats(t *testing.T, test func(t *testing.T, media string)) {
 	}
 }
 
-// TestListsAreThoseOfTheFleet compares whole lists and pages with what the fleet's own encoders write.
+// TestListsAreThoseOfTheFleet compares whole lists and pages with the output of the fleet's own encoders.
 func TestListsAreThoseOfTheFleet(t *testing.T) {
 	server, _ := start(t)
 	f := fleet.New(fleet.Config{Pods: pods})
@@ -110,7 +110,7 @@ func some(f *fleet.Fleet, from, to int) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// TestWatchesAreThoseOfTheFleet compares streaming lists, changes and their end with what the fleet's own encoders write.
+// TestWatchesAreThoseOfTheFleet compares streaming lists, changes and their end with the output of the fleet's own encoders.
 func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 	server, control := start(t)
 	f := fleet.New(fleet.Config{Pods: pods})

@@ -418,7 +418,7 @@ func TestInvalidAndTaken(t *testing.T) {
 		<-time.After(time.Minute)
 		c.wantReady("blog")
 
-		// Nor does it delete the Service with the website.
+		// The controller does not delete the Service with the website either.
 		c.create("docs", "docs.example.com")
 		change(c, c.websites, "docs", func(w *Website) { w.Spec.Replicas = new(int32(0)) })
 		c.settle()
