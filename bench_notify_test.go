@@ -24,7 +24,7 @@ const notified = 1000
 // a server or decoding.
 type notifier struct {
 	update func(*corev1.Pod)
-	// subscribe adds a handler that calls done once per each updates, and returns when the handler has received all pods.
+	// subscribe adds a handler that calls done after every "each" updates. It returns when the handler has received all pods.
 	subscribe func(each int, done func())
 	stop      func()
 }

@@ -138,8 +138,8 @@ func BenchmarkApply(b *testing.B) {
 
 const writesFor = time.Second
 
-// BenchmarkStoreWritesWithReaders updates random ones of 80,000 objects while readers list them all in a loop: with List,
-// which makes a slice as client-go's lister does, or with All, which makes none.
+// BenchmarkStoreWritesWithReaders updates random objects, one by one, in a store of 80,000, while readers list all of them in a
+// loop: with List, which makes a slice as client-go's lister does, or with All, which makes none.
 func BenchmarkStoreWritesWithReaders(b *testing.B) {
 	pods := manyPods()[:80_000]
 	versions := [2][]*corev1.Pod{otherVersions(pods), pods}

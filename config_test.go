@@ -32,7 +32,7 @@ const (
 	secretNumber = "27182818284590452353602874e999"
 )
 
-// leaks returns a part of the secret that text shows: at least five characters, or ten digits, since a time has some too.
+// leaks returns a part of the secret that text shows: at least five characters, or ten digits, because a time has some too.
 func leaks(text string) string {
 	for s, n := range map[string]int{secret: 5, secretNumber: 10} {
 		for i := range len(s) - n + 1 {
@@ -244,8 +244,8 @@ func answerWith(verb, media string, objects []string) string {
 	return body.String()
 }
 
-// spill makes a server send one bad response only, and looks for its content in errors, logs and statuses. It returns the
-// number of objects that could not be decoded.
+// spill makes a server send the same bad response each time, and looks for its content in errors, logs and statuses. It
+// returns the number of objects that could not be decoded.
 func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 	reply := func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", s.contentType)

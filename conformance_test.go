@@ -955,7 +955,7 @@ func (r *rig[T]) spoil(which func(informer.Key) bool) (remove func()) {
 	}})
 }
 
-// A relist does not decode unchanged objects: here it could not.
+// A relist does not decode unchanged objects, which could not be decoded here.
 func (r *rig[T]) relistFindsNothing() {
 	r.startWith()
 	before := r.inf.Store().List()

@@ -19,7 +19,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// A Transform may write to its whole object, even with Config.Share: it shares no memory with other objects or versions.
+// A Transform may write to its whole object, even with Config.Share: the object shares no memory with others or older versions.
 // Guarantees: R20
 func TestTransformWritesToItsObjectOnly(t *testing.T) {
 	for _, share := range []bool{false, true} {

@@ -238,7 +238,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	})
 }
 
-// slowToWait is a context that stops a Get that found no key until may closes. Then the Get starts to wait.
+// slowToWait is a context that delays a Get that found no key: it starts to wait only when may is closed.
 type slowToWait struct {
 	context.Context
 	may chan struct{}
@@ -909,7 +909,7 @@ func TestKeysComeBackAsThemselves(t *testing.T) {
 	})
 }
 
-// A queue has no goroutine. A stopped queue of client-go keeps one for ten seconds.
+// A queue has no goroutine. Each queue of client-go keeps one for ten seconds.
 // Guarantees: Q7, Q8
 func TestNoGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

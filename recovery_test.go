@@ -225,7 +225,7 @@ var recoveries = []recovery{
 		does: func(o *outage) { o.endWatches(); o.wantStatus("stale=1 errors=1"); o.delete("ns", "b") }},
 }
 
-// restored are the events of a handler after outage.restore.
+// restored has the events of a handler after outage.restore.
 var restored = []string{"update ns/a 2->other", "update ns/b 2->1"}
 
 // outage runs a recovery.
