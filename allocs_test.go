@@ -14,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// What BENCHMARKS.md says of allocations holds: these are counted, not timed. The race detector makes some of its own.
+// TestAllocations checks the allocation counts in BENCHMARKS.md. The race detector adds allocations of its own.
 func TestAllocations(t *testing.T) {
 	pods := fleet.New(fleet.Config{Pods: 500})
 	var all []*corev1.Pod
@@ -31,7 +31,7 @@ func TestAllocations(t *testing.T) {
 		do   func()
 	}{
 		{"Get", 0, func() { store.Get(key) }},
-		{"Get of what is not there", 0, func() { store.Get(Key{Namespace: "a", Name: "b"}) }},
+		{"Get of an absent key", 0, func() { store.Get(Key{Namespace: "a", Name: "b"}) }},
 		{"Snapshot", 0, func() { store.Snapshot() }},
 		{"All", 0, func() {
 			for range store.All() {
@@ -99,7 +99,7 @@ func TestAllocations(t *testing.T) {
 		}
 		r.decoder.held = store.Get
 		if got := read(); got > 2.1 {
-			t.Errorf("format %d: a pod that is held has %.1f allocations, its key's 2 at most", f, got)
+			t.Errorf("format %d: an unchanged pod has %.1f allocations, 2 at most for its key", f, got)
 		}
 	}
 }

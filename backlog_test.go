@@ -34,7 +34,7 @@ func TestEveryChangeIsTold(t *testing.T) {
 	})
 }
 
-// A backlog over its limit ends the subscription, and harms nobody else. What a list brings at once does not count.
+// A backlog over its limit ends its subscription and no other. The objects of an initial list do not count.
 // Guarantees: H3, H9
 func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -44,12 +44,12 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery, MaxBacklog: 2})
 		inf.Subscribe(other)
 		inf.put(list(1, "0", "a", "b", "c", "d", "e"))
-		synctest.Wait() // in the call for the first
+		synctest.Wait() // the handler blocks on the first object
 		for rv := range 3 {
 			inf.put(upsert(rv+2, "0"))
 			synctest.Wait()
 		}
-		// There is one update of a key that nothing else waits of, and two more
+		// The backlog has one free update, for a key without another entry, and two that count.
 		if err := sub.Err(); err != nil {
 			t.Errorf("ended with %v at its limit", err)
 		}
@@ -72,7 +72,7 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 	})
 }
 
-// A subscription that names no limit has one.
+// A subscription without a limit gets the default one.
 // Guarantees: H3
 func TestDefaultBacklog(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -82,8 +82,8 @@ func TestDefaultBacklog(t *testing.T) {
 		defer close(slow.Gate)
 		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery})
 		inf.put(list(1, "a"))
-		synctest.Wait()        // in the call
-		const limit = 1024 + 1 // one for the key
+		synctest.Wait()        // the handler blocks
+		const limit = 1024 + 1 // the first change of a key does not count
 		for rv := range limit {
 			inf.put(upsert(rv+2, "a"))
 		}
@@ -99,7 +99,7 @@ func TestDefaultBacklog(t *testing.T) {
 	})
 }
 
-// With Block the backlog is bounded by what one batch can add, and the wait is seen in Status and ends by itself.
+// With Block, one batch may exceed the backlog's limit. Status shows the wait, which ends by itself.
 // Guarantees: H3
 func TestEveryBlocksTheInformer(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestEveryBlocksTheInformer(t *testing.T) {
 		if s := sub.Status(); !s.Blocking || s.Backlog != 4 {
 			t.Errorf("status %+v", s)
 		}
-		if rv := inf.Store().ResourceVersion(); rv != "5" { // the list, and one update more than the limit
+		if rv := inf.Store().ResourceVersion(); rv != "5" { // of four updates, the first is free, two are within the limit and one is over it
 			t.Errorf("store at %s", rv)
 		}
 		close(slow.Gate)
@@ -135,7 +135,7 @@ func TestEveryBlocksTheInformer(t *testing.T) {
 	})
 }
 
-// An informer that waits for a handler can be stopped, and the handler's subscription closed.
+// A blocked informer can be stopped, and the blocking subscription closed.
 // Guarantees: H3, L2
 func TestBlockedInformerStops(t *testing.T) {
 	for _, end := range []string{"stop", "close"} {
@@ -171,16 +171,16 @@ func TestSlowHandlerIsToldFoldedChanges(t *testing.T) {
 		slow := &recorder{Gate: make(chan struct{})}
 		sub := inf.Subscribe(slow)
 		inf.put(list(1, "0", "a", "b", "c"))
-		synctest.Wait() // in the call for the first
+		synctest.Wait() // the handler blocks on the first object
 		if s := sub.Status(); s.Backlog != 3 || s.Synced {
 			t.Errorf("status %+v", s)
 		}
 		inf.put(upsert(2, "a"), upsert(3, "a"))                    // still an initial addition
-		inf.put(remove(4, "b"))                                    // never was
-		inf.put(upsert(5, "d"), remove(6, "d"), upsert(7, "d"))    // came, went, came
+		inf.put(remove(4, "b"))                                    // the handler never saw it
+		inf.put(upsert(5, "d"), remove(6, "d"), upsert(7, "d"))    // one addition
 		inf.put(upsert(8, "0"), upsert(9, "0"))                    // one update
-		inf.put(upsert(10, "e"), remove(11, "e"))                  // nothing
-		inf.put(remove(12, "c"), upsert(13, "c"), upsert(14, "c")) // never was, then is
+		inf.put(upsert(10, "e"), remove(11, "e"))                  // no entry
+		inf.put(remove(12, "c"), upsert(13, "c"), upsert(14, "c")) // the handler sees one addition
 		synctest.Wait()
 		if s := sub.Status(); s.Backlog != 4 {
 			t.Errorf("status %+v", s)
@@ -219,7 +219,7 @@ func TestDeletionBetweenIsTold(t *testing.T) {
 	})
 }
 
-// A handler that is given folded changes at random moments rebuilds the world from them, link by link.
+// Folded changes, delivered at random moments, form a chain per key from which the handler rebuilds the world.
 // Guarantees: H1, H2
 func TestFoldedChangesChain(t *testing.T) {
 	t.Parallel()
@@ -255,17 +255,17 @@ func TestFoldedChangesChain(t *testing.T) {
 				for deliver() {
 				}
 				if !maps.EqualFunc(follower, g.world, func(a, b *thing) bool { return a.rv == b.rv && a.uid == b.uid }) {
-					t.Fatalf("seed %d: follower has %d, world has %d", seed, len(follower), len(g.world))
+					t.Fatalf("seed %d: follower has %d objects, world has %d", seed, len(follower), len(g.world))
 				}
 			}
 		}
 		if l.backlog.initial != 0 && l.backlog.len() == 0 {
-			t.Fatalf("seed %d: %d initial additions left of none", seed, l.backlog.initial)
+			t.Fatalf("seed %d: %d initial additions in an empty backlog", seed, l.backlog.initial)
 		}
 	}
 }
 
-// Keys that come and go unread leave no trace, however many.
+// Keys that are added and deleted unread leave no entry, however many.
 // Guarantees: H3, H4
 func TestBacklogIsBounded(t *testing.T) {
 	Bubble(t, func(t *testing.T) {

@@ -14,18 +14,18 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// decodedObjects is how many pods a list and how many events a watch has.
+// decodedObjects is the number of pods in a list, and of events in a watch.
 const decodedObjects = 2000
 
-// managedFields names whether managedFields are kept. To drop them, ours needs no more than its default; client-go's
-// users set a transform.
+// managedFields runs a benchmark with managedFields dropped and kept. Dropping them is our default; client-go's users set a
+// transform.
 func managedFields(b *testing.B, run func(b *testing.B, keep bool)) {
 	b.Run("managedFields=dropped", func(b *testing.B) { run(b, false) })
 	b.Run("managedFields=kept", func(b *testing.B) { run(b, true) })
 }
 
-// BenchmarkDecodeList turns the body of a list into objects that each have their own memory: from the HTTP client to
-// the sink of our reflector, and to where client-go's reflector hands the items on.
+// BenchmarkDecodeList decodes the body of a list into objects that each own their memory. It measures from the HTTP client
+// to our reflector's sink, or to the point where client-go's reflector passes the items on.
 func BenchmarkDecodeList(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects}).All()
 	formats(b, func(b *testing.B, media string) {
@@ -79,8 +79,8 @@ func dropManagedFields(items []runtime.Object) {
 	}
 }
 
-// BenchmarkDecodeWatch turns the frames of a watch into typed events: from the HTTP client to the sink of our
-// reflector, and to the channel that client-go's reflector reads.
+// BenchmarkDecodeWatch decodes the frames of a watch into typed events. It measures from the HTTP client to our reflector's
+// sink, or to the channel that client-go's reflector reads.
 func BenchmarkDecodeWatch(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects})
 	formats(b, func(b *testing.B, media string) {
@@ -139,7 +139,7 @@ func BenchmarkDecodeWatch(b *testing.B) {
 	})
 }
 
-// watchFrames returns the first changes of pods as a watch sends them.
+// watchFrames encodes the first changes of pods as the frames of a watch.
 func watchFrames(b *testing.B, media string, pods *fleet.Fleet) []byte {
 	b.Helper()
 	encode := fleet.AppendWatchEventJSON

@@ -17,25 +17,25 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// liveMemory returns how many bytes of heap are in use when all garbage is gone, and of stacks.
+// liveMemory returns the bytes of stacks, and of heap after garbage collection.
 func liveMemory() int64 {
-	runtime.GC() // what a sync.Pool holds goes with the second collection
+	runtime.GC() // a sync.Pool is empty only after the second collection
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// heapPods is how many pods the informers of BenchmarkHeap hold.
+// heapPods is the number of pods in the informers of BenchmarkHeap.
 const heapPods = 5000
 
-// BenchmarkHeap measures the memory that a synced informer holds for each of its pods, everything included.
+// BenchmarkHeap measures all memory that a synced informer holds, per pod.
 func BenchmarkHeap(b *testing.B) {
 	formats(b, func(b *testing.B, media string) {
 		server := cannedList(b, media, fleet.New(fleet.Config{Pods: heapPods}).All())
 		managedFields(b, func(b *testing.B, keep bool) {
 			report := func(b *testing.B, sync func(b *testing.B, server *canned, pods int) (stop func())) {
-				sync(b, cannedList(b, media, fleet.New(fleet.Config{Pods: 10}).All()), 10)() // what is made once for all
+				sync(b, cannedList(b, media, fleet.New(fleet.Config{Pods: 10}).All()), 10)() // allocate one-time data before measuring
 				var held int64
 				runs := 0
 				for b.Loop() {
@@ -58,7 +58,7 @@ func BenchmarkHeap(b *testing.B) {
 	})
 }
 
-// syncOwn runs an informer until it has so many pods, and returns what stops it.
+// syncOwn runs an informer until it has that many pods, and returns a function that stops it.
 func syncOwn(b *testing.B, server *canned, keepManagedFields bool, pods int) func() {
 	ctx, cancel := context.WithCancel(b.Context())
 	inf := New(server.client(b), podResource, Config[*corev1.Pod]{
@@ -112,16 +112,15 @@ func syncPeer(b *testing.B, server *canned, keepManagedFields bool, pods int) fu
 		b.Fatalf("the store has %d pods", n)
 	}
 	return func() {
-		<-watching // or it would log that it could not
+		<-watching // if the watch is cancelled before it opens, client-go logs an error
 		cancel()
 		running.Wait()
 	}
 }
 
-// BenchmarkStoreOverhead measures the memory of a store of 100,000 objects without the objects, for each of them.
-// index=namespace can find them by namespace, which our store always can; index=unique has, besides that, an index of
-// which each object has a key of its own. state=listed is after a list, state=changed after each object has been
-// updated, one by one in a random order.
+// BenchmarkStoreOverhead measures the memory per object of a store of 100,000 objects, without the objects.
+// index=namespace finds objects by namespace, which our store always can. index=unique adds an index in which each object
+// has its own key. state=listed measures after a list, state=changed after one update of each object, in random order.
 func BenchmarkStoreOverhead(b *testing.B) {
 	pods := manyPods()
 	updates := otherVersions(pods)

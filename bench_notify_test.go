@@ -17,19 +17,19 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// notified is how many pods the informers of BenchmarkNotify have.
+// notified is the number of pods in the informers of BenchmarkNotify.
 const notified = 1000
 
-// notifier is a running, synced informer of the first of manyPods, with handlers. It receives updates directly, without a server
-// and without decoding.
+// notifier is a running, synced informer of the first of manyPods, with handlers. It receives updates directly, without
+// a server or decoding.
 type notifier struct {
 	update func(*corev1.Pod)
-	// subscribe adds a handler that calls done after each so many updates, and returns when the handler has received all pods.
+	// subscribe adds a handler that calls done after every "each" updates. It returns when the handler has received all pods.
 	subscribe func(each int, done func())
 	stop      func()
 }
 
-// newNotifiers returns an informer of each kind, by the name of the implementation.
+// newNotifiers has a constructor for each implementation.
 var newNotifiers = []struct {
 	impl string
 	make func(b *testing.B, pods []*corev1.Pod) notifier
@@ -119,14 +119,14 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	}
 }
 
-// withoutWatchList has a reflector of client-go ask for lists.
+// withoutWatchList makes a client-go reflector use LIST.
 type withoutWatchList struct{ *cache.ListWatch }
 
 func (withoutWatchList) IsWatchListSemanticsUnSupported() bool { return true }
 
-// BenchmarkNotify measures what it takes to tell one handler of one update, from the informer's goroutine to the
-// handler's return: the difference between informers with 101 handlers and with 1 that apply the same updates, each
-// of another pod. burst is how many of them come at a time; the next come when all handlers have returned.
+// BenchmarkNotify measures the delivery of one update to one handler, from the informer's goroutine to the handler's
+// return. It is the difference between informers with 101 handlers and with 1 that apply the same updates, each of
+// another pod. burst is the number of updates in a row; the next burst follows when all handlers have returned.
 func BenchmarkNotify(b *testing.B) {
 	pods := manyPods()[:notified]
 	versions := [2][]*corev1.Pod{otherVersions(pods), pods}
@@ -172,7 +172,7 @@ func BenchmarkNotify(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleHandler measures what a handler costs that has been told of all pods and has nothing to do.
+// BenchmarkIdleHandler measures the cost of an idle handler that has received all pods.
 func BenchmarkIdleHandler(b *testing.B) {
 	const handlers = 200
 	for _, peer := range newNotifiers {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queued is what the benchmarks ask of a queue of either kind.
+// queued is the part of a queue that the benchmarks use.
 type queued interface {
 	Add(Key)
 	AddAfter(Key, time.Duration)
@@ -42,13 +42,13 @@ func (q peerQueue) get() (Key, bool) {
 }
 func (q peerQueue) stop() { q.ShutDown() }
 
-// unlimited counts and never delays by more than a nanosecond, so that what is measured is the queue.
+// unlimited counts failures but delays a key by at most a nanosecond, so the benchmarks measure the queue.
 func unlimited() MaxOfLimiter[Key] {
 	return MaxOfLimiter[Key]{&ExponentialLimiter[Key]{Base: 1, Max: 1}, &BucketLimiter[Key]{rate.NewLimiter(rate.Inf, 1)}}
 }
 
-// eachQueue runs a benchmark with a queue of each kind. A worker's context can usually be cancelled, which Get of
-// client-go's cannot make use of.
+// eachQueue runs a benchmark with each queue. A worker's context can usually be cancelled; Get of client-go's queue takes
+// no context.
 func eachQueue(b *testing.B, name string, run func(b *testing.B, q queued)) {
 	b.Run(name+"impl=client-go", func(b *testing.B) {
 		q := peerQueue{workqueue.NewTypedRateLimitingQueue(workqueue.TypedRateLimiter[Key](unlimited()))}
@@ -62,7 +62,7 @@ func eachQueue(b *testing.B, name string, run func(b *testing.B, q queued)) {
 	})
 }
 
-// manyKeys returns keys as those of pods are.
+// manyKeys returns keys that look like those of pods.
 func manyKeys(n int) []Key {
 	keys := make([]Key, n)
 	for i := range keys {
@@ -71,7 +71,7 @@ func manyKeys(n int) []Key {
 	return keys
 }
 
-// BenchmarkQueue adds a key, gets it and is done with it, alone and with 1,000,000 other keys waiting.
+// BenchmarkQueue adds, gets and finishes a key, alone and with 1,000,000 other keys waiting.
 func BenchmarkQueue(b *testing.B) {
 	keys := manyKeys(1000)
 	eachQueue(b, "waiting=0/", func(b *testing.B, q queued) {
@@ -97,7 +97,7 @@ func BenchmarkQueue(b *testing.B) {
 	})
 }
 
-// BenchmarkQueueWorkers has one producer add keys and workers get them and be done with them, until all are.
+// BenchmarkQueueWorkers has one producer that adds keys, and workers that get and finish them.
 func BenchmarkQueueWorkers(b *testing.B) {
 	keys := manyKeys(1000)
 	for _, workers := range []int{1, 4, 16} {
@@ -131,8 +131,8 @@ func BenchmarkQueueWorkers(b *testing.B) {
 	}
 }
 
-// BenchmarkQueueAddAfter delays keys by times that differ, by turns later and sooner than before. client-go's passes
-// them through a channel to a goroutine; what that does with them is part of the time as soon as the channel is full.
+// BenchmarkQueueAddAfter delays keys by different times, each round sooner than before. client-go passes them through a
+// channel to a goroutine, whose work counts once the channel is full.
 func BenchmarkQueueAddAfter(b *testing.B) {
 	for _, n := range []int{1000, 1_000_000} {
 		keys := manyKeys(n)
@@ -149,7 +149,7 @@ func BenchmarkQueueAddAfter(b *testing.B) {
 	}
 }
 
-// BenchmarkQueueRetry is a key that fails and comes back at once.
+// BenchmarkQueueRetry retries a failing key without delay.
 func BenchmarkQueueRetry(b *testing.B) {
 	keys := manyKeys(1)
 	eachQueue(b, "", func(b *testing.B, q queued) {

@@ -18,13 +18,13 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// history is a fleet of 30,000 pods and a stream of changes that can be applied over and over.
+// history is a fleet of 30,000 pods and a repeatable stream of changes.
 type history struct {
 	pods    []*corev1.Pod
-	changes [2][]fleet.Change // the same ones with other resourceVersions, to apply by turns: no event is a repetition
+	changes [2][]fleet.Change // the same changes with different resourceVersions, applied alternately so that no event repeats
 }
 
-// changesMade is a multiple of every batch's size.
+// changesMade is a multiple of each batch size.
 const changesMade = 20_480
 
 var podHistory = sync.OnceValue(func() (h history) {
@@ -70,10 +70,9 @@ func transactionsOf(changes []fleet.Change) []cache.Transaction {
 	return txns
 }
 
-// BenchmarkApply applies the changes of a fleet to a store of its 30,000 pods, one by one and by the batch, which both
-// do when they come faster than they are applied. client-go's store always has the index by namespace, without which
-// it cannot list one. Ours also finds out what each change replaced; client-go's informer asks its store for that
-// beforehand, which is not counted here.
+// BenchmarkApply applies changes to a store of 30,000 pods, one by one and in batches; both implementations batch changes
+// that arrive faster than they apply them. client-go's store has the index by namespace, which it needs to list one. Our
+// store also returns what each change replaced; client-go's informer reads that from its store first, which is not counted.
 func BenchmarkApply(b *testing.B) {
 	h := podHistory()
 	for _, index := range []string{"none", byNode} {
@@ -139,8 +138,8 @@ func BenchmarkApply(b *testing.B) {
 
 const writesFor = time.Second
 
-// BenchmarkStoreWritesWithReaders updates one of 80,000 objects after the other, chosen by chance, while readers do
-// nothing but list them all: with List, which makes a slice as client-go's lister does, or with All, which makes none.
+// BenchmarkStoreWritesWithReaders updates random objects, one by one, in a store of 80,000, while readers list all of them in a
+// loop: with List, which makes a slice as client-go's lister does, or with All, which makes none.
 func BenchmarkStoreWritesWithReaders(b *testing.B) {
 	pods := manyPods()[:80_000]
 	versions := [2][]*corev1.Pod{otherVersions(pods), pods}
@@ -160,13 +159,13 @@ func BenchmarkStoreWritesWithReaders(b *testing.B) {
 					}
 				})
 			}
-			for lists.Load() < int64(readers) && !b.Failed() { // all are at it
+			for lists.Load() < int64(readers) && !b.Failed() { // every reader has started
 				runtime.Gosched()
 			}
 			before := lists.Load()
 			at := 0
 			_, seconds, _ := counted(b, 1, func() {
-				// For a while: a benchmark that guesses from the first write how many to make can take minutes.
+				// Write for a fixed time: b.Loop would derive the number of writes from the first one and could take minutes.
 				for end := time.Now().Add(writesFor); time.Now().Before(end); at++ {
 					write(versions[at/len(order)%2][order[at%len(order)]])
 				}

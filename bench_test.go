@@ -27,16 +27,16 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// The benchmarks measure this package beside client-go, on the pods of internal/fleet. Each has impl=informer and
-// impl=client-go under one name, so that benchstat -col /impl compares them; see BENCHMARKS.md.
+// The benchmarks measure this package beside client-go, on the pods of internal/fleet. Both implementations share a name,
+// with impl=informer and impl=client-go, so that benchstat -col /impl compares them; see BENCHMARKS.md.
 //
-// This file has what they share, and the reads. bench_decode_test.go, bench_store_test.go, bench_notify_test.go and
-// bench_heap_test.go have the others.
+// This file has the shared code and the benchmarks of reads. The other benchmarks are in bench_decode_test.go,
+// bench_store_test.go, bench_notify_test.go and bench_heap_test.go.
 
 var podResource = Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
 
-// trimmed returns a pod that has as much of pod as the benchmarks of stores and handlers look at: neither store
-// reads more of an object, and 100,000 whole pods are a gigabyte.
+// trimmed returns the part of pod that the benchmarks of stores and handlers need: neither store reads more of an object,
+// and 100,000 whole pods take a gigabyte.
 func trimmed(pod *corev1.Pod) *corev1.Pod {
 	small := &corev1.Pod{ObjectMeta: pod.ObjectMeta}
 	small.ManagedFields = nil
@@ -45,8 +45,8 @@ func trimmed(pod *corev1.Pod) *corev1.Pod {
 	return small
 }
 
-// manyPods returns 100,000 trimmed pods, in 50 namespaces and on 50 nodes, so that there are nodes and namespaces
-// with about 2,000 of them.
+// manyPods returns 100,000 trimmed pods in 50 namespaces and on 50 nodes, so some nodes and namespaces have about 2,000
+// of them.
 var manyPods = sync.OnceValue(func() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for pod := range fleet.New(fleet.Config{Pods: 100_000, Namespaces: 50, Nodes: 50}).All() {
@@ -70,13 +70,13 @@ func nodeOf(pod *corev1.Pod) []string { return []string{pod.Spec.NodeName} }
 
 const byNode = "node"
 
-// nodeIndexers are those of an informer of client-go's factories, and one by node.
+// nodeIndexers has the namespace index of client-go's factories, and one by node.
 var nodeIndexers = cache.Indexers{
 	cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 	byNode:               func(obj any) ([]string, error) { return nodeOf(obj.(*corev1.Pod)), nil },
 }
 
-// filledStore returns a store with pods as a list leaves it.
+// filledStore returns a store filled by one list of pods.
 func filledStore(pods []*corev1.Pod) *Store[*corev1.Pod] {
 	s, w := NewStore[*corev1.Pod]()
 	w.Apply(Delta[*corev1.Pod]{Type: Replaced, Items: pods, ResourceVersion: "1"})
@@ -96,7 +96,7 @@ func filledIndexer(b *testing.B, pods []*corev1.Pod, indexers cache.Indexers) ca
 	return indexer
 }
 
-// readers is what the benchmarks of reads read from: client-go's and our store with manyPods.
+// readers has client-go's store and ours, both with manyPods.
 type readers struct {
 	indexer cache.Indexer
 	lister  corelisters.PodLister
@@ -119,7 +119,7 @@ func BenchmarkGet(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range keys {
 		key := KeyOf(pods[random.IntN(len(pods))])
-		keys[i] = Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)} // a caller has them at hand
+		keys[i] = Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)} // keys that share no memory with the store
 		joined[i] = key.String()
 	}
 	each := func(b *testing.B, get func(i int) *corev1.Pod) {
@@ -142,7 +142,7 @@ func BenchmarkGet(b *testing.B) {
 			return pod
 		})
 	})
-	b.Run("impl=client-go-raw", func(b *testing.B) { // for those who have the key in one piece
+	b.Run("impl=client-go-raw", func(b *testing.B) { // for callers that have the key as one string
 		each(b, func(i int) *corev1.Pod {
 			obj, _, _ := r.indexer.GetByKey(joined[i])
 			pod, _ := obj.(*corev1.Pod)
@@ -151,8 +151,8 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkList reads all of 100,000: form=slice into a slice, form=each one after the other, for which client-go's
-// users make a slice as well.
+// BenchmarkList reads all 100,000 objects: form=slice into a slice, form=each one by one. client-go makes a slice in both
+// cases.
 func BenchmarkList(b *testing.B) {
 	r := newReaders(b)
 	want := len(manyPods())
@@ -173,8 +173,8 @@ func BenchmarkList(b *testing.B) {
 	})
 }
 
-// BenchmarkIndexLookup reads the objects of the node, and of the namespace, whose number is nearest to 2,000: there
-// are 1,997 and 1,865. Our store needs no index for namespaces.
+// BenchmarkIndexLookup reads the objects of the node, and of the namespace, with nearly 2,000 objects: 1,997 and 1,865.
+// Our store needs no index for namespaces.
 func BenchmarkIndexLookup(b *testing.B) {
 	r := newReaders(b)
 	node, onNode := nearest(2000, nodeOf)
@@ -223,7 +223,7 @@ func BenchmarkIndexLookup(b *testing.B) {
 	})
 }
 
-// nearest returns the key of manyPods that has the number of pods nearest to want, and that number.
+// nearest returns the key in manyPods whose number of pods is nearest to want, and that number.
 func nearest(want int, keys func(*corev1.Pod) []string) (key string, number int) {
 	numbers := map[string]int{}
 	for _, pod := range manyPods() {
@@ -259,8 +259,8 @@ func count(pods iter.Seq[*corev1.Pod]) int {
 	return n
 }
 
-// counted runs body for as long as the benchmark wants, and returns how many units that were, of which each run
-// has n, how long it took, and what it allocated.
+// counted runs body for as long as the benchmark wants. Each run counts as n units. It returns the number of units, the
+// time, and the bytes allocated.
 func counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -270,7 +270,7 @@ func counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {
 		runs++
 	}
 	runtime.ReadMemStats(&after)
-	b.ReportMetric(0, "ns/op") // nothing that a reader could use
+	b.ReportMetric(0, "ns/op") // has no meaning here
 	return float64(runs * n), b.Elapsed().Seconds(), float64(after.TotalAlloc - before.TotalAlloc)
 }
 
@@ -278,7 +278,7 @@ func counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {
 type canned struct {
 	media  string
 	list   []byte
-	frames []byte // a watch has them and stays open
+	frames []byte // the frames of a watch, which then stays open
 }
 
 func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -304,7 +304,7 @@ func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// openBody is a body that does not end before the request is cancelled or the body closed.
+// openBody is a body that blocks after its last byte until the request is cancelled or the body closed.
 type openBody struct {
 	*bytes.Reader
 	ctx    context.Context
@@ -324,7 +324,7 @@ func (o *openBody) Close() error {
 	return nil
 }
 
-// cannedList returns a transport with a list of pods, and without changes of them.
+// cannedList returns a transport with a list of pods, and no changes.
 func cannedList(b *testing.B, media string, pods iter.Seq[*corev1.Pod]) *canned {
 	b.Helper()
 	write := fleet.WriteListJSON
@@ -368,7 +368,7 @@ func (c *canned) peer(b *testing.B) corev1client.PodInterface {
 
 var errEnough = errors.New("enough")
 
-// sinkFunc is a Sink that ends its reflector by errEnough.
+// sinkFunc is a Sink. It ends its reflector by returning errEnough.
 type sinkFunc func(d *Delta[*corev1.Pod]) error
 
 func (f sinkFunc) Put(_ context.Context, d Delta[*corev1.Pod]) error { return f(&d) }
@@ -384,7 +384,7 @@ func (c *canned) reflect(b *testing.B, client *Client, keepManagedFields bool, s
 	}
 }
 
-// formats calls run for each format that both decode.
+// formats calls run for each format that both implementations decode.
 func formats(b *testing.B, run func(b *testing.B, media string)) {
 	for _, f := range []struct{ name, media string }{{"json", decode.MediaJSON}, {"protobuf", decode.MediaProtobuf}} {
 		b.Run("format="+f.name, func(b *testing.B) { run(b, f.media) })

@@ -14,7 +14,8 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// A body of any content type is an error that is not long. If it is a Status, it is the error.
+// A failed response of any content type becomes an error with a short text. If the body is a Status, the error has its
+// reason and code.
 func FuzzErrorBody(f *testing.F) {
 	f.Add("text/html; charset=utf-8", uint16(502), []byte("<html>bad gateway"))
 	f.Add("", uint16(401), bytes.Repeat([]byte("x"), decode.MaxStatusBytes+1))

@@ -28,7 +28,7 @@ func TestNilClientIsAnError(t *testing.T) {
 	}
 }
 
-// What is logged and reported holds no credentials.
+// Logs, status and errors contain no credentials.
 func TestLogsAndErrorsHoldNoCredentials(t *testing.T) {
 	const secret = "s3cr3t"
 	bubble(t, func(w world) {
@@ -50,7 +50,7 @@ func TestLogsAndErrorsHoldNoCredentials(t *testing.T) {
 	})
 }
 
-// listed runs an informer of a server until it is synced.
+// listed runs an informer of a server until it is synced, and then after.
 func listed(t *testing.T, config *rest.Config, after func(inf *informer.Informer[*corev1.Pod])) {
 	t.Helper()
 	client, err := informer.NewClient(config)
@@ -62,10 +62,10 @@ func listed(t *testing.T, config *rest.Config, after func(inf *informer.Informer
 	after(inf)
 }
 
-// No other server is given the credentials, wherever this one redirects to. On this one a redirect is followed.
+// The client sends credentials to no other server, wherever this one redirects. It follows a redirect on the same server.
 func TestRedirectCarriesNoCredentials(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("asked elsewhere, with %v", r.Header)
+		t.Errorf("the other server got a request with %v", r.Header)
 	}))
 	defer elsewhere.Close()
 	var lists atomic.Int32
@@ -79,7 +79,7 @@ func TestRedirectCarriesNoCredentials(t *testing.T) {
 		case lists.Add(1) == 1:
 			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 		case lists.Load() == 2:
-			http.Redirect(w, r, r.URL.Path, http.StatusFound) // back here
+			http.Redirect(w, r, r.URL.Path, http.StatusFound) // to this server
 		default:
 			http.Redirect(w, r, "/other", http.StatusFound)
 		}
@@ -95,13 +95,13 @@ func TestRedirectCarriesNoCredentials(t *testing.T) {
 	}
 }
 
-// HTTP/2 resets a stream, in a list and in a watch, and both go on.
+// HTTP/2 resets a stream, in a list and in a watch, and the informer recovers from both.
 // Guarantees: R8
 func TestHTTP2ResetIsSurvived(t *testing.T) {
 	var lists, watches atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
-			t.Errorf("asked by %s", r.Proto)
+			t.Errorf("request by %s", r.Proto)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		defer w.(http.Flusher).Flush()

@@ -26,13 +26,13 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// secret is content that nobody may get to see. The number is one that no float can hold.
+// secret is content that must never be shown. No float can hold secretNumber.
 const (
 	secret       = "hunter2-s3cr3t"
 	secretNumber = "27182818284590452353602874e999"
 )
 
-// leaks returns what text shows of a secret: five characters are too many, or ten digits, which a time has too.
+// leaks returns a part of the secret that text shows: at least five characters, or ten digits, because a time has some too.
 func leaks(text string) string {
 	for s, n := range map[string]int{secret: 5, secretNumber: 10} {
 		for i := range len(s) - n + 1 {
@@ -44,7 +44,7 @@ func leaks(text string) string {
 	return ""
 }
 
-// checkError checks that err, and each error in it, shows and keeps nothing.
+// checkError checks that err and the errors that it wraps neither show nor keep the secret.
 func checkError(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -65,7 +65,7 @@ func checkError(t *testing.T, what string, err error) {
 	}
 }
 
-// quoting is a type whose own methods say all that they know.
+// quoting is a type whose own methods quote their input in errors.
 type quoting string
 
 func (*quoting) UnmarshalJSON(b []byte) error { return fmt.Errorf("cannot use %s", b) }
@@ -74,7 +74,7 @@ type quotingText string
 
 func (*quotingText) UnmarshalText(b []byte) error { return fmt.Errorf("cannot use %s", b) }
 
-// vault has a field of every sort that can fail.
+// vault has a field of every kind that can fail to decode.
 type vault struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -97,7 +97,7 @@ type vault struct {
 	} `json:"spec"`
 }
 
-// brokenJSON has objects without metadata. At least one of the types rejects each of them.
+// brokenJSON has parts of objects. At least one of the types rejects each of them.
 var brokenJSON = []string{
 	`"data":"$"`, `"data":{"$":5}`, `"data":{"a":{"$":1}}`, `"data":{"a":"$!"}`, `"type":{"$":"$"}`, `"immutable":"$"`,
 	`"stringData":["$"]`,
@@ -108,7 +108,7 @@ var brokenJSON = []string{
 	`"a":{"$" "$"}`, `"a":"$\q"`, `"a":"\ud800$\u12"`, `"a":$`, `"$":[1,}`, `"$":-`, "\"a\":\"$\x01\"", `"$":tru`, `"a":{"$":{]}}`,
 }
 
-// jsonObjects returns the broken objects.
+// jsonObjects returns the broken parts as objects.
 func jsonObjects() (objects []string) {
 	for i, broken := range brokenJSON {
 		broken = strings.NewReplacer("$", secret, "#", secretNumber).Replace(broken)
@@ -117,7 +117,7 @@ func jsonObjects() (objects []string) {
 	return objects
 }
 
-// protobufObjects returns a Secret with one byte changed in many ways, and cut in many places.
+// protobufObjects returns a Secret, changed by one byte or truncated in many places.
 func protobufObjects(t *testing.T) (objects []string) {
 	whole := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "broken", UID: "u", ResourceVersion: "3", Annotations: map[string]string{secret: secret}},
@@ -132,7 +132,7 @@ func protobufObjects(t *testing.T) (objects []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := len(meta) + 2; i < len(raw); i++ { // behind the metadata
+	for i := len(meta) + 2; i < len(raw); i++ { // after the metadata
 		for _, b := range []byte{0, 0x07, 0x0f, 0x7f, 0xff} {
 			objects = append(objects, string(raw[:i])+string(b)+string(raw[i+1:]))
 		}
@@ -151,7 +151,7 @@ func protobufFrame(event, envelope, object string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(message)))) + message
 }
 
-// spilling is an answer with content where it does not belong.
+// spilling is a response with content in an unexpected place.
 type spilling struct{ verb, contentType, body string }
 
 var spills = map[string]spilling{
@@ -182,7 +182,7 @@ var spills = map[string]spilling{
 	"protobuf bare object":  {"watch", protobufType, "\x00\x00\x00\x26" + field(1, field(1, secret)) + field(2, field(1, secret)+"\x12\x02")},
 }
 
-// Nothing of an object is in a log, a status or an error: it may be a secret. Only OnDecodeError gets its bytes.
+// Logs, statuses and errors show no content of an object, which may be secret. Only OnDecodeError gets its bytes.
 // Guarantees: R17, R22
 func TestContentIsShownToNobody(t *testing.T) {
 	t.Run("Secret", func(t *testing.T) { spillsNothing[*corev1.Secret](t, 12) })
@@ -221,7 +221,7 @@ func spillsNothing[T informer.Object](t *testing.T, least int) {
 	}
 }
 
-// answerWith returns a list of objects, or a watch that brings them.
+// answerWith returns the body of a list of objects, or of a watch that adds them.
 func answerWith(verb, media string, objects []string) string {
 	if verb == "list" && media == mediaTypeJSON {
 		return `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"2"},"items":[` + strings.Join(objects, ",") + "]}"
@@ -244,8 +244,8 @@ func answerWith(verb, media string, objects []string) string {
 	return body.String()
 }
 
-// spill has a server give one answer, and then no better one, and looks for it wherever somebody could. It returns how many
-// objects could not be decoded.
+// spill makes a server send the same bad response each time, and looks for its content in errors, logs and statuses. It
+// returns the number of objects that could not be decoded.
 func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 	reply := func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", s.contentType)
@@ -280,7 +280,7 @@ func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 				reported++
 				checkError(w.T, "the error for OnDecodeError", err.Err)
 				if text := err.Error(); leaks(text) != "" {
-					w.Errorf("its text shows content: %s", text)
+					w.Errorf("the error's text shows content: %s", text)
 				}
 				if !bytes.Contains(err.Raw, []byte(secret[:4])) {
 					w.Errorf("OnDecodeError got %q", err.Raw)
@@ -318,7 +318,7 @@ func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 			w.Error("synced without a bookmark")
 		}
 		if failures == 0 && r.LastError == nil && !strings.Contains(s.body, "broken") {
-			w.Error("nothing was wrong with the answer")
+			w.Error("the response had no fault")
 		}
 		cancel()
 		<-ended
@@ -334,7 +334,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// syncBuffer is a buffer for several goroutines.
+// syncBuffer is a buffer that goroutines can share.
 type syncBuffer struct {
 	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
@@ -352,7 +352,7 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// A status keeps no more of an object than what names it, and of that no more than a name has.
+// A status keeps only the name of an object, cut to the length that a valid name can have.
 // Guarantees: R17
 func TestStatusKeepsNamesShort(t *testing.T) {
 	long := strings.Repeat("n", 1<<20)

@@ -26,7 +26,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// TestConformance holds the rules that do not depend on how an informer is used, in each mode of using it.
+// TestConformance checks the rules that hold in every mode of an informer.
 func TestConformance(t *testing.T) {
 	for _, m := range modes() {
 		t.Run(m.String(), func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// conform runs the suite. What holds whenever a handler is called is checked by [follower], what holds in the end of
-// each test by rig.end.
+// conform runs the suite. [follower] checks the rules that hold at each call of a handler; rig.end those that hold at the
+// end of each test.
 func conform[T labeled](t *testing.T, m mode) {
 	for _, rule := range []struct {
 		name string
@@ -84,13 +84,13 @@ func conform[T labeled](t *testing.T, m mode) {
 // mode is one way of using an informer.
 type mode struct {
 	kind       string // the type of the objects
-	paged      bool   // LIST by pages rather than a streaming list
-	protobuf   bool   // rather than JSON
-	namespaces bool   // two of them rather than all
+	paged      bool   // paged LIST instead of a streaming list
+	protobuf   bool   // instead of JSON
+	namespaces bool   // two namespaces instead of all
 	selector   bool   // by label and field
-	transform  bool   // which leaves a mark
-	keep       bool   // managedFields
-	share      bool   // equal parts of objects
+	transform  bool   // adds a label
+	keep       bool   // KeepManagedFields
+	share      bool   // Config.Share
 }
 
 func (m mode) settings() []string {
@@ -98,7 +98,7 @@ func (m mode) settings() []string {
 		fmt.Sprintf("selector=%t", m.selector), fmt.Sprintf("transform=%t", m.transform), fmt.Sprintf("keep=%t", m.keep), fmt.Sprintf("share=%t", m.share)}
 }
 
-// String names what is not the default: "Pod,paged,keep".
+// String returns the settings that are not the default: "Pod,paged,keep".
 func (m mode) String() string {
 	var names []string
 	for _, s := range m.settings() {
@@ -109,9 +109,9 @@ func (m mode) String() string {
 	return strings.Join(names, ",")
 }
 
-var everyMode = flag.Bool("conformance.all", false, "run TestConformance in every mode, not only in so many that each two settings meet")
+var everyMode = flag.Bool("conformance.all", false, "run TestConformance in every mode, not only in enough modes to cover each pair of settings")
 
-// modes returns so many modes that each two settings are together in one of them.
+// modes returns enough modes to cover each pair of settings.
 func modes() []mode {
 	var all []mode
 	for _, kind := range []string{"Pod", "PartialObjectMetadata", "Unstructured", "slimPod"} {
@@ -130,7 +130,7 @@ func modes() []mode {
 	met := map[[2]string]bool{}
 	for {
 		var best mode
-		var most [][2]string // pairs that have not met yet
+		var most [][2]string // pairs that are not covered yet
 		for _, m := range all {
 			var pairs [][2]string
 			for i, a := range m.settings() {
@@ -154,29 +154,29 @@ func modes() []mode {
 	}
 }
 
-// labeled is what the rig has to know of T.
+// labeled is the constraint that the rig needs on T.
 type labeled interface {
 	informer.Object
 	GetLabels() map[string]string
 	SetLabels(map[string]string)
 }
 
-// rig is a server with pods and an informer of them in some mode. The informer follows the namespaces a and b, and
-// there is one pod in each kind of place that it does not follow.
+// rig is a server with pods and an informer of them in some mode. The informer follows the namespaces a and b. Each kind
+// of place that it does not follow has one pod.
 type rig[T labeled] struct {
 	world
 	mode
 	resource informer.Resource
 	config   informer.Config[T]
 	inf      *informer.Informer[T]
-	byV      *informer.Index[T, string] // by the label v, of which each object has one
+	byV      *informer.Index[T, string] // by the label v, which each object has
 	main     *follower[T]
 	sub      *informer.Subscription
 	stop     func()
 
 	mu     sync.Mutex     // protects the fields below
-	calls  map[string]int // of the transform, by key and version
-	failed []string       // keys of what could not be decoded
+	calls  map[string]int // calls of the transform, by key and version
+	failed []string       // keys of objects that could not be decoded
 }
 
 func newRig[T labeled](w world, m mode) *rig[T] {
@@ -210,7 +210,7 @@ func newRig[T labeled](w world, m mode) *rig[T] {
 	return r
 }
 
-// mark is a transform.
+// mark is a transform that adds a label.
 func (r *rig[T]) mark(obj T) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +221,7 @@ func (r *rig[T]) mark(obj T) (T, error) {
 	return obj, nil
 }
 
-// start runs the informer, with r.main subscribed from before.
+// start runs the informer until it has synced, with r.main subscribed before Run.
 func (r *rig[T]) start() {
 	r.Helper()
 	r.begin()
@@ -233,7 +233,7 @@ func (r *rig[T]) start() {
 	synctest.Wait()
 }
 
-// begin is start without waiting for the sync.
+// begin is start without the wait for the sync.
 func (r *rig[T]) begin() {
 	client := r.client(func(c *rest.Config) {
 		if !r.protobuf {
@@ -256,7 +256,7 @@ func (r *rig[T]) begin() {
 	r.Cleanup(r.stop)
 }
 
-// startWith puts pods a/one and b/two, both v=1, and starts.
+// startWith creates pods a/one and b/two, both v=1, and starts the informer.
 func (r *rig[T]) startWith() {
 	r.Helper()
 	r.put("a", "one", "1")
@@ -265,7 +265,7 @@ func (r *rig[T]) startWith() {
 	r.main.want("add a/one 1 initial=true", "add b/two 1 initial=true")
 }
 
-// end checks that all is well after a while, and that nothing is left when the informer has stopped.
+// end checks the final state after a while, and that a stopped informer leaves nothing behind.
 func (r *rig[T]) end() {
 	r.Helper()
 	<-time.After(2 * time.Minute)
@@ -315,7 +315,7 @@ func sameObjects[T informer.Object](has map[informer.Key]T, store *informer.Stor
 	return len(has) == store.Len()
 }
 
-// equals checks that the store, in order, has what the server has of what is followed, and the index what the store has.
+// equals checks that the store has the server's objects in scope, in order, and that the index matches the store.
 func (r *rig[T]) equals() {
 	r.Helper()
 	synctest.Wait()
@@ -347,13 +347,13 @@ func (r *rig[T]) equals() {
 	}
 }
 
-// follows says whether the informer is to have a pod of the server.
+// follows reports whether a pod is in the informer's scope.
 func (r *rig[T]) follows(pod *corev1.Pod) bool {
 	return !(r.namespaces && pod.Namespace != "a" && pod.Namespace != "b") &&
 		!(r.selector && (pod.Labels["app"] == "out" || pod.Spec.NodeName != "n1"))
 }
 
-// seen returns what the informer is to have of a pod of the server.
+// seen returns a pod of the server as the informer should have it.
 func (r *rig[T]) seen(pod *corev1.Pod) T {
 	obj := seenAs[T](pod, r.keep)
 	if r.transform {
@@ -364,15 +364,15 @@ func (r *rig[T]) seen(pod *corev1.Pod) T {
 	return obj
 }
 
-// put creates a pod that the informer follows.
+// put creates a pod that is in the informer's scope.
 func (r *rig[T]) put(namespace, name, v string) *corev1.Pod {
 	r.Helper()
 	return r.create(newPod(namespace, name, "app=in", "v="+v))
 }
 
-// missing makes changes that the informer misses: it cannot reach the server meanwhile.
+// missing makes changes while the informer cannot reach the server.
 func (r *rig[T]) missing(changes func()) {
-	<-time.After(10 * time.Second) // a watch that was empty and shorter counts as a failure
+	<-time.After(10 * time.Second) // an empty watch that ends sooner counts as a failure
 	r.server.Stop()
 	synctest.Wait()
 	changes()
@@ -382,7 +382,7 @@ func (r *rig[T]) missing(changes func()) {
 	synctest.Wait()
 }
 
-// relist is missing, and then the server has not what the informer missed.
+// relist makes changes as missing does, but the server then no longer has their events.
 func (r *rig[T]) relist(changes func()) {
 	r.Helper()
 	for _, s := range r.inf.Status().Reflectors {
@@ -390,12 +390,12 @@ func (r *rig[T]) relist(changes func()) {
 	}
 	before := r.lists()
 	r.missing(changes)
-	if n := r.lists() - before; n < len(r.inf.Status().Reflectors) { // or more, of pages
-		r.Errorf("%d lists, to find changes that were missed", n)
+	if n := r.lists() - before; n < len(r.inf.Status().Reflectors) { // or more, with pages
+		r.Errorf("%d lists to find the missed changes", n)
 	}
 }
 
-// lists returns how many requests for a list there were.
+// lists returns the number of list requests.
 func (r *rig[T]) lists() (n int) {
 	for _, s := range r.inf.Status().Reflectors {
 		n += s.Lists
@@ -403,7 +403,7 @@ func (r *rig[T]) lists() (n int) {
 	return n
 }
 
-// wantDecodeErrors checks what was told and counted of objects that could not be decoded.
+// wantDecodeErrors checks the keys reported to OnDecodeError and the number of stale objects.
 func (r *rig[T]) wantDecodeErrors(stale int, failed ...string) {
 	r.Helper()
 	synctest.Wait()
@@ -414,18 +414,18 @@ func (r *rig[T]) wantDecodeErrors(stale int, failed ...string) {
 	}
 	slices.Sort(r.failed)
 	if stale != 0 || !slices.Equal(r.failed, failed) {
-		r.Errorf("%d more are stale than are counted; could not be decoded: %q, want %q", stale, r.failed, failed)
+		r.Errorf("want %d more stale objects than Status counts; decode errors for %q, want %q", stale, r.failed, failed)
 	}
 	r.failed = nil
 }
 
-// follower is a recorder, which checks H2, that checks each time what else holds for every call.
+// follower is a recorder that also checks, at each call, the rules that hold for every call. The recorder checks H2.
 type follower[T labeled] struct {
 	recorder[T]
 	*rig[T]
-	partial bool    // it is not given all
-	rv      string  // of the store, at the last call
-	before  func(T) // when not nil, is called first
+	partial bool    // its subscription has a filter
+	rv      string  // of the store at the last call
+	before  func(T) // called first if not nil
 }
 
 // follow subscribes a new follower.
@@ -450,18 +450,18 @@ func (f *follower[T]) OnDelete(last T, final bool) {
 	f.check(last)
 	key := informer.KeyOf(last)
 	if have, ok := f.inf.Store().Get(key); ok && have.GetUID() == last.GetUID() && !f.partial && !newer(have, last) { // H1
-		f.Errorf("%v deleted, which the store still has", key)
+		f.Errorf("%v reported as deleted, but the store still has it", key)
 	}
 	f.recorder.OnDelete(last, final)
 }
 
-// given checks that the store has obj by the time that the handler is given it, unless it has moved on.
+// given checks that the store has obj, or a newer version of it, when the handler receives obj.
 func (f *follower[T]) given(obj T) {
 	key := informer.KeyOf(obj)
 	have, ok := f.inf.Store().Get(key)
 	pod, there := f.pods.Get(key)
 	if there = there && pod.UID == obj.GetUID() && f.follows(pod); there && !ok || ok && newer(obj, have) { // H1
-		f.Errorf("given %v, which the store does not have", key)
+		f.Errorf("the handler got %v, but the store does not have it", key)
 	}
 }
 
@@ -471,7 +471,7 @@ func newer(a, b informer.Versioned) bool {
 
 func newerRV(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
 
-// check holds what is true of every snapshot: C6, C7.
+// check checks the rules C6 and C7, which hold for every snapshot.
 func (f *follower[T]) check(obj T) {
 	if f.before != nil {
 		f.before(obj)
@@ -486,12 +486,12 @@ func (f *follower[T]) check(obj T) {
 	}
 	rv := snap.ResourceVersion()
 	if rv != "" && newerRV(f.rv, rv) {
-		f.Errorf("at resource version %s after %s", rv, f.rv)
+		f.Errorf("the resource version went from %s back to %s", rv, f.rv)
 	}
 	f.rv = rv
 }
 
-// want checks what was told since it was last asked, in order for each key.
+// want checks the events since the last call of want or Take, in order for each key.
 func (f *follower[T]) want(lines ...string) {
 	f.Helper()
 	synctest.Wait()
@@ -500,13 +500,13 @@ func (f *follower[T]) want(lines ...string) {
 	slices.SortStableFunc(told, byKey)
 	slices.SortStableFunc(lines, byKey)
 	if diff := gocmp.Diff(lines, told); diff != "" {
-		f.Errorf("handler was told (-want +got):\n%s", diff)
+		f.Errorf("handler got (-want +got):\n%s", diff)
 	}
 }
 
 // The suite.
 
-// The first list is asked for as the mode says, in the format that suits T, and brings what is there.
+// The informer makes its first list as the mode says, in the format that suits T, and adds every object.
 func (r *rig[T]) initialSync() {
 	var lines []string
 	for _, name := range []string{"1", "2", "3", "4", "5"} {
@@ -530,7 +530,7 @@ func (r *rig[T]) initialSync() {
 	for _, s := range r.inf.Status().Reflectors {
 		want := []string{streams}
 		if r.paged {
-			want = []string{"list resourceVersion=0 limit=2", fmt.Sprintf(watches, r.server.ResourceVersion())} // the cache of the server does not page
+			want = []string{"list resourceVersion=0 limit=2", fmt.Sprintf(watches, r.server.ResourceVersion())} // the server's cache does not page
 		}
 		if diff := gocmp.Diff(want, requests[s.Namespace]); diff != "" {
 			r.Errorf("requests (-want +got):\n%s", diff)
@@ -556,7 +556,7 @@ func (r *rig[T]) initialSync() {
 	r.end()
 }
 
-// Nothing of a list that breaks counts.
+// An incomplete list has no effect.
 func (r *rig[T]) initialSyncBroken() {
 	for _, name := range []string{"1", "2", "3"} {
 		r.put("a", name, "1")
@@ -587,7 +587,7 @@ func (r *rig[T]) initialSyncBroken() {
 	<-time.After(time.Minute)
 	r.main.want("add a/1 1 initial=true", "add a/2 1 initial=true", "add a/3 1 initial=true", "add b/1 1 initial=true", "add b/2 1 initial=true", "add b/3 1 initial=true")
 	r.mu.Lock()
-	clear(r.calls) // what was read in vain was transformed in vain
+	clear(r.calls) // discarded lists were transformed too
 	r.mu.Unlock()
 	r.end()
 }
@@ -609,10 +609,10 @@ func (r *rig[T]) addUpdateDelete() {
 	r.end()
 }
 
-// What is out of scope is not there; entering the scope is an addition, leaving it a deletion.
+// An object that enters the scope is added, one that leaves it is deleted, and others cause no events.
 func (r *rig[T]) scope() {
 	r.startWith()
-	told := func(selected, all string) { // with a selector, and without
+	told := func(selected, all string) { // events with a selector, and without
 		r.Helper()
 		switch {
 		case !r.selector:
@@ -646,7 +646,7 @@ func (r *rig[T]) scope() {
 	r.end()
 }
 
-// An object that takes the place of another one of its name is told as a deletion and an addition, whoever saw it.
+// An object recreated under its name is reported as a deletion and an addition, even if the informer missed the deletion.
 func (r *rig[T]) anotherObject() {
 	r.startWith()
 	replace := func(namespace, name, v string) {
@@ -662,7 +662,7 @@ func (r *rig[T]) anotherObject() {
 	r.end()
 }
 
-// A slow handler holds up nobody, and is told once of each key what has become of it; with Every, all of it.
+// A slow handler delays no other. It receives one folded change per key; with DeliverEvery, every change.
 func (r *rig[T]) slowHandler() {
 	r.startWith()
 	blocked := make(chan struct{})
@@ -704,16 +704,16 @@ func (r *rig[T]) lateSubscription() {
 	short, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	if err := sub.WaitSynced(short); !errors.Is(err, context.DeadlineExceeded) || sub.Status().Synced { // H8
-		r.Errorf("synced, or not, before the handler has returned: %v", err)
+		r.Errorf("WaitSynced while the handler still runs: %v", err)
 	}
 	close(blocked)
 	if err := sub.WaitSynced(r.Context()); err != nil || len(late.Told()) < 2 {
-		r.Errorf("WaitSynced: %v, told %q", err, late.Told())
+		r.Errorf("WaitSynced: %v, got %q", err, late.Told())
 	}
 	late.want("add a/one 1 initial=true", "add b/two 2 initial=true", "add a/new 1 initial=false")
 	r.main.want("update b/two 1->2", "add a/new 1 initial=false")
 
-	// While changes come in, none is missed and none told twice, which the followers see to.
+	// While changes arrive, subscribers miss none and receive none twice. The followers check that.
 	var followers []*follower[T]
 	for i := range 20 {
 		r.put("ab"[i%2:][:1], fmt.Sprint(i), "1")
@@ -834,7 +834,7 @@ func (r *rig[T]) resync() {
 	r.end()
 }
 
-// Changes yields what a handler is told.
+// Changes yields the events that a handler receives.
 func (r *rig[T]) changes() {
 	r.startWith()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -867,7 +867,7 @@ func (r *rig[T]) changes() {
 	r.end()
 }
 
-// A watch that ends in good order is asked for again, from where bookmarks have brought it.
+// A watch that ends normally is reopened at the resource version of the last bookmark.
 func (r *rig[T]) watchEnds() {
 	others := informertest.Register[*corev1.ConfigMap](r.server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")})
 	r.startWith()
@@ -900,7 +900,7 @@ func (r *rig[T]) watchEnds() {
 	r.end()
 }
 
-// Whatever becomes of the connection, the watch goes on where it was.
+// After any failure of the connection, the watch resumes where it was.
 func (r *rig[T]) connectionLost() {
 	r.startWith()
 	before := r.lists()
@@ -937,15 +937,15 @@ func (r *rig[T]) connectionLost() {
 	r.end()
 }
 
-// spoiled returns an encoded object with content that no T can be decoded from, after or beside its identity.
+// spoiled returns an encoded object whose identity decodes and whose other content does not decode as any T.
 func spoiled(object []byte) []byte {
-	if bytes.HasPrefix(object, []byte("{")) { // a number beyond all numbers, where a map is expected
+	if bytes.HasPrefix(object, []byte("{")) { // an array with a number out of range, where a map is expected
 		return bytes.Replace(object, []byte(`"metadata":{`), []byte(`"metadata":{"labels":[1e999],`), 1)
 	}
-	return append(bytes.Clone(object), 2<<3|2, 100) // a field of 100 bytes, of which there is none
+	return append(bytes.Clone(object), 2<<3|2, 100) // a field that claims 100 bytes and has none
 }
 
-// spoil makes objects undecodable in all answers that begin until remove is called.
+// spoil makes objects undecodable in all responses that begin before remove is called.
 func (r *rig[T]) spoil(which func(informer.Key) bool) (remove func()) {
 	return r.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
 		if key.Name == "" || !which(key) {
@@ -955,7 +955,7 @@ func (r *rig[T]) spoil(which func(informer.Key) bool) (remove func()) {
 	}})
 }
 
-// What is listed again and has not changed is not even decoded: it could not be.
+// A relist does not decode unchanged objects, which could not be decoded here.
 func (r *rig[T]) relistFindsNothing() {
 	r.startWith()
 	before := r.inf.Store().List()
@@ -970,7 +970,7 @@ func (r *rig[T]) relistFindsNothing() {
 	r.end()
 }
 
-// A list that finds changes brings them all in one step.
+// A list applies all the changes it finds in one step.
 func (r *rig[T]) relistFindsChanges() {
 	for _, name := range []string{"changed", "gone", "replaced", "same"} {
 		r.put("a", name, "1")
@@ -980,7 +980,7 @@ func (r *rig[T]) relistFindsChanges() {
 	r.main.Take()
 	same, _ := r.inf.Store().Get(informer.Key{Namespace: "a", Name: "same"})
 	calls := 0
-	r.main.before = func(obj T) { // the store has the new world, and nothing of the old one
+	r.main.before = func(obj T) { // the store has exactly the new objects
 		calls++
 		count := 0
 		for pod := range r.pods.All() {
@@ -989,7 +989,7 @@ func (r *rig[T]) relistFindsChanges() {
 			}
 			count++
 			if have, ok := r.inf.Store().Get(informer.KeyOf(pod)); !ok || have.GetResourceVersion() != pod.ResourceVersion {
-				r.Errorf("%v is not yet there", informer.KeyOf(pod))
+				r.Errorf("%v is not yet in the store", informer.KeyOf(pod))
 			}
 		}
 		if n := len(slices.Collect(r.inf.Store().Namespace(obj.GetNamespace()))); r.namespaces && n != count || !r.namespaces && r.inf.Store().Len() != count {
@@ -1012,12 +1012,12 @@ func (r *rig[T]) relistFindsChanges() {
 	r.main.want("update a/changed 1->3", "delete a/gone 1 final=false", "delete a/replaced 1 final=false", "add a/replaced 2 initial=false", "add a/new 1 initial=false",
 		"update b/changed 1->3", "delete b/gone 1 final=false", "delete b/replaced 1 final=false", "add b/replaced 2 initial=false", "add b/new 1 initial=false")
 	if again, _ := r.inf.Store().Get(informer.Key{Namespace: "a", Name: "same"}); again != same || calls != 10 {
-		r.Errorf("the same object is another one after %d calls", calls)
+		r.Errorf("the unchanged object was replaced; %d calls", calls)
 	}
 	r.end()
 }
 
-// As when a custom resource definition is removed and installed again.
+// A custom resource definition is removed and installed again.
 func (r *rig[T]) absentAndBack() {
 	r.startWith()
 	r.pods.Unregister()
@@ -1029,7 +1029,7 @@ func (r *rig[T]) absentAndBack() {
 		}
 	}
 	if n := r.inf.Store().Len(); n != 0 {
-		r.Errorf("%d objects of what is not served", n)
+		r.Errorf("%d objects of a resource that is not served", n)
 	}
 	r.pods = informertest.Register[*corev1.Pod](r.server, informertest.Resource{GroupVersionResource: podGVR})
 	r.put("a", "one", "2")
@@ -1040,11 +1040,11 @@ func (r *rig[T]) absentAndBack() {
 	r.end()
 }
 
-// An object that cannot be decoded holds up no other one, and stays as it was last understood.
+// An object that cannot be decoded delays no other, and its last good version stays.
 func (r *rig[T]) corruptObject() {
 	bad := informer.Key{Namespace: "a", Name: "bad"}
 	isBad := func(key informer.Key) bool { return key == bad }
-	again := func() { // other watches, and from now on with, or without, what was injected
+	again := func() { // reopen the watches, so that the fault applies, or no longer applies
 		<-time.After(10 * time.Second)
 		r.server.EndWatches()
 		synctest.Wait()
@@ -1084,7 +1084,7 @@ func (r *rig[T]) corruptObject() {
 	r.end()
 }
 
-// What the transform refuses is like what cannot be decoded, wherever it comes from.
+// An object that the transform rejects counts as one that cannot be decoded, in a list and in an event.
 func (r *rig[T]) transformFails() {
 	transform := r.config.Transform
 	r.config.Transform = func(obj T) (T, error) {
@@ -1205,8 +1205,7 @@ func (r *rig[T]) indexAddedLate() {
 	r.end()
 }
 
-// Who waits for what was written reads it afterwards, and who waits for what the informer does not follow waits not
-// for ever.
+// A read after a wait returns the written object or a newer version. A wait for an object outside the scope ends too.
 func (r *rig[T]) wait() {
 	others := informertest.Register[*corev1.ConfigMap](r.server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")})
 	r.startWith()
@@ -1219,7 +1218,7 @@ func (r *rig[T]) wait() {
 		}
 		have, ok := r.inf.Store().Get(informer.KeyOf(obj))
 		pod, there := r.pods.Get(informer.KeyOf(obj))
-		if there && r.follows(pod) && !ok || ok && newer(obj, have) { // it may have what has gone since
+		if there && r.follows(pod) && !ok || ok && newer(obj, have) { // the store may still have an object deleted since
 			r.Errorf("%v: in the store: %v, on the server: %v", informer.KeyOf(obj), ok, there)
 		}
 	}
@@ -1233,7 +1232,8 @@ func (r *rig[T]) wait() {
 	waitFor(r.put("a", "new", "3"))
 	waitFor(gone)
 
-	// Changes of another resource, or of what only the server can tell from what is followed, come by a bookmark.
+	// The version of another resource's change, or of a change that only the server can place outside the scope, arrives by
+	// bookmark.
 	away := newPod("a", "away", "app=in", "v=1")
 	away.Spec.NodeName = "n2"
 	if err := r.inf.WaitForObject(ctx, r.create(away)); err != nil {
@@ -1249,10 +1249,10 @@ func (r *rig[T]) wait() {
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := r.inf.WaitForResourceVersion(short, "1000"); !errors.Is(err, context.DeadlineExceeded) {
-		r.Errorf("WaitForResourceVersion of the future: %v", err)
+		r.Errorf("WaitForResourceVersion of a future version: %v", err)
 	}
 	if err := r.inf.WaitForObject(short, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "new", ResourceVersion: "1000", Labels: map[string]string{"app": "in"}}}); !errors.Is(err, context.DeadlineExceeded) {
-		r.Errorf("WaitForObject of the future: %v", err)
+		r.Errorf("WaitForObject of a future version: %v", err)
 	}
 	for _, rv := range []string{"", "0", "x", "01"} {
 		if r.inf.WaitForResourceVersion(ctx, rv) == nil || r.inf.WaitForObject(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: rv}}) == nil {
@@ -1263,7 +1263,7 @@ func (r *rig[T]) wait() {
 	r.end()
 }
 
-// A first list that hangs is no reason to stay.
+// Run can be stopped while the first list hangs.
 func (r *rig[T]) endsInTheFirstList() {
 	r.put("a", "one", "1")
 	r.put("b", "two", "1")

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// reconciler is a controller of string keys that notes when it reconciles which.
+// reconciler is a controller of string keys that records each call and its time.
 type reconciler struct {
 	*Controller[string]
 	t     *testing.T
@@ -26,7 +26,7 @@ type reconciler struct {
 	calls []string
 }
 
-// startController runs c, completed, until the test ends.
+// startController runs c, filled in where needed, until the test ends.
 func startController(t *testing.T, c *Controller[string]) *reconciler {
 	r := &reconciler{Controller: c, t: t, began: time.Now()}
 	if c.Queue == nil {
@@ -62,7 +62,7 @@ func (r *reconciler) want(calls ...string) {
 	r.calls = nil
 }
 
-// wantInAnyOrder is want for sorted calls.
+// wantInAnyOrder is want in any order; calls are sorted.
 func (r *reconciler) wantInAnyOrder(calls ...string) {
 	r.t.Helper()
 	synctest.Wait()
@@ -78,8 +78,8 @@ func TestControllerRequeuesByTheResult(t *testing.T) {
 		result  Result
 		err     error
 		limit   bool
-		want    []string // two calls or one
-		retries int      // the failure count that is left
+		want    []string // one or two calls
+		retries int      // the failure count afterwards
 		count   ControllerStatus
 	}{
 		{name: "success", want: []string{"a@0s"}, count: ControllerStatus{Succeeded: 1}},
@@ -129,7 +129,7 @@ func TestControllerRequeuesByTheResult(t *testing.T) {
 	}
 }
 
-// TerminalError(nil) is an error that can be printed and logged, as in controller-runtime: it does not pass for success.
+// TerminalError(nil) is an error that can be printed and logged, as in controller-runtime. It does not count as success.
 func TestTerminalErrorOfNilIsAnError(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -165,7 +165,7 @@ func TestTerminalErrorOfNilIsAnError(t *testing.T) {
 	}
 }
 
-// A terminal error ends the retries of a key: when the key comes again, its first retry is as soon as the first ever.
+// A terminal error resets a key's failure count: when the key returns, its first retry has the shortest delay again.
 // Guarantees: Q5
 func TestTerminalErrorForgetsTheFailuresBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestTerminalErrorForgetsTheFailuresBefore(t *testing.T) {
 	})
 }
 
-// "Every 5 s" for many keys cannot outrun the limiter's bucket when it is counted: that of the default has 100 tokens, and
-// 10 more a second.
+// With LimitRequeueAfter, many keys requeued every 5 s cannot exceed the limiter's bucket. The default has 100 tokens and
+// gains 10 a second.
 // Guarantees: Q6
 func TestRequeueAfterIsLimited(t *testing.T) {
 	for limit, atLeast := range map[bool]int{false: 5000, true: 800} {
@@ -257,7 +257,7 @@ func TestControllerBoundsWorkersAndTime(t *testing.T) {
 			ctl.Queue.Add(key)
 		}
 		synctest.Wait()
-		slices.Sort(ctl.calls) // three workers at once
+		slices.Sort(ctl.calls) // the order of three concurrent workers varies
 		ctl.want("a@0s", "b@0s", "c@0s")
 		if s := ctl.Status(); s.Active != 3 || s.Workers != 3 || s.Queue.InWork != 3 || s.Queue.Depth[NormalPriority] != 1 {
 			t.Errorf("status %+v", s)
@@ -274,7 +274,7 @@ func TestControllerBoundsWorkersAndTime(t *testing.T) {
 	})
 }
 
-// At the end no key is handed out any more, calls under way may finish, and their context ends after Grace.
+// After the controller stops, workers take no more keys. Calls under way may finish; their context ends after Grace.
 func TestControllerStopLetsCallsFinish(t *testing.T) {
 	for _, c := range []struct {
 		grace, takes, want time.Duration
@@ -353,7 +353,7 @@ func TestControllerSurvivesAPanicIfAsked(t *testing.T) {
 	})
 }
 
-// A Reconcile that ends its goroutine ends the controller, which says so, rather than a worker in silence.
+// If Reconcile ends its goroutine, Run returns an error that says so.
 func TestControllerEndsWithAnErrorOnGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[string]{})
@@ -405,7 +405,7 @@ func TestControllerInTheWrongOrder(t *testing.T) {
 			t.Errorf("Run twice: %v", err)
 		}
 		r.stop()
-		q.Add("left") // Run can be called again
+		q.Add("left") // Run may be called again
 		again := startController(t, ctl)
 		again.want("left@0s")
 		if err := ctl.WaitSynced(t.Context()); err != nil {
@@ -414,7 +414,7 @@ func TestControllerInTheWrongOrder(t *testing.T) {
 	})
 }
 
-// WaitSynced waits for the sources, then for every key that they brought, at whatever priority, once.
+// WaitSynced waits for the sources, then until each of their keys was reconciled once, at any priority.
 // Guarantees: Q10
 func TestWaitSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -475,7 +475,7 @@ func TestWaitSynced(t *testing.T) {
 	})
 }
 
-// heldHandler adds the keys of objects to queue, and blocks in the addition of the object that is named held.
+// heldHandler adds the keys of objects to queue, and blocks on the object named held until gate closes.
 func heldHandler(gate chan struct{}) func(queue *Queue[string]) Handler[*thing] {
 	return func(queue *Queue[string]) Handler[*thing] {
 		return HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) {
@@ -504,7 +504,7 @@ func TestNoKeyIsReconciledBeforeEverySourceHasSynced(t *testing.T) {
 		early.put(list(1, "a"))
 		r.want()
 		gate := make(chan struct{})
-		late.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { <-gate }}) // another handler delays nobody
+		late.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { <-gate }}) // other handlers of the informer do not delay the controller
 		late.put(list(1, "b", "filtered"))
 		r.want()
 		readOnly.put(list(1, "c"))
@@ -532,7 +532,7 @@ func TestSourceThatIsWatchedLaterHoldsTheControllerUntilItHasSynced(t *testing.T
 				gate := make(chan struct{})
 				sub := ctl.Watch(EnqueueBy(second.Informer, heldHandler(gate)))
 				first.put(upsert(2, "b"))
-				r.want() // neither what second has added so far, nor what comes from elsewhere
+				r.want() // neither second's keys so far nor those of other sources
 				switch how {
 				case "is closed":
 					sub.Close()
@@ -577,7 +577,7 @@ func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
 				defer inf.stop()
 			}
 			ctl := &Controller[string]{Name: "mine", Reconcile: func(context.Context, string) (Result, error) {
-				t.Error("a call of Reconcile")
+				t.Error("Reconcile was called")
 				return Result{}, nil
 			}}
 			ctl.Watch(Enqueue(inf.Informer, nameOf).With(c.with))
@@ -590,7 +590,7 @@ func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
 	})
 }
 
-// A controller without a Queue makes one, whose name and status are its own.
+// A controller without a Queue makes one with the controller's name, and its status includes the queue's.
 func TestControllerMakesItsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := startFed(t)
@@ -601,7 +601,7 @@ func TestControllerMakesItsQueue(t *testing.T) {
 			return Result{}, nil
 		}}
 		if s := ctl.Status(); s.Queue.Name != "" {
-			t.Errorf("a status made a queue: %+v", s)
+			t.Errorf("Status made a queue: %+v", s)
 		}
 		ctl.Watch(Enqueue(inf.Informer, nameOf))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -619,7 +619,7 @@ func TestControllerMakesItsQueue(t *testing.T) {
 	})
 }
 
-// Run of a controller whose fields are wrong logs the error too: go ctl.Run(ctx) drops what it returns.
+// Run of an invalid controller also logs its error, since go ctl.Run(ctx) drops the result.
 // Guarantees: L4
 func TestInvalidControllerLogsTheError(t *testing.T) {
 	var log strings.Builder

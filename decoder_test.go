@@ -19,7 +19,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// A Transform may write to all of its object, also with Config.Share: no other object and no version before has a part of it.
+// A Transform may write to its whole object, even with Config.Share: the object shares no memory with others or older versions.
 // Guarantees: R20
 func TestTransformWritesToItsObjectOnly(t *testing.T) {
 	for _, share := range []bool{false, true} {
@@ -39,10 +39,10 @@ func testTransformWrites(t *testing.T, share bool) {
 			return p, nil
 		}
 		names := []string{"a"}
-		for i := range 300 { // so many that sharing is found to be worth it
+		for i := range 300 { // enough for the decoder to start sharing
 			names = append(names, fmt.Sprint("p", i))
 		}
-		for _, name := range names { // equal but for that
+		for _, name := range names { // equal except for the name
 			pod := newPod("ns", name, "v=1")
 			pod.Spec.NodeSelector = map[string]string{"x": "y"}
 			w.create(pod)
@@ -64,7 +64,7 @@ func testTransformWrites(t *testing.T, share bool) {
 	})
 }
 
-// A new version of an object has the parts of the version before that did not change, from a watch and from a list.
+// A new version of an object shares its unchanged parts with the version before, from a watch and from a list.
 func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.create(newPod("ns", "a", "v=1"))
@@ -76,7 +76,7 @@ func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
 				w.Fatalf("labels %v after %v, want v=%s", now.Labels, before.Labels, version)
 			}
 			if &now.Spec.Containers[0] != &before.Spec.Containers[0] {
-				w.Errorf("version %s has containers of its own", version)
+				w.Errorf("version %s does not share its containers", version)
 			}
 			return now
 		}
@@ -97,7 +97,7 @@ func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
 	})
 }
 
-// sendsJSON returns what answers streaming lists by refusing them, lists by list, and watches by watch and silence.
+// sendsJSON returns a handler that rejects streaming lists, sends list for lists, and sends watch and stays open for watches.
 func sendsJSON(list, watch string) func(http.ResponseWriter, *http.Request) bool {
 	return func(rw http.ResponseWriter, r *http.Request) bool {
 		rw.Header().Set("Content-Type", "application/json")
@@ -115,8 +115,8 @@ func sendsJSON(list, watch string) func(http.ResponseWriter, *http.Request) bool
 	}
 }
 
-// An item of a list that names no kind has the one that the list names. One with a kind of its own keeps it, and an object of
-// a watch has what it says itself.
+// A list item without a kind gets the kind that the list names. An item with a kind keeps it. A watched object has only
+// the kind that it states.
 func TestKindOfAnItemIsItsOwnOrTheListsOne(t *testing.T) {
 	bubble(t, func(w world) {
 		w.answer(sendsJSON(
@@ -138,7 +138,7 @@ func TestKindOfAnItemIsItsOwnOrTheListsOne(t *testing.T) {
 	})
 }
 
-// managed has a field in its spec that is called managedFields, which is not metadata.
+// managed has a field named managedFields in its spec, not in its metadata.
 type managed struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -147,7 +147,7 @@ type managed struct {
 	} `json:"spec"`
 }
 
-// Only metadata lose their managedFields.
+// Only managedFields in metadata are dropped.
 // Guarantees: R21
 func TestManagedFieldsBesideMetadataStay(t *testing.T) {
 	bubble(t, func(w world) {
@@ -172,7 +172,7 @@ func TestManagedFieldsBesideMetadataStay(t *testing.T) {
 	})
 }
 
-// A frame of a watch may go over several lines, wherever they break.
+// A frame of a watch may span several lines, broken anywhere.
 // Guarantees: R22
 func TestFramesOfSeveralLines(t *testing.T) {
 	bubble(t, func(w world) {
@@ -198,10 +198,10 @@ func TestFramesOfSeveralLines(t *testing.T) {
 	})
 }
 
-// Protobuf may have a field twice, and then the two count as one that is made of both: objects are what client-go makes of
-// them, whichever decoder takes them.
+// Protobuf allows a field to occur twice; the decoder merges the two. Objects decode as in client-go, whichever decoder
+// accepts them.
 func TestProtobufFieldsTwice(t *testing.T) {
-	metadata := func(object []byte) []byte { // the first field
+	metadata := func(object []byte) []byte { // the object's first field
 		size, n := binary.Uvarint(object[1:])
 		return object[:1+n+int(size)]
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/typedinformer/informer/internal/cow"
 )
 
-// A version that the store has is no change, and the store keeps its own copy.
+// A version that the store already has is no change, and the store keeps its own object.
 // Guarantees: H14
 func TestSameVersionIsNoChange(t *testing.T) {
 	store, _ := NewStore[*thing]()
@@ -32,7 +32,7 @@ func TestSameVersionIsNoChange(t *testing.T) {
 	}
 }
 
-// The error of an invalid delta names the delta and the reason. The store has nothing of the batch.
+// The error of an invalid delta names the delta and the reason. The batch has no effect.
 //
 // Guarantees: C6, R22
 func TestInvalidDeltaIsAnErrorAndChangesNothing(t *testing.T) {
@@ -90,7 +90,7 @@ func TestInvalidDeltaIsAnErrorAndChangesNothing(t *testing.T) {
 	}
 }
 
-// If several items have one key, the last one counts. Kept keys outside the delta's namespace have no effect.
+// If several items have one key, the last counts. Kept keys outside the delta's namespace have no effect.
 //
 // Guarantees: C6
 func TestReplacedTakesTheLastOfEachKeyAndKeepsItsNamespaceOnly(t *testing.T) {
@@ -144,7 +144,7 @@ func TestResourceVersionGoesBackByReplaceOnly(t *testing.T) {
 		want  string
 	}{
 		{Delta[*thing]{Type: Replaced, ResourceVersion: "90"}, "90"},
-		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "100"}, "100"}, // longer, so higher
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "100"}, "100"}, // longer means higher
 		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "99"}, "100"},
 		{Delta[*thing]{Type: Upserted, Object: &thing{name: "a"}, ResourceVersion: ""}, "100"},
 		{Delta[*thing]{Type: Upserted, Object: &thing{name: "a", rv: "98"}, ResourceVersion: "98"}, "100"},
@@ -164,7 +164,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 		snap  *Snapshot[*thing]
 		index *keyTree[*thing, string]
 	}
-	stored := func(s state, name string) *item[struct{}] { // a pointer into the tree
+	stored := func(s state, name string) *item[struct{}] { // points into the tree
 		p := s.snap.place(Key{Name: name})
 		return s.snap.records.Get(&p)
 	}
@@ -237,7 +237,7 @@ func thingOf(name, rv string) *thing {
 	return &thing{namespace: "ns", name: name, uid: "u", rv: rv}
 }
 
-// holds checks that the store has these resource versions by these names, and nothing else.
+// holds checks that the store has exactly these names with these resource versions.
 func holds(t *testing.T, store *Store[*thing], want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
@@ -254,7 +254,7 @@ func holds(t *testing.T, store *Store[*thing], want map[string]string) {
 	}
 }
 
-// A list fills a store that has become empty like a new store.
+// A list fills a store that was emptied just as it fills a new one.
 func TestStoreIsFilledAgainAfterItsLastObjectWent(t *testing.T) {
 	store, writer := NewStore[*thing]()
 	put := func(name string) {
@@ -274,7 +274,7 @@ func TestStoreIsFilledAgainAfterItsLastObjectWent(t *testing.T) {
 	holds(t, store, map[string]string{"x": "3", "y": "3", "p": "1", "q": "1", "r": "1"})
 }
 
-// If many items have one key, the last one counts, in any order. Apply does not change the caller's slice.
+// If several of many items have one key, the last counts, in any order. Apply does not change the caller's slice.
 // Guarantees: C6
 func TestReplacedTakesTheLastOfManyItemsAndKeepsTheirOrder(t *testing.T) {
 	for _, filled := range []bool{false, true} {

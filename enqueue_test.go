@@ -30,7 +30,7 @@ func ownedBy(apiVersion, kind, name string, controller ...bool) func(*partial) {
 	}
 }
 
-// taken returns the keys that wait in q by priority, and takes them out.
+// taken removes all waiting keys from q and returns them by priority.
 func taken[K comparable](q *Queue[K]) map[Priority][]K {
 	keys := map[Priority][]K{}
 	for q.Len() > 0 {
@@ -113,7 +113,7 @@ func TestEnqueueOwner(t *testing.T) {
 	}
 	q := NewQueue(QueueConfig[Key]{})
 	h := EnqueueOwner[*partial](nil, Owner{GroupKind: website}).handler(q)
-	h.OnUpdate(obj, metaOf("child", ownedBy("example.com/v1", "Website", "new", true))) // both hear of it
+	h.OnUpdate(obj, metaOf("child", ownedBy("example.com/v1", "Website", "new", true))) // both owners are enqueued
 	wantTaken(t, q, "new owner", map[Priority][]Key{NormalPriority: {{Namespace: "ns", Name: "controller"}, {Namespace: "ns", Name: "new"}}})
 }
 
@@ -160,12 +160,12 @@ func TestPredicates(t *testing.T) {
 		}
 		for i, e := range c.yes {
 			if !tell(e) {
-				t.Errorf("%s refuses %d: %v", name, i, e.Type)
+				t.Errorf("%s rejects %d: %v", name, i, e.Type)
 			}
 		}
 		for i, e := range c.no {
 			if tell(e) {
-				t.Errorf("%s takes %d: %v", name, i, e.Type)
+				t.Errorf("%s accepts %d: %v", name, i, e.Type)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// A change that comes and goes while the enqueuer is behind counts: Reconcile may have seen it in the store.
+// A change that is undone before the enqueuer handles it still counts: Reconcile may have seen it in the store.
 func TestEveryChangeIsEnqueued(t *testing.T) {
 	bubble(t, func(w world) {
 		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())

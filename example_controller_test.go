@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// A controller that gives each pod with a label "config" a ConfigMap of that pod's name, and puts it back if it is
-// deleted. A larger one, with a custom resource, finalizers, status and leader election, is in examples/controller.
+// This controller creates a ConfigMap for each pod with a label "config", under the pod's name, and restores it after a
+// deletion. examples/controller has a larger one, with a custom resource, finalizers, status and leader election.
 func ExampleController() {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
@@ -61,7 +61,7 @@ func ExampleController() {
 			if err != nil {
 				return informer.Result{}, err
 			}
-			return informer.Result{}, configMaps.WaitForObject(ctx, created) // the next reconcile sees it
+			return informer.Result{}, configMaps.WaitForObject(ctx, created) // so that the next reconcile sees it
 		},
 	}
 	controller.Watch(informer.EnqueueObject(pods))

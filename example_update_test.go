@@ -11,8 +11,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// A handler that cares for the spec alone skips the updates of the status. The comparison is cheap: what did not change is the same
-// memory in both versions.
+// This handler skips updates that change only the status. The comparison is cheap: both versions share the memory of
+// unchanged parts.
 func ExampleHandlerFuncs_update() {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()

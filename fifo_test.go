@@ -11,7 +11,7 @@ import (
 
 // Guarantees: F1, F2, F4
 func TestOrderFromManyProducers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where a wake-up that is lost is a deadlock
+	synctest.Test(t, func(t *testing.T) { // a lost wake-up is a deadlock here
 		f := NewFIFO[*thing](8)
 		const producers, each = 4, 2000
 		var wg sync.WaitGroup
@@ -42,7 +42,7 @@ func TestOrderFromManyProducers(t *testing.T) {
 				}
 				next[d.Namespace]++
 				if d.Type == Replaced && len(batch) > 1 {
-					t.Fatalf("a Replaced in a batch of %d", len(batch))
+					t.Fatalf("a batch of %d contains a Replaced", len(batch))
 				}
 			}
 			if len(batch) > 8 {
@@ -81,7 +81,7 @@ func TestFullMakesProducersWait(t *testing.T) {
 	})
 }
 
-// A producer that gives up must not take the token of one that waits on.
+// A producer that gives up passes its token to the next one waiting.
 // Guarantees: F3
 func TestCancelledProducerPassesTheTokenOn(t *testing.T) {
 	for range 200 {
@@ -91,14 +91,14 @@ func TestCancelledProducerPassesTheTokenOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			for _, ctx := range []context.Context{ctx, t.Context()} { // the first to wait is the first to be woken
+			for _, ctx := range []context.Context{ctx, t.Context()} { // they are woken in order of arrival
 				go f.Put(ctx, Delta[*thing]{Type: Bookmarked})
 				synctest.Wait()
 			}
 			if _, err := f.Take(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
-			cancel() // most of the time it has the token, but has not run
+			cancel() // the first usually has the token by now, but has not run
 			synctest.Wait()
 			if n, blocked := f.Len(); n != 1 {
 				t.Fatalf("%d deltas, %d blocked", n, blocked)
@@ -124,7 +124,7 @@ func TestClose(t *testing.T) {
 				f.Close(drain)
 				synctest.Wait()
 				if len(put) != 3 {
-					t.Fatalf("%d producers wait on", 3-len(put))
+					t.Fatalf("%d producers still wait", 3-len(put))
 				}
 				for range 3 {
 					if err := <-put; err != ErrClosed {
@@ -150,7 +150,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Consumers that wait for something are told that nothing will come, each of them by one token.
+// Close wakes all waiting consumers with a single token that they pass on.
 // Guarantees: F5
 func TestCloseWakesConsumers(t *testing.T) {
 	for _, drain := range []bool{true, false} {
@@ -164,7 +164,7 @@ func TestCloseWakesConsumers(t *testing.T) {
 			f.Close(drain)
 			synctest.Wait()
 			if len(took) != cap(took) {
-				t.Fatalf("drain=%v: %d consumers wait on", drain, cap(took)-len(took))
+				t.Fatalf("drain=%v: %d consumers still wait", drain, cap(took)-len(took))
 			}
 			for range cap(took) {
 				if err := <-took; err != ErrClosed {

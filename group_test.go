@@ -38,11 +38,11 @@ func TestGroupSharesAndStops(t *testing.T) {
 			w.Error("not shared")
 		} else {
 			release()
-			release() // counts once
+			release() // has no effect
 		}
 		two, releaseTwo := share(informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"b", "a"}})
 		if again, release := share(informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}); again != two {
-			w.Error("not shared when the namespaces come in another order")
+			w.Error("not shared when the namespaces are in another order")
 		} else {
 			defer release()
 		}
@@ -52,7 +52,7 @@ func TestGroupSharesAndStops(t *testing.T) {
 			w.Fatal(err)
 		}
 		if len(w.requests()) != 0 {
-			w.Error("something was asked for before Run")
+			w.Error("requests before Run")
 		}
 
 		ctx, cancel := context.WithCancel(w.Context())
@@ -65,16 +65,16 @@ func TestGroupSharesAndStops(t *testing.T) {
 			w.Errorf("%d, %d, %d, %d objects", all.Store().Len(), two.Store().Len(), selected.Store().Len(), metadata.Store().Len())
 		}
 		synctest.Wait()
-		if n := w.pods.Watchers(); n != 5 { // two namespaces have one each
+		if n := w.pods.Watchers(); n != 5 { // one for each of the two namespaces
 			w.Errorf("%d watches", n)
 		}
 
-		releaseTwo() // one user is left
+		releaseTwo() // one user remains
 		synctest.Wait()
 		if n := w.pods.Watchers(); n != 5 {
 			w.Errorf("%d watches", n)
 		}
-		releaseAll() // the others go on
+		releaseAll() // the others keep running
 		synctest.Wait()
 		if n := w.pods.Watchers(); n != 4 {
 			w.Errorf("%d watches after the last user let go", n)
@@ -84,7 +84,7 @@ func TestGroupSharesAndStops(t *testing.T) {
 		}
 		fresh, _ := share(informer.Resource{GroupVersionResource: podGVR})
 		if err := g.WaitSynced(ctx); err != nil || fresh == all || fresh.Store().Len() != 2 {
-			w.Errorf("asked for again: %v, %d objects", err, fresh.Store().Len())
+			w.Errorf("shared again: %v, %d objects", err, fresh.Store().Len())
 		}
 		if n := len(g.Status()); n != 4 {
 			w.Errorf("%d informers", n)
@@ -129,8 +129,8 @@ func TestGroupWaitsForItsHandlers(t *testing.T) {
 	})
 }
 
-// Users come and go, all at once: who has an informer gets all of it, and who waits for the group is not told of
-// informers that others let go of.
+// Many users share and release informers concurrently. A user's informer syncs fully, and WaitSynced of the group does not
+// fail because of informers that others release.
 // Guarantees: L3, L5
 func TestGroupConcurrently(t *testing.T) {
 	bubble(t, func(w world) {
@@ -162,7 +162,7 @@ func TestGroupConcurrently(t *testing.T) {
 		users.Wait()
 		synctest.Wait()
 		if len(g.Status()) != 0 || w.pods.Watchers() != 0 {
-			w.Errorf("%d informers and %d watches stay", len(g.Status()), w.pods.Watchers())
+			w.Errorf("%d informers and %d watches remain", len(g.Status()), w.pods.Watchers())
 		}
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -200,7 +200,7 @@ func TestGroupWaitSyncedNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
-// HasSynced tells without waiting what WaitSynced waits for: the informers that are in the group now.
+// HasSynced reports without waiting what WaitSynced waits for: all informers in the group at that time have synced.
 func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
 	bubble(t, func(w world) {
 		w.create(newPod("a", "x"))
@@ -265,12 +265,12 @@ func TestGroupConfigsMustAgree(t *testing.T) {
 			}
 		}
 		if _, _, err := informer.Shared(g, informer.Resource{}, informer.Config[*corev1.Pod]{}); err == nil {
-			w.Error("an empty resource was taken")
+			w.Error("Shared accepted an empty resource")
 		}
 	})
 }
 
-// WaitSynced of an informer that its last user released returns ErrStopped, before, during and after the group's Run.
+// WaitSynced of an informer released by its last user returns ErrStopped, before, during and after the group's Run.
 // Guarantees: L3, L4
 func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 	resource := informer.Resource{GroupVersionResource: podGVR}
@@ -291,7 +291,7 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 				waiting := atomic.Int32{}
 				waitAll := func() {
 					for name, wait := range map[string]func(context.Context) error{
-						"the group":           g.WaitSynced, // which no longer has it
+						"the group":           g.WaitSynced, // which no longer has the informer
 						"the informer":        inf.WaitSynced,
 						"the subscription":    sub.WaitSynced,
 						"a resource version":  func(ctx context.Context) error { return inf.WaitForResourceVersion(ctx, "99") },
@@ -353,7 +353,7 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 	}
 }
 
-// What is released before Run starts nothing, not even when Run comes later.
+// An informer released before Run never starts, not even when Run follows.
 // Guarantees: L3
 func TestGroupRunsNothingThatWasReleased(t *testing.T) {
 	bubble(t, func(w world) {
@@ -386,7 +386,7 @@ func TestGroupTellsWhatItWaitsFor(t *testing.T) {
 	bubble(t, func(w world) {
 		g := informer.NewGroup(w.client())
 		if _, _, err := informer.Shared(g, informer.Resource{}, quiet[*corev1.Pod]()); err == nil {
-			w.Error("an empty resource was taken")
+			w.Error("Shared accepted an empty resource")
 		}
 		if err := g.WaitSynced(w.Context()); err != nil || len(g.Status()) != 0 {
 			w.Errorf("WaitSynced of an empty group: %v, %d members", err, len(g.Status()))
@@ -410,7 +410,7 @@ func TestGroupTellsWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// An informer that ends by itself ends its group, rather than being a member that never syncs.
+// An informer that ends by itself ends its group. Otherwise the group would have a member that never syncs.
 // Guarantees: L3, L4
 func TestGroupEndsWithAMember(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -466,7 +466,7 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 		pods := informer.SharedInto(&set.pods, informer.Resource{GroupVersionResource: podGVR})
 		nodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: nodeGVR})
 
-		// One that is wrong: none of them stays.
+		// One invalid informer: the group keeps none of them.
 		var wrong *informer.Informer[*corev1.Pod]
 		if _, err := g.Join(pods, nodes, informer.SharedInto(&wrong, informer.Resource{})); err == nil || !strings.Contains(err.Error(), "Resource.Resource is empty") {
 			t.Errorf("error %v", err)
@@ -475,7 +475,7 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 			t.Errorf("%d informers stay", n)
 		}
 
-		// What lets go of a member is called once.
+		// The returned function releases each member once.
 		released := 0
 		release, err := g.Join(func(*informer.Group) (func(), error) { return func() { released++ }, nil })
 		if err != nil {
@@ -487,7 +487,7 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 			t.Errorf("released %d times", released)
 		}
 
-		// One that is there already, with its own Config.
+		// One informer is already in the group, with its own Config.
 		configured := quiet[*corev1.Pod]()
 		configured.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
 		shared, releaseShared, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, configured)
@@ -499,7 +499,7 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if set.pods != shared {
-			t.Error("not the one that is there")
+			t.Error("not the informer already in the group")
 		}
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error)
@@ -511,7 +511,7 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 			t.Errorf("pod %v", pod)
 		}
 		release()
-		release() // counts once
+		release() // has no effect
 		var left []string
 		for _, s := range g.Status() {
 			left = append(left, s.Resource.Resource)
@@ -521,7 +521,7 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 		}
 		releaseShared()
 		if n := len(g.Status()); n != 0 {
-			t.Errorf("%d informers stay", n)
+			t.Errorf("%d informers remain", n)
 		}
 		cancel()
 		<-ended

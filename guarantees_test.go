@@ -63,7 +63,7 @@ func holders(t *testing.T) map[string][]string {
 	return held
 }
 
-// Each rule in GUARANTEES.md names the tests that hold it, and has one. Each number in a comment of a test is that of a rule.
+// Each rule in GUARANTEES.md names at least one test that holds it. Each rule that a test's comment names exists.
 func TestGuarantees(t *testing.T) {
 	const name = "GUARANTEES.md"
 	text, err := os.ReadFile(name)
@@ -88,7 +88,7 @@ func TestGuarantees(t *testing.T) {
 	}
 	for rule, tests := range held {
 		if !rules[rule] {
-			t.Errorf("%s is no rule of %s; tests: %v", rule, name, tests)
+			t.Errorf("%s is not a rule in %s; tests: %v", rule, name, tests)
 		}
 	}
 	for group, last := range map[string]int{"R": 22, "F": 5, "C": 10, "H": 14, "Q": 11, "L": 5, "W": 10} {
@@ -105,6 +105,6 @@ func TestGuarantees(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s does not name the tests as they are: go test -run Guarantees . -update", name)
+		t.Errorf("%s does not match the tests; run go test -run Guarantees . -update", name)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// A deletion is final to a slow handler exactly if the informer saw it, also when changes before and after it are folded
-// into it.
+// A folded deletion is final for a slow handler exactly if the informer saw it, even with changes folded in before and after
+// it.
 // Guarantees: H3, H5, H6
 func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
 	relist := func(w world, changes func()) {
@@ -70,7 +70,7 @@ func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
 				release := handler.Hold()
 				defer release()
 				w.relabel("ns", "a", "2")
-				synctest.Wait() // in the call for a
+				synctest.Wait() // the handler blocks on a
 				c.happens(w)
 				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
 					w.Fatal(err)
@@ -82,7 +82,7 @@ func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
 	}
 }
 
-// A deletion of an object that the informer never had is the end of the one that it has, but not its final state.
+// A deletion of an object that the informer never had deletes the stored object of that name, with final=false.
 // Guarantees: H2, H6
 func TestDeletionOfAnotherObjectIsNotFinal(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
@@ -99,7 +99,7 @@ func TestDeletionOfAnotherObjectIsNotFinal(t *testing.T) {
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
 		rec.Want(w.T, "add ns/a 1 initial=true")
-		broken = true // so that the list keeps what is held
+		broken = true // the list keeps the stored version
 		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
 		w.server.EndWatches()
 		w.delete("ns", "a")
@@ -112,7 +112,7 @@ func TestDeletionOfAnotherObjectIsNotFinal(t *testing.T) {
 	})
 }
 
-// A handler is synced when it was told of every namespace, not when it has nothing left to do.
+// A handler is synced when it has received every namespace, not when its backlog is empty.
 // Guarantees: H8
 func TestSubscriptionIsSyncedWithTheLastNamespace(t *testing.T) {
 	bubble(t, func(w world) {
@@ -142,10 +142,10 @@ func TestSubscriptionIsSyncedWithTheLastNamespace(t *testing.T) {
 	})
 }
 
-// Initial additions that a slow handler is never told of, since their objects were gone by then, are not waited for.
+// The sync of a subscription does not wait for initial additions that are dropped because their objects were deleted.
 // Guarantees: H4, H8
 func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
-	for _, more := range []int{0, 300} { // so many that the backlog has to make room
+	for _, more := range []int{0, 300} { // enough that the backlog must make room
 		t.Run(fmt.Sprintf("more=%d", more), func(t *testing.T) {
 			bubble(t, func(w world) {
 				const pods = 100
@@ -158,7 +158,7 @@ func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 				sub := inf.Subscribe(handler)
 				defer start(w.T, inf)()
 				defer release()
-				synctest.Wait() // in the call for the first
+				synctest.Wait() // the handler blocks on the first object
 				for i := 1; i < pods; i++ {
 					w.delete("ns", fmt.Sprintf("p%02d", i))
 				}
@@ -173,7 +173,7 @@ func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 					w.Fatal(err)
 				}
 				if sub.Status().Synced {
-					w.Error("synced within the first call")
+					w.Error("synced during the first call")
 				}
 				release()
 				ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -183,15 +183,15 @@ func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 				}
 				synctest.Wait()
 				if told := len(handler.Told()); told != 1+more/2 {
-					w.Errorf("told %d events", told)
+					w.Errorf("received %d events", told)
 				}
 			})
 		})
 	}
 }
 
-// With Every, MaxBacklog does not count one change of each key that waits, whether the handler has been told of others of that
-// key or not.
+// With DeliverEvery, MaxBacklog does not count one waiting change per key, whether or not the handler has received other
+// changes of that key.
 // Guarantees: H3
 func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
 	bubble(t, func(w world) {
@@ -208,21 +208,21 @@ func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
 		synctest.Wait()
 		defer handler.Hold()()
 		w.create(newPod("ns", "other", "v=0"))
-		synctest.Wait() // in the call for it
+		synctest.Wait() // the handler blocks on other
 		for _, v := range []string{"2", "3"} {
 			for _, name := range names {
 				w.relabel("ns", name, v)
 				synctest.Wait()
 			}
 		}
-		for range 1 + limit { // it, and the first change of each
+		for range 1 + limit { // other, and the first change of each name
 			handler.Gate <- struct{}{}
 			synctest.Wait()
 		}
-		// Of each name but the first, whose second change is in the call, one change waits.
+		// The handler now blocks on the first name's second change. Each other name has one change waiting.
 		for i := range 1 + limit + 1 {
 			if err := sub.Err(); err != nil {
-				w.Fatalf("ended behind %d changes: %v", i, err)
+				w.Fatalf("ended %d changes behind: %v", i, err)
 			}
 			w.relabel("ns", "other", fmt.Sprint(i+1))
 			synctest.Wait()

@@ -24,18 +24,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What more than one file of tests uses in package informer. What starts with a capital letter is also for package
-// informer_test, whose own helpers are in helpers_test.go.
+// Helpers that several test files of package informer share. Exported names are also for package informer_test, whose own
+// helpers are in helpers_test.go.
 
-// Recorder is a handler that notes each call as a line of text, and checks that the call follows from those before. The
+// Recorder is a handler that records each call as a line of text, and checks that the call follows from earlier ones. The
 // zero value is ready to use.
 type Recorder[T Object] struct {
-	Gate  chan struct{} // when not nil, each call waits for a token, or until Gate is closed
-	After func(obj T)   // when not nil, is called at the end of each call
+	Gate  chan struct{} // if not nil, each call waits for a token, or until Gate is closed
+	After func(obj T)   // if not nil, called at the end of each call
 
 	mu     sync.Mutex // protects the fields below
 	lines  []string
-	broken int // calls that do not follow from those before
+	broken int // calls that do not follow from earlier ones
 	has    map[Key]T
 }
 
@@ -88,7 +88,7 @@ func (r *Recorder[T]) note(follows bool, format string, args ...any) {
 	r.lines = append(r.lines, line)
 }
 
-// Hold makes the calls from now on wait. It must not be called during a call.
+// Hold blocks later calls until release. It must not be called during a call.
 func (r *Recorder[T]) Hold() (release func()) {
 	r.Gate = make(chan struct{})
 	return sync.OnceFunc(func() { close(r.Gate) })
@@ -101,7 +101,7 @@ func (r *Recorder[T]) Told() []string {
 	return slices.Clone(r.lines)
 }
 
-// Take returns what Told does, and forgets it.
+// Take returns the lines since the last Take, and removes them.
 func (r *Recorder[T]) Take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,23 +110,23 @@ func (r *Recorder[T]) Take() []string {
 	return lines
 }
 
-// Want waits until nothing goes on in the bubble, and then checks what Take returns.
+// Want waits until all other goroutines in the bubble block, and then checks what Take returns.
 func (r *Recorder[T]) Want(t *testing.T, lines ...string) {
 	t.Helper()
 	synctest.Wait()
 	if diff := gocmp.Diff(lines, r.Take()); diff != "" {
-		t.Errorf("handler was told (-want +got):\n%s", diff)
+		t.Errorf("handler got (-want +got):\n%s", diff)
 	}
 }
 
-// Broken returns how many calls did not follow from those before.
+// Broken returns the number of calls that did not follow from earlier ones.
 func (r *Recorder[T]) Broken() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.broken
 }
 
-// Has returns the objects by the calls so far.
+// Has returns the objects according to the calls so far.
 func (r *Recorder[T]) Has() map[Key]T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,17 +143,17 @@ func VersionOf[T Object](obj T) string {
 	return "@" + obj.GetResourceVersion()
 }
 
-// Bubble is synctest.Test with an end. What waits in vain would otherwise wait for ever where an informer tries again or
-// watches, now and then: for a bubble that is no deadlock.
+// Bubble is synctest.Test with a time limit. A failing wait would otherwise never end: an informer's retries and watches
+// prevent the deadlock that a bubble detects.
 func Bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed: something waits in vain") }).Stop()
+		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed in the bubble: some wait never ends") }).Stop()
 		test(t)
 	})
 }
 
-// fed is an informer whose reflector hears nothing: it learns what a test puts into its FIFO.
+// fed is an informer whose server never answers. Tests put deltas into its FIFO.
 type fed struct {
 	*Informer[*thing]
 	t    *testing.T
@@ -195,7 +195,7 @@ func (f fed) put(deltas ...Delta[*thing]) {
 	}
 }
 
-// list makes a Replaced of things with these names.
+// list returns a Replaced of things with these names.
 func list(rv int, names ...string) Delta[*thing] {
 	d := Delta[*thing]{Type: Replaced, ResourceVersion: strconv.Itoa(rv)}
 	for _, name := range names {
@@ -228,7 +228,7 @@ func (t *thing) GetUID() types.UID { return types.UID(t.uid) }
 
 func (t *thing) GetResourceVersion() string { return t.rv }
 
-// UnmarshalJSON exists because a type whose fields JSON cannot fill must have it. Tests decode no things.
+// UnmarshalJSON is required of a type whose fields JSON cannot fill. No test decodes a thing.
 func (t *thing) UnmarshalJSON([]byte) error { panic("a thing is decoded") }
 
 func compareThings(a, b *thing) int {
@@ -396,7 +396,7 @@ func follow(t *testing.T, w world, changes []change[*thing]) {
 		}
 		if c.deleted {
 			if have == nil || c.last == nil {
-				t.Fatalf("%v: deleted, but it was not there", c.key)
+				t.Fatalf("%v: deleted, but was not there", c.key)
 			}
 			delete(w, c.key)
 		}
@@ -425,7 +425,7 @@ func attempt(do func()) (returned bool) {
 	return returned
 }
 
-// reflectorFor returns a reflector whose intakes are to be tested.
+// reflectorFor returns a reflector for tests of its intakes.
 func reflectorFor[T Object](t *testing.T, config Config[T]) *Reflector[T] {
 	client, err := NewClient(&rest.Config{Host: "http://localhost"})
 	if err != nil {

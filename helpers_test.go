@@ -29,12 +29,12 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// What more than one file of tests uses in package informer_test.
+// Helpers that several test files of package informer_test share.
 
 // recorder is a handler that records its calls: see helpers_internal_test.go.
 type recorder[T informer.Object] = informer.Recorder[T]
 
-// world is a server with pods, and what a test does to them.
+// world is a server with pods, and a test's actions on them.
 type world struct {
 	*testing.T
 	server *informertest.Server
@@ -62,7 +62,7 @@ func newWorld(t *testing.T, inMemory bool) world {
 	return world{t, server, informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR}), ctx, first}
 }
 
-// bubble runs test with a server of its own in a synctest bubble, where time passes when nothing else can happen.
+// bubble runs test with its own server in a synctest bubble, where time passes only when all goroutines block.
 func bubble(t *testing.T, test func(w world)) {
 	t.Helper()
 	informer.Bubble(t, func(t *testing.T) { test(newWorld(t, true)) })
@@ -102,7 +102,7 @@ func newPod(namespace, name string, labels ...string) *corev1.Pod {
 	return pod
 }
 
-// Context returns a context that ends before long, as the bubble knows time: what waits in vain shall say so.
+// Context returns a context that ends after a week of bubble time, so that a wait that would never end fails.
 func (w world) Context() context.Context { return w.ctx }
 
 func (w world) client(change ...func(*rest.Config)) *informer.Client {
@@ -157,7 +157,7 @@ func (w world) delete(namespace, name string) {
 	}
 }
 
-// requests returns the verbs of the requests so far, with the parameters that tell them apart.
+// requests returns the verbs of the requests so far, with the parameters that distinguish them.
 func (w world) requests() []string {
 	var list []string
 	for _, r := range w.server.Requests() {
@@ -201,7 +201,7 @@ func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop fun
 	return stop
 }
 
-// equalsServer checks that the store has what the server has, but for managedFields.
+// equalsServer checks that the store equals the server, except for managedFields.
 func equalsServer(w world, inf *informer.Informer[*corev1.Pod]) {
 	w.Helper()
 	if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
@@ -225,8 +225,8 @@ func (w world) wantRequests(want ...string) {
 	w.server.ResetRequests()
 }
 
-// ignoresNamespace asks for pods of all namespaces in place of those of one while ignored is set, as if the server did not
-// look at the namespace.
+// ignoresNamespace requests the pods of all namespaces instead of one while ignored is set, as if the server ignored the
+// namespace.
 type ignoresNamespace struct {
 	http.RoundTripper
 	ignored *atomic.Bool
@@ -240,10 +240,10 @@ func (t ignoresNamespace) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// WrappedRoundTripper is how client-go finds what ends a request.
+// WrappedRoundTripper lets client-go find the transport that cancels requests.
 func (t ignoresNamespace) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
-// slimPod has just what some controller needs of a pod, and no other type's help.
+// slimPod has only the fields of a pod that some controller needs, and embeds no other type.
 type slimPod struct {
 	Metadata struct {
 		Namespace       string            `json:"namespace"`
@@ -319,7 +319,7 @@ func names[T informer.Object](list []T) string {
 	return strings.TrimSpace(b.String())
 }
 
-// seenAs returns what an informer of T has of a pod of the server, which is what client-go makes of it.
+// seenAs returns a pod of the server as an informer of T holds it, which is how client-go decodes it.
 func seenAs[T informer.Object](pod *corev1.Pod, keepManagedFields bool) T {
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{}
@@ -385,7 +385,7 @@ func streamed(r informertest.Request) bool { return r.Query.Has("sendInitialEven
 
 func notStreamed(r informertest.Request) bool { return !streamed(r) }
 
-// answer has do answer the requests from now on, before the server does.
+// answer makes do answer later requests before the server does.
 func (w world) answer(do answer) { w.first.Store(&do) }
 
 // podInformer returns an informer of pods that has not started, and its recorder.

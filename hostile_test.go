@@ -24,23 +24,23 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// hostile is an answer that no server should give.
+// hostile is a response that no server should send.
 type hostile struct {
-	verb        string // what it answers: list, stream or watch
+	verb        string // of the request: list, stream or watch
 	contentType string // empty means JSON; "-" none
-	header      string // one more, "Key: value"
+	header      string // an extra header, "Key: value"
 	code        int    // zero means 200
 	send        func(w io.Writer, r *http.Request)
-	want        string        // in the error
-	is          error         // the error
-	within      time.Duration // how soon the informer has to be well again; zero means a minute
+	want        string        // part of the error's text
+	is          error         // an error that it wraps
+	within      time.Duration // how soon the informer must recover; zero means a minute
 }
 
-// endless is how much is sent of what would have no end: more than may be taken, but not so much that a test without
-// the limit does not end.
+// endless is the number of bytes sent in place of an endless body: more than the client may read, but few enough that a
+// test without the limit ends.
 const endless = 128 << 20
 
-// sends returns what writes text and then again, over and over.
+// sends returns a function that writes text once, and then again repeatedly.
 func sends(text string, again ...string) func(io.Writer, *http.Request) {
 	return func(w io.Writer, _ *http.Request) {
 		_, err := io.WriteString(w, text)
@@ -54,7 +54,7 @@ func sends(text string, again ...string) func(io.Writer, *http.Request) {
 	}
 }
 
-// drips returns what writes text and then, for ever, again, a bit each interval.
+// drips returns a function that writes text once, and then again after each interval until the request ends.
 func drips(interval time.Duration, text, again string) func(io.Writer, *http.Request) {
 	return func(w io.Writer, r *http.Request) {
 		_, err := io.WriteString(w, text)
@@ -66,7 +66,7 @@ func drips(interval time.Duration, text, again string) func(io.Writer, *http.Req
 	}
 }
 
-// compressed returns what writes as send does, with gzip.
+// compressed returns a function that writes the output of send with gzip.
 func compressed(send func(io.Writer, *http.Request)) func(io.Writer, *http.Request) {
 	return func(w io.Writer, r *http.Request) {
 		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -76,7 +76,7 @@ func compressed(send func(io.Writer, *http.Request)) func(io.Writer, *http.Reque
 }
 
 var hostiles = map[string]hostile{
-	// Bodies without an end.
+	// Endless bodies.
 	"list/white space":             {verb: "list", send: sends("{", " "), is: informer.ErrTooLarge},
 	"list/white space behind":      {verb: "list", send: sends(listHead+"]}", "\n"), is: informer.ErrTooLarge},
 	"list/white space among items": {verb: "list", send: sends(listHead, "\t"), is: informer.ErrTooLarge},
@@ -101,7 +101,7 @@ var hostiles = map[string]hostile{
 	"list/protobuf long field":     {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends("k8s\x00\x1a"+noEnd, "x")},
 	"list/protobuf fixed fields":   {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends(protoHead+noEnd, "\x1912345678\x1d1234")},
 
-	// Lengths that are not true.
+	// False lengths.
 	"list/protobuf item of 4 GiB":      {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends(protoHead + noEnd + "\x12" + fourGiB)},
 	"list/protobuf metadata of 4 GiB":  {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends(protoHead + noEnd + "\x0a" + fourGiB)},
 	"list/protobuf kind of 4 GiB":      {verb: "list", contentType: protobufType, is: informer.ErrTooLarge, send: sends("k8s\x00\x0a" + fourGiB)},
@@ -122,7 +122,7 @@ var hostiles = map[string]hostile{
 	"watch/protobuf no object":         {verb: "watch", contentType: protobufType, want: "without type or object", send: sends("\x00\x00\x00\x07\x0a\x05ADDED")},
 	"watch/protobuf no envelope":       {verb: "watch", contentType: protobufType, want: "malformed protobuf", send: sends("\x00\x00\x00\x0f\x0a\x05ADDED\x12\x06\x0a\x04mumb")},
 
-	// Not what was asked for.
+	// Unexpected content.
 	"list/html":               {verb: "list", contentType: "text/html; charset=utf-8", want: `content type "text/html; charset=utf-8"`, send: sends("<html>")},
 	"list/yaml":               {verb: "list", contentType: "application/yaml", want: `content type "application/yaml"`, send: sends("kind: PodList")},
 	"list/no content type":    {verb: "list", contentType: "-", want: `content type ""`, send: sends(listHead + "]}")},
@@ -160,7 +160,7 @@ var hostiles = map[string]hostile{
 	"list/gzip cut":         {verb: "list", header: "Content-Encoding: gzip", is: io.ErrUnexpectedEOF, send: sends("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff")},
 	"list/brotli":           {verb: "list", header: "Content-Encoding: br", want: `content encoding "br", which was not asked for`, send: sends("?")},
 
-	// Answers that take too long.
+	// Slow responses.
 	"list/no headers": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
 	"list/silence":    {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(time.Hour, listHead, "")},
 	"list/drip":       {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: drips(5*time.Second, listHead, " ")},
@@ -173,21 +173,21 @@ var hostiles = map[string]hostile{
 	"watch/no headers": {verb: "watch", is: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},
 	"watch/drip":       {verb: "watch", is: informer.ErrNoProgress, within: 12 * time.Minute, send: drips(5*time.Second, frameHead+`"x":"`, "x")},
 
-	// Elsewhere.
+	// Redirects to other servers.
 	"list/another host":   {verb: "list", code: 302, header: "Location: http://elsewhere/api/v1/pods", want: "redirects to another one, http://elsewhere", send: sends("")},
 	"list/another scheme": {verb: "list", code: 307, header: "Location: https://in-memory/api/v1/pods", want: "redirects to another one, https://in-memory", send: sends("")},
 	"watch/another host":  {verb: "watch", code: 302, header: "Location: //elsewhere:1/", want: "redirects to another one, http://elsewhere:1", send: sends("")},
 }
 
-// An answer of which nothing good can come is an error that says so. It takes a bounded time and bounded memory,
-// whatever else the server would send, and the informer is well again when the server is.
+// A bad response becomes an error. It takes bounded time and memory, whatever else the server would send, and the informer
+// recovers when the server does.
 // Guarantees: R22
 func TestHostileServer(t *testing.T) {
 	for name, h := range hostiles {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w world) {
 				inf, _ := w.podInformer(informer.Config[*corev1.Pod]{PagedList: h.verb == "list"})
-				ctx, cancel := context.WithTimeout(w.Context(), time.Hour) // nothing takes that long
+				ctx, cancel := context.WithTimeout(w.Context(), time.Hour) // more than any case takes
 				defer cancel()
 				w.create(newPod("ns", "a", "v=1"))
 				if h.verb == "watch" {
@@ -228,17 +228,17 @@ func TestHostileServer(t *testing.T) {
 					within = time.Minute
 				}
 				if took := time.Since(began); took > within {
-					w.Errorf("well again after %v", took)
+					w.Errorf("recovered after %v", took)
 				}
 				runtime.ReadMemStats(&after)
 				if taken := taken.Load(); taken > 34<<20 {
-					w.Errorf("took %d MiB", taken>>20)
+					w.Errorf("read %d MiB", taken>>20)
 				}
-				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 256<<20 { // a buffer that grows to 32 MiB is 64 in all
+				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 256<<20 { // growing a buffer to 32 MiB allocates 64 MiB
 					w.Errorf("allocated %d MiB", allocated>>20)
 				}
 				if !once.Load() {
-					w.Error("nothing happened")
+					w.Error("the bad response was not sent")
 				}
 				err := inf.Status().Reflectors[0].LastError
 				if err == nil || h.is != nil && !errors.Is(err, h.is) || !strings.Contains(err.Error(), h.want) {
@@ -252,7 +252,7 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// counting counts what the client takes of an answer; net.Pipe keeps nothing on the way.
+// counting counts the bytes that the client reads of a response; net.Pipe buffers nothing.
 type counting struct {
 	http.ResponseWriter
 	taken *atomic.Int64
@@ -284,7 +284,7 @@ func (h hostile) answer(w http.ResponseWriter, r *http.Request) {
 	h.send(w, r)
 }
 
-// nests returns objects that have value in another place each, and are too deep for that.
+// nests returns objects with value in different places, nested too deep.
 func nests(value string) map[string]string {
 	return map[string]string{
 		"unknown field": `{"x":` + value + `,` + podHead[1:] + `"y":1}`,
@@ -302,7 +302,7 @@ func TestNestingBomb(t *testing.T) {
 		for shape, brackets := range map[string][2]string{"array": {"[", "]"}, "object": {`{"":`, "}"}} {
 			bomb := strings.Repeat(brackets[0], depth) + strings.Repeat(brackets[1], depth)
 			if len(bomb) > 30<<20 {
-				continue // too large, which is something else
+				continue // too large, which is another error
 			}
 			for place, item := range nests(bomb) {
 				t.Run(fmt.Sprintf("%d/%s/%s", depth, shape, place), func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestNestingBomb(t *testing.T) {
 	}
 }
 
-// checkDeep checks that what is in order has been read, and nothing else.
+// checkDeep checks that the store has the two valid objects only.
 func checkDeep[T informer.Object](w world, inf *informer.Informer[T]) {
 	w.Helper()
 	if _, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: "b"}); !ok || inf.Store().Len() != 2 {
@@ -350,7 +350,7 @@ func checkDeep[T informer.Object](w world, inf *informer.Informer[T]) {
 	}
 }
 
-// The server is not to blame for the time that the informer takes.
+// Time that the informer spends on decoding does not count as the server's silence.
 // Guarantees: R22
 func TestTimeToDecodeIsNoSilence(t *testing.T) {
 	t.Run("list", func(t *testing.T) { decodesSlowly(t, informer.Config[*corev1.Pod]{PagedList: true}, time.Hour) })
@@ -366,7 +366,7 @@ func decodesSlowly(t *testing.T, config informer.Config[*corev1.Pod], takes time
 		inf, _ := w.podInformer(config)
 		for _, name := range []string{"a", "b", "c"} {
 			pod := newPod("ns", name)
-			pod.Annotations = map[string]string{"x": strings.Repeat("x", 100_000)} // it takes more than one read for each
+			pod.Annotations = map[string]string{"x": strings.Repeat("x", 100_000)} // each takes several reads
 			w.create(pod)
 		}
 		ctx, cancel := context.WithCancel(w.Context())
@@ -382,10 +382,10 @@ func decodesSlowly(t *testing.T, config informer.Config[*corev1.Pod], takes time
 	})
 }
 
-// Transform may end its goroutine, as a test's Fatal does. The list fails; what was not read of it is not taken to be gone.
+// Transform may end its goroutine, as a test's Fatal does. The list fails, and its unread objects are not deleted.
 // Guarantees: R20, L2
 func TestTransformThatExits(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // so that it is not the goroutine of Run
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // so that Transform runs on another goroutine than Run
 	for _, paged := range []bool{true, false} {
 		var exited atomic.Bool
 		config := informer.Config[*corev1.Pod]{PagedList: paged, Transform: func(p *corev1.Pod) (*corev1.Pod, error) {
@@ -416,7 +416,7 @@ func TestTransformThatExits(t *testing.T) {
 	}
 }
 
-// touchyPod is a pod whose own method decodes its spec.
+// touchyPod is a pod whose spec has its own decoding method.
 type touchyPod struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -425,7 +425,7 @@ type touchyPod struct {
 
 type touchySpec struct{ NodeName string }
 
-// touch is called by UnmarshalJSON, if it is set.
+// touch is the function that UnmarshalJSON calls, if it is set.
 var touch atomic.Pointer[func(nodeName string)]
 
 func (s *touchySpec) UnmarshalJSON(raw []byte) error {
@@ -441,7 +441,7 @@ func (s *touchySpec) UnmarshalJSON(raw []byte) error {
 }
 
 // exiting returns a config with one function that ends its goroutine for objects on the node "exit", as often as times says.
-// decodes says whether such an object reaches the store afterwards: it does not if the function is OnDecodeError.
+// decodes reports whether such an object reaches the store later: it does not if the function is OnDecodeError.
 func exiting(t *testing.T, function string, times *atomic.Int32) (config informer.Config[*touchyPod], decodes bool) {
 	exit := func(is bool) {
 		if is && times.Add(-1) >= 0 {
@@ -471,11 +471,11 @@ func exiting(t *testing.T, function string, times *atomic.Int32) (config informe
 	return config, true
 }
 
-// Whichever function of the user's ends its goroutine, as a test's Fatal does, and whichever goroutine that is: the list or
-// watch fails, the status tells why, and it is tried again. Nothing that was not read is taken to be gone, and nothing hangs.
+// If a user's function ends its goroutine, as a test's Fatal does, the list or watch fails on whichever goroutine it runs. The
+// status says why, and the reflector retries. Unread objects are not deleted, and nothing hangs.
 // Guarantees: R20, L1, L2
 func TestFunctionsThatEndTheirGoroutine(t *testing.T) {
-	for _, procs := range []int{1, 4} { // with one, all is done by the goroutine that reads
+	for _, procs := range []int{1, 4} { // with one, the reading goroutine does all the work
 		for _, function := range []string{"UnmarshalJSON", "Transform", "Filter", "OnDecodeError"} {
 			for _, verb := range []string{"list", "stream", "watch"} {
 				for _, times := range []int32{1, 1 << 20} {
@@ -501,7 +501,7 @@ func endsGoroutine(w world, config informer.Config[*touchyPod], verb string, onc
 	}
 	for i := range pods {
 		pod := newPod("ns", fmt.Sprintf("%02d", i))
-		pod.Annotations = map[string]string{"x": strings.Repeat("x", 20_000)} // for several batches
+		pod.Annotations = map[string]string{"x": strings.Repeat("x", 20_000)} // fills several batches
 		if verb != "watch" && (i == 5 || !once && i > 5) {
 			exit(pod)
 		}
@@ -548,7 +548,7 @@ func endsGoroutine(w world, config informer.Config[*touchyPod], verb string, onc
 	}
 	for _, line := range rec.Told() {
 		if strings.HasPrefix(line, "delete") {
-			w.Errorf("handler was told: %s", line)
+			w.Errorf("handler got: %s", line)
 		}
 	}
 	if verb == "watch" {
@@ -557,12 +557,12 @@ func endsGoroutine(w world, config informer.Config[*touchyPod], verb string, onc
 			w.Errorf("05 is %+v", pod)
 		}
 		if status.Lists != 1 {
-			w.Errorf("%d lists: the watch was not gone on with", status.Lists)
+			w.Errorf("%d lists: the watch did not resume", status.Lists)
 		}
 	}
 }
 
-// A function that ends the goroutine that writes to the store ends the informer: Run returns, and says so.
+// A function that ends the goroutine that writes to the store ends the informer. Run returns an error that says so.
 // Guarantees: C3, L1, L4
 func TestIndexThatEndsItsGoroutine(t *testing.T) {
 	bubble(t, func(w world) {
@@ -602,7 +602,7 @@ type recursivePod struct {
 	Parts []recursivePod
 }
 
-// Types that contain themselves are asked for in JSON, and nothing is decoded from what was not asked for.
+// The client requests JSON for types that contain themselves, and decodes no format that it did not request.
 // Guarantees: R22
 func TestProtobufThatWasNotAskedFor(t *testing.T) {
 	bubble(t, func(w world) {
@@ -632,12 +632,12 @@ func refuses[T informer.Object](w world) {
 	}
 	for _, accept := range w.accepts() {
 		if accept != "application/json" {
-			w.Errorf("%T: asked for %s", *new(T), accept)
+			w.Errorf("%T: requested %s", *new(T), accept)
 		}
 	}
 }
 
-// A continue token that comes again would be followed for ever.
+// A list fails if a continue token repeats: following it would never end.
 // Guarantees: R22
 func TestContinueTokenAgain(t *testing.T) {
 	bubble(t, func(w world) {
@@ -661,7 +661,7 @@ func TestContinueTokenAgain(t *testing.T) {
 	})
 }
 
-// However long the server says to wait, it is asked again.
+// The reflector retries within a limit, however long the server's Retry-After.
 // Guarantees: R11
 func TestRetryAfterHasALimit(t *testing.T) {
 	bubble(t, func(w world) {

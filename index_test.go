@@ -64,7 +64,7 @@ func TestStepThatAKeyFunctionEndsHasNotHappened(t *testing.T) {
 	begin := replaces(1, "a", "b", "c", "d")
 	for name, steps := range map[string]struct {
 		before []deltas
-		fails  deltas // the step that fails, at the last call of the function
+		fails  deltas // this step fails at the last call of the function
 		calls  int    // the number of these calls
 	}{
 		"add":                        {[]deltas{begin}, upserts(2, "e"), 1},
@@ -118,7 +118,7 @@ func TestStepThatAKeyFunctionEndsHasNotHappened(t *testing.T) {
 						}
 					}
 				}
-				for range 3 { // several failures have no other effect than one
+				for range 3 { // repeated failures have the same effect as one
 					left = steps.calls
 					if attempt(func() { w.Apply(steps.fails...) }) {
 						t.Fatal("the function did not fail")
@@ -273,8 +273,8 @@ func TestCollidingKeysOfOneObjectAreToldApart(t *testing.T) {
 	}
 }
 
-// If the function of an index calls runtime.Goexit, as testing.T.Fatal does, the informer stops. Its store stays as it was
-// before that step, and its lock is free.
+// If the function of an index calls runtime.Goexit, as testing.T.Fatal does, the informer stops. Its store keeps its state
+// from before that step, and its lock is free.
 //
 // Guarantees: C3, L1, L4
 func TestKeyFunctionThatEndsItsGoroutineEndsTheInformer(t *testing.T) {
@@ -341,7 +341,7 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 		}
 		synctest.Wait()
 		if !slices.Equal(told, []string{"a", "b"}) {
-			t.Errorf("told of %v", told)
+			t.Errorf("received %v", told)
 		}
 	})
 }
@@ -386,7 +386,7 @@ func TestKeysWithEqualHashesFindTheirOwnObjects(t *testing.T) {
 	}
 }
 
-// LookupIn uses the index's own function, also for a snapshot of another store.
+// LookupIn uses the index's own function, even for a snapshot of another store.
 func TestIndexAnswersForASnapshotOfAnotherStore(t *testing.T) {
 	store, _ := NewStore[*thing]()
 	index := NewIndex(store, func(t *thing) []string { return t.tags })

@@ -11,14 +11,14 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// funcObject cannot be decoded: one of its fields holds no JSON.
+// funcObject cannot be decoded: JSON cannot fill one of its fields.
 type funcObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Hook              func() `json:"hook"`
 }
 
-// The error of an informer that can never run shows itself although go inf.Run(ctx) drops it, and although nobody calls
-// Run: New logs it, and each wait returns it at once.
+// An informer that can never run reports its error even if go inf.Run(ctx) drops it, or nothing calls Run: New logs it, and
+// each wait returns it at once.
 // Guarantees: L4
 func TestInvalidInformerSaysSoAtOnce(t *testing.T) {
 	bubble(t, func(w world) {
@@ -61,7 +61,7 @@ func invalidInformer[T informer.Object](w world, client *informer.Client, resour
 	errs("before Run")
 	errs("after Run")
 	for range inf.Changes(ctx) {
-		w.Error("a change")
+		w.Error("an invalid informer yielded a change")
 	}
 	if inf.HasSynced() || sub.HasSynced() || inf.Status().Synced || inf.Store().Len() != 0 {
 		w.Errorf("status %+v", inf.Status())
@@ -72,7 +72,7 @@ func invalidInformer[T informer.Object](w world, client *informer.Client, resour
 		w.Errorf("Shared: %v, log %q", err, &log)
 	}
 	if config.PageSize < 0 {
-		return // which NewReflector does not look at
+		return // NewReflector does not check PageSize
 	}
 	if _, err := informer.NewReflector(client, resource, informer.NewFIFO[T](0), config); err == nil || !strings.Contains(err.Error(), want) {
 		w.Errorf("NewReflector: %v", err)

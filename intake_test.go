@@ -23,7 +23,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// newTestIntake returns an intake that has several workers, on whatever machine.
+// newTestIntake returns an intake with several workers, on any machine.
 func newTestIntake[T Object](r *Reflector[T], hand func(decoded[T]) error) *intake[T] {
 	in := newIntake(r.decoder, &r.batches, decode.JSON, func(error) {}, hand)
 	in.pipeline.maxWorkers, in.live = maxWorkers, true
@@ -34,7 +34,7 @@ func encodedPod(name string, padding int) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"namespace":"ns","name":%q,"uid":"u","resourceVersion":"1","annotations":{"a":%q}}}`, name, strings.Repeat("x", padding))
 }
 
-// Objects come out one at a time, in the order in which they went in, each as what it is: decoded, held, broken or deleted.
+// The pipeline hands on objects one at a time and in order, each as decoded, held, broken or deleted.
 // Guarantees: F1, R20
 func TestPipelineKeepsTheOrder(t *testing.T) {
 	for seed := range uint64(40) {
@@ -87,7 +87,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 				want = append(want, fmt.Sprint(name, " seen ", deleted))
 			}
 			in.add(raw, deleted, nil)
-			clear(raw) // it is a buffer that is read into again
+			clear(raw) // the reader reuses its buffer
 			switch rnd.IntN(40) {
 			case 0:
 				if err := in.wait(); err != nil || !slices.Equal(got, want) {
@@ -105,7 +105,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// Behind a failure nothing is handed on, the answer is ended, and nothing is left running.
+// After a failure the pipeline hands on nothing, cancels the response and leaves no goroutine running.
 // Guarantees: L1
 func TestPipelineEndsWithAFailure(t *testing.T) {
 	boom := errors.New("boom")
@@ -122,7 +122,7 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 			var cancelled atomic.Int32
 			in.pipeline.cancel = func(err error) {
 				if err != boom || cancelled.Add(1) > 1 {
-					t.Errorf("cancelled %d times, because of %v", cancelled.Load(), err)
+					t.Errorf("cancelled %d times, with cause %v", cancelled.Load(), err)
 				}
 			}
 			body := fillFunc(func() error { return nil })
@@ -140,13 +140,13 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 				err = in.fill(body)
 			}
 			if err == nil {
-				t.Error("the answer can still be read")
+				t.Error("the response can still be read")
 			}
-		}) // which waits for all goroutines
+		}) // synctest.Test waits for all goroutines
 	}
 }
 
-// When nothing is taken, a limited number of bytes is read: each worker has a batch, and one is open.
+// While its consumer blocks, the pipeline reads a limited number of bytes: one batch per worker, and one open batch.
 // Guarantees: F3
 func TestPipelineWaitsForWhoTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestPipelineWaitsForWhoTakes(t *testing.T) {
 		})
 		const objects, size = 400, 10_000
 		written := 0
-		in.rush = minRush // so that workers do the work
+		in.rush = minRush // so that workers decode
 		go func() {
 			for range objects {
 				in.add(encodedPod("a", size), false, nil)
@@ -172,7 +172,7 @@ func TestPipelineWaitsForWhoTakes(t *testing.T) {
 		}()
 		synctest.Wait()
 		if most := (maxWorkers + 1) * (batchBytes + size); written > most || written < batchBytes {
-			t.Errorf("%d bytes were taken that nobody wants yet, want %d at most", written, most)
+			t.Errorf("the pipeline buffers %d bytes, want %d at most", written, most)
 		}
 		close(taken)
 		synctest.Wait()
@@ -182,13 +182,13 @@ func TestPipelineWaitsForWhoTakes(t *testing.T) {
 	})
 }
 
-// What a list says of itself may be read while its items are decoded: each item has what was known before it.
+// A list's own fields may be read while its items are decoded. Each item has the fields that were read before it.
 func TestPipelineItemsHaveTheirList(t *testing.T) {
 	r := reflectorFor(t, Config[*unstructured.Unstructured]{})
 	var kinds []string
 	in := newTestIntake(r, func(o decoded[*unstructured.Unstructured]) error {
 		if version := o.obj.GetAPIVersion(); len(version) > len(kinds) {
-			t.Errorf("item %d has version %q of later", len(kinds), version)
+			t.Errorf("item %d has the later version %q", len(kinds), version)
 		}
 		kinds = append(kinds, o.obj.GetKind())
 		return nil
@@ -197,14 +197,14 @@ func TestPipelineItemsHaveTheirList(t *testing.T) {
 	for range 100 {
 		in.add(encodedPod("a", 20_000), false, &info)
 		in.flush(false)
-		info.APIVersion += "x" // found by the race detector
+		info.APIVersion += "x" // the race detector reports a worker that reads it
 	}
 	if err := in.wait(); err != nil || !slices.Equal(kinds, slices.Repeat([]string{"Pod"}, 100)) {
 		t.Fatal(err, kinds)
 	}
 }
 
-// Transform is the user's: it may end its goroutine, as a test's Fatal does. That is a failure, not the end.
+// Transform may end its goroutine, as a test's Fatal does. The pipeline then fails, but survives.
 func TestPipelineSurvivesAnExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reflectorFor(t, Config[*corev1.Pod]{Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
@@ -225,7 +225,7 @@ func TestPipelineSurvivesAnExit(t *testing.T) {
 	})
 }
 
-// exits is a field whose own method ends the goroutine.
+// exits is a field whose decoding ends the goroutine.
 type exits struct{}
 
 func (*exits) UnmarshalJSON([]byte) error { runtime.Goexit(); return nil }
@@ -235,13 +235,13 @@ type exitingPod struct {
 	Exit *exits `json:"exit"`
 }
 
-// If a user's function ends a worker, the reader goes on, wait returns the failure, and no object behind the lost one is handed
-// on. Enough objects follow for the reader to wait for a worker that does not come.
+// If a user's function ends a worker, the reader continues, wait returns the failure, and no object after the lost one is
+// handed on. Enough objects follow for the reader to wait for a worker that never comes.
 // Guarantees: R20, L1
 func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 	raw := func(i int) []byte {
 		exit := "null"
-		if i >= 7 { // all workers meet one
+		if i >= 7 { // every worker gets one
 			exit = "{}"
 		}
 		return bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"exit":`+exit+`,"metadata"`), 1)
@@ -297,9 +297,9 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 						in.flush(false)
 					}
 					if err := in.wait(); err != errGoroutineEnded || cause != errGoroutineEnded || n > 7 {
-						t.Errorf("%v after %d, ended because of %v, want %v after 7 at most", err, n, cause, errGoroutineEnded)
+						t.Errorf("%v after %d, cause %v, want %v after 7 at most", err, n, cause, errGoroutineEnded)
 					}
-					for range cap(r.decoder.calling) { // nobody has kept a turn
+					for range cap(r.decoder.calling) { // every turn was given back
 						r.decoder.calling.enter()
 					}
 				})
@@ -308,7 +308,7 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 	}
 }
 
-// All workers end at once, while the reader waits for one of them to take what it has read.
+// All workers end at once while the reader waits for one of them to take a batch.
 // Guarantees: R20, L1
 func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
 		exit := func() { <-gate; runtime.Goexit() }
 		decodes.Store(&exit)
 		in := newTestIntake(reflectorFor(t, Config[*slowPod]{}), func(o decoded[*slowPod]) error {
-			t.Error("something was handed on")
+			t.Error("an object was handed on")
 			return nil
 		})
 		ended := make(chan error, 1)
@@ -329,7 +329,7 @@ func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
 		}()
 		synctest.Wait()
 		if len(ended) > 0 || in.pipeline.workers != maxWorkers || len(in.pipeline.batch.raw) < batchBytes {
-			t.Errorf("%d workers, %d bytes are open: the reader does not wait", in.pipeline.workers, len(in.pipeline.batch.raw))
+			t.Errorf("%d workers, %d bytes in the open batch: the reader does not wait", in.pipeline.workers, len(in.pipeline.batch.raw))
 		}
 		close(gate)
 		if err := <-ended; err != errGoroutineEnded {
@@ -338,7 +338,7 @@ func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
 	})
 }
 
-// Filter is asked by the workers, about one object at a time, while other objects are decoded.
+// Workers call Filter for one object at a time, while other objects are decoded.
 func TestPipelineFiltersInItsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var busy, decoding, most atomic.Int32
@@ -349,7 +349,7 @@ func TestPipelineFiltersInItsWorkers(t *testing.T) {
 			}
 			return func() { busy.Add(-1) }
 		}
-		slow := func() { // waits for a second one, for ever if there is none
+		slow := func() { // blocks until a second object is decoded too
 			n := decoding.Add(1)
 			if n > most.Load() {
 				most.Store(n)
@@ -394,16 +394,16 @@ func TestPipelineFiltersInItsWorkers(t *testing.T) {
 		}
 		for name, n := range asked {
 			if n != 1 {
-				t.Errorf("asked %d times about %s", n, name)
+				t.Errorf("%d Filter calls for %s", n, name)
 			}
 		}
 		if len(asked) != 100 || most.Load() < 2 {
-			t.Errorf("asked about %d objects; %d were decoded at once", len(asked), most.Load())
+			t.Errorf("Filter was called for %d objects; %d were decoded at once", len(asked), most.Load())
 		}
 	})
 }
 
-// slow is a field that takes as long to decode as decodes does.
+// slow is a field whose decoding calls decodes.
 type slow struct{}
 
 var decodes atomic.Pointer[func()]
@@ -415,8 +415,8 @@ type slowPod struct {
 	Slow *slow `json:"slow"`
 }
 
-// An informer decodes four objects at a time, however many namespaces it has, and calls one function of its
-// configuration at a time.
+// An informer decodes four objects at a time, however many namespaces it has, and calls one of its configuration's functions
+// at a time.
 func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var namespaces []string
@@ -467,19 +467,19 @@ func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
 	})
 }
 
-// The reader decodes and hands on an event that comes alone, before it waits for the next one.
+// The reader itself decodes and hands on a single event before it waits for the next one.
 func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
 	r := reflectorFor(t, Config[*corev1.Pod]{})
 	n := 0
 	in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
 	body := fillFunc(func() error {
 		if in.pipeline.workers > 0 || in.pipeline.batch != nil {
-			t.Errorf("%d workers, and something open: %v", in.pipeline.workers, in.pipeline.batch != nil)
+			t.Errorf("%d workers, an open batch: %v", in.pipeline.workers, in.pipeline.batch != nil)
 		}
 		return nil
 	})
 	for i := range 20 {
-		in.waited = true // which a clock would have to tell
+		in.waited = true // normally set by the clock
 		in.add(encodedPod("a", 1000), false, nil)
 		if err := in.fill(body); err != nil || n != i+1 {
 			t.Fatalf("%d of %d handed on: %v", n, i+1, err)
@@ -487,14 +487,14 @@ func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
 	}
 }
 
-// When there is no need to wait for the network again and again, work is shared: reading goes on while an object is decoded.
+// When reads return without waiting, workers share the work: reading continues while an object is decoded.
 func TestPipelineSharesTheWorkInARush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, reads := 0, 0
 		goesOn := make(chan struct{})
 		in := newTestIntake(reflectorFor(t, Config[*corev1.Pod]{}), func(o decoded[*corev1.Pod]) error {
 			if n == minRush {
-				<-goesOn // for ever, if this is the reader
+				<-goesOn // a deadlock if this is the reader
 			}
 			n++
 			return nil
@@ -505,7 +505,7 @@ func TestPipelineSharesTheWorkInARush(t *testing.T) {
 			} else if n != reads {
 				t.Errorf("%d of %d objects were handed on in a short burst", n, reads)
 			}
-			return nil // at once: time stands still
+			return nil // without waiting: time stands still
 		})
 		for range minRush + 1 {
 			in.add(encodedPod("a", 1000), false, nil)
@@ -519,8 +519,8 @@ func TestPipelineSharesTheWorkInARush(t *testing.T) {
 	})
 }
 
-// Of a list, an object is of no use before the others: what is small waits for more, and for the end at the latest, which is
-// no work for another goroutine.
+// An object of a list is of no use alone: a small batch waits for more objects, or for the end of the list, which needs no
+// other goroutine.
 func TestPipelineWaitsForMoreOfAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reflectorFor(t, Config[*corev1.Pod]{})

@@ -38,10 +38,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leftBehind returns the stacks of the goroutines that run this module's code, without the one that asks.
+// leftBehind returns the stacks of the goroutines that run this module's code, except the caller's.
 func leftBehind() string {
 	var left []string
-	for range 100 { // what is about to end gets its chance
+	for range 100 { // goroutines that are about to end may do so
 		left = left[:0]
 		var all bytes.Buffer
 		pprof.Lookup("goroutine").WriteTo(&all, 2)
@@ -94,7 +94,7 @@ func TestThousandCyclesLeaveNothing(t *testing.T) {
 	})
 }
 
-// Wherever an informer is in its work, cancelling ends it at once, and nothing goes on.
+// Cancelling an informer ends it at once, at any point of its work. Nothing continues.
 // Guarantees: L2
 func TestCancelAtEveryPoint(t *testing.T) {
 	for _, paged := range []bool{false, true} {
@@ -104,14 +104,14 @@ func TestCancelAtEveryPoint(t *testing.T) {
 				points++
 			}
 			if points < 50 {
-				t.Errorf("just %d points", points)
+				t.Errorf("only %d points", points)
 			}
 		})
 	}
 }
 
-// cancelAt cancels an informer at the nth point of an eventful life, where points are before and after each call into
-// the network and within each callback. It returns whether the life had not so many.
+// cancelAt cancels an informer at the nth point of an eventful run. Points are before and after each network call, and
+// within each callback. It reports whether the run had fewer points.
 func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 	bubble(t, func(w world) {
 		for i := range 3 {
@@ -145,7 +145,7 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 		}()
 		var err error
 		for _, step := range []func(){
-			func() {}, // it lists
+			func() {}, // the initial list
 			func() { w.relabel("ns", "0", "2"); w.delete("ns", "1") },
 			w.server.EndWatches,
 			w.server.CloseConnections,
@@ -182,13 +182,13 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 		w.create(newPod("ns", "late", "v=1"))
 		<-time.After(time.Minute)
 		if after := points.Load(); after != before || w.pods.Watchers() != 0 || inf.Status().Reflectors[0].State != informer.ReflectorIdle {
-			w.Errorf("cancelled at point %d, it goes on: %d points more, %d watches, %+v", n, after-before, w.pods.Watchers(), inf.Status())
+			w.Errorf("cancelled at point %d, it continues: %d more points, %d watches, %+v", n, after-before, w.pods.Watchers(), inf.Status())
 		}
 	})
 	return whole
 }
 
-// atEachCall wraps a transport so that do is called before and after each of its calls, and each call of a body.
+// atEachCall wraps a transport to call do before and after each of its calls, and each call of a body.
 func atEachCall(do func()) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -247,7 +247,7 @@ func TestWrongOrder(t *testing.T) {
 			w.Errorf("WaitForResourceVersion after the end: %v", err)
 		}
 		if err := inf.WaitSynced(w.Context()); err != nil {
-			w.Errorf("it was synced, but: %v", err)
+			w.Errorf("WaitSynced of an informer that was synced: %v", err)
 		}
 		never := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		if err := never.Run(ended); !errors.Is(err, context.Canceled) {
@@ -259,7 +259,7 @@ func TestWrongOrder(t *testing.T) {
 	})
 }
 
-// Everything at once, for the race detector: in a bubble, where no failure costs time, and over TCP.
+// All features run concurrently, for the race detector: in a bubble, where failures cost no time, and over TCP.
 // Guarantees: L5
 func TestEverythingAtOnce(t *testing.T) {
 	t.Run("bubble", func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	})
 	t.Run("TCP", func(t *testing.T) {
 		w := newWorld(t, false)
-		var once sync.Once // each failure in a row makes the backoff longer
+		var once sync.Once // consecutive failures make the backoff longer
 		everythingAtOnce(w, time.Millisecond, func() { once.Do(w.server.CloseConnections) })
 	})
 }
@@ -277,7 +277,7 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 	var subs []*informer.Subscription
 	var recorders []*recorder[*corev1.Pod]
-	var whole []chan struct{} // closed at the pod called last
+	var whole []chan struct{} // closed when the handler gets the pod named last
 	for _, c := range []informer.SubscriptionConfig[*corev1.Pod]{
 		{},
 		{Delivery: informer.DeliverEvery},
@@ -400,7 +400,7 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 			}
 		}
 		if has := rec.Has(); !maps.Equal(has, want) || rec.Broken() > 0 {
-			t.Errorf("handler %d has %d objects, the store %d; %d calls did not follow", i, len(has), len(want), rec.Broken())
+			t.Errorf("handler %d has %d objects, the store %d; %d calls do not follow from earlier ones", i, len(has), len(want), rec.Broken())
 		}
 	}
 	<-last
@@ -409,15 +409,15 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	}
 	for pod := range inf.Store().All() {
 		if rv := reconciled[informer.KeyOf(pod)]; rv != pod.ResourceVersion {
-			t.Errorf("%s is at %s, and was reconciled at %q", pod.Name, pod.ResourceVersion, rv)
+			t.Errorf("%s is at version %s, but was reconciled at %q", pod.Name, pod.ResourceVersion, rv)
 		}
 	}
 	if len(reconciled) != inf.Store().Len() {
-		t.Errorf("%d objects by reconciling, %d in the store", len(reconciled), inf.Store().Len())
+		t.Errorf("%d objects reconciled, %d in the store", len(reconciled), inf.Store().Len())
 	}
 }
 
-// Run waits for the handler's call that is under way.
+// Run waits for a handler call under way.
 // Guarantees: L1
 func TestRunWaitsForTheHandler(t *testing.T) {
 	bubble(t, func(w world) {

@@ -12,7 +12,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// The ecosystem's limiters can be used, and ours answer as they do.
+// The ecosystem's limiters can be used, and ours return the same delays.
 // Guarantees: Q5
 func TestLimitersAsInClientGo(t *testing.T) {
 	type limiter = informer.RateLimiter[string]
@@ -46,7 +46,7 @@ func TestLimitersAsInClientGo(t *testing.T) {
 					theirs.Forget(key)
 				}
 				if a, b := ours.When(key), theirs.When(key); a != b {
-					t.Fatalf("%s: try %d of %s is after %v, client-go's after %v", name, i, key, a, b)
+					t.Fatalf("%s: try %d of %s waits %v, client-go's %v", name, i, key, a, b)
 				}
 				if a, b := ours.NumRequeues(key), theirs.NumRequeues(key); a != b {
 					t.Fatalf("%s: %d requeues of %s, client-go %d", name, a, key, b)
@@ -59,14 +59,14 @@ func TestLimitersAsInClientGo(t *testing.T) {
 	})
 }
 
-// client-go's answers with a negative time at the 64th try of this.
+// client-go's limiter returns a negative time at the 64th try.
 // Guarantees: Q5
 func TestExponentialLimiterDoesNotOverflow(t *testing.T) {
 	limiter := &informer.ExponentialLimiter[string]{Base: 1, Max: math.MaxInt64}
 	for last, i := time.Duration(0), 0; i < 200; i++ {
 		wait := limiter.When("a")
 		if wait < last || wait == last && wait != math.MaxInt64 {
-			t.Fatalf("try %d is after %v, the one before after %v", i, wait, last)
+			t.Fatalf("try %d waits %v, the one before %v", i, wait, last)
 		}
 		last = wait
 	}

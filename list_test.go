@@ -21,8 +21,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// Of what the initial events tell of one object, the last counts: an object that could be decoded in the end is not stale,
-// and one that was deleted in the end is gone, also if a version in between could not be decoded.
+// The last initial event of an object counts. If it decodes, the object is not stale; if it is a deletion, the object is gone,
+// even if an earlier version could not be decoded.
 // Guarantees: R16, R17
 func TestLastInitialEventOfAnObjectCounts(t *testing.T) {
 	const a1, b1 = "ADDED a 1", "ADDED b 1"
@@ -71,7 +71,7 @@ func TestLastInitialEventOfAnObjectCounts(t *testing.T) {
 					if lists > 1 {
 						<-r.Context().Done()
 					}
-					<-time.After(5 * time.Second) // a watch that ends sooner is not asked for again at once
+					<-time.After(5 * time.Second) // a watch that ends sooner is not reopened at once
 					return true
 				})
 				defer start(w.T, inf)()
@@ -86,8 +86,8 @@ func TestLastInitialEventOfAnObjectCounts(t *testing.T) {
 	}
 }
 
-// When the token of a later page expires, the list begins anew: what the pages before told counts no more, neither an object
-// that is gone by now, nor one that could not be decoded, nor what Status says was read.
+// If the token of a later page expires, the list starts again. The earlier pages have no effect: neither their objects, nor
+// their decode errors, nor their count in Status.
 // Guarantees: R4
 func TestListBeginsAnewWhenATokenExpires(t *testing.T) {
 	for page := 2; page <= 4; page++ {
@@ -101,13 +101,13 @@ func TestListBeginsAnewWhenATokenExpires(t *testing.T) {
 				defer start(w.T, inf)()
 				synctest.Wait()
 				rec.Take()
-				<-time.After(10 * time.Second) // a watch that ends sooner is not asked for again at once
+				<-time.After(10 * time.Second) // a watch that ends sooner is not reopened at once
 				w.server.ResetRequests()
 				w.server.Inject(informertest.Fault{Verb: "watch", Times: 1, Error: expired})
 				w.server.Inject(informertest.Fault{Verb: "list", Times: 1, Corrupt: []informer.Key{keyB}})
 				w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Query().Has("continue") {
-						if pages++; pages == page { // the snapshot that the token stands for is compacted away
+						if pages++; pages == page { // compact the token's snapshot away
 							w.delete("ns", "a")
 							w.delete("ns", "b")
 							w.relabel("ns", "c", "2")
@@ -134,7 +134,7 @@ func TestListBeginsAnewWhenATokenExpires(t *testing.T) {
 	}
 }
 
-// http2Body fails as the body of an HTTP/2 answer does when its request was cancelled: without the cause.
+// http2Body fails as an HTTP/2 body does when its request is cancelled: without the cause.
 type http2Body struct {
 	io.ReadCloser
 	ctx context.Context
@@ -148,7 +148,7 @@ func (b http2Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A watch that goes on behind the initial events has a deadline as every watch has: silence there is a dead connection.
+// A watch that continues after the initial events has the usual deadline: silence there means a dead connection.
 // Guarantees: R18
 func TestSilenceBehindTheInitialEvents(t *testing.T) {
 	bubble(t, func(w world) {
@@ -184,7 +184,7 @@ func TestSilenceBehindTheInitialEvents(t *testing.T) {
 	})
 }
 
-// Clients that the server has sent away together do not come back together, and none of them before its time.
+// Clients that the server throttled together return at different times, and none too early.
 // Guarantees: R11
 func TestRetryAfterIsSpread(t *testing.T) {
 	bubble(t, func(w world) {
@@ -208,12 +208,12 @@ func TestRetryAfterIsSpread(t *testing.T) {
 			}
 		}
 		if len(times) < informers/2 {
-			w.Errorf("came back at %d times", len(times))
+			w.Errorf("came back at only %d different times", len(times))
 		}
 	})
 }
 
-// Health is counted from the end of the wait behind a failure: a failure after a long wait is one more in a row.
+// Healthy time starts after the backoff: a failure that follows a long backoff is one more in a row.
 // Guarantees: R12
 func TestFailuresInARowAfterLongWaits(t *testing.T) {
 	bubble(t, func(w world) {
@@ -232,12 +232,12 @@ func TestFailuresInARowAfterLongWaits(t *testing.T) {
 		}
 		<-time.After(2 * time.Minute)
 		if s := inf.Status().Reflectors[0]; s.Failures != 0 || s.State != informer.ReflectorWatching {
-			w.Errorf("in health: %+v", s)
+			w.Errorf("after two healthy minutes: %+v", s)
 		}
 	})
 }
 
-// A resource that is not served has no objects, and so none whose newest version could not be decoded.
+// A resource that is not served has no objects, and so no stale ones.
 // Guarantees: R14, R17
 func TestAbsentResourceHasNothingStale(t *testing.T) {
 	bubble(t, func(w world) {
@@ -262,8 +262,8 @@ func TestAbsentResourceHasNothingStale(t *testing.T) {
 	})
 }
 
-// An answer that is of no use is let go at once, also if the server has not ended it: requests and connections that nobody
-// reads do not add up.
+// The client closes a useless response at once, even if the server has not ended it, so that unread requests and connections
+// do not pile up.
 // Guarantees: R22
 func TestUselessAnswersAreLetGo(t *testing.T) {
 	for name, c := range map[string]struct{ contentType, body string }{
@@ -292,7 +292,7 @@ func TestUselessAnswersAreLetGo(t *testing.T) {
 					defer cancel()
 					_ = inf.Run(ctx)
 					if answered.Load() < 10 || most.Load() != 1 {
-						w.Errorf("of %d answers %d were open at a time", answered.Load(), most.Load())
+						w.Errorf("%d answers, up to %d open at a time", answered.Load(), most.Load())
 					}
 				})
 			})

@@ -39,8 +39,8 @@ func TestLateSubscription(t *testing.T) {
 		synctest.Wait()
 		late.Gate <- struct{}{}
 		late.Want(t, "add a @1 initial=true")
-		if lateSub.Status().Synced { // c is left; b has gone
-			t.Error("synced before it has returned from all")
+		if lateSub.Status().Synced { // c remains; b was deleted
+			t.Error("synced before the last call returned")
 		}
 		late.Gate <- struct{}{}
 		late.Want(t, "add c @3 initial=true")
@@ -89,7 +89,7 @@ func TestHasSyncedTurnsTrueOnce(t *testing.T) {
 	})
 }
 
-// A handler that subscribes while objects stream in has seen each of them once.
+// A handler that subscribes while objects are added sees each of them once.
 // Guarantees: H7, L5
 func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 	inf := startFed(t)
@@ -143,7 +143,7 @@ func TestBlockedHandlerHoldsUpNobody(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(free.Told()) != 5001 || inf.Store().ResourceVersion() != "5001" {
-			t.Errorf("the other was told %d times, store at %s", len(free.Told()), inf.Store().ResourceVersion())
+			t.Errorf("the other handler got %d events, store at %s", len(free.Told()), inf.Store().ResourceVersion())
 		}
 		<-time.After(time.Minute)
 		if s := blockedSub.Status(); s.Backlog != 1 || s.Busy != time.Minute {
@@ -155,7 +155,7 @@ func TestBlockedHandlerHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Close returns although a call is under way. Done tells when that has returned.
+// Close returns even during a call. Done closes when that call has returned.
 //
 // Guarantees: H11
 func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
@@ -166,7 +166,7 @@ func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
 		sub := inf.Subscribe(slow)
 		inf.Subscribe(other)
 		inf.put(list(1, "a", "b", "c"))
-		synctest.Wait() // in the call for a
+		synctest.Wait() // the handler blocks on a
 		sub.Close()
 		sub.Close()
 		synctest.Wait()
@@ -184,7 +184,7 @@ func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
 		synctest.Wait()
 		idle.Close()
 		if !isClosed(idle.Done()) {
-			t.Error("no call was under way, and Done is open")
+			t.Error("no call was under way, but Done is open")
 		}
 	})
 }
@@ -241,7 +241,7 @@ func TestCloseWithTheHandlersLock(t *testing.T) {
 	<-sub.Done()
 }
 
-// A filter takes its time, and the subscription ends meanwhile.
+// If the filter closes the subscription, the handler call after it is dropped.
 //
 // Guarantees: H11
 func TestCloseInFilterDropsTheCallBehindIt(t *testing.T) {
@@ -266,7 +266,7 @@ func TestCloseInFilterDropsTheCallBehindIt(t *testing.T) {
 	})
 }
 
-// An open subscription is one that the informer knows: Close cannot be seen between the two.
+// Close ends a subscription and removes it from the informer in one step.
 //
 // Guarantees: H2, H11
 func TestEndingAndForgettingIsOneStep(t *testing.T) {
@@ -277,13 +277,13 @@ func TestEndingAndForgettingIsOneStep(t *testing.T) {
 	l.mu.Lock() // stops Close half way
 	closing := make(chan struct{})
 	go func() { sub.Close(); close(closing) }()
-	for held := 0; held < 1000; held++ { // until Close keeps the lock of the informer
+	for held := 0; held < 1000; held++ { // until Close holds the informer's lock
 		if inf.hub.mu.TryLock() {
 			held = 0
 			known := slices.Contains(inf.hub.listeners, l)
 			inf.hub.mu.Unlock()
 			if !known {
-				t.Error("the informer has forgotten a listener that is open")
+				t.Error("the informer removed an open listener")
 				break
 			}
 		}
@@ -293,7 +293,7 @@ func TestEndingAndForgettingIsOneStep(t *testing.T) {
 	<-closing
 }
 
-// A subscription that is closed during a round of resync is never given a version that it was not told of.
+// Resync during Close never delivers a version that the handler has not received.
 //
 // Guarantees: H2, H11
 func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
@@ -318,7 +318,7 @@ func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
 				sub.Close()
 				<-sub.Done()
 				if n := c.Broken(); n > 0 {
-					t.Errorf("%d events do not fit what was given before", n)
+					t.Errorf("%d events do not follow from earlier ones", n)
 				}
 			}
 		})
@@ -329,7 +329,7 @@ func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
 	inf.stop()
 }
 
-// Run waits for the handlers also of subscriptions that are closed at the same time, with their resync.
+// Run also waits for the handlers and resyncs of subscriptions that are closed at the same time.
 //
 // Guarantees: H11, L1
 func TestNoCallAfterRunBesideClose(t *testing.T) {
@@ -341,7 +341,7 @@ func TestNoCallAfterRunBesideClose(t *testing.T) {
 		for range 4 {
 			sub := inf.SubscribeWith(HandlerFuncs[*thing]{Update: func(_, _ *thing) {
 				if returned.Load() {
-					t.Error("a call after Run has returned")
+					t.Error("a call after Run returned")
 				}
 			}}, SubscriptionConfig[*thing]{Resync: time.Nanosecond})
 			if err := sub.WaitSynced(t.Context()); err != nil {
@@ -371,7 +371,7 @@ func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 			synctest.Wait()
 			other := list(2, "a")
 			other.Items[0].uid = "other"
-			inf.put(other) // one entry: a is gone, and another is there
+			inf.put(other) // one entry: a deletion and an addition
 			rec.Want(t, "add a @1 initial=true", "delete a @1 final=false")
 		})
 	}
@@ -403,7 +403,7 @@ func TestFilter(t *testing.T) {
 		}
 		inf.put(remove(7, "b"))
 		rec.Want(t)
-		allowed["6"] = false // it changes its mind: what was given is still taken back
+		allowed["6"] = false // the filter changes its answer; the handler still gets the deletion
 		inf.put(remove(8, "a"))
 		rec.Want(t, "delete a @8 final=true")
 	})
@@ -425,7 +425,7 @@ func TestChangesYieldUntilLeftOrEnded(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		if len(inf.hub.listeners) != 0 {
-			t.Error("the subscription of a loop that was left is still there")
+			t.Error("the subscription outlives its loop")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var events []Event[*thing]
@@ -452,7 +452,7 @@ func TestChangesYieldUntilLeftOrEnded(t *testing.T) {
 		}()
 		synctest.Wait()
 		inf.stop()
-		<-ended // by the informer's end
+		<-ended // the informer's end ends the loop
 		for range inf.Changes(t.Context()) {
 			t.Error("an event after the end")
 		}
@@ -484,7 +484,7 @@ func TestChangesEndBetweenTwoEventsOfOneChange(t *testing.T) {
 	})
 }
 
-// What ends a subscription also releases what it refers to: the user may keep the Subscription.
+// A subscription that ends releases everything that it refers to: the user may keep the Subscription.
 //
 // Guarantees: H11
 func TestEndedSubscriptionRetainsNothing(t *testing.T) {
@@ -505,7 +505,7 @@ func TestEndedSubscriptionRetainsNothing(t *testing.T) {
 	}
 }
 
-// weighty is a handler that can be seen to be released.
+// weighty is a handler whose release can be observed.
 type weighty struct {
 	recorder
 	exit bool
@@ -518,8 +518,8 @@ func (w *weighty) OnUpdate(old, new *thing) {
 	}
 }
 
-// endedSubscription returns a subscription that has ended, and what tells whether it retains things. Nothing else
-// refers to them.
+// endedSubscription returns a subscription that has ended, and functions that report whether it retains things. Nothing
+// else refers to these things.
 func endedSubscription(t *testing.T, way string) (*Subscription, map[string]func() bool) {
 	inf := startFed(t)
 	h := &weighty{exit: way == "exit"}
@@ -567,7 +567,7 @@ func endedSubscription(t *testing.T, way string) (*Subscription, map[string]func
 		<-sub.Done()
 	}
 	refs := map[string]func() bool{}
-	if way == "close" { // the informer goes on, without the object
+	if way == "close" { // the informer continues without the object
 		inf.put(remove(10, "a"), upsert(11, "b"))
 		if err := inf.WaitForResourceVersion(t.Context(), "11"); err != nil {
 			t.Fatal(err)
@@ -594,7 +594,7 @@ func endedSubscription(t *testing.T, way string) (*Subscription, map[string]func
 	return sub, refs
 }
 
-// An informer that has stopped retains its store only.
+// A stopped informer retains only its store.
 func TestStoppedInformerTakesNoDeltas(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
@@ -723,7 +723,7 @@ func TestResync(t *testing.T) {
 		inf.Subscribe(never)
 		sub := inf.SubscribeWith(told, SubscriptionConfig[*thing]{Resync: 10 * time.Minute})
 		<-time.After(time.Hour)
-		told.Want(t) // not before it is synced
+		told.Want(t) // no resync before the sync
 		inf.put(list(1, "a", "b"))
 		told.Want(t, "add a @1 initial=true", "add b @1 initial=true")
 		<-time.After(10*time.Minute - time.Nanosecond)
@@ -741,7 +741,7 @@ func TestResync(t *testing.T) {
 	})
 }
 
-// Resync does not come before a change, gives what the handler has, and only what passes its filter.
+// Resync yields to changes, delivers the versions that the handler has, and respects the filter.
 // Guarantees: H2, H13
 func TestResyncYieldsToChanges(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -757,7 +757,7 @@ func TestResyncYieldsToChanges(t *testing.T) {
 		}
 		inf.put(list(1, "a", "b", "c", "d", "hidden"))
 		slow.Want(t, "add a @1 initial=true", "add b @1 initial=true", "add c @1 initial=true", "add d @1 initial=true")
-		<-time.After(66 * time.Second) // in the call for a
+		<-time.After(66 * time.Second) // the handler blocks on a
 		inf.put(upsert(2, "d"), remove(3, "b"), upsert(4, "hidden"))
 		synctest.Wait()
 		for range 4 {
@@ -765,14 +765,14 @@ func TestResyncYieldsToChanges(t *testing.T) {
 		}
 		slow.Want(t, "update a @1->@1", "update d @1->@2", "delete b @3 final=true", "update c @1->@1")
 		inf.put(upsert(5, "d"))
-		synctest.Wait() // the resync of d is in the call
+		synctest.Wait() // the handler blocks on the resync of d
 		slow.Gate <- struct{}{}
 		slow.Gate <- struct{}{}
 		slow.Want(t, "update d @2->@2", "update d @2->@5")
 	})
 }
 
-// Rounds of many handlers do not come all at once.
+// The resync rounds of many handlers are spread over time.
 // Guarantees: H13
 func TestResyncIsSpread(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -833,7 +833,7 @@ func TestSubscriptionThatCannotBe(t *testing.T) {
 	})
 }
 
-// Every kind of subscription at once, with resync and changes, under the race detector.
+// All kinds of subscriptions run with resync and changes, for the race detector.
 // Guarantees: L5
 func TestResyncsAndChangesAtOnce(t *testing.T) {
 	inf := startFed(t)
@@ -854,13 +854,13 @@ func TestResyncsAndChangesAtOnce(t *testing.T) {
 			},
 			Update: func(old, new *thing) {
 				if chain[old.name] != old {
-					t.Errorf("old is not what was given last of %s", old.name)
+					t.Errorf("old is not the last version delivered of %s", old.name)
 				}
 				chain[new.name] = new
 			},
 			Delete: func(last *thing, _ bool) {
 				if chain[last.name] == nil {
-					t.Errorf("deleted, but never given: %s", last.name)
+					t.Errorf("deleted, but never added: %s", last.name)
 				}
 				delete(chain, last.name)
 			},

@@ -17,7 +17,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// The same questions to a lister and to client-go's, which has no order.
+// A lister answers like client-go's lister, which has no order.
 func TestListerAnswersAsClientGo(t *testing.T) {
 	bubble(t, func(w world) {
 		t := w.T
@@ -88,7 +88,7 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 			want, wantErr := podPeer.Pods(key.Namespace).Get(key.Name)
 			got, err := podLister.Get(key)
 			if inNamespace, errIn := podLister.Namespace(key.Namespace).Get(key.Name); inNamespace != got || fmt.Sprint(err) != fmt.Sprint(errIn) {
-				t.Errorf("%v: %v, %v by the lister of its namespace", key, inNamespace, errIn)
+				t.Errorf("%v: %v, %v from the lister of its namespace", key, inNamespace, errIn)
 			}
 			if got != want || apierrors.IsNotFound(err) != apierrors.IsNotFound(wantErr) || (err == nil) != (wantErr == nil) {
 				t.Errorf("%v: %v, %v, client-go: %v, %v", key, got, err, want, wantErr)
@@ -103,7 +103,7 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 	})
 }
 
-// A lister of a store answers as one of an informer does.
+// A lister of a store answers like one of an informer.
 func TestListerOfAStore(t *testing.T) {
 	store, writer := informer.NewStore[*corev1.Pod]()
 	lister := informer.NewLister(store, podGVR.GroupResource())

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A random collection is put into the FIFO of an informer, by one producer or by one for each namespace.
+// Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace.
 // Guarantees: C1, C3, C4, C6, C8, F1, F2, H1, H2, H4, H5, H7, H8, H11, H12
 func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 	EachSeed(t, Short(200, 2000), func(m *Model) {
@@ -42,7 +42,7 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- inf.Run(ctx) }()
 
-		// Deltas of one namespace are in order. Those of all come from one producer.
+		// The deltas of one namespace are in order. The deltas of all namespaces have one producer.
 		producers := map[string]chan Delta[*thing]{}
 		for _, namespace := range resource.sources() {
 			queue := make(chan Delta[*thing], 1000)
@@ -80,7 +80,7 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 			case n == 1:
 				g.rv++
 				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(g.rv)})
-			case n == 2: // late: must not count
+			case n == 2: // an old version must have no effect
 				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(1 + m.IntN(g.rv))})
 			case n < 9:
 				users.Act()
@@ -89,13 +89,13 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 			default:
 				d := g.event()
 				if m.IntN(20) == 0 {
-					d.ResourceVersion = fmt.Sprint(1 + m.IntN(g.rv)) // late too
+					d.ResourceVersion = fmt.Sprint(1 + m.IntN(g.rv)) // an old version too
 				}
 				put(d)
 			}
 			users.CheckVersions()
 		}
-		if m.IntN(5) > 0 { // otherwise stop in the midst of it
+		if m.IntN(5) > 0 { // otherwise stop without settling
 			for _, namespace := range resource.sources() {
 				g.rv++
 				put(Delta[*thing]{Type: Bookmarked, Namespace: namespace, ResourceVersion: fmt.Sprint(g.rv)})

@@ -25,8 +25,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// Random things happen to a server and on the way to it, while an informer of a random kind follows it and users of the
-// informer come and go. In the end everybody has what the server has.
+// A server and its network fail at random while an informer of a random kind follows it, and the informer's users come and
+// go. In the end all of them agree with the server.
 // Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18
 func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
 	informer.EachSeed(t, informer.Short(100, 1000), func(m *informer.Model) {
@@ -46,7 +46,7 @@ func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
 	})
 }
 
-// podModel is the server of a model test, and the plain map that it is held against.
+// podModel is the server of a model test, and the plain map that it is compared with.
 type podModel[T informer.Object] struct {
 	*informer.Users[T]
 	server   *informertest.Server
@@ -56,10 +56,10 @@ type podModel[T informer.Object] struct {
 	content  func(T) (labels map[string]string, node string)
 
 	expected map[informer.Key]*corev1.Pod
-	version  int                   // of content: no two are the same
+	version  int                   // numbers contents, so that no two are equal
 	spoilt   map[informer.Key]bool // could not be decoded at some time
-	faults   []func()              // ends them
-	ignored  atomic.Bool           // the server ignores the namespace that it is asked for
+	faults   []func()              // functions that end the faults
+	ignored  atomic.Bool           // the server ignores the requested namespace
 	backups  []backup
 }
 
@@ -90,7 +90,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 		p.register()
 	}
 	restConfig := server.Config()
-	restConfig.Timeout = time.Minute // nothing else ends a list that hangs
+	restConfig.Timeout = time.Minute // ends a list that hangs
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return ignoresNamespace{next, &p.ignored} })
 	if m.IntN(2) == 0 {
 		restConfig.ContentType = "application/json"
@@ -158,7 +158,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 		}
 		p.CheckVersions()
 	}
-	if m.IntN(5) > 0 { // otherwise stop in the midst of it
+	if m.IntN(5) > 0 { // otherwise stop without settling
 		p.calm()
 		if p.pods == nil {
 			p.register()
@@ -167,7 +167,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 		for _, key := range p.Stale() {
 			pod := p.expected[key]
 			if pod == nil || !p.spoilt[key] {
-				p.Errorf("R17: %s counts as stale: exists %v, was ever undecodable %v", key, pod != nil, p.spoilt[key])
+				p.Errorf("R17: %s is stale: exists %v, was ever undecodable %v", key, pod != nil, p.spoilt[key])
 				continue
 			}
 			p.update(pod, false)
@@ -182,7 +182,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	p.Stopped()
 }
 
-// view is what T can have of a pod, and tags what it is found by.
+// view describes what T holds of a pod, and tags returns the pod's index keys.
 func (p *podModel[T]) view(obj T) string {
 	labels, node := p.content(obj)
 	return fmt.Sprintf("%s@%s %s v=%s on %q", obj.GetUID(), obj.GetResourceVersion(), labels["app"], labels["v"], node)
@@ -193,7 +193,7 @@ func (p *podModel[T]) tags(obj T) []string {
 	return []string{labels["app"], node, labels["tag"]}
 }
 
-// want returns view of a pod.
+// want returns the view of a pod of the server.
 func (p *podModel[T]) want(pod *corev1.Pod) string {
 	node := pod.Spec.NodeName
 	if _, none := any(*new(T)).(*metav1.PartialObjectMetadata); none {
@@ -218,7 +218,7 @@ func (p *podModel[T]) wanted() map[informer.Key]string {
 
 func (p *podModel[T]) register() {
 	p.Step("register")
-	p.bump() // what was watched before is over
+	p.bump() // earlier watches have ended
 	p.pods = informertest.Register[*corev1.Pod](p.server, informertest.Resource{GroupVersionResource: podGVR})
 }
 
@@ -292,7 +292,7 @@ func (p *podModel[T]) delete(key informer.Key) {
 	delete(p.expected, key)
 }
 
-// disturb does something to the server as a whole.
+// disturb interferes with the whole server.
 func (p *podModel[T]) disturb() {
 	switch n := p.IntN(16); {
 	case n < 2:
@@ -327,9 +327,9 @@ func (p *podModel[T]) disturb() {
 	}
 }
 
-// restore takes the server back in time. An informer that watches from a version that is still to come hears nothing,
-// from kube-apiserver too, until it asks why. Once the server has come to the versions that the informer has seen, nothing
-// shows any more that they are others: so it does not come there before.
+// restore takes the server back in time. An informer that watches from a future version receives nothing until it queries
+// the server, as with kube-apiserver. Once the server reaches the versions that the informer has seen, nothing shows that
+// they differ, so relive stops before that.
 func (p *podModel[T]) restore(b backup) {
 	for range p.IntN(20) {
 		p.write(false)
@@ -340,7 +340,7 @@ func (p *podModel[T]) restore(b backup) {
 		lowest = min(lowest, number(r.ResourceVersion))
 	}
 	if lowest <= b.rv {
-		return // some part has not come to the backup
+		return // a reflector has not reached the backup
 	}
 	p.Step("restore %d, the informer is at %d or later", b.rv, lowest)
 	p.GoBack(func() {
@@ -353,7 +353,7 @@ func (p *podModel[T]) restore(b backup) {
 		if p.pods == b.pods {
 			p.expected = maps.Clone(b.expected)
 		}
-		p.backups = slices.DeleteFunc(p.backups, func(other backup) bool { return other.rv > b.rv }) // of a time that never was
+		p.backups = slices.DeleteFunc(p.backups, func(other backup) bool { return other.rv > b.rv }) // the restore undid these
 		p.relive(lost, lowest)
 		p.Step("wait until the restored server is noticed")
 		now := number(p.server.ResourceVersion())
@@ -363,7 +363,7 @@ func (p *podModel[T]) restore(b backup) {
 	})
 }
 
-// relive writes to a restored server until it is almost at limit. Some versions of some objects come again with another
+// relive writes to a restored server until it is almost at limit. Some versions of objects occur again with different
 // content.
 func (p *podModel[T]) relive(lost []*corev1.Pod, limit int) {
 	for _, pod := range lost {
@@ -386,7 +386,7 @@ func number(rv string) int {
 	return n
 }
 
-// until lets time pass until cond holds for all parts of the informer.
+// until lets time pass until cond holds for all reflectors of the informer.
 func (p *podModel[T]) until(what string, cond func(informer.ReflectorStatus) bool) {
 	for range 60 {
 		<-time.After(time.Minute)
@@ -407,7 +407,7 @@ func (p *podModel[T]) calm() {
 	p.server.Start()
 }
 
-// fault lets requests fail, or ends that.
+// fault makes requests fail, or ends a fault.
 func (p *podModel[T]) fault() {
 	if n := len(p.faults); n > 0 && p.IntN(2) == 0 {
 		p.Step("a fault ends")
@@ -476,7 +476,7 @@ func (p *podModel[T]) fault() {
 	p.faults = append(p.faults, p.server.Inject(f))
 }
 
-// catchUp waits until the informer is as far as the server.
+// catchUp waits until the informer has reached the server's version.
 func (p *podModel[T]) catchUp() {
 	p.Step("wait for %s", p.server.ResourceVersion())
 	ctx, cancel := context.WithTimeout(p.Context(), time.Hour)
@@ -493,7 +493,7 @@ func (p *podModel[T]) settle() {
 		got[informer.KeyOf(pod)] = pod
 	}
 	if !maps.Equal(got, p.expected) {
-		p.Errorf("the server has %d objects that are not the %d of the model", len(got), len(p.expected))
+		p.Errorf("the server's %d objects differ from the model's %d", len(got), len(p.expected))
 	}
 	p.catchUp()
 	p.Settle()

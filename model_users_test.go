@@ -19,16 +19,16 @@ import (
 	"time"
 )
 
-// A model test does random things to what an informer follows, and to an informer, and holds the outcome against a plain
-// map. There are two: one that feeds the informer's FIFO, and one with a server, over HTTP (package informer_test, for
-// which names here are exported). What the informer's users do is the same in both, and is in this file.
+// A model test makes random changes to an informer and to what it follows, and compares the outcome with a plain map. One
+// of the two feeds the informer's FIFO. The other has a server, over HTTP; it is in package informer_test, for which names
+// here are exported. This file has the informer's users, which both tests share.
 //
-// Everything random in a run comes from its seed, except the order in which goroutines run, which not even a bubble
-// determines, and the jitter of the reflector. So a failure comes again most of the time, not always: repeat it with
-// -count, and with the log that a single seed writes.
+// The randomness of a run comes from its seed, except for the order of goroutines, which even a bubble leaves open, and the
+// jitter of the reflector. So a failure usually recurs, but not always: repeat it with -count, and with the log that a single
+// seed writes.
 var (
-	modelSeeds = flag.Int("model.seeds", 0, "run the model tests with so many seeds (default: as many as fit into a minute or so, with -short a tenth of them)")
-	modelSeed  = flag.Int("model.seed", -1, "run the model tests from this seed on; without -model.seeds only this one, with a log of what it does")
+	modelSeeds = flag.Int("model.seeds", 0, "number of seeds of the model tests (default: as many as take about a minute, with -short a tenth of them)")
+	modelSeed  = flag.Int("model.seed", -1, "first seed of the model tests; without -model.seeds the only one, with a log of its steps")
 )
 
 // Model is one run of a model test.
@@ -41,7 +41,7 @@ type Model struct {
 	log     []string
 }
 
-// EachSeed runs test for each seed, in a synctest bubble of its own.
+// EachSeed runs test for each seed, in its own synctest bubble.
 func EachSeed(t *testing.T, seeds int, test func(m *Model)) {
 	first, verbose := 0, false
 	switch {
@@ -52,7 +52,7 @@ func EachSeed(t *testing.T, seeds int, test func(m *Model)) {
 	case *modelSeeds > 0:
 		seeds = *modelSeeds
 	}
-	// A panic in a goroutine of the informer ends the process without a word of which test it was for. Labels have one.
+	// If a goroutine of the informer panics, the process ends without naming the test. A label names the seed.
 	os.Setenv("GODEBUG", os.Getenv("GODEBUG")+",tracebacklabels=1")
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run("seed="+strconv.Itoa(seed), func(t *testing.T) {
@@ -74,7 +74,7 @@ func EachSeed(t *testing.T, seeds int, test func(m *Model)) {
 	}
 }
 
-// Step notes what is done, for the log of a run that fails.
+// Step records a step, for the log of a failed run.
 func (m *Model) Step(format string, args ...any) {
 	line := fmt.Sprintf("%8v "+format, append([]any{time.Since(m.began).Truncate(time.Millisecond)}, args...)...)
 	if m.verbose {
@@ -85,7 +85,7 @@ func (m *Model) Step(format string, args ...any) {
 	m.log = append(m.log, line)
 }
 
-// Pass lets other goroutines run: for a moment or until all wait, or lets time pass.
+// Pass lets other goroutines run: for a moment, until all of them wait, or for a random time.
 func (m *Model) Pass(longest time.Duration) {
 	switch m.IntN(4) {
 	case 0:
@@ -95,26 +95,26 @@ func (m *Model) Pass(longest time.Duration) {
 	}
 }
 
-// Follower is a handler that rebuilds the state from what it is told alone, and fails when that is no chain.
+// Follower is a handler that rebuilds the state from its events, and fails when they do not form a chain.
 type Follower[T Object] struct {
 	users  *Users[T]
 	name   string
 	filter func(T) bool
-	delay  func() time.Duration // how long it takes for an event; nil for no time
-	panics func() bool          // whether it does, after an event; nil for never
-	limit  int                  // it closes itself at this many events; 0 for never
-	resync bool                 // it is given objects again
-	every  bool                 // it is told of every change
-	early  bool                 // it was there before anything was
+	delay  func() time.Duration // time per event; nil means none
+	panics func() bool          // whether it panics after an event; nil means never
+	limit  int                  // it closes itself after this many events; 0 means never
+	resync bool                 // it receives resyncs
+	every  bool                 // it receives every change
+	early  bool                 // it subscribed before the first change
 	sub    atomic.Pointer[Subscription]
 	busy   atomic.Bool
-	closed atomic.Bool // no more events may come
+	closed atomic.Bool // no more events may arrive
 
 	raised, recovered atomic.Int64 // panics
 
 	mu      sync.Mutex // protects the fields below
 	have    map[Key]T
-	seen    map[string]bool // the versions that it was told of
+	seen    map[string]bool // the versions that it received
 	events  int
 	initial int // initial additions
 }
@@ -123,18 +123,18 @@ func (f *Follower[T]) errorf(format string, args ...any) {
 	f.users.Errorf(f.name+": "+format, args...)
 }
 
-// told notes an event, and returns what it had of key.
+// told records an event, and calls change with what f had of key.
 func (f *Follower[T]) told(event string, key Key, change func(have T, known bool)) {
 	if f.closed.Load() {
-		f.errorf("H11: told of %s %s after it was closed", event, key)
+		f.errorf("H11: got %s %s after it was closed", event, key)
 	}
 	if !f.busy.CompareAndSwap(false, true) {
-		f.errorf("H1: told of %s %s during another call", event, key)
+		f.errorf("H1: got %s %s during another call", event, key)
 	}
 	f.mu.Lock()
 	have, known := f.have[key]
 	if f.users.verbose {
-		f.users.Step("    %s is told: %s %s", f.name, event, key)
+		f.users.Step("    %s gets: %s %s", f.name, event, key)
 	}
 	change(have, known)
 	f.events++
@@ -159,21 +159,21 @@ func (f *Follower[T]) panic(value string) {
 	panic(value)
 }
 
-// sound reports what does not fit an object that f is given.
+// sound checks an object that f received.
 func (f *Follower[T]) sound(event string, obj T) {
 	f.seen[obj.GetResourceVersion()] = true
 	if followed := f.users.Informer.resource.Namespaces; len(followed) > 0 && !slices.Contains(followed, obj.GetNamespace()) {
-		f.errorf("R22: %s of %s, which is of another namespace", event, KeyOf(obj))
+		f.errorf("R22: %s of %s, which is in another namespace", event, KeyOf(obj))
 	}
 	if f.filter != nil && !f.filter(obj) {
-		f.errorf("H12: %s of %s, which its filter leaves out", event, KeyOf(obj))
+		f.errorf("H12: %s of %s, which its filter rejects", event, KeyOf(obj))
 	}
 	if have, ok := f.users.Informer.Store().Get(KeyOf(obj)); ok && f.newer(obj, have) {
-		f.errorf("H1: %s of %s at %s, and the store is at %s", event, KeyOf(obj), obj.GetResourceVersion(), have.GetResourceVersion())
+		f.errorf("H1: %s of %s at %s, but the store is at %s", event, KeyOf(obj), obj.GetResourceVersion(), have.GetResourceVersion())
 	}
 }
 
-// newer says whether a is a later version of b, where versions can be relied on.
+// newer reports whether a is a later version of b, unless the server went back in time.
 func (f *Follower[T]) newer(a, b T) bool {
 	return !f.users.BackInTime.Load() && a.GetUID() == b.GetUID() && older(b.GetResourceVersion(), a.GetResourceVersion())
 }
@@ -181,7 +181,7 @@ func (f *Follower[T]) newer(a, b T) bool {
 func (f *Follower[T]) OnAdd(obj T, initial bool) {
 	f.told("add", KeyOf(obj), func(_ T, known bool) {
 		if known {
-			f.errorf("H2: addition of %s, which it has", KeyOf(obj))
+			f.errorf("H2: addition of %s, which it already has", KeyOf(obj))
 		}
 		if sub := f.sub.Load(); initial && sub != nil && sub.Status().Synced {
 			f.errorf("H8: initial addition of %s after it was synced", KeyOf(obj))
@@ -222,22 +222,22 @@ func (f *Follower[T]) OnDelete(last T, final bool) {
 		case f.newer(have, last):
 			f.errorf("H6: deletion of %s with an old state", KeyOf(last))
 		case final && have == last:
-			f.errorf("H6: the last state of %s is said to be final", KeyOf(last))
+			f.errorf("H6: final=true for %s, but the state is not newer", KeyOf(last))
 		}
 		delete(f.have, KeyOf(last))
 	})
 }
 
-// Users are who uses an informer: they come and go.
+// Users are the users of an informer. They come and go.
 type Users[T Object] struct {
 	*Model
 	Informer *Informer[T]
-	// View returns what there is to an object, and Tags what it is found by.
+	// View describes an object, and Tags returns its index keys.
 	View func(T) string
 	Tags func(T) []string
-	// BackInTime is set once the server may have been restored from a backup: versions mean nothing any more.
+	// BackInTime is set once the server may have been restored from a backup. Versions are not comparable from then on.
 	BackInTime atomic.Bool
-	// Fed are the versions of all objects that the informer was told of one by one, where that is known.
+	// Fed has the versions of all objects that the informer received one by one, where that is known.
 	Fed []string
 
 	followers []*Follower[T]
@@ -248,8 +248,8 @@ type Users[T Object] struct {
 	endLoops  []context.CancelFunc
 
 	mu       sync.Mutex        // protects the fields below
-	versions map[string]string // how far each source was
-	back     bool              // they may go back just now
+	versions map[string]string // the last version of each source
+	back     bool              // versions may go back at the moment
 }
 
 type heldSnapshot[T Object] struct {
@@ -265,7 +265,7 @@ func (u *Users[T]) views(snap *Snapshot[T]) (views []string) {
 	return views
 }
 
-// Act does one random thing.
+// Act does one random action.
 func (u *Users[T]) Act() {
 	switch n := u.IntN(12); {
 	case n < 3:
@@ -298,7 +298,7 @@ func (u *Users[T]) Act() {
 	}
 }
 
-// Subscribe adds a follower of some kind.
+// Subscribe adds a random follower.
 func (u *Users[T]) Subscribe() {
 	f := u.newFollower("handler")
 	if u.IntN(3) == 0 {
@@ -321,7 +321,7 @@ func (u *Users[T]) Subscribe() {
 			f.name += " in its filter too"
 			config.Filter = func(obj T) bool {
 				if !f.filter(obj) {
-					f.panic("left out")
+					f.panic("in the filter")
 				}
 				return true
 			}
@@ -379,7 +379,7 @@ func (u *Users[T]) follow() {
 	})
 }
 
-// checkLateSubscription subscribes while nothing happens.
+// checkLateSubscription subscribes while nothing changes.
 func (u *Users[T]) checkLateSubscription() {
 	synctest.Wait()
 	if !isClosed(u.Informer.hub.synced) {
@@ -392,11 +392,11 @@ func (u *Users[T]) checkLateSubscription() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := u.Informer.Store().Len(); f.initial != n || f.events != n || !f.sub.Load().Status().Synced {
-		u.Errorf("H7: %s was told of %d initial objects in %d events, there are %d", f.name, f.initial, f.events, n)
+		u.Errorf("H7: %s got %d initial objects in %d events, want %d", f.name, f.initial, f.events, n)
 	}
 }
 
-// checkBacklogs holds H3: nobody is further behind than allowed, unless the informer waits.
+// checkBacklogs checks H3: no handler is further behind than allowed, unless the informer waits.
 func (u *Users[T]) checkBacklogs() {
 	synctest.Wait()
 	over, blocking := 0, 0
@@ -410,7 +410,7 @@ func (u *Users[T]) checkBacklogs() {
 		if l.ended == nil && l.backlog.full() {
 			over++
 			if !l.config.Block {
-				f.errorf("H3: it is %d changes behind", l.backlog.len())
+				f.errorf("H3: %d changes behind", l.backlog.len())
 			}
 		}
 		if l.ended == nil && l.room != nil {
@@ -419,11 +419,11 @@ func (u *Users[T]) checkBacklogs() {
 		l.mu.Unlock()
 	}
 	if (over > 0) != (blocking > 0) {
-		u.Errorf("H3: %d handlers are too far behind, the informer waits for %d", over, blocking)
+		u.Errorf("H3: %d handlers are over the limit, the informer waits for %d", over, blocking)
 	}
 }
 
-// CheckVersions holds C7 for each source, also while others are not there yet.
+// CheckVersions checks C7 for each source, even if others have no version yet.
 func (u *Users[T]) CheckVersions() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -447,13 +447,13 @@ func (u *Users[T]) GoBack(restore func()) {
 	u.BackInTime.Store(true)
 	u.setBack(true)
 	restore()
-	for u.underWay() { // a handler that blocks holds it up
+	for u.underWay() { // a blocking handler may delay the writer
 		<-time.After(time.Minute)
 	}
 	u.setBack(false)
 }
 
-// underWay says whether something that was read is not in the store yet.
+// underWay reports whether the store lacks changes that a reflector has read.
 func (u *Users[T]) underWay() bool {
 	synctest.Wait()
 	have := map[string]string{}
@@ -469,7 +469,7 @@ func (u *Users[T]) setBack(back bool) {
 	u.back, u.versions = back, nil
 }
 
-// Stale returns the keys of which the informer says that it could not read the newest version, while nothing happens.
+// Stale returns the keys whose newest version the informer could not decode. Nothing else may change meanwhile.
 func (u *Users[T]) Stale() []Key {
 	synctest.Wait()
 	var keys []Key
@@ -487,7 +487,7 @@ func (u *Users[T]) addIndex() {
 	case 1:
 		u.indexes = append(u.indexes, newCheckedIndex(u.Informer, func(obj T) (keys []tagKey) {
 			for _, tag := range u.Tags(obj) {
-				keys = append(keys, tagKey{obj.GetNamespace(), tag}, tagKey{obj.GetNamespace(), tag}) // folds
+				keys = append(keys, tagKey{obj.GetNamespace(), tag}, tagKey{obj.GetNamespace(), tag}) // equal keys count once
 			}
 			return keys
 		}))
@@ -496,7 +496,7 @@ func (u *Users[T]) addIndex() {
 	}
 }
 
-// newCheckedIndex returns a function that holds a new index against what its keys are in a snapshot.
+// newCheckedIndex returns a function that compares a new index with the keys of a snapshot's objects.
 func newCheckedIndex[T Object, K comparable](in *Informer[T], keys func(T) []K) func(*Snapshot[T]) error {
 	x := NewIndex(in, keys)
 	return func(snap *Snapshot[T]) error {
@@ -514,11 +514,11 @@ func newCheckedIndex[T Object, K comparable](in *Informer[T], keys func(T) []K) 
 		for key := range x.KeysIn(snap) {
 			n++
 			if got := slices.Collect(x.LookupIn(snap, key)); !slices.Equal(got, want[key]) {
-				return fmt.Errorf("index has %d objects of %v, not the %d", len(got), key, len(want[key]))
+				return fmt.Errorf("index has %d objects with key %v, want %d", len(got), key, len(want[key]))
 			}
 		}
 		if n != len(want) {
-			return fmt.Errorf("index has %d keys, not %d", n, len(want))
+			return fmt.Errorf("index has %d keys, want %d", n, len(want))
 		}
 		return nil
 	}
@@ -533,7 +533,7 @@ func (u *Users[T]) checkIndexes(snap *Snapshot[T]) {
 	}
 }
 
-// Settle waits until everybody has done what there is to do, slow as they may be.
+// Settle waits until all users have handled everything, however slow they are.
 func (u *Users[T]) Settle() {
 	for _, c := range u.copiers {
 		if c.stop == nil {
@@ -544,7 +544,7 @@ func (u *Users[T]) Settle() {
 	synctest.Wait()
 }
 
-// Check holds what everybody has, once settled, against what there is: the view of each object.
+// Check compares the state of all settled users with want: the view of each object.
 func (u *Users[T]) Check(want map[Key]string) {
 	u.Helper()
 	store := u.Informer.Store()
@@ -554,12 +554,12 @@ func (u *Users[T]) Check(want map[Key]string) {
 		wantViews = append(wantViews, key.String()+" "+want[key])
 	}
 	if got := u.views(snap); !slices.Equal(got, wantViews) {
-		u.Errorf("store has %d objects, not the %d:\n%s", len(got), len(want), difference(got, wantViews))
+		u.Errorf("store has %d objects, want %d:\n%s", len(got), len(want), difference(got, wantViews))
 	}
 	u.checkIndexes(snap)
 	for _, h := range u.held {
 		if got := u.views(h.snap); h.snap.ResourceVersion() != h.rv || !slices.Equal(got, h.views) {
-			u.Errorf("C1: snapshot of %s is now of %s:\n%s", h.rv, h.snap.ResourceVersion(), difference(got, h.views))
+			u.Errorf("C1: snapshot at %s is now at %s:\n%s", h.rv, h.snap.ResourceVersion(), difference(got, h.views))
 		}
 		u.checkIndexes(h.snap)
 	}
@@ -588,15 +588,15 @@ func (u *Users[T]) Check(want map[Key]string) {
 		if !maps.Equal(f.have, have) {
 			for key, obj := range have {
 				if f.have[key] != obj {
-					f.errorf("has not %s at %s", key, u.View(obj))
+					f.errorf("does not have %s at %s", key, u.View(obj))
 				}
 			}
-			f.errorf("has %d objects of %d", len(f.have), len(have))
+			f.errorf("has %d objects, want %d", len(f.have), len(have))
 		}
 		if f.every && f.early && f.filter == nil {
 			for _, rv := range u.Fed {
 				if !f.seen[rv] {
-					f.errorf("H3: was not told of version %s", rv)
+					f.errorf("H3: did not get version %s", rv)
 				}
 			}
 		}
@@ -609,7 +609,7 @@ func (u *Users[T]) Check(want map[Key]string) {
 	}
 }
 
-// checkPanics holds H10 while it is not being called.
+// checkPanics checks H10. The handler must not be running.
 func (f *Follower[T]) checkPanics() {
 	if raised, recovered := f.raised.Load(), f.recovered.Load(); raised != recovered {
 		f.errorf("H10: it panicked %d times, OnPanic was called %d times", raised, recovered)
@@ -632,16 +632,16 @@ func difference(got, want []string) string {
 	return b.String()
 }
 
-// Stopped checks, after Run has returned, that nobody is told anything any more.
+// Stopped checks that no handler is called after Run has returned.
 func (u *Users[T]) Stopped() {
-	u.loops.Wait() // they end with the informer
+	u.loops.Wait() // loops end with the informer
 	for _, cancel := range u.endLoops {
 		cancel()
 	}
 	for _, f := range u.followers {
 		f.closed.Store(true)
 		if f.busy.Load() && f.sub.Load() != nil {
-			f.errorf("L1: it is being called although Run has returned")
+			f.errorf("L1: in a call after Run has returned")
 		}
 		f.checkPanics()
 	}
@@ -651,7 +651,7 @@ func (u *Users[T]) Stopped() {
 	<-time.After(time.Hour)
 }
 
-// copier is a controller that copies what the store has. It fails often, and is stopped and started again.
+// copier is a controller that copies the store. It fails often, and is stopped and restarted.
 type copier[T Object] struct {
 	users  *Users[T]
 	name   string
@@ -661,7 +661,7 @@ type copier[T Object] struct {
 	stop   context.CancelFunc // nil while it is stopped
 	ended  chan error         // of Controller.Run
 	cancel context.CancelFunc
-	waits  sync.WaitGroup // until it is synced
+	waits  sync.WaitGroup // of WaitSynced
 
 	mu      sync.Mutex // protects the fields below
 	rand    *rand.Rand
@@ -717,14 +717,14 @@ func (u *Users[T]) addCopier() {
 		defer c.mu.Unlock()
 		for key := range c.initial {
 			if !c.tried[key] {
-				u.Errorf("Q10: %s is synced, and %s was not reconciled", c.name, key)
+				u.Errorf("Q10: %s is synced, but %s was not reconciled", c.name, key)
 			}
 		}
 	})
 	c.toggle()
 }
 
-// copierHandler notes the initial objects.
+// copierHandler records the initial objects.
 type copierHandler[T Object] struct {
 	Handler[T]
 	copier *copier[T]
@@ -739,7 +739,7 @@ func (h copierHandler[T]) OnAdd(obj T, initial bool) {
 	}
 }
 
-// toggle stops the controller, or runs it.
+// toggle stops a running controller, and runs a stopped one.
 func (c *copier[T]) toggle() {
 	if c.stop != nil {
 		c.users.Step("stop %s", c.name)
@@ -764,7 +764,7 @@ func (c *copier[T]) toggle() {
 func (c *copier[T]) reconcile(_ context.Context, key Key) (Result, error) {
 	c.mu.Lock()
 	if c.busy[key] {
-		c.users.Errorf("Q1: %s reconciles %s twice at a time", c.name, key)
+		c.users.Errorf("Q1: %s reconciles %s twice at once", c.name, key)
 	}
 	c.busy[key], c.tried[key] = true, true
 	outcome, delay := c.rand.IntN(16), time.Duration(c.rand.IntN(2000))*time.Millisecond
@@ -796,7 +796,7 @@ func (c *copier[T]) reconcile(_ context.Context, key Key) (Result, error) {
 	return Result{}, nil
 }
 
-// check holds the copy against the store.
+// check compares the copy with the store.
 func (c *copier[T]) check(snap *Snapshot[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -807,7 +807,7 @@ func (c *copier[T]) check(snap *Snapshot[T]) {
 		}
 	}
 	if !maps.Equal(c.copied, want) {
-		c.users.Errorf("Q1: %s has %d copies of %d objects, some of them old: %+v", c.name, len(c.copied), len(want), c.ctl.Status())
+		c.users.Errorf("Q1: %s has %d copies of %d objects, some outdated: %+v", c.name, len(c.copied), len(want), c.ctl.Status())
 	}
 }
 

@@ -1,4 +1,4 @@
-//lint:file-ignore SA5008 odd tags are what these types are for
+//lint:file-ignore SA5008 these types test odd tags
 
 package informer_test
 
@@ -67,7 +67,7 @@ func TestCustomResourceDecodesAsInClientGo(t *testing.T) {
 				"parts":    map[string]any{"a": []any{map[string]any{"name": "x", "Deep": map[string]any{"name": "y"}}}, "b": nil, "c": []any{}},
 				"limits":   map[string]any{"cpu": int64(2), "memory": "1Gi"},
 				"free":     map[string]any{"any": []any{int64(1), 2.5, nil, true, map[string]any{}}},
-				"any":      []any{int64(9007199254740993), 1.5}, // no float64 is the first one
+				"any":      []any{int64(9007199254740993), 1.5}, // the first one is no float64
 				"settings": map[string]any{"n": int64(1), "f": 0.5, "null": nil, "t": true, "s": "é", "deep": map[string]any{"m": []any{int64(-2)}}},
 				"numbers":  []any{int64(1), int64(-9223372036854775808)},
 				"ratio":    0.25, "plain": int64(3), "secret": "c2VjcmV0",
@@ -93,7 +93,7 @@ func TestCustomResourceDecodesAsInClientGo(t *testing.T) {
 			if !reflect.DeepEqual(got, stored) {
 				w.Errorf("unstructured (-want +got):\n%s", cmp.Diff(stored, got))
 			}
-			// What encoding/json makes of the same object, which is what client-go's typed clients do.
+			// Like client-go's typed clients, decode the same object with encoding/json.
 			raw, err := stored.MarshalJSON()
 			if err != nil {
 				w.Fatal(err)
@@ -144,7 +144,7 @@ func (s stringObject) GetName() string            { return string(s) }
 func (s stringObject) GetUID() types.UID          { return "" }
 func (s stringObject) GetResourceVersion() string { return "" }
 
-// oddGadget is a gadget whose tags are unusual, and mean something to client-go.
+// oddGadget is a gadget with unusual tags, which client-go supports.
 type oddGadget struct {
 	metav1.TypeMeta
 	*metav1.ObjectMeta `json:"metadata,omitEmpty"`
@@ -158,7 +158,7 @@ type oddGadget struct {
 
 // Guarantees: L4
 //
-// A type with unusual tags holds what client-go decodes, whichever list it comes by.
+// A type with unusual tags decodes as in client-go, from any kind of list.
 func TestTypeWithOddTagsIsSynced(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, mode informer.Config[*corev1.Pod]) {
 		gadgets := informertest.Register[*unstructured.Unstructured](w.server, informertest.Resource{GroupVersionResource: gadgetGVR, Kind: "Gadget"})
@@ -189,7 +189,7 @@ func TestTypeWithOddTagsIsSynced(t *testing.T) {
 	})
 }
 
-// embedding has the method Unmarshal of the metadata that it embeds, which makes nothing of a pod.
+// embedding has the method Unmarshal of its embedded metadata, which cannot decode a pod.
 type embedding struct {
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -200,7 +200,7 @@ type embedding struct {
 
 // Guarantees: L4
 //
-// A type that has the Unmarshal of what it embeds is decoded from JSON.
+// A type whose Unmarshal is promoted from an embedded field is decoded from JSON.
 func TestTypeWithUnmarshalOfItsMetadata(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, mode informer.Config[*corev1.Pod]) {
 		if _, err := w.pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}); err != nil {
@@ -252,8 +252,8 @@ func (*textual) UnmarshalText([]byte) error { return nil }
 
 // Guarantees: L4
 //
-// A type for which every object would fail is an error that says what to do, before anything is asked of the server: no
-// informer of it is synced and empty.
+// A type that can decode no object is an error that says what to do, before any request. Otherwise its informer would be
+// synced and empty.
 func TestTypeThatCannotBeDecodedFailsBeforeTheFirstRequest(t *testing.T) {
 	const (
 		holdsNone = ", which holds no JSON: change the type, or leave the field out with the tag `json:\"-\"`"

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// modelKey is what a naive queue knows of a key. Places are numbers of the order in which things happened.
+// modelKey is a naive queue's record of a key. Places are numbers in order of arrival.
 type modelKey struct {
 	ready, inWork   bool
 	priority, given Priority
-	place, age      int       // among those of its priority, and of all; while ready and not in work
-	at              time.Time // when it will be ready; zero when it is not delayed
-	delay           int       // its place among equal times
+	place, age      int       // within its priority, and overall, while ready and not in work
+	at              time.Time // when it becomes ready; zero if not delayed
+	delay           int       // its place among keys with equal times
 	tries           int
-	owed, owedWork  []int // the markers that wait for it, and for the work on it
+	owed, owedWork  []int // markers that wait for it, and for the work under way
 }
 
-// model is a queue as the rules say, in the simplest way.
+// model is a queue that follows the rules in the simplest way.
 type model struct {
 	keys    map[int]*modelKey
 	clock   int
 	passed  int
 	adds    uint64
-	markers []int // how many keys each marker waits for
+	markers []int // the number of keys that each marker waits for
 }
 
 func (m *model) key(key int) *modelKey {
@@ -82,7 +82,7 @@ func (m *model) makeReady(k *modelKey) {
 	m.adds++
 }
 
-// pass makes ready what is due.
+// pass makes due keys ready.
 func (m *model) pass() {
 	var due []*modelKey
 	for _, k := range m.keys {
@@ -157,7 +157,7 @@ func (m *model) settle(owed *[]int) {
 	*owed = nil
 }
 
-// mark begins a marker that waits for all that is ready and in work now.
+// mark adds a marker that waits for all keys ready or in work now.
 func (m *model) mark() {
 	marker := len(m.markers)
 	m.markers = append(m.markers, 0)
@@ -190,7 +190,7 @@ func (m *model) status() string {
 	return fmt.Sprintln(depth, delayed, inWork, m.adds)
 }
 
-// linearLimiter is a limiter whose answers the model can tell.
+// linearLimiter is a limiter whose delays the model can predict.
 type linearLimiter map[int]int
 
 func (l linearLimiter) When(key int) time.Duration {
@@ -200,7 +200,7 @@ func (l linearLimiter) When(key int) time.Duration {
 func (l linearLimiter) Forget(key int)          { delete(l, key) }
 func (l linearLimiter) NumRequeues(key int) int { return l[key] }
 
-// Random operations have the same outcome as with the model.
+// Random operations have the same outcome in the queue and in the model.
 func TestQueueModel(t *testing.T) {
 	for range 20 {
 		seed := rand.Uint64()
@@ -286,7 +286,7 @@ func runQueueModel(t *testing.T, seed uint64) {
 			synctest.Wait()
 			for i, marker := range ended {
 				if marker.Load() != (m.markers[i] == 0) {
-					t.Fatalf("step %d: marker %d waits for %d keys, ended is %v", step, i, m.markers[i], marker.Load())
+					t.Fatalf("step %d: marker %d waits for %d keys, ended %v", step, i, m.markers[i], marker.Load())
 				}
 			}
 		}
@@ -294,7 +294,7 @@ func runQueueModel(t *testing.T, seed uint64) {
 	q.Close()
 }
 
-// checkQueue checks that what a queue holds of its keys fits together.
+// checkQueue checks that the queue's data about its keys is consistent.
 func checkQueue[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
 	q.mu.Lock()
@@ -309,7 +309,7 @@ func checkQueue[K comparable](t *testing.T, q *Queue[K]) {
 			n++
 		}
 		if c.last != last {
-			t.Fatal("a chain ends elsewhere")
+			t.Fatal("a chain has the wrong end")
 		}
 		return n
 	}
@@ -336,7 +336,7 @@ func checkQueue[K comparable](t *testing.T, q *Queue[K]) {
 	}
 }
 
-// Delayed keys that come, go and are brought forward in any order stay in order.
+// Delayed keys stay in order while they are added, cancelled and moved in any order.
 func TestQueueModelOfDelays(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -354,14 +354,13 @@ func TestQueueModelOfDelays(t *testing.T) {
 	}
 }
 
-// Whatever workers and producers do at the same time: a key is with one worker at a time, and runs after it was last
-// added.
+// With concurrent workers and producers, a key is with one worker at a time, and is processed again after its last Add.
 func TestQueueConcurrently(t *testing.T) {
 	const keys, workers, producers, each = 40, 8, 4, 3000
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	q := NewQueue(QueueConfig[int]{RateLimiter: &ExponentialLimiter[int]{Base: 1, Max: 1000}})
-	const dropped = keys // is added and cancelled; how often it runs is not told
+	const dropped = keys // is added and cancelled, so it may run any number of times
 	var asked, seen [keys + 1]atomic.Int64
 	var inWork [keys + 1]atomic.Bool
 	var working, producing sync.WaitGroup
@@ -467,7 +466,7 @@ func TestQueueDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// unlocked is a limiter that may use its queue.
+// unlocked is a limiter that checks that the queue calls it without its lock.
 type unlocked struct {
 	RateLimiter[string]
 	check func()
@@ -477,7 +476,7 @@ func (l unlocked) When(key string) time.Duration { l.check(); return l.RateLimit
 func (l unlocked) Forget(key string)             { l.check(); l.RateLimiter.Forget(key) }
 func (l unlocked) NumRequeues(key string) int    { l.check(); return l.RateLimiter.NumRequeues(key) }
 
-// A callback and a limiter may use the queue: no lock is held.
+// The queue calls its callbacks and its limiter without a lock, so they may use the queue.
 // Guarantees: Q9
 func TestCallbacksMayUseTheQueue(t *testing.T) {
 	var q *Queue[string]
@@ -485,7 +484,7 @@ func TestCallbacksMayUseTheQueue(t *testing.T) {
 	check := func() {
 		calls++
 		if !q.mu.TryLock() {
-			t.Errorf("call %d is made with the lock held", calls)
+			t.Errorf("call %d holds the queue's lock", calls)
 			return
 		}
 		q.mu.Unlock()
@@ -507,7 +506,7 @@ func TestCallbacksMayUseTheQueue(t *testing.T) {
 	}
 }
 
-// A million keys that fall due at once do not lock others out: they are taken a few at a time.
+// If a million keys are due at once, other callers get the lock in between: the queue takes a few keys at a time.
 func TestKeysThatFallDueAtOnceDoNotLockAddOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[int]{})
@@ -522,7 +521,7 @@ func TestKeysThatFallDueAtOnceDoNotLockAddOut(t *testing.T) {
 			more := q.fallLocked()
 			q.mu.Unlock()
 			if n := q.Len(); n != i*fallAtOnce || !more {
-				t.Fatalf("%d in the %dth go, more is %v", n, i, more)
+				t.Fatalf("%d keys ready in round %d, more is %v", n, i, more)
 			}
 		}
 		q.fall()
@@ -533,7 +532,7 @@ func TestKeysThatFallDueAtOnceDoNotLockAddOut(t *testing.T) {
 	})
 }
 
-// A queue that had many keys and has none holds on to little.
+// A queue that had many keys keeps little memory when it is empty.
 func TestQueueGivesMemoryBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[int]{})

@@ -25,7 +25,7 @@ func newQueue() *informer.Queue[string] {
 	return informer.NewQueue(informer.QueueConfig[string]{})
 }
 
-// take gets a key that must be there: in a bubble nothing else could wake a Get that waits.
+// take gets a key. The key must be ready: in a bubble nothing else could wake a waiting Get.
 func take(t *testing.T, q *informer.Queue[string]) string {
 	t.Helper()
 	if q.Len() == 0 {
@@ -38,7 +38,7 @@ func take(t *testing.T, q *informer.Queue[string]) string {
 	return key
 }
 
-// expect takes keys, which must be these, and is done with them.
+// expect takes these keys, in this order, and calls Done for each.
 func expect(t *testing.T, q *informer.Queue[string], keys ...string) {
 	t.Helper()
 	for i, want := range keys {
@@ -50,7 +50,7 @@ func expect(t *testing.T, q *informer.Queue[string], keys ...string) {
 	}
 }
 
-// expectNone checks that no key is ready, and that none is if one waits for it.
+// expectNone checks that no key is ready, also for a Get that waits.
 func expectNone(t *testing.T, q *informer.Queue[string]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
@@ -72,7 +72,7 @@ func ExampleQueue() {
 	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
 	queue.AddWith(informer.AddOptions{Priority: informer.LowPriority}, informer.Key{Name: "from-the-initial-list"})
 	queue.Add(informer.Key{Name: "changed"})
-	queue.Add(informer.Key{Name: "changed"}) // waits once
+	queue.Add(informer.Key{Name: "changed"}) // waits only once
 
 	ctx := context.Background()
 	failed := false
@@ -91,7 +91,7 @@ func ExampleQueue() {
 			}
 			if err := reconcile(key); err != nil {
 				fmt.Println(key.Name, "failed:", err)
-				queue.AddRateLimited(key) // comes back in 5 ms, 10 ms, …
+				queue.AddRateLimited(key) // returns in 5 ms, 10 ms, …
 			} else {
 				fmt.Println(key.Name, "is done after", queue.NumRequeues(key), "retries")
 				queue.Forget(key)
@@ -147,7 +147,7 @@ func TestKeyInWorkIsGivenToNobodyElse(t *testing.T) {
 			t.Fatal("given to a second worker")
 		}
 		if got := q.Status().Depth; got[informer.HighPriority] != 1 || q.Len() != 1 {
-			t.Errorf("depth %v: the highest priority asked for counts", got)
+			t.Errorf("depth %v: the key must have its highest priority", got)
 		}
 		q.Add("b")
 		synctest.Wait()
@@ -180,7 +180,7 @@ func TestGetEndsWithTheContext(t *testing.T) {
 		}
 		q.Add("a")
 		if key, err := q.Get(ctx); err != cause {
-			t.Errorf("a worker that was told to stop got %q, %v", key, err)
+			t.Errorf("a cancelled worker got %q, %v", key, err)
 		}
 		expect(t, q, "a")
 	})
@@ -202,7 +202,7 @@ func TestFIFOWithinAPriority(t *testing.T) {
 	})
 }
 
-// Each of many waiters is woken by one key, whatever woke before it was of use to whom.
+// Each added key wakes one of many waiters, however the earlier wake-ups were used.
 // Guarantees: Q2
 func TestNoWakeUpIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		q.Add("0") // alone, and then many at a time
+		q.Add("0") // one key first, then many
 		synctest.Wait()
 		if len(got) != 1 {
 			t.Fatalf("%d waiters got one key", len(got))
@@ -238,7 +238,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	})
 }
 
-// slowToWait is a context that holds up a Get that found nothing, until it may begin to wait.
+// slowToWait is a context that delays a Get that found no key: it starts to wait only when may is closed.
 type slowToWait struct {
 	context.Context
 	may chan struct{}
@@ -249,7 +249,7 @@ func (c slowToWait) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// Workers that are about to wait when keys come are not woken: there is one token for all. Each passes it on.
+// Keys that arrive before workers start to wait wake none of them. There is one token for all; each worker passes it on.
 // Guarantees: Q2
 func TestNoWakeUpIsLostOnTheWayToWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestNoWakeUpIsLostOnTheWayToWait(t *testing.T) {
 			close(may[i])
 			synctest.Wait()
 			if n := q.Len(); n != 2-i {
-				t.Fatalf("%d keys wait beside a waiter", n-2+i)
+				t.Fatalf("%d keys are ready while a worker waits", n-2+i)
 			}
 		}
 	})
@@ -278,7 +278,7 @@ func TestCancelledWaiterPassesTheTokenOn(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			q := newQueue()
 			ctx, cancel := context.WithCancel(t.Context())
-			for _, ctx := range []context.Context{ctx, t.Context()} { // the first to wait is the first to be woken
+			for _, ctx := range []context.Context{ctx, t.Context()} { // they are woken in order of arrival
 				go func() {
 					if key, err := q.Get(ctx); err == nil {
 						q.Done(key)
@@ -290,7 +290,7 @@ func TestCancelledWaiterPassesTheTokenOn(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			if n := q.Len(); n != 0 {
-				t.Error("a key waits beside a waiter")
+				t.Error("a key is ready while a worker waits")
 			}
 			q.Close()
 		})
@@ -302,7 +302,7 @@ func TestHigherPrioritiesRunFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low1", "low2")
-		q.AddWith(informer.AddOptions{Priority: -100}, "low3") // what controller-runtime calls LowPriority
+		q.AddWith(informer.AddOptions{Priority: -100}, "low3") // controller-runtime's LowPriority
 		q.Add("normal1")
 		q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "high1")
 		q.AddWith(informer.AddOptions{Priority: math.MaxInt}, "high2")
@@ -318,13 +318,13 @@ func TestWaitingKeyMovesUpAndNeverDown(t *testing.T) {
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a", "b", "c")
 		q.Add("b")
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "b")
-		q.AddWith(informer.AddOptions{Priority: informer.HighPriority, After: time.Hour}, "c") // it is ready: no later
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority, After: time.Hour}, "c") // c stays ready
 		expect(t, q, "c", "b", "a")
 		expectNone(t, q)
 	})
 }
 
-// A delayed key is asked for at the highest priority, whichever call brings the time.
+// A delayed key gets the highest priority of all calls, whichever call sets its time.
 // Guarantees: Q3
 func TestDelayedKeyMovesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestLowPriorityIsNotStarved(t *testing.T) {
 		}
 		gets, lows := 0, 0
 		for lows < backlog {
-			for i := range 2 { // more comes in than is handed out
+			for i := range 2 { // keys arrive faster than they are taken
 				q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, fmt.Sprint("high", gets, i))
 			}
 			q.Add(fmt.Sprint("normal", gets))
@@ -361,16 +361,16 @@ func TestLowPriorityIsNotStarved(t *testing.T) {
 				lows++
 			}
 			if gets > 16*(lows+1) {
-				t.Fatalf("%d low keys in %d", lows, gets)
+				t.Fatalf("%d low keys in %d gets", lows, gets)
 			}
 		}
 		if gets < 15*backlog {
-			t.Errorf("%d low keys in %d: that is no low priority", lows, gets)
+			t.Errorf("%d low keys in %d gets: too many for a low priority", lows, gets)
 		}
 	})
 }
 
-// The bound holds for the middle priority too, and for a key that moves up: it keeps its age.
+// The bound also holds for the middle priority, and for a key that moves up and keeps its age.
 // Guarantees: Q3
 func TestOldestIsPassedOver15TimesAtMost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -379,13 +379,13 @@ func TestOldestIsPassedOver15TimesAtMost(t *testing.T) {
 		for i := range 1000 {
 			q.Add(fmt.Sprint("normal", i))
 		}
-		q.Add("moved") // behind all of these
+		q.Add("moved") // after all of these
 		for i := range 16 {
 			q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, fmt.Sprint("high", i))
 			key := take(t, q)
 			q.Done(key)
 			if (key == "moved") != (i == 15) {
-				t.Fatalf("%s is handed out as number %d", key, i)
+				t.Fatalf("Get returned %s as number %d", key, i)
 			}
 		}
 		for i := range 16 {
@@ -393,14 +393,14 @@ func TestOldestIsPassedOver15TimesAtMost(t *testing.T) {
 			key := take(t, q)
 			q.Done(key)
 			if (key == "normal0") != (i == 15) {
-				t.Fatalf("%s is handed out as number %d", key, i)
+				t.Fatalf("Get returned %s as number %d", key, i)
 			}
 		}
 	})
 }
 
-// How often the oldest key is passed over is counted for each anew: what its predecessor was passed over does not bring it
-// forward.
+// The queue counts for each oldest key separately how often it is passed over. The count of the key before it does not carry
+// over.
 // Guarantees: Q3
 func TestEachOldestKeyIsPassedOverAsOften(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -470,7 +470,7 @@ func TestCancelRemovesTheKey(t *testing.T) {
 		q.AddAfter("later", 2*time.Second)
 		q.Add("b")
 		if !q.Cancel("ready") || !q.Cancel("delayed") || q.Cancel("ready") || q.Cancel("delayed") {
-			t.Error("Cancel does not tell what it did")
+			t.Error("Cancel returned the wrong result")
 		}
 		expect(t, q, "b")
 		<-time.After(time.Minute)
@@ -512,7 +512,7 @@ func TestDelayedWhileInWorkKeepsItsTime(t *testing.T) {
 		if took := time.Since(began); key != "a" || took != time.Minute {
 			t.Errorf("%q after %v", key, took)
 		}
-		q.AddAfter("a", time.Minute) // falls due in work
+		q.AddAfter("a", time.Minute) // due while in work
 		<-time.After(2 * time.Minute)
 		if n := q.Len(); n != 1 {
 			t.Errorf("%d ready", n)
@@ -532,14 +532,14 @@ func TestEqualTimesInOrder(t *testing.T) {
 			keys = append(keys, strconv.Itoa(i))
 		}
 		q.AddWith(informer.AddOptions{After: time.Second}, keys...)
-		q.AddAfter("100", time.Second) // no sooner than it is asked for already: it keeps its place
+		q.AddAfter("100", time.Second) // no sooner than before, so it keeps its place
 		<-time.After(2 * time.Second)
 		expect(t, q, keys...)
 	})
 }
 
-// A key that takes the place of another one in the heap of delays may be earlier than the key above that place. Of these
-// 21 keys, the heap's last one is earlier than the parent of the key that is taken out.
+// A key that replaces another one in the heap of delays may be earlier than its new parent. Here the heap's last key is
+// earlier than the parent of the removed key.
 // Guarantees: Q4
 func TestKeysStayInOrderWhenADelayedKeyIsTakenOut(t *testing.T) {
 	for name, takeOut := range map[string]func(q *informer.Queue[string]){
@@ -550,8 +550,8 @@ func TestKeysStayInOrderWhenADelayedKeyIsTakenOut(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				q := newQueue()
 				defer q.Close()
-				// Added in the order of the heap: h0 is the root, h1 to h4 are below it, h5 to h8 below h1, h17 to h20 below
-				// h4. When h5 goes, h20 takes its place below h1, and has to move up past it.
+				// The keys are added in heap order: h0 is the root, h1 to h4 are its children, h5 to h8 are below h1,
+				// h17 to h20 below h4. When h5 is removed, h20 takes its place below h1, and must move up past it.
 				seconds := []int{1, 100, 3, 4, 2, 101, 102, 103, 104, 30, 31, 32, 33, 40, 41, 42, 43, 20, 21, 22, 23}
 				for i, s := range seconds {
 					q.AddAfter(fmt.Sprint("h", i), time.Duration(s)*time.Second)
@@ -560,7 +560,7 @@ func TestKeysStayInOrderWhenADelayedKeyIsTakenOut(t *testing.T) {
 				if name == "Add" {
 					expect(t, q, "h5")
 				}
-				// Each key is ready half a second after its time, and none is before it.
+				// Each key is ready half a second after its time, and not half a second before.
 				began := time.Now()
 				order := slices.Sorted(slices.Values(seconds))
 				for _, s := range order {
@@ -580,7 +580,7 @@ func TestKeysStayInOrderWhenADelayedKeyIsTakenOut(t *testing.T) {
 	}
 }
 
-// The timer fires at the very instant at which a key is due, and makes it ready then: it needs no second timer.
+// The timer fires at the very instant at which a key is due, and makes it ready. No second timer is needed.
 // Guarantees: Q4
 func TestDelayedKeyIsReadyAtTheInstantItIsDue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -604,7 +604,7 @@ func TestDelayedKeyIsReadyAtTheInstantItIsDue(t *testing.T) {
 	})
 }
 
-// A time beyond the end of time is one that never comes, not one that is over.
+// A delay beyond the largest time never ends. It does not overflow into the past.
 // Guarantees: Q4
 func TestForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -649,7 +649,7 @@ func TestAddRateLimited(t *testing.T) {
 				t.Errorf("%d requeues after Forget", n)
 			}
 			fail(5 * time.Millisecond)
-			// All keys together: 100 at once, then 10 a second.
+			// All keys share a bucket: 100 at once, then 10 a second.
 			q = informer.NewQueue(informer.QueueConfig[string]{RateLimiter: informer.DefaultLimiter[string]()})
 			for i := range 130 {
 				q.AddRateLimited(strconv.Itoa(i))
@@ -685,11 +685,11 @@ func TestDrainFinishesWhatIsThere(t *testing.T) {
 		q := newQueue()
 		q.Add("work")
 		take(t, q)
-		q.Add("work")  // once more
+		q.Add("work")  // again
 		q.Add("ready") //
 		q.AddAfter("delayed", time.Second)
 		drained := make(chan error, 2)
-		for range 2 { // the second joins
+		for range 2 { // both wait for the same drain
 			go func() { drained <- q.Drain(t.Context()) }()
 		}
 		synctest.Wait()
@@ -700,11 +700,11 @@ func TestDrainFinishesWhatIsThere(t *testing.T) {
 		}
 		waiting := make(chan error, 4)
 		expect(t, q, "ready")
-		for range cap(waiting) { // "work" is to come: they wait for it
+		for range cap(waiting) { // they wait for the second run of "work"
 			go func() {
 				key, err := q.Get(t.Context())
 				if err == nil {
-					q.AddRateLimited(key) // it failed; but there is no more time
+					q.AddRateLimited(key) // refused: the queue drains
 					q.Done(key)
 					_, err = q.Get(t.Context())
 				}
@@ -739,7 +739,7 @@ func TestDrainFinishesWhatIsThere(t *testing.T) {
 	})
 }
 
-// A worker that holds a key while it asks for the next is told that there is none: nothing would wake it.
+// During a drain, a worker that holds a key and calls Get gets ErrClosed: nothing else would wake it.
 // Guarantees: Q7
 func TestDrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -763,15 +763,14 @@ func TestDrainDoesNotHoldUpAWorkerOfSeveralKeys(t *testing.T) {
 	})
 }
 
-// Of those who wait while a queue drains one gets the last key, and the others are told that there is none left, before
-// that one is done.
+// Of several workers that wait during a drain, one gets the last key. The others get ErrClosed before that key is done.
 // Guarantees: Q7
 func TestLastKeyEndsTheOtherWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
 		take(t, q)
-		q.Add("a") // once more
+		q.Add("a") // again
 		go q.Drain(t.Context())
 		got := make(chan error, 3)
 		for range cap(got) {
@@ -785,7 +784,7 @@ func TestLastKeyEndsTheOtherWaits(t *testing.T) {
 			told = append(told, <-got)
 		}
 		if !slices.Equal(told, []error{nil, informer.ErrClosed, informer.ErrClosed}) {
-			t.Errorf("told %v", told)
+			t.Errorf("got %v", told)
 		}
 		q.Done("a")
 	})
@@ -805,14 +804,14 @@ func TestDrainEndsWithTheContext(t *testing.T) {
 		}
 		q.Add("d")
 		q.Done("a")
-		expect(t, q, "b", "c") // it goes on draining
+		expect(t, q, "b", "c") // the drain continues
 		if err := q.Drain(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A key that is cancelled is one less to wait for.
+// A drain does not wait for a cancelled key.
 // Guarantees: Q7
 func TestCancelEndsADrain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -837,7 +836,7 @@ func TestCloseDropsEverything(t *testing.T) {
 		q := newQueue()
 		q.Add("work")
 		take(t, q)
-		q.Add("work") // once more, which Close drops
+		q.Add("work") // Close drops this
 		ended := make(chan error, 12)
 		for range 4 {
 			go func() { _, err := q.Get(t.Context()); ended <- err }()
@@ -865,7 +864,7 @@ func TestCloseDropsEverything(t *testing.T) {
 		if s := q.Status(); s.State != informer.QueueClosed || q.Len() != 0 || s.Delayed != 0 || s.InWork != 1 {
 			t.Errorf("%v %+v", s.State, s)
 		}
-		q.Done("work") // is still welcome
+		q.Done("work") // is still allowed
 		if s := q.Status(); s.InWork != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -875,20 +874,20 @@ func TestCloseDropsEverything(t *testing.T) {
 	})
 }
 
-// The queue remembers some keys that it has no more, to use their memory again: each key is still itself when it comes back.
+// The queue keeps entries of finished keys to reuse their memory. A key that returns is still itself.
 // Guarantees: Q1
 func TestKeysComeBackAsThemselves(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const many = 10_000 // more than are remembered
+		const many = 10_000 // more than the queue keeps
 		q := newQueue()
 		work := func(key string) {
 			q.Add(key)
 			if got := take(t, q); got != key {
-				t.Fatalf("%s was added, %s is handed out", key, got)
+				t.Fatalf("added %s, got %s", key, got)
 			}
 			q.Done(key)
 		}
-		for range many { // which is one to remember
+		for range many { // keeps a single entry
 			work("again")
 		}
 		for range 2 {
@@ -896,12 +895,12 @@ func TestKeysComeBackAsThemselves(t *testing.T) {
 				work(strconv.Itoa(i))
 			}
 		}
-		for i := range many { // some of them at once
+		for i := range many { // some entries are kept
 			q.Add(strconv.Itoa(i))
 		}
 		for i := range many {
 			if got := take(t, q); got != strconv.Itoa(i) {
-				t.Fatalf("%s is handed out for %d", got, i)
+				t.Fatalf("got %s, want %d", got, i)
 			}
 		}
 		if s := q.Status(); s.InWork != many || q.Len() != 0 {
@@ -910,7 +909,7 @@ func TestKeysComeBackAsThemselves(t *testing.T) {
 	})
 }
 
-// client-go's keep a goroutine for ten seconds, each.
+// A queue has no goroutine. Each queue of client-go keeps one for ten seconds.
 // Guarantees: Q7, Q8
 func TestNoGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -933,7 +932,7 @@ func TestNoGoroutines(t *testing.T) {
 			}
 			q.Done("a")
 		}
-		check("while keys are delayed") // not even then
+		check("while keys are delayed") // none for delayed keys either
 		<-time.After(time.Second)
 		check("when they became ready")
 		for i, q := range queues {
@@ -951,8 +950,8 @@ func TestNoGoroutines(t *testing.T) {
 	})
 }
 
-// A Get that does not return, because OnGet panics or ends the goroutine, hands out no key: the key waits again, in the
-// generation and at the priority that it had.
+// If OnGet panics or ends the goroutine, Get does not return and takes no key. The key waits again with the same priority
+// and generation.
 // Guarantees: Q1, L4
 func TestKeyIsNotLostWhenOnGetDoesNotReturn(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
@@ -1051,12 +1050,12 @@ func TestMetrics(t *testing.T) {
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
 		q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "b")
 		q.AddAfter("c", time.Minute)
-		q.Add("a") // moves up; no new add
+		q.Add("a") // moves up; not a new add
 		<-time.After(time.Second)
 		take(t, q) // b, after 1 s
 		<-time.After(time.Second)
 		take(t, q) // a, after 2 s
-		q.Add("b") // once more: waits from now on
+		q.Add("b") // again: it waits from now on
 		q.AddRateLimited("a")
 		<-time.After(time.Second) // the retry falls due while a is in work
 		s := q.Status()
@@ -1107,34 +1106,34 @@ func TestWaitProcessed(t *testing.T) {
 				t.Fatalf("%d ended instead of %d", n, want)
 			}
 		}
-		wait() // there is nothing to wait for
+		wait() // nothing to wait for
 		check(1)
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "low1", "low2")
-		q.AddAfter("delayed", time.Hour) // is asked for later
+		q.AddAfter("delayed", time.Hour) // not due before the wait ends
 		wait()
 		check(1)
-		q.Add("live") // comes first, and is not waited for
-		wait()        // this one waits for it too
+		q.Add("live") // runs first, but the first wait does not cover it
+		wait()        // this wait covers it
 		if key := take(t, q); key != "live" {
 			t.Fatal(key)
 		}
 		take(t, q)
 		take(t, q)
-		q.Add("low1") // again: not waited for
+		q.Add("low1") // again: no wait covers this run
 		q.Done("low1")
 		check(1)
-		q.AddRateLimited("low2") // failed, but was tried
+		q.AddRateLimited("low2") // it failed, but was processed once
 		q.Done("low2")
 		check(2)
 		q.Done("live")
 		check(3)
-		wait() // for the second run of low1
+		wait() // covers the second run of low1
 		q.Cancel("low1")
 		check(4)
 		q.Add("again")
 		take(t, q)
 		q.Add("again")
-		wait() // the run under way and the next
+		wait() // covers the run under way and the next
 		q.Done("again")
 		check(4)
 		expect(t, q, "again")
@@ -1142,7 +1141,7 @@ func TestWaitProcessed(t *testing.T) {
 	})
 }
 
-// Keys done in another order than they were added hold up just those who wait for them.
+// Keys may be done in another order than they were added. They delay only the waits that cover them.
 // Guarantees: Q10
 func TestKeysDoneInAnyOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -1191,7 +1190,7 @@ func TestWaitProcessedSaysWhatIsLeft(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 keys waiting and 1 in work") {
 			t.Error(err)
 		}
-		// Nobody waits for that marker any more; the next is not held up by it.
+		// No caller waits for that marker now, and it does not delay the next one.
 		q.Done("a")
 		expect(t, q, "b", "c")
 		if err := q.WaitProcessed(t.Context()); err != nil {
@@ -1223,7 +1222,7 @@ func TestDoneOfAKeyNotInWork(t *testing.T) {
 	})
 }
 
-// The tests below are bugs that other queues had.
+// The tests below are for bugs that other queues had.
 
 // controller-runtime changed its tree while iterating over it (#3060).
 func TestKeysMayBecomeReadyWhileOthersAreHandedOut(t *testing.T) {
@@ -1264,7 +1263,7 @@ func TestKeysMayBecomeReadyWhileOthersAreHandedOut(t *testing.T) {
 	})
 }
 
-// A delayed key made ready by a second add was counted once and taken off twice (#3066).
+// The depth counted once, but subtracted twice, a delayed key that a second add made ready (#3066).
 func TestDepthIsNeverNegative(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
@@ -1297,7 +1296,7 @@ func TestDepthIsNeverNegative(t *testing.T) {
 	})
 }
 
-// A key that failed at a low priority came back at the default one, and one of a high priority too (#3157).
+// A failed key returned at the default priority instead of its own, low or high (#3157).
 func TestRequeueKeepsThePriority(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, p := range []informer.Priority{informer.LowPriority, informer.HighPriority} {
@@ -1318,7 +1317,7 @@ func TestRequeueKeepsThePriority(t *testing.T) {
 				}
 			}
 		}
-		// A change in the meantime is another matter.
+		// A change in between sets the priority.
 		q := newQueue()
 		q.AddWith(informer.AddOptions{Priority: informer.LowPriority}, "a")
 		take(t, q)
@@ -1331,7 +1330,7 @@ func TestRequeueKeepsThePriority(t *testing.T) {
 	})
 }
 
-// Get after ShutDown waited for ever (#3239).
+// Get after ShutDown blocked forever (#3239).
 func TestGetDoesNotBlockAfterClose(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
@@ -1368,7 +1367,7 @@ func TestKeysAddedAfterCloseAreNotStored(t *testing.T) {
 	})
 }
 
-// A delayed key of a high priority came behind ready ones of lower priorities (#3330).
+// A delayed key with a high priority ran after ready ones with lower priorities (#3330).
 func TestDelayedKeyOfAHighPriorityComesFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
@@ -1380,7 +1379,7 @@ func TestDelayedKeyOfAHighPriorityComesFirst(t *testing.T) {
 	})
 }
 
-// A waiter got what was first when it began to wait, or another's key.
+// A waiter got the key that was first when it began to wait, or another waiter's key.
 func TestWaiterGetsTheFirstKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
@@ -1400,7 +1399,7 @@ func TestWaiterGetsTheFirstKey(t *testing.T) {
 		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
 		if len(got) != 1 || <-got != "a" {
-			t.Error("a is the first to be ready")
+			t.Error("a must be the first ready key")
 		}
 		if key := <-got; key != "b" {
 			t.Error(key)
@@ -1411,7 +1410,7 @@ func TestWaiterGetsTheFirstKey(t *testing.T) {
 	})
 }
 
-// A key that changed its priority took a place by its old number (#3408).
+// A key whose priority changed kept its old sequence number (#3408).
 func TestKeyThatChangesItsPriorityGoesLast(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
@@ -1424,7 +1423,7 @@ func TestKeyThatChangesItsPriorityGoesLast(t *testing.T) {
 	})
 }
 
-// Each priority ever used became a metric of its own (#3396).
+// Each priority in use became its own metric label (#3396).
 func TestMetricLabelsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		labels := map[string]bool{}
@@ -1444,9 +1443,8 @@ func TestMetricLabelsAreBounded(t *testing.T) {
 	})
 }
 
-// Add waited for 10 ms while the queue looked at a million keys. Half of the calls are allowed to be slow, as the
-// machine may be; with a look at every key all of them would be. BenchmarkQueue and BenchmarkQueueAddAfter have the
-// million.
+// Add waited for 10 ms while the queue scanned a million keys. Half of the calls may be slow, since the machine may be; with
+// a scan of every key all of them would be. BenchmarkQueue and BenchmarkQueueAddAfter have a million keys.
 func TestAddDoesNotWaitForManyKeys(t *testing.T) {
 	q := informer.NewQueue(informer.QueueConfig[int]{})
 	const many = 100_000
@@ -1474,7 +1472,7 @@ func TestAddDoesNotWaitForManyKeys(t *testing.T) {
 	}
 }
 
-// A key was handed out under the lock to a waiter that had just left: nobody got any more (#3538).
+// The queue handed a key, under its lock, to a waiter that had just left, and no one got keys any more (#3538).
 func TestCloseWhileHandingOutDoesNotDeadlock(t *testing.T) {
 	for round := range 300 {
 		inBubble(t, func(t *testing.T) {
@@ -1515,7 +1513,7 @@ func TestCloseWhileHandingOutDoesNotDeadlock(t *testing.T) {
 	}
 }
 
-// A delayed key that was made ready and done before its time ran again then.
+// A delayed key that was made ready and finished early ran again at its time.
 func TestDelayedKeyDoesNotRunAgainAfterItWasDone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()
@@ -1525,11 +1523,11 @@ func TestDelayedKeyDoesNotRunAgainAfterItWasDone(t *testing.T) {
 		q.Add("b")
 		take(t, q)
 		q.AddAfter("b", time.Second)
-		q.Add("b") // a change, better than the retry
+		q.Add("b") // a change comes before the retry
 		q.Done("b")
 		expect(t, q, "b")
 		q.Add("c")
-		q.AddAfter("c", time.Second) // it runs before that
+		q.AddAfter("c", time.Second) // c runs before that time
 		expect(t, q, "c")
 		<-time.After(time.Hour)
 		expectNone(t, q)

@@ -21,29 +21,29 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// recovery is one way in which something goes wrong, and exactly what an informer makes of it. The server has pods a
-// and b from the start, at resource versions 2 and 3.
+// recovery is one failure, and exactly how an informer handles it. The server has pods a and b from the start, at resource
+// versions 2 and 3.
 type recovery struct {
 	name string
-	// at the beginning: the fault is there before the informer starts. Otherwise it comes to a watch that is under
-	// way, and the table's requests and events are those from then on.
+	// atStart injects the fault before the informer starts. Otherwise the fault hits an open watch, and the table has the
+	// requests and events from then on.
 	atStart bool
-	// paged reads lists by pages, here of one object, rather than as a stream.
+	// paged uses paged lists, here with one object a page, instead of streaming lists.
 	paged bool
 	fault informertest.Fault
-	// does, when not nil, is what happens then. Otherwise the open watches end, and pod b gets v=2.
+	// does, if not nil, then runs. Otherwise the open watches end, and pod b gets v=2.
 	does func(o *outage)
-	// requests are what the informer asks for until it is at the server's version. Before each stands how long it
-	// waits after the one before: "0s", or from..to.
+	// requests are the informer's requests until it reaches the server's version. Each begins with the wait since the one
+	// before: "0s", or from..to.
 	requests []string
 	events   []string
-	// status has what is counted, where it is not zero; "failures=some" stands for any number.
+	// status has the counters that are not zero; "failures=some" stands for any number.
 	status string
 }
 
 func at(wait, request string, rv ...any) string { return wait + " " + fmt.Sprintf(request, rv...) }
 
-// How long an informer waits after the first failure, the second and the third.
+// The waits after the first, second and third failure.
 const first, second, third = "0s..800ms", "0s..1.6s", "0s..3.2s"
 
 func continued(r informertest.Request) bool { return r.Query.Has("continue") }
@@ -116,7 +116,7 @@ var recoveries = []recovery{
 		requests: []string{at("0s", watches, "3"), at(first, streams), at(second, streams), at(third, streams)},
 		events:   []string{"delete ns/a 1 final=false", "delete ns/b 1 final=false", "add ns/a 1 initial=false", "add ns/b 2 initial=false"}},
 
-	// The streaming list does not come to its end.
+	// The streaming list does not complete.
 	{name: "R2 400", atStart: true, fault: informertest.Fault{Match: streamed, Error: apierrors.NewBadRequest("what?")}, requests: fallback, events: added},
 	{name: "R2 422", atStart: true, fault: informertest.Fault{Match: streamed, Error: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)}, requests: fallback, events: added},
 	{name: "R2 clean end without bookmark", atStart: true, fault: informertest.Fault{Match: streamed, AfterEvents: 2, End: true}, requests: fallback, events: added},
@@ -126,7 +126,7 @@ var recoveries = []recovery{
 	{name: "R2 no bookmark behind the initial events", atStart: true, fault: informertest.Fault{OmitInitialEventsEnd: true}, requests: silence, events: added},
 	{name: "R2 sendInitialEvents ignored", atStart: true, fault: informertest.Fault{IgnoreSendInitialEvents: true}, requests: silence, events: added},
 
-	// Lists that fail otherwise.
+	// Other failed lists.
 	{name: "silence in place of a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, Hang: true}, events: added, status: "failures=1",
 		requests: []string{at("0s", lists), at("90s..90.8s", lists), at("0s", watches, "3")}},
 	{name: "silence in a list", atStart: true, paged: true, fault: informertest.Fault{Times: 1, AfterBytes: 20, Hang: true}, events: added, status: "failures=1",
@@ -142,7 +142,7 @@ var recoveries = []recovery{
 	{name: "R5 too large resource version on the streaming list", fault: informertest.Fault{Match: fromVersion3, Error: tooLarge}, does: (*outage).expireWatch, events: updated, status: "failures=1",
 		requests: append(restream, at("0s", streams))},
 
-	// The server goes back in time, so that resource version 4 is of another content than before.
+	// The server goes back in time, so resource version 4 has other content than before.
 	{name: "R6 list goes back", fault: informertest.Fault{Times: 1, Error: expired}, does: (*outage).restore, events: restored, status: "restored=1 failures=2",
 		requests: []string{at("0s", watches, "5"), at(first, streamsFrom, "5"), at("3s", streams), at(second, streams)}},
 	{name: "R6 list goes back, paged", paged: true, fault: informertest.Fault{Times: 1, Error: expired}, does: (*outage).restore, events: restored, status: "restored=1 failures=2",
@@ -156,7 +156,7 @@ var recoveries = []recovery{
 	{name: "R6 silence in a watch of a server that is as far", fault: informertest.Fault{Times: 1, OmitBookmarks: true}, events: updated,
 		does: func(o *outage) {
 			o.server.EndWatches()
-			<-time.After(10*time.Minute + time.Second) // the watch has ended, and the one behind it has not
+			<-time.After(10*time.Minute + time.Second) // the first watch has ended, the second has not
 			o.relabel("ns", "b", "2")
 		},
 		requests: []string{at("0s", watches, "3"), at("5m0s..10m0s", "list resourceVersion=3 resourceVersionMatch=NotOlderThan limit=1"), at("0s", watches, "3")}},
@@ -225,10 +225,10 @@ var recoveries = []recovery{
 		does: func(o *outage) { o.endWatches(); o.wantStatus("stale=1 errors=1"); o.delete("ns", "b") }},
 }
 
-// restored is what a handler is told when a server went back as by outage.restore.
+// restored has the events of a handler after outage.restore.
 var restored = []string{"update ns/a 2->other", "update ns/b 2->1"}
 
-// outage is a recovery under way.
+// outage runs a recovery.
 type outage struct {
 	world
 	recovery
@@ -237,7 +237,7 @@ type outage struct {
 	since time.Time
 }
 
-// endWatches ends the watches, whose clients come back, and then changes b.
+// endWatches ends the watches, lets the clients reconnect, and then changes b.
 func (o *outage) endWatches() {
 	o.server.EndWatches()
 	synctest.Wait()
@@ -245,7 +245,7 @@ func (o *outage) endWatches() {
 	synctest.Wait()
 }
 
-// expireWatch has the client come back with a version that the server has no more, as far as it says.
+// expireWatch ends the watches. The server then answers the next one with 410 Expired.
 func (o *outage) expireWatch() {
 	o.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
 	o.server.EndWatches()
@@ -259,7 +259,7 @@ func (o *outage) stopServer() {
 	o.server.Start()
 }
 
-// restore has the informer follow to version 5, goes back to version 3, and on to another version 4.
+// restore lets the informer reach version 5, goes back to version 3, and creates a different version 4.
 func (o *outage) restore() {
 	backup := o.server.Snapshot()
 	o.relabel("ns", "a", "2")
@@ -299,7 +299,7 @@ func (o *outage) wantStatus(want string) {
 	}
 }
 
-// wantRequests checks what was asked for, and when.
+// wantRequests checks the requests and their times.
 func (o *outage) wantRequests() {
 	o.Helper()
 	var got, asked []string
@@ -336,7 +336,7 @@ func duration(s string) time.Duration {
 	return d
 }
 
-// run brings the informer into trouble, and checks what it makes of it.
+// run makes the failure happen, and checks how the informer handles it.
 func (o *outage) run() {
 	o.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
 	remove := func() {}
@@ -374,7 +374,7 @@ func (o *outage) run() {
 	o.rec.Want(o.T, o.recovery.events...)
 	o.wantStatus(o.status)
 
-	// All is well again: without the fault, store and server are equal, and nothing is told twice.
+	// After the fault, store and server are equal, and no event repeats.
 	remove()
 	o.server.ResetRequests()
 	o.server.EndWatches()
@@ -385,19 +385,19 @@ func (o *outage) run() {
 	o.catchUp(ctx)
 	equalsServer(o.world, o.inf)
 	if told := o.rec.Told(); len(told) != o.pods.Len() {
-		o.Errorf("told afterwards: %q", told)
+		o.Errorf("events afterwards: %q", told)
 	}
 	if requests := o.world.requests(); len(requests) != 1 {
 		o.Errorf("requests afterwards: %q", requests)
 	}
 	<-time.After(3 * time.Minute)
-	unnamed := strings.Contains(o.name, "nameless") && o.events == nil // only another list can tell which that was
+	unnamed := strings.Contains(o.name, "nameless") && o.events == nil // only another list can show which object that was
 	if s := o.inf.Status().Reflectors[0]; s.Failures != 0 || (s.Stale != 0) != unnamed || (s.LastError == nil) != (o.status == "" && o.recovery.requests[0] == watchOn[0]) {
 		o.Errorf("status afterwards: %+v", s)
 	}
 }
 
-// catchUp waits until the informer is at the server's version.
+// catchUp waits until the informer has reached the server's version.
 func (o *outage) catchUp(ctx context.Context) {
 	o.Helper()
 	for {
@@ -408,11 +408,11 @@ func (o *outage) catchUp(ctx context.Context) {
 		if s := o.inf.Status().Reflectors[0]; s.WatchOpen && s.ResourceVersion == o.server.ResourceVersion() {
 			return
 		}
-		<-time.After(10 * time.Second) // the server went back: what the store had before counts for WaitForResourceVersion
+		<-time.After(10 * time.Second) // after a restore, WaitForResourceVersion counts the store's older state
 	}
 }
 
-// TestRecovery holds the table "What happens when something goes wrong" of the README.
+// TestRecovery checks the table "What happens when something goes wrong" of the README.
 func TestRecovery(t *testing.T) {
 	for _, r := range recoveries {
 		for _, media := range []string{"json", "vnd.kubernetes.protobuf"} {
@@ -430,10 +430,10 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// bookmarkAt makes each bookmark an ordinary one at version rv.
+// bookmarkAt returns a Fault.Rewrite that turns each bookmark into an ordinary one at version rv.
 func bookmarkAt(rv string) func(informer.Key, []byte) []byte { return podAt(informer.Key{}, rv) }
 
-// podAt makes each object with that key one at version rv.
+// podAt returns a Fault.Rewrite that turns each object with that key into one at version rv.
 func podAt(key informer.Key, rv string) func(informer.Key, []byte) []byte {
 	return func(k informer.Key, object []byte) []byte {
 		if k != key {
@@ -443,7 +443,7 @@ func podAt(key informer.Key, rv string) func(informer.Key, []byte) []byte {
 	}
 }
 
-// nameless returns a Fault.Rewrite that sends those pods without any metadata.
+// nameless returns a Fault.Rewrite that removes all content, also the metadata, from those pods.
 func nameless(keys ...informer.Key) func(informer.Key, []byte) []byte {
 	return func(k informer.Key, object []byte) []byte {
 		if !slices.Contains(keys, k) {
@@ -453,7 +453,7 @@ func nameless(keys ...informer.Key) func(informer.Key, []byte) []byte {
 	}
 }
 
-// encoded encodes pod as like is.
+// encoded encodes pod in the format of like.
 func encoded(pod *corev1.Pod, like []byte) []byte {
 	var b []byte
 	var err error
@@ -468,7 +468,7 @@ func encoded(pod *corev1.Pod, like []byte) []byte {
 	return b
 }
 
-// held returns the pods that inf has, by name.
+// held returns the pods in inf's store, by name.
 func held(inf *informer.Informer[*corev1.Pod]) map[string]*corev1.Pod {
 	pods := map[string]*corev1.Pod{}
 	for pod := range inf.Store().All() {
@@ -509,7 +509,7 @@ func TestRelistDecodesWhatHasChanged(t *testing.T) {
 			"delete ns/p07 1 final=false", "add ns/p07 another initial=false", "add ns/p99 1 initial=false")
 		for name, pod := range held(inf) {
 			if changed := name == "p03" || name == "p07" || name == "p99"; (pod == before[name]) == changed {
-				w.Errorf("%s: the object that was held stayed: %v", name, !changed)
+				w.Errorf("%s: the stored object is unchanged: %v", name, !changed)
 			}
 		}
 		equalsServer(w, inf)
@@ -527,7 +527,7 @@ func TestRelistDecodesWhatHasChanged(t *testing.T) {
 	})
 }
 
-// A version that is held already is not decoded, except for that of a deletion: a handler is told what was sent.
+// A version that the store has is not decoded again, except in a deletion: the handler gets the object as sent.
 // Guarantees: R19, H14
 func TestSentAgain(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
@@ -548,7 +548,7 @@ func TestSentAgain(t *testing.T) {
 			again.Labels["v"], again.UID = text, uid
 			return encoded(again, object)
 		}})
-		<-time.After(10 * time.Second) // a watch that ends sooner and empty is not asked for again at once
+		<-time.After(10 * time.Second) // an empty watch that ends sooner is not reopened at once
 		w.server.EndWatches()
 		synctest.Wait()
 		w.relabel("ns", "a", "2")
@@ -556,7 +556,7 @@ func TestSentAgain(t *testing.T) {
 		if decoded != 1 {
 			w.Errorf("decoded %d times", decoded)
 		}
-		uid = "another" // which makes it another object
+		uid = "another" // now it is another object
 		w.relabel("ns", "a", "3")
 		rec.Want(w.T, "delete ns/a 1 final=false", "add ns/a sent again initial=false")
 		text = "at the end"
@@ -565,8 +565,8 @@ func TestSentAgain(t *testing.T) {
 	})
 }
 
-// A server that was restored is followed as any other from then on: what has not changed is not decoded again, and another
-// restoration is noticed.
+// A restored server is then followed like any other: unchanged objects are not decoded again, and a second restoration is
+// noticed.
 // Guarantees: R6, R19
 func TestServerIsRestoredTwice(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
@@ -581,7 +581,7 @@ func TestServerIsRestoredTwice(t *testing.T) {
 		relist := func() {
 			w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
 			w.server.EndWatches()
-			<-time.After(3 * time.Minute) // a watch from the future, an expired one and a list take three of the longest backoffs
+			<-time.After(3 * time.Minute) // a watch from a future version, an expired one and a list take the three longest backoffs
 		}
 		for i := range 2 {
 			backup := w.server.Snapshot()
@@ -599,13 +599,13 @@ func TestServerIsRestoredTwice(t *testing.T) {
 			relist()
 			rec.Want(w.T)
 			if decoded != before {
-				w.Errorf("%d objects that have not changed were decoded", decoded-before)
+				w.Errorf("%d unchanged objects were decoded", decoded-before)
 			}
 		}
 	})
 }
 
-// What a client waits for its own rate limit is no silence of the server.
+// Waiting for the client's own rate limit does not count as the server's silence.
 // Guarantees: R2
 func TestOwnRateLimitIsNoSilence(t *testing.T) {
 	bubble(t, func(w world) {
@@ -619,7 +619,7 @@ func TestOwnRateLimitIsNoSilence(t *testing.T) {
 	})
 }
 
-// sinkOf is a sink that notes what it is given.
+// sinkOf is a sink that records the deltas it gets.
 type sinkOf struct{ lines []string }
 
 func (s *sinkOf) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
@@ -627,7 +627,7 @@ func (s *sinkOf) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
 	return nil
 }
 
-// A sink is told once that the resource is absent, however often that is found again, and however empty it was before.
+// A sink gets the absence of a resource once, however often it is found again, and even if the collection was empty before.
 // Guarantees: R14
 func TestAbsenceIsToldOnce(t *testing.T) {
 	for _, absentIsSynced := range []bool{false, true} {
@@ -663,7 +663,7 @@ func TestAbsenceIsToldOnce(t *testing.T) {
 				synctest.Wait()
 				<-time.After(time.Minute)
 				if !slices.Equal(sink.lines, want) {
-					w.Errorf("told %q, want %q", sink.lines, want)
+					w.Errorf("got %q, want %q", sink.lines, want)
 				}
 			})
 		})

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// After each failure, the reflector goes on as its drawing says.
+// After each failure, the reflector changes its state as the drawing says.
 // Guarantees: R4, R5, R6, R8, R9, R14
 func TestStateAfterEachFailure(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -61,7 +61,7 @@ func TestStateAfterEachFailure(t *testing.T) {
 	}
 	told := state{name: ReflectorListing, least: "0", told: true}
 	if next, _, _ := told.failed(errWentBack, now); !next.told {
-		t.Error("a sink that knows that the resource is absent is told again")
+		t.Error("the sink gets the same absence again")
 	}
 	if s := paged.watching(); s != (state{name: ReflectorWatching, rv: "7", paged: paged.paged}) {
 		t.Errorf("after a list: %+v", s)

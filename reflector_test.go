@@ -52,7 +52,7 @@ func TestConnectionRefused(t *testing.T) {
 		if !errors.As(err, &unsynced) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") || !strings.Contains(err.Error(), "v1 pods") {
 			w.Errorf("WaitSynced: %v", err)
 		}
-		// Full jitter up to 30 s makes 15 s on average, so some 45 in 10 minutes; the first are quicker.
+		// Full jitter up to 30 s means 15 s on average, so about 45 connections in 10 minutes; the first waits are shorter.
 		if n := dials.Load(); n < 25 || n > 90 {
 			w.Errorf("%d connections in 10 minutes", n)
 		}
@@ -117,7 +117,7 @@ func TestAbsentResource(t *testing.T) {
 	})
 }
 
-// An event that comes between the initial ones counts, and only the bookmark makes the list a list.
+// A change between the initial events counts. Only the bookmark completes the list.
 // Guarantees: R16
 func TestInitialEventsDoNotMoveTheVersion(t *testing.T) {
 	bubble(t, func(w world) {
@@ -130,7 +130,7 @@ func TestInitialEventsDoNotMoveTheVersion(t *testing.T) {
 		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
 			rw.Header().Set("Content-Type", "application/json")
 			switch requests.Add(1) {
-			case 1: // breaks before the bookmark: nothing of it counts, and the next one begins anew
+			case 1: // ends before the bookmark: it has no effect, and the next request starts again
 				fmt.Fprint(rw, frame("ADDED", "x", "50", "1"), `{"type":"ADD`)
 			case 2:
 				fmt.Fprint(rw, frame("ADDED", "a", "5", "1"), frame("ADDED", "b", "90", "1"), frame("ADDED", "c", "7", "1"))
@@ -151,7 +151,7 @@ func TestInitialEventsDoNotMoveTheVersion(t *testing.T) {
 		go inf.Run(ctx)
 		<-time.After(5 * time.Second)
 		if rv := inf.Status().Reflectors[0].ResourceVersion; rv != "" || inf.Store().Len() != 0 {
-			w.Errorf("before the bookmark: rv %q, %d objects", rv, inf.Store().Len())
+			w.Errorf("before the bookmark: resource version %q, %d objects", rv, inf.Store().Len())
 		}
 		goOn <- struct{}{}
 		rec.Want(w.T, "add ns/a 2 initial=true", "add ns/b 1 initial=true", "add ns/d 1 initial=true")
@@ -206,7 +206,7 @@ func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 				rec.Want(w.T, "update ns/a 1->2")
 				w.relabel("ns", "b", "1")
 				rec.Want(w.T, "add ns/b 1 initial=false")
-				w.relabel("ns", "c", "bad") // its deletion cannot be read, and counts
+				w.relabel("ns", "c", "bad") // its deletion cannot be decoded, but counts
 				w.delete("ns", "c")
 				rec.Want(w.T, "delete ns/c 1 final=false")
 				want := []string{
@@ -233,10 +233,10 @@ func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 	}
 }
 
-// An object that cannot be decoded is known by its name, however JSON has it; one that does not tell its name may be any.
+// An undecodable object is identified by its name, however JSON spells it. Without a name, it may be any object.
 // Guarantees: R17
 func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
-	plain := strings.NewReplacer(`\u0026`, "&") // as the server may or may not have it
+	plain := strings.NewReplacer(`\u0026`, "&") // the server may or may not escape it
 	for name, as := range map[string]*strings.Replacer{
 		"escaped name":             strings.NewReplacer(`a&b`, `a\u0026b`),
 		"escaped namespace":        strings.NewReplacer(`"namespace":"ns"`, `"namespace":"n\u0073"`),
@@ -262,7 +262,7 @@ func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
 						}
 						return []byte(`{"spec":7,` + as.Replace(plain.Replace(string(object)))[1:])
 					}})
-					<-time.After(10 * time.Second) // an empty watch that is short is another matter
+					<-time.After(10 * time.Second) // a short empty watch counts as a failure
 					w.server.EndWatches()
 					synctest.Wait()
 					w.relabel("ns", "a&b", "2")
@@ -309,8 +309,8 @@ func (w world) wantStored(inf *informer.Informer[*corev1.Pod], want ...string) {
 	}
 }
 
-// A list that has an object of another namespace than was asked for is no list of that namespace: it fails, the error
-// names the object, and nothing of the list is stored.
+// A list with an object of another namespace than requested is an error that names the object. The store gets nothing of the
+// list.
 //
 // Guarantees: R22
 func TestListWithAForeignNamespaceFailsAndStoresNothing(t *testing.T) {
@@ -318,7 +318,7 @@ func TestListWithAForeignNamespaceFailsAndStoresNothing(t *testing.T) {
 		for _, paged := range []bool{false, true} {
 			t.Run(fmt.Sprintf("paged=%v,filtered=%v", paged, filtered), func(t *testing.T) {
 				config := informer.Config[*corev1.Pod]{PagedList: paged}
-				if filtered { // also an object that is left out says that the server answers for another namespace
+				if filtered { // a filtered object also reveals a server that answers for another namespace
 					config.Filter = func(meta *metav1.PartialObjectMetadata) bool { return meta.Namespace == "a" }
 				}
 				bubble(t, func(w world) {
@@ -353,8 +353,8 @@ func TestListWithAForeignNamespaceFailsAndStoresNothing(t *testing.T) {
 	}
 }
 
-// A watch that tells of an object of another namespace fails, the error names the object, and the next thing is a list.
-// The object is neither stored nor, when the other namespace is followed too, changed or taken away.
+// A watch event with an object of another namespace is an error that names the object, and a list follows. The object is not
+// stored. If the other namespace is followed too, the object is neither changed nor deleted there.
 //
 // Guarantees: R22
 func TestWatchWithAForeignNamespaceFailsAndLists(t *testing.T) {
@@ -375,7 +375,7 @@ func TestWatchWithAForeignNamespaceFailsAndLists(t *testing.T) {
 				inf, rec, _ := w.namespaced(informer.Config[*corev1.Pod]{PagedList: true})
 				defer start(w.T, inf)()
 				synctest.Wait()
-				rec.Take() // in one order or the other
+				rec.Take() // in either order
 				w.wantStored(inf, "a/x 1", "b/y 1")
 				w.server.ResetRequests()
 				var once atomic.Bool
@@ -386,7 +386,7 @@ func TestWatchWithAForeignNamespaceFailsAndLists(t *testing.T) {
 					rw.Header().Set("Content-Type", "application/json")
 					fmt.Fprintln(rw, frame)
 					http.NewResponseController(rw).Flush()
-					<-r.Context().Done() // nothing but the error ends this watch
+					<-r.Context().Done() // only the error ends this watch
 					return true
 				})
 				w.server.EndWatches()
@@ -403,9 +403,9 @@ func TestWatchWithAForeignNamespaceFailsAndLists(t *testing.T) {
 					w.Errorf("LastError: %v", err)
 				}
 				if status.Lists != 2 || !status.WatchOpen || status.Stale != 0 {
-					w.Errorf("not listed and watched anew: %+v", status)
+					w.Errorf("no new list and watch: %+v", status)
 				}
-				if name == "behind one that is its own" { // which counts until the list
+				if name == "behind one that is its own" { // its change counts until the list
 					rec.Want(w.T, "delete a/x 1 final=false", "add a/x 2 initial=false", "delete a/x 2 final=false", "add a/x 1 initial=false")
 				}
 				rec.Want(w.T)
@@ -498,7 +498,7 @@ func TestNotAListOrWatch(t *testing.T) {
 	}
 }
 
-// What Config.Filter refuses is not decoded, and as good as not there: in a list, in a watch, and in a relist.
+// An object that Config.Filter rejects is not decoded, and counts as absent: in a list, in a watch, and in a relist.
 func TestFilterByMetadata(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		for i := range 20 { // several pages
@@ -552,8 +552,7 @@ func TestFilterByMetadata(t *testing.T) {
 	})
 }
 
-// A change of an object that Config.Filter refuses is a change of that object, however its name is written in JSON: it takes
-// no list to know that.
+// A change of a filtered object is attributed to that object, however JSON spells its name. It needs no list.
 func TestFilterKnowsEscapedNames(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
@@ -582,7 +581,7 @@ func TestFilterKnowsEscapedNames(t *testing.T) {
 	})
 }
 
-// keeper is a sink that holds what it is given, and says so.
+// keeper is a sink that stores its objects and returns them by Get.
 type keeper struct {
 	informer.StoreWriter[*corev1.Pod]
 	store *informer.Store[*corev1.Pod]
@@ -594,7 +593,7 @@ func (k keeper) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
 
 func (k keeper) Get(key informer.Key) (*corev1.Pod, bool) { return k.store.Get(key) }
 
-// A reflector whose sink says what it holds decodes only versions that are new, without an informer too.
+// A reflector whose sink returns its objects decodes only new versions, even without an informer.
 // Guarantees: R18
 func TestReflectorSkipsWhatItsSinkHolds(t *testing.T) {
 	bubble(t, func(w world) {
@@ -622,13 +621,13 @@ func TestReflectorSkipsWhatItsSinkHolds(t *testing.T) {
 		after, _ := store.Get(informer.Key{Namespace: "ns", Name: "3"})
 		changed, _ := store.Get(informer.Key{Namespace: "ns", Name: "5"})
 		if s := r.Status(); decoded != 11 || before == nil || before != after || changed.Labels["v"] != "2" || s.Lists < 2 {
-			w.Errorf("%d objects were decoded, want 10 and one that changed; status %+v", decoded, s)
+			w.Errorf("decoded %d objects, want 10 and one that changed; status %+v", decoded, s)
 		}
 	})
 }
 
-// namespaced returns an informer of namespaces a and b, which has not started, and its recorder. While ignored is set, the
-// server answers for all namespaces, whichever it is asked for. The server has pods a/x, b/y and c/z.
+// namespaced returns an informer of namespaces a and b, not yet started, and its recorder. While ignored is set, the server
+// ignores the requested namespace and returns all. The server has pods a/x, b/y and c/z.
 func (w world) namespaced(config informer.Config[*corev1.Pod]) (inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod], ignored *atomic.Bool) {
 	w.create(newPod("a", "x", "v=1"), newPod("b", "y", "v=1"), newPod("c", "z", "v=1"))
 	config.Logger = quiet[*corev1.Pod]().Logger

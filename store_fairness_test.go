@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Beside r readers that do nothing but list, the writer keeps 0.7 of its fair share of c cores: of its rate alone, times
-// min(1, c/(r+1)). The readers iterate: a reader that lists into slices also keeps the garbage collector busy, and
-// BenchmarkStoreWritesWithReaders shows what that costs.
+// With r readers that only list, the writer keeps 0.7 of its fair share of c cores: its rate alone, times min(1, c/(r+1)).
+// The readers iterate. A reader that lists into slices also keeps the garbage collector busy, and
+// BenchmarkStoreWritesWithReaders shows that cost.
 //
-// Two busy cores share memory and cache, so on some machines a writer slows down beside readers of anything. Therefore
-// the test also measures the writer beside readers of another store, which can take no lock of this one. If that rate is
-// below the fair share, it is the share.
+// Two busy cores share memory and cache, so on some machines readers of anything slow a writer down. Therefore the test also
+// measures the writer with readers of another store, which cannot take this store's lock. If that rate is below the fair
+// share, it counts as the share.
 //
-// The test measures time, so other work on the machine can spoil an attempt, but not all of them. The race detector would
-// measure itself.
+// The test measures time, so other work on the machine can spoil an attempt, but not all of them. With the race detector, it
+// would measure the detector.
 // Guarantees: C2
 func TestWriterKeepsItsShare(t *testing.T) {
 	const objects, attempts = 20_000, 6
@@ -49,14 +49,14 @@ func TestWriterKeepsItsShare(t *testing.T) {
 	}
 	for _, readers := range []int{10, 1, 40}[:Short(1, 3)] {
 		t.Run(fmt.Sprint(readers), func(t *testing.T) {
-			window := time.Duration(readers+10) * 30 * time.Millisecond // each is to have several turns
+			window := time.Duration(readers+10) * 30 * time.Millisecond // time for several turns of each goroutine
 			best := 0.0
 			for range attempts {
 				alone := writesPerSecond(window)
 				apart := besideReaders(t, another, readers, func() float64 { return writesPerSecond(window) })
 				beside := besideReaders(t, store, readers, func() float64 { return writesPerSecond(window) })
 				share := beside / min(apart, alone*min(1, float64(runtime.GOMAXPROCS(0))/float64(readers+1)))
-				t.Logf("%.0f writes/s alone, %.0f beside %d readers, %.0f beside readers of another store: %.2f of the fair share", alone, beside, readers, apart, share)
+				t.Logf("%.0f writes/s alone, %.0f with %d readers, %.0f with readers of another store: %.2f of the fair share", alone, beside, readers, apart, share)
 				if best = max(best, share); best >= 0.7 {
 					return
 				}
@@ -66,7 +66,7 @@ func TestWriterKeepsItsShare(t *testing.T) {
 	}
 }
 
-// besideReaders returns what work does while so many readers do nothing but list store, from when all of them are at it.
+// besideReaders returns the result of work, done while this many readers list store in a loop. It waits until all have begun.
 func besideReaders(t *testing.T, store *Store[*thing], readers int, work func() float64) float64 {
 	var lists atomic.Int64
 	var ended atomic.Bool

@@ -109,7 +109,7 @@ func TestStoreAndIndexesFollowAModel(t *testing.T) {
 						}
 						inNS1 := slices.DeleteFunc(want, func(t *thing) bool { return t.namespace != "ns1" })
 						if got := slices.Collect(late.LookupIn(o.snap, tagKey{"ns1", tag})); !equalVersions(got, inNS1) {
-							t.Fatalf("step %d: late index has %d, want %d", step, len(got), len(inNS1))
+							t.Fatalf("step %d: late index has %d objects, want %d", step, len(got), len(inNS1))
 						}
 					}
 					got := slices.Sorted(byTag.KeysIn(o.snap))

@@ -26,7 +26,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// forEachAnswer runs test with a client that is answered in JSON, and one that is answered in protobuf.
+// forEachAnswer runs test with a client that gets JSON responses, and one that gets protobuf.
 func forEachAnswer(t *testing.T, test func(w world, pods *informer.TypedClient[*corev1.Pod])) {
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		t.Run(strings.TrimPrefix(media, "application/"), func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestTypedClient(t *testing.T) {
 		}
 		status := updated.DeepCopy()
 		status.Status.Phase = corev1.PodFailed
-		status.Labels["v"] = "3" // of a pod, kube-apiserver takes this too
+		status.Labels["v"] = "3" // kube-apiserver accepts this for a pod too
 		status.Spec.NodeName = "ignored"
 		if updated, err = pods.UpdateStatus(ctx, status, metav1.UpdateOptions{}); err != nil || updated.Status.Phase != corev1.PodFailed || updated.Labels["v"] != "3" || updated.Spec.NodeName != changed.Spec.NodeName {
 			w.Errorf("update of the status: %v, %v", updated, err)
@@ -93,12 +93,12 @@ func TestTypedClient(t *testing.T) {
 			w.Errorf("after the patches: %v, %v", got, err)
 		}
 		if _, err := pods.Patch(ctx, key, types.JSONPatchType, []byte(`[{"op":"test","path":"/metadata/name","value":"b"}]`), metav1.PatchOptions{}); err == nil {
-			w.Error("a JSON patch whose test fails was taken")
+			w.Error("a JSON patch with a failing test was accepted")
 		}
 
 		uid := types.UID("another")
 		if err := pods.Delete(ctx, key, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); !apierrors.IsConflict(err) {
-			w.Errorf("delete of another: %v", err)
+			w.Errorf("delete of another object: %v", err)
 		}
 		if err := pods.Delete(ctx, key, metav1.DeleteOptions{}); err != nil {
 			w.Error(err)
@@ -110,7 +110,7 @@ func TestTypedClient(t *testing.T) {
 			"Delete": pods.Delete(ctx, key, metav1.DeleteOptions{}),
 		} {
 			if !apierrors.IsNotFound(err) {
-				w.Errorf("%s of what is gone: %v", what, err)
+				w.Errorf("%s of a deleted object: %v", what, err)
 			}
 		}
 	})
@@ -118,7 +118,7 @@ func TestTypedClient(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// What is written is read, by waiting for what the write returned.
+// After WaitForObject of a write's result, a read returns the write.
 // Guarantees: C9
 func TestReadYourWrites(t *testing.T) {
 	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
@@ -158,7 +158,7 @@ func TestTypedClientApplies(t *testing.T) {
 		}
 		other := metav1.ApplyOptions{FieldManager: "other"}
 		if _, err := gadgets.Apply(t.Context(), key, configuration(map[string]string{"a": "2"}), other); !apierrors.IsConflict(err) {
-			t.Errorf("apply of a field of another: %v", err)
+			t.Errorf("apply of another manager's field: %v", err)
 		}
 		other.Force = true
 		if _, err := gadgets.Apply(t.Context(), key, configuration(map[string]string{"a": "2"}), other); err != nil {
@@ -169,12 +169,12 @@ func TestTypedClientApplies(t *testing.T) {
 			t.Errorf("labels %v, %v", got.GetLabels(), err)
 		}
 		if _, err := gadgets.Apply(t.Context(), key, configuration(nil), metav1.ApplyOptions{}); err == nil || !strings.Contains(err.Error(), "FieldManager") {
-			t.Errorf("apply without a name: %v", err)
+			t.Errorf("apply without a field manager: %v", err)
 		}
 	})
 }
 
-// A typed object needs no TypeMeta to be sent: custom resources have to be told their kind.
+// The client sets the kind of an object without TypeMeta. An object with a kind keeps it.
 func TestTypedClientNamesTheKind(t *testing.T) {
 	var sent atomic.Pointer[map[string]any]
 	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -195,7 +195,7 @@ func TestTypedClientNamesTheKind(t *testing.T) {
 		t.Errorf("sent %v", body)
 	}
 	if d.Kind != "" {
-		t.Error("the caller's object was written to")
+		t.Error("the caller's object was changed")
 	}
 	any := informer.NewTypedClient[*unstructured.Unstructured](client, appsv1.SchemeGroupVersion.WithResource("deployments"))
 	u := &unstructured.Unstructured{Object: map[string]interface{}{"apiVersion": "apps/v1", "kind": "Own", "metadata": map[string]interface{}{"name": "a"}}}
@@ -205,7 +205,7 @@ func TestTypedClientNamesTheKind(t *testing.T) {
 	}
 }
 
-// methodlessPod has all fields of a pod that this test needs, and TypeMeta, but nobody has generated its methods.
+// methodlessPod has TypeMeta and all fields of a pod that this test needs, but no generated methods.
 type methodlessPod struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -218,7 +218,7 @@ type kindlessPod struct {
 
 func (p *kindlessPod) DeepCopyObject() runtime.Object { return nil }
 
-// List reads pages with selectors, and names the object that cannot be decoded; DeleteCollection deletes what the selectors match.
+// List reads pages with selectors, and its error names an undecodable object. DeleteCollection deletes by selectors.
 func TestTypedClientListsAndDeletesACollection(t *testing.T) {
 	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
 		ctx := w.Context()
@@ -256,7 +256,7 @@ func TestTypedClientListsAndDeletesACollection(t *testing.T) {
 		remove := w.server.Inject(informertest.Fault{Corrupt: []informer.Key{{Namespace: "ns", Name: "a3"}}})
 		var failed *informer.DecodeError
 		if _, _, err := pods.List(ctx, "ns", metav1.ListOptions{}); !errors.As(err, &failed) || failed.Key.Name != "a3" || failed.Raw != nil {
-			w.Errorf("an object that cannot be decoded: %v", err)
+			w.Errorf("List with an undecodable object: %v", err)
 		}
 		remove()
 		for _, bad := range []metav1.ListOptions{{Watch: true}, {SendInitialEvents: new(bool)}} {
@@ -274,18 +274,18 @@ func TestTypedClientListsAndDeletesACollection(t *testing.T) {
 			w.Error(err)
 		}
 		if items, _, err := pods.List(ctx, "", metav1.ListOptions{}); err != nil || !slices.Equal(names(items), []string{"a0", "a2", "a3", "a4", "b"}) {
-			w.Errorf("left are %q, %v", names(items), err)
+			w.Errorf("%q remain, %v", names(items), err)
 		}
 		if err := pods.DeleteCollection(ctx, "ns", metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			w.Error(err)
 		}
 		if items, _, err := pods.List(ctx, "", metav1.ListOptions{}); err != nil || !slices.Equal(names(items), []string{"b"}) {
-			w.Errorf("left are %q, %v", names(items), err)
+			w.Errorf("%q remain, %v", names(items), err)
 		}
 	})
 }
 
-// isTerminal says whether a Controller tries again after err.
+// isTerminal reports whether a Controller gives up on a key after err.
 func isTerminal(t *testing.T, err error) bool {
 	queue := informer.NewQueue(informer.QueueConfig[string]{})
 	queue.Add("a")
@@ -301,7 +301,7 @@ func isTerminal(t *testing.T, err error) bool {
 	return ctl.Status().Terminal == 1
 }
 
-// A call that cannot succeed sends nothing. Its error says what to do, and a controller does not try it again.
+// A call that cannot succeed sends nothing. Its error says what to do, and a controller does not retry it.
 func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		t.Errorf("sent %s %s", r.Method, r.URL)
@@ -359,11 +359,11 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 		}
 	}
 	if len(unnamedKind.Object) != 1 {
-		t.Errorf("the caller's object was written to: %v", unnamedKind)
+		t.Errorf("the caller's object was changed: %v", unnamedKind)
 	}
 }
 
-// A refusal of the server is not terminal: what it refuses now, it may take later.
+// An error from the server is not terminal: the same request may succeed later.
 func TestServerErrorsAreNotTerminal(t *testing.T) {
 	bubble(t, func(w world) {
 		pods := informer.NewTypedClient[*corev1.Pod](w.client(), podGVR)
@@ -373,7 +373,7 @@ func TestServerErrorsAreNotTerminal(t *testing.T) {
 	})
 }
 
-// A type with just some fields reads, patches, applies and deletes.
+// A type with only some of the fields can be used to read, patch, apply and delete.
 func TestPartialTypesPatch(t *testing.T) {
 	bubble(t, func(w world) {
 		w.pods.Create(newPod("ns", "a"))
@@ -391,7 +391,7 @@ func TestPartialTypesPatch(t *testing.T) {
 	})
 }
 
-// A write that the server did not take is sent again when it says; others are not.
+// The client retries a rejected write if the server says when, and otherwise does not.
 func TestTypedClientRetriesWhenTheServerSays(t *testing.T) {
 	for name, c := range map[string]struct {
 		code, seconds, refusals int

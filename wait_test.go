@@ -50,7 +50,7 @@ func TestAwaitReturnsTheObjectThatMeetsTheCondition(t *testing.T) {
 	})
 }
 
-// Before the first list nobody knows what is there: an object that Await does not find then was not deleted.
+// Before the first list the contents are unknown: an object that Await does not find was not deleted.
 func TestAwaitTakesNothingForDeletedBeforeTheFirstList(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		t.Run(fmt.Sprintf("there=%v", there), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestAwaitTakesNothingForDeletedBeforeTheFirstList(t *testing.T) {
 					}
 					gone <- time.Since(began)
 				}()
-				synctest.Wait() // not even started
+				synctest.Wait() // the informer has not started
 				defer start(w.T, inf)()
 				if there {
 					<-time.After(time.Minute)
@@ -86,7 +86,7 @@ func TestAwaitTakesNothingForDeletedBeforeTheFirstList(t *testing.T) {
 	}
 }
 
-// What was in the store when the informer stopped counts for those who wait, whatever they notice first.
+// Await sees a version that was stored before the informer stopped, whichever it notices first.
 func TestAwaitSeesWhatCameBeforeTheStop(t *testing.T) {
 	bubble(t, func(w world) {
 		w.create(newPod("ns", "a", "v=1"))
@@ -98,7 +98,7 @@ func TestAwaitSeesWhatCameBeforeTheStop(t *testing.T) {
 				if p.Labels["v"] == "2" {
 					return true
 				}
-				w.relabel("ns", "a", "2") // between a look at the store and the wait for the next
+				w.relabel("ns", "a", "2") // between a check of the store and the next wait
 				synctest.Wait()
 				stop()
 				return false
@@ -110,7 +110,7 @@ func TestAwaitSeesWhatCameBeforeTheStop(t *testing.T) {
 	})
 }
 
-// What an informer does not follow is not waited for, as far as that can be told.
+// WaitForObject does not wait for an object known to be outside the informer's scope.
 // Guarantees: C9
 func TestWaitForObjectOutside(t *testing.T) {
 	bubble(t, func(w world) {
@@ -129,7 +129,7 @@ func TestWaitForObjectOutside(t *testing.T) {
 			{informer.Resource{FieldSelector: "metadata.name=b"}, false},
 			{informer.Resource{FieldSelector: "metadata.namespace=ns,metadata.name=a"}, true},
 			{informer.Resource{FieldSelector: "metadata.namespace=other,metadata.name=a"}, false},
-			{informer.Resource{FieldSelector: "metadata.name!=a"}, true}, // nor is it in the store; but who knows
+			{informer.Resource{FieldSelector: "metadata.name!=a"}, true}, // outside the scope, but the wait cannot tell
 			{informer.Resource{FieldSelector: "spec.nodeName=n2"}, true},
 		} {
 			test.resource.GroupVersionResource = podGVR
@@ -143,7 +143,7 @@ func TestWaitForObjectOutside(t *testing.T) {
 	})
 }
 
-// A version is reached when each of several namespaces has got there, also the one that has not been listed yet.
+// A version is reached when each namespace has reached it, including one that is not listed yet.
 // Guarantees: C9
 func TestWaitForSeveralNamespaces(t *testing.T) {
 	bubble(t, func(w world) {

@@ -1,5 +1,5 @@
-// Package bench measures the library's queue beside controller-runtime's priority queue; the root package's benchmarks
-// measure it beside client-go's. The program in controllers measures whole controllers, the one in processes whole
+// Package bench compares the library's queue with controller-runtime's priority queue. The root package's benchmarks
+// compare it with client-go's. The program in controllers measures whole controllers, the one in processes whole
 // informers.
 package bench
 
@@ -17,7 +17,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// queue is what the benchmarks ask of a queue of any kind.
+// queue is the part of a queue that the benchmarks use.
 type queue interface {
 	add(informer.Key)
 	get() (informer.Key, bool)
@@ -69,7 +69,7 @@ func keys(n int) []informer.Key {
 	return keys
 }
 
-// BenchmarkQueue adds a key, gets it and is done with it, alone and with other keys waiting.
+// BenchmarkQueue adds, gets and finishes a key, alone and with other keys waiting.
 func BenchmarkQueue(b *testing.B) {
 	for _, waiting := range []int{0, 1_000_000} {
 		for _, kind := range kinds {
@@ -97,7 +97,7 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkQueueWorkers has one producer add keys and workers get them and be done with them, until all are.
+// BenchmarkQueueWorkers has one producer that adds keys, and workers that get and finish them.
 func BenchmarkQueueWorkers(b *testing.B) {
 	keys := keys(1000)
 	for _, workers := range []int{1, 4, 16} {

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// side is one of the servers that are asked the same, with one resource in one namespace.
+// side is one of the servers that get the same requests, with one resource in one namespace.
 type side struct {
 	*testing.T
 	host      string
@@ -38,28 +38,28 @@ type side struct {
 	compact   func(rv uint64)
 
 	recorder *json.Decoder // of a watch that sees every change
-	steps    []version     // what the changes made, in order
-	history  []string      // what the recorder saw, normalised
+	steps    []version     // the versions of the changes, in order
+	history  []string      // the recorder's events, normalised
 	tokens   map[string]string
 }
 
-// version is the resource version that a step of the script made.
+// version is the resource version of a step of the script.
 type version struct {
 	step string
 	rv   uint64
 }
 
-// batteryResource is what the requests are about.
+// batteryResource is a resource with its requests.
 type batteryResource struct {
 	schema.GroupVersionResource
 	kind          string
 	before, after []step // changes before and after the compaction
 	live          []step // changes while the watches are open
-	requests      string // beside those for every resource
+	requests      string // in addition to those for every resource
 	prune         func(object map[string]any)
 }
 
-// step is one change: what a write made, of an object with that label. A status is a phase of a pod.
+// step is one change: a write of an object with that label. A status is a phase of a pod.
 type step struct{ name, verb, object, app, node string }
 
 func newSide(t *testing.T, config *rest.Config, resource batteryResource, namespace string, compact func(rv uint64)) *side {
@@ -86,7 +86,7 @@ func (s *side) must(err error) {
 	}
 }
 
-// record opens the watch that learns the versions of the changes to come, and calls the present one name.
+// record opens a watch that finds the versions of later changes, and gives the present version a name.
 func (s *side) record(ctx context.Context, name string) {
 	s.Helper()
 	list, err := s.writes.List(ctx, metav1.ListOptions{})
@@ -105,7 +105,7 @@ func (s *side) note(step, resourceVersion string) {
 	s.steps = append(s.steps, version{step, rv})
 }
 
-// run makes the changes and notes their versions.
+// run makes the changes and records their versions.
 func (s *side) run(ctx context.Context, steps []step) {
 	s.Helper()
 	for _, st := range steps {
@@ -156,7 +156,7 @@ func (s *side) run(ctx context.Context, steps []step) {
 	}
 }
 
-// event is one of a watch.
+// event is one event of a watch.
 type event struct {
 	Type   string
 	Object map[string]any
@@ -164,7 +164,7 @@ type event struct {
 
 var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 
-// fill puts versions and tokens in the place of their names.
+// fill replaces names with their versions and tokens.
 func (s *side) fill(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(name string) string {
 		name = strings.Trim(name, "{}")
@@ -186,7 +186,7 @@ func (s *side) fill(text string) string {
 				return strconv.FormatUint(v.rv, 10)
 			}
 		}
-		s.Fatalf("nothing is called %q", name)
+		s.Fatalf("unknown name %q", name)
 		return ""
 	})
 }
@@ -208,7 +208,7 @@ var accepts = map[string]string{
 	"nonsense":          "a/b/c",
 }
 
-// do sends one request. It is written as [METHOD ][PATH][?QUERY][ as ACCEPT]; without a path, for the collection.
+// do sends one request, given as [METHOD ][PATH][?QUERY][ as ACCEPT]. Without a path, it is for the collection.
 func (s *side) do(ctx context.Context, line string) (*http.Response, error) {
 	line, accept, _ := strings.Cut(s.fill(line), " as ")
 	method := http.MethodGet
@@ -224,15 +224,15 @@ func (s *side) do(ctx context.Context, line string) (*http.Response, error) {
 	}
 	if accept != "" {
 		if accepts[accept] == "" {
-			return nil, fmt.Errorf("accept %q is not known", accept)
+			return nil, fmt.Errorf("unknown accept %q", accept)
 		}
 		req.Header.Set("Accept", accepts[accept])
 	}
 	return s.http.Do(req)
 }
 
-// answer reads an answer and returns a function that returns everything of it that clients may rely on, one thing a line.
-// That is to be called when all steps have names.
+// answer reads a response. The returned function describes everything that clients may rely on, one thing a line. Call it
+// when all steps have names.
 func (s *side) answer(line string, response *http.Response, sent time.Time) func() []string {
 	defer response.Body.Close()
 	contentType := response.Header.Get("Content-Type")
@@ -266,7 +266,7 @@ func (s *side) answer(line string, response *http.Response, sent time.Time) func
 	}
 }
 
-// end says how a watch ended: by itself when its time was over or an error was told, or otherwise.
+// end describes how a watch ended: normally, after its time or an error event, or in another way.
 func end(line string, events []event, err error, took time.Duration) string {
 	if !errors.Is(err, io.EOF) {
 		return "broken: " + err.Error()
@@ -283,8 +283,8 @@ func end(line string, events []event, err error, took time.Duration) string {
 	return "end"
 }
 
-// events returns the events of a watch as text. Those that a pod is marked for deletion, which is in "history", are left
-// out. Of bookmarks of one version there is one: how many there are is a matter of time.
+// events returns the events of a watch as text. It omits the events that mark a pod for deletion, which "history" has, and
+// repeated bookmarks of one version, whose number depends on time.
 func (s *side) events(events []event) (lines []string) {
 	for _, e := range events {
 		if metadata, ok := e.Object["metadata"].(map[string]any); ok && metadata["deletionTimestamp"] != nil {
@@ -305,7 +305,7 @@ func (s *side) events(events []event) (lines []string) {
 
 var timeoutSeconds = regexp.MustCompile(`timeoutSeconds=(\d+)`)
 
-// readEvents reads a watch to its end, which is the error.
+// readEvents reads a watch to its end, and returns the error there.
 func readEvents(response *http.Response) (events []event, err error) {
 	contentType := response.Header.Get("Content-Type")
 	decoder := json.NewDecoder(response.Body)
@@ -337,7 +337,7 @@ func readEvents(response *http.Response) (events []event, err error) {
 	}
 }
 
-// batteryCodecs reads everything that is answered in protobuf.
+// batteryCodecs decodes all protobuf responses.
 var batteryCodecs = func() serializer.CodecFactory {
 	all := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(all), metav1.AddMetaToScheme(all), metav1beta1.AddMetaToScheme(all)); err != nil {
@@ -366,8 +366,8 @@ func decodeBody(contentType string, body []byte) (map[string]any, error) {
 
 var number = regexp.MustCompile(`\b\d+\b`)
 
-// object returns an object, list without items, or Status, as text that is the same for the same content on both sides:
-// versions are called by the last step that they cover, uids, times and tokens are just there, managedFields are left out.
+// object returns an object, list without items, or Status as text that is equal on both sides for equal content. It replaces
+// versions with the last step that they cover, and uids, times and tokens with placeholders, and omits managedFields.
 func (s *side) object(obj map[string]any) string {
 	if metadata, ok := obj["metadata"].(map[string]any); ok {
 		delete(metadata, "managedFields")
@@ -383,14 +383,14 @@ func (s *side) object(obj map[string]any) string {
 	if message, ok := obj["message"].(string); ok && obj["kind"] == "Status" {
 		obj["message"] = number.ReplaceAllString(message, "N")
 		if obj["reason"] == string(metav1.StatusReasonNotAcceptable) {
-			delete(obj, "message") // says what else there is
+			delete(obj, "message") // lists the supported formats
 		}
 		if details, ok := obj["details"].(map[string]any); ok && len(details) == 0 {
 			delete(obj, "details")
 		}
 	}
 	if obj["kind"] == "Table" {
-		obj = map[string]any{"kind": "Table"} // there is no such answer to compare it with
+		obj = map[string]any{"kind": "Table"} // the other side has no Table to compare with
 	}
 	if s.resource.prune != nil {
 		s.resource.prune(obj)

@@ -20,10 +20,10 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// differences are the requests that informertest answers differently from kube-apiserver, and why. A key is a request,
-// or a resource and a request. One that is answered alike fails the test: then it has to go from here.
+// differences are the requests that informertest answers differently from kube-apiserver, with the reasons. A key is a request,
+// or a resource and a request. If both answer alike, the test fails, and the entry must be removed.
 var differences = map[string]string{
-	"pods history": "no graceful deletion: kube-apiserver marks a pod in a write of its own before it goes",
+	"pods history": "no graceful deletion: kube-apiserver marks a pod in a separate write before it deletes it",
 	"pods ?fieldSelector=status.phase%3DPending":      noDefaults,
 	"pods ?fieldSelector=spec.restartPolicy%3DAlways": noDefaults,
 	"pods /a/log":                                   "no kubelet to ask",
@@ -33,7 +33,7 @@ var differences = map[string]string{
 	"?watch=1&resourceVersion={s3} as table":        noTable,
 	"? as yaml":                                     noYAML,
 	"?watch=1&resourceVersion={s3} as yaml":         noYAML,
-	"?watch=1&resourceVersion={s3} as metadatas":    "kube-apiserver says 200 and then breaks off, as it finds no list to send; a 406 says why",
+	"?watch=1&resourceVersion={s3} as metadatas":    "kube-apiserver returns 200 and then breaks off, because it finds no list to send; a 406 gives the reason",
 	"/api/v1/namespaces/{namespace}/nosuch":         noStatus,
 	"/api/v1/namespaces/{namespace}/nosuch?watch=1": noStatus,
 	"/api/v1/nosuch":                                noStatus,
@@ -47,12 +47,12 @@ var differences = map[string]string{
 
 const (
 	noDefaults = "no defaults: kube-apiserver fills in the field"
-	noTable    = "no Tables; who accepts nothing else is told so by a 406"
-	noYAML     = "no YAML; who accepts nothing else is told so by a 406"
-	noStatus   = "404 too, but in plain text, as kube-apiserver answers outside of the groups that it knows"
+	noTable    = "no Tables; a client that accepts nothing else gets a 406"
+	noYAML     = "no YAML; a client that accepts nothing else gets a 406"
+	noStatus   = "404 too, but in plain text, as from kube-apiserver outside the groups that it knows"
 )
 
-// batteryRequests are put to both sides with every resource.
+// batteryRequests are sent to both sides for every resource.
 const batteryRequests = `
 ?
 ?resourceVersion=
@@ -327,7 +327,7 @@ var batteryResources = []batteryResource{
 /a/status
 /a/log
 `,
-		// What the API server fills in is not compared.
+		// Fields that the API server fills in are not compared.
 		prune: func(obj map[string]any) {
 			delete(obj, "status")
 			if spec, ok := obj["spec"].(map[string]any); ok {
@@ -337,7 +337,7 @@ var batteryResources = []batteryResource{
 	},
 }
 
-// TestSameAnswersAsKubeAPIServer holds informertest, and with it watchcache, against the API server.
+// TestSameAnswersAsKubeAPIServer compares informertest, and with it watchcache, with the API server.
 // Guarantees: W10
 func TestSameAnswersAsKubeAPIServer(t *testing.T) {
 	listed := map[string]bool{}
@@ -350,17 +350,17 @@ func TestSameAnswersAsKubeAPIServer(t *testing.T) {
 			informertest.Register[*corev1.ConfigMap](inProcess, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")})
 			others := informertest.Register[*corev1.Secret](inProcess, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")})
 			config := inProcess.Config()
-			config.AcceptContentTypes = "application/json" // of the client that writes
+			config.AcceptContentTypes = "application/json" // for the writing client
 			ours := newSide(t, config, resource, namespace, func(uint64) {
 				inProcess.Compact()
-				// As in a real cluster, where there is always somebody else who writes.
+				// In a real cluster, others always write too.
 				_, err := others.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}})
 				if err != nil {
 					t.Error(err)
 				}
 			})
 			theirs := newSide(t, server.Config(), resource, namespace, func(rv uint64) {
-				// etcd forgets by being compacted, the watch cache by being started again.
+				// A compaction makes etcd drop its history, a restart makes the watch cache drop its own.
 				for _, err := range []error{server.Compact(t.Context(), rv), server.KillAPIServer(), server.StartAPIServer(t.Context())} {
 					if err != nil {
 						t.Error(err)
@@ -386,7 +386,7 @@ func TestSameAnswersAsKubeAPIServer(t *testing.T) {
 				}
 				switch {
 				case got == want && strings.Contains(got, "\n\tbroken: "):
-					t.Errorf("%s %s: neither could be read: %s", resource.Resource, request, got)
+					t.Errorf("%s %s: no side's response is readable: %s", resource.Resource, request, got)
 				case got != want && !known:
 					t.Errorf("%s %s\n   informertest: %s\n kube-apiserver: %s", resource.Resource, request, got, want)
 				case got != want:
@@ -398,12 +398,12 @@ func TestSameAnswersAsKubeAPIServer(t *testing.T) {
 	}
 	for key := range differences {
 		if !listed[key] {
-			t.Errorf("%s: answered alike, or not asked; it is in the list of differences", key)
+			t.Errorf("%s: both sides answer alike, or the request was not sent; remove it from differences", key)
 		}
 	}
 }
 
-// battery makes the changes, sends the requests, and returns the answers by request. "history" is what a watch saw of the
+// battery makes the changes, sends the requests, and returns the responses by request. "history" has the events of a watch of the
 // changes.
 func (s *side) battery(ctx context.Context) map[string]string {
 	s.Helper()
@@ -434,7 +434,7 @@ func (s *side) battery(ctx context.Context) map[string]string {
 	ask := func(line, request string, opened func()) func() error {
 		return func() error {
 			sent := time.Now()
-			ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // no watch without an end
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // bounds a watch that does not end
 			defer cancel()
 			response, err := s.do(ctx, request)
 			opened()
@@ -479,9 +479,9 @@ func (s *side) battery(ctx context.Context) map[string]string {
 // watchTime is long enough to open all watches, make the changes, and see a bookmark two seconds before the end.
 const watchTime = "timeoutSeconds=8"
 
-var watchRequest = regexp.MustCompile(`[?&]watch=(1|true|abc)`) // of a boolean, what is no "false" is true
+var watchRequest = regexp.MustCompile(`[?&]watch=(1|true|abc)`) // a boolean is true unless it is "false"
 
-// token takes the continue token of an answer.
+// token stores the continue token of a response.
 func (s *side) token(name, line string) {
 	s.Helper()
 	response, err := s.do(s.Context(), line)

@@ -30,8 +30,8 @@ import (
 	"github.com/typedinformer/informer/e2e/cluster"
 )
 
-// server is the cluster of all tests of this package, each in a namespace of its own. A test that kills the API server
-// must not run in parallel with others, and must start it again.
+// server is the cluster for all tests of this package. Each test has its own namespace. A test that kills the API server must
+// not run in parallel with others, and must restart it.
 var server *cluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -46,14 +46,14 @@ func runWithServer(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// The servers would end with this process in any case; this also removes their data.
+	// The servers would end with this process anyway; this also removes their data.
 	disarm := context.AfterFunc(ctx, func() {
 		if err := server.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		os.Exit(1)
 	})
-	defer disarm() // before cancel, which would otherwise set it off
+	defer disarm() // runs before cancel, which would otherwise trigger it
 	code := m.Run()
 	if err := server.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -134,7 +134,7 @@ func TestListIsTheSameInJSONAndProtobufAndAfterACrash(t *testing.T) {
 	}
 	_, err := clientset(t, runtime.ContentTypeJSON).CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("list while the API server is dead: %v, want connection refused", err)
+		t.Errorf("list while the API server is down: %v, want connection refused", err)
 	}
 	if err := server.KillAPIServer(); err == nil {
 		t.Error("killed the API server twice without an error")
@@ -164,7 +164,7 @@ func TestListAfterEtcdCrash(t *testing.T) {
 	}
 }
 
-// watch is a raw watch of pods: what the server sends, without client-go's understanding of it.
+// watch is a raw watch of pods: it yields the server's events without client-go's interpretation.
 type watch struct {
 	body    io.Closer
 	decoder *json.Decoder
@@ -172,7 +172,7 @@ type watch struct {
 
 type watchEvent struct {
 	Type   string
-	Object corev1.Pod // for a bookmark, just its metadata
+	Object corev1.Pod // for a bookmark, only the metadata
 }
 
 func openWatch(t *testing.T, config *rest.Config, namespace string, query url.Values) *watch {
@@ -254,7 +254,7 @@ func TestStreamingListEndsWithBookmarkAndGoesOnAsWatch(t *testing.T) {
 	if err := pods.Delete(t.Context(), want[7], metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
-	// A pod is marked as deleted in a write of its own before it goes, also with a grace period of zero.
+	// The API server marks a pod as deleted in a separate write, even with a grace period of zero.
 	for _, want := range []struct {
 		typ      string
 		deleting bool
@@ -285,7 +285,7 @@ func TestStreamingListEndsWithBookmarkAndGoesOnAsWatch(t *testing.T) {
 
 func TestCustomResourceIsServedFromInstallToDelete(t *testing.T) {
 	namespace := newNamespace(t)
-	// The group is the namespace's, so that a second run in the same cluster installs a resource of its own.
+	// The group has the namespace's name, so that a second run in the same cluster installs another resource.
 	resource := schema.GroupVersionResource{Group: namespace + ".example.com", Version: "v1", Resource: "widgets"}
 	crd := cluster.NewCRD(resource, "Widget")
 	if err := cluster.InstallCRD(t.Context(), server.Config(), crd); err != nil {
@@ -306,7 +306,7 @@ func TestCustomResourceIsServedFromInstallToDelete(t *testing.T) {
 		t.Error("installed the same definition twice without an error")
 	}
 
-	// Deleting the definition needs no controller but those in the API server itself.
+	// Deleting the definition needs only controllers of the API server itself.
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	watcher, err := definitions.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + crd.GetName()})
 	if err != nil {

@@ -27,11 +27,11 @@ import (
 
 const (
 	controlled     = 2000            // websites
-	hot            = 40              // of them are those that somebody else writes to all the time
-	convergeWithin = 4 * time.Minute // on a machine that has other things to do
+	hot            = 40              // of them that others write to all the time
+	convergeWithin = 4 * time.Minute // on a busy machine
 )
 
-// overlaps notes which keys are in work, and fails the test when one is twice.
+// overlaps records the keys in work, and fails the test if one is reconciled twice at the same time.
 type overlaps struct {
 	t     *testing.T
 	calls atomic.Int64
@@ -45,7 +45,7 @@ func (o *overlaps) wrap(reconcile func(context.Context, informer.Key) (informer.
 		o.calls.Add(1)
 		o.mu.Lock()
 		if o.inWork[key] {
-			o.t.Errorf("%s is reconciled twice at a time", key)
+			o.t.Errorf("%s is reconciled twice at the same time", key)
 		}
 		o.inWork[key] = true
 		o.mu.Unlock()
@@ -58,8 +58,8 @@ func (o *overlaps) wrap(reconcile func(context.Context, informer.Key) (informer.
 	}
 }
 
-// startWebsites runs the controller of examples/controller until it is stopped, which returns when its last reconcile
-// has, or the test ends.
+// startWebsites runs the controller of examples/controller until stop is called or the test ends. stop returns when the last
+// reconcile has.
 func startWebsites(t *testing.T, seen *overlaps) (ctl *website.Controller, stop func()) {
 	t.Helper()
 	ctl, err := website.New(newClient(t, runtime.ContentTypeProtobuf, nil), website.Config{Workers: 16, Logger: slog.New(slog.DiscardHandler)})
@@ -76,7 +76,7 @@ func startWebsites(t *testing.T, seen *overlaps) (ctl *website.Controller, stop 
 	return ctl, stop
 }
 
-// startRollouts makes the Deployments of a namespace available, as kube-controller-manager does. It is a controller too.
+// startRollouts makes the Deployments of a namespace available, like kube-controller-manager. It is a controller too.
 func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.Deployment] {
 	resource := informer.Resource{GroupVersionResource: appsv1.SchemeGroupVersion.WithResource("deployments"), Namespaces: []string{namespace}}
 	client := newClient(t, runtime.ContentTypeProtobuf, nil)
@@ -111,9 +111,9 @@ func startRollouts(t *testing.T, namespace string) *informer.Informer[*appsv1.De
 
 func siteName(i int) string { return fmt.Sprintf("site-%04d", i) }
 
-// The controller of examples/controller, on 2,000 websites that others write to all the time, while the API server is
-// killed twice and the controller is replaced once: every website ends with its children and the status of its last
-// spec, and no key is ever reconciled twice at a time.
+// The controller of examples/controller runs on 2,000 websites that others write to all the time. Meanwhile the API server
+// is killed twice and the controller is replaced once. Every website ends with its children and the status of its last
+// spec, and no key is ever reconciled twice at the same time.
 func TestController(t *testing.T) {
 	namespace := newNamespace(t)
 	crd := &unstructured.Unstructured{}
@@ -128,7 +128,7 @@ func TestController(t *testing.T) {
 	deployments := startRollouts(t, namespace)
 	client := informer.NewTypedClient[*website.Website](newClient(t, runtime.ContentTypeJSON, nil), website.Resource)
 
-	// Some begin to write before all are there.
+	// Some writers begin before all websites exist.
 	ctx, cancel := context.WithCancel(t.Context())
 	var storm sync.WaitGroup
 	var written, refused atomic.Int64
@@ -144,13 +144,13 @@ func TestController(t *testing.T) {
 					key.Name = siteName(random.IntN(controlled))
 					patch = fmt.Sprintf(`{"spec":{"image":"web:%d-%d","replicas":%d}}`, worker, n, 1+random.IntN(3))
 				}
-				// What is under way is not given up at the end: it could still be done, and after the last look.
+				// Complete a request at the end: a cancelled one could still succeed, after the final check.
 				if _, err := client.Patch(context.WithoutCancel(ctx), key, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err == nil {
 					written.Add(1)
 				} else {
-					refused.Add(1) // the website is not there yet, or the server is away
+					refused.Add(1) // the website does not exist yet, or the server is down
 				}
-				select { // without that, four writers keep two cores busy by themselves
+				select { // without a pace, four writers would keep two cores busy
 				case <-pace.C:
 				case <-ctx.Done():
 				}
@@ -183,7 +183,7 @@ func TestController(t *testing.T) {
 	create(0, controlled/2)
 	restartAPIServer(t)
 	create(controlled/2, controlled)
-	phase("all are created")
+	phase("all were created")
 	stop()
 	first := ctl.Status()
 	ctl, stop = startWebsites(t, seen)
@@ -194,7 +194,7 @@ func TestController(t *testing.T) {
 	if err := ctl.WaitSynced(within(t, convergeWithin)); err != nil {
 		t.Error(err)
 	}
-	phase("each was reconciled once by the new controller")
+	phase("the new controller reconciled each once")
 	cancel()
 	storm.Wait()
 
@@ -205,7 +205,7 @@ func TestController(t *testing.T) {
 	deadline := within(t, convergeWithin)
 	for i := range controlled {
 		key := informer.Key{Namespace: namespace, Name: siteName(i)}
-		// What the API server has, not the cache, says which spec is the last.
+		// The API server has the last spec; the cache may be late.
 		last, err := client.Get(t.Context(), key, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestController(t *testing.T) {
 		})
 		if err != nil {
 			w, _ := client.Get(t.Context(), key, metav1.GetOptions{})
-			t.Fatalf("%v: it is %+v, status %+v; the controller: %+v", err, w.Spec, w.Status, ctl.Status())
+			t.Fatalf("%v: spec %+v, status %+v; controller %+v", err, w.Spec, w.Status, ctl.Status())
 		}
 		d, _ := deployments.Store().Get(key)
 		s, _ := services.Store().Get(key)
@@ -235,6 +235,6 @@ func TestController(t *testing.T) {
 	t.Logf("converged after %v: %d writes of others, %d refused; %d reconciles; conflicts and the like: %d and %d; failures: %d and %d",
 		time.Since(began), written.Load(), refused.Load(), seen.calls.Load(), first.BackedOff, s.BackedOff, first.Failed, s.Failed)
 	if first.BackedOff+s.BackedOff == 0 {
-		t.Error("there was no conflict")
+		t.Error("no conflicts")
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/typedinformer/informer/e2e/cluster"
 )
 
-// gadget is a custom resource with all that such types are made of.
+// gadget is a custom resource with every kind of field that such types have.
 type gadget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -82,7 +82,7 @@ type gadgetStatus struct {
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// rawJSON is what apiextensionsv1.JSON is.
+// rawJSON is like apiextensionsv1.JSON.
 type rawJSON struct{ Raw []byte }
 
 func (j *rawJSON) UnmarshalJSON(raw []byte) error {
@@ -94,7 +94,7 @@ func (j *rawJSON) UnmarshalJSON(raw []byte) error {
 
 func (j rawJSON) MarshalJSON() ([]byte, error) { return j.Raw, nil }
 
-// gadgetSchema declares the spec. The status is left to the type of fields that are preserved, whatever they are.
+// gadgetSchema declares the spec. The status is a field whose content is preserved, whatever it is.
 const gadgetSchema = `
 type: object
 properties:
@@ -148,7 +148,7 @@ properties:
   status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
-// gadgetSpecs are what is written: each as little or as odd as the schema allows.
+// gadgetSpecs are the written specs: some minimal, some as unusual as the schema allows.
 var gadgetSpecs = []string{
 	`{}`,
 	`{
@@ -172,7 +172,7 @@ var gadgetSpecs = []string{
 	`{"raw": null, "any": 1.5, "ratio": 1e-7, "serial": -1, "free": {"null": null}}`,
 }
 
-// gadgets are a custom resource that only one test uses.
+// gadgets is a custom resource that only one test uses.
 type gadgets struct {
 	*testing.T
 	resource  schema.GroupVersionResource
@@ -210,7 +210,7 @@ func installGadgets(t *testing.T, scope string) gadgets {
 	return g
 }
 
-// convert makes of an object what client-go makes of it.
+// convert converts an object like client-go.
 func (g gadgets) convert(obj *unstructured.Unstructured, err error) *gadget {
 	g.Helper()
 	if err != nil {
@@ -233,7 +233,7 @@ func (g gadgets) create(name, spec string) *gadget {
 	return g.convert(g.client.Create(g.Context(), obj, metav1.CreateOptions{}))
 }
 
-// parse decodes as client-go does: whole numbers become int64.
+// parse decodes like client-go: whole numbers become int64.
 func (g gadgets) parse(text string) map[string]any {
 	g.Helper()
 	var obj unstructured.Unstructured
@@ -309,7 +309,7 @@ func TestCustomResourceIntoItsGoType(t *testing.T) {
 				}
 				for _, r := range record.all() {
 					if r.ContentType != runtime.ContentTypeJSON {
-						t.Errorf("the server answered with %q", r.ContentType)
+						t.Errorf("the server responded with %q", r.ContentType)
 					}
 				}
 
@@ -333,7 +333,7 @@ func TestCustomResourceIntoItsGoType(t *testing.T) {
 					told.want(t, informer.Event[*gadget]{Type: informer.Updated, Old: before, Object: marked})
 					g.change(name, nil, "metadata", "finalizers")
 					if e := told.next(t); e.Type != informer.Deleted || !e.Final || e.Object.UID != marked.UID || !newer(e.Object, marked) {
-						t.Errorf("the handler was told %s of %s at %s, final=%v", e.Type, e.Object.Name, e.Object.ResourceVersion, e.Final)
+						t.Errorf("the handler got %s of %s at %s, final=%v", e.Type, e.Object.Name, e.Object.ResourceVersion, e.Final)
 					}
 				}
 				told.none(t)
@@ -382,7 +382,7 @@ func TestCustomResourceUnstructuredAndMetadataOnly(t *testing.T) {
 		storeEquals(t, inf, want)
 		for _, r := range record.all() {
 			if r.ContentType != m.contentType && r.ContentType != m.contentType+";stream=watch" {
-				t.Errorf("the server answered with %q, want %s", r.ContentType, m.contentType)
+				t.Errorf("the server responded with %q, want %s", r.ContentType, m.contentType)
 			}
 		}
 	})

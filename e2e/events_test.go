@@ -22,10 +22,10 @@ import (
 	"github.com/typedinformer/informer/e2e/cluster"
 )
 
-// events is a handler that hands over what it is told, one by one.
+// events is a handler that passes its events to the test, one by one.
 type events[T informer.Object] chan informer.Event[T]
 
-// newEvents has room for all that a test makes happen: a handler that waits would have changes fold.
+// newEvents has room for all events of a test. If the handler blocked, changes would fold.
 func newEvents[T informer.Object]() events[T] { return make(events[T], 1000) }
 
 func (e events[T]) OnAdd(obj T, initial bool) {
@@ -46,12 +46,12 @@ func (e events[T]) next(t *testing.T) informer.Event[T] {
 	case event := <-e:
 		return event
 	case <-within(t, patience).Done():
-		t.Fatal("the handler was told of nothing")
+		t.Fatal("the handler got no event")
 		panic("unreachable")
 	}
 }
 
-// want checks that the next event is exactly that.
+// want checks that the next event is this one.
 func (e events[T]) want(t *testing.T, want informer.Event[T]) {
 	t.Helper()
 	if got := e.next(t); !reflect.DeepEqual(got, want) {
@@ -59,17 +59,17 @@ func (e events[T]) want(t *testing.T, want informer.Event[T]) {
 	}
 }
 
-// none checks that nothing was told. Only after a wait for something that comes later.
+// none checks that there are no more events. It must follow a wait for a later change.
 func (e events[T]) none(t *testing.T) {
 	t.Helper()
 	select {
 	case event := <-e:
-		t.Errorf("the handler was told also: %s %s at %s", event.Type, informer.KeyOf(event.Object), event.Object.GetResourceVersion())
+		t.Errorf("the handler also got: %s %s at %s", event.Type, informer.KeyOf(event.Object), event.Object.GetResourceVersion())
 	default:
 	}
 }
 
-// writer writes to the pods of one namespace, by client-go.
+// writer writes to the pods of one namespace with client-go.
 type writer struct {
 	*testing.T
 	namespace string
@@ -80,8 +80,8 @@ func newWriter(t *testing.T) writer {
 	return writer{t, newNamespace(t)}
 }
 
-// create creates a pod with a label. A finalizer holds it when it is deleted, until release: so that the server tells
-// of a deletion in two steps, with as much time between them as one likes.
+// create creates a pod with a label. A finalizer keeps it after a deletion until release. So the server reports a deletion in two
+// steps, with any time between them.
 func (w writer) create(name, label string) *corev1.Pod {
 	w.Helper()
 	pod := cluster.NewPod(w.namespace, name)
@@ -130,21 +130,21 @@ func (w writer) release(name string) {
 
 // kind is a Go type for pods.
 type kind[T informer.Object] struct {
-	// get returns the pod as it is, as client-go reads it.
+	// get returns the pod as client-go reads it.
 	get func(w writer, name string) T
-	// at returns a copy with another version.
+	// at returns a copy with another resource version.
 	at func(obj T, resourceVersion string) T
-	// answers is what the server sends to a client that asks for a content type.
+	// answers returns the content type of the server's response to a client that requests contentType.
 	answers func(contentType string) string
 }
 
-// scope is what of the pods an informer follows.
+// scope is the part of the pods that an informer follows.
 type scope struct {
 	namespaces int // 0 for all
 	labels     bool
 }
 
-// All namespaces go with a label: those of other tests have pods, too.
+// All namespaces are combined with a label, since other tests also have pods.
 var scopes = []scope{{1, false}, {2, false}, {2, true}, {0, true}}
 
 func (s scope) String() string {
@@ -155,9 +155,8 @@ func (s scope) String() string {
 	return name
 }
 
-// conform takes pods through all that can happen to one, in each mode and scope, and checks that a handler, the iterator
-// and a late handler are told of each step, in order, with old and new as client-go reads them, and that the store and
-// an index have it.
+// conform takes pods through all possible changes, in each mode and scope. It checks that a handler, the iterator and a late
+// handler get each step, in order, with old and new as client-go reads them, and that the store and an index have it.
 func conform[T informer.Object](t *testing.T, k kind[T]) {
 	for _, s := range scopes {
 		t.Run(s.String(), func(t *testing.T) {
@@ -206,7 +205,7 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 			told.want(t, e)
 		}
 	}
-	// wrote checks that what was written is what is read.
+	// wrote checks that the informer reads the written object.
 	wrote := func(obj *corev1.Pod) T {
 		t.Helper()
 		if err := inf.WaitForObject(within(t, patience), obj); err != nil {
@@ -214,10 +213,10 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 		}
 		now := k.get(b, obj.Name)
 		if got, _ := inf.Store().Get(informer.KeyOf(obj)); !reflect.DeepEqual(got, now) {
-			t.Fatalf("read something else than was written (-written +read):\n%s", diff(now, got))
+			t.Fatalf("the object read differs from the written one (-written +read):\n%s", diff(now, got))
 		}
 		if got := byVersion.List(obj.ResourceVersion); !reflect.DeepEqual(got, []T{now}) {
-			t.Fatalf("the index has %v at %s, want what was written", got, obj.ResourceVersion)
+			t.Fatalf("the index has %v at %s, want the written object", got, obj.ResourceVersion)
 		}
 		return now
 	}
@@ -237,7 +236,7 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 
 	if s.labels {
 		left := b.label("pod", "no")
-		// The server sends the last state inside, at the version of the write that made it leave.
+		// The server sends the last state in the selector, with the version of the write that left it.
 		want(informer.Event[T]{Type: informer.Deleted, Object: k.at(pod, left.ResourceVersion), Final: true})
 		if err := inf.WaitForObject(within(t, patience), left); err != nil { // C9: nothing to wait for
 			t.Error(err)
@@ -248,7 +247,7 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 		want(informer.Event[T]{Type: informer.Added, Object: pod})
 	}
 
-	// H7, for one who comes late.
+	// H7: a late subscription.
 	late := newEvents[T]()
 	inf.Subscribe(late)
 	present := []T{there, pod}
@@ -269,11 +268,11 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 		t.Helper()
 		for i, told := range told {
 			e, pod := told.next(t), pod
-			if e.Type == informer.Updated && reflect.DeepEqual(e.Old, pod) { // the server marks a pod before it goes
+			if e.Type == informer.Updated && reflect.DeepEqual(e.Old, pod) { // the server marks a pod before the deletion
 				e, pod = told.next(t), e.Object
 			}
 			if e.Type != informer.Deleted || !e.Final || e.Object.GetUID() != pod.GetUID() || !newer(e.Object, pod) {
-				t.Errorf("follower %d was told %s of %s at %s, final=%v; want the final state, deleted after %s",
+				t.Errorf("follower %d got %s of %s at %s, final=%v; want the final state, deleted after %s",
 					i, e.Type, e.Object.GetUID(), e.Object.GetResourceVersion(), e.Final, pod.GetResourceVersion())
 			}
 		}
@@ -281,7 +280,7 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 	b.release("pod")
 	deleted()
 
-	// Another pod of the same name, which goes at once.
+	// Another pod with the same name, deleted at once.
 	gone := pod
 	pod = wrote(b.create("pod", "1"))
 	if pod.GetUID() == gone.GetUID() {
@@ -307,30 +306,30 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 	}
 	for _, r := range record.all() {
 		if got, want := r.ContentType, k.answers(m.contentType); got != want && got != want+";stream=watch" {
-			t.Errorf("the server answered with %q, want %s", got, want)
+			t.Errorf("the server responded with %q, want %s", got, want)
 		}
 		if parts := strings.Split(r.Path, "/"); s.namespaces > 0 && !slices.Contains(resource.Namespaces, parts[4]) {
-			t.Errorf("the informer asked for %s", r.Path)
+			t.Errorf("the informer requested %s", r.Path)
 		}
 	}
 	if _, only := any(pod).(*metav1.PartialObjectMetadata); only == (record.count("example.invalid/main") > 0) {
-		t.Errorf("the server sent %d images of containers; metadata only is %v", record.count("example.invalid/main"), only)
+		t.Errorf("the server sent %d container images; metadata only is %v", record.count("example.invalid/main"), only)
 	}
 }
 
-// newer compares resource versions as KEP-5504 says: as decimal numbers without leading zeros.
+// newer compares resource versions as in KEP-5504: as decimal numbers without leading zeros.
 func newer(a, b informer.Versioned) bool {
 	x, y := a.GetResourceVersion(), b.GetResourceVersion()
 	return len(x) > len(y) || len(x) == len(y) && x > y
 }
 
-// asAsked is for types that can be had in both formats.
+// asAsked is for types that exist in both formats.
 func asAsked(contentType string) string { return contentType }
 
-// asJSON is for types of which protobuf can be asked for, and is not had.
+// asJSON is for types whose client may request protobuf, but gets JSON.
 func asJSON(string) string { return runtime.ContentTypeJSON }
 
-// withVersion returns a copy of what client-go decodes into, at another version.
+// withVersion returns a copy of client-go's object with another resource version.
 func withVersion[T interface {
 	DeepCopy() T
 	SetResourceVersion(string)
@@ -390,7 +389,7 @@ func TestMetadataOnly(t *testing.T) {
 	})
 }
 
-// slimPod is a pod as someone may declare it who needs no more of it.
+// slimPod is a pod type with only the fields that some user needs.
 type slimPod struct {
 	Metadata struct {
 		Namespace       string            `json:"namespace"`
@@ -439,8 +438,8 @@ func TestASlimPod(t *testing.T) {
 	})
 }
 
-// wantLeft checks the event of an object that a write made leave the selector: the server sends the last state inside,
-// at the version of that write.
+// wantLeft checks the event of an object that left the selector by a write: the server sends the last state in the selector,
+// with the version of that write.
 func wantLeft(t *testing.T, got informer.Event[*corev1.Pod], last, left *corev1.Pod) {
 	t.Helper()
 	last = last.DeepCopy()
@@ -493,7 +492,7 @@ func TestReadYourOwnWrites(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, _ := inf.Store().Get(informer.KeyOf(pod)); !reflect.DeepEqual(got, pod) {
-				t.Fatalf("read something else than was written (-written +read):\n%s", diff(pod, got))
+				t.Fatalf("the object read differs from the written one (-written +read):\n%s", diff(pod, got))
 			}
 		}
 		for i := range 20 {
@@ -515,7 +514,7 @@ func TestReadYourOwnWrites(t *testing.T) {
 		if _, err := inf.Await(ctx, informer.KeyOf(pod), gone); err != nil {
 			t.Error(err)
 		}
-		if err := inf.WaitForObject(ctx, pod); err != nil { // gone at a newer version
+		if err := inf.WaitForObject(ctx, pod); err != nil { // deleted at a newer version
 			t.Error(err)
 		}
 		canceled, cancel := context.WithCancel(ctx)
@@ -523,7 +522,7 @@ func TestReadYourOwnWrites(t *testing.T) {
 		future := pod.DeepCopy()
 		future.ResourceVersion += "0"
 		if err := inf.WaitForObject(canceled, future); err == nil {
-			t.Error("a version that is not there was waited for")
+			t.Error("WaitForObject returned nil for a version that does not exist")
 		}
 	})
 }

@@ -22,18 +22,18 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// startFanOut runs examples/fanout before the API server until the end of the test, and returns how it is reached.
+// startFanOut runs examples/fanout in front of the API server until the test ends, and returns a client configuration for it.
 func startFanOut(t *testing.T, resources string) *rest.Config {
 	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "fanout")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./examples/fanout")
-	build.Dir = ".." // its module
+	build.Dir = ".." // the module of the example
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, output)
 	}
 	config := server.Config()
-	kubeconfig, err := json.Marshal(map[string]any{ // YAML, too
+	kubeconfig, err := json.Marshal(map[string]any{ // JSON is valid YAML
 		"apiVersion": "v1", "kind": "Config", "current-context": "x",
 		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": config.Host, "certificate-authority-data": config.CAData}}},
 		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": config.BearerToken}}},
@@ -72,7 +72,7 @@ func startFanOut(t *testing.T, resources string) *rest.Config {
 	return &rest.Config{Host: url, QPS: -1}
 }
 
-// downstream follows a namespace through the fan-out until the end of the test.
+// downstream follows a namespace through fanout until the test ends.
 func downstream[T informer.Object](t *testing.T, config *rest.Config, resource, namespace string) *informer.Informer[T] {
 	t.Helper()
 	client, err := informer.NewClient(config)
@@ -125,7 +125,7 @@ func TestFanOutOfKubeAPIServer(t *testing.T) {
 			_, err := client.Pods(namespace).UpdateStatus(t.Context(), &pod, metav1.UpdateOptions{})
 			must(err)
 		}
-		// The last change of each collection; who has it has all before.
+		// The last change of each collection. A follower that has it has all earlier ones.
 		lastPod, err := client.Pods(namespace).Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "last-" + name},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.invalid/main:1"}}},
@@ -157,7 +157,7 @@ func TestFanOutOfKubeAPIServer(t *testing.T) {
 	round("after-a-crash")
 }
 
-// same says how the store of an informer differs from a list of the API server.
+// same returns an error if the store of an informer differs from a list of the API server.
 func same[T any, P interface {
 	*T
 	informer.Object

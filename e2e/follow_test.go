@@ -25,16 +25,16 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// What the tests of this package share: a client whose requests are recorded, an informer that runs as long as its
-// test, and the comparison of a store with what client-go decodes.
+// Shared code of this package's tests: a client with recorded requests, an informer that runs until its test ends, and the
+// comparison of a store with client-go's decoding.
 
 var (
 	podsResource       = corev1.SchemeGroupVersion.WithResource("pods")
 	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-// patience bounds each wait for the server, so that a failure does not hang: far more than is ever needed, on a
-// machine with other things to do.
+// patience bounds each wait for the server, so that a failure does not hang. It is far longer than needed, even on a busy
+// machine.
 const patience = 60 * time.Second
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -43,28 +43,28 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// request is one request of an informer and the beginning of its answer.
+// request is one request of an informer, with the beginning of its response.
 type request struct {
 	Path        string
 	Query       url.Values
 	Accept      string
-	Status      int // 0 when there was no answer
+	Status      int // 0 if there was no response
 	ContentType string
 }
 
 func (r request) watch() bool         { return r.Query.Get("watch") != "" }
 func (r request) streamingList() bool { return r.Query.Get("sendInitialEvents") == "true" }
 
-// requests records what goes over one client. It is safe for concurrent use.
+// requests records the requests of one client. It is safe for concurrent use.
 type requests struct {
 	keepBodies bool // set before use
 
 	mu     sync.Mutex // protects the fields below
 	made   []request
-	bodies []*body // of the answers, if kept
+	bodies []*body // of the responses, if kept
 }
 
-// body keeps what is read of an answer.
+// body records the part of a response that is read.
 type body struct {
 	io.ReadCloser
 	requests *requests
@@ -79,7 +79,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// roundTripper is a transport with a record.
+// roundTripper is a transport that records requests.
 type roundTripper struct {
 	http.RoundTripper
 	requests *requests
@@ -103,14 +103,14 @@ func (rt roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// all returns the requests so far, in the order of their answers.
+// all returns the requests so far, in the order of their responses.
 func (r *requests) all() []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.made)
 }
 
-// count returns how often text stands in the answers so far.
+// count returns the number of occurrences of text in the responses so far.
 func (r *requests) count(text string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +121,8 @@ func (r *requests) count(text string) int {
 	return n
 }
 
-// newClient returns a client that asks for contentType, empty for what the type can do, through wrappers, of which the
-// first is the nearest to the server, and has record, which may be nil, note all requests.
+// newClient returns a client that requests contentType, or the best one for the type if that is empty. The first of wrappers is
+// nearest to the server. record, which may be nil, records all requests.
 func newClient(t *testing.T, contentType string, record *requests, wrappers ...func(http.RoundTripper) http.RoundTripper) *informer.Client {
 	t.Helper()
 	config := server.Config()
@@ -140,7 +140,7 @@ func newClient(t *testing.T, contentType string, record *requests, wrappers ...f
 	return client
 }
 
-// logged returns a configuration that logs to t.
+// logged returns a Config that logs to t.
 func logged[T informer.Object](t *testing.T) informer.Config[T] {
 	return informer.Config[T]{
 		Logger:        slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -148,7 +148,7 @@ func logged[T informer.Object](t *testing.T) informer.Config[T] {
 	}
 }
 
-// start runs inf until the test ends, and waits until it is synced.
+// start runs inf until the test ends, and waits until it has synced.
 func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -162,7 +162,7 @@ func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) {
 				t.Errorf("Run of %s: %v", inf.Resource(), err)
 			}
 		case <-time.After(patience):
-			t.Errorf("Run of %s does not end", inf.Resource())
+			t.Errorf("Run of %s does not return", inf.Resource())
 		}
 	})
 	if err := inf.WaitSynced(within(t, patience)); err != nil {
@@ -170,7 +170,7 @@ func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) {
 	}
 }
 
-// mode is a way to get a collection.
+// mode is a way to read a collection.
 type mode struct {
 	contentType string
 	paged       bool
@@ -203,15 +203,15 @@ func forEachMode(t *testing.T, test func(t *testing.T, m mode)) {
 	}
 }
 
-// object is what client-go decodes into.
+// object is a type that client-go decodes into.
 type object interface {
 	informer.Object
 	GetObjectKind() schema.ObjectKind
 	SetManagedFields([]metav1.ManagedFieldsEntry)
 }
 
-// bare takes away from what client-go decoded what the library leaves out on purpose: managedFields and, for all but
-// unstructured objects, kind and apiVersion. Which calls of client-go leave those in depends on the call.
+// bare removes from client-go's object the fields that the library leaves out on purpose: managedFields and, except for
+// unstructured objects, kind and apiVersion. Only some calls of client-go leave those empty.
 func bare[T object](obj T) T {
 	obj.SetManagedFields(nil)
 	if _, isMap := any(obj).(runtime.Unstructured); !isMap {
@@ -220,7 +220,7 @@ func bare[T object](obj T) T {
 	return obj
 }
 
-// sorted returns the objects, which become bare, in the order of a store.
+// sorted makes the objects bare, and sorts them like a store.
 func sorted[T object](list []T) []T {
 	for _, obj := range list {
 		bare(obj)
@@ -239,7 +239,7 @@ func pointers[T any](list []T) []*T {
 	return p
 }
 
-// storeEquals checks that the store has want, which is sorted, object by object, in every field.
+// storeEquals checks that the store equals want, which is sorted, in every field of every object.
 func storeEquals[T informer.Object](t *testing.T, inf *informer.Informer[T], want []T) {
 	t.Helper()
 	got := inf.Store().List()
@@ -253,10 +253,10 @@ func storeEquals[T informer.Object](t *testing.T, inf *informer.Informer[T], wan
 	}
 }
 
-// diff describes how got differs from want by reflect.DeepEqual, where that is stricter than cmp, too.
+// diff describes how got differs from want, also where reflect.DeepEqual is stricter than cmp.
 func diff(want, got any) string {
 	if d := gocmp.Diff(want, got, gocmp.Exporter(func(reflect.Type) bool { return true })); d != "" {
 		return d
 	}
-	return fmt.Sprintf("none but in what cmp takes for equal: %#v and %#v", want, got)
+	return fmt.Sprintf("cmp sees no difference, reflect.DeepEqual does: %#v and %#v", want, got)
 }

@@ -26,30 +26,30 @@ const (
 	sideLabel     = "side" // of a config map: a or b
 )
 
-// ledger writes config maps, and knows exactly what was written, whatever becomes of the server meanwhile. Nobody else
-// writes to them.
+// ledger writes config maps, and knows exactly what was written, whatever happens to the server meanwhile. No one else writes to
+// them.
 type ledger struct {
 	client     kubernetes.Interface
 	namespaces []string
-	ctx        context.Context // bounds what is under way: given up, a write could still be done, and after it was read
+	ctx        context.Context // bounds requests: a cancelled write could still succeed, after it was read
 
 	mu     sync.Mutex // protects the fields below
 	state  map[informer.Key]commit
-	told   []func(commit) // called with each, in the order of the versions of a key
+	told   []func(commit) // called with each commit, in the order of a key's versions
 	last   uint64         // the highest version
-	writes map[string]int // by what they did
+	writes map[string]int // by kind
 }
 
-// commit is one write that was done.
+// commit is one successful write.
 type commit struct {
 	key     informer.Key
 	uid     types.UID
-	version uint64 // 0 for a deletion, of which the server does not tell it
-	before  uint64 // the version that it took the place of
-	was, is string // the side before and after; "" if it is not there
+	version uint64 // 0 for a deletion, whose version the server does not return
+	before  uint64 // the version that it replaced
+	was, is string // the side before and after; "" if it does not exist
 }
 
-// mark returns how a follower of everything is told.
+// mark returns the mark of c for a follower of everything.
 func (c commit) mark() mark {
 	if c.is == "" {
 		return mark{deleted: c.uid}
@@ -65,12 +65,12 @@ func newLedger(t *testing.T, namespaces []string) *ledger {
 	return l
 }
 
-// key returns the key of one of the config maps by its number.
+// key returns the key of config map number i.
 func (l *ledger) key(i int) informer.Key {
 	return informer.Key{Namespace: l.namespaces[i%len(l.namespaces)], Name: fmt.Sprintf("config-%05d", i)}
 }
 
-// listen has f called with each commit from now on.
+// listen makes the ledger call f with each later commit.
 func (l *ledger) listen(f func(commit)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,12 +83,12 @@ func (l *ledger) get(key informer.Key) commit {
 	return l.state[key]
 }
 
-// set writes key with that side, creating it if it is not there.
+// set writes key with this side, and creates it if it does not exist.
 func (l *ledger) set(key informer.Key, side string) {
 	have := l.get(key)
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: key.Name, Labels: map[string]string{sideLabel: side}},
-		// Nothing in it is shared with other objects: what a store holds does not depend on how it came.
+		// Nothing in it is shared with other objects, so a store's memory does not depend on how the object arrived.
 		Data: map[string]string{"after": fmt.Sprint(have.version), "text": strings.Repeat(crand.Text(), 8)},
 	}
 	configMaps := l.client.CoreV1().ConfigMaps(key.Namespace)
@@ -106,13 +106,13 @@ func (l *ledger) delete(key informer.Key) {
 	})
 }
 
-// write notes what came of a write. After an error it may have been done all the same.
+// write records the result of a write. After an error, the write may have succeeded all the same.
 func (l *ledger) write(key informer.Key, what string, do func() (*corev1.ConfigMap, error)) {
 	cm, err := do()
 	if err != nil {
 		what = "failed"
 		if cm, err = l.read(key); err != nil {
-			return // the test is over
+			return // the test has ended
 		}
 	}
 	l.mu.Lock()
@@ -133,7 +133,7 @@ func (l *ledger) write(key informer.Key, what string, do func() (*corev1.ConfigM
 	}
 }
 
-// read returns what is there, nil for nothing, as soon as the server tells.
+// read returns the object, or nil if there is none, once the server answers.
 func (l *ledger) read(key informer.Key) (*corev1.ConfigMap, error) {
 	retry := time.NewTicker(retryInterval)
 	defer retry.Stop()
@@ -153,7 +153,7 @@ func (l *ledger) read(key informer.Key) (*corev1.ConfigMap, error) {
 	}
 }
 
-// step does to one config map what random says: mostly an update, which moves some to the other side.
+// step makes a random change to one config map: usually an update, which sometimes moves it to the other side.
 func (l *ledger) step(key informer.Key, random float64) {
 	have := l.get(key)
 	switch {
@@ -171,7 +171,7 @@ func (l *ledger) step(key informer.Key, random float64) {
 	}
 }
 
-// fill creates the first n.
+// fill creates the first n config maps.
 func (l *ledger) fill(n int) {
 	var group errgroup.Group
 	group.SetLimit(ledgerWorkers)
@@ -184,8 +184,8 @@ func (l *ledger) fill(n int) {
 	_ = group.Wait()
 }
 
-// churn takes a step rate times a second for d, each with the key that pick returns; one that is in work is passed over.
-// What is due while all workers wait for the server is dropped.
+// churn takes rate steps a second for d, each with the key that pick returns. It skips keys in work, and drops steps that are due
+// while all workers wait for the server.
 func (l *ledger) churn(d time.Duration, rate int, random *rand.Rand, pick func() informer.Key) {
 	over := time.NewTimer(d)
 	defer over.Stop()

@@ -25,25 +25,25 @@ import (
 	slim "github.com/typedinformer/informer/examples/crd/slim/shop/v1"
 )
 
-// widgetView is what a generated lister says of the widgets of some namespaces: names by question.
+// widgetView is a generated lister's view of the widgets in some namespaces: names by query.
 type widgetView map[string][]string
 
-// widgetsFollower is a running informer of widgets with its generated lister, of whatever type.
+// widgetsFollower is a running informer of widgets, with a generated lister of any type.
 type widgetsFollower struct {
 	name string
-	wait func(t *testing.T, obj informer.Versioned) // until it has this version
-	gone func(t *testing.T, key informer.Key)       // until it has no such object
+	wait func(t *testing.T, obj informer.Versioned) // waits for this version
+	gone func(t *testing.T, key informer.Key)       // waits until there is no such object
 	view func(t *testing.T, namespaces []string) widgetView
 	show func(t *testing.T, key informer.Key) string // factory and phase
 }
 
-// What every lister is asked for.
+// The queries to every lister.
 var (
 	widgetSelectors = []string{"app=web", "app!=web,tier in (a,b)", "!app"}
 	widgetFactories = []string{"north", "south", "nowhere"}
 )
 
-// followWidgets starts an informer. by are the lister's indexes, each with the keys to ask it for.
+// followWidgets starts an informer. by has lookups in the lister's indexes, by query.
 func followWidgets[T informer.Labeled](t *testing.T, name string, i *informer.Informer[T], lister informer.Lister[T], by map[string]func() []T, show func(T) string) widgetsFollower {
 	t.Helper()
 	start(t, i)
@@ -103,7 +103,7 @@ func followWidgets[T informer.Labeled](t *testing.T, name string, i *informer.In
 	}
 }
 
-// installWidgets installs the CRD of examples/crd, and removes it in the end.
+// installWidgets installs the CRD of examples/crd, and removes it when the test ends.
 func installWidgets(t *testing.T) dynamic.NamespaceableResourceInterface {
 	t.Helper()
 	text, err := os.ReadFile("../examples/crd/crd.yaml")
@@ -124,8 +124,8 @@ func installWidgets(t *testing.T) dynamic.NamespaceableResourceInterface {
 	return client.Resource(shopinformers.WidgetResource)
 }
 
-// The generated listers of one custom resource agree with the API server, whether their types are somebody's Go types,
-// come from the CRD, or hold just some fields; and so do typed clients of these types.
+// The generated listers of one custom resource agree with the API server, whether their types are written by hand, generated
+// from the CRD, or have only some fields. So do typed clients of these types.
 func TestGeneratedListersOfACustomResource(t *testing.T) {
 	truth := installWidgets(t)
 	namespaces := []string{newNamespace(t), newNamespace(t)}
@@ -153,7 +153,7 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 		followWidgets(t, "slim types", slimTypes, slimLister.Lister, bySlim, func(w *slim.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }),
 	}
 
-	// agree asks the API server what the listers are asked.
+	// agree compares the listers with the API server.
 	agree := func(t *testing.T, key informer.Key, written informer.Versioned) {
 		t.Helper()
 		list := func(selector string, is func(u *unstructured.Unstructured) bool) []string {
@@ -262,7 +262,7 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 	}
 	agree(t, key, updated)
 	if have, _ := crdLister.Get(key); have.Spec.Parts == nil || len(have.Spec.Parts) > 0 {
-		t.Errorf("parts are %#v, want a list without any", have.Spec.Parts)
+		t.Errorf("parts are %#v, want an empty list", have.Spec.Parts)
 	}
 	slimClient := informer.NewTypedClient[*slim.Widget](client, slim.WidgetResource)
 	patched, err := slimClient.Patch(t.Context(), key, types.MergePatchType, []byte(`{"metadata": {"labels": {"app": null, "tier": "b"}}, "spec": {"factory": "south"}}`), metav1.PatchOptions{})
@@ -270,17 +270,17 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if patched.Labels["tier"] != "b" || patched.Spec.Factory != "south" {
-		t.Errorf("the slim client answered with %+v", patched)
+		t.Errorf("the slim client returned %+v", patched)
 	}
 	agree(t, key, patched)
-	// The server says what is wrong with a value that the schema does not allow.
+	// The server's error describes a value that the schema rejects.
 	if have, err = crdLister.Get(key); err != nil {
 		t.Fatal(err)
 	}
 	changed = have.DeepCopy()
 	changed.Status.Phase = "Broken"
 	if _, err := crdClient.UpdateStatus(t.Context(), changed, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("update to a phase that there is not: %v", err)
+		t.Errorf("update to an invalid phase: %v", err)
 	}
 	for _, key := range []informer.Key{key, {Namespace: namespaces[1], Name: "widget-1"}} {
 		if err := goClient.Delete(t.Context(), key, metav1.DeleteOptions{}); err != nil {
@@ -289,7 +289,7 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 		agree(t, key, nil)
 	}
 
-	// Without its definition, the resource is gone, and so is what the listers had.
+	// Without its definition, the resource is gone, and the listers are empty.
 	definitions, err := dynamic.NewForConfig(server.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 			f.gone(t, informer.Key{Namespace: namespaces[i%2], Name: fmt.Sprint("widget-", i)})
 		}
 		if got := f.view(t, namespaces)["all"]; len(got) > 0 {
-			t.Errorf("%s: %v are left", f.name, got)
+			t.Errorf("%s: %v remain", f.name, got)
 		}
 	}
 }

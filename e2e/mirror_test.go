@@ -12,27 +12,27 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// mirror is a handler that rebuilds the world from what it is told alone, and finds fault with it: with what breaks the
-// chain of a key, goes back, or comes twice.
+// mirror is a handler that rebuilds the world from its events only. It records a fault when an event breaks the chain of a
+// key, goes back, or repeats.
 type mirror[T informer.Object] struct {
 	busy func() // called with each event, if not nil
 
 	mu      sync.Mutex // protects the fields below
 	world   map[informer.Key]T
-	latest  map[informer.Key]uint64 // the version that was given last, be it a deletion's
+	latest  map[informer.Key]uint64 // the last version, including a deletion's
 	faults  []string
 	events  map[informer.EventType]int
-	noted   map[mark]int // while not nil
+	noted   map[mark]int // recorded if not nil
 	waiting []goal
 }
 
-// mark is how a change is known wherever it is told: a version by its number, a deletion by what is deleted.
+// mark identifies a change for all followers: a version by its number, a deletion by the deleted object.
 type mark struct {
 	version uint64    // 0 for a deletion
 	deleted types.UID // "" for a version
 }
 
-// goal is a version that is waited for.
+// goal is a version that a test waits for.
 type goal struct {
 	key     informer.Key
 	version uint64
@@ -43,7 +43,7 @@ func newMirror[T informer.Object]() *mirror[T] {
 	return &mirror[T]{world: map[informer.Key]T{}, latest: map[informer.Key]uint64{}, events: map[informer.EventType]int{}}
 }
 
-// versionOf returns an object's resource version as a number, 0 for one that is none.
+// versionOf returns an object's resource version as a number, or 0 if it is not one.
 func versionOf(obj interface{ GetResourceVersion() string }) uint64 {
 	return parseVersion(obj.GetResourceVersion())
 }
@@ -63,7 +63,7 @@ func (m *mirror[T]) OnAdd(obj T, initial bool) {
 	m.begin(informer.Added)
 	defer m.mu.Unlock()
 	if old, there := m.world[informer.KeyOf(obj)]; there {
-		m.fault("%s was added at %s and is there at %s", informer.KeyOf(obj), obj.GetResourceVersion(), old.GetResourceVersion())
+		m.fault("%s was added at %s, but exists at %s", informer.KeyOf(obj), obj.GetResourceVersion(), old.GetResourceVersion())
 	}
 	m.set(obj)
 }
@@ -74,9 +74,9 @@ func (m *mirror[T]) OnUpdate(old, new T) {
 	have, there := m.world[informer.KeyOf(new)]
 	switch {
 	case !there:
-		m.fault("%s was updated from %s and is not there", informer.KeyOf(new), old.GetResourceVersion())
-	case have != old: // that very object
-		m.fault("%s was updated from %s and is there at %s", informer.KeyOf(new), old.GetResourceVersion(), have.GetResourceVersion())
+		m.fault("%s was updated from %s, but does not exist", informer.KeyOf(new), old.GetResourceVersion())
+	case have != old: // the same pointer
+		m.fault("%s was updated from %s, but exists at %s", informer.KeyOf(new), old.GetResourceVersion(), have.GetResourceVersion())
 	case new.GetUID() != old.GetUID():
 		m.fault("%s was updated from %s to %s, another object", informer.KeyOf(new), old.GetUID(), new.GetUID())
 	}
@@ -90,9 +90,9 @@ func (m *mirror[T]) OnDelete(last T, final bool) {
 	have, there := m.world[key]
 	switch {
 	case !there:
-		m.fault("%s was deleted at %s and is not there", key, last.GetResourceVersion())
+		m.fault("%s was deleted at %s, but does not exist", key, last.GetResourceVersion())
 	case have.GetUID() != last.GetUID() || final && versionOf(last) <= versionOf(have) || !final && have != last:
-		m.fault("%s was deleted at %s, final=%v, and is there at %s", key, last.GetResourceVersion(), final, have.GetResourceVersion())
+		m.fault("%s was deleted at %s, final=%v, but exists at %s", key, last.GetResourceVersion(), final, have.GetResourceVersion())
 	}
 	delete(m.world, key)
 	m.latest[key] = versionOf(last)
@@ -107,11 +107,11 @@ func (m *mirror[T]) begin(e informer.EventType) {
 	m.events[e]++
 }
 
-// set notes obj, which is newer than whatever was told of its key before.
+// set records obj, which must be newer than all earlier versions of its key.
 func (m *mirror[T]) set(obj T) {
 	key, version := informer.KeyOf(obj), versionOf(obj)
 	if before := m.latest[key]; version <= before {
-		m.fault("%s was given at %d after %d", key, version, before)
+		m.fault("%s arrived at %d after %d", key, version, before)
 	}
 	m.world[key], m.latest[key] = obj, version
 	m.note(mark{version: version})
@@ -124,7 +124,7 @@ func (m *mirror[T]) note(what mark) {
 	}
 }
 
-// wait returns what is closed when the handler has been told of key at that version or a newer one.
+// wait returns a channel that is closed when the handler has received key at that version or a newer one.
 func (m *mirror[T]) wait(key informer.Key, version uint64) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,7 @@ func (m *mirror[T]) wait(key informer.Key, version uint64) <-chan struct{} {
 	return g.there
 }
 
-// reached closes the goals that are met by key at version, and returns the others.
+// reached closes the goals that key meets at version, and returns the others.
 func reached(goals []goal, key informer.Key, version uint64) []goal {
 	var left []goal
 	for _, g := range goals {
@@ -155,24 +155,24 @@ func (m *mirror[T]) shrink() {
 	m.world, m.latest = rebuilt(m.world), rebuilt(m.latest)
 }
 
-// rebuilt returns a copy of m that has room for no more than it holds: maps do not shrink.
+// rebuilt returns a copy of m without spare room, since maps do not shrink.
 func rebuilt[K comparable, V any](m map[K]V) map[K]V {
 	c := make(map[K]V, len(m))
 	maps.Copy(c, m)
 	return c
 }
 
-// tape is a sink, where nothing is folded: each change comes, once and in order, but for those whose place a list takes.
-// It is told of what was written, and keeps what it was not yet told by both sides.
+// tape is a sink, so no changes fold: each arrives once and in order, except for those that a list covers. The writer also
+// reports its writes, and tape keeps changes until both sides have reported them.
 type tape[T informer.Object] struct {
-	ours map[string]bool // the namespaces whose writes it is told of
+	ours map[string]bool // the namespaces whose writes are reported
 
 	mu       sync.Mutex // protects the fields below
 	at       uint64
 	held     map[types.UID]bool
-	came     map[mark]bool   // and was not yet acknowledged to the writer
-	expected map[mark]commit // and has not come
-	spans    [][2]uint64     // what lists took the place of: everything after the first, up to the second
+	came     map[mark]bool   // arrived, but not yet reported by the writer
+	expected map[mark]commit // reported, but not yet arrived
+	spans    [][2]uint64     // versions that lists cover: after the first, up to the second
 	deltas   map[informer.DeltaType]int
 	faults   []string
 	waiting  []goal
@@ -232,7 +232,7 @@ func (t *tape[T]) come(obj T, what mark) {
 	case expected:
 		delete(t.expected, what)
 	case t.came[what]:
-		t.fault("%s at %s came twice", informer.KeyOf(obj), obj.GetResourceVersion())
+		t.fault("%s at %s arrived twice", informer.KeyOf(obj), obj.GetResourceVersion())
 	default:
 		t.came[what] = true
 	}
@@ -251,9 +251,9 @@ func (t *tape[T]) replaced(items []T, version uint64) {
 	}
 }
 
-// covered says whether a list has told of c rather than an event.
+// covered reports whether a list covers c, so that no event is needed.
 func (t *tape[T]) covered(c commit) bool {
-	if c.version == 0 { // its version is not known, only that of the state before
+	if c.version == 0 { // its version is unknown, only the one before
 		last := t.spans[len(t.spans)-1]
 		return c.before <= last[1] && !t.held[c.uid]
 	}
@@ -265,7 +265,7 @@ func (t *tape[T]) covered(c commit) bool {
 	return false
 }
 
-// expect tells of a write that was acknowledged.
+// expect reports an acknowledged write.
 func (t *tape[T]) expect(c commit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -279,7 +279,7 @@ func (t *tape[T]) expect(c commit) {
 	}
 }
 
-// wait is as that of mirror.
+// wait is like that of mirror.
 func (t *tape[T]) wait(key informer.Key, version uint64) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -292,18 +292,18 @@ func (t *tape[T]) wait(key informer.Key, version uint64) <-chan struct{} {
 	return g.there
 }
 
-// check returns what was wrong, and what is missing. Only after a wait for the last write.
+// check returns the faults and the missing writes. It must follow a wait for the last write.
 func (t *tape[T]) check() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.expected {
-		t.fault("never came: %+v", c)
+		t.fault("never arrived: %+v", c)
 	}
 	for what := range t.came {
-		t.fault("came, and nobody has written it, or came before: %+v", what)
+		t.fault("arrived without a write, or repeatedly: %+v", what)
 	}
 	if len(t.expected) > 0 {
-		t.fault("%d writes never came", len(t.expected))
+		t.fault("%d writes never arrived", len(t.expected))
 	}
 	return t.faults
 }

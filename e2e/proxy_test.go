@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// proxy stands between clients and the API server and does to them what networks and load balancers do. It knows the
-// clients by their user agent; who is "" means all of them.
+// proxy is between clients and the API server, and disturbs them like networks and load balancers do. It identifies clients by
+// their user agent. A who of "" means all of them.
 type proxy struct {
 	*httptest.Server
 	forward *httputil.ReverseProxy
@@ -31,15 +31,15 @@ type proxy struct {
 	mu        sync.Mutex // protects the fields below
 	conns     map[*proxyConn]struct{}
 	exchanges map[*exchange]struct{}
-	answers   map[string][]answer // what happens to the next requests, by user agent
-	refusals  int                 // while there are any, new connections are refused
-	stalled   chan struct{}       // closed when the stall is over; nil without one
-	expired   map[string]int      // 410s that went through or came from here, by user agent
+	answers   map[string][]answer // responses to the next requests, by user agent
+	refusals  int                 // new connections are refused while this is positive
+	stalled   chan struct{}       // closed when the stall is over; nil if there is none
+	expired   map[string]int      // 410s from the server or from the proxy, by user agent
 }
 
-// answer is what a request gets in place of the API server's.
+// answer is a response that replaces the API server's.
 type answer struct {
-	code int // 0: the API server's own, cut off after that many bytes
+	code int // 0 means the API server's own response, cut off after cut bytes
 	cut  int
 }
 
@@ -70,7 +70,7 @@ func startProxy(t *testing.T) *proxy {
 			resp.Body = resp.Request.Context().Value(exchangeKey{}).(*exchange).carry(resp)
 			return nil
 		},
-		// The API server is away: what a client sees of that is a lost connection.
+		// If the API server is down, a client sees a lost connection.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.Server = httptest.NewUnstartedServer(p)
@@ -86,7 +86,7 @@ func startProxy(t *testing.T) *proxy {
 	return p
 }
 
-// config returns what a client needs that is to be known by that name. Those that speak HTTP/2 share a connection.
+// config returns a client configuration with that name as the user agent. HTTP/2 clients share a connection.
 func (p *proxy) config(name string, http2 bool) *rest.Config {
 	config := &rest.Config{Host: p.URL, UserAgent: name, QPS: -1}
 	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})
@@ -97,12 +97,12 @@ func (p *proxy) config(name string, http2 bool) *rest.Config {
 	return config
 }
 
-// exchange is one request under way and its answer.
+// exchange is one request under way, with its response.
 type exchange struct {
 	proxy  *proxy
 	agent  string
 	cancel context.CancelFunc
-	cut    int // the answer breaks off after so many bytes; 0 for never
+	cut    int // the response breaks off after this many bytes; 0 means never
 	ended  atomic.Bool
 }
 
@@ -148,7 +148,7 @@ func (p *proxy) end(e *exchange) {
 	delete(p.exchanges, e)
 }
 
-// carry returns the body of an answer as the client gets it.
+// carry returns the body of a response as the client gets it.
 func (e *exchange) carry(resp *http.Response) io.ReadCloser {
 	if resp.StatusCode == http.StatusGone {
 		e.expire()
@@ -170,7 +170,7 @@ type carried struct {
 
 func (c *carried) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
-	if n < 1000 && strings.Contains(string(b[:n]), "too old resource version") { // a frame by itself
+	if n < 1000 && strings.Contains(string(b[:n]), "too old resource version") { // a separate frame
 		c.expire()
 	}
 	c.read += n
@@ -183,7 +183,7 @@ func (c *carried) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// finish ends the answers that are under way, in good order, wherever they are.
+// finish ends the responses under way normally, at any point.
 func (p *proxy) finish(who string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +195,7 @@ func (p *proxy) finish(who string) {
 	}
 }
 
-// answer ends what is under way, and answers the next requests so.
+// answer ends the requests under way, and answers the next ones with these responses.
 func (p *proxy) answer(who []string, with ...answer) {
 	for _, name := range who {
 		p.mu.Lock()
@@ -205,7 +205,7 @@ func (p *proxy) answer(who []string, with ...answer) {
 	}
 }
 
-// calm undoes what was arranged for later.
+// calm cancels stalls and planned responses.
 func (p *proxy) calm() {
 	p.stall(0)
 	p.mu.Lock()
@@ -213,7 +213,7 @@ func (p *proxy) calm() {
 	clear(p.answers)
 }
 
-// refuse breaks all connections and refuses new ones, until what it returns is called.
+// refuse breaks all connections and refuses new ones, until accept is called.
 func (p *proxy) refuse() (accept func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +228,7 @@ func (p *proxy) refuse() (accept func()) {
 	})
 }
 
-// reset breaks that share of the connections, half of them at once, the others in the middle of what they send next.
+// reset breaks this share of the connections: half of them at once, the others during their next write.
 func (p *proxy) reset(share float64, random *rand.Rand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,7 +243,7 @@ func (p *proxy) reset(share float64, random *rand.Rand) {
 	}
 }
 
-// stall holds back what goes to the clients for d.
+// stall delays all data to the clients for d.
 func (p *proxy) stall(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,7 +294,7 @@ func (l proxyListener) Accept() (net.Conn, error) {
 type proxyConn struct {
 	*net.TCPConn
 	proxy *proxy
-	torn  atomic.Bool // break with the next Write
+	torn  atomic.Bool // break in the next Write
 }
 
 func (c *proxyConn) Write(b []byte) (int, error) {
@@ -312,7 +312,7 @@ func (c *proxyConn) Write(b []byte) (int, error) {
 	return c.TCPConn.Write(b)
 }
 
-// reset closes the connection by RST rather than FIN.
+// reset closes the connection with RST instead of FIN.
 func (c *proxyConn) reset() {
 	_ = c.SetLinger(0)
 	_ = c.TCPConn.Close()

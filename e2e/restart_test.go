@@ -31,30 +31,30 @@ const (
 	churnWorkers = 4
 	churnObjects = 300
 	lastName     = "zz-last" // written after all other writes
-	// retryInterval is the time between two tries of a write while the server is away.
+	// retryInterval is the time between two attempts to write while the server is down.
 	retryInterval = 20 * time.Millisecond
 )
 
-// churn creates, updates and deletes the config maps of a namespace, and goes on when the server does not.
+// churn creates, updates and deletes the config maps of a namespace, and continues when the server fails.
 type churn struct {
 	client    kubernetes.Interface
 	namespace string
 	workers   sync.WaitGroup
-	stop      func() // ends the writes, and returns when the last one has got its answer
+	stop      func() // ends the writes, and returns after the last response
 	stopped   <-chan struct{}
 
 	mu     sync.Mutex        // protects the fields below
-	acked  map[string]string // what the server has said was written: the name by resource version
-	goal   int               // of acked, closes there
-	there  chan struct{}     // closed when the goal is reached; nil when there is none
-	failed int               // writes without a good answer
+	acked  map[string]string // acknowledged writes: the name by resource version
+	goal   int               // length of acked at which there is closed
+	there  chan struct{}     // closed when the goal is reached; nil if there is none
+	failed int               // failed writes
 }
 
 func startChurn(t *testing.T, namespace string, seed uint64) *churn {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	c := &churn{client: clientset(t, runtime.ContentTypeProtobuf), namespace: namespace, acked: map[string]string{}}
-	// What is under way when the writes are to end is waited for: given up, it could still be done, and after the last.
+	// Wait for requests under way at the end: a cancelled write could still succeed, after the last one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 3*patience)
 	stopped := make(chan struct{})
 	c.stopped = stopped
@@ -95,7 +95,7 @@ func (c *churn) ack(cm *corev1.ConfigMap) {
 	}
 }
 
-// work writes to the objects of one worker, which knows what is there, unless a write has failed.
+// work writes to the objects of one worker, which knows their state unless a write fails.
 func (c *churn) work(ctx context.Context, worker int, random *rand.Rand) {
 	configMaps := c.client.CoreV1().ConfigMaps(c.namespace)
 	have := map[string]*corev1.ConfigMap{}
@@ -127,7 +127,7 @@ func (c *churn) work(ctx context.Context, worker int, random *rand.Rand) {
 		c.mu.Lock()
 		c.failed++
 		c.mu.Unlock()
-		for !c.done(ctx) { // it may have been written all the same
+		for !c.done(ctx) { // the write may have succeeded
 			cm, err = configMaps.Get(ctx, name, metav1.GetOptions{})
 			if err == nil {
 				have[name] = cm
@@ -157,7 +157,7 @@ func (c *churn) done(ctx context.Context) bool {
 	}
 }
 
-// history is a sink that notes each delta, where a store or a handler can fold some.
+// history is a sink that records each delta. A store or a handler may fold some.
 type history struct {
 	last chan struct{} // closed when it has the last object
 
@@ -176,8 +176,8 @@ func (h *history) Put(_ context.Context, d informer.Delta[*corev1.ConfigMap]) er
 	return nil
 }
 
-// check checks that every write that was acknowledged is in the history, once and in order, but for those whose place
-// a list has taken. It returns the number of lists.
+// check checks that every acknowledged write is in the history, once and in order, except for writes that a list covers. It
+// returns the number of lists.
 func (h *history) check(t *testing.T, acked map[string]string) int {
 	t.Helper()
 	lists, at := 0, ""
@@ -194,7 +194,7 @@ func (h *history) check(t *testing.T, acked map[string]string) int {
 		switch d.Type {
 		case informer.Replaced:
 			lists++
-			for rv := range missing { // those before are there, or not any more
+			for rv := range missing { // covered by the list
 				if !newer(versionAt(rv), versionAt(d.ResourceVersion)) && (at == "" || newer(versionAt(rv), versionAt(at))) {
 					delete(missing, rv)
 				}
@@ -205,7 +205,7 @@ func (h *history) check(t *testing.T, acked map[string]string) int {
 		at = d.ResourceVersion
 	}
 	if len(missing) > 0 {
-		t.Errorf("%d of %d writes never came, such as %v", len(missing), len(acked), slices.Sorted(maps.Keys(missing))[0])
+		t.Errorf("%d of %d writes never arrived, such as %v", len(missing), len(acked), slices.Sorted(maps.Keys(missing))[0])
 	}
 	return lists
 }
@@ -214,13 +214,13 @@ func versionAt(rv string) informer.Versioned {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: rv}}
 }
 
-// line is what connects followers to the server. A cut breaks the requests that are open; those that come then fail
-// when the line is mended, so that nobody's backoff grows for as long as the cut lasts.
+// line connects followers to the server. A cut breaks open requests. New requests fail only when the line is mended, so that no
+// backoff grows during the cut.
 type line struct {
 	mu     sync.Mutex      // protects the fields below
 	whole  context.Context // ends with a cut
 	cut    context.CancelFunc
-	mended chan struct{} // closed when it is
+	mended chan struct{} // closed when the line is mended
 }
 
 var errCut = errors.New("the line is cut")
@@ -239,7 +239,7 @@ func (l *line) mend() {
 	l.whole, l.cut = context.WithCancel(context.Background())
 }
 
-// roundTripperFunc is a function as a transport.
+// roundTripperFunc is a function that implements http.RoundTripper.
 type roundTripperFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripperFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
@@ -263,7 +263,7 @@ func (l *line) wrap(rt http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// follower is one way to follow the churn.
+// follower is one way of following the churn.
 type follower struct {
 	name      string
 	requests  *requests
@@ -289,10 +289,10 @@ func followByInformer(t *testing.T, m mode, resource informer.Resource, l *line)
 			told.mu.Lock()
 			defer told.mu.Unlock()
 			if got := sorted(slices.Collect(maps.Values(told.world))); !reflect.DeepEqual(got, want) {
-				t.Errorf("the handler was told of something else (-server +handler):\n%s", diff(want, got))
+				t.Errorf("the handler differs from the server (-server +handler):\n%s", diff(want, got))
 			}
 			if len(told.faults) > 0 {
-				t.Errorf("of %v, these are wrong:\n%s", told.events, strings.Join(told.faults, "\n"))
+				t.Errorf("faults in %v:\n%s", told.events, strings.Join(told.faults, "\n"))
 			}
 		},
 	}
@@ -318,18 +318,18 @@ func followByReflector(t *testing.T, m mode, resource informer.Resource, l *line
 			told.mu.Lock()
 			defer told.mu.Unlock()
 			if lists := told.check(t, acked); lists != 1+expirations(record) {
-				t.Errorf("the sink was given %d lists, and the server has refused to go on %d times", lists, expirations(record))
+				t.Errorf("the sink got %d lists, the server sent %d times 410 Expired", lists, expirations(record))
 			}
 		},
 	}
 }
 
-// expirations returns how often the server has said 410, in whatever place.
+// expirations returns the number of 410 Expired from the server, as a response or in a stream.
 func expirations(r *requests) int { return r.count("too old resource version") }
 
-// carriesOn has informers and reflectors follow a stream of changes through disrupt, and checks that they carry on by
-// themselves, that nothing is lost, and nothing told twice. relists is how many lists the disruption makes necessary,
-// or -1 for as many as the server says. It returns the writes, which have ended.
+// carriesOn makes informers and reflectors follow a stream of changes through disrupt. It checks that they recover by
+// themselves, and that no change is lost or repeated. relists is the number of lists that the disruption requires, or -1 to
+// take it from the server's responses. It returns the writes, which have ended.
 func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) *churn {
 	t.Helper()
 	namespace := newNamespace(t)
@@ -352,7 +352,7 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 		t.Fatal(err)
 	}
 	writes.ack(end)
-	t.Logf("%d writes were answered, %d were not", len(writes.acked), writes.failed)
+	t.Logf("%d writes succeeded, %d failed", len(writes.acked), writes.failed)
 
 	deadline := within(t, patience)
 	for _, f := range followers {
@@ -360,7 +360,7 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 			select {
 			case <-f.last:
 			case <-deadline.Done():
-				t.Fatalf("it does not carry on: %+v", f.reflector())
+				t.Fatalf("the follower did not recover: %+v", f.reflector())
 			}
 			contentType := runtime.ContentTypeJSON
 			if strings.HasSuffix(f.name, "protobuf") {
@@ -372,7 +372,7 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 			}
 			f.check(t, sorted(pointers(list.Items)), writes.acked)
 
-			// R8, R9: a failure costs a watch; a list is made only when the server does not have the changes any more.
+			// R8, R9: a failure costs a watch. A list happens only if the server no longer has the changes.
 			made, status := f.requests.all(), f.reflector()
 			watches := slices.DeleteFunc(slices.Clone(made), func(r request) bool { return !r.watch() })
 			asked := 0
@@ -382,11 +382,11 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 				}
 				asked++
 				if rv := r.Query.Get("resourceVersion"); asked > 1 && (rv == "" || rv == "0") {
-					t.Errorf("relist at resource version %q, want what was seen last", rv)
+					t.Errorf("relist at resource version %q, want the last one seen", rv)
 				}
 			}
 			if relists >= 0 && expirations(f.requests) != relists {
-				t.Errorf("the server has refused to go on %d times, want %d", expirations(f.requests), relists)
+				t.Errorf("the server sent %d times 410 Expired, want %d", expirations(f.requests), relists)
 			}
 			if want := 1 + expirations(f.requests); status.Lists != want || asked != want {
 				t.Errorf("status counts %d lists, %d were made, want %d:\n%v", status.Lists, asked, want, made)
@@ -399,17 +399,17 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 	return writes
 }
 
-// The server, once it is back, knows the changes since it began to read from etcd, which is before it takes any. It
-// can all the same be that etcd had one more before the crash than the followers.
+// A restarted server has the changes since it began to read from etcd, before it accepts requests. Yet etcd may have had one
+// more change before the crash than the followers.
 // Guarantees: R8
 func TestCarriesOnAfterACrashOfTheAPIServer(t *testing.T) {
 	writes := carriesOn(t, -1, func(*churn, *line) { restartAPIServer(t) })
 	if writes.failed == 0 {
-		t.Error("no write has failed: the server was not away")
+		t.Error("no write failed: the server was not down")
 	}
 }
 
-// The followers miss changes that nobody can tell them of any more.
+// The followers miss changes that the server no longer has.
 // Guarantees: R9
 func TestCarriesOnAfterACrashOfTheAPIServerOutOfSight(t *testing.T) {
 	carriesOn(t, 1, func(writes *churn, l *line) {
@@ -421,7 +421,7 @@ func TestCarriesOnAfterACrashOfTheAPIServerOutOfSight(t *testing.T) {
 	})
 }
 
-// The server has the changes still.
+// The server still has the changes.
 // Guarantees: R8
 func TestCarriesOnAfterALostConnection(t *testing.T) {
 	carriesOn(t, 0, func(writes *churn, l *line) {
@@ -442,7 +442,7 @@ func TestCarriesOnAfterACrashOfEtcd(t *testing.T) {
 		}
 	})
 	if writes.failed == 0 {
-		t.Error("no write has failed: etcd was not away")
+		t.Error("no write failed: etcd was not down")
 	}
 }
 
@@ -456,9 +456,9 @@ func restartAPIServer(t *testing.T) {
 	}
 }
 
-// A starting server knows no custom resources at first. It must not be believed: they are not gone.
+// A starting server answers 404 for custom resources at first. Informers must not take them as deleted.
 func TestCustomResourcesStayThroughACrashOfTheAPIServer(t *testing.T) {
-	const n, followers = 10, 8 // several, so that they come back at different moments of the start
+	const n, followers = 10, 8 // several, so that they reconnect at different moments of the start
 	namespace := newNamespace(t)
 	resource := schema.GroupVersionResource{Group: namespace + ".example.com", Version: "v1", Resource: "widgets"}
 	if err := cluster.InstallCRD(within(t, patience), server.Config(), cluster.NewCRD(resource, "Widget")); err != nil {

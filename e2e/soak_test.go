@@ -30,28 +30,27 @@ import (
 )
 
 var (
-	soakDuration = flag.Duration("soak.duration", 2*time.Minute, "how long TestSoak makes trouble; 10m before a release")
-	soakObjects  = flag.Int("soak.objects", 10_000, "how many objects there are in TestSoak")
+	soakDuration = flag.Duration("soak.duration", 2*time.Minute, "duration of the faults in TestSoak; 10m before a release")
+	soakObjects  = flag.Int("soak.objects", 10_000, "number of objects in TestSoak")
 	soakRate     = flag.Int("soak.rate", 200, "changes a second in TestSoak")
-	soakSeed     = flag.Uint64("soak.seed", 0, "what TestSoak draws its faults and changes from; 0 for another one each time")
+	soakSeed     = flag.Uint64("soak.seed", 0, "random seed of TestSoak's faults and changes; 0 means a new one each time")
 )
 
 const (
 	calmDuration = 10 * time.Second
-	// soakPatience bounds the wait for all to have caught up: the longest backoff, and a list while others list.
+	// soakPatience bounds the wait for all followers to catch up: the longest backoff, and a list beside other lists.
 	soakPatience = 3 * time.Minute
-	checkEvery   = 5 * time.Second // so often a store is compared with the server in the midst of it
+	checkEvery   = 5 * time.Second // the interval between comparisons of a store with the server during faults
 )
 
-// TestSoak has the library follow 10,000 objects with 200 changes a second, in all the ways that there are, while once a
-// second something goes wrong: on the way to the server, or with the server itself.
+// TestSoak makes the library follow 10,000 objects with 200 changes a second, in every mode. Once a second something fails:
+// on the way to the server, or the server itself.
 //
-// While things go wrong, each handler's events form a chain for each key (H2), no version comes twice or goes back, and a
-// reflector's sink is given each change that was written, exactly once, but for those whose place a list has taken.
-// A list is made only when the server no longer has the changes (R8, R9). A store is at any time what the server had at
-// the store's resource version (C6, C10). Before and after, when nothing goes wrong, each handler is told of each single
-// change exactly once. In the end all have what the server has, which is what was written, and hold no more goroutines
-// and no more memory than in the beginning.
+// During faults, each handler's events form a chain for each key (H2), and no version repeats or goes back. A reflector's sink
+// gets each written change exactly once, except for changes that a list covers. A list happens only if the server no longer
+// has the changes (R8, R9). A store always equals the server's state at the store's resource version (C6, C10). Before and
+// after the faults, each handler gets each change exactly once. In the end all stores equal the server, which equals the
+// ledger, and the process has no more goroutines and memory than in the beginning.
 func TestSoak(t *testing.T) {
 	seed := *soakSeed
 	if seed == 0 {
@@ -61,7 +60,7 @@ func TestSoak(t *testing.T) {
 	random := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 
 	began := time.Now()
-	names := *soakObjects + *soakObjects/20 // with some deleted at any time
+	names := *soakObjects + *soakObjects/20 // some are deleted at any time
 	namespaces := []string{newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t)}
 	l := newLedger(t, namespaces)
 	l.fill(*soakObjects)
@@ -70,14 +69,14 @@ func TestSoak(t *testing.T) {
 	began = time.Now()
 	s := &soak{T: t, ledger: l, proxy: startProxy(t)}
 	s.follow()
-	t.Logf("%d followers have them after %v", len(s.followers), since(began))
+	t.Logf("%d followers have synced after %v", len(s.followers), since(began))
 
 	walk, next := random(1).Perm(names), 0
 	calm := func() footprint {
 		t.Helper()
 		s.settle()
 		check := s.expectAll()
-		// A key comes but once, so that nothing can be folded.
+		// A key occurs only once, so that no changes can fold.
 		l.churn(calmDuration, *soakRate, random(2), func() informer.Key {
 			next++
 			return l.key(walk[next%names])
@@ -105,7 +104,7 @@ func TestSoak(t *testing.T) {
 
 	began = time.Now()
 	s.settle()
-	t.Logf("all have caught up after %v", since(began))
+	t.Logf("all followers have caught up after %v", since(began))
 	after := calm()
 	t.Logf("after: %v", after)
 	s.compareAll()
@@ -120,7 +119,7 @@ func TestSoak(t *testing.T) {
 
 func since(began time.Time) time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
 
-// soak is what a run of TestSoak works with.
+// soak has the parts of a run of TestSoak.
 type soak struct {
 	*testing.T
 	ledger    *ledger
@@ -128,19 +127,19 @@ type soak struct {
 	followers []*soakFollower
 }
 
-// soakFollower is one way to follow the collection.
+// soakFollower is one way of following the collection.
 type soakFollower struct {
 	name     string
 	resource informer.Resource
-	side     string // what the selector asks for; "" for both
+	side     string // the side that the selector selects; "" for both
 	wait     []func(key informer.Key, version uint64) <-chan struct{}
-	note     func() (noted func() map[mark]int)         // nil for those who may fold
+	note     func() (noted func() map[mark]int)         // nil if changes may fold
 	snapshot func() (resourceVersion, digest string)    // nil for a reflector
 	visit    func(ctx context.Context) (wrong []string) // nil for a reflector
-	check    func() []string                            // what was wrong with what it was told
+	check    func() []string                            // the faults in the received changes
 	status   func() []informer.ReflectorStatus
 	events   func() string
-	shrink   func() // gives back what the test's own maps had room for when a follower was behind
+	shrink   func() // shrinks the test's own maps, which grow while a follower is behind
 }
 
 func (f *soakFollower) report() string {
@@ -152,7 +151,7 @@ func (f *soakFollower) report() string {
 	return b.String()
 }
 
-// sees says how f is told of c, if at all.
+// sees returns the mark by which f gets c, if it gets c at all.
 func (f *soakFollower) sees(c commit) (mark, bool) {
 	matches := func(side string) bool { return side != "" && (f.side == "" || f.side == side) }
 	switch {
@@ -166,7 +165,7 @@ func (f *soakFollower) sees(c commit) (mark, bool) {
 	return mark{}, false
 }
 
-// follow starts the followers. They are what differs: how the collection is read, in what format, what of it, over what.
+// follow starts the followers. They differ in mode, format, scope and transport.
 func (s *soak) follow() {
 	type config = informer.Config[*corev1.ConfigMap]
 	all := informer.Resource{GroupVersionResource: configMapsResource}
@@ -191,7 +190,7 @@ func (s *soak) follow() {
 	followSoak(s, via("two namespaces, paged JSON, shared", false, JSON), two, config{PagedList: true, Share: true})
 	followSoak(s, via("one side, streaming protobuf", true, protobuf), side, config{})
 	followSoak(s, via("metadata only, streaming protobuf", true, protobuf), all, informer.Config[*metav1.PartialObjectMetadata]{})
-	// Those without a proxy go through the server's own troubles only, and so are there most of the time.
+	// Followers without a proxy see only the server's own faults, so they are connected most of the time.
 	followSoak(s, direct("direct"), all, config{})
 	s.record(direct("reflector, direct"), all, config{})
 	s.record(via("reflector, streaming protobuf", true, protobuf), all, config{})
@@ -207,14 +206,14 @@ func (s *soak) client(config *rest.Config) *informer.Client {
 	return client
 }
 
-// soakConfig completes a configuration. What is logged would be more than anyone reads.
+// soakConfig completes a Config. It discards logs, which would be too long to read.
 func soakConfig[T informer.Object](t *testing.T, config informer.Config[T]) informer.Config[T] {
 	config.Logger = slog.New(slog.DiscardHandler)
 	config.OnDecodeError = logged[T](t).OnDecodeError
 	return config
 }
 
-// followSoak starts an informer with two handlers, of which one is now and then so slow that changes fold.
+// followSoak starts an informer with two handlers. One is slow now and then, so that changes fold.
 func followSoak[T informer.Object](s *soak, connection *rest.Config, resource informer.Resource, config informer.Config[T]) {
 	s.Helper()
 	inf := informer.New(s.client(connection), resource, soakConfig(s.T, config))
@@ -255,13 +254,13 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 				wrong = append(wrong, name+fault)
 			}
 			if digest(slices.Collect(maps.Values(m.world))) != digest(inf.Store().List()) {
-				wrong = append(wrong, name+"what it was told is not what the store has")
+				wrong = append(wrong, name+"the received objects differ from the store")
 			}
 			m.mu.Unlock()
 		}
 		for _, status := range inf.Status().Reflectors {
 			if status.Restored > 0 {
-				wrong = append(wrong, fmt.Sprintf("took the server for restored %d times", status.Restored))
+				wrong = append(wrong, fmt.Sprintf("took the server as restored %d times", status.Restored))
 			}
 		}
 		return wrong
@@ -278,23 +277,23 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 	s.followers = append(s.followers, f)
 }
 
-// visit subscribes in the midst of it, and leaves again.
+// visit subscribes for a short time during the run.
 func visit[T informer.Object](ctx context.Context, inf *informer.Informer[T]) []string {
 	told := newMirror[T]()
 	sub := inf.SubscribeWith(told, informer.SubscriptionConfig[T]{Name: "visitor"})
-	atLeast := inf.Store().Len() / 2 // never nothing
+	atLeast := inf.Store().Len() / 2 // never zero
 	err := sub.WaitSynced(ctx)
 	sub.Close()
 	<-sub.Done()
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	if err == nil && len(told.world) < atLeast {
-		told.fault("a visitor is synced, and was told of %d objects, want at least %d", len(told.world), atLeast)
+		told.fault("a visitor has synced with %d objects, want at least %d", len(told.world), atLeast)
 	}
 	return told.faults
 }
 
-// record starts a reflector whose sink takes down everything.
+// record starts a reflector whose sink records everything.
 func (s *soak) record(connection *rest.Config, resource informer.Resource, config informer.Config[*corev1.ConfigMap]) {
 	s.Helper()
 	written := newTape[*corev1.ConfigMap](s.ledger.namespaces)
@@ -316,7 +315,7 @@ func (s *soak) record(connection *rest.Config, resource informer.Resource, confi
 			defer s.proxy.mu.Unlock()
 			behind := connection.Host == s.proxy.URL
 			if lists, expired := written.deltas[informer.Replaced], s.proxy.expired[connection.UserAgent]; behind && lists > 1+expired {
-				wrong = append(wrong, fmt.Sprintf("listed %d times, and was refused to go on only %d times", lists, expired))
+				wrong = append(wrong, fmt.Sprintf("listed %d times, but got only %d times 410 Expired", lists, expired))
 			}
 			return wrong
 		},
@@ -330,7 +329,7 @@ func (s *soak) record(connection *rest.Config, resource informer.Resource, confi
 	})
 }
 
-// settle writes a last object in each namespace, and waits until all have been told of it.
+// settle writes a last object in each namespace, and waits until all followers have received it.
 func (s *soak) settle() {
 	s.Helper()
 	ctx := within(s.T, soakPatience)
@@ -347,14 +346,14 @@ func (s *soak) settle() {
 				select {
 				case <-wait(last.key, last.version):
 				case <-ctx.Done():
-					s.Fatalf("%s was not told of %+v within %v: %+v", f.name, last, soakPatience, f.status())
+					s.Fatalf("%s did not get %+v within %v: %+v", f.name, last, soakPatience, f.status())
 				}
 			}
 		}
 	}
 }
 
-// expectAll returns a check that each handler was told, since, of each change exactly once, and of nothing else.
+// expectAll returns a check that each handler has since received each change exactly once, and nothing else.
 func (s *soak) expectAll() (check func()) {
 	var mu sync.Mutex
 	var commits []commit
@@ -377,7 +376,7 @@ func (s *soak) expectAll() (check func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		over = true
-		s.Logf("%d changes in a calm", len(commits))
+		s.Logf("%d changes without faults", len(commits))
 		for f, noted := range noted {
 			got, want := noted(), 0
 			wrong := 0
@@ -389,17 +388,17 @@ func (s *soak) expectAll() (check func()) {
 				want++
 				if n := got[what]; n != 1 {
 					if wrong++; wrong <= 3 {
-						s.Errorf("%s was told %d times of %+v, want once", f.name, n, c)
+						s.Errorf("%s got %d times %+v, want once", f.name, n, c)
 					}
 				}
 				delete(got, what)
 			}
 			if wrong > 3 || want == 0 {
-				s.Errorf("%s was told wrongly of %d changes out of %d", f.name, wrong, want)
+				s.Errorf("%s got %d changes of %d wrongly", f.name, wrong, want)
 			}
-			// The server writes a few config maps of its own, when it has started.
+			// The server writes a few config maps of its own after a start.
 			if extra := len(got); extra > 10 {
-				s.Errorf("%s was told of %d changes that nobody made", f.name, extra)
+				s.Errorf("%s got %d unexpected changes", f.name, extra)
 			}
 		}
 	}
@@ -416,7 +415,7 @@ func digest[T informer.Object](objects []T) string {
 	return fmt.Sprintf("%d objects, %x", len(lines), sum[:8])
 }
 
-// serverDigest returns the digest of a collection as the server had it at a resource version.
+// serverDigest returns the digest of a collection on the server at a resource version.
 func serverDigest(ctx context.Context, client metadata.Interface, resource informer.Resource, resourceVersion string) (string, error) {
 	var objects []*metav1.PartialObjectMetadata
 	namespaces := resource.Namespaces
@@ -435,7 +434,7 @@ func serverDigest(ctx context.Context, client metadata.Interface, resource infor
 	return digest(objects), nil
 }
 
-// compareNowAndThen compares a store with the server while things go wrong, and has visitors come and go.
+// compareNowAndThen compares a store with the server during the faults, and lets visitors come and go.
 func (s *soak) compareNowAndThen(ctx context.Context, random *rand.Rand) {
 	client := metadataClient(s.T)
 	tick := time.NewTicker(checkEvery)
@@ -445,9 +444,9 @@ func (s *soak) compareNowAndThen(ctx context.Context, random *rand.Rand) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			s.Logf("in the midst of it %d stores were compared with the server; otherwise it said %v", compared, unknown)
+			s.Logf("during the faults %d stores were compared with the server; its errors were %v", compared, unknown)
 			if compared == 0 && *soakDuration >= time.Minute {
-				s.Error("no store was compared with the server in the midst of it")
+				s.Error("no store was compared with the server during the faults")
 			}
 			return
 		}
@@ -458,22 +457,22 @@ func (s *soak) compareNowAndThen(ctx context.Context, random *rand.Rand) {
 		for _, wrong := range f.visit(ctx) {
 			s.Errorf("%s: %s", f.name, wrong)
 		}
-		if len(f.resource.Namespaces) > 1 { // they have no common version
+		if len(f.resource.Namespaces) > 1 { // two namespaces have no common version
 			continue
 		}
 		rv, got := f.snapshot()
 		switch want, err := serverDigest(ctx, client, f.resource, rv); {
-		case err != nil: // it is away, or has forgotten that version
+		case err != nil: // the server is down, or no longer has that version
 			unknown[string(apierrors.ReasonForError(err))]++
 		case got != want:
-			s.Errorf("%s has at %s: %s; the server had %s", f.name, rv, got, want)
+			s.Errorf("%s at %s: got %s, the server had %s", f.name, rv, got, want)
 		default:
 			compared++
 		}
 	}
 }
 
-// compareAll compares, when nothing changes any more, the ledger and all stores with the server.
+// compareAll compares the ledger and all stores with the server when nothing changes any more.
 func (s *soak) compareAll() {
 	s.Helper()
 	ctx := within(s.T, patience)
@@ -491,7 +490,7 @@ func (s *soak) compareAll() {
 			s.Fatal(err)
 		}
 		if got != want {
-			s.Errorf("%s has at %s: %s; the server has %s", f.name, rv, got, want)
+			s.Errorf("%s at %s: got %s, the server has %s", f.name, rv, got, want)
 		}
 	}
 	var written []*metav1.PartialObjectMetadata
@@ -508,12 +507,12 @@ func (s *soak) compareAll() {
 		s.Fatal(err)
 	}
 	if got := digest(written); got != want {
-		s.Errorf("what was written is %s; the server has %s", got, want)
+		s.Errorf("the ledger has %s; the server has %s", got, want)
 	}
 	s.Logf("server, stores and ledger have %s", want)
 }
 
-// footprint is what the process holds when nothing happens.
+// footprint is the process's resource use at rest.
 type footprint struct {
 	ours       int // goroutines of the library
 	goroutines int
@@ -526,7 +525,7 @@ func (f footprint) String() string {
 		f.goroutines, f.ours, float64(f.heap)/1e6, f.cpu.Round(time.Second))
 }
 
-// processorTime returns what this process has used so far.
+// processorTime returns the processor time of this process so far.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
@@ -538,13 +537,13 @@ func (s *soak) footprint() footprint {
 		f.shrink()
 	}
 	runtime.GC()
-	runtime.GC() // what has a finalizer, or was in a pool, is gone only after a second one
+	runtime.GC() // objects with finalizers or in pools go only with a second collection
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return footprint{ours: libraryGoroutines(), goroutines: runtime.NumGoroutine(), heap: int64(memory.HeapAlloc), cpu: processorTime()}
 }
 
-// libraryGoroutines counts those with a function of the library on their stack.
+// libraryGoroutines returns the number of goroutines with a function of the library on their stack.
 func libraryGoroutines() int {
 	stacks := make([]byte, 1<<20)
 	for {
@@ -565,31 +564,31 @@ func libraryGoroutines() int {
 }
 
 const (
-	// moreGoroutines is how many connections, two goroutines at each end, may be open that were not before.
+	// moreGoroutines allows for new open connections, which have two goroutines at each end.
 	moreGoroutines = 40
-	// moreHeap is by how much the heap may be larger, of about 110 MB: some objects more, and what connections hold. If
-	// one follower does not let go of what it is told in two minutes, that is 20 MB.
+	// moreHeap is the allowed growth of a heap of about 110 MB: some more objects, and the memory of connections. A
+	// follower that does not release its events adds 20 MB in two minutes.
 	moreHeap = 12 << 20
 )
 
 func (s *soak) compareFootprints(before, after footprint) {
 	s.Helper()
 	if after.ours != before.ours {
-		s.Errorf("the library has %d goroutines, and had %d", after.ours, before.ours)
+		s.Errorf("the library has %d goroutines, and had %d before", after.ours, before.ours)
 	}
 	if after.goroutines > before.goroutines+moreGoroutines {
-		s.Errorf("%d goroutines, and there were %d", after.goroutines, before.goroutines)
+		s.Errorf("%d goroutines, and %d before", after.goroutines, before.goroutines)
 	}
 	if after.heap > before.heap+moreHeap {
-		s.Errorf("%d bytes of heap, and there were %d", after.heap, before.heap)
+		s.Errorf("%d bytes of heap, and %d before", after.heap, before.heap)
 	}
 }
 
-// faults are what goes wrong in a soak.
+// faults makes the faults of a soak.
 type faults struct {
 	*soak
 	random *rand.Rand
-	heavy  chan func(ctx context.Context) error // one after the other: they take the server away
+	heavy  chan func(ctx context.Context) error // run one by one, since they stop the server
 
 	mu    sync.Mutex // protects count
 	count map[string]int
@@ -609,9 +608,9 @@ func (f *faults) String() string {
 	return fmt.Sprintf("%d faults: %v", n, f.count)
 }
 
-// run makes one fault a second until ctx ends, and returns when the server is well again.
+// run makes one fault a second until ctx ends. It returns when the server has recovered.
 func (f *faults) run(ctx context.Context) {
-	// What is under way when the time is over is brought to an end.
+	// Complete the fault under way when the time is over.
 	whole := context.WithoutCancel(ctx)
 	var server sync.WaitGroup
 	server.Go(func() {
@@ -644,7 +643,7 @@ func (f *faults) run(ctx context.Context) {
 	}
 }
 
-// minute returns the faults of one minute in the order of chance.
+// minute returns the faults of one minute in random order.
 func (f *faults) minute() []string {
 	var bag []string
 	for name, times := range map[string]int{
@@ -653,12 +652,12 @@ func (f *faults) minute() []string {
 	} {
 		bag = append(bag, slices.Repeat([]string{name}, times)...)
 	}
-	slices.Sort(bag) // the same for a seed
+	slices.Sort(bag) // the same order for a seed
 	f.random.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
 	return bag
 }
 
-// someone returns one of those behind the proxy, or all of them.
+// someone returns one of the followers behind the proxy, or all of them.
 func (f *faults) someone() []string {
 	var names []string
 	for _, follower := range f.followers {
@@ -672,7 +671,7 @@ func (f *faults) someone() []string {
 	return names
 }
 
-// do makes one fault, or has it made as soon as the server is well.
+// do makes one fault, or queues it until the server has recovered.
 func (f *faults) do(name string) {
 	seconds := func(least, most float64) time.Duration {
 		return time.Duration((least + f.random.Float64()*(most-least)) * float64(time.Second))
@@ -681,7 +680,7 @@ func (f *faults) do(name string) {
 	heavy := func(fault func(ctx context.Context) error) {
 		select {
 		case f.heavy <- func(ctx context.Context) error { defer f.did(name); return fault(ctx) }:
-		default: // there are enough
+		default: // enough are queued
 		}
 	}
 	switch name {
@@ -718,7 +717,7 @@ func (f *faults) do(name string) {
 			f.proxy.finish(who)
 		}
 	case "cut":
-		// Mostly in the first events, at times deep in a list.
+		// Usually cut in the first events, sometimes deep in a list.
 		f.proxy.answer(f.someone(), answer{cut: 1 + f.random.IntN(1<<(6+f.random.IntN(16)))})
 	default:
 		a := answer{code: int(parseVersion(name))}
@@ -733,7 +732,7 @@ func (f *faults) did(name string) {
 	f.count[name]++
 }
 
-// crashOutOfSight has the followers behind the proxy miss changes that nobody can tell them of afterwards.
+// crashOutOfSight makes the followers behind the proxy miss changes that the server no longer has afterwards.
 func (f *faults) crashOutOfSight(ctx context.Context) error {
 	accept := f.proxy.refuse()
 	defer accept()

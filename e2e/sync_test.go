@@ -21,8 +21,8 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// createFleet creates realistic pods in namespaces of their own: all that a server takes of them, and every tenth with
-// its status.
+// createFleet creates realistic pods in their own namespaces, with all fields that a server accepts, and with the status for
+// every tenth one.
 func createFleet(t *testing.T, n int) {
 	t.Helper()
 	f := fleet.New(fleet.Config{Pods: n, Namespaces: 10})
@@ -31,7 +31,7 @@ func createFleet(t *testing.T, n int) {
 		namespaces[name] = newNamespace(t)
 	}
 	client := clientset(t, runtime.ContentTypeProtobuf)
-	priorities := map[string]int32{"system-node-critical": 0, "system-cluster-critical": 0} // the server makes these two
+	priorities := map[string]int32{"system-node-critical": 0, "system-cluster-critical": 0} // the server creates these two
 	for pod := range f.All() {
 		name := pod.Spec.PriorityClassName
 		if _, known := priorities[name]; known || name == "" {
@@ -81,7 +81,7 @@ func createFleet(t *testing.T, n int) {
 	}
 }
 
-// expireFirst answers the first list as a server does that has lost the history: with 410.
+// expireFirst answers the first list with 410 Expired, like a server that has lost the history.
 type expireFirst struct {
 	http.RoundTripper
 	done bool
@@ -104,10 +104,10 @@ func TestStoreEqualsADirectList(t *testing.T) {
 	const n, pageSize = 5000, 500
 	createFleet(t, n)
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
-		// Other tests have left pods behind, and nothing changes any of them now.
+		// Other tests have left pods behind, but none of them changes now.
 		want := sorted(pointers(listPods(t, contentType, "")))
 		if len(want) < n {
-			t.Fatalf("listed %d pods, want %d and more", len(want), n)
+			t.Fatalf("listed %d pods, want at least %d", len(want), n)
 		}
 		sync := func(t *testing.T, paged bool, record *requests, wrappers ...func(http.RoundTripper) http.RoundTripper) []request {
 			t.Helper()
@@ -119,10 +119,10 @@ func TestStoreEqualsADirectList(t *testing.T) {
 			made := record.all()
 			for _, r := range made {
 				if want := contentType; r.Status == http.StatusOK && r.ContentType != want && r.ContentType != want+";stream=watch" {
-					t.Errorf("GET %s was answered with %q, want %s", r.Path, r.ContentType, want)
+					t.Errorf("GET %s returned %q, want %s", r.Path, r.ContentType, want)
 				}
 			}
-			if got, want := inf.Status().Reflectors[0].Lists, max(1, len(lists(made))); got != want { // the watch counts as one
+			if got, want := inf.Status().Reflectors[0].Lists, max(1, len(lists(made))); got != want { // a streaming list counts as a list
 				t.Errorf("status counts %d lists, want %d", got, want)
 			}
 			return lists(made)
@@ -139,7 +139,7 @@ func TestStoreEqualsADirectList(t *testing.T) {
 		})
 
 		t.Run("paged,"+formatName(contentType), func(t *testing.T) {
-			// The server's watch cache answers resourceVersion=0 and takes no notice of limit.
+			// The server's watch cache answers resourceVersion=0 and ignores limit.
 			var record requests
 			got := sync(t, true, &record)
 			if len(got) != 1 || got[0].Query.Encode() != "limit=500&resourceVersion=0" {
@@ -151,7 +151,7 @@ func TestStoreEqualsADirectList(t *testing.T) {
 			var record requests
 			got := sync(t, true, &record, func(rt http.RoundTripper) http.RoundTripper { return &expireFirst{RoundTripper: rt} })
 			if pages := (len(want) + pageSize - 1) / pageSize; len(got) != 1+pages || got[0].Status != http.StatusGone {
-				t.Fatalf("made %d lists, want %d pages after the one that is refused: %v", len(got), pages, got)
+				t.Fatalf("made %d lists, want %d pages after the rejected one: %v", len(got), pages, got)
 			}
 			for i, r := range got[1:] {
 				if r.Query.Get("limit") != strconv.Itoa(pageSize) || r.Query.Has("resourceVersion") || r.Query.Has("continue") != (i > 0) {
@@ -162,7 +162,7 @@ func TestStoreEqualsADirectList(t *testing.T) {
 	}
 }
 
-// lists returns the requests that are no watches.
+// lists returns the requests that are not watches.
 func lists(made []request) []request {
 	var lists []request
 	for _, r := range made {

@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// startClientGo is the loop of sample-controller.
+// startClientGo runs the loop of sample-controller.
 func startClientGo(ctx context.Context, config *rest.Config, reconciled func(*corev1.Pod)) (func(informer.Key), error) {
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(config)

@@ -1,12 +1,12 @@
-// Controllers measures one and the same controller written on controller-runtime, on client-go, and on informer: each in
-// a process of its own, against an API server in another one, with realistic pods.
+// Controllers measures the same controller on controller-runtime, on client-go and on informer. Each runs in its own
+// process, against an API server in another one, with realistic pods.
 //
 //	go run ./controllers -pods 10000 -runs 6
 //
-// The controller follows the pods and, for each key, reads the pod from its cache and looks at its containers; it writes
-// nothing, so that what is measured is the way from change to reconcile. Measured are the time until each pod was
-// reconciled once, the reconciles a second when all keys are added again and again, the processor time of all of it, the
-// live heap after it, and the peak of resident memory.
+// The controller follows the pods. For each key, it reads the pod from its cache and looks at its containers. It writes
+// nothing, so only the way from change to reconcile counts. The program measures the time until each pod was reconciled
+// once, the reconciles per second when all keys are added repeatedly, the total processor time, the live heap afterwards,
+// and the peak of resident memory.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// peers are the controllers that are compared.
+// peers are the compared controllers.
 var peers = map[string]func(ctx context.Context, config *rest.Config, reconciled func(*corev1.Pod)) (add func(informer.Key), err error){
 	"informer":           startInformer,
 	"client-go":          startClientGo,
@@ -40,10 +40,10 @@ var peers = map[string]func(ctx context.Context, config *rest.Config, reconciled
 
 const (
 	workers = 4
-	rounds  = 20 // how often all keys are added again
+	rounds  = 20 // number of times that all keys are added again
 )
 
-// result is what one process measures of itself.
+// result has the measurements of one process.
 type result struct {
 	Synced           float64 // s
 	Reconciles       float64 // a second
@@ -52,10 +52,10 @@ type result struct {
 }
 
 func main() {
-	pods := flag.Int("pods", 10000, "how many pods there are")
-	runs := flag.Int("runs", 6, "how often each controller is started")
+	pods := flag.Int("pods", 10000, "number of pods")
+	runs := flag.Int("runs", 6, "number of runs of each controller")
 	server := flag.String("server", "", "the API server; used by the program itself")
-	as := flag.String("as", "", "what this process is; used by the program itself")
+	as := flag.String("as", "", "the role of this process; used by the program itself")
 	flag.Parse()
 	var err error
 	switch *as {
@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// compare starts a server, and then each controller by turns, and prints the medians.
+// compare starts a server, then runs the controllers alternately, and prints the medians.
 func compare(pods, runs int) error {
 	url, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods))
 	if err != nil {
@@ -110,7 +110,7 @@ func compare(pods, runs int) error {
 	return w.Flush()
 }
 
-// serve serves the pods until it is killed.
+// serve serves the pods until the process is killed.
 func serve(pods int) error {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
@@ -128,7 +128,7 @@ func serve(pods int) error {
 func work(name, server string, pods int) error {
 	start := peers[name]
 	if start == nil {
-		return fmt.Errorf("there is no %q", name)
+		return fmt.Errorf("no controller is named %q", name)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -136,7 +136,7 @@ func work(name, server string, pods int) error {
 	keys := make(map[informer.Key]bool, pods)
 	all := make(chan struct{})
 	var calls atomic.Int64
-	var containers atomic.Int64 // so that the reading is not in vain
+	var containers atomic.Int64 // makes use of the reads
 	began := time.Now()
 	add, err := start(ctx, &rest.Config{Host: server, QPS: -1}, func(pod *corev1.Pod) {
 		containers.Add(int64(len(pod.Spec.Containers)))
@@ -173,7 +173,7 @@ func work(name, server string, pods int) error {
 		for _, key := range again {
 			add(key)
 		}
-		for calls.Load() < int64((round+1)*pods) { // each key once a round: none waits twice
+		for calls.Load() < int64((round+1)*pods) { // each key once a round, so that none is deduplicated
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

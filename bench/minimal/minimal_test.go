@@ -1,5 +1,5 @@
-// Package minimal has the smallest controllers of pods that one can write on each library. Their size is measured, and
-// here, that they work.
+// Package minimal has the smallest possible controllers of pods on each library, for measurements of binary size. This test
+// checks that they work.
 package minimal
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// chart is a picture of some figures: bars by peer, or lines that grow.
+// chart is a chart of some figures: a bar for each peer, or lines by size.
 type chart struct {
 	series, name, title string
 	plot                *plot.Plot
@@ -31,7 +31,7 @@ func (c chart) svg() ([]byte, error) {
 	}
 	canvas := vgsvg.New(chartWidth, c.height)
 	whole := draw.New(canvas)
-	whole.SetColor(color.White) // it is also looked at on a dark page
+	whole.SetColor(color.White) // the page may be dark
 	whole.Fill(whole.Rectangle.Path())
 	c.plot.Draw(draw.Crop(whole, 0, -legendWidth, 0, 0))
 	c.legend.Draw(draw.Crop(whole, chartWidth-legendWidth, 0, 0, -vg.Centimeter))
@@ -49,7 +49,7 @@ var (
 	}
 )
 
-// charts are those of which there is more than one figure.
+// charts are the charts of figures with more than one value.
 func (r *results) charts() (charts []chart) {
 	for _, c := range []struct {
 		name, title, unit, figure string
@@ -94,7 +94,7 @@ func (r *results) charts() (charts []chart) {
 	return charts
 }
 
-// newChart returns a chart without content; its legend is beside it.
+// newChart returns an empty chart with its legend beside it.
 func newChart(series, name, title string, height vg.Length) chart {
 	c := chart{series: series, name: name, title: title, plot: plot.New(), legend: plot.NewLegend(), height: height}
 	c.plot.Title.Text = title
@@ -136,7 +136,7 @@ func (r *results) bars(name, title, unit, figure string, scale float64) (chart, 
 	return c, true
 }
 
-// lines has a line for each peer and format, on logarithmic axes: what grows as the work does is straight.
+// lines has a line for each peer and format, on logarithmic axes: proportional growth is a straight line.
 func (r *results) lines(series, name, title, of, unit, figure string, n, scale func(processRun) float64) (chart, bool) {
 	c := newChart(series, name, title, 11*vg.Centimeter)
 	p := c.plot

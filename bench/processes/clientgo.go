@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// connectClientGo is client-go's typed informer, from the factory of a clientset, with a transform if that is not nil.
+// connectClientGo connects client-go's typed informer, from a clientset's factory, with a transform if that is not nil.
 func connectClientGo(transform cache.TransformFunc) func(*rest.Config) (follow, error) {
 	return func(server *rest.Config) (follow, error) {
 		client, err := kubernetes.NewForConfig(server)
@@ -50,7 +50,7 @@ func connectClientGo(transform cache.TransformFunc) func(*rest.Config) (follow, 
 	}
 }
 
-// resourceEventHandler is h as client-go wants it. No deletion is missed, so that there are no tombstones.
+// resourceEventHandler adapts h to client-go. The informer misses no deletion, so there are no tombstones.
 func resourceEventHandler(h *handler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { h.told(obj.(*corev1.Pod).ResourceVersion) },
@@ -65,7 +65,7 @@ func dropManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// slimTransform is the one of those who have measured: a pod that has as much as slimPod.
+// slimTransform is the transform of users who measure memory: it keeps the fields of slimPod.
 func slimTransform(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -19,24 +19,24 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// options say what is measured.
+// options are the settings of a measurement.
 type options struct {
-	Command                          string // the arguments that said so
+	Command                          string // the arguments of these options
 	Pods, Runs, Changes, Paced, Rate int
 	Formats                          []string
-	Sizes, Counts                    []int  // for the scaling, none without
-	Peers                            string // a regular expression for their names, all without
-	MaxMemory                        int64  // B of a process; 0 for three quarters of what the machine has left
-	Save                             string // the file to keep the results in, after each round
-	Profiles                         string // the directory for profiles, none without
+	Sizes, Counts                    []int  // for -scale; empty without it
+	Peers                            string // a regular expression for their names; empty means all
+	MaxMemory                        int64  // bytes of a process; 0 means three quarters of the available memory
+	Save                             string // the file to save the results in after each round
+	Profiles                         string // the directory for profiles; empty means none
 }
 
-// The series of processes.
+// Series of processes.
 const (
 	tables    = "tables"    // everything, with all peers
 	sizes     = "sizes"     // by number of pods
 	handlersN = "handlers"  // by number of handlers of one informer of handlerPods
-	informerN = "informers" // by number of informers of the same informerPods, by one client
+	informerN = "informers" // by number of informers of the same informerPods, with one client
 )
 
 const (
@@ -45,13 +45,13 @@ const (
 	maxScaleRuns              = 3
 )
 
-// results are what everything that was measured came to.
+// results are the results of all measurements.
 type results struct {
 	Options  options
 	Machine  machine
 	Runs     []processRun
 	Binaries map[string]int64   // by peer
-	Micro    map[string]figures // of the benchmarks of the root package, by name, then by unit; medians
+	Micro    map[string]figures // medians of the root package's benchmarks, by name, then by unit
 }
 
 // processRun is one client process.
@@ -59,10 +59,10 @@ type processRun struct {
 	Series, Peer, Format      string
 	Pods, Handlers, Informers int
 	Figures                   figures
-	Failure                   string // why there are no figures
+	Failure                   string // why figures are missing
 }
 
-// compare runs everything, each peer by turns.
+// compare runs everything, alternating between the peers.
 func compare(o options) (*results, error) {
 	r := &results{Options: o, Machine: thisMachine()}
 	if err := r.series(tables, o.Pods, o.Runs, o.Formats, peers, job{Handlers: 1, Informers: 1, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced, Rate: o.Rate}); err != nil {
@@ -89,7 +89,7 @@ func compare(o options) (*results, error) {
 	return r, nil
 }
 
-// series runs the job with each of the peers in each format, by turns, runs times. What fails once is not tried again.
+// series runs the job with each peer in each format, alternately, runs times. It does not repeat a failed combination.
 func (r *results) series(name string, pods, runs int, formats []string, peers []peer, j job) error {
 	wanted, err := regexp.Compile(r.Options.Peers)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 	return nil
 }
 
-// same says whether a and b are two runs of the same.
+// same reports whether a and b are runs of the same combination.
 func (a processRun) same(b processRun) bool {
 	return a.Series == b.Series && a.Peer == b.Peer && a.Format == b.Format && a.Pods == b.Pods && a.Handlers == b.Handlers && a.Informers == b.Informers
 }
@@ -159,7 +159,7 @@ func (r *results) save() error {
 	return os.WriteFile(r.Options.Save, encoded, 0o644)
 }
 
-// failures returns an error for what failed for another reason than memory.
+// failures returns an error for all failures except exceeded memory.
 func (r *results) failures() error {
 	var errs []error
 	for _, run := range r.Runs {
@@ -170,7 +170,7 @@ func (r *results) failures() error {
 	return errors.Join(errs...)
 }
 
-// serve is the process of the server.
+// serve runs the server process.
 func serve(o options) error {
 	server, err := canned.New(canned.Config{Pods: o.Pods, Changes: o.Changes, Formats: o.Formats})
 	if err != nil {
@@ -185,7 +185,7 @@ func serve(o options) error {
 	return http.Serve(listener, server)
 }
 
-// work is the process of a client.
+// work runs a client process.
 func work(encoded string) error {
 	var j job
 	if err := json.Unmarshal([]byte(encoded), &j); err != nil {
@@ -193,7 +193,7 @@ func work(encoded string) error {
 	}
 	i := slices.IndexFunc(peers, func(p peer) bool { return p.name == j.Peer })
 	if i < 0 {
-		return fmt.Errorf("there is no %q", j.Peer)
+		return fmt.Errorf("no peer is named %q", j.Peer)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()

@@ -9,10 +9,10 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// goal is what is to be reached, and what is.
+// goal is one goal with its results.
 type goal struct {
 	what, want string
-	// reached are, in the order of goalColumns, what is reached.
+	// reached has the results in the order of goalColumns.
 	reached [columns]verdict
 }
 
@@ -20,14 +20,14 @@ const columns = 5
 
 var goalColumns = [columns]string{"managedFields kept in both", "dropped in both", "each by default", "each by LIST", "with Share"}
 
-// What some goals are of alone.
+// Columns that some goals apply to alone.
 const (
 	byDefault = 2
 	byLIST    = 3
 	withShare = 4
 )
 
-// verdict is what is reached, and whether that is less than the goal.
+// verdict is a result, and whether it misses the goal.
 type verdict struct {
 	text   string
 	failed bool
@@ -40,10 +40,10 @@ func (v verdict) String() string {
 	return v.text
 }
 
-// pairs are our peer and client-go's in goalColumns.
+// pairs are the compared peers, ours and client-go's, in goalColumns.
 var pairs = [columns][2]string{{ownKept, clientGo}, {own, clientGoDropped}, {own, clientGo}, {ownLIST, clientGoLIST}, {ownShare, clientGo}}
 
-// faster judges how many times a is more than b: at least limit is wanted.
+// faster judges the ratio a/b, which should be at least limit.
 func faster(a, b, limit float64) verdict {
 	ratio := a / b
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
@@ -52,7 +52,7 @@ func faster(a, b, limit float64) verdict {
 	return verdict{number(ratio) + "x", ratio < limit}
 }
 
-// share judges which part of b is a: at most limit is wanted; none if that is 0.
+// share judges a as a share of b, which should be at most limit; 0 means no limit.
 func share(a, b, limit float64) verdict {
 	ratio := a / b
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
@@ -61,7 +61,7 @@ func share(a, b, limit float64) verdict {
 	return verdict{number(ratio), limit > 0 && ratio > limit}
 }
 
-// median returns the median of a figure in the tables, not a number if there is none.
+// median returns the median of a figure in the tables, or NaN if there is none.
 func (r *results) median(peer, format, figure string) float64 {
 	values := r.values(tables, peer, format, figure)
 	if len(values) == 0 {
@@ -70,7 +70,7 @@ func (r *results) median(peer, format, figure string) float64 {
 	return measure.Median(values)
 }
 
-// rates compares a figure of which more is better, or less if inverse is set, in each pair.
+// rates compares a figure in each pair. More is better, or less if inverse is set.
 func (r *results) rates(what, want, format, figure string, inverse bool, limit float64) goal {
 	g := goal{what: what, want: want}
 	for i, pair := range pairs {
@@ -83,7 +83,7 @@ func (r *results) rates(what, want, format, figure string, inverse bool, limit f
 	return g
 }
 
-// shares compares a figure of which less is better, in each pair; a limit of 0 is none.
+// shares compares a figure in each pair. Less is better. A limit of 0 means none.
 func (r *results) shares(what, want, format, figure string, limits [columns]float64) goal {
 	g := goal{what: what, want: want}
 	for i, pair := range pairs {
@@ -94,7 +94,7 @@ func (r *results) shares(what, want, format, figure string, limits [columns]floa
 
 func all(limit float64) [columns]float64 { return [columns]float64{limit, limit, limit, limit, limit} }
 
-// micro returns what a benchmark of the root package says, not a number if it was not run.
+// micro returns the result of a benchmark in the root package, or NaN if it was not run.
 func (r *results) micro(name, impl, unit string) float64 {
 	if value, ok := r.Micro[name+"/impl="+impl][unit]; ok {
 		return value
@@ -111,7 +111,7 @@ func (r *results) microRate(what, want, name, unit string, inverse bool, limit f
 	return goal{what: what, want: want, reached: [columns]verdict{byDefault: faster(a, b, limit)}}
 }
 
-// atMost judges a value by itself.
+// atMost judges a value without a peer.
 func atMost(what, want string, value, limit float64, text func(float64) string) goal {
 	g := goal{what: what, want: want}
 	if !math.IsNaN(value) {
@@ -120,7 +120,7 @@ func atMost(what, want string, value, limit float64, text func(float64) string) 
 	return g
 }
 
-// goals says what the goals of the project are, and which of them are reached.
+// goals prints the goals of the project and their results.
 func (r *results) goals(say func(string, ...any)) {
 	var goals []goal
 	add := func(g ...goal) { goals = append(goals, g...) }
@@ -144,7 +144,7 @@ func (r *results) goals(say func(string, ...any)) {
 		for i, pair := range pairs {
 			if n := r.median(pair[0], f.format, relistEvents); !math.IsNaN(n) {
 				events.reached[i] = verdict{number(n), n > 0}
-				// The heap is never quite the same, and buffers of the client are in it: what counts is what grows with the pods.
+				// The heap varies a little, and includes the client's buffers. Only growth with the number of pods counts.
 				retained := max(r.median(pair[0], f.format, relistRetained)/float64(r.Options.Pods), 0)
 				live.reached[i] = verdict{bytesText(retained), retained > r.median(pair[0], f.format, liveHeap)/100}
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// connectInformer is this library. Its handlers are told of every change, as those of client-go are; what they would
-// get by default, when they are behind, is less.
+// connectInformer connects this library. Its handlers receive every change, like client-go's. By default, a handler that is
+// behind would receive fewer.
 func connectInformer[T informer.Object](config informer.Config[T]) func(*rest.Config) (follow, error) {
 	config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return func(server *rest.Config) (follow, error) {
@@ -53,7 +53,7 @@ func count[T informer.Object](pods iter.Seq[T]) (n int) {
 	return n
 }
 
-// slimPod is what many controllers need of a pod.
+// slimPod has the fields of a pod that many controllers need.
 type slimPod struct {
 	Metadata struct {
 		Namespace       string            `json:"namespace"`

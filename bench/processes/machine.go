@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// machine is where and with what something was measured.
+// machine describes the machine and the software of a measurement.
 type machine struct {
 	CPU, Kernel, Go string
 	Cores           int

@@ -1,11 +1,11 @@
-// Processes measures this library, client-go and controller-runtime beside each other: each in a process of its own,
-// against a server in another one that has all its answers encoded before.
+// Processes compares this library, client-go and controller-runtime. Each runs in its own process, against a server in
+// another one that has all its responses encoded beforehand.
 //
 //	go run ./processes                  # prints all tables
-//	go run ./processes -scale -write    # measures how the cost grows, too, and writes BENCHMARKS.md and charts
+//	go run ./processes -scale -write    # also measures how the cost grows, and writes BENCHMARKS.md and charts
 //
-// What a client process does is in workload.go; peers.go has what is compared, and informer.go, clientgo.go and
-// controllerruntime.go how each of them does it; report.go, goals.go and charts.go show the figures.
+// workload.go has the work of a client process. peers.go lists the compared peers; informer.go, clientgo.go and
+// controllerruntime.go connect them. report.go, goals.go and charts.go present the figures.
 package main
 
 import (
@@ -23,25 +23,25 @@ import (
 func main() {
 	log.SetFlags(log.Ltime)
 	var o options
-	flag.IntVar(&o.Pods, "pods", 30_000, "how many pods there are")
-	flag.IntVar(&o.Runs, "runs", 6, "how often each process is run")
-	flag.IntVar(&o.Changes, "changes", 30_000, "how many changes come as fast as they are read")
-	flag.IntVar(&o.Paced, "paced", 5_000, "how many changes come one by one")
-	flag.IntVar(&o.Rate, "rate", 1_000, "how many of them a second")
+	flag.IntVar(&o.Pods, "pods", 30_000, "number of pods")
+	flag.IntVar(&o.Runs, "runs", 6, "number of runs of each process")
+	flag.IntVar(&o.Changes, "changes", 30_000, "number of changes sent as fast as they are read")
+	flag.IntVar(&o.Paced, "paced", 5_000, "number of changes sent at -rate")
+	flag.IntVar(&o.Rate, "rate", 1_000, "number of these changes a second")
 	flag.StringVar(&o.Peers, "peers", "", "only measure peers whose name matches this regular expression")
-	flag.StringVar(&o.Save, "save", "", "keep all results in this file, after each round")
+	flag.StringVar(&o.Save, "save", "", "save all results in this file after each round")
 	flag.StringVar(&o.Profiles, "profiles", "", "write a processor profile of each step of each client process into this directory")
 	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types")
-	maxMemory := flag.Int64("max-memory", 0, "MB that a process may take before it is ended; 0 is three quarters of what the machine has left")
-	scale := flag.Bool("scale", false, "measure by number of pods, handlers and informers, too")
+	maxMemory := flag.Int64("max-memory", 0, "memory limit of a process in MB; 0 means three quarters of the machine's available memory")
+	scale := flag.Bool("scale", false, "also measure by number of pods, handlers and informers")
 	sizes := flag.String("sizes", "1000,10000,100000,300000", "numbers of pods for -scale")
 	counts := flag.String("counts", "1,10,100", "numbers of handlers and of informers for -scale")
-	micro := flag.String("micro", "run", "the benchmarks of the root package that are goals: run them, take them from a file with the output of go test -bench, or none")
+	micro := flag.String("micro", "run", "the root package's benchmarks for the goals: run, none, or a file with the output of go test -bench")
 	binaries := flag.Bool("binaries", true, "build the minimal controllers, for their size")
 	load := flag.String("load", "", "measure nothing: show the results that -save kept in this file")
-	write := flag.Bool("write", false, "write the report into ../BENCHMARKS.md and charts/, rather than to standard output")
+	write := flag.Bool("write", false, "write the report into ../BENCHMARKS.md and charts/, instead of standard output")
 	as := flag.String("as", "", "server or client; used by the program itself")
-	job := flag.String("job", "", "what a client does; used by the program itself")
+	job := flag.String("job", "", "the job of a client; used by the program itself")
 	flag.Parse()
 	for _, arg := range os.Args[1:] {
 		if strings.ContainsAny(arg, " |()^$*") {
@@ -82,7 +82,7 @@ func numbers(list string) (numbers []int, err error) {
 	return numbers, nil
 }
 
-// report measures everything, or loads what was, and shows it.
+// report measures everything, or loads saved results, and shows them.
 func report(o options, load, micro string, binaries, write bool) error {
 	r := new(results)
 	if load != "" {

@@ -15,10 +15,10 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// microBenchmarks are the benchmarks of the root package that goals are of.
+// microBenchmarks are the root package's benchmarks that the goals use.
 const microBenchmarks = "^Benchmark(Get|List|IndexLookup|Apply|StoreWritesWithReaders|StoreOverhead|Notify|IdleHandler)$"
 
-// addMicro adds the medians of the benchmarks of the root package: from running them, or from a file.
+// addMicro adds the medians of the root package's benchmarks, from a run or from a file.
 func (r *results) addMicro(from string) (err error) {
 	var output []byte
 	switch from {
@@ -39,10 +39,10 @@ func (r *results) addMicro(from string) (err error) {
 	return nil
 }
 
-// processors is what go test puts behind the names of benchmarks.
+// processors matches the suffix that go test appends to the names of benchmarks.
 var processors = regexp.MustCompile(`-\d+$`)
 
-// parseBenchmarks returns the medians of what go test -bench prints, by name and unit.
+// parseBenchmarks returns the medians of the output of go test -bench, by name and unit.
 func parseBenchmarks(output io.Reader) map[string]figures {
 	all := map[string]map[string][]float64{}
 	for lines := bufio.NewScanner(output); lines.Scan(); {
@@ -70,7 +70,7 @@ func parseBenchmarks(output io.Reader) map[string]figures {
 	return medians
 }
 
-// minimal are the directories with the smallest controllers of pods that one can write.
+// minimal has the directories with the smallest possible controllers of pods.
 var minimal = map[string]string{
 	"controller-runtime": "controllerruntime",
 	clientGo:             "clientgo",

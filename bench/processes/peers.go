@@ -12,13 +12,13 @@ import (
 // peer is an implementation in one configuration.
 type peer struct {
 	name    string
-	what    string // what is told of it
+	what    string // its description
 	connect func(*rest.Config) (follow, error)
-	formats []string // that it decodes; nil for both
+	formats []string // the formats that it decodes; nil means both
 	env     []string
 }
 
-// What the goals compare.
+// Names of the peers that the goals compare.
 const (
 	clientGo        = "client-go"
 	clientGoLIST    = "client-go, LIST"
@@ -31,7 +31,7 @@ const (
 	ownSlim         = "informer, slim struct"
 )
 
-// peers are all that are compared, in the order of the tables.
+// peers are all compared peers, in the order of the tables.
 var peers = []peer{
 	{name: "controller-runtime", what: "its cache, as it is by default: managedFields kept", connect: connectControllerRuntime(nil)},
 	{name: "controller-runtime, managedFields dropped", what: "by TransformStripManagedFields", connect: connectControllerRuntime(cache.TransformStripManagedFields())},

@@ -17,7 +17,7 @@ import (
 	"github.com/typedinformer/informer/bench/internal/canned"
 )
 
-// TestMain lets the test be the processes that it starts, as the program is.
+// TestMain lets the test run as the processes that it starts, as the program does.
 func TestMain(m *testing.M) {
 	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-as=") }) {
 		main()
@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCompare runs each peer in each format: they all find what the server has, or they would fail, and report all
-// figures.
+// TestCompare runs each peer in each format. Each finds the server's state, or it would fail, and reports all figures.
 func TestCompare(t *testing.T) {
 	o := options{
 		Pods: 60, Runs: 1, Changes: 40, Paced: 20, Rate: 1000,
@@ -60,13 +59,13 @@ func TestCompare(t *testing.T) {
 			}
 		}
 	}
-	// As a cell of the tables promises: ours tells nobody of a relist that finds nothing, client-go tells of all.
+	// A cell of the tables promises that ours reports nothing after an unchanged relist, and client-go reports everything.
 	if ours, theirs := r.median(own, canned.JSON, relistEvents), r.median(clientGo, canned.JSON, relistEvents); ours != 0 || theirs != 60 {
-		t.Errorf("an unchanged relist told of %v events, client-go of %v", ours, theirs)
+		t.Errorf("an unchanged relist has %v events, client-go's has %v", ours, theirs)
 	}
 }
 
-// TestMemoryLimit has a process ended that takes more than it may. It is reported, and is no failure.
+// A process that exceeds its memory limit is ended. The report shows that, and it is no failure.
 func TestMemoryLimit(t *testing.T) {
 	o := options{Pods: 2000, Runs: 2, Changes: 1, Paced: 1, Rate: 1, Formats: []string{canned.JSON}, Peers: clientGoDropped, MaxMemory: 1 << 20}
 	r, err := compare(o)
@@ -78,7 +77,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// liar is a peer that tells of the i-th event, and of how many pods there are, as it likes.
+// liar is a peer that reports events, and the number of pods, as a test likes.
 type liar struct {
 	tell func(i int, version string, told func(version string))
 	all  int
@@ -106,7 +105,7 @@ func (l liar) connect(config *rest.Config) (follow, error) {
 	}, nil
 }
 
-// TestNoFiguresOfWorkNotDone has peers that leave something out, or make it up.
+// A peer that leaves out or invents events has no figures.
 func TestNoFiguresOfWorkNotDone(t *testing.T) {
 	const pods, changes = 50, 30
 	handler, err := canned.New(canned.Config{Pods: pods, Changes: 2*changes + 1, Formats: []string{canned.JSON}})
@@ -127,28 +126,28 @@ func TestNoFiguresOfWorkNotDone(t *testing.T) {
 			if i != 7 {
 				told(version)
 			}
-		}, pods}, "sync: handler 0 was told of 49 events"},
+		}, pods}, "sync: handler 0 got 49 events"},
 		{"change left out", liar{func(i int, version string, told func(string)) {
 			if i != pods+7 {
 				told(version)
 			}
-		}, pods}, "changes: handler 0 was told of 79 events instead of 80"},
+		}, pods}, "changes: handler 0 got 79 events instead of 80"},
 		{"change told twice", liar{func(i int, version string, told func(string)) {
 			if told(version); i == pods+7 {
 				told(version)
 			}
-		}, pods}, "changes: handler 0 was told of 81 events instead of 80"},
+		}, pods}, "changes: handler 0 got 81 events instead of 80"},
 		{"last change never told", liar{func(i int, version string, told func(string)) {
 			if i != pods+changes-1 {
 				told(version)
 			}
-		}, pods}, "changes: handler 0 was told of 79 events"},
+		}, pods}, "changes: handler 0 got 79 events"},
 		{"other version told", liar{func(i int, version string, told func(string)) {
 			if i == pods+changes+7 {
 				version = "1"
 			}
 			told(version)
-		}, pods}, "paced changes: event 7 is of version 1 instead of"},
+		}, pods}, "paced changes: event 7 has version 1 instead of"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -161,7 +160,7 @@ func TestNoFiguresOfWorkNotDone(t *testing.T) {
 	}
 	t.Run("asks for another format", func(t *testing.T) {
 		_, err := run(t.Context(), job{Server: server.URL, Format: canned.Protobuf, Handlers: 1, Informers: 1}, liar{honest, pods}.connect)
-		if got := fmt.Sprint(err); !strings.Contains(got, "the server was asked for") {
+		if got := fmt.Sprint(err); !strings.Contains(got, "the server got requests for") {
 			t.Error(got)
 		}
 	})

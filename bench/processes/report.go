@@ -14,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// The part of BENCHMARKS.md that is rewritten is between these lines.
+// The text between these lines of BENCHMARKS.md is replaced.
 const (
 	beginMark = "<!-- processes:begin -->"
 	endMark   = "<!-- processes:end -->"
@@ -42,7 +42,7 @@ func (r *results) write(file, chartDir string) error {
 	return os.WriteFile(file, replacePart(old, r.markdown(charts)), 0o644)
 }
 
-// replacePart returns text with what is between the marks replaced.
+// replacePart returns text with the part between the marks replaced.
 func replacePart(text []byte, part string) []byte {
 	part = beginMark + "\n" + part + endMark
 	from, to := bytes.Index(text, []byte(beginMark)), bytes.Index(text, []byte(endMark))
@@ -101,7 +101,7 @@ func (r *results) markdown(charts []chart) string {
 		r.table(say, format, []column{
 			{"relist: CPU", relistCPU, secondsText}, {"allocated", relistBytes, bytesText}, {"more live", relistRetained, bytesText}, {"events", relistEvents, number}})
 		if format != o.Formats[len(o.Formats)-1] {
-			continue // what is read is the same
+			continue // reads do not depend on the format
 		}
 		say("\n### Reads\n")
 		inNamespace := measure.Median(r.values(tables, own, format, inNamespace))
@@ -128,7 +128,7 @@ func (r *results) markdown(charts []chart) string {
 	return b.String()
 }
 
-// table says what the peers came to in a format.
+// table prints the figures of the peers in a format.
 func (r *results) table(say func(string, ...any), format string, columns []column) {
 	header, line := "| |", "| --- |"
 	for _, c := range columns {
@@ -151,7 +151,7 @@ func (r *results) table(say func(string, ...any), format string, columns []colum
 	say("")
 }
 
-// scaling says how the cost grows, in the series that were measured.
+// scaling prints how the cost grows, for each measured series.
 func (r *results) scaling(say func(string, ...any), show func(series string)) {
 	for _, s := range []struct {
 		series, title, what string
@@ -191,7 +191,7 @@ func (r *results) scaling(say func(string, ...any), show func(series string)) {
 	}
 }
 
-// values returns one figure of all runs of a series with one number of everything.
+// values returns one figure from all runs of a series with one of everything.
 func (r *results) values(series, peer, format, figure string) []float64 {
 	for _, run := range r.Runs {
 		if run.Series == series && run.Peer == peer && run.Format == format {
@@ -219,7 +219,7 @@ func (r *results) failure(series, peer, format string) string {
 	return ""
 }
 
-// cell is a median with its spread, if that is 1% at least.
+// cell is a median, with its spread if that is at least 1%.
 func cell(values []float64, text func(float64) string) string {
 	if len(values) == 0 {
 		return ""
@@ -231,7 +231,7 @@ func cell(values []float64, text func(float64) string) string {
 	return median
 }
 
-// wrap breaks the lines of prose, which begin with a letter or a dash, so that none has more than 120 characters.
+// wrap wraps lines of prose, which begin with a letter or a dash, at 120 characters.
 func wrap(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -265,7 +265,7 @@ func shortFormat(media string) string {
 	return media
 }
 
-// number is a number with three significant digits, and separated thousands.
+// number formats a number with three significant digits and separated thousands.
 func number(v float64) string {
 	switch abs := math.Abs(v); {
 	case v == math.Trunc(v) && abs < 100:

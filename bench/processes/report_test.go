@@ -11,9 +11,9 @@ import (
 	"github.com/typedinformer/informer/bench/internal/canned"
 )
 
-var update = flag.Bool("update", false, "write testdata/report.golden anew")
+var update = flag.Bool("update", false, "rewrite testdata/report.golden")
 
-// made are results that nobody has measured: each peer is twice as good as the one before, in every run a bit worse.
+// made returns invented results: each peer is twice as good as the one before, and gets a bit worse in each run.
 func made() *results {
 	r := &results{
 		Options: options{Command: "-scale -write", Pods: 30_000, Runs: 3, Changes: 10_000, Paced: 5_000, Rate: 1_000, Formats: []string{canned.JSON, canned.Protobuf}},
@@ -81,11 +81,11 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the report is not that of %s; see what go test -update changes", golden)
+		t.Errorf("the report differs from %s; run go test -update to see how", golden)
 	}
 }
 
-// TestCharts wants an SVG of each, with all that is compared in it.
+// TestCharts checks that there is an SVG of each chart, with all compared peers.
 func TestCharts(t *testing.T) {
 	charts := made().charts()
 	if len(charts) != 8+3*5 {

@@ -22,49 +22,49 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// This file is what each client process does, whatever it is made with. It checks all that it is told, and fails if
-// that is not what the server has: no figure is from work that was not done.
+// This file has the work of each client process, for every peer. It checks everything that the handlers receive, and fails
+// if it differs from the server, so no figure is from work that was not done.
 
-// job says what a client process does.
+// job is the work of a client process.
 type job struct {
 	Peer   string // its name in peers
 	Format string // a media type
 	Server string // its address
 
-	Handlers  int  // that are told of each change
-	Informers int  // that follow the same pods, each with so many handlers
+	Handlers  int  // that receive each change
+	Informers int  // that follow the same pods, each with this many handlers
 	Reads     bool // measure reads
 	Relist    bool // measure a relist that finds nothing changed
-	Changes   int  // how many changes come as fast as they are read, 0 for none
-	Paced     int  // how many changes come at Rate, 0 for none
+	Changes   int  // number of changes sent as fast as they are read
+	Paced     int  // number of changes sent at Rate
 	Rate      int  // a second
 
-	Profiles string // the directory for a processor profile of each step, none without
+	Profiles string // the directory for a processor profile of each step; empty means none
 }
 
-// released returns how many changes the server must have for the job.
+// released returns the number of changes that the server needs for the job.
 func (j job) released() int { return j.Changes + j.Paced + 1 }
 
-// The figures that a process reports. Each is one number.
+// The figures that a process reports. Each is a number.
 const (
-	syncTime       = "sync s"     // from before the client is made until each handler was told of each pod
-	syncCPU        = "sync CPU s" // of that
+	syncTime       = "sync s"     // from before the client is made until each handler has received each pod
+	syncCPU        = "sync CPU s" // for that
 	syncServerCPU  = "sync server CPU s"
-	peakMemory     = "peak B"       // resident, of the process until then
-	liveHeap       = "heap B"       // a pod, after it, more than before
+	peakMemory     = "peak B"       // peak resident memory of the process until then
+	liveHeap       = "heap B"       // growth per pod
 	getTime        = "get ns"       // of one pod by its key
 	getBytes       = "get B"        // allocated
-	namespaceTime  = "namespace ns" // of going through the pods of one namespace
+	namespaceTime  = "namespace ns" // to iterate over the pods of one namespace
 	namespaceBytes = "namespace B"
-	inNamespace    = "in namespace" // how many those are
-	allTime        = "all ns"       // of going through all pods
+	inNamespace    = "in namespace" // number of these pods
+	allTime        = "all ns"       // to iterate over all pods
 	allBytes       = "all B"
-	relistCPU      = "relist CPU s"  // from 410 until a change after it was told
-	relistBytes    = "relist B"      // allocated by it
-	relistRetained = "relist live B" // more in the heap after it
-	relistEvents   = "relist events" // that the handler was told of
-	eventRate      = "events/s"      // from the release of the changes until each handler was told of each
-	eventCPU       = "event CPU s"   // of one of them
+	relistCPU      = "relist CPU s"  // from 410 until a later change arrives
+	relistBytes    = "relist B"      // allocated meanwhile
+	relistRetained = "relist live B" // growth of the heap
+	relistEvents   = "relist events" // to the handler
+	eventRate      = "events/s"      // from the release of the changes until each handler has received each
+	eventCPU       = "event CPU s"   // per event
 	latency50      = "p50 s"         // from the server's write to the handler
 	latency99      = "p99 s"
 )
@@ -72,17 +72,17 @@ const (
 // figures are the results of one process, by the names above.
 type figures map[string]float64
 
-// follow follows all pods until ctx ends, and has each of the handlers told of each change. It returns at once.
+// follow follows all pods until ctx ends, and delivers each change to each handler. It returns at once.
 type follow func(ctx context.Context, handlers []*handler) (store, error)
 
-// store reads what was followed. It may be read once the handlers were told of it.
+// store reads the followed pods. It may be used once the handlers have received them.
 type store struct {
 	get       func(key types.NamespacedName) bool
-	namespace func(namespace string) int // goes through the pods of a namespace
-	all       func() int                 // goes through all pods
+	namespace func(namespace string) int // iterates over the pods of a namespace
+	all       func() int                 // iterates over all pods
 }
 
-// handler is what the handler of each kind calls, for each change.
+// handler is what each peer's handler calls for each change.
 type handler struct {
 	mu      sync.Mutex
 	events  int    // so far
@@ -114,7 +114,7 @@ func (h *handler) told(version string) {
 // handlers are all handlers of the process.
 type handlers []*handler
 
-// expect returns what waits until until is true of each handler.
+// expect returns a function that waits until until is true for each handler.
 func (hs handlers) expect(until func(h *handler) bool) (wait func(ctx context.Context) error) {
 	for _, h := range hs {
 		h.mu.Lock()
@@ -128,27 +128,27 @@ func (hs handlers) expect(until func(h *handler) bool) (wait func(ctx context.Co
 			case <-ctx.Done():
 				h.mu.Lock()
 				defer h.mu.Unlock()
-				return fmt.Errorf("handler %d was told of %d events, the last one of version %q: %w", i, h.events, h.version, ctx.Err())
+				return fmt.Errorf("handler %d got %d events, the last one with version %q: %w", i, h.events, h.version, ctx.Err())
 			}
 		}
 		return nil
 	}
 }
 
-// check returns an error unless each handler was told of so many events.
+// check returns an error unless each handler received this many events.
 func (hs handlers) check(events int) error {
 	for i, h := range hs {
 		h.mu.Lock()
 		got := h.events
 		h.mu.Unlock()
 		if got != events {
-			return fmt.Errorf("handler %d was told of %d events instead of %d", i, got, events)
+			return fmt.Errorf("handler %d got %d events instead of %d", i, got, events)
 		}
 	}
 	return nil
 }
 
-// run does the job with the peer that connect is of.
+// run does the job with the peer of connect.
 func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error)) (figures, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -182,12 +182,12 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 		}
 	}
 	if formats, err := server.Served(); err != nil || !slices.Equal(formats, []string{j.Format}) {
-		return nil, fmt.Errorf("the server was asked for %q: %w", formats, err)
+		return nil, fmt.Errorf("the server got requests for %q: %w", formats, err)
 	}
 	return p.figures, nil
 }
 
-// profiled does a step, and writes its profile if that is wanted.
+// profiled does a step, and writes its profile if one is requested.
 func (j job) profiled(step string, do func() error) error {
 	if j.Profiles == "" {
 		return do()
@@ -205,7 +205,7 @@ func (j job) profiled(step string, do func() error) error {
 	return do()
 }
 
-// process is this process while it does its job.
+// process is this process during its job.
 type process struct {
 	job
 	server canned.Control
@@ -258,7 +258,7 @@ func (p *process) reads() error {
 	var err error
 	if p.figures[getTime], p.figures[getBytes], err = p.each(func(i int) error {
 		if key := p.info.Keys[i%len(p.info.Keys)]; !store.get(key) {
-			return fmt.Errorf("there is no %s", key)
+			return fmt.Errorf("%s is missing", key)
 		}
 		return nil
 	}); err != nil {
@@ -282,7 +282,7 @@ func (p *process) reads() error {
 	return err
 }
 
-// each reads for up to 200 ms, and three times at least, and returns how long a read took and how much it allocated.
+// each reads for up to 200 ms, and at least three times. It returns the time and the allocated bytes per read.
 func (p *process) each(read func(i int) error) (ns, bytes float64, err error) {
 	enough := min(200*time.Millisecond, time.Duration(p.info.Pods)*10*time.Microsecond)
 	runtime.GC()
@@ -299,8 +299,8 @@ func (p *process) each(read func(i int) error) (ns, bytes float64, err error) {
 	return float64(took.Nanoseconds()) / float64(n), float64(measure.Allocated()-allocated) / float64(n), nil
 }
 
-// relist lets the watch expire, and waits for the first change after the list that follows: what is told until then
-// is due to the list.
+// relist makes the watch expire, and waits for the first change after the following list. Events before that are due to the
+// list.
 func (p *process) relist(ctx context.Context) error {
 	heap, allocated, cpu := measure.LiveHeap(), measure.Allocated(), measure.CPU()
 	before := p.handlers[0].events
@@ -325,7 +325,7 @@ func (p *process) relist(ctx context.Context) error {
 	return nil
 }
 
-// release has n changes released, at a rate, and waits until each handler was told of them all.
+// release makes the server send n changes at a rate, and waits until each handler has received them all.
 func (p *process) release(ctx context.Context, n, rate int) (first int, versions []string, err error) {
 	before := p.handlers[0].events
 	last := ""
@@ -375,10 +375,10 @@ func (p *process) paced(ctx context.Context) error {
 	latencies := make([]float64, p.Paced)
 	for i, told := range h.log {
 		if told.version != versions[i] {
-			return fmt.Errorf("event %d is of version %s instead of %s", i, told.version, versions[i])
+			return fmt.Errorf("event %d has version %s instead of %s", i, told.version, versions[i])
 		}
 		if latencies[i] = time.Duration(told.at - changes.Sent[i]).Seconds(); changes.Sent[i] == 0 || latencies[i] < 0 {
-			return errors.New("a change was told of before it was sent")
+			return errors.New("a change arrived before it was sent")
 		}
 	}
 	slices.Sort(latencies)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Binaries are the programs that a cluster consists of, as paths.
+// Binaries has the paths of a cluster's programs.
 type Binaries struct {
 	Etcd          string
 	KubeAPIServer string
@@ -18,11 +18,11 @@ type Binaries struct {
 // Build compiles etcd and kube-apiserver at the versions of the modules e2e/etcd and e2e/apiserver, into the
 // folder .bin of the module e2e. It needs the go command, and the network if the module cache lacks a module.
 //
-// The first time takes four minutes on two free cores. A program that is up to date is left alone, which go build
-// finds out in about a second. [Start] calls Build: call it for itself only to have the programs ahead of time.
+// The first build takes four minutes on two free cores. A program that is up to date is not rebuilt; go build checks that in
+// about a second. [Start] calls Build. Call it yourself only to build the programs ahead of time.
 //
-// Several Builds at a time are safe, since go build moves a finished program into place, but each compiles what
-// the others have not finished yet.
+// Concurrent Builds are safe, since go build moves a finished program into place, but each compiles the parts that the others
+// have not finished yet.
 func Build(ctx context.Context) (Binaries, error) {
 	root, err := moduleDir(ctx)
 	if err != nil {
@@ -52,8 +52,8 @@ func Build(ctx context.Context) (Binaries, error) {
 	return bin, nil
 }
 
-// moduleDir returns the folder of the module e2e. It asks the go command, so that it is found from every module
-// that can import this package, and from a test binary built with -trimpath.
+// moduleDir returns the folder of the module e2e. It asks the go command, which works in every module that can import this
+// package, and in a test binary built with -trimpath.
 func moduleDir(ctx context.Context) (string, error) {
 	dir, err := goCommand(ctx, "", "list", "-f", "{{.Dir}}", "github.com/typedinformer/informer/e2e/cluster")
 	if err != nil {
@@ -62,8 +62,8 @@ func moduleDir(ctx context.Context) (string, error) {
 	return filepath.Dir(dir), nil
 }
 
-// versionFlags returns the linker flags that tell kube-apiserver its version. Without them it takes itself for
-// v0.0.0 and judges by that which of its feature gates there are and what they default to.
+// versionFlags returns the linker flags that set kube-apiserver's version. Without them it assumes v0.0.0, and derives its
+// feature gates and their defaults from that.
 func versionFlags(version string) (string, error) {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) != 3 {
@@ -79,12 +79,12 @@ func goBuild(ctx context.Context, module, output, pkg, ldflags string) error {
 	return err
 }
 
-// goCommand runs the go command in dir, the current folder if empty, and returns its trimmed standard output.
+// goCommand runs the go command in dir, or in the current folder if that is empty, and returns its trimmed standard output.
 func goCommand(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	// Each module here stands for itself, whatever workspace it is checked out in. Without cgo the servers need
-	// no C compiler, and no C library where they run.
+	// Each module here is independent of any workspace around it. Without cgo the servers need no C compiler, and no C
+	// library where they run.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

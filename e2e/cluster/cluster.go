@@ -22,24 +22,24 @@ import (
 
 const loopback = "127.0.0.1"
 
-// Config says how a cluster is to be. Its zero value is right for most tests.
+// Config configures a cluster. Its zero value is right for most tests.
 type Config struct {
-	// Dir is the folder for data, credentials and logs (etcd.log, kube-apiserver.log). It must exist and be empty, and is
-	// left as it is by [Cluster.Stop]. Empty means a temporary one, which Stop removes.
+	// Dir is the folder for data, credentials and logs (etcd.log, kube-apiserver.log). It must exist and be empty.
+	// [Cluster.Stop] leaves it unchanged. Empty means a temporary one, which Stop removes.
 	Dir string
 
-	// FeatureGates are switched on or off in kube-apiserver, by name, such as ShardedListAndWatch. Nil means the
+	// FeatureGates switches features of kube-apiserver on or off by name, such as ShardedListAndWatch. Nil means the
 	// defaults of its version.
 	FeatureGates map[string]bool
 
-	// APIServerFlags are given to kube-apiserver after all others, such as "--min-request-timeout=5". Nil means none.
+	// APIServerFlags are appended to the flags of kube-apiserver, such as "--min-request-timeout=5". Nil means none.
 	APIServerFlags []string
 }
 
 // Cluster is a kube-apiserver and an etcd that run as children of this process. Its methods may be called concurrently.
 //
-// The children end with [Cluster.Stop]. On Linux they also end with this process, in whatever way that ends (a panic in a
-// test, the timeout of go test, SIGKILL), but a temporary folder of some 130 MB is then left behind.
+// The children end with [Cluster.Stop]. On Linux they also end with this process, however it ends (a panic in a test, the timeout
+// of go test, SIGKILL), but then a temporary folder of about 130 MB remains.
 type Cluster struct {
 	config   Config
 	dir      string
@@ -49,17 +49,17 @@ type Cluster struct {
 	peerURL  string
 	hostPort string // of the API server
 
-	mu        sync.Mutex // protects all below, and lets one process be started or ended at a time
-	etcd      *process   // nil unless it was started, became ready, and was not killed
+	mu        sync.Mutex // protects the fields below; only one process is started or ended at a time
+	etcd      *process   // nil unless started, ready and not killed
 	apiserver *process   // the same
 	authority []byte     // set by the first start of the API server
 	stopped   bool
 }
 
-// Start builds what is not built yet, starts etcd and kube-apiserver, and returns when the server says at /readyz
-// that it is ready. ctx bounds the start only: the cluster runs until [Cluster.Stop].
+// Start builds missing programs, starts etcd and kube-apiserver, and returns when the server's /readyz reports ready. ctx bounds
+// only the start: the cluster runs until [Cluster.Stop].
 //
-// When a server does not become ready, the error carries the end of its log, and nothing is left running.
+// If a server does not become ready, the error has the end of its log, and nothing is left running.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	bin, err := Build(ctx)
 	if err != nil {
@@ -75,9 +75,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Config returns what a client needs to talk to the API server as a user who may do everything. Each call returns a
-// new one, which the caller may change. Its limits on the rate of requests are too high to be felt, and its content
-// type is client-go's default, JSON. It stays valid over [Cluster.KillAPIServer] and [Cluster.StartAPIServer].
+// Config returns a client configuration for the API server, as a user who may do everything. Each call returns a new one, which
+// the caller may change. Its rate limits are too high to matter, and its content type is client-go's default, JSON. It stays
+// valid after [Cluster.KillAPIServer] and [Cluster.StartAPIServer].
 func (c *Cluster) Config() *rest.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,24 +90,24 @@ func (c *Cluster) Config() *rest.Config {
 	}
 }
 
-// KillAPIServer ends kube-apiserver with SIGKILL, as a crash does: open watches break in the middle, and when
-// KillAPIServer returns, connections to its port are refused. It is an error if the server was not running.
+// KillAPIServer ends kube-apiserver with SIGKILL, like a crash: open watches break in the middle. When KillAPIServer returns,
+// connections to its port are refused. It is an error if the server was not running.
 func (c *Cluster) KillAPIServer() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.killLocked(&c.apiserver, "kube-apiserver")
 }
 
-// StartAPIServer starts kube-apiserver again after [Cluster.KillAPIServer], with the same port, certificate and data,
-// and returns when it is ready. If it does not become ready, before ctx ends or at all, it is ended again, and the error
-// carries the end of its log. It is an error if the server is running already, or the cluster was stopped.
+// StartAPIServer restarts kube-apiserver after [Cluster.KillAPIServer], with the same port, certificate and data, and returns
+// when it is ready. If it does not become ready, or not before ctx ends, StartAPIServer ends it, and the error has the end of
+// its log. It is an error if the server is running already, or the cluster was stopped.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.startAPIServerLocked(ctx)
 }
 
-// KillEtcd ends etcd with SIGKILL. The API server goes on, and fails what it cannot answer from its caches.
+// KillEtcd ends etcd with SIGKILL. The API server continues, but requests that its caches cannot answer fail.
 // It is an error if etcd was not running.
 func (c *Cluster) KillEtcd() error {
 	c.mu.Lock()
@@ -115,18 +115,16 @@ func (c *Cluster) KillEtcd() error {
 	return c.killLocked(&c.etcd, "etcd")
 }
 
-// StartEtcd starts etcd again after [Cluster.KillEtcd], with the same ports and data, and returns when it is healthy.
-// The API server needs a little longer to find it again. It is an error if etcd is running already, or the
-// cluster was stopped.
+// StartEtcd restarts etcd after [Cluster.KillEtcd], with the same ports and data, and returns when it is healthy. The API server
+// needs a little longer to reconnect. It is an error if etcd is running already, or the cluster was stopped.
 func (c *Cluster) StartEtcd(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.startEtcdLocked(ctx)
 }
 
-// Stop ends both servers, and returns when they are gone and a temporary folder is removed. The error says that a
-// server had ended by itself, with the end of its log, or that the folder could not be removed. A second call does
-// nothing.
+// Stop ends both servers, and returns when they are gone and a temporary folder is removed. It returns an error, with the end
+// of the log, if a server had ended by itself, or if the folder could not be removed. A second call does nothing.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +189,7 @@ func (c *Cluster) startEtcdLocked(ctx context.Context) error {
 		"--listen-peer-urls=" + c.peerURL,
 		"--initial-advertise-peer-urls=" + c.peerURL,
 		"--initial-cluster=default=" + c.peerURL,
-		"--unsafe-no-fsync", // the data need not outlive the machine, only the process
+		"--unsafe-no-fsync", // the data must outlive the process, not the machine
 	}
 	return c.startLocked(ctx, &c.etcd, "etcd", c.bin.Etcd, flags, func(ctx context.Context) error {
 		return askReady(ctx, c.etcdURL+"/health", "", nil)
@@ -213,7 +211,7 @@ func (c *Cluster) startAPIServerLocked(ctx context.Context) error {
 }
 
 func (c *Cluster) apiServerFlags() []string {
-	host, port, _ := net.SplitHostPort(c.hostPort) // put together by newCluster
+	host, port, _ := net.SplitHostPort(c.hostPort) // newCluster joined them
 	flags := []string{
 		"--etcd-servers=" + c.etcdURL,
 		"--bind-address=" + host,
@@ -225,10 +223,10 @@ func (c *Cluster) apiServerFlags() []string {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--authorization-mode=RBAC",
-		// Asks for a service account in each namespace, which only the controller manager would make.
+		// This plugin requires a service account in each namespace, which only the controller manager would create.
 		"--disable-admission-plugins=ServiceAccount",
-		// The server would otherwise look for an address of the machine that is not loopback, and fail where there is
-		// none. A loopback address is no valid endpoint of the service "kubernetes", so nobody keeps that.
+		// Otherwise the server looks for a non-loopback address of the machine, and fails if there is none. A loopback
+		// address is no valid endpoint of the service "kubernetes", so the endpoints are not reconciled.
 		"--advertise-address=" + host,
 		"--endpoint-reconciler-type=none",
 	}
@@ -242,7 +240,7 @@ func (c *Cluster) apiServerFlags() []string {
 	return append(flags, c.config.APIServerFlags...)
 }
 
-// startLocked starts a server and waits until probe says that it is ready. One that does not become ready is ended.
+// startLocked starts a server and waits until probe reports that it is ready. Otherwise it ends the server.
 func (c *Cluster) startLocked(ctx context.Context, p **process, name, path string, flags []string, probe func(context.Context) error) error {
 	if c.stopped {
 		return fmt.Errorf("cluster: start %s: the cluster was stopped", name)
@@ -255,7 +253,7 @@ func (c *Cluster) startLocked(ctx context.Context, p **process, name, path strin
 		return err
 	}
 	if err := started.waitReady(ctx, probe); err != nil {
-		_ = started.kill() // could only say again that it had ended by itself
+		_ = started.kill() // an error could only repeat that it had ended by itself
 		return err
 	}
 	*p = started
@@ -271,8 +269,7 @@ func (c *Cluster) killLocked(p **process, name string) error {
 	return err
 }
 
-// askReady returns nil if a GET of url is answered with 200. It leaves no connection behind, so that tests that
-// count goroutines are not disturbed.
+// askReady returns nil if a GET of url returns 200. It leaves no connection open, so that tests can count goroutines.
 func askReady(ctx context.Context, url, token string, authority []byte) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()

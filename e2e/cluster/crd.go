@@ -19,7 +19,7 @@ import (
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // NewCRD returns the definition of a namespaced resource with one version, which is served and stored, and a schema that
-// takes whatever it is given. kind is in the singular, such as Widget for the resource widgets.
+// accepts everything. kind is singular, such as Widget for the resource widgets.
 func NewCRD(resource schema.GroupVersionResource, kind string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1",
@@ -47,11 +47,11 @@ func NewCRD(resource schema.GroupVersionResource, kind string) *unstructured.Uns
 	}}
 }
 
-// InstallCRD creates the definition of a custom resource, such as [NewCRD] makes, and returns when it is Established
-// and the server answers a list of the resource in each version served. ctx bounds the wait, which takes well under a
-// second as a rule. The error says so at once when the names are taken by another definition.
+// InstallCRD creates the definition of a custom resource, such as one from [NewCRD]. It returns when the definition is
+// Established and the server answers a list of each served version. ctx bounds the wait, which usually takes well under a
+// second. If another definition has the names, InstallCRD returns an error at once.
 //
-// To remove the resource with all its objects, delete the definition: the API server does that by itself.
+// To remove the resource with all its objects, delete the definition: the API server removes the objects itself.
 func InstallCRD(ctx context.Context, config *rest.Config, crd *unstructured.Unstructured) error {
 	name := crd.GetName()
 	client, err := dynamic.NewForConfig(config)
@@ -105,8 +105,8 @@ func waitEstablished(ctx context.Context, client dynamic.Interface, crd *unstruc
 	return errors.New("the watch ended")
 }
 
-// waitServed is needed after waitEstablished: the handlers of the API server learn of the condition by a watch of
-// their own, and answer 404 until then.
+// waitServed is needed after waitEstablished: the handlers of the API server watch the condition themselves, and answer 404
+// until they see it.
 func waitServed(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {
 	group, _, err := unstructured.NestedString(crd.Object, "spec", "group")
 	if err != nil {
@@ -140,7 +140,7 @@ func waitServed(ctx context.Context, client dynamic.Interface, crd *unstructured
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
-				return fmt.Errorf("%w; the server answered last: %w", context.Cause(ctx), err)
+				return fmt.Errorf("%w; last response: %w", context.Cause(ctx), err)
 			}
 		}
 	}

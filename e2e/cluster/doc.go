@@ -1,7 +1,7 @@
-// Package cluster runs a real kube-apiserver and its etcd for tests: built by the Go toolchain from module
-// dependencies, started on free ports of 127.0.0.1, with data that lives as long as the cluster does.
+// Package cluster runs a real kube-apiserver and its etcd for tests. The Go toolchain builds them from module dependencies. They
+// run on free ports of 127.0.0.1, with data that lasts as long as the cluster.
 //
-// One cluster serves all tests of a package, each in a namespace of its own:
+// One cluster serves all tests of a package, each in its own namespace:
 //
 //	var c *cluster.Cluster
 //
@@ -19,25 +19,25 @@
 //		os.Exit(code)
 //	}
 //
-// # What is there
+// # What a cluster has
 //
 //   - every API that kube-apiserver serves by default, over JSON and protobuf, with RBAC, streaming lists
 //     and custom resource definitions;
 //   - one user, who may do everything: see [Cluster.Config];
-//   - the end of the API server as a crash ends it, and its start on the same port, certificates and data.
+//   - a crash of the API server, and its restart with the same port, certificates and data.
 //
-// # What is not there
+// # What a cluster lacks
 //
-//   - no scheduler, no kubelet: a pod stays Pending on no node until the test writes its status or binding,
-//     and a deleted pod that is bound to a node stays for ever unless GracePeriodSeconds is 0. Watchers see a
-//     MODIFIED with a deletionTimestamp before the DELETED of a pod even then;
+//   - no scheduler, no kubelet: a pod stays Pending without a node until the test writes its status or binding, and
+//     a deleted pod that is bound to a node stays forever unless GracePeriodSeconds is 0. Even then, watchers see a
+//     MODIFIED with a deletionTimestamp before the DELETED of a pod;
 //   - no controller manager: a deleted namespace stays Terminating, owners do not take their dependents with
-//     them, and a namespace gets no default service account (the admission plugin that asks for it is off);
-//   - no CBOR, as the API server is by default.
+//     them, and a namespace gets no default service account (the admission plugin that requires one is off);
+//   - no CBOR, which is off by default.
 //
 // # The first start
 //
-// The first start compiles both servers, which takes minutes (see [Build]) and counts toward the timeout of
-// go test: give it -timeout 20m on a slow machine. Later starts find the programs in the folder .bin of the
-// module e2e, and take about four seconds on two free cores; kube-apiserver takes two to start again after a kill.
+// The first start compiles both servers, which takes minutes (see [Build]) and counts toward the timeout of go test. On a slow
+// machine, use -timeout 20m. Later starts find the programs in the folder .bin of the module e2e, and take about four
+// seconds on two free cores; a restart of kube-apiserver takes two.
 package cluster

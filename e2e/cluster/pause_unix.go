@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// PauseAPIServer stops kube-apiserver in its tracks, as a machine without memory or a frozen disk does: connections stay
-// open, and new ones are even accepted, but nobody answers. It goes on with [Cluster.ResumeAPIServer], and can be killed.
-// It is an error if the server is not running.
+// PauseAPIServer freezes kube-apiserver, as a machine without memory or a frozen disk would: connections stay open, and new ones
+// are even accepted, but there are no responses. [Cluster.ResumeAPIServer] resumes it, and it can be killed. It is an error if
+// the server is not running.
 func (c *Cluster) PauseAPIServer() error { return c.signalAPIServer(syscall.SIGSTOP) }
 
-// ResumeAPIServer has kube-apiserver go on after [Cluster.PauseAPIServer].
+// ResumeAPIServer resumes kube-apiserver after [Cluster.PauseAPIServer].
 func (c *Cluster) ResumeAPIServer() error { return c.signalAPIServer(syscall.SIGCONT) }
 
 func (c *Cluster) signalAPIServer(signal syscall.Signal) error {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewPod returns the smallest pod that the API server accepts: one container, no node. Nothing ever runs it.
+// NewPod returns the smallest pod that the API server accepts: one container, no node. No kubelet ever runs it.
 func NewPod(namespace, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -21,8 +21,7 @@ func NewPod(namespace, name string) *corev1.Pod {
 	}
 }
 
-// Pods yields n pods as [NewPod] makes them, named pod-000000 and so on, so that their names sort as their numbers do
-// up to a million.
+// Pods yields n pods from [NewPod], named pod-000000 and so on, so that up to a million names sort like their numbers.
 func Pods(namespace string, n int) iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for i := range n {
@@ -33,12 +32,11 @@ func Pods(namespace string, n int) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// CreatePods creates pods over protobuf with a number of workers, 16 if workers is zero, and returns when all are
-// created. The first error ends it: the pods that are created by then stay.
+// CreatePods creates pods over protobuf with a number of workers, or 16 if workers is zero. It returns when all are created,
+// or at the first error; the pods created by then stay.
 //
-// pods is iterated in one goroutine, and never more than a few pods ahead of the workers. A slice comes as
-// slices.Values. With several workers the order of creation is not that of pods. The API server drops the status of a
-// new pod; set it with UpdateStatus.
+// One goroutine iterates over pods, never more than a few pods ahead of the workers. For a slice, use slices.Values. Several
+// workers create pods in another order. The API server drops the status of a new pod; set it with UpdateStatus.
 func CreatePods(ctx context.Context, config *rest.Config, pods iter.Seq[*corev1.Pod], workers int) error {
 	if workers == 0 {
 		workers = 16

@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// Ports are taken from below the ranges that Linux (from 32768) and others (from 49152) give to outgoing connections.
-// A client that tries to reach a killed server at a port of such a range can be given that very port for its own end:
-// then it is connected to itself, and the server can not listen there any more.
+// Ports are below the ranges that Linux (from 32768) and others (from 49152) use for outgoing connections. A client that
+// connects to a killed server's port in such a range can get that same port for its own end. It is then connected to itself,
+// and the server can no longer listen there.
 const (
 	minPort = 20000
 	maxPort = 32000
 )
 
-// freePorts returns n different ports of 127.0.0.1 where nobody listens now.
+// freePorts returns n different ports of 127.0.0.1 on which no process listens.
 func freePorts(n int) ([]int, error) {
 	const tries = 1000
 	var ports []int
@@ -31,7 +31,7 @@ func freePorts(n int) ([]int, error) {
 			last = err
 			continue
 		}
-		defer l.Close() // all at the end, so that no port comes twice
+		defer l.Close() // close all at the end, so that no port repeats
 		ports = append(ports, port)
 	}
 	return nil, errors.Join(fmt.Errorf("cluster: no %d free ports on %s after %d tries", n, loopback, tries), last)

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// readyTimeout bounds one start of one server. kube-apiserver was seen to need 3 s to 10 s on two cores;
-	// what takes longer than this will most likely never be ready.
+	// readyTimeout bounds one start of one server. kube-apiserver takes 3 s to 10 s on two cores. A server that takes longer
+	// than this will probably never be ready.
 	readyTimeout = 2 * time.Minute
-	// probeInterval is the time between two questions whether a server is ready.
+	// probeInterval is the time between two probes of a server.
 	probeInterval = 50 * time.Millisecond
-	// probeTimeout bounds one such question, so that one that hangs does not take the whole readyTimeout.
+	// probeTimeout bounds one probe, so that a hanging one does not use up the readyTimeout.
 	probeTimeout = 5 * time.Second
-	// logTail is how much of a server's log an error carries, in bytes: about its last 30 lines.
+	// logTail is the number of bytes of a server's log in an error: about its last 30 lines.
 	logTail = 8 << 10
 )
 
@@ -28,13 +28,13 @@ type process struct {
 	logPath string
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended and was waited for
-	err     error         // why it ended, as exec.Cmd.Wait tells; set before done is closed
+	err     error         // the result of exec.Cmd.Wait; set before done is closed
 }
 
-// startProcess starts the program at path. What it writes is appended to the file logPath.
+// startProcess starts the program at path. It appends the program's output to the file logPath.
 //
-// It gets an empty environment: etcd takes each ETCD_X variable for a flag, Go's own variables change how the server
-// runs, and credentials of whoever runs the tests are none of its business.
+// The environment is empty: etcd takes each ETCD_X variable as a flag, Go's own variables change how the server runs, and the
+// server must not get the credentials of the user who runs the tests.
 func startProcess(name, path, logPath string, args ...string) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -49,8 +49,8 @@ func startProcess(name, path, logPath string, args ...string) (*process, error) 
 
 	started := make(chan error)
 	go func() {
-		// On Linux the child is told to die with the thread that started it, not with the process. This
-		// goroutine keeps that thread for itself, and therefore alive, until the child has ended.
+		// On Linux the child dies with the thread that started it, not with the process. This goroutine keeps that thread,
+		// and so keeps it alive, until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -68,8 +68,8 @@ func startProcess(name, path, logPath string, args ...string) (*process, error) 
 	return p, nil
 }
 
-// waitReady asks probe until it says nil. It gives up when ctx or readyTimeout ends, or when the process does.
-// The error then tells what probe said last and how the log ends.
+// waitReady calls probe until it returns nil. It gives up when ctx or readyTimeout ends, or when the process does. The error then
+// has the last error of probe, and the end of the log.
 func (p *process) waitReady(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %v", readyTimeout))
 	defer cancel()
@@ -87,18 +87,18 @@ func (p *process) waitReady(ctx context.Context, probe func(context.Context) err
 		case <-p.done:
 			return fmt.Errorf("cluster: wait for %s to become ready: %w", p.name, p.endedError())
 		case <-ctx.Done():
-			return fmt.Errorf("cluster: wait for %s to become ready: %w; it answered last: %w; %s",
+			return fmt.Errorf("cluster: wait for %s to become ready: %w; last probe: %w; %s",
 				p.name, context.Cause(ctx), last, p.logEnd())
 		}
 	}
 }
 
-// kill ends the process as a crash would, and returns when it is gone. The error says that it had ended before.
+// kill ends the process like a crash, and returns when it is gone. It returns an error if the process had ended before.
 func (p *process) kill() error {
 	if p.ended() {
 		return fmt.Errorf("cluster: kill %s: %w", p.name, p.endedError())
 	}
-	// The error can only be that it ended just now.
+	// An error can only mean that it ended just now.
 	_ = p.cmd.Process.Kill()
 	<-p.done
 	return nil
@@ -113,7 +113,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// endedError says how a process ended of which nobody wanted that. Only after done is closed.
+// endedError describes the unexpected end of a process. done must be closed.
 func (p *process) endedError() error {
 	reason := "exit status 0"
 	if p.err != nil {
@@ -122,7 +122,7 @@ func (p *process) endedError() error {
 	return fmt.Errorf("it ended by itself: %s; %s", reason, p.logEnd())
 }
 
-// logEnd returns the last lines of the log, for an error.
+// logEnd returns the last lines of the log for an error.
 func (p *process) logEnd() string {
 	f, err := os.Open(p.logPath)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Command controller is a whole controller: each Website, a custom resource, gets a Deployment and a Service.
+// Command controller is a complete controller: each Website, a custom resource, gets a Deployment and a Service.
 //
 //	go run ./examples/controller                              # needs no cluster: simulates one in the process, for 2 replicas
-//	go run ./examples/controller -kubeconfig ~/.kube/config   # a real one; a program in a pod finds its own
-//	go run ./examples/controller -crd | kubectl apply -f -    # what a real one has to know first
+//	go run ./examples/controller -kubeconfig ~/.kube/config   # a real cluster; in a pod, it finds its own
+//	go run ./examples/controller -crd | kubectl apply -f -    # installs the CRD on a real cluster
 //
-// To start from it, read website (the controller) and leader (one replica of several works), and then run;
-// simulate.go is what to leave out.
+// To build on it, read website (the controller), leader (one replica of several works), and then run. Leave out
+// simulate.go.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever way to log in a kubeconfig asks for
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -44,19 +44,19 @@ func main() {
 	}
 }
 
-// run is the program. It returns when ctx ends, or when the flags say so.
+// run is the program. It returns when ctx ends, or after the time of -for.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("controller", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are main's to print
-	duration := flags.Duration("for", 0, "end after this `time`, like 10s; zero means not before Ctrl-C")
+	flags.SetOutput(io.Discard) // main prints errors
+	duration := flags.Duration("for", 0, "end after this `time`, like 10s; zero means run until Ctrl-C")
 	kubeconfig := flags.String("kubeconfig", "", "`path` of a kubeconfig: its current context's cluster")
 	namespace := flags.String("lease-namespace", "default", "real cluster: `namespace` of the lease that replicas contend for")
-	workers := flags.Int("workers", 4, "`number` of websites that are reconciled at a time")
+	workers := flags.Int("workers", 4, "`number` of websites reconciled at the same time")
 	websites := flags.Int("websites", 50, "simulation: `number` of websites")
-	crd := flags.Bool("crd", false, "print the custom resource definition, and end")
+	crd := flags.Bool("crd", false, "print the custom resource definition and exit")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(out, "controller gives each Website a Deployment and a Service. The cluster is a simulated one, unless there is -kubeconfig or the program runs in a pod.")
+		fmt.Fprintln(out, "controller gives each Website a Deployment and a Service. The cluster is simulated unless -kubeconfig is given or the program runs in a pod.")
 		flags.SetOutput(out)
 		flags.PrintDefaults()
 		return nil
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *kubeconfig == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
 		return simulate(ctx, *websites, *workers, log, out)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig) // or that of the pod
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig) // or the pod's
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	tasks.Go(func() error {
 		for second(ctx) {
 			s := r.controller.Status()
-			fmt.Fprintf(out, "leading: %t  reconciles: %d ok, %d failed, %d to be tried again  queue: %v ready, %d delayed\n",
+			fmt.Fprintf(out, "leading: %t  reconciles: %d ok, %d failed, %d to be retried  queue: %v ready, %d delayed\n",
 				s.Running, s.Succeeded, s.Failed, s.BackedOff, s.Queue.Depth, s.Queue.Delayed)
 		}
 		return nil
@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// second waits for one, and says whether ctx goes on.
+// second waits for a second, and reports whether ctx is still alive.
 func second(ctx context.Context) bool {
 	select {
 	case <-time.After(time.Second):
@@ -126,7 +126,7 @@ func newReplica(config *rest.Config, namespace string, workers int, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{identity: host + "_" + string(uuid.NewUUID())} // that of no other, nor of the same one before
+	r := &replica{identity: host + "_" + string(uuid.NewUUID())} // unique, also among earlier processes
 	client, err := informer.NewClient(config)
 	if err != nil {
 		return nil, err

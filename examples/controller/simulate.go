@@ -32,7 +32,7 @@ type simulation struct {
 	events      *informertest.Collection[*corev1.Event]
 }
 
-// simulate runs two replicas on a simulated cluster until ctx ends. Every 5 s the older one is replaced.
+// simulate runs two replicas on a simulated cluster until ctx ends. It replaces the older one every 5 s.
 func simulate(ctx context.Context, websites, workers int, log *slog.Logger, out io.Writer) error {
 	s := informertest.NewServer(informertest.Options{TypeConverter: applyconfigurations.NewTypeConverter(scheme.Scheme)})
 	defer s.Close()
@@ -77,7 +77,7 @@ func simulate(ctx context.Context, websites, workers int, log *slog.Logger, out 
 	return nil
 }
 
-// line tells how things are.
+// line returns the state as one line.
 func (s *simulation) line(replicas []*replica) string {
 	ready, refused, reconciles, conflicts, who := 0, 0, uint64(0), uint64(0), "nobody"
 	for w := range s.websites.All() {
@@ -95,11 +95,11 @@ func (s *simulation) line(replicas []*replica) string {
 			who = r.name()
 		}
 	}
-	return fmt.Sprintf("websites: %d, %d ready, %d refused  children: %d deployments, %d services  reconciles: %d, %d to be tried again  events: %d  leader: %s",
+	return fmt.Sprintf("websites: %d, %d ready, %d refused  children: %d deployments, %d services  reconciles: %d, %d to be retried  events: %d  leader: %s",
 		s.websites.Len(), ready, refused, s.deployments.Len(), s.services.Len(), reconciles, conflicts, s.events.Len(), who)
 }
 
-// use creates websites, and then changes one ten times a second. Some ask for a host that is another's.
+// use creates websites, and then changes one ten times a second. Some ask for another website's host.
 func (s *simulation) use(ctx context.Context, n int) {
 	create := func(i int) {
 		_, _ = s.websites.Create(&website.Website{
@@ -127,11 +127,11 @@ func (s *simulation) use(ctx context.Context, n int) {
 		case action == 0:
 			_, _ = s.websites.Delete(key)
 		case action == 1:
-			_, _ = s.services.Delete(key) // somebody meddles with a child
+			_, _ = s.services.Delete(key) // someone else deletes a child
 		default:
 			w = w.DeepCopy()
 			w.Spec.Image = fmt.Sprint("web:", version)
-			_, _ = s.websites.Update(w) // or not, if somebody else was faster
+			_, _ = s.websites.Update(w) // fails if someone else was faster
 		}
 	}
 }

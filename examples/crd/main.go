@@ -1,11 +1,11 @@
-// Command crd follows widgets, a custom resource, by an informer and a lister that codegen wrote from their Go type.
+// Command crd follows widgets, a custom resource, with an informer and a lister that codegen generated from their Go type.
 //
-//	go run ./examples/crd                              # needs no cluster: has a server in the process
-//	go run ./examples/crd -kubeconfig ~/.kube/config   # a real one, after kubectl apply -f examples/crd/crd.yaml
+//	go run ./examples/crd                              # needs no cluster: runs a server in the process
+//	go run ./examples/crd -kubeconfig ~/.kube/config   # a real cluster, after kubectl apply -f examples/crd/crd.yaml
 //
-// The type is in shop/v1, and what is generated from it in informers/shop/v1. To see how little there is to write, read
-// run; simulate is what to leave out. The other two packages that are generated here are for programs that have no Go
-// type: fromcrd/shop/v1 has one from crd.yaml, and slim/shop/v1 one that holds just its labels and two fields.
+// The type is in shop/v1; the code generated from it is in informers/shop/v1. Read run to see how little code remains. Leave
+// out simulate. The other two generated packages are for programs without a Go type: fromcrd/shop/v1 has one generated from
+// crd.yaml, and slim/shop/v1 one with only the labels and two fields.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever way to log in a kubeconfig asks for
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// run is the program. On a real cluster it goes on until ctx ends.
+// run is the program. On a real cluster it runs until ctx ends.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("crd", flag.ContinueOnError)
 	flags.SetOutput(out)

@@ -18,6 +18,6 @@ has wheels: car
 error: widgets.shop.example.com "plane" not found
 `
 	if out.String() != want {
-		t.Errorf("it wrote\n%swant\n%s", &out, want)
+		t.Errorf("got\n%swant\n%s", &out, want)
 	}
 }

@@ -21,17 +21,17 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// guard decides who is served: whoever can reach a loopback address, and else who has the token or a certificate, or
-// both if both are asked for.
+// guard decides which clients to serve: any on a loopback address, otherwise those with the token, the certificate, or
+// both if both are required.
 type guard struct {
 	address *net.TCPAddr
-	token   *[sha256.Size]byte // of the token's hash; nil when none is asked for
+	token   *[sha256.Size]byte // hash of the token; nil if none is required
 	tls     *tls.Config        // nil means plain HTTP
 }
 
-// newGuard returns an error when the options would let anyone on the network in, or send the token in clear text.
+// newGuard returns an error if the options would let anyone on the network in, or send the token in clear text.
 func newGuard(o options) (*guard, error) {
-	// A name is looked up once, so that what is checked is what is listened on.
+	// Look up a name only once: the address that is checked must be the one to listen on.
 	address, err := net.ResolveTCPAddr("tcp", o.listen)
 	if err != nil {
 		return nil, fmt.Errorf("-listen: %w", err)
@@ -39,7 +39,7 @@ func newGuard(o options) (*guard, error) {
 	g := &guard{address: address}
 	loopback := address.IP.IsLoopback() // an empty IP is every address
 	if !loopback && o.tokenFile == "" && o.clientCA == "" {
-		return nil, fmt.Errorf("-listen %s can be reached from other machines: that needs -token-file or -client-ca", o.listen)
+		return nil, fmt.Errorf("-listen %s is reachable from other machines: it needs -token-file or -client-ca", o.listen)
 	}
 	if o.tokenFile != "" {
 		content, err := os.ReadFile(o.tokenFile)
@@ -48,14 +48,14 @@ func newGuard(o options) (*guard, error) {
 		}
 		token := strings.TrimSpace(string(content))
 		if token == "" || strings.ContainsAny(token, " \t\r\n") {
-			return nil, fmt.Errorf("-token-file: %s has to hold one token and nothing else", o.tokenFile)
+			return nil, fmt.Errorf("-token-file: %s must hold one token and nothing else", o.tokenFile)
 		}
 		sum := sha256.Sum256([]byte(token))
 		g.token = &sum
 	}
 	if o.certFile == "" {
 		if !loopback {
-			return nil, fmt.Errorf("-listen %s can be reached from other machines, and without TLS the network can read the token of -token-file "+
+			return nil, fmt.Errorf("-listen %s is reachable from other machines, and without TLS the network can read the token of -token-file "+
 				"and every object: add -tls-cert and -tls-key, or listen on 127.0.0.1 behind a proxy that speaks TLS", o.listen)
 		}
 		return g, nil
@@ -99,7 +99,7 @@ func (g *guard) url(address net.Addr) string {
 	return "http://" + address.String()
 }
 
-// handler lets through to next who may be served. Whether the program is healthy is no secret.
+// handler passes permitted requests to next. It answers health checks for everyone.
 func (g *guard) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache, private")
@@ -114,22 +114,22 @@ func (g *guard) handler(next http.Handler) http.Handler {
 				Message: "this is a read-only copy",
 			})
 		case r.ContentLength != 0:
-			w.Header().Set("Connection", "close") // rather than wait for it
+			w.Header().Set("Connection", "close") // do not wait for the body
 			watchcache.WriteError(w, r, apierrors.NewBadRequest("a GET has no body"))
 		case g.open() && !loopbackHost(r.Host):
-			// A web page can make a browser of this machine ask us under a name of its own (DNS rebinding).
+			// A web page can make a browser on this machine call us under the page's host name (DNS rebinding).
 			watchcache.WriteError(w, r, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("host %q is not this machine", r.Host)))
 		case r.URL.Path != "/healthz" && r.URL.Path != "/readyz" && !g.admits(r):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="fanout"`)
 			watchcache.WriteError(w, r, apierrors.NewUnauthorized("Unauthorized"))
 		default:
-			r.Header.Del("Authorization") // nobody behind needs it
+			r.Header.Del("Authorization") // next does not need it
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// admits says whether the request has the token, in a time that does not tell how much of it is right.
+// admits reports whether the request has the token, in a time that does not reveal how much of it is right.
 func (g *guard) admits(r *http.Request) bool {
 	if g.token == nil {
 		return true

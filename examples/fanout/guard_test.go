@@ -60,7 +60,7 @@ func TestRefusesToStart(t *testing.T) {
 		{"pods", "unexpected argument"},
 	} {
 		var out bytes.Buffer
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // which is when it ends if it does start
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // ends a program that starts by mistake
 		err := run(ctx, strings.Fields(test.args), &out, io.Discard)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -88,7 +88,7 @@ func serve(t *testing.T, o options) (url string) {
 	}
 	server := &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: g.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
-			t.Error("the token is passed on")
+			t.Error("the token was passed on")
 		}
 		io.WriteString(w, "hello")
 	}))}
@@ -184,7 +184,7 @@ func TestLoopbackIsForThisMachine(t *testing.T) {
 	}
 }
 
-// certificate returns a certificate of a new key, signed by parent, or by itself if that is nil.
+// certificate returns a certificate of a new key, signed by parent, or self-signed if that is nil.
 func certificate(t *testing.T, name string, parent *tls.Certificate) (pair tls.Certificate, certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

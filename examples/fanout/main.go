@@ -1,14 +1,14 @@
-// Command fanout follows collections of an API server, with one watch each, and serves them to any number of others: to
-// them it is an API server that can be listed and watched, and nothing else.
+// Command fanout follows collections of an API server, with one watch each, and serves them to any number of clients. To
+// them it is a read-only API server that supports get, list and watch.
 //
 //	go run ./examples/fanout                                                         # needs no cluster: simulates one in the process
-//	go run ./examples/fanout -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real one; a program in a pod finds its own
+//	go run ./examples/fanout -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real cluster; in a pod, it finds its own
 //
-// Its clients see what its own credentials may read, so these should be allowed to get, list and watch what is followed
-// and nothing more. It never passes them on. It listens on loopback, where every program of the machine can reach it; it
-// listens elsewhere only with TLS, and if its clients have to show a token or a certificate.
+// Clients see what fanout's own credentials may read, so these should allow get, list and watch of the followed resources,
+// and nothing more. fanout never passes them on. It listens on loopback, where every program of the machine can reach it.
+// It listens elsewhere only with TLS, and only if clients must present a token or a certificate.
 //
-// To start from it, read run, then proxy.go; simulate.go is what to leave out.
+// To build on it, read run, then proxy.go. Leave out simulate.go.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever way to log in a kubeconfig asks for
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -43,16 +43,16 @@ func main() {
 	}
 }
 
-// Limits of the server. A client that cannot keep to them is cut off.
+// Limits of the server. It disconnects a client that exceeds them.
 const (
 	headerTimeout   = 10 * time.Second
 	idleTimeout     = 2 * time.Minute
 	maxHeaderBytes  = 32 << 10
-	listTimeout     = time.Minute // to write a list; a watch takes as long as it likes, see watchcache on those that do not read
+	listTimeout     = time.Minute // to write a list; a watch has no limit, but watchcache drops clients that do not read
 	shutdownTimeout = 5 * time.Second
 )
 
-// run is the program. It returns when ctx ends, or cannot start. To out it says where it listens, to logs what happens.
+// run is the program. It returns when ctx ends, or if it cannot start. It prints its address to out, and logs to logs.
 func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	opts, err := parseOptions(args, out)
 	switch {
@@ -63,13 +63,13 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	}
 	logger := slog.New(slog.NewTextHandler(logs, nil))
 
-	// Whom to serve, before anything is listened on.
+	// Decide whom to serve before listening.
 	guard, err := newGuard(opts)
 	if err != nil {
 		return err
 	}
 
-	// What to serve.
+	// Decide what to serve.
 	var config *rest.Config
 	ctx, cancel := context.WithCancel(ctx)
 	tasks, ctx := errgroup.WithContext(ctx)
@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // so that watches end with the program
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // watches end with the program
 		ErrorLog:          log.New(logs, "http: ", log.LstdFlags),
 	}
 	fmt.Fprintf(out, "serving %s of %s at %s\n", strings.Join(opts.names, ", "), config.Host, guard.url(listener.Addr()))
@@ -141,11 +141,11 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	return tasks.Wait()
 }
 
-// options are what the flags say.
+// options are the flags.
 type options struct {
 	listen            string
 	resources         []schema.GroupVersionResource
-	names             []string // of the resources, as they were given
+	names             []string // of the resources, as in the flag
 	window            int
 	tokenFile         string
 	certFile, keyFile string
@@ -156,26 +156,26 @@ type options struct {
 	report            time.Duration
 }
 
-const usage = `fanout follows collections of an API server and serves them, read-only, to any number of others.
-The API server is a simulated one, unless there is -kubeconfig or the program runs in a pod. Ctrl-C ends it.
+const usage = `fanout follows collections of an API server and serves them, read-only, to any number of clients.
+The API server is simulated unless -kubeconfig is given or the program runs in a pod. Ctrl-C ends it.
 
 `
 
 func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("fanout", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are main's to print
+	flags.SetOutput(io.Discard) // main prints errors
 	resources := flags.String("resources", "v1/pods", "what to serve: `[GROUP/]VERSION/RESOURCE`, separated by commas, like v1/pods,apps/v1/deployments")
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; if it is not loopback, it needs -tls-cert, and -token-file or -client-ca")
-	flags.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with the bearer token that clients have to send")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; other than loopback needs -tls-cert, and -token-file or -client-ca")
+	flags.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with the bearer token that clients must send")
 	flags.StringVar(&o.certFile, "tls-cert", "", "`path` of the server's certificate, PEM: serve HTTPS")
 	flags.StringVar(&o.keyFile, "tls-key", "", "`path` of its key, PEM")
-	flags.StringVar(&o.clientCA, "client-ca", "", "`path` of the authority, PEM, whose certificates clients have to show; needs -tls-cert")
-	flags.IntVar(&o.window, "window", 0, "how many `changes` of each resource are remembered for clients that come back; zero means 8192")
+	flags.StringVar(&o.clientCA, "client-ca", "", "`path` of the authority, PEM, whose certificates clients must present; needs -tls-cert")
+	flags.IntVar(&o.window, "window", 0, "`changes` of each resource kept for clients that reconnect; zero means 8192")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig: follow its current context's cluster")
 	flags.BoolVar(&o.simulate, "simulate", false, "simulate a cluster even in a pod")
 	flags.IntVar(&o.pods, "pods", 2_000, "simulation: `number` of pods")
 	flags.IntVar(&o.rate, "rate", 50, "simulation: `changes` per second")
-	flags.DurationVar(&o.report, "report", 10*time.Second, "say how things are each `time`; zero means never")
+	flags.DurationVar(&o.report, "report", 10*time.Second, "print the state at this `interval`; zero means never")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(out, usage)
 		flags.SetOutput(out)

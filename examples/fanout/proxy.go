@@ -47,7 +47,7 @@ type collection struct {
 	endWatches func()
 }
 
-// newProxy asks the API server what the resources are. Nothing is followed before run.
+// newProxy discovers the resources on the API server. It follows nothing before run.
 func newProxy(ctx context.Context, config *rest.Config, resources []schema.GroupVersionResource, window int, log *slog.Logger) (*proxy, error) {
 	client, err := informer.NewClient(config)
 	if err != nil {
@@ -59,7 +59,7 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 	}
 	p := &proxy{}
 	if p.version, err = discover.ServerVersion(); err != nil {
-		return nil, fmt.Errorf("ask %s for its version: %w", config.Host, err)
+		return nil, fmt.Errorf("get the version of %s: %w", config.Host, err)
 	}
 	for _, gvr := range resources {
 		if slices.ContainsFunc(p.collections, func(c *collection) bool { return c.GroupVersionResource == gvr }) {
@@ -67,14 +67,14 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 		}
 		list, err := discover.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
 		if err != nil {
-			return nil, fmt.Errorf("ask %s for the resources of %s: %w", config.Host, gvr.GroupVersion(), err)
+			return nil, fmt.Errorf("get the resources of %[2]s from %[1]s: %[3]w", config.Host, gvr.GroupVersion(), err)
 		}
 		i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource })
 		if i < 0 {
 			return nil, fmt.Errorf("%s has no resource %s in %s", config.Host, gvr.Resource, gvr.GroupVersion())
 		}
-		// What is typed is read and served in protobuf too, which is several times cheaper. Fields that are newer than
-		// the Go type are lost in it.
+		// Typed collections are also read and served in protobuf, which is several times cheaper. They lose fields that are
+		// newer than the Go type.
 		var c *collection
 		switch info := list.APIResources[i]; gvr {
 		case corev1.SchemeGroupVersion.WithResource("pods"):
@@ -103,7 +103,7 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersionResource, info metav1.APIResource, window int, log *slog.Logger) (*collection, error) {
 	cache := watchcache.New[T](watchcache.Config{GroupVersionResource: gvr, Kind: info.Kind, Window: window})
 	reflector, err := informer.NewReflector(client, informer.Resource{GroupVersionResource: gvr}, cache, informer.Config[T]{
-		KeepManagedFields: true, // what is served is what there is
+		KeepManagedFields: true, // serve objects unchanged
 		Logger:            log,
 	})
 	if err != nil {
@@ -131,13 +131,13 @@ func (p *proxy) run(ctx context.Context) error {
 	return err
 }
 
-// ready says whether all collections can be served. Once they can they stay so, also while the API server is away: the
-// proxy then serves them as of the last event.
+// ready reports whether all collections can be served. Once true, it stays true even if the API server fails: the proxy
+// then serves the last known state.
 func (p *proxy) ready() bool {
 	return !slices.ContainsFunc(p.collections, func(c *collection) bool { return c.rv() == "0" })
 }
 
-// report says how things are, a line for each collection.
+// report prints the state, one line per collection.
 func (p *proxy) report(out io.Writer) {
 	for _, c := range p.collections {
 		status := c.status()
@@ -152,7 +152,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/healthz":
 		writeText(w, http.StatusOK, "ok")
 	case r.URL.Path == "/readyz":
-		// Anyone may ask, so the answer does not say what is missing, or why: the log does.
+		// Anyone may ask, so the answer does not say what is missing, or why. The log does.
 		if !p.ready() {
 			writeText(w, http.StatusServiceUnavailable, "not ready")
 			return
@@ -201,12 +201,12 @@ func isWatch(r *http.Request) bool {
 	return err == nil && opts.Watch
 }
 
-// writeSoon cuts the client off when it does not take the answer in time. The deadline ends with the request.
+// writeSoon disconnects a client that does not read the response in time. The deadline ends with the request.
 func writeSoon(w http.ResponseWriter) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(listTimeout))
 }
 
-// discover tells clients such as kubectl what there is.
+// discover answers discovery requests, such as kubectl's.
 func (p *proxy) discover(w http.ResponseWriter, r *http.Request, parts []string) {
 	var answer any
 	switch {
@@ -238,7 +238,7 @@ func (p *proxy) discover(w http.ResponseWriter, r *http.Request, parts []string)
 	json.NewEncoder(w).Encode(answer)
 }
 
-// notFound is the answer to all that is not followed.
+// notFound is the error for everything that is not followed.
 func notFound() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,

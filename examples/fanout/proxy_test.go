@@ -75,12 +75,12 @@ func (r *rig) must(err error) {
 	}
 }
 
-// run runs the proxy until the end of the test.
+// run runs the proxy until the end of the test, and waits until it is ready.
 func (r *rig) run() {
 	r.Helper()
 	r.background(r.proxy.run)
 	for _, c := range r.proxy.collections {
-		r.get("/api" + map[bool]string{true: "/", false: "s/" + c.Group + "/"}[c.Group == ""] + c.Version + "/" + c.Resource + "?resourceVersion=1") // waits
+		r.get("/api" + map[bool]string{true: "/", false: "s/" + c.Group + "/"}[c.Group == ""] + c.Version + "/" + c.Resource + "?resourceVersion=1") // waits for the first list
 	}
 }
 
@@ -108,7 +108,7 @@ func (r *rig) set(name, value string) {
 	r.must(err)
 }
 
-// synced starts an informer of a server and waits for what is there.
+// synced starts an informer of a server and waits for its initial sync.
 func synced[T watchcache.Object](r *rig, config *rest.Config, gvr schema.GroupVersionResource) *informer.Informer[T] {
 	r.Helper()
 	config.QPS = -1
@@ -125,7 +125,7 @@ func synced[T watchcache.Object](r *rig, config *rest.Config, gvr schema.GroupVe
 	return i
 }
 
-// equal waits until an informer is where the upstream is, and compares.
+// equal waits until an informer has caught up with the upstream, and compares them.
 func equal[T watchcache.Object](r *rig, i *informer.Informer[T], want *informertest.Collection[T]) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -134,7 +134,7 @@ func equal[T watchcache.Object](r *rig, i *informer.Informer[T], want *informert
 		r.must(i.WaitForObject(ctx, obj))
 	}
 	for obj := range i.Store().All() {
-		if _, ok := want.Get(informer.KeyOf(obj)); !ok { // it was deleted
+		if _, ok := want.Get(informer.KeyOf(obj)); !ok { // deleted upstream
 			var none T
 			_, err := i.Await(ctx, informer.KeyOf(obj), func(obj T) bool { return obj == none })
 			r.must(err)
@@ -155,7 +155,7 @@ func equal[T watchcache.Object](r *rig, i *informer.Informer[T], want *informert
 
 func (r *rig) downstream() *rest.Config { return &rest.Config{Host: r.server.URL} }
 
-// get returns status and body of what the proxy answers.
+// get returns the status and body of the proxy's response.
 func (r *rig) get(path string) (int, string) {
 	r.Helper()
 	response, err := http.Get(r.server.URL + path)
@@ -166,7 +166,7 @@ func (r *rig) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// traffic counts what clients with its dial receive.
+// traffic counts the connections and bytes of clients that use its dial.
 type traffic struct {
 	connections, received atomic.Int64
 }
@@ -191,7 +191,7 @@ func (c countedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// logBuffer is where everything is logged.
+// logBuffer collects all logs.
 type logBuffer struct {
 	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
@@ -209,8 +209,8 @@ func (b *logBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestUpstreamLoadIsThatOfOne follows the proxy by 1 and then by 100 informers, and prints what the API server sees.
-// With -v it is the table of BENCHMARKS.md.
+// TestUpstreamLoadIsThatOfOne connects 1, 10 and then 100 informers to the proxy, and logs the load on the API server.
+// With -v, it logs the table of BENCHMARKS.md.
 func TestUpstreamLoadIsThatOfOne(t *testing.T) {
 	const changes, objects = 500, 100
 	r := newRig(t)
@@ -247,7 +247,7 @@ func TestUpstreamLoadIsThatOfOne(t *testing.T) {
 		if n == 1 {
 			first = received
 		}
-		// One for the watch of each resource; and discovery, in the beginning, had one of its own.
+		// One connection for the watch of each resource, and one for the initial discovery.
 		if connections := r.traffic.connections.Load(); connections > 3 || lists+watches != 1 {
 			t.Errorf("%d informers: %d connections, %d lists and %d watches", n, connections, lists, watches)
 		}
@@ -296,12 +296,12 @@ func TestDownstreamEqualsUpstream(t *testing.T) {
 		t.Errorf("downstream has %v", got)
 	}
 
-	// The API server goes away, and comes back with nothing changed but one object.
+	// The API server stops, and returns with only one object changed.
 	before := typed.Status()
 	r.upstream.Stop()
 	r.set("a", "3")
 	if code, _ := r.get("/readyz"); code != http.StatusOK {
-		t.Errorf("/readyz says %d while the API server is away", code)
+		t.Errorf("/readyz returns %d while the API server is down", code)
 	}
 	r.upstream.Start()
 	check()
@@ -309,7 +309,7 @@ func TestDownstreamEqualsUpstream(t *testing.T) {
 		t.Errorf("downstream listed again, after %d lists %d", before.Reflectors[0].Lists, after.Reflectors[0].Lists)
 	}
 
-	// It comes back without its past: the proxy lists again, and so do those who follow it.
+	// The API server returns without its history: the proxy lists again, and so do its clients.
 	r.upstream.Stop()
 	r.set("a", "4")
 	_, err = r.pods.Delete(informer.Key{Namespace: "ns", Name: "c"})
@@ -322,11 +322,11 @@ func TestDownstreamEqualsUpstream(t *testing.T) {
 		t.Error("downstream did not list again")
 	}
 	if code, body := r.get("/api/v1/pods?watch=1&resourceVersion=2"); code != http.StatusOK || !strings.Contains(body, `"reason":"Expired","code":410`) {
-		t.Errorf("watch from before the window: %d %s", code, body)
+		t.Errorf("watch from a version before the window: %d %s", code, body)
 	}
 }
 
-// Anyone may ask /readyz, so it names no object, and repeats nothing that the API server says.
+// Anyone may call /readyz, so it names no object and repeats no message of the API server.
 func TestReadySaysOnlyWhetherItIs(t *testing.T) {
 	r := newRig(t)
 	want := func(when string, wantCode int, wantBody string) {
@@ -343,13 +343,13 @@ func TestReadySaysOnlyWhetherItIs(t *testing.T) {
 		t.Errorf("list before run: %d", code)
 	}
 
-	// The API server refuses the pods, and says why, until the proxy has come back twice.
+	// The API server rejects the pods, with a message, until the proxy has retried twice.
 	refusals, again := 0, make(chan struct{})
 	heal := r.upstream.Inject(informertest.Fault{
 		Resource: "pods",
 		Error:    apierrors.NewForbidden(pods.GroupResource(), "merger-with-acme", errors.New("ask alice@acme.example")),
 		Match: func(informertest.Request) bool {
-			if refusals++; refusals == 3 { // a streaming list, a list, and what comes after the failure of both
+			if refusals++; refusals == 3 { // a streaming list, a list, and the next attempt after both failed
 				close(again)
 			}
 			return true
@@ -445,7 +445,7 @@ func TestRun(t *testing.T) {
 	}
 	what, url, _ := strings.Cut(strings.TrimSpace(line), " at ")
 	if !strings.HasPrefix(what, "serving v1/pods of http://127.0.0.1:") {
-		t.Errorf("it says %q", line)
+		t.Errorf("it prints %q", line)
 	}
 	client, err := informer.NewClient(&rest.Config{Host: url})
 	if err != nil {

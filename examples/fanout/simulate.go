@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// simulation is a cluster in the process: an API server on loopback, and what happens to its pods.
+// simulation is a cluster in the process: an API server on loopback, and the changes of its pods.
 type simulation struct {
 	server *informertest.Server
 	pods   *informertest.Collection[*corev1.Pod]
@@ -31,7 +31,7 @@ func newSimulation(pods int) *simulation {
 	}
 }
 
-// run creates the pods and then makes that many changes a second, until ctx ends.
+// run creates the pods, and then makes rate changes a second until ctx ends.
 func (s *simulation) run(ctx context.Context, rate int) error {
 	for pod := range s.fleet.All() {
 		if ctx.Err() != nil {
@@ -57,8 +57,8 @@ func (s *simulation) run(ctx context.Context, rate int) error {
 }
 
 func (s *simulation) write(c fleet.Change) (err error) {
-	c.Object.ResourceVersion = "" // the server has its own
-	c.Object.Finalizers = nil     // there are no controllers that would take them away
+	c.Object.ResourceVersion = "" // the server sets its own
+	c.Object.Finalizers = nil     // no controller here would remove them
 	switch c.Type {
 	case watch.Added:
 		_, err = s.pods.Create(c.Object)

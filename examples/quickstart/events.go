@@ -9,19 +9,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// events is a handler that counts what it is told of, and measures how late that is. It is an informer.Handler.
+// events is an informer.Handler that counts events, and measures their delay.
 type events struct {
-	// writtenAt says when the server wrote a version. Nil means that nobody knows: a real server does not tell.
+	// writtenAt returns the time at which the server wrote a version. Nil means unknown, as for a real server.
 	writtenAt func(resourceVersion string) (time.Time, bool)
 
 	mu     sync.Mutex // protects the fields below
 	counts counts
-	lags   [lagSamples]time.Duration // of the latest events, in a ring
-	noted  int                       // how many were ever put into lags
+	lags   [lagSamples]time.Duration // a ring buffer of the latest events
+	noted  int                       // number of lags ever recorded
 	max    time.Duration             // of all events
 }
 
-// lagSamples is how many of the latest events the quantiles are of: at 500 events/s, four seconds' worth.
+// lagSamples is the number of latest events for the quantiles: at 500 events/s, those of four seconds.
 const lagSamples = 2048
 
 // counts are numbers of events after the initial sync.
@@ -29,13 +29,13 @@ type counts struct{ added, updated, deleted int }
 
 func (c counts) total() int { return c.added + c.updated + c.deleted }
 
-// perSecond returns the rates since some time ago, when the counts were old.
+// perSecond returns the rates since a time ago at which the counts were old.
 func (c counts) perSecond(old counts, ago time.Duration) counts {
 	rate := func(n int) int { return int(math.Round(float64(n) / max(ago, time.Millisecond).Seconds())) }
 	return counts{rate(c.added - old.added), rate(c.updated - old.updated), rate(c.deleted - old.deleted)}
 }
 
-// OnAdd is called for each pod of the initial sync too, with initial set.
+// OnAdd also gets each pod of the initial sync, with initial set.
 func (e *events) OnAdd(pod *corev1.Pod, initial bool) {
 	if !initial {
 		e.note(pod, &e.counts.added)
@@ -44,7 +44,7 @@ func (e *events) OnAdd(pod *corev1.Pod, initial bool) {
 
 func (e *events) OnUpdate(_, pod *corev1.Pod) { e.note(pod, &e.counts.updated) }
 
-// OnDelete is given the resourceVersion of the deletion, if that was seen.
+// OnDelete gets the pod with the resourceVersion of the deletion, if the informer saw the deletion.
 func (e *events) OnDelete(pod *corev1.Pod, _ bool) { e.note(pod, &e.counts.deleted) }
 
 func (e *events) note(pod *corev1.Pod, count *int) {
@@ -65,7 +65,7 @@ func (e *events) note(pod *corev1.Pod, count *int) {
 	}
 }
 
-// lag is how late the handler is told of a change, counted from the server's write.
+// lag is the delay from the server's write to the handler's call.
 type lag struct {
 	known         bool
 	p50, p99, max time.Duration // p50 and p99 are of the latest events only
@@ -81,7 +81,7 @@ func (e *events) totals() (counts, lag) {
 	return c, l
 }
 
-// quantile returns the smallest one that is not exceeded by a share of at least q, and zero of none.
+// quantile returns the smallest value that at least a share q of the values does not exceed, or zero if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

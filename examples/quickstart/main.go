@@ -1,10 +1,10 @@
-// Command quickstart follows the pods of a cluster with an informer, and shows what it knows of them: live in a
-// terminal, as a line a second elsewhere.
+// Command quickstart follows the pods of a cluster with an informer and shows their state: live in a terminal, elsewhere as
+// one line a second.
 //
 //	go run ./examples/quickstart                              # needs no cluster: simulates one in the process
-//	go run ./examples/quickstart -kubeconfig ~/.kube/config   # a real one; a program in a pod finds its own
+//	go run ./examples/quickstart -kubeconfig ~/.kube/config   # a real cluster; in a pod, it finds its own
 //
-// It only lists and watches. To start from it, read run and then monitor.go; simulate.go is what to leave out.
+// It only lists and watches. To build on it, read run and then monitor.go. Leave out simulate.go.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever way to log in a kubeconfig asks for
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -40,7 +40,7 @@ func main() {
 
 var errTimeIsUp = errors.New("the time of -for is up")
 
-// run is the program. It returns when ctx ends, or when the flags say so.
+// run is the program. It returns when ctx ends, or after the time of -for.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	opts, err := parseOptions(args, out)
 	switch {
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	screen := newScreen(out, os.Stderr)
 
-	// Where the pods are.
+	// Choose the cluster.
 	var config *rest.Config
 	var sim *simulation
 	switch {
@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	m.source = fmt.Sprintf("%v at %s", m.pods.Resource(), config.Host)
 	fmt.Fprintln(out, "following", m.source)
 
-	// The informer outlives ctx, because at the end of a simulation it is to know of the last change.
+	// The informer outlives ctx: at the end of a simulation, it must see the last change.
 	informing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var informers sync.WaitGroup
 	defer informers.Wait()
@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 				return err
 			}
 		}
-		// Run returns when its context ends, or at once if a flag is wrong, and then waitSynced tells why.
+		// Run returns when its context ends. If a flag is invalid, it returns at once, and waitSynced returns the error.
 		informers.Go(func() { m.pods.Run(informing) })
 		if err := m.waitSynced(taskCtx); err != nil {
 			return err
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return nil
 	})
 	err = tasks.Wait()
-	if ctx.Err() == context.Canceled && errors.Is(err, context.Cause(ctx)) { // no failure, but nothing to sum up either
+	if ctx.Err() == context.Canceled && errors.Is(err, context.Cause(ctx)) { // no failure, but no summary either
 		fmt.Fprintln(out, "interrupted before the initial sync was complete:", err)
 		return nil
 	}
@@ -121,24 +121,24 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// options are what the flags say.
+// options are the flags.
 type options struct {
 	duration               time.Duration
 	simulate               bool
 	pods, namespaces, rate int
 	kubeconfig             string
-	resource               informer.Resource // its namespaces and labels
+	resource               informer.Resource // the pods, with namespaces and label selector
 }
 
-const usage = `quickstart follows the pods of a cluster and shows what it knows of them. It only lists and watches.
-The cluster is a simulated one, unless there is -kubeconfig or the program runs in a pod. Ctrl-C ends it.
+const usage = `quickstart follows the pods of a cluster and shows their state. It only lists and watches.
+The cluster is simulated unless -kubeconfig is given or the program runs in a pod. Ctrl-C ends it.
 
 `
 
 func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are main's to print
-	flags.DurationVar(&o.duration, "for", 0, "end after this `time`, like 10s; zero means not before Ctrl-C")
+	flags.SetOutput(io.Discard) // main prints errors
+	flags.DurationVar(&o.duration, "for", 0, "end after this `time`, like 10s; zero means run until Ctrl-C")
 	flags.BoolVar(&o.simulate, "simulate", false, "simulate a cluster even in a pod")
 	flags.IntVar(&o.pods, "pods", 20_000, "simulation: `number` of pods")
 	flags.IntVar(&o.namespaces, "namespaces", 50, "simulation: `number` of namespaces")

@@ -16,7 +16,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// outsideCluster makes the program simulate, wherever the test runs.
+// outsideCluster makes the program simulate a cluster, wherever the test runs.
 func outsideCluster(t *testing.T) { t.Setenv("KUBERNETES_SERVICE_HOST", "") }
 
 func TestSimulation(t *testing.T) {
@@ -42,7 +42,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// untilShown returns a context that ends once text was written to out, as by a user who has seen enough.
+// untilShown returns a context that ends once text was written to out, like a user who interrupts the program then.
 func untilShown(t *testing.T, text string) (ctx context.Context, out *watchedBuffer) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -50,7 +50,7 @@ func untilShown(t *testing.T, text string) (ctx context.Context, out *watchedBuf
 }
 
 type watchedBuffer struct {
-	buf   bytes.Buffer // not embedded: its WriteString would be used in place of Write
+	buf   bytes.Buffer // not embedded, since io.WriteString would call its WriteString
 	text  string
 	shown func()
 }
@@ -86,7 +86,7 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// kubeconfig writes one for the server at url.
+// kubeconfig writes a kubeconfig for the server at url.
 func kubeconfig(t *testing.T, url string) string {
 	path := filepath.Join(t.TempDir(), "config")
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],

@@ -16,7 +16,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// monitor is an informer of pods with two indexes and a handler, and makes frames of what they know.
+// monitor is an informer of pods with two indexes and a handler. It makes frames from their state.
 type monitor struct {
 	pods    *informer.Informer[*corev1.Pod]
 	byPhase *informer.Index[*corev1.Pod, corev1.PodPhase]
@@ -24,21 +24,21 @@ type monitor struct {
 	events  *events
 	handler *informer.Subscription
 	sim     *simulation // nil on a real cluster
-	source  string      // what is followed, and where
+	source  string      // the resource and the server
 
 	began  time.Time
-	read   atomic.Int64 // pods that came from the server, in lists and in events
-	synced atomic.Int64 // nanoseconds that the initial sync took; zero before its end
-	recent []moment     // of the last seconds, oldest first; of the goroutine that calls frame
+	read   atomic.Int64 // pods received in lists and in events
+	synced atomic.Int64 // nanoseconds of the initial sync; zero before its end
+	recent []moment     // of the last seconds, oldest first; used only by frame
 }
 
-// moment is what had been counted by some time.
+// moment has the counts at some time.
 type moment struct {
 	at time.Time
 	counts
 }
 
-// newMonitor makes the informer. Nothing starts, and the server is asked for nothing, before pods.Run.
+// newMonitor makes the informer. It starts nothing and sends no request; pods.Run does.
 func newMonitor(client *informer.Client, resource informer.Resource, sim *simulation, logger *slog.Logger) *monitor {
 	m := &monitor{sim: sim, events: &events{}, began: time.Now()}
 	if sim != nil {
@@ -47,8 +47,8 @@ func newMonitor(client *informer.Client, resource informer.Resource, sim *simula
 	resource.GroupVersionResource = corev1.SchemeGroupVersion.WithResource("pods")
 	m.pods = informer.New(client, resource, informer.Config[*corev1.Pod]{
 		Logger: logger,
-		// Transform is given each pod before it is stored, and may drop what is not needed. This one only counts, to
-		// show how the initial sync gets on.
+		// The informer calls Transform for each pod before it stores it. Transform may drop unneeded fields. This one
+		// only counts, to show the progress of the initial sync.
 		Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
 			m.read.Add(1)
 			return pod, nil
@@ -67,7 +67,7 @@ func newMonitor(client *informer.Client, resource informer.Resource, sim *simula
 	return m
 }
 
-// waitSynced waits until the store has all pods that there are, and the handler was told of each.
+// waitSynced waits until the store has all pods, and the handler has received each of them.
 func (m *monitor) waitSynced(ctx context.Context) error {
 	began := time.Now()
 	if err := m.pods.WaitSynced(ctx); err != nil {
@@ -80,14 +80,14 @@ func (m *monitor) waitSynced(ctx context.Context) error {
 	return nil
 }
 
-// summary returns what came of it all.
+// summary returns the final results.
 func (m *monitor) summary() string {
 	f := m.frame()
 	return fmt.Sprintf("%s pods; %v events in %v; initial sync %v; lag %v; heap %s MiB", thousands(f.pods), f.counts,
 		f.up.Round(100*time.Millisecond), f.synced.Round(time.Millisecond), f.lag, thousands(int(f.heap>>20)))
 }
 
-// frame returns what there is to see now. Only one goroutine at a time may call it.
+// frame returns the present state. Only one goroutine at a time may call it.
 func (m *monitor) frame() frame {
 	f := frame{
 		at:     time.Now(),
@@ -106,7 +106,7 @@ func (m *monitor) frame() frame {
 	m.recent = append(m.recent, moment{f.at, f.counts})
 	f.rates = f.counts.perSecond(m.recent[0].counts, f.at.Sub(m.recent[0].at))
 
-	// All that is read of one snapshot fits together, though the store goes on.
+	// All reads of one snapshot are consistent, although the store changes meanwhile.
 	snap := m.pods.Store().Snapshot()
 	f.pods, f.rv = snap.Len(), snap.ResourceVersion()
 	f.phases = groups(m.byPhase, snap)
@@ -117,7 +117,7 @@ func (m *monitor) frame() frame {
 // rateOver is the time over which rates are averaged.
 const rateOver = 3 * time.Second
 
-// groups counts the pods under each key of an index, the most first.
+// groups counts the pods under each key of an index, in descending order.
 func groups[K ~string](index *informer.Index[*corev1.Pod, K], snap *informer.Snapshot[*corev1.Pod]) []group {
 	var all []group
 	for key := range index.KeysIn(snap) {
@@ -131,10 +131,10 @@ func groups[K ~string](index *informer.Index[*corev1.Pod, K], snap *informer.Sna
 	return all
 }
 
-// memory returns how many bytes were live at the last garbage collection, and how many are resident, which is zero when
-// the system does not tell.
+// memory returns the bytes that were live at the last garbage collection, and the resident bytes, or zero if the system
+// does not report them.
 func memory() (heap, resident uint64) {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}} // unlike runtime.ReadMemStats, it stops nobody
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}} // unlike runtime.ReadMemStats, it does not stop the world
 	metrics.Read(sample)
 	statm, _ := os.ReadFile("/proc/self/statm") // Linux
 	var size uint64

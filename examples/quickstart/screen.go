@@ -13,31 +13,31 @@ import (
 	"golang.org/x/term"
 )
 
-// screen shows frames: in place in a terminal, and as lines elsewhere.
+// screen shows frames: in place in a terminal, elsewhere as lines.
 type screen struct {
 	out io.Writer
-	tty int // file descriptor of the terminal; -1 when out is none
+	tty int // file descriptor of the terminal; -1 if out is not one
 	log *lastRecord
 }
 
 func newScreen(out io.Writer, stderr *os.File) *screen {
 	s := &screen{out: out, tty: -1, log: &lastRecord{stderr: stderr}}
 	file, ok := out.(*os.File)
-	// The console of Windows has to be told first that it should understand escape sequences.
+	// A Windows console supports escape sequences only after a setup that this program lacks.
 	if ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows" {
 		s.tty = int(file.Fd())
 	}
 	return s
 }
 
-// show shows what next returns, until ctx ends. In a terminal the last frame stays.
+// show shows the frames that next returns, until ctx ends. In a terminal the last frame remains.
 func (s *screen) show(ctx context.Context, next func() frame) error {
 	every := time.Second
 	if s.tty >= 0 {
 		every = time.Second / 4
 		s.log.hold(true)
 		defer s.log.hold(false)
-		io.WriteString(s.out, "\x1b[?1049h\x1b[?25l") // a screen beside the shell's, and no cursor
+		io.WriteString(s.out, "\x1b[?1049h\x1b[?25l") // the alternate screen, without a cursor
 		defer func() {
 			io.WriteString(s.out, "\x1b[?25h\x1b[?1049l"+strings.Join(s.fit(next()), "\n")+"\n")
 		}()
@@ -48,7 +48,7 @@ func (s *screen) show(ctx context.Context, next func() frame) error {
 		text := ""
 		if f := next(); s.tty < 0 {
 			text = f.line() + "\n"
-		} else { // in one write that clears only what it leaves free, so that nothing flickers
+		} else { // one write that clears only unused space, to avoid flicker
 			text = "\x1b[H" + strings.Join(s.fit(f), "\x1b[K\n") + "\x1b[K\x1b[J"
 		}
 		if _, err := io.WriteString(s.out, text); err != nil {
@@ -62,7 +62,7 @@ func (s *screen) show(ctx context.Context, next func() frame) error {
 	}
 }
 
-// fit returns the lines of f as they fit the terminal now.
+// fit returns the lines of f for the terminal's present size.
 func (s *screen) fit(f frame) []string {
 	width, height, err := term.GetSize(s.tty)
 	if err != nil || width < 1 || height < 1 {
@@ -72,8 +72,8 @@ func (s *screen) fit(f frame) []string {
 	return f.render(width, height, os.Getenv("NO_COLOR") == "")
 }
 
-// lastRecord is where the log goes: to stderr, unless that is a terminal in which frames are being shown. They have the
-// last record in them.
+// lastRecord keeps the last log record, which frames show. It writes records to stderr, unless that is a terminal that
+// shows frames.
 type lastRecord struct {
 	stderr *os.File
 
@@ -82,7 +82,7 @@ type lastRecord struct {
 	record string
 }
 
-// Write takes one record.
+// Write writes one record.
 func (l *lastRecord) Write(record []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

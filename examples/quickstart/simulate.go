@@ -17,7 +17,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// simulation is a cluster in the process: an API server on loopback, and what happens to its pods.
+// simulation is a cluster in the process: an API server on loopback, and the changes of its pods.
 type simulation struct {
 	server *informertest.Server
 	pods   *informertest.Collection[*corev1.Pod]
@@ -25,23 +25,23 @@ type simulation struct {
 	rate   int          // changes per second
 	loaded atomic.Int64 // pods of the fleet that the server has
 
-	mu     sync.Mutex       // held for each write, so that whoever is told of it finds its time; protects the fields below
+	mu     sync.Mutex       // held during each write, so that its handler finds the write's time; protects the fields below
 	latest uint64           // version
 	writes [1 << 16]written // the latest, by version modulo length
 }
 
-// written is when the server was given a version.
+// written is the time at which the server got a version.
 type written struct {
 	version uint64
 	at      time.Time
 }
 
 const (
-	maxPods      = 1_000_000 // some 20 GB
+	maxPods      = 1_000_000 // about 20 GB
 	checkTimeout = 30 * time.Second
 )
 
-// newSimulation starts a server that has no pods yet.
+// newSimulation starts a server without pods.
 func newSimulation(o options) *simulation {
 	server := informertest.NewServer(informertest.Options{})
 	return &simulation{
@@ -54,7 +54,7 @@ func newSimulation(o options) *simulation {
 	}
 }
 
-// load creates the pods that are there at first.
+// load creates the initial pods.
 func (s *simulation) load(ctx context.Context) error {
 	for pod := range s.fleet.All() {
 		if ctx.Err() != nil {
@@ -85,7 +85,7 @@ func (s *simulation) run(ctx context.Context) error {
 		}
 		due = due.Add(time.Second / time.Duration(s.rate))
 		wait := time.Until(due)
-		if wait < -time.Second { // the machine was asleep, or cannot do that many: what was missed is not made up for
+		if wait < -time.Second { // the machine slept, or is too slow: skip the missed changes
 			due = time.Now()
 		}
 		select {
@@ -97,10 +97,10 @@ func (s *simulation) run(ctx context.Context) error {
 	return nil
 }
 
-// write gives the server a change, and says whether that made a new version.
+// write applies a change to the server, and reports whether it made a new version.
 func (s *simulation) write(c fleet.Change) (bool, error) {
-	c.Object.ResourceVersion = "" // the server has its own
-	c.Object.Finalizers = nil     // there are no controllers that would take them away
+	c.Object.ResourceVersion = "" // the server sets its own
+	c.Object.Finalizers = nil     // no controller here would remove them
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := time.Now()
@@ -119,14 +119,14 @@ func (s *simulation) write(c fleet.Change) (bool, error) {
 	}
 	version, err := strconv.ParseUint(stored.ResourceVersion, 10, 64)
 	if err != nil || version <= s.latest {
-		return false, err // an update without a difference
+		return false, err // an update that changes nothing
 	}
 	s.latest = version
 	s.writes[version%uint64(len(s.writes))] = written{version, at}
 	return true, nil
 }
 
-// writtenAt returns when a version was written, if it is one of the latest.
+// writtenAt returns the time at which a version was written, if it is recent.
 func (s *simulation) writtenAt(resourceVersion string) (time.Time, bool) {
 	version, err := strconv.ParseUint(resourceVersion, 10, 64)
 	s.mu.Lock()
@@ -135,7 +135,7 @@ func (s *simulation) writtenAt(resourceVersion string) (time.Time, bool) {
 	return w.at, err == nil && w.version == version
 }
 
-// check says to out that the informer's store has what the server has, or returns an error. Nobody may write meanwhile.
+// check prints to out that the store equals the server, or returns an error. There must be no writes meanwhile.
 func (s *simulation) check(ctx context.Context, pods *informer.Informer[*corev1.Pod], out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func (s *simulation) check(ctx context.Context, pods *informer.Informer[*corev1.
 		}
 	}
 	if store.Len() != s.pods.Len() {
-		return fmt.Errorf("store differs from server: it has %d pods, not %d", store.Len(), s.pods.Len())
+		return fmt.Errorf("store differs from server: it has %d pods instead of %d", store.Len(), s.pods.Len())
 	}
 	fmt.Fprintf(out, "store equals server: %s pods\n", thousands(store.Len()))
 	return nil

@@ -11,31 +11,31 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// frame is what there is to see at one moment.
+// frame is the state to display at one moment.
 type frame struct {
 	at             time.Time
 	up             time.Duration
-	source         string        // what is followed, and where
-	loaded, total  int           // pods that the simulation has, and is to have at first; zero on a real cluster
-	read           int           // pods that came from the server
-	synced         time.Duration // how long the initial sync took; zero before its end
+	source         string        // the resource and the server
+	loaded, total  int           // pods in the simulation, now and after loading; zero on a real cluster
+	read           int           // pods received from the server
+	synced         time.Duration // duration of the initial sync; zero before its end
 	status         informer.InformerStatus
 	pods           int
 	rv             string  // the resourceVersion of pods, phases and nodes
 	phases, nodes  []group // the largest first
-	counts, rates  counts  // of events: all, and in a second
+	counts, rates  counts  // of events: in total, and per second
 	lag            lag
 	heap, resident uint64 // bytes; zero when unknown
 	log            string // the last record
 }
 
-// group is pods that have something in common.
+// group is the number of pods that share a property.
 type group struct {
 	name string
 	pods int
 }
 
-// line returns the frame as a line of plain text.
+// line returns the frame as one line of plain text.
 func (f *frame) line() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%3.0fs", f.up.Seconds())
@@ -56,7 +56,7 @@ const (
 	labelWidth = 13
 )
 
-// render returns the frame as lines that fit a terminal of that size.
+// render returns the frame as lines that fit a terminal of this size.
 func (f *frame) render(width, height int, color bool) []string {
 	var lines []string
 	add := func(label, text, bar string) {
@@ -89,10 +89,10 @@ func (f *frame) render(width, height int, color bool) []string {
 	return lines[:min(len(lines), height)]
 }
 
-// row is a part of a frame.
+// row is a labeled part of a frame.
 type row struct{ label, text string }
 
-// rows returns what a line and a screen have in common.
+// rows returns the parts that a line and a screen share.
 func (f *frame) rows() []row {
 	var rows []row
 	switch {
@@ -123,7 +123,7 @@ func (f *frame) rows() []row {
 	return append(rows, row{"memory", memory})
 }
 
-// stateText says how one part of the informer is doing: all of it, or one namespace.
+// stateText describes the state of one reflector: of the whole informer, or of one namespace.
 func stateText(r informer.ReflectorStatus, now time.Time) string {
 	text := fmt.Sprintf("%s %v for %v", r.Namespace, r.State, now.Sub(r.Since).Round(time.Second))
 	if r.State == informer.ReflectorWatching && !r.WatchOpen {
@@ -132,7 +132,7 @@ func stateText(r informer.ReflectorStatus, now time.Time) string {
 	if ago := now.Sub(r.LastErrorTime); r.LastError != nil && ago < time.Minute {
 		err := r.LastError
 		if request := (*url.Error)(nil); errors.As(err, &request) {
-			err = request.Err // without the URL, which would fill the line
+			err = request.Err // without the URL, which is too long for the line
 		}
 		text += fmt.Sprintf("; %v ago: %v", ago.Round(time.Second), err)
 	}
@@ -161,7 +161,7 @@ func cut(text string, width int) string {
 	return string(runes[:max(width-1, 0)]) + strings.Repeat("…", min(max(width, 0), 1))
 }
 
-// thousands writes n with a comma between each three digits.
+// thousands formats n with a comma between groups of three digits.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -116,7 +116,7 @@ func TestRenderColorsWithoutMovingAnything(t *testing.T) {
 	colored := strings.Join(f.render(80, 24, true), "\n")
 	plain := strings.NewReplacer("\x1b[1m", "", "\x1b[36m", "", "\x1b[0m", "").Replace(colored)
 	if colored == plain {
-		t.Error("there is no color")
+		t.Error("no color")
 	}
 	if diff := cmp.Diff(strings.Join(f.render(80, 24, false), "\n"), plain); diff != "" {
 		t.Errorf("color changes the text (-without +with):\n%s", diff)

@@ -24,7 +24,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// A list that is cut anywhere is an error, never a shorter list. In protobuf no list needs the fields behind it.
+// A list that is truncated anywhere is an error, never a shorter list. In protobuf, the fields after the list may be missing.
 func TestTruncatedList(t *testing.T) {
 	t.Parallel()
 	fuzzFormats(func(f Format, pods [][]byte) {
@@ -45,7 +45,7 @@ func TestTruncatedList(t *testing.T) {
 	})
 }
 
-// A watch that is cut anywhere has the whole frames before, and then an error, unless it is cut between two.
+// A watch that is truncated anywhere yields its whole frames, and then an error, unless the cut is between two frames.
 func TestTruncatedWatch(t *testing.T) {
 	t.Parallel()
 	fuzzFormats(func(f Format, pods [][]byte) {
@@ -73,7 +73,7 @@ func TestTruncatedWatch(t *testing.T) {
 	})
 }
 
-// What stands in an object that is cut anywhere is peeked and cut out as it is decoded.
+// Peek and cut agree with decoding, wherever an object is truncated.
 func TestTruncatedObject(t *testing.T) {
 	t.Parallel()
 	fuzzFormats(func(f Format, pods [][]byte) {
@@ -90,7 +90,7 @@ func TestTruncatedObject(t *testing.T) {
 	})
 }
 
-// What is no protobuf is no list either, not even an empty one, and no field is read where there is none.
+// Malformed protobuf is no list, not even an empty one, and yields no fields.
 // Guarantees: R22
 func TestMalformedProtobufList(t *testing.T) {
 	long := strings.Repeat("\x80", 9)
@@ -118,7 +118,7 @@ func TestMalformedProtobufList(t *testing.T) {
 	}
 }
 
-// Nothing is peeked at, or cut out of, metadata that the generated code refuses. What it takes is understood as it does.
+// Peek and cut find nothing in metadata that the generated code rejects. They agree with it on the rest.
 func TestMalformedProtobufObject(t *testing.T) {
 	tooLong := strings.Repeat("\xff", 9) + "\x02"
 	for _, field := range []string{
@@ -126,7 +126,7 @@ func TestMalformedProtobufObject(t *testing.T) {
 		"\x1d123", "\x1b", "\x00\x00", "\x02\x00", tooLong, "\x92\x80\x80\x80\x80\x01\x00",
 		"\x9b\x06\x9c\x06", "\x9b\x06\x08\x01\x13\x1a\x01x\x00\x00\x14\x9c\x06", "\x9b\x06\x08\x01", "\x9c\x06", "\x9b\x06\x1a\x05x\x9c\x06", "\x9b\x06\x1912345678\x0d1234\x9c\x06", // groups
 		"\x9b\x06\x0f\x9c\x06", "\x9b\x06\x191234567", "\x98\x06" + tooLong, "\x98\x06" + tooLong[:9] + "\x80\x00",
-		"\x8a\x80\x80\x80\x80\x01\x02\x12\x00", // a name, whose number has too many bits
+		"\x8a\x80\x80\x80\x80\x01\x02\x12\x00", // a name whose field number has too many bits
 	} {
 		meta := "\x0a\x01a\x8a\x01\x00" + field // name and managedFields
 		raw := "\x0a" + string(rune(len(meta))) + meta
@@ -144,12 +144,12 @@ func TestMalformedProtobufObject(t *testing.T) {
 		}
 		refused = new(kruntime.Unknown).Unmarshal([]byte(field))
 		if msg, err := Unwrap([]byte(protobufMagic + field)); (err == nil) != (refused == nil) {
-			t.Errorf("%q: unwrapped %q, %v; the generated code says %v", field, msg, err, refused)
+			t.Errorf("%q: unwrapped %q, %v; the generated code's error is %v", field, msg, err, refused)
 		}
 	}
 }
 
-// A field of another type than it should be is for the generated code to refuse. It hides nothing of the others.
+// The generated code rejects a field with a wrong type. Such a field does not hide the others.
 func TestWrongTypeInProtobuf(t *testing.T) {
 	generateName := "\x10" + strings.Repeat("\xff", 9) + "\x02"
 	if id := peekProtobuf(appendField(nil, objectMetadata, []byte("\x0a\x01a"+generateName)), false); string(id.Name) != "a" {
@@ -160,7 +160,7 @@ func TestWrongTypeInProtobuf(t *testing.T) {
 	}
 }
 
-// Peek reads the same identity as the decoders, also from metadata that is escaped or repeated.
+// Peek reads the same identity as the decoders, also from escaped or repeated metadata.
 func TestPeekIsWhatIsDecoded(t *testing.T) {
 	metadata := func(fields ...string) string { // of protobuf
 		return string(appendField(nil, objectMetadata, []byte(strings.Join(fields, ""))))
@@ -214,7 +214,7 @@ func TestPeekIsWhatIsDecoded(t *testing.T) {
 	}
 }
 
-// What is not JSON is not made JSON by what is cut out of it.
+// Cutting never turns invalid JSON into valid JSON.
 func TestCutMendsNothing(t *testing.T) {
 	for _, raw := range []string{
 		`{"metadata":{"managedFields":[] "name":"a"}}`, `{"metadata":{"managedFields":[],}}`, `{"metadata":{,"managedFields":[]}}`,
@@ -286,7 +286,7 @@ func TestKeyOfAnUnreadableObject(t *testing.T) {
 	}
 }
 
-// To look at an object costs no memory.
+// Peek and Glance allocate no memory.
 func TestPeekAllocatesNothing(t *testing.T) {
 	fuzzFormats(func(f Format, pods [][]byte) {
 		raw := pods[0]
@@ -304,7 +304,7 @@ func TestPeekAllocatesNothing(t *testing.T) {
 	})
 }
 
-// A single object may have MaxObjectBytes, and not much more, whatever comes around it.
+// An object may have up to MaxObjectBytes and not much more, whatever surrounds it.
 func TestObjectSizeLimit(t *testing.T) {
 	for _, size := range []int{MaxObjectBytes - 1000, MaxObjectBytes + 100<<10} {
 		pad := strings.Repeat("x", size-len(`{"metadata":{"name":"a"},"x":""}`))
@@ -331,7 +331,7 @@ func TestObjectSizeLimit(t *testing.T) {
 	}
 }
 
-// chunkReader gives a megabyte at a time.
+// chunkReader returns at most a megabyte at a time.
 type chunkReader struct{ b []byte }
 
 func (r *chunkReader) Read(p []byte) (int, error) {
@@ -343,7 +343,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Memory is for what comes, not for what a length says.
+// Memory is allocated for received bytes, not for announced lengths.
 func TestLengthsAllocateNothing(t *testing.T) {
 	some := strings.Repeat("x", 100<<10)
 	var before, after runtime.MemStats
@@ -365,7 +365,7 @@ type knotB struct{ A [1]knotA }
 type tree struct{ Children []tree }
 type free struct{ X, Y *corev1.PodSpec }
 
-// Only what cannot contain itself is decoded by generated code that calls itself.
+// Generated code that calls itself decodes only types that cannot contain themselves.
 func TestRecursiveTypes(t *testing.T) {
 	for typ, want := range map[reflect.Type]bool{
 		reflect.TypeFor[corev1.Pod]():                    false,
@@ -391,7 +391,7 @@ func TestRecursiveTypes(t *testing.T) {
 	}
 }
 
-// allPointers has behind pointers what objects have in common.
+// allPointers has the common parts of objects behind pointers.
 type allPointers struct {
 	*metav1.TypeMeta
 	*metav1.ObjectMeta `json:"metadata"`
@@ -399,7 +399,7 @@ type allPointers struct {
 
 // Guarantees: R22
 //
-// An object without metadata is an error, also where the metadata is a pointer that stays nil. An object without a kind is none.
+// An object without metadata is an error, also if its metadata is a pointer that stays nil. An object needs no kind.
 func TestEmbeddedPointerThatStaysNil(t *testing.T) {
 	c, err := newCodec[*allPointers]()
 	if err != nil || c.own.typ.protobuf {
@@ -417,7 +417,7 @@ func TestEmbeddedPointerThatStaysNil(t *testing.T) {
 			t.Errorf("%s: %+v, %v", raw, obj, err)
 		}
 	}
-	if c, err := newCodec[*podPointer](); err != nil || c.own.typ.protobuf { // its Unmarshal is that of the nil pod
+	if c, err := newCodec[*podPointer](); err != nil || c.own.typ.protobuf { // Unmarshal would be called on the nil pod
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -441,8 +441,8 @@ type embedsBoth struct {
 	metav1.ObjectMeta `json:"metadata"`
 }
 
-// A type that has only the Unmarshal of a struct embedded in it is decoded from JSON: in protobuf, an object would be taken
-// for that struct, with its metadata for a name.
+// A type whose Unmarshal is only promoted from an embedded struct is decoded from JSON. In protobuf, Unmarshal would take an
+// object for that struct, and its metadata for a name.
 // Guarantees: L4
 func TestPromotedUnmarshalIsNoProtobuf(t *testing.T) {
 	for _, c := range []struct {
@@ -469,7 +469,7 @@ func TestPromotedUnmarshalIsNoProtobuf(t *testing.T) {
 	}
 }
 
-// However a server splits its body, and whatever is large in it, each byte is inspected once or twice. Otherwise this takes minutes.
+// A reader inspects each byte once or twice, however the body is split and whatever is large in it. Otherwise this takes minutes.
 func TestReadingTakesLinearTime(t *testing.T) {
 	t.Parallel()
 	large := func(s string) string { return strings.Repeat(s, 4<<20/len(s)) }
@@ -510,7 +510,7 @@ func TestReadingTakesLinearTime(t *testing.T) {
 	}
 }
 
-// shortReader reads a few hundred bytes at a time.
+// shortReader returns at most a few hundred bytes at a time.
 type shortReader struct{ r io.Reader }
 
 func (r *shortReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 300)]) }

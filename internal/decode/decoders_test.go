@@ -23,7 +23,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// checkProtobuf decodes raw by our decoder and by the generated code. What ours takes, the other takes, and equally.
+// checkProtobuf decodes raw with our decoder and with the generated code. If ours accepts raw, both results must be equal.
 func checkProtobuf(t *testing.T, d *protobufDecoder, typ reflect.Type, raw []byte) (taken bool) {
 	t.Helper()
 	ours, theirs := reflect.New(typ), reflect.New(typ)
@@ -32,7 +32,7 @@ func checkProtobuf(t *testing.T, d *protobufDecoder, typ reflect.Type, raw []byt
 		return false
 	}
 	if err := theirs.Interface().(message).Unmarshal(raw); err != nil {
-		t.Fatalf("%q: taken, and refused by the generated code: %v", raw, err)
+		t.Fatalf("%q: accepted, but rejected by the generated code: %v", raw, err)
 	}
 	if !reflect.DeepEqual(theirs.Interface(), ours.Interface()) {
 		t.Fatalf("%q: differs (-generated +ours):\n%s", raw, cmp.Diff(theirs.Interface(), ours.Interface()))
@@ -40,7 +40,7 @@ func checkProtobuf(t *testing.T, d *protobufDecoder, typ reflect.Type, raw []byt
 	return true
 }
 
-// checkJSON decodes raw by our decoder and by the library. What ours takes, the library takes, and equally.
+// checkJSON decodes raw with our decoder and with the library. If ours accepts raw, both results must be equal.
 func checkJSON(t *testing.T, d *jsonDecoder, typ reflect.Type, raw []byte) (taken bool) {
 	t.Helper()
 	ours, theirs := reflect.New(typ), reflect.New(typ)
@@ -49,7 +49,7 @@ func checkJSON(t *testing.T, d *jsonDecoder, typ reflect.Type, raw []byte) (take
 		return false
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, theirs.Interface()); err != nil {
-		t.Fatalf("%s: taken, and refused by the library: %v", raw, err)
+		t.Fatalf("%s: accepted, but rejected by the library: %v", raw, err)
 	}
 	if !reflect.DeepEqual(theirs.Interface(), ours.Interface()) {
 		t.Fatalf("%s: differs (-library +ours):\n%s", raw, cmp.Diff(theirs.Interface(), ours.Interface()))
@@ -57,7 +57,7 @@ func checkJSON(t *testing.T, d *jsonDecoder, typ reflect.Type, raw []byte) (take
 	return true
 }
 
-// Our decoders take what API servers write, of every built-in kind.
+// Our decoders accept the output of API servers for every built-in kind.
 func TestDecodersTakeBuiltinKinds(t *testing.T) {
 	for _, gvk := range builtinKinds() {
 		typ := scheme.Scheme.AllKnownTypes()[gvk]
@@ -68,10 +68,10 @@ func TestDecodersTakeBuiltinKinds(t *testing.T) {
 			obj := reflect.New(typ).Interface().(runtime.Object)
 			fill.Fill(obj)
 			if raw := inJSON.encode(t, obj); !checkJSON(t, fromJSON, typ, raw) {
-				t.Errorf("%v: refused: %s", gvk, raw)
+				t.Errorf("%v: rejected: %s", gvk, raw)
 			}
 			if raw, _ := Unwrap(inProtobuf.encode(t, obj)); !checkProtobuf(t, fromProtobuf, typ, raw) {
-				t.Errorf("%v: refused: %q", gvk, raw)
+				t.Errorf("%v: rejected: %q", gvk, raw)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func TestDecodersTakeBuiltinKinds(t *testing.T) {
 	}
 }
 
-// What is not as API servers write it is left to the library, which refuses it or makes more of it.
+// The JSON decoder rejects unusual input and leaves it to the library, which returns an error or decodes more of it.
 func TestJSONDecoderRefuses(t *testing.T) {
 	for _, raw := range []string{
 		``, `[]`, `"a"`, `{`, `{}}`, `{} {}`, `{},`, `{"kind":"Pod"`, `{"kind":"Pod",}`, `{,}`, `{"kind" "Pod"}`, `{"kind":Pod}`, `{kind:"Pod"}`, `{"kind":'Pod'}`,
@@ -102,16 +102,16 @@ func TestJSONDecoderRefuses(t *testing.T) {
 	} {
 		d := newJSONDecoder(plans{}, true, newInterner())
 		if checkJSON(t, d, reflect.TypeFor[corev1.Pod](), []byte(raw)) {
-			t.Errorf("%s was taken", raw)
+			t.Errorf("%s was accepted", raw)
 		}
-		// A refusal leaves nothing behind for the next object.
+		// After a rejection, the next object decodes normally.
 		if good := `{"metadata":{"labels":{"a":"b"},"finalizers":["c"],"generation":-7},"spec":{"overhead":{"cpu":"1"},"containers":[{"name":"d"}]}}`; !checkJSON(t, d, reflect.TypeFor[corev1.Pod](), []byte(good)) {
-			t.Errorf("after %s, what is good was refused", raw)
+			t.Errorf("after %s, a valid object was rejected", raw)
 		}
 	}
 }
 
-// Types that are not like those of the API are left to the library, or decoded as it does.
+// Types unlike those of the API are left to the library, or decode as it does.
 func TestJSONDecoderOddTypes(t *testing.T) {
 	type inner struct {
 		A string `json:"a"`
@@ -170,7 +170,7 @@ func TestJSONDecoderOddTypes(t *testing.T) {
 		{reflect.TypeFor[corev1.Secret](), `{"metadata":{"name":"a"},"data":{"k":"aGk="}}`, true},
 	} {
 		if taken := checkJSON(t, newJSONDecoder(plans{}, true, newInterner()), c.typ, []byte(c.raw)); taken != c.taken {
-			t.Errorf("%v from %s: taken is %t", c.typ, c.raw, taken)
+			t.Errorf("%v from %s: accepted is %t", c.typ, c.raw, taken)
 		}
 	}
 }
@@ -180,25 +180,25 @@ type OddBig struct {
 	B int
 }
 
-// The memory of one object is limited, however few bytes encode it, in our decoders and in the libraries.
+// The memory of one object is limited, however few bytes encode it, in our decoders and with the libraries.
 // Guarantees: R22
 func TestDecodedSizeLimit(t *testing.T) {
 	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
 	containersJSON := `"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
 	containersProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many)))
-	// What these take is little in an int of 32 bits. The decoder counts 16 bytes more for each.
+	// The memory of these overflows a 32-bit int to a small number. The decoder counts 16 more bytes for each.
 	overflowing := (1<<32)/(uint64(unsafe.Sizeof(corev1.Container{}))+16) + 1
 	overflowingProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", int(overflowing))))
-	const twoNames = "\x0a\x03\x0a\x01a\x0a\x03\x0a\x01b" // which our decoder refuses
+	const twoNames = "\x0a\x03\x0a\x01a\x0a\x03\x0a\x01b" // our decoder rejects this
 	quantity := make([]byte, maxDecoded/unknownBytes+1)
-	for _, number := range []int{2, 1, 8, 2, 2} { // the value of a limit of the resources of a container of the spec
+	for _, number := range []int{2, 1, 8, 2, 2} { // spec.containers[].resources.limits[].value
 		quantity = appendField(nil, number, quantity)
 	}
 	pod := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
 	podError := func(f Format, raw string) error { _, err := pod.decode(f, []byte(raw), nil, false); return err }
 	anything := codec[*unstructured.Unstructured]{element: reflect.TypeFor[unstructured.Unstructured]()}
 	anyError := func(raw string) error { _, err := anything.decode(JSON, []byte(raw), nil, false); return err }
-	const big = maxDecoded/1024 + 1 // so many of these are too many
+	const big = maxDecoded/1024 + 1 // this many are too many
 	oddError := func(typ reflect.Type, raw string) error {
 		return (&codec[anyObject]{}).typed(reflect.New(typ).Interface(), JSON, []byte(raw), false)
 	}
@@ -230,7 +230,7 @@ func TestDecodedSizeLimit(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, f := range []Format{JSON, Protobuf} { // what is refused for another reason, and small, is decoded
+	for _, f := range []Format{JSON, Protobuf} { // a small object that our decoder rejects is still decoded
 		raw := twoNames
 		if f == JSON {
 			raw = `{"metadata":{"name":"a","name":"b"}}`
@@ -241,7 +241,7 @@ func TestDecodedSizeLimit(t *testing.T) {
 	}
 }
 
-// Other members of a watch frame, which no server sends today, are passed over.
+// The reader skips other members of a watch frame, which no server sends today.
 func TestFrameWithMoreMembers(t *testing.T) {
 	stream := `{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{"x":"}"}}` + "\n" + `{"type":"MODIFIED","object":{"metadata":{"name":"b"}}}` + "\n" + `{"more":{},"object":{"metadata":{"name":"c"}},"type":"DELETED"}` + "\n"
 	frames := NewFrames(strings.NewReader(stream), JSON)
@@ -261,7 +261,7 @@ func TestFrameWithMoreMembers(t *testing.T) {
 	}
 }
 
-// Frames and lists are understood as client-go does, however the server writes them.
+// Frames and lists decode as in client-go, however the server spells them.
 func TestFramesAndListsWrittenUnusually(t *testing.T) {
 	pod := `{"metadata":{"name":"a"}}`
 	frames := NewFrames(strings.NewReader(`{"t\u0079pe":"ADD\u0045D","obj\u0065ct":`+pod+`}`), JSON)
@@ -293,7 +293,7 @@ func TestFramesAndListsWrittenUnusually(t *testing.T) {
 	}
 }
 
-// Frames that stand on one line are frames, each of them, whatever follows.
+// Several frames may be on one line.
 func TestFramesOnOneLine(t *testing.T) {
 	frame := func(name string) string { return `{"type":"ADDED","object":{"metadata":{"name":"` + name + `"}}}` }
 	for _, between := range []string{"", " ", "\t \r"} {
@@ -310,7 +310,7 @@ func TestFramesOnOneLine(t *testing.T) {
 	}
 }
 
-// The limit for the memory of an object also holds where the message begins with what only generated code takes.
+// The limit for an object's memory also holds if the message begins with fields that only generated code accepts.
 func TestDecodedSizeLimitBehindAGroup(t *testing.T) {
 	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
 	containers := string(appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many))))

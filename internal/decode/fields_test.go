@@ -1,5 +1,5 @@
-//lint:file-ignore SA5008 odd tags are what these types are for
-//lint:file-ignore U1000 and so are fields that nothing but the decoder sees
+//lint:file-ignore SA5008 these types test odd tags
+//lint:file-ignore U1000 only the decoder uses these fields
 
 package decode
 
@@ -25,7 +25,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// tagged and embed make fields whose tags go vet would not have.
+// tagged and embed make fields whose tags go vet would reject.
 func tagged[F any](name string, tag reflect.StructTag) reflect.StructField {
 	f := reflect.StructField{Name: name, Type: reflect.TypeFor[F](), Tag: tag}
 	if !token.IsExported(name) {
@@ -82,7 +82,7 @@ type OddLevel1 struct {
 	A string `json:"a"`
 	B string `json:"b"`
 	X string `json:"x"`
-	E int    // hidden by OddOther's, which is tagged
+	E int    // hidden by OddOther's tagged field
 }
 
 type OddLevel2 struct {
@@ -225,12 +225,12 @@ type oddMaps struct {
 
 type oddLabels map[string]string
 
-// oddStringKey has a method that does not count for keys.
+// oddStringKey has a method that the decoder ignores for keys.
 type oddStringKey string
 
 func (k *oddStringKey) UnmarshalJSON([]byte) error { *k = "json"; return nil }
 
-// oddText decodes itself from strings, by a pointer's method.
+// oddText decodes itself from strings, with a pointer method.
 type oddText struct{ Text string }
 
 func (o *oddText) UnmarshalText(text []byte) error {
@@ -252,7 +252,7 @@ func (o *oddSelf) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// oddValue has its method by value: it is of no use, and called.
+// oddValue has a value method: decoders call it, without effect.
 type oddValue struct{ A *int }
 
 func (o oddValue) UnmarshalJSON([]byte) error { return nil }
@@ -299,7 +299,7 @@ func (o *oddNamed) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Embedded types whose methods count for some and not for others.
+// Embedded types with promoted and with hidden methods.
 type oddPromoted struct {
 	oddSelf  `json:"self"`
 	oddValue `json:"value"` // its UnmarshalJSON and that of oddSelf hide each other
@@ -359,7 +359,7 @@ var oddTypes = []struct {
 	{"many fields", oddMany},
 }
 
-// oddMany has more fields than our decoder takes.
+// oddMany has more fields than our decoder supports.
 var oddMany = func() reflect.Type {
 	fields := []reflect.StructField{tagged[string]("Kind", `json:"kind"`), tagged[oddDeep]("Last", `json:"last"`)}
 	for i := range maxFields {
@@ -368,7 +368,7 @@ var oddMany = func() reflect.Type {
 	return structOf(fields...)
 }()
 
-// oddValues are the values that each member is given in turn.
+// oddValues are the values that each member gets in turn.
 var oddValues = []string{
 	`null`, `true`, `false`, `0`, `-0`, `7`, `-7`, `300`, `1.5`, `1e2`, `1e999`, `9223372036854775808`, `12345678901234567890123`,
 	`""`, `"x"`, `"7"`, `"-7"`, `"1.5"`, `"null"`, `"nope"`, `"true"`, `"tru"`, `"\"q\""`, `"\"7\""`, `"\"q"`, `"-"`, `"bad"`, `"é\u00e9\n"`, "\"\xff\"", `"\ud800"`,
@@ -379,7 +379,7 @@ var oddValues = []string{
 	`{"N":"x"}`, `{"Raw":"x"}`, `{"Text":"x"}`, `{"B":{"a":"x"},"a":"y"}`,
 }
 
-// oddNames returns the names that a t may have members by, and some that are almost those.
+// oddNames returns the member names of a t, and similar ones.
 func oddNames(t reflect.Type) (names []string) {
 	seen := map[string]bool{}
 	var add func(t reflect.Type, depth int)
@@ -409,11 +409,11 @@ func oddNames(t reflect.Type) (names []string) {
 	return names[:min(len(names), 120)]
 }
 
-// sameAsClientGo checks that raw makes the same of a t here as in client-go, or an error in both.
+// sameAsClientGo checks that raw decodes to the same t as in client-go, or to an error in both.
 func sameAsClientGo(t *testing.T, c *codec[anyObject], typ reflect.Type, raw []byte) {
 	t.Helper()
 	if !json.Valid(raw) {
-		return // our decoder does not look into what it passes over
+		return // our decoder does not inspect skipped values
 	}
 	ours, theirs := reflect.New(typ), reflect.New(typ)
 	err := c.typed(ours.Interface(), JSON, raw, false)
@@ -426,13 +426,12 @@ func sameAsClientGo(t *testing.T, c *codec[anyObject], typ reflect.Type, raw []b
 	}
 }
 
-// anyObject is for a codec whose type is known by reflection alone.
+// anyObject is for a codec whose type is known only by reflection.
 type anyObject = *unstructured.Unstructured
 
 // Guarantees: L4
 //
-// Whatever is in its tags, a type is decoded as client-go does: no input, of a member alone, twice, or after another one,
-// makes a difference.
+// A type with any tags decodes as in client-go, for a member alone, twice, or after another one.
 func TestOddTypesDecodeAsInClientGo(t *testing.T) {
 	for _, odd := range oddTypes {
 		t.Run(odd.name, func(t *testing.T) {
@@ -467,7 +466,7 @@ func FuzzOddTypes(f *testing.F) {
 	})
 }
 
-// A type with odd tags is decoded as fast as any other, unless its fields are behind pointers or strings.
+// Our decoder decodes types with odd tags itself, unless their fields are behind pointers or strings.
 func TestOddTypesAreDecodedHere(t *testing.T) {
 	for typ, raw := range map[reflect.Type]string{
 		oddTags:                        `{"a":"x","b":"y","-":"z","Quote":"q","both":{"a":"x"}}`,
@@ -483,8 +482,8 @@ func TestOddTypesAreDecodedHere(t *testing.T) {
 	}
 }
 
-// A field that is tagged for JSON and can hold none is found, wherever it is, and said what to do about. One without a tag may
-// be anything, and so may what a type decodes by itself.
+// jsonObstacle finds a field at any depth that is tagged for JSON but cannot hold any, and says what to do. A field without a
+// tag may have any type, and so may the fields of a type that decodes itself.
 func TestJSONObstacle(t *testing.T) {
 	type hidden struct {
 		A string `json:"a"`
@@ -557,7 +556,7 @@ func TestJSONObstacle(t *testing.T) {
 	}
 }
 
-// The error of an object has none of its content, which may be secret.
+// The error for an object contains none of its content, which may be secret.
 func TestDecodeErrorHasNoContent(t *testing.T) {
 	for _, raw := range []string{
 		`{"str":"s3cret"}`, `{"int":"s3cret"}`, `{"number":"\"s3cret\""}`, `{"bool":"\"s3cret\""}`, `{"text":{"s3cret":1}}`, `{"str":"s3cret into s3cret"}`,

@@ -24,7 +24,7 @@ import (
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
-// fuzzFormats runs add for the encodings of a few pods in both formats.
+// fuzzFormats calls add with the encodings of a few pods, in both formats.
 func fuzzFormats(add func(f Format, pods [][]byte)) {
 	pods := fleet.New(fleet.Config{Pods: 40})
 	for _, media := range []string{MediaJSON, MediaProtobuf} {
@@ -42,7 +42,7 @@ func fuzzFormats(add func(f Format, pods [][]byte)) {
 	}
 }
 
-// clientGoDecode decodes as a clientset does.
+// clientGoDecode decodes like a clientset.
 func clientGoDecode(f Format, body []byte) (runtime.Object, error) {
 	media := MediaJSON
 	if f == Protobuf {
@@ -82,8 +82,8 @@ func FuzzList(f *testing.F) {
 		if (err == nil) != (slowErr == nil) || clean && err == nil && n != len(items) {
 			t.Fatalf("all at once: %v, %d items; in pieces: %v, %d items", err, len(items), slowErr, n)
 		}
-		if size+n > len(body) { // each item has a comma, a bracket or a tag, too
-			t.Fatalf("%d bytes in %d items, of %d", size, n, len(body))
+		if size+n > len(body) { // each item also has a comma, a bracket or a tag
+			t.Fatalf("%d bytes in %d items from %d bytes", size, n, len(body))
 		}
 		if err != nil || !clean {
 			return
@@ -124,7 +124,7 @@ func FuzzWatch(f *testing.F) {
 		pieces := NewFrames(&slowReader{b: stream}, format)
 		theirs := clientGoWatch(format, stream)
 		defer theirs.Close()
-		agree := true // so far
+		agree := true // until they differ
 		proper := math.MaxInt
 		if format == JSON {
 			proper = properJSON(stream)
@@ -143,11 +143,11 @@ func FuzzWatch(f *testing.F) {
 				return
 			}
 			if size += len(a.Event) + len(a.Raw); size > len(stream) {
-				t.Fatalf("frames of %d bytes, of %d", size, len(stream))
+				t.Fatalf("frames of %d bytes from %d", size, len(stream))
 			}
 			pod, err := c.decode(format, a.Raw, nil, false)
 			if agree = agree && err == nil; !agree {
-				continue // theirs may end with an object that cannot be decoded
+				continue // theirs may end at an object that cannot be decoded
 			}
 			event, object, err := theirs.Decode()
 			want, ok := object.(*corev1.Pod)
@@ -163,7 +163,7 @@ func FuzzWatch(f *testing.F) {
 			var rest Frame
 			if rest, err = nextFrame(whole); err == nil {
 				if size += len(rest.Event) + len(rest.Raw); size > len(stream) {
-					t.Fatalf("frames of %d bytes, of %d", size, len(stream))
+					t.Fatalf("frames of %d bytes from %d", size, len(stream))
 				}
 				_, _ = c.decode(format, rest.Raw, nil, true)
 			}
@@ -171,8 +171,8 @@ func FuzzWatch(f *testing.F) {
 	})
 }
 
-// properJSON returns how many values stream begins with that are JSON objects and have no name twice: of others, the end, or what
-// they mean, is not the same for everybody.
+// properJSON returns the number of values at the beginning of stream that are JSON objects without repeated names. Decoders
+// may disagree about the end or the meaning of others.
 func properJSON(stream []byte) int {
 	d := jsontext.NewDecoder(bytes.NewReader(stream))
 	for n := 0; ; n++ {
@@ -182,7 +182,7 @@ func properJSON(stream []byte) int {
 	}
 }
 
-// clientGoWatch decodes a watch as a clientset does.
+// clientGoWatch decodes a watch like a clientset.
 func clientGoWatch(f Format, stream []byte) *restwatch.Decoder {
 	media := MediaJSON
 	if f == Protobuf {
@@ -236,7 +236,7 @@ func FuzzStatus(f *testing.F) {
 	})
 }
 
-// What is peeked and cut agrees with what is decoded.
+// Peek and cut agree with decoding.
 func FuzzObject(f *testing.F) {
 	fuzzFormats(func(enc Format, pods [][]byte) {
 		for _, pod := range pods {
@@ -258,8 +258,8 @@ func FuzzObject(f *testing.F) {
 	})
 }
 
-// checkOwn checks that what our decoder takes is what the library makes of it. In JSON it may take what the library
-// refuses, since it passes over parts without a look.
+// checkOwn checks that objects that our decoder accepts decode as in the library. In JSON, ours may accept input that the
+// library rejects, because it skips parts without inspecting them.
 func checkOwn(t *testing.T, f Format, raw []byte) {
 	t.Helper()
 	typ := reflect.TypeFor[corev1.Pod]()
@@ -270,7 +270,7 @@ func checkOwn(t *testing.T, f Format, raw []byte) {
 	}
 }
 
-// checkPeek checks that the identity of an object is what is decoded of it, and that no more than managedFields is cut.
+// checkPeek checks that Peek returns the decoded identity, and that cut removes only managedFields.
 func checkPeek(t *testing.T, f Format, raw []byte) {
 	t.Helper()
 	var meta metav1.PartialObjectMetadata
@@ -292,10 +292,10 @@ func checkPeek(t *testing.T, f Format, raw []byte) {
 	}
 	checkIdentity(t, f.Peek(raw), whole)
 	if cutErr != nil {
-		t.Fatalf("cannot be decoded without managedFields: %v", cutErr)
+		t.Fatalf("cannot be decoded after the cut: %v", cutErr)
 	}
 	if once(f, raw) && len(cut.ManagedFields) > 0 {
-		t.Fatal("managedFields are left")
+		t.Fatal("managedFields remain")
 	}
 	checkDropped(t, f, raw, whole)
 	cut.ManagedFields, whole.ManagedFields = nil, nil
@@ -304,7 +304,7 @@ func checkPeek(t *testing.T, f Format, raw []byte) {
 	}
 }
 
-// checkIdentity checks that id is what was decoded.
+// checkIdentity checks that id equals the decoded identity.
 func checkIdentity(t *testing.T, id Identity, decoded metav1.Object) {
 	t.Helper()
 	for _, part := range []struct {
@@ -320,8 +320,7 @@ func checkIdentity(t *testing.T, id Identity, decoded metav1.Object) {
 	}
 }
 
-// checkDropped checks that whole, decoded with managedFields kept, is what is decoded without them, by our decoder and by the
-// library, as long as the former takes it.
+// checkDropped checks that decoding without managedFields gives whole without them. whole was decoded with them.
 func checkDropped(t *testing.T, f Format, raw []byte, whole *corev1.Pod) {
 	t.Helper()
 	want := whole.DeepCopy()
@@ -336,8 +335,8 @@ func checkDropped(t *testing.T, f Format, raw []byte, whole *corev1.Pod) {
 	}
 }
 
-// once says whether an object has everything once, as every server writes it. Of what is there twice a glance may see the one,
-// and who decodes the other.
+// once reports whether an object has every field at most once, as every server writes it. If a field occurs twice, Glance may
+// see one of them, and a decoder the other.
 func once(f Format, raw []byte) bool {
 	if f == JSON {
 		return jsontext.Value(raw).IsValid(jsontext.AllowInvalidUTF8(true))
@@ -390,7 +389,7 @@ func FuzzUnstructured(f *testing.F) {
 	})
 }
 
-// values counts what v has in it, with itself.
+// values returns the number of values in v, including v itself.
 func values(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -406,7 +405,7 @@ func values(v any) int {
 	return n
 }
 
-// The metadata of an object, such as a bookmark, agree with client-go's, and its envelope is opened as the generated code does.
+// The metadata of an object, such as a bookmark, agree with client-go's. Its envelope agrees with the generated code.
 func FuzzMetadata(f *testing.F) {
 	fuzzFormats(func(enc Format, pods [][]byte) {
 		for _, pod := range pods {
@@ -440,7 +439,7 @@ func FuzzMetadata(f *testing.F) {
 				err = want.Unmarshal(cutProtobuf(raw))
 			}
 		} else if err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &want); err != nil {
-			return // which our decoder passes over
+			return // our decoder skips it
 		}
 		want.TypeMeta, want.ManagedFields = metav1.TypeMeta{}, nil
 		if diff := cmp.Diff(&want, meta); err != nil || diff != "" {
@@ -449,8 +448,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// An object that shares parts with an earlier one, or adopts them, equals the same object decoded alone. The earlier object does not
-// change.
+// An object that shares parts with an earlier one, or adopts them, equals the same object decoded alone. The earlier object
+// does not change.
 func FuzzShare(f *testing.F) {
 	fuzzFormats(func(enc Format, pods [][]byte) {
 		if enc == Protobuf {
@@ -475,7 +474,7 @@ func FuzzShare(f *testing.F) {
 			return
 		}
 		shares := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
-		for range 3 { // to be shared, it has to be seen
+		for range 3 { // the decoder shares a value only after it has seen it
 			for raw, want := range map[*[]byte]*corev1.Pod{&first: before, &second: want} {
 				if got, err := shares.decode(format, bytes.Clone(*raw), nil, true); err != nil || !reflect.DeepEqual(got, want) {
 					t.Fatalf("%v; shared (-alone +shared):\n%s", err, cmp.Diff(want, got))
@@ -488,7 +487,7 @@ func FuzzShare(f *testing.F) {
 			t.Fatalf("adopted (-alone +adopted):\n%s", cmp.Diff(want, adopts))
 		}
 		if !reflect.DeepEqual(before, alone(first)) {
-			t.Fatal("the version before was written to")
+			t.Fatal("the version before was changed")
 		}
 	})
 }

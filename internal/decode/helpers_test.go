@@ -44,9 +44,9 @@ func nextFrame(frames Frames) (Frame, error) {
 	}
 }
 
-// codec is a Decoder whose objects have their type.
+// codec is a Decoder with a typed result.
 type codec[T any] struct {
-	element           reflect.Type // T points to it
+	element           reflect.Type // T is a pointer to it
 	keepManagedFields bool
 	own               *Decoder
 }
@@ -54,7 +54,7 @@ type codec[T any] struct {
 func (c *codec[T]) decoder() *Decoder {
 	if c.own == nil {
 		typ := &Type{elem: c.element}
-		if c.element != nil { // a test that decodes into what it has needs none
+		if c.element != nil { // not needed to decode into an existing object
 			typ.layout = newLayout(c.element)
 		}
 		c.own = NewDecoder(typ, c.keepManagedFields)
@@ -88,7 +88,7 @@ func newCodec[T any]() (*codec[T], error) {
 	return &codec[T]{own: NewDecoder(typ, false)}, nil
 }
 
-// keyOf returns the key of an object, which is empty if the name is not known.
+// keyOf returns the key of an object. It is empty if the name is unknown.
 func keyOf(id Identity) types.NamespacedName {
 	if len(id.Name) == 0 {
 		return types.NamespacedName{}
@@ -96,7 +96,7 @@ func keyOf(id Identity) types.NamespacedName {
 	return types.NamespacedName{Namespace: string(id.Namespace), Name: string(id.Name)}
 }
 
-// liveMemory returns how many bytes are in use.
+// liveMemory returns the bytes of heap in use after garbage collection.
 func liveMemory() int64 {
 	runtime.GC()
 	runtime.GC()

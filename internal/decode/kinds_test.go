@@ -21,7 +21,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// builtinKinds returns every kind of k8s.io/api that is an object with a name.
+// builtinKinds returns every kind of k8s.io/api that has object metadata.
 func builtinKinds() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for gvk, typ := range scheme.Scheme.AllKnownTypes() {
@@ -34,7 +34,7 @@ func builtinKinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// peer encodes and decodes as a client-go clientset does.
+// peer encodes and decodes like a client-go clientset.
 type peer struct {
 	encoder runtime.Encoder
 	decoder runtime.Decoder
@@ -61,12 +61,12 @@ func (p peer) encode(t *testing.T, obj runtime.Object) []byte {
 	return b
 }
 
-// appendField appends a protobuf field of bytes.
+// appendField appends a protobuf field with bytes.
 func appendField(b []byte, number int, value []byte) []byte {
 	return proto.AppendBytes(b, number, value)
 }
 
-// encodeList makes the body of a list of encoded items.
+// encodeList returns the body of a list of encoded items.
 func encodeList(f Format, gvk schema.GroupVersionKind, items [][]byte) []byte {
 	apiVersion, kind := gvk.GroupVersion().String(), gvk.Kind+"List"
 	if f == JSON {
@@ -87,7 +87,7 @@ func encodeList(f Format, gvk schema.GroupVersionKind, items [][]byte) []byte {
 	return append([]byte(protobufMagic), body...)
 }
 
-// encodeFrame makes one frame of a watch.
+// encodeFrame returns one frame of a watch.
 func encodeFrame(f Format, event string, object []byte) []byte {
 	if f == JSON {
 		frame := []byte(`{"type":"` + event + `","object":`)
@@ -98,7 +98,7 @@ func encodeFrame(f Format, event string, object []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(msg))), msg...)
 }
 
-// Every built-in kind decodes as client-go decodes it, from lists and from watches, in JSON and in protobuf.
+// Every built-in kind decodes as in client-go, from lists and from watches, in JSON and in protobuf.
 func TestBuiltinKindsDecodeAsInClientGo(t *testing.T) {
 	const objects = 20
 	for _, gvk := range builtinKinds() {
@@ -171,7 +171,7 @@ func TestBuiltinKindsDecodeAsInClientGo(t *testing.T) {
 	}
 }
 
-// slowReader gives a few bytes at a time, so that every value is cut somewhere.
+// slowReader returns a few bytes at a time, so that every value is split somewhere.
 type slowReader struct {
 	b []byte
 	n int

@@ -12,7 +12,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// BenchmarkUpdate decodes the new versions of the pods of a fleet that changes: each whole, and each with the version before.
+// BenchmarkUpdate decodes new versions of a changing fleet's pods, without and with the version before.
 func BenchmarkUpdate(b *testing.B) {
 	const updates = 2000
 	pods := fleet.New(fleet.Config{Pods: 2000})

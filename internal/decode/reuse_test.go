@@ -42,7 +42,7 @@ func newUpdates(t *testing.T, typ reflect.Type, f Format) *updates {
 	return &updates{t, NewDecoder(known, false), f}
 }
 
-// decode decodes raw, given the version before, unless that is nil, and fails the test if the result is not that of decoding it
+// decode decodes raw with the version before, if that is not nil. It fails the test if the result differs from decoding raw
 // alone. It returns nil if raw cannot be decoded.
 func (u *updates) decode(raw []byte, before any) any {
 	u.Helper()
@@ -54,7 +54,7 @@ func (u *updates) decode(raw []byte, before any) any {
 			u.Fatalf("%q: with the version before: %v; without: %v", raw, err, wantErr)
 		}
 		if err == nil && !reflect.DeepEqual(got, want) {
-			u.Fatalf("%q (made: %t): with the version before it is another object (-without +with):\n%s", raw, made, cmp.Diff(want, got))
+			u.Fatalf("%q (made: %t): the version before changes the result (-without +with):\n%s", raw, made, cmp.Diff(want, got))
 		}
 	}
 	if wantErr != nil {
@@ -63,7 +63,7 @@ func (u *updates) decode(raw []byte, before any) any {
 	return got
 }
 
-// follow decodes after as a version that follows before, and then before as one that follows after.
+// follow decodes after as the version that follows before, and then before as the version that follows after.
 func (u *updates) follow(before, after []byte) {
 	u.Helper()
 	first := u.decode(before, nil)
@@ -79,8 +79,8 @@ func (u *updates) follow(before, after []byte) {
 	}
 }
 
-// variants returns raw with each of its fields changed alone: gone, null, empty, of another type, that of other, twice, at the end;
-// and with a field that nobody knows. It does so in the object, and in its fields down to that depth.
+// variants returns copies of raw in which one field is missing, null, empty, of another type, equal to that of other, repeated,
+// or last; and copies with an unknown field. It varies the object, and its fields down to depth.
 func variants(f Format, raw, other []byte, depth int) [][]byte {
 	if f == JSON {
 		return jsonVariants(raw, other, depth)
@@ -183,7 +183,7 @@ func protobufVariants(raw, other []byte, depth int) (all [][]byte) {
 	return all
 }
 
-// A new version that is decoded with the help of the version before is what it is without, whatever changed.
+// A new version decodes to the same object with and without the version before, whatever changed.
 func TestUpdateEqualsWholeDecode(t *testing.T) {
 	for _, gvk := range builtinKinds() {
 		t.Run(strings.ReplaceAll(gvk.GroupVersion().String(), "/", ".")+"."+gvk.Kind, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 	}
 }
 
-// So it is for the pods of a fleet, whose versions follow each other.
+// The same holds for consecutive versions of the pods of a fleet.
 func TestUpdatesOfAFleet(t *testing.T) {
 	pods := fleet.New(fleet.Config{Pods: 300})
 	for _, f := range []Format{JSON, Protobuf} {
@@ -262,7 +262,7 @@ func fleetFrame(t testing.TB, f Format, pod *corev1.Pod) []byte {
 	return frame.Raw
 }
 
-// What did not change takes no memory: it is the value of the version before.
+// Unchanged parts take no memory: they are the values of the version before.
 func TestUpdateKeepsWhatDidNotChange(t *testing.T) {
 	for _, media := range []string{MediaJSON, MediaProtobuf} {
 		t.Run(media, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestUpdateKeepsWhatDidNotChange(t *testing.T) {
 			same := func(what string, want bool, of func(*corev1.Pod) any, a, b *corev1.Pod) {
 				t.Helper()
 				if got := reflect.ValueOf(of(a)).Pointer() == reflect.ValueOf(of(b)).Pointer(); got != want {
-					t.Errorf("%s of versions %s and %s are one: %t, want %t", what, a.ResourceVersion, b.ResourceVersion, got, want)
+					t.Errorf("%s of versions %s and %s are shared: %t, want %t", what, a.ResourceVersion, b.ResourceVersion, got, want)
 				}
 			}
 			for what, of := range map[string]func(*corev1.Pod) any{
@@ -329,7 +329,6 @@ func TestUpdateKeepsWhatDidNotChange(t *testing.T) {
 	}
 }
 
-// So it is for unstructured objects.
 // An object that our decoders leave to the library keeps the equal parts of the version before as well.
 func TestUpdateByLibraryKeepsWhatDidNotChange(t *testing.T) {
 	entry := func(key, value string) []byte {
@@ -356,6 +355,7 @@ func TestUpdateByLibraryKeepsWhatDidNotChange(t *testing.T) {
 	}
 }
 
+// The same holds for unstructured objects.
 func TestUnstructuredUpdateKeepsWhatDidNotChange(t *testing.T) {
 	u := newUpdates(t, reflect.TypeFor[*unstructured.Unstructured](), JSON)
 	decode := func(raw string, before any) *unstructured.Unstructured {
@@ -367,17 +367,17 @@ func TestUnstructuredUpdateKeepsWhatDidNotChange(t *testing.T) {
 		a, _, _ := unstructured.NestedFieldNoCopy(first.Object, path...)
 		b, found, _ := unstructured.NestedFieldNoCopy(second.Object, path...)
 		if !found || reflect.ValueOf(a).Pointer() != reflect.ValueOf(b).Pointer() {
-			t.Errorf("the new version has its own %s", strings.Join(path, "."))
+			t.Errorf("the new version does not share %s", strings.Join(path, "."))
 		}
 	}
 
-	// A part that is there twice is not taken for the one that was.
+	// A part that occurs twice does not match the old one.
 	twice := decode(`{"metadata":{"name":"a"},"spec":{"a":1},"spec":{"b":2}}`, nil)
 	decode(`{"metadata":{"name":"a"},"spec":{"a":1}}`, twice)
 }
 
-// If two parts have one hash and one size, the object keeps the old part: this is what a collision means. All else is decoded, and
-// so is a part of another size.
+// If two parts have the same hash and size, the object keeps the old part: this is the effect of a collision. All other parts
+// are decoded, including one of another size.
 func TestCollidingPartStaysOld(t *testing.T) {
 	for _, f := range []Format{JSON, Protobuf} {
 		u := newUpdates(t, reflect.TypeFor[*corev1.Pod](), f)
@@ -416,7 +416,7 @@ func TestCollidingPartStaysOld(t *testing.T) {
 	}
 }
 
-// The marks of an object take 48 bytes or fewer.
+// The marks of an object take at most 48 bytes.
 func TestMarksAreSmall(t *testing.T) {
 	check := func(typ reflect.Type) (parts int) {
 		l := newLayout(typ)

@@ -49,7 +49,7 @@ func decodeFleet(t *testing.T, f Format, pods int, share bool) []*corev1.Pod {
 	return decoded
 }
 
-// Objects that share parts are equal to those that do not, and take much less memory.
+// Objects that share parts equal those that do not, and take much less memory.
 func TestShare(t *testing.T) {
 	const pods = 3000
 	for _, f := range []Format{JSON, Protobuf} {
@@ -77,17 +77,17 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// What is remembered of what may be shared goes with the next garbage collection.
+// The sharer's memory is released by the next garbage collection.
 func TestShareHoldsWeakly(t *testing.T) {
 	var w weakSharer
 	w.get().put([]byte("raw"), reflect.TypeFor[*int](), reflect.ValueOf(new(*int)).UnsafePointer())
 	runtime.GC()
 	if w.Value() != nil {
-		t.Error("still there")
+		t.Error("not collected")
 	}
 }
 
-// The parts of an object that did not change are those of the version before, which is not written to.
+// Unchanged parts of an object are those of the version before, which does not change.
 func TestShareAdopts(t *testing.T) {
 	plans := plans{}
 	pods := fleet.New(fleet.Config{Pods: 200})
@@ -114,10 +114,10 @@ func TestShareAdopts(t *testing.T) {
 				t.Fatalf("%s: now (-want +got):\n%s\nold:\n%s", name, cmp.Diff(want, got), cmp.Diff(before, old))
 			}
 			if len(old.Spec.Containers) > 0 && len(old.Spec.Containers[0].Env) > 0 && &got.Spec.Containers[0].Env[0] != &old.Spec.Containers[0].Env[0] {
-				t.Errorf("%s: the environment is another", name)
+				t.Errorf("%s: the environment is not shared", name)
 			}
 			if name == "label" && unsafe.SliceData(got.Spec.Containers) != unsafe.SliceData(old.Spec.Containers) {
-				t.Errorf("%s: the containers are others", name)
+				t.Errorf("%s: the containers are not shared", name)
 			}
 		}
 	}
@@ -127,10 +127,10 @@ func TestShareAdopts(t *testing.T) {
 	want := got.DeepCopy()
 	plans.adopt(old, got)
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("unstructured: %v instead of %v", got, want)
+		t.Errorf("unstructured: got %v, want %v", got, want)
 	}
 	if of := func(u *unstructured.Unstructured) *any { return &u.Object["a"].(map[string]any)["b"].([]any)[0] }; of(got) != of(old) {
-		t.Error("unstructured: b is another")
+		t.Error("unstructured: b is not shared")
 	}
 }
 
@@ -178,7 +178,7 @@ type kindsPart struct {
 
 func (k *kinds) DeepCopyObject() apiruntime.Object { panic("not needed") }
 
-// kindsJSON are values of the fields of kinds; null and no value at all come on top.
+// kindsJSON has values for the fields of kinds. Tests also use null and a missing value.
 var kindsJSON = map[string][]string{
 	"bool": {"false", "true"}, "int": {"0", "-7"}, "uint": {"0", "7"}, "string": {`""`, `"a"`}, "float": {"0", "-0.0", "0.5"}, "small": {"0", "-0.0", "0.5"},
 	"strings": {`[]`, `[""]`, `["a"]`, `["a","b"]`}, "nested": {`[]`, `[null]`, `[[]]`, `[[""]]`, `[[],null]`}, "bytes": {`""`, `"AA=="`},
@@ -194,8 +194,8 @@ var kindsJSON = map[string][]string{
 	"limits": {`{}`, `{"cpu":"1"}`, `{"cpu":"1000m"}`, `{"cpu":null}`}, "port": {"0", `""`, `"0"`, "1"}, "raw": {`{}`, `{"a":1}`, `[]`},
 }
 
-// A new version is the same with Share as without, of whatever kind what changed is: nil is not empty, and no pointer is not
-// one to zero.
+// A new version is the same with Share as without, whatever kind of value changed. nil differs from empty, and a nil pointer
+// from a pointer to zero.
 func TestShareDistinguishesNilFromEmpty(t *testing.T) {
 	for i := range reflect.TypeFor[kinds]().NumField() {
 		if name := reflect.TypeFor[kinds]().Field(i).Tag.Get("json"); i > 1 && len(kindsJSON[name]) < 2 {
@@ -238,7 +238,7 @@ func TestShareDistinguishesNilFromEmpty(t *testing.T) {
 		of(&corev1.Secret{Data: map[string][]byte{"a": {}}, Immutable: &no}),
 		of(&corev1.Secret{Data: map[string][]byte{"a": {0}}}),
 		of(&corev1.Secret{StringData: map[string]string{"a": ""}}),
-		metadata + "\x12\x03\x0a\x01a", // a value that is not there
+		metadata + "\x12\x03\x0a\x01a", // a missing value
 	})
 	checkShare[*appsv1.ControllerRevision](t, Protobuf, []string{metadata, metadata + "\x12\x00", metadata + "\x12\x02\x0a\x00", metadata + "\x12\x03\x0a\x01x"})
 	checkShare[*admissionregistrationv1.ValidatingWebhookConfiguration](t, Protobuf, []string{
@@ -268,19 +268,19 @@ func checkShare[T any](t *testing.T, f Format, versions []string) {
 				t.Errorf("%T %q after %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
 			}
 			if !reflect.DeepEqual(old, decode(&own, before, false)) {
-				t.Errorf("%T %q after %q: the version before is now %v", got, now, before, old)
+				t.Errorf("%T %q after %q: the version before changed to %v", got, now, before, old)
 			}
 			decode(&shares, before, true)
-			for range 3 { // to be shared, it has to be seen
+			for range 3 { // the decoder shares a value only after it has seen it
 				if got := decode(&shares, now, true); !reflect.DeepEqual(got, want) {
-					t.Errorf("%T %q beside %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
+					t.Errorf("%T %q shared with %q (-want +got):\n%s", got, now, before, cmp.Diff(want, got))
 				}
 			}
 		}
 	}
 }
 
-// The sign of a zero stays, which reflection does not compare, and what is no number is adopted.
+// Sharing keeps the sign of a zero, which reflection does not compare, and adopts NaN.
 func TestShareAdoptsFloatsByTheirBits(t *testing.T) {
 	type floats struct {
 		A float64
@@ -300,7 +300,7 @@ func TestShareAdoptsFloatsByTheirBits(t *testing.T) {
 	}
 }
 
-// Strings that repeat stay one, however many others there are, and the others are not kept.
+// Repeated strings stay shared, however many others there are, and the others are not kept.
 func TestInternerIsBounded(t *testing.T) {
 	n := newInterner()
 	often := n.get([]byte("often"))
@@ -308,7 +308,7 @@ func TestInternerIsBounded(t *testing.T) {
 		n.get(fmt.Append(nil, "seldom", i))
 		if i%10 == 0 {
 			if again := n.get([]byte("often")); unsafe.StringData(again) != unsafe.StringData(often) {
-				t.Fatal("not the same")
+				t.Fatal("not shared")
 			}
 		}
 	}

@@ -7,29 +7,28 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Change is one change of a fleet, as a watch tells it.
+// Change is one change of a fleet, like an event of a watch.
 type Change struct {
 	// Type is watch.Added, watch.Modified or watch.Deleted.
 	Type watch.EventType
-	// Object is the new state; for watch.Deleted the last one, with the resourceVersion of the deletion. The receiver
+	// Object is the new state, or for watch.Deleted the last one, with the resourceVersion of the deletion. The receiver
 	// owns it.
 	Object *corev1.Pod
 }
 
-// Changes returns an endless stream of what happens to the fleet after its beginning. Equal seeds give equal streams,
-// and each iteration over the result starts from the beginning again. Iterations are independent of each other.
+// Changes returns an endless stream of changes to the fleet, from its initial state on. Equal seeds give equal streams. Each
+// iteration over the result starts from the beginning, and is independent of others.
 //
-// The stream is consistent: only pods that are there are modified or deleted, only keys that are not there are added,
-// and resourceVersions increase strictly, with gaps, from [Fleet.ResourceVersion] on. Of all changes 80% are
-// modifications, 10% additions and 10% deletions, so that the number of pods stays about the same: within 1/20, or one
-// pod in small fleets.
+// The stream is consistent: it modifies and deletes only existing pods, adds only keys that do not exist, and its
+// resourceVersions increase strictly, with gaps, from [Fleet.ResourceVersion] on. Of all changes 80% are modifications, 10%
+// additions and 10% deletions. So the number of pods stays about the same: within 1/20, or one pod in small fleets.
 //
-// Most changes are rollouts: a pod is terminated in steps, and another of the same workload is created, gets its node,
-// starts and becomes ready, in steps as well. Pods of StatefulSets are created with their old name, but only when that
-// is free; others get a new name. Several rollouts go on at a time, each in a workload of its own. The other changes
-// happen to pods everywhere: probes fail and recover, containers restart, Jobs finish.
+// Most changes are rollouts: a pod is terminated in steps, and another of the same workload is created, scheduled, started
+// and becomes ready, in steps as well. Pods of StatefulSets are created with their old name, but only when that is free;
+// others get a new name. Several rollouts run at a time, each in its own workload. The other changes affect pods everywhere:
+// probes fail and recover, containers restart, Jobs finish.
 //
-// A stream remembers about 80 bytes for a pod. It takes about as long to make a change as to build a pod.
+// A stream keeps about 80 bytes per pod. Making a change takes about as long as building a pod.
 func (f *Fleet) Changes(seed uint64) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		s := newStream(f, seed)
@@ -38,26 +37,26 @@ func (f *Fleet) Changes(seed uint64) iter.Seq[Change] {
 	}
 }
 
-// stream is the state of the fleet as it changes.
+// stream is the changing state of the fleet.
 type stream struct {
 	f       *Fleet
 	rng     rng
-	pods    []podState // a pod's place is its workload's for ever: a replacement takes the place of the old one
-	busy    []bool     // by place: a lane works on the pod
+	pods    []podState // each place belongs to one workload; a replacement takes the old pod's place
+	busy    []bool     // by place: whether a lane works on the pod
 	lanes   []lane
 	rv      uint64
 	nowMS   int64 // milliseconds since 1970
 	created uint64
 }
 
-// lane replaces pods, one after the other. There are several, and chance decides which one goes on next.
+// lane replaces pods, one after the other. There are several lanes; a random one continues next.
 type lane struct {
 	place  int
 	script []step
-	next   podState // the replacement, from its creation until it takes its place
+	next   podState // the replacement, until it takes the old pod's place
 }
 
-// step is a part of a replacement; each makes one change.
+// step is a part of a replacement. Each step makes one change.
 type step uint8
 
 const (
@@ -69,20 +68,20 @@ const (
 	stepStart
 	stepRun
 	stepReady
-	stepElsewhere // something happens to another pod
+	stepElsewhere // another pod changes
 )
 
-// Each script has ten steps, of which one is an addition and one a deletion: that makes the shares that are promised.
+// Each script has ten steps, with one addition and one deletion. This gives the documented shares.
 var (
 	// surge is how Deployments replace a pod.
 	surge = []step{stepElsewhere, stepCreate, stepSchedule, stepStart, stepRun, stepReady, stepTerminate, stepElsewhere, stepEnd, stepDelete}
-	// inPlace is for where the old pod has to go first: because of its name, or because of its node.
+	// inPlace is for pods that must go first, because the new pod reuses their name or their node.
 	inPlace = []step{stepTerminate, stepEnd, stepElsewhere, stepDelete, stepCreate, stepSchedule, stepElsewhere, stepStart, stepRun, stepReady}
 )
 
 const (
 	maxLanes = 64
-	// placesTried bounds the search for a pod that something can happen to.
+	// placesTried bounds the search for a pod that can change.
 	placesTried = 20
 )
 
@@ -105,7 +104,7 @@ func newStream(f *Fleet, seed uint64) *stream {
 	return s
 }
 
-// next makes changes until one has been told. It returns what yield has returned.
+// next makes steps until one yields a change. It returns the result of yield.
 func (s *stream) next(yield func(Change) bool) bool {
 	for {
 		l := &s.lanes[s.rng.n(len(s.lanes))]
@@ -134,11 +133,11 @@ func (s *stream) tick(pod *podState) {
 	pod.rv = s.rv
 }
 
-// assign gives the lane a pod to replace: usually the next one of the workload that it is at.
+// assign gives the lane a pod to replace: usually the next one of its present workload.
 func (s *stream) assign(l *lane) {
 	place := l.place + 1
 	if l.place < 0 || place == len(s.pods) || s.pods[place].workload != s.pods[l.place].workload || s.busy[place] || s.rng.chance(10) {
-		// There are many times more places than lanes, or just one lane.
+		// There are many more places than lanes, or just one lane.
 		for place = s.rng.n(len(s.pods)); s.busy[place]; {
 			place = s.rng.n(len(s.pods))
 		}
@@ -157,19 +156,19 @@ func (s *stream) finish(l *lane) {
 	s.busy[l.place] = false
 }
 
-// do takes a step. It returns what has changed, or nil when the step does not apply.
+// do takes a step. It returns the change, or nil if the step does not apply.
 func (s *stream) do(l *lane, at step) (watch.EventType, *podState) {
 	old := &s.pods[l.place]
 	switch at {
 	case stepTerminate, stepEnd:
 		if old.stage < running || old.stage == succeeded || old.stage == failed {
-			// Such a pod is deleted at once. Something happens elsewhere instead, for the shares' sake.
+			// Such a pod is deleted at once. Another pod changes instead, to keep the shares.
 			return s.elsewhere()
 		}
 		now := s.now(old)
 		if at == stepTerminate {
 			if old.stage != ready {
-				old.changedAt, old.updatedAt = now, now // recovers with its last breath: terminating pods are ready
+				old.changedAt, old.updatedAt = now, now // terminating pods are ready
 			}
 			old.stage, old.deletionAt = terminating, now
 			return watch.Modified, old
@@ -188,7 +187,7 @@ func (s *stream) do(l *lane, at step) (watch.EventType, *podState) {
 	return s.elsewhere()
 }
 
-// now returns the time in the life of pod p.
+// now returns the present time, in seconds since p was created.
 func (s *stream) now(p *podState) int32 { return int32(s.nowMS/1000 - p.created) }
 
 // create makes the replacement of old.
@@ -201,7 +200,7 @@ func (s *stream) create(l *lane, old *podState) {
 		node:     old.node,
 	}
 	switch s.f.workloads[old.workload].kind {
-	case statefulSet: // keeps the name; its volume keeps it in the zone, though not on the node
+	case statefulSet: // keeps the name; its volume ties it to the zone, but not to the node
 		l.next.node = int32(s.rng.n(s.f.config.Nodes))
 	case daemonSet: // keeps the node
 		l.next.name = newName(s.created)
@@ -211,7 +210,7 @@ func (s *stream) create(l *lane, old *podState) {
 	s.created++
 }
 
-// advance brings a pod that is not ready yet one stage further.
+// advance brings a pod that is not ready one stage further.
 func (s *stream) advance(p *podState) {
 	now := s.now(p)
 	switch p.stage {
@@ -226,7 +225,7 @@ func (s *stream) advance(p *podState) {
 	}
 }
 
-// elsewhere lets something happen to a pod that no lane works on. It returns nil when it finds none.
+// elsewhere changes a pod that no lane works on. It returns nil if it finds none.
 func (s *stream) elsewhere() (watch.EventType, *podState) {
 	for range placesTried {
 		place := s.rng.n(len(s.pods))
@@ -245,7 +244,7 @@ func (s *stream) elsewhere() (watch.EventType, *podState) {
 			}
 		case s.rng.chance(60):
 			p.stage, p.changedAt, p.updatedAt = unready, now, now
-		default: // the main container was killed, and is back, but its probe has not succeeded yet
+		default: // the main container restarted, but its probe has not succeeded yet
 			p.stage, p.restartAt, p.changedAt, p.updatedAt = unready, now, now, now
 			p.restarts++
 		}

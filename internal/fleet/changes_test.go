@@ -24,7 +24,7 @@ func objects(changes iter.Seq[Change], n int) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// TestChangesAreConsistent holds a plain map beside the stream.
+// The changes of a stream are consistent with a plain map.
 func TestChangesAreConsistent(t *testing.T) {
 	for _, pods := range []int{1, 10, 300, 3000} {
 		t.Run(strconv.Itoa(pods), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestChangesAreConsistent(t *testing.T) {
 				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 				old, ok := model[key]
 				if ok == (c.Type == watch.Added) {
-					t.Fatalf("change %d: %s of %s, which is there: %t", made, c.Type, key, ok)
+					t.Fatalf("change %d: %s of %s, which exists: %t", made, c.Type, key, ok)
 				}
 				if ok && old.UID != pod.UID {
 					t.Fatalf("change %d: %s of %s has another UID", made, c.Type, key)
@@ -64,7 +64,7 @@ func TestChangesAreConsistent(t *testing.T) {
 				switch c.Type {
 				case watch.Added:
 					if uids[pod.UID] {
-						t.Fatalf("change %d: UID %s is given again", made, pod.UID)
+						t.Fatalf("change %d: UID %s is reused", made, pod.UID)
 					}
 					uids[pod.UID] = true
 					if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending || pod.Status.PodIP != "" {
@@ -78,12 +78,12 @@ func TestChangesAreConsistent(t *testing.T) {
 					delete(model, key)
 				}
 				if n := len(model); n < pods-max(pods/10, 1) || n > pods+max(pods/10, 1) {
-					t.Fatalf("change %d: there are %d pods, at first %d", made, n, pods)
+					t.Fatalf("change %d: there are %d pods, initially %d", made, n, pods)
 				}
 			}
 			for typ, percent := range map[watch.EventType]int{watch.Added: 10, watch.Modified: 80, watch.Deleted: 10} {
 				got := counts[typ] * 100 / total
-				// A fleet of one pod has no other pods to which something can happen.
+				// A fleet of one pod has no other pods that could change.
 				if pods > 1 && (got < percent-2 || got > percent+2) {
 					t.Errorf("%d%% of changes are %s, want %d%%", got, typ, percent)
 				}
@@ -98,30 +98,30 @@ func TestChangesAreConsistent(t *testing.T) {
 	}
 }
 
-// checkStep checks what can happen to a pod in one modification.
+// checkStep checks that a modification is possible in a pod's life.
 func checkStep(t *testing.T, old, pod *corev1.Pod) {
 	t.Helper()
 	if old.Spec.NodeName != "" && old.Spec.NodeName != pod.Spec.NodeName {
-		t.Errorf("%s has moved to another node", pod.Name)
+		t.Errorf("%s moved to another node", pod.Name)
 	}
 	if old.Status.PodIP != "" && old.Status.PodIP != pod.Status.PodIP {
-		t.Errorf("%s has changed its IP", pod.Name)
+		t.Errorf("%s changed its IP", pod.Name)
 	}
 	if old.DeletionTimestamp != nil && !old.DeletionTimestamp.Equal(pod.DeletionTimestamp) {
-		t.Errorf("%s has changed its deletionTimestamp", pod.Name)
+		t.Errorf("%s changed its deletionTimestamp", pod.Name)
 	}
 	if old.Status.Phase == corev1.PodSucceeded || old.Status.Phase == corev1.PodFailed {
-		t.Errorf("%s is modified after it has finished", pod.Name)
+		t.Errorf("%s is modified after it finished", pod.Name)
 	}
 	if old.Status.Phase == corev1.PodPending && pod.Status.Phase == corev1.PodRunning && old.Spec.NodeName == "" {
-		t.Errorf("%s is running, though it was not scheduled", pod.Name)
+		t.Errorf("%s is running, but was not scheduled", pod.Name)
 	}
 	a, b := old.DeepCopy(), pod.DeepCopy()
 	a.ResourceVersion, b.ResourceVersion = "", ""
 	if reflect.DeepEqual(a, b) {
-		t.Errorf("%s is modified, but the same", pod.Name)
+		t.Errorf("%s is modified, but unchanged", pod.Name)
 	}
-	// The spec is immutable but for the node.
+	// The spec is immutable except for the node.
 	a.Spec.NodeName, b.Spec.NodeName = "", ""
 	if !reflect.DeepEqual(a.Spec, b.Spec) {
 		t.Errorf("%s has another spec:\n%s", pod.Name, cmp.Diff(a.Spec, b.Spec))
@@ -147,12 +147,12 @@ func TestChangesStartAgain(t *testing.T) {
 		t.Errorf("the second iteration has digest %s, the first %s", b, a)
 	}
 	if a, b := digest(t, objects(changes, 500)), digest(t, objects(other, 500)); a == b {
-		t.Error("different seeds give the same changes")
+		t.Error("different seeds yield the same changes")
 	}
 }
 
 func TestStageNames(t *testing.T) {
 	if a, b, c := fmt.Sprint(created), fmt.Sprint(terminated), fmt.Sprint(stage(99)); a != "created" || b != "terminated" || c != "stage(99)" {
-		t.Errorf("stages are called %s, %s, %s", a, b, c)
+		t.Errorf("the names of stages are %s, %s, %s", a, b, c)
 	}
 }

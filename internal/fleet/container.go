@@ -12,11 +12,11 @@ func (s *shaper) containers() {
 	spec := &s.pod.Spec
 	main := s.mainContainer()
 	extra := 0
-	if s.w.kind != daemonSet { // one of them has a large share of all pods, more of which would be like it
+	if s.w.kind != daemonSet { // each has a large share of all pods, which would all have the same extra containers
 		extra = s.weighted(87, 9, 3, 1)
 	}
 	if s.mesh {
-		extra = min(extra, 2) // four containers are the most
+		extra = min(extra, 2) // at most four containers
 	}
 	containers := make([]corev1.Container, 0, extra+2) // the mesh may add one
 	containers = append(containers, main)
@@ -147,7 +147,7 @@ func (s *shaper) envValue() string {
 	return strconv.Itoa(s.between(1, 90)) + "s"
 }
 
-// resources leaves some containers without limits and a few without requests, so that there are pods of each QoS class.
+// resources leaves some containers without limits and a few without requests, so that pods of each QoS class exist.
 func (s *shaper) resources() corev1.ResourceRequirements {
 	var r corev1.ResourceRequirements
 	style := s.weighted(20, 42, 26, 12)
@@ -197,7 +197,7 @@ func (s *shaper) volumes(c *corev1.Container) {
 	}
 }
 
-// initContainer runs another command of the main container's image.
+// initContainer returns a container that runs another command of the main container's image.
 func (s *shaper) initContainer(main corev1.Container) corev1.Container {
 	c := corev1.Container{
 		Name: pick(&s.rng, []string{"migrate", "init-config", "fetch-assets"}), Image: main.Image,
@@ -212,7 +212,7 @@ func (s *shaper) initContainer(main corev1.Container) corev1.Container {
 	return c
 }
 
-// sidecarKind is a container of the kind that is the same wherever it is used, but for few values.
+// sidecarKind is a sidecar that is the same in all pods, except for a few values.
 type sidecarKind struct {
 	name, image string
 	args        []string
@@ -259,7 +259,7 @@ func probe(path string, port intstr.IntOrString, timeout, period int32) *corev1.
 	}
 }
 
-// setDefaults fills in what the API server does for a container.
+// setDefaults sets the API server's defaults for a container.
 func setDefaults(c *corev1.Container) {
 	c.ImagePullPolicy = corev1.PullIfNotPresent
 	c.TerminationMessagePath = corev1.TerminationMessagePathDefault

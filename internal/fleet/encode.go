@@ -14,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// The functions in this file write byte for byte what kube-apiserver sends, with the encoders of the API types, but
-// without a scheme and without a list in memory.
+// The functions in this file write exactly the bytes that kube-apiserver sends. They use the encoders of the API types, but
+// no scheme and no list in memory.
 //
-// Pods are taken as they are in a list: kind and apiVersion are ignored, and written only where the API server does.
+// Pods are taken as in a list: kind and apiVersion are ignored, and written only where the API server writes them.
 
 // protobufMagic comes before each object in protobuf, but not before the frames of a watch.
 // See k8s.io/apimachinery/pkg/runtime/serializer/protobuf.
 const protobufMagic = "k8s\x00"
 
-// Bookmark returns the object of a BOOKMARK event of a watch for pods. initialEventsEnd marks the one that says that
-// all initial events of a watch with sendInitialEvents=true have been sent (KEP-3157). It is encoded, like any other,
-// by [AppendWatchEventJSON] and [AppendWatchEventProtobuf], with [watch.Bookmark].
+// Bookmark returns the object of a BOOKMARK event of a watch for pods. initialEventsEnd marks the end of the initial events
+// of a watch with sendInitialEvents=true (KEP-3157). [AppendWatchEventJSON] and [AppendWatchEventProtobuf] encode it, with
+// [watch.Bookmark].
 func Bookmark(resourceVersion string, initialEventsEnd bool) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: resourceVersion}}
 	if initialEventsEnd {
@@ -39,7 +39,7 @@ func Bookmark(resourceVersion string, initialEventsEnd bool) *corev1.Pod {
 func WriteListJSON(w io.Writer, meta metav1.ListMeta, pods iter.Seq[*corev1.Pod]) error {
 	var buf bytes.Buffer
 	buf.WriteString(`{"kind":"PodList","apiVersion":"v1","metadata":`)
-	// One encoder for all, because json.Marshal would allocate the bytes of each pod anew.
+	// One encoder for all pods, because json.Marshal would allocate new bytes for each.
 	encoder := json.NewEncoder(&buf)
 	if err := encoder.Encode(meta); err != nil {
 		return fmt.Errorf("encoding list metadata: %w", err)
@@ -70,8 +70,8 @@ func WriteListJSON(w io.Writer, meta metav1.ListMeta, pods iter.Seq[*corev1.Pod]
 
 // WriteListProtobuf writes a v1.PodList of pods as application/vnd.kubernetes.protobuf. meta is as for [WriteListJSON].
 //
-// It goes through pods twice, because the size of a message comes before its content: pods must yield the same each
-// time, as those of a Fleet do.
+// It iterates over pods twice, because the size of a message precedes its content. So pods must yield the same each time, as
+// those of a Fleet do.
 func WriteListProtobuf(w io.Writer, meta metav1.ListMeta, pods iter.Seq[*corev1.Pod]) error {
 	size := fieldSize(meta.Size())
 	for pod := range pods {
@@ -121,9 +121,8 @@ func AppendWatchEventJSON(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]b
 	return append(dst, "}\n"...), nil
 }
 
-// AppendWatchEventProtobuf appends a frame of a watch in application/vnd.kubernetes.protobuf;stream=watch to dst:
-// four bytes of length, most significant first, and a metav1.WatchEvent whose object is a complete message in itself,
-// with the magic bytes.
+// AppendWatchEventProtobuf appends a frame of a watch in application/vnd.kubernetes.protobuf;stream=watch to dst: a
+// big-endian length of four bytes, and a metav1.WatchEvent. Its object is a complete message with the magic bytes.
 func AppendWatchEventProtobuf(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error) {
 	object := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	podSize := pod.Size()
@@ -144,7 +143,7 @@ func AppendWatchEventProtobuf(dst []byte, typ watch.EventType, pod *corev1.Pod) 
 	return dst, nil
 }
 
-// fieldSize returns how many bytes a field of this size takes, with a field number of at most 15.
+// fieldSize returns the number of bytes of a field with this size and a field number of at most 15.
 func fieldSize(size int) int {
 	return 1 + len(binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen64), uint64(size))) + size
 }

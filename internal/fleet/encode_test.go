@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// The encoders of kube-apiserver: with and without its feature of streaming lists, the bytes are the same.
+// The encoders of kube-apiserver, with and without its feature of streaming lists. Both write the same bytes.
 var (
 	jsonEncoders = []runtime.Encoder{
 		serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, serializerjson.SerializerOptions{}),
@@ -66,10 +66,10 @@ func TestListsAreAsTheServerWritesThem(t *testing.T) {
 			}
 			for i := range jsonEncoders {
 				if want := encode(t, jsonEncoders[i], list); !bytes.Equal(asJSON.Bytes(), want) {
-					t.Errorf("JSON encoder %d writes %d bytes, we %d, not the same", i, len(want), asJSON.Len())
+					t.Errorf("JSON encoder %d writes %d bytes, ours %d different ones", i, len(want), asJSON.Len())
 				}
 				if want := encode(t, protobufEncoders[i], list); !bytes.Equal(asProtobuf.Bytes(), want) {
-					t.Errorf("protobuf encoder %d writes %d bytes, we %d, not the same", i, len(want), asProtobuf.Len())
+					t.Errorf("protobuf encoder %d writes %d bytes, ours %d different ones", i, len(want), asProtobuf.Len())
 				}
 			}
 			for _, b := range [][]byte{asJSON.Bytes(), asProtobuf.Bytes()} {
@@ -78,9 +78,9 @@ func TestListsAreAsTheServerWritesThem(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(test.pods) == 0 {
-					got.(*corev1.PodList).Items = []corev1.Pod{} // protobuf does not know the difference
+					got.(*corev1.PodList).Items = []corev1.Pod{} // protobuf does not distinguish nil from empty
 				}
-				// Decoded JSON and protobuf lists both have their kind, as list has.
+				// Decoded lists have their kind, in JSON and in protobuf, like list.
 				if !reflect.DeepEqual(got, runtime.Object(list)) {
 					t.Errorf("decoded list differs (-want +got):\n%s", cmp.Diff(list, got))
 				}
@@ -89,7 +89,7 @@ func TestListsAreAsTheServerWritesThem(t *testing.T) {
 	}
 }
 
-// frames returns events of all types, for pods in all stages that the first changes bring them to.
+// frames returns events of all types, for pods in all stages that the first changes reach.
 func frames(f *Fleet) []Change {
 	changes := []Change{{watch.Bookmark, Bookmark("123", false)}, {watch.Bookmark, Bookmark(f.ResourceVersion(), true)}}
 	for i := range 20 {
@@ -104,7 +104,7 @@ func frames(f *Fleet) []Change {
 	return changes
 }
 
-// withKind returns pod as it is in an event.
+// withKind returns a copy of pod with its kind, as in an event.
 func withKind(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}
@@ -126,13 +126,13 @@ func TestWatchEventsAreAsTheServerWritesThem(t *testing.T) {
 			if !ok {
 				t.Fatal("client-go does not know the media type")
 			}
-			// What the endpoint of a watch does: encode the object, put it into an event, and encode that into a frame.
+			// Encode like the watch endpoint: encode the object, put it into an event, and encode the event into a frame.
 			var want bytes.Buffer
 			events := streaming.NewEncoder(test.framer.NewFrameWriter(&want), info.StreamSerializer.Serializer)
 			changes := frames(New(Config{Pods: 60}))
 			objects := make([]runtime.Object, len(changes))
 			for i, c := range changes {
-				// Before anything is encoded: quantities remember their text when they are.
+				// Copy before encoding, because an encoded Quantity remembers its text.
 				objects[i] = withKind(c.Object)
 			}
 			var got []byte
@@ -147,10 +147,10 @@ func TestWatchEventsAreAsTheServerWritesThem(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(got, want.Bytes()) {
-				t.Errorf("%d bytes, want %d, not the same", len(got), want.Len())
+				t.Errorf("%d bytes differ from the %d wanted", len(got), want.Len())
 			}
 
-			// And what client-go makes of it.
+			// Decode it with client-go.
 			reader := info.StreamSerializer.Framer.NewFrameReader(io.NopCloser(bytes.NewReader(got)))
 			decoder := streaming.NewDecoder(reader, info.StreamSerializer.Serializer)
 			for i, c := range changes {
@@ -196,14 +196,14 @@ func TestEncodersIgnoreKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if plain.String() != kinded.String() {
-		t.Error("the kind of a pod is written in a list")
+		t.Error("a list contains the kind of a pod")
 	}
 	if named.Kind != "Pod" || pod.Kind != "" {
-		t.Error("the encoder has changed the pod")
+		t.Error("the encoder changed the pod")
 	}
 }
 
-// limited fails when more than n bytes are written to it.
+// limited fails after n bytes.
 type limited struct{ n int }
 
 var errFull = errors.New("full")

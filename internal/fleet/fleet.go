@@ -1,21 +1,21 @@
-// Package fleet generates the pods that the quickstart, the tests and the benchmarks of this project work on: a
-// cluster's worth of them, shaped like those of real clusters, and always the same ones for the same seed.
+// Package fleet generates the pods for the quickstart, the tests and the benchmarks of this project: a whole cluster of
+// pods, shaped like those of real clusters, and always the same for the same seed.
 //
-// What a measurement on cached objects depends on is what pods have in common and what they have not. So:
+// Measurements of cached objects depend on what pods share and where they differ. So:
 //
 //   - Pods come from workloads (Deployments, and some StatefulSets, DaemonSets and Jobs). Pods of one workload share
-//     their labels, annotations, images, environment and most of their spec; different workloads differ in all of it.
+//     their labels, annotations, images, environment and most of their spec; different workloads differ in all of these.
 //     There are many workloads: most have one to three pods, a few have hundreds; the mean is about twelve.
-//   - Each pod has its own name, UID, resourceVersion, IP, times, container IDs and kube-api-access volume, which is
-//     named in the mounts of every container. Within one Fleet, none of these is ever given to two pods, save the times.
-//   - managedFields are there, as kube-controller-manager and kubelet leave them: more than a third of each pod.
-//   - On average a pod is 6.6 kB of JSON and 4.5 kB of protobuf, give or take 3% from seed to seed.
+//   - Each pod has its own name, UID, resourceVersion, IP, times, container IDs and kube-api-access volume, which the
+//     mounts of every container name. Within one Fleet, no two pods share any of these, except for times.
+//   - managedFields are present, as from kube-controller-manager and kubelet: more than a third of each pod.
+//   - On average a pod has 6.6 kB of JSON and 4.5 kB of protobuf, with 3% of variation between seeds.
 //
-// You may rely on this: the same Config gives the same bytes, when pods are encoded, on every machine and in every
-// run. You must not rely on a certain pod or size outside of one version of this package.
+// You may rely on this: the same Config gives the same encoded bytes on every machine and in every run. You must not rely
+// on certain pods or sizes across versions of this package.
 //
-// [Fleet.Changes] goes on from there: an endless stream of what would happen to these pods. The encoders
-// ([WriteListJSON], [AppendWatchEventJSON] and so on) write the bytes that kube-apiserver would send, for canned servers.
+// [Fleet.Changes] continues from there, with an endless stream of changes to these pods. The encoders ([WriteListJSON],
+// [AppendWatchEventJSON] and so on) write the bytes that kube-apiserver would send, for canned servers.
 package fleet
 
 import (
@@ -29,22 +29,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Config says which fleet to generate. The zero value is a good fleet for a test: 1,000 pods.
+// Config selects a fleet. The zero value is a good fleet for a test: 1,000 pods.
 type Config struct {
-	// Seed chooses among the fleets of the same size. Zero is a seed like any other.
+	// Seed selects one of the fleets of the same size. Zero is a seed like any other.
 	Seed uint64
-	// Pods is how many pods there are. Zero means 1,000.
+	// Pods is the number of pods. Zero means 1,000.
 	Pods int
-	// Namespaces is how many namespaces the pods are spread over, unevenly. One of them is kube-system, when there
-	// are two or more. Zero means one for 100 pods, but at least 4 and at most 200. Where there are fewer workloads
-	// than namespaces, some namespaces stay empty.
+	// Namespaces is the number of namespaces, which have different numbers of pods. One of them is kube-system, if there
+	// are two or more. Zero means one per 100 pods, but at least 4 and at most 200. If there are fewer workloads than
+	// namespaces, some namespaces stay empty.
 	Namespaces int
-	// Nodes is how many nodes the pods run on. Zero means one for 30 pods, but at least 3.
+	// Nodes is the number of nodes. Zero means one per 30 pods, but at least 3.
 	Nodes int
 }
 
-// withDefaults returns c with each zero replaced. It panics when a field makes no sense: a Config is written by a
-// programmer, not by a user.
+// withDefaults returns c with each zero replaced. It panics if a field is invalid: a Config comes from a programmer, not from
+// a user.
 func (c Config) withDefaults() Config {
 	for _, field := range []struct {
 		name  string
@@ -64,35 +64,34 @@ func (c Config) withDefaults() Config {
 		c.Nodes = max(c.Pods/30, 3)
 	}
 	if c.Nodes > maxNodes {
-		panic(fmt.Sprintf("fleet: Config.Nodes is %d, there are IP addresses for %d", c.Nodes, maxNodes))
+		panic(fmt.Sprintf("fleet: Config.Nodes is %d, but there are IP addresses for only %d", c.Nodes, maxNodes))
 	}
 	if c.Pods > maxPods {
-		panic(fmt.Sprintf("fleet: Config.Pods is %d, there are names and IP addresses for %d", c.Pods, maxPods))
+		panic(fmt.Sprintf("fleet: Config.Pods is %d, but there are names and IP addresses for only %d", c.Pods, maxPods))
 	}
 	return c
 }
 
 const (
-	// maxNodes is the size of 172.16.0.0/12, which the nodes' addresses are from.
+	// maxNodes is the size of 172.16.0.0/12, which has the nodes' addresses.
 	maxNodes = 1 << 20
-	// maxPods keeps pods away from the ends of what they draw from without repetition: addresses from 10.0.0.0/8, and
-	// generated suffixes.
+	// maxPods leaves a reserve in the sets that pods draw from without repetition: addresses from 10.0.0.0/8, and generated
+	// suffixes.
 	maxPods = 4_000_000
 )
 
-// Fleet is a set of pods that is not kept in memory: it holds what is needed to build each of them, which is about
-// 200 bytes for a workload. It is immutable, and safe for use by many goroutines.
+// Fleet is a set of pods that are not kept in memory. It has the data to build each of them: about 200 bytes per workload.
+// It is immutable, and safe for concurrent use.
 type Fleet struct {
 	config     Config
 	namespaces []string
 	workloads  []workload // in the order of their pods' keys
-	nodeSalt   uint64     // where nodes start in the range of addresses
-	podSalt    uint64     // and pods
+	nodeSalt   uint64     // the start of the nodes in the range of addresses
+	podSalt    uint64     // the start of the pods
 	firstRV    uint64
 }
 
-// New returns the fleet that c describes. It takes about a microsecond for a workload; pods are not built before they
-// are asked for.
+// New returns the fleet for c. It takes about a microsecond per workload, and builds no pods.
 func New(c Config) *Fleet {
 	c = c.withDefaults()
 	r := newRNG(c.Seed, domainFleet, 0)
@@ -107,13 +106,13 @@ func New(c Config) *Fleet {
 	return f
 }
 
-// Len returns how many pods there are.
+// Len returns the number of pods.
 func (f *Fleet) Len() int { return f.config.Pods }
 
-// Namespaces returns the names of the namespaces, sorted. The slice is the caller's.
+// Namespaces returns the names of the namespaces, sorted. The caller may modify the slice.
 func (f *Fleet) Namespaces() []string { return slices.Sorted(slices.Values(f.namespaces)) }
 
-// Nodes returns the names of the nodes. The slice is the caller's.
+// Nodes returns the names of the nodes. The caller may modify the slice.
 func (f *Fleet) Nodes() []string {
 	names := make([]string, f.config.Nodes)
 	for i := range names {
@@ -122,15 +121,15 @@ func (f *Fleet) Nodes() []string {
 	return names
 }
 
-// Workloads returns how many Deployments, StatefulSets, DaemonSets and Jobs there are.
+// Workloads returns the number of Deployments, StatefulSets, DaemonSets and Jobs.
 func (f *Fleet) Workloads() int { return len(f.workloads) }
 
-// Pod builds the pod with number i, which must be in [0, Len()). The order of pods is that of their keys in etcd
-// (namespace/name), in which kube-apiserver lists them; their resourceVersions increase in the same order, with gaps.
+// Pod builds pod number i, which must be in [0, Len()). Pods are in the order of their keys in etcd (namespace/name), like in
+// a list from kube-apiserver. Their resourceVersions increase in the same order, with gaps.
 //
-// Each call builds the pod anew, in about 20 microseconds, and the caller owns it wholly. As in a list, its kind and
-// apiVersion are empty. Its times are in the local time zone, like those of decoded objects, so that
-// reflect.DeepEqual holds between a pod and what became of it on its way through an encoder and a decoder.
+// Each call builds a new pod, in about 20 microseconds, and the caller owns it. As in a list, its kind and apiVersion are
+// empty. Its times are in the local time zone, like those of decoded objects, so reflect.DeepEqual holds between a pod and
+// its encoded and decoded copy.
 func (f *Fleet) Pod(i int) *corev1.Pod {
 	s := f.initialState(i)
 	return f.build(&s)
@@ -147,38 +146,38 @@ func (f *Fleet) All() iter.Seq[*corev1.Pod] {
 	}
 }
 
-// ResourceVersion returns the resourceVersion that a list of the whole fleet would carry: greater than that of every
-// pod, less than that of every change.
+// ResourceVersion returns the resourceVersion of a list of the whole fleet: greater than that of every pod, less than that
+// of every change.
 func (f *Fleet) ResourceVersion() string { return strconv.FormatUint(f.listRV(), 10) }
 
-// rvStride is the mean distance between the resourceVersions of two pods that follow each other: etcd counts the
-// writes to all resources, and pods are not alone.
+// rvStride is the mean distance between the resourceVersions of consecutive pods: etcd counts the writes to all resources,
+// not only to pods.
 const rvStride = 7
 
 func (f *Fleet) listRV() uint64 { return f.firstRV + rvStride*uint64(f.config.Pods) + 11 }
 
-// workloadOf returns the number of the workload that pod i belongs to.
+// workloadOf returns the number of pod i's workload.
 func (f *Fleet) workloadOf(i int) int {
 	return sort.Search(len(f.workloads), func(w int) bool { return f.workloads[w].first > i }) - 1
 }
 
-// node returns name and IP address of node i. Names are those of EKS, which are made of the address.
+// node returns the name and the IP address of node i. Like on EKS, the name contains the address.
 func (f *Fleet) node(i int) (name, ip string) {
-	// An odd factor makes this a permutation of the range: no two nodes get the same address.
+	// An odd factor makes this a permutation of the range, so no two nodes share an address.
 	x := (uint64(i)*0xb5297 + f.nodeSalt) & (maxNodes - 1)
 	ip = dotted(172, byte(16+x>>16), byte(x>>8), byte(x))
 	return "ip-" + strings.ReplaceAll(ip, ".", "-") + ".eu-west-1.compute.internal", ip
 }
 
-// podIP returns the address of the pod with this id. Ids 16,777,216 apart share one.
+// podIP returns the address of the pod with this id. Ids that differ by 16,777,216 share one.
 func (f *Fleet) podIP(id uint64) string {
 	x := id*0x9e3779b1 + f.podSalt // odd, see node
 	return dotted(10, byte(x>>16), byte(x>>8), byte(x))
 }
 
-// volumeSuffix returns the end of the name of the pod's kube-api-access volume. Ids 14,348,907 apart share one.
+// volumeSuffix returns the suffix of the pod's kube-api-access volume. Ids that differ by 14,348,907 share one.
 func (f *Fleet) volumeSuffix(id uint64) string {
-	// The factor has no divisor in common with 27^5, so this is a permutation as well.
+	// The factor has no common divisor with 27^5, so this is a permutation too.
 	return suffix(uint32((id%suffixes*6_180_340 + f.podSalt%suffixes) % suffixes))
 }
 
@@ -200,8 +199,8 @@ func namespaceNames(r *rng, n int) []string {
 	}
 	names := []string{"kube-system"}
 	for round := 0; len(names) < n; round++ {
-		// Each round gives every team a namespace, so that few namespaces are of many teams; the teams' order is
-		// chance, because the first ones get the most pods.
+		// Each round gives every team a namespace, so few namespaces belong to many teams. The order of the teams is random,
+		// because the first ones get the most pods.
 		order := slices.Clone(teams)
 		for i := len(order) - 1; i > 0; i-- {
 			j := r.n(i + 1)

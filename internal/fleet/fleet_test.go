@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// digest stands for the protobuf encodings of pods. (The JSON ones change with the version of Go's encoder.)
+// digest returns a digest of the protobuf encodings of pods. (The JSON encodings change with Go's encoder.)
 func digest(t *testing.T, pods iter.Seq[*corev1.Pod]) string {
 	t.Helper()
 	h := sha256.New()
@@ -30,8 +30,8 @@ func digest(t *testing.T, pods iter.Seq[*corev1.Pod]) string {
 }
 
 func TestSameSeedGivesSameBytes(t *testing.T) {
-	// The one way to see that other machines get the same pods is to remember what one got. Change the values when
-	// you change the generator, and remember that figures measured before and after then do not compare.
+	// Only recorded digests can show that other machines get the same pods. Update the values when you change the
+	// generator; measurements from before and after are then not comparable.
 	for _, test := range []struct {
 		config       Config
 		pods, stream string
@@ -40,7 +40,7 @@ func TestSameSeedGivesSameBytes(t *testing.T) {
 		{Config{Seed: 42, Pods: 100, Namespaces: 1, Nodes: 7}, "ca1b0e2c96d6c991", "c4eb212b609cea42"},
 	} {
 		t.Run(fmt.Sprintf("%+v", test.config), func(t *testing.T) {
-			// A zone in which nobody lives: the encodings must not depend on it.
+			// An unusual time zone: the encodings must not depend on it.
 			local := time.Local
 			time.Local = time.FixedZone("test", 12345)
 			defer func() { time.Local = local }()
@@ -86,7 +86,7 @@ func TestPodIsOwnedByCaller(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, f.Pod(i)); diff != "" {
-			t.Errorf("pod %d has changed with another one:\n%s", i, diff)
+			t.Errorf("pod %d changed together with another one:\n%s", i, diff)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestSeedsGiveDifferentFleets(t *testing.T) {
 	}
 }
 
-// unique remembers which pod each value was seen in.
+// unique records the pod in which each value was seen.
 type unique map[string]string
 
 func (u unique) add(t *testing.T, what, value, pod string) {
@@ -112,7 +112,7 @@ func (u unique) add(t *testing.T, what, value, pod string) {
 	u[what+value] = pod
 }
 
-// addPod adds what no two pods may share.
+// addPod adds the values that no two pods may share.
 func (u unique) addPod(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	name := pod.Namespace + "/" + pod.Name
@@ -147,7 +147,7 @@ func TestPodsShareNoIdentity(t *testing.T) {
 		} else {
 			lastKey = key
 		}
-		// All have the same number of digits.
+		// All of them have the same number of digits.
 		if pod.ResourceVersion <= lastRV || pod.ResourceVersion >= f.ResourceVersion() {
 			t.Errorf("resourceVersion %s comes after %s, and the list's is %s", pod.ResourceVersion, lastRV, f.ResourceVersion())
 		}
@@ -165,7 +165,7 @@ func TestAverageSize(t *testing.T) {
 	for seed := range uint64(3) {
 		f := New(Config{Seed: seed, Pods: 5000})
 		var n, asJSON, asProtobuf, managed int
-		for i := 0; i < f.Len(); i += 3 { // a third of them says as much, in a third of the time
+		for i := 0; i < f.Len(); i += 3 { // a third of them is enough, and faster
 			n++
 			pod := f.Pod(i)
 			b, err := json.Marshal(pod)
@@ -189,7 +189,7 @@ func TestAverageSize(t *testing.T) {
 		} {
 			tolerance := c.want / 10
 			if strings.HasPrefix(c.what, "replicas") {
-				tolerance = c.want / 5 // one workload more of hundreds matters much
+				tolerance = c.want / 5 // one workload with hundreds of pods changes the mean a lot
 			}
 			if c.got < c.want-tolerance || c.got > c.want+tolerance {
 				t.Errorf("seed %d: average %s is %d, want %d", seed, c.what, c.got, c.want)
@@ -198,7 +198,7 @@ func TestAverageSize(t *testing.T) {
 	}
 }
 
-// TestShape looks for all that pods of real clusters have, so that no later change of the weights loses some of it.
+// TestShape looks for all features of pods in real clusters, so that no change of the weights loses one.
 func TestShape(t *testing.T) {
 	f := New(Config{Pods: 5000})
 	counts := map[string]int{}
@@ -254,7 +254,7 @@ func TestShape(t *testing.T) {
 		for _, entry := range pod.ManagedFields {
 			counts["managed by "+entry.Manager]++
 			if !json.Valid(entry.FieldsV1.Raw) {
-				t.Errorf("%s/%s: fieldsV1 of %s is no JSON: %s", pod.Namespace, pod.Name, entry.Manager, entry.FieldsV1)
+				t.Errorf("%s/%s: fieldsV1 of %s is not JSON: %s", pod.Namespace, pod.Name, entry.Manager, entry.FieldsV1)
 			}
 		}
 		count(len(status.ContainerStatuses) > 0 && status.ContainerStatuses[0].RestartCount > 0, "restarts")
@@ -290,21 +290,21 @@ func TestShape(t *testing.T) {
 		most = max(most, n)
 	}
 	if len(namespaces) != len(f.Namespaces()) || most < 3*5000/len(namespaces) || most > 2500 {
-		t.Errorf("%d namespaces of %d have pods, the greatest has %d", len(namespaces), len(f.Namespaces()), most)
+		t.Errorf("%d namespaces of %d have pods, the largest has %d", len(namespaces), len(f.Namespaces()), most)
 	}
 	if len(nodes) != len(f.Nodes()) || len(nodes) != 5000/30 {
 		t.Errorf("%d nodes of %d have pods", len(nodes), len(f.Nodes()))
 	}
 }
 
-// TestWorkloadsDiffer guards against fleets of pods that are all alike, and against pods of a workload that are not.
+// Pods of different workloads differ, and pods of one workload are alike.
 func TestWorkloadsDiffer(t *testing.T) {
 	f := New(Config{Pods: 2000})
-	owners := map[string]string{} // what is shared within a workload, by owner
+	owners := map[string]string{} // the shared part of a workload's pods, by owner
 	shapes := map[string]bool{}
 	for pod := range f.All() {
 		if pod.OwnerReferences[0].Kind == "StatefulSet" {
-			continue // has a label with the name of the pod
+			continue // has a label with the pod's name
 		}
 		shared, err := json.Marshal([]any{pod.Labels, pod.Annotations, pod.Spec.Containers[0].Env, pod.Spec.Containers[0].Image, pod.Spec.Containers[0].Resources})
 		if err != nil {
@@ -343,7 +343,7 @@ func TestConfig(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			defer func() {
 				if got := fmt.Sprint(recover()); test.panics != "" && !strings.Contains(got, test.panics) {
-					t.Errorf("panic is %q, should name %s", got, test.panics)
+					t.Errorf("panic is %q, want one that names %s", got, test.panics)
 				} else if test.panics == "" && got != "<nil>" {
 					t.Error("panic:", got)
 				}
@@ -375,11 +375,11 @@ func TestSuffixesNeverRepeat(t *testing.T) {
 	f := New(Config{})
 	volumes, names := make([]bool, suffixes), make([]bool, suffixes)
 	for n := range uint64(suffixes / 2) {
-		// The suffixes' own order is that of numbers, so numbers can stand for them.
+		// Suffixes sort like their numbers, so the numbers can stand for them.
 		v := (n%suffixes*6_180_340 + f.podSalt%suffixes) % suffixes
 		name := newName(n)
 		if volumes[v] || names[name] || name%2 == 0 {
-			t.Fatalf("number %d gives volume %d, name %d, not for the first time", n, v, name)
+			t.Fatalf("number %d repeats volume %d or name %d, or the name is even", n, v, name)
 		}
 		volumes[v], names[name] = true, true
 	}
@@ -404,7 +404,7 @@ func TestManagedFieldsFollowSpec(t *testing.T) {
 			}
 		}
 		if bytes.Contains(raw, []byte("kube-api-access")) {
-			t.Errorf("%s/%s: what an admission plugin added is in managedFields", pod.Namespace, pod.Name)
+			t.Errorf("%s/%s: managedFields have a field that an admission plugin added", pod.Namespace, pod.Name)
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file derives managedFields from pods: which fields their controller and their kubelet have set. Sets are in the
-// form and order of sigs.k8s.io/structured-merge-diff: "f:" a field, "k:" an item of a list by its keys, "v:" an item
-// by its value, "." the thing itself; fields are sorted. Which lists are sets of items and which are atomic is said by
-// the listType markers of the API types.
+// This file derives managedFields from pods: the fields set by their controller and by their kubelet. Sets have the format
+// and order of sigs.k8s.io/structured-merge-diff: "f:" is a field, "k:" an item of a list by its keys, "v:" an item by its
+// value, "." the element itself. Fields are sorted. The listType markers of the API types say which lists are sets of items
+// and which are atomic.
 
 // fieldSet writes a set of fields.
 type fieldSet struct{ b []byte }
 
-// open begins what lies under the key. Keys must not need escaping.
+// open begins the content of the key. Keys must not need escaping.
 func (s *fieldSet) open(key string) {
 	s.key(key)
 	s.b = append(s.b, '{')
@@ -26,7 +26,7 @@ func (s *fieldSet) open(key string) {
 
 func (s *fieldSet) close() { s.b = append(s.b, '}') }
 
-// leaf writes fields that have nothing under them.
+// leaf writes fields without content.
 func (s *fieldSet) leaf(keys ...string) {
 	for _, key := range keys {
 		s.key(key)
@@ -34,7 +34,7 @@ func (s *fieldSet) leaf(keys ...string) {
 	}
 }
 
-// leafIf writes the field when it is set.
+// leafIf writes the field if set is true.
 func (s *fieldSet) leafIf(set bool, key string) {
 	if set {
 		s.leaf(key)
@@ -83,7 +83,7 @@ func (s *fieldSet) keys(key string, m map[string]string) {
 	s.close()
 }
 
-// sorted returns pointers to items in the order of their keys.
+// sorted returns pointers to items, sorted by their keys.
 func sorted[T any](items []T, key func(*T) string) []*T {
 	out := make([]*T, len(items))
 	for i := range items {
@@ -93,7 +93,7 @@ func sorted[T any](items []T, key func(*T) string) []*T {
 	return out
 }
 
-// managedByController returns what kube-controller-manager owns: all of metadata and spec as it is now.
+// managedByController returns the fields that kube-controller-manager owns: all of the present metadata and spec.
 func managedByController(pod *corev1.Pod) *metav1.FieldsV1 {
 	s := &fieldSet{b: make([]byte, 0, 4096)}
 	s.b = append(s.b, '{')
@@ -247,7 +247,7 @@ func (s *fieldSet) containers(field string, containers []corev1.Container) {
 		return
 	}
 	s.open(field)
-	// containers is a required field, and so not owned itself.
+	// containers is a required field, so no one owns the field itself.
 	s.leafIf(field == "f:initContainers", ".")
 	for _, c := range sorted(containers, func(c *corev1.Container) string { return c.Name }) {
 		s.item("name", c.Name)
@@ -280,7 +280,7 @@ func (s *fieldSet) container(c *corev1.Container) {
 	if len(c.Ports) > 0 {
 		s.open("f:ports")
 		s.leaf(".")
-		// Numbers sort as numbers.
+		// Numbers sort numerically.
 		ports := slices.SortedFunc(slices.Values(c.Ports), func(a, b corev1.ContainerPort) int { return cmp.Compare(a.ContainerPort, b.ContainerPort) })
 		for _, p := range ports {
 			s.open(`k:{\"containerPort\":` + strconv.Itoa(int(p.ContainerPort)) + `,\"protocol\":\"` + string(p.Protocol) + `\"}`)
@@ -382,7 +382,7 @@ func (s *fieldSet) resources(field string, list corev1.ResourceList) {
 	s.close()
 }
 
-// managedByKubelet returns what the kubelet owns: the status, but for what the scheduler and the API server have set.
+// managedByKubelet returns the fields that the kubelet owns: the status without the scheduler's and the API server's fields.
 func managedByKubelet(pod *corev1.Pod) *metav1.FieldsV1 {
 	status := &pod.Status
 	s := &fieldSet{b: make([]byte, 0, 1200)}
@@ -391,7 +391,7 @@ func managedByKubelet(pod *corev1.Pod) *metav1.FieldsV1 {
 	s.open("f:conditions")
 	for _, c := range sorted(status.Conditions, func(c *corev1.PodCondition) string { return string(c.Type) }) {
 		if c.Type == corev1.PodScheduled {
-			continue // is the scheduler's
+			continue // owned by the scheduler
 		}
 		s.item("type", string(c.Type))
 		s.leaf(".", "f:lastProbeTime", "f:lastTransitionTime")

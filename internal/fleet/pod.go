@@ -10,27 +10,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// stage is where a pod is in its life:
+// stage is a stage in the life of a pod:
 //
 //	created ──> scheduled ──> starting ──> running ──> ready <──> unready
 //	                                          │          │           │
 //	                                          │          ├───────────┼──> succeeded, failed (Jobs)
 //	                                          └──────────┴───────────┴──> terminating ──> terminated ──> gone
 //
-// A pod whose containers have not been started, or are finished (succeeded, failed), goes without being terminated.
+// A pod whose containers have not started, or are finished (succeeded, failed), goes without being terminated.
 type stage uint8
 
 const (
-	created     stage = iota // by its controller; the scheduler has not placed it, or cannot
+	created     stage = iota // created by its controller, but not scheduled
 	scheduled                // has a node
-	starting                 // the kubelet has seen it: images are pulled, init containers run
-	running                  // its containers run, not ready yet
-	ready                    // serves
-	unready                  // has served before, and fails its probe now
-	succeeded                // its containers have ended well
-	failed                   // they have not, or the pod was evicted
-	terminating              // has a deletionTimestamp, and serves still
-	terminated               // its containers have ended, the object is about to go
+	starting                 // the kubelet pulls its images and runs its init containers
+	running                  // its containers run, but are not ready
+	ready                    // serves requests
+	unready                  // was ready, but fails its probe
+	succeeded                // its containers have succeeded
+	failed                   // its containers have failed, or the pod was evicted
+	terminating              // has a deletionTimestamp, and is still ready
+	terminated               // its containers have ended, and its object is about to be deleted
 )
 
 // String returns the name of the stage.
@@ -42,29 +42,29 @@ func (s stage) String() string {
 	return fmt.Sprintf("stage(%d)", uint8(s))
 }
 
-// placed is true when the pod has a node.
+// placed reports whether the pod has a node.
 func (s stage) placed() bool { return s != created }
 
-// started is true when the pod's containers have been started.
+// started reports whether the pod's containers have started.
 func (s stage) started() bool { return s >= running }
 
-// finished is true when the pod's containers have ended, and will not run again.
+// finished reports whether the pod's containers have ended and will not run again.
 func (s stage) finished() bool { return s == succeeded || s == failed || s == terminated }
 
-// podState is all that distinguishes a pod from others of its workload, and from itself at other times. It is small,
-// so that a stream of changes can remember all pods; everything else is drawn again from id.
+// podState is the data that distinguishes a pod from others of its workload, and from its earlier states. It is small, so
+// that a stream of changes can keep all pods. Everything else is drawn again from id.
 type podState struct {
-	id      uint64 // never given to two pods; the pods at the beginning have 0 to Pods-1
+	id      uint64 // unique; the initial pods have 0 to Pods-1
 	rv      uint64
 	created int64 // seconds since 1970
 
-	// Further times, in seconds after created. They mean something only from the stage that they begin.
+	// More times, in seconds after created. Each has a meaning only from the stage that it begins.
 	placedAt   int32
 	startedAt  int32 // startTime: the kubelet has seen the pod
 	runningAt  int32 // its containers were started
-	changedAt  int32 // began to be ready or unready, or finished
+	changedAt  int32 // became ready or unready, or finished
 	restartAt  int32 // last restart of the main container
-	deletionAt int32 // the deletion was asked for; deletionTimestamp is later by the grace period
+	deletionAt int32 // the deletion request; deletionTimestamp is later by the grace period
 	updatedAt  int32 // last write of the kubelet
 
 	name     int32 // number of the generated suffix, or the ordinal in a StatefulSet
@@ -77,13 +77,13 @@ type podState struct {
 	cost, costAt, image, imageAt int32
 }
 
-// epoch is the time at which a fleet is observed: 2026-01-15T09:00:00Z. All of its pods are older, all changes newer.
+// epoch is the time at which a fleet is observed: 2026-01-15T09:00:00Z. All of its pods are older, all changes are newer.
 const epoch = 1_768_467_600
 
-// initialState returns the state of pod i at the beginning.
+// initialState returns the initial state of pod i.
 func (f *Fleet) initialState(i int) podState {
 	if i < 0 || i >= f.config.Pods {
-		panic(fmt.Sprintf("fleet: there is no pod %d in a fleet of %d", i, f.config.Pods))
+		panic(fmt.Sprintf("fleet: no pod %d in a fleet of %d", i, f.config.Pods))
 	}
 	number := f.workloadOf(i)
 	w := &f.workloads[number]
@@ -102,8 +102,8 @@ func (f *Fleet) initialState(i int) podState {
 		s.node = int32(ordinal)
 		fallthrough
 	default:
-		// Each pod has its own share of the suffixes, so that names are unique, and sorted as the pods are. They are
-		// even; see newName for the odd ones.
+		// Each pod has its own range of the suffixes, so names are unique, and sorted like the pods. They are even; newName
+		// returns the odd ones.
 		share := suffixes / w.replicas &^ 1
 		s.name = int32((ordinal*share + r.n(share)) &^ 1)
 	}
@@ -116,7 +116,7 @@ func (f *Fleet) initialState(i int) podState {
 		s.stage = []stage{ready, unready, starting}[r.weighted(985, 10, 5)]
 	}
 
-	// Pods of a workload came with its last rollout, within minutes, save those that were replaced since.
+	// Pods of a workload were created by its last rollout, within minutes, except for those replaced since.
 	age := newRNG(w.seed, domainInitial, 0)
 	rollout := epoch - int64(age.between(3_600, 30*86_400))
 	s.created = min(rollout+int64(r.n(20+4*w.replicas)), epoch-3_000)
@@ -124,7 +124,7 @@ func (f *Fleet) initialState(i int) podState {
 		s.created = epoch - 600 - int64(r.n(int(epoch-600-rollout)))
 	}
 	if s.stage < running {
-		s.created = epoch - int64(r.between(30, 600)) // has not been there for long
+		s.created = epoch - int64(r.between(30, 600)) // created recently
 	}
 	s.placedAt = int32(r.n(2))
 	s.startedAt = s.placedAt + int32(r.n(2))
@@ -145,8 +145,8 @@ func (f *Fleet) initialState(i int) podState {
 	return s
 }
 
-// newName returns the number of the suffix for the n-th pod that is created after the beginning: the odd ones in an
-// order that looks like chance. The factor has no divisor in common with their count.
+// newName returns the suffix number for the n-th pod created after the initial ones: an odd number, in a pseudorandom order.
+// The factor has no common divisor with their count.
 func newName(n uint64) int32 {
 	const odd = suffixes / 2
 	return int32(n*4_021_691%odd*2 + 1)
@@ -161,12 +161,12 @@ func (f *Fleet) podName(s *podState) string {
 	return w.prefix + suffix(uint32(s.name))
 }
 
-// at returns a time in the life of the pod.
+// at returns the time this many seconds after the pod was created.
 func (s *podState) at(seconds int32) metav1.Time {
 	return metav1.Time{Time: time.Unix(s.created+int64(seconds), 0)}
 }
 
-// build makes the pod that is in state s.
+// build makes the pod with state s.
 func (f *Fleet) build(s *podState) *corev1.Pod {
 	w := &f.workloads[s.workload]
 	r := newRNG(f.config.Seed, domainPod, s.id)
@@ -200,7 +200,7 @@ func (f *Fleet) build(s *podState) *corev1.Pod {
 	}
 	controller := managedByController(pod)
 	if w.kind == job && s.stage.finished() {
-		pod.Finalizers = nil // the controller has counted it
+		pod.Finalizers = nil // the controller has removed its finalizer
 	}
 	shape.admit(f.volumeSuffix(s.id))
 	if s.stage.placed() {

@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 )
 
-// rng is the fleet's only source of chance: a PCG, whose sequence the Go project has promised to keep, and
-// reductions of it that are all integer arithmetic. There is no floating point in this package: compilers may fuse
-// a multiplication and an addition on some processors, and then the same seed would give another fleet there.
+// rng is the fleet's only source of randomness: a PCG, whose sequence the Go project has promised to keep, with
+// integer-only arithmetic on top. This package uses no floating point: on some processors, compilers may fuse a
+// multiplication and an addition, and the same seed would then give another fleet.
 type rng struct{ pcg rand.PCG }
 
-// domain keeps sequences apart that are drawn for things with the same number.
+// domain separates the sequences of things with the same number.
 type domain uint64
 
 const (
@@ -24,15 +24,15 @@ const (
 	domainChanges
 )
 
-// newRNG returns the sequence for thing number id of a domain. It costs a few nanoseconds, so that anything can be
-// drawn again when it is needed, and nothing has to be remembered.
+// newRNG returns the sequence for number id of a domain. It costs a few nanoseconds, so values can be drawn again instead of
+// being stored.
 func newRNG(seed uint64, d domain, id uint64) rng {
 	var r rng
 	r.pcg.Seed(mix(seed+uint64(d)), mix(id))
 	return r
 }
 
-// mix is the finalizer of splitmix64: neighbouring seeds and numbers must not give neighbouring sequences.
+// mix is the finalizer of splitmix64, so that neighbouring seeds and numbers do not give neighbouring sequences.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -51,13 +51,13 @@ func (r *rng) n(n int) int {
 // between returns a number in [lo, hi].
 func (r *rng) between(lo, hi int) int { return lo + r.n(hi-lo+1) }
 
-// chance is true in percent of 100 cases.
+// chance returns true in percent of 100 cases.
 func (r *rng) chance(percent int) bool { return r.n(100) < percent }
 
-// pick returns one of choices, each as likely as the others.
+// pick returns one of choices, all equally likely.
 func pick[T any](r *rng, choices []T) T { return choices[r.n(len(choices))] }
 
-// weighted returns i with a likelihood of weights[i] in their sum.
+// weighted returns i with probability weights[i] divided by their sum.
 func (r *rng) weighted(weights ...int) int {
 	sum := 0
 	for _, w := range weights {
@@ -89,7 +89,7 @@ func (r *rng) hex(n int) string {
 	return string(b)
 }
 
-// uuid returns a random (version 4) UUID, as the API server makes for metadata.uid.
+// uuid returns a random (version 4) UUID, like the API server's for metadata.uid.
 func (r *rng) uuid() string {
 	b := []byte(r.hex(32))
 	b[12] = '4'
@@ -102,14 +102,14 @@ func (r *rng) uuid() string {
 	return string(out)
 }
 
-// nameDigits are the characters of generated names: no vowels and nothing that looks like one
-// (k8s.io/apimachinery/pkg/util/rand). They are in ASCII order here, so that greater numbers give greater names.
+// nameDigits are the characters of generated names: no vowels, and no digits that look like one
+// (k8s.io/apimachinery/pkg/util/rand). They are in ASCII order, so that greater numbers give greater names.
 const nameDigits = "2456789bcdfghjklmnpqrstvwxz"
 
-// suffixes is how many different generated suffixes of five characters there are: 27^5.
+// suffixes is the number of different generated suffixes of five characters: 27^5.
 const suffixes = 14_348_907
 
-// suffix returns the five characters that stand for x in [0, suffixes), in the order of x.
+// suffix returns the suffix number x in [0, suffixes). Suffixes sort like their numbers.
 func suffix(x uint32) string {
 	var b [5]byte
 	for i := len(b) - 1; i >= 0; i-- {
@@ -119,7 +119,7 @@ func suffix(x uint32) string {
 	return string(b[:])
 }
 
-// hash returns n characters of the kind of a pod-template-hash.
+// hash returns n characters like those of a pod-template-hash.
 func (r *rng) hash(n int) string {
 	b := make([]byte, n)
 	for i := range b {

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// status returns the status of a pod in state s, as Kubernetes 1.30 writes it. Newer versions repeat the containers'
-// resources and mounts there, which would make pods a kilobyte larger.
+// status returns the status of a pod in state s, as in Kubernetes 1.30. Newer versions repeat the containers' resources and
+// mounts there, which would add a kilobyte to each pod.
 func (f *Fleet) status(s *podState, pod *corev1.Pod, hostIP string) corev1.PodStatus {
 	status := corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&pod.Spec)}
 	status.Conditions = conditions(s, &pod.Spec)
@@ -40,7 +40,7 @@ func (f *Fleet) status(s *podState, pod *corev1.Pod, hostIP string) corev1.PodSt
 	return status
 }
 
-// conditions returns the conditions in the order in which the kubelet writes them: sorted.
+// conditions returns the conditions sorted, as the kubelet writes them.
 func conditions(s *podState, spec *corev1.PodSpec) []corev1.PodCondition {
 	condition := func(typ corev1.PodConditionType, status corev1.ConditionStatus, since int32, reason, message string) corev1.PodCondition {
 		return corev1.PodCondition{Type: typ, Status: status, LastTransitionTime: s.at(since), Reason: reason, Message: message}
@@ -75,7 +75,7 @@ func conditions(s *podState, spec *corev1.PodSpec) []corev1.PodCondition {
 	case failed, terminated:
 		sandbox, sandboxSince, served, reason = no, s.changedAt, no, "PodFailed"
 	}
-	// Succeeded pods count as initialized for the reason that they completed.
+	// Succeeded pods count as initialized because they completed.
 	initializedReason := ""
 	if s.stage == succeeded {
 		initializedReason = "PodCompleted"
@@ -89,7 +89,7 @@ func conditions(s *podState, spec *corev1.PodSpec) []corev1.PodCondition {
 	}
 }
 
-// notReady names the containers that are not ready: all that have not started, or else the main one.
+// notReady names the containers that are not ready: all that have not started, or otherwise the main one.
 func notReady(s *podState, spec *corev1.PodSpec) string {
 	names := spec.Containers[0].Name
 	if s.stage == starting {
@@ -110,7 +110,7 @@ func (f *Fleet) containerStatus(s *podState, pod *corev1.Pod, i int) corev1.Cont
 		}
 		return status
 	}
-	// Of several containers, the main one is what fails and restarts.
+	// Of several containers, only the main one fails and restarts.
 	var restarts int32
 	startedAt := s.runningAt + int32(min(i, 1))
 	if i == 0 && s.restarts > 0 {
@@ -164,7 +164,7 @@ func (f *Fleet) initStatus(s *podState, pod *corev1.Pod, i int) corev1.Container
 	return status
 }
 
-// imageID returns what the container runtime resolves image to: the same digest wherever it runs.
+// imageID returns the ID to which the container runtime resolves image: the same digest everywhere.
 func imageID(image string) string {
 	h := fnv.New64a()
 	h.Write([]byte(image))

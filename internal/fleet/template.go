@@ -11,21 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// shaper draws the template of a workload's pods. The order of its draws is what makes a template the same each time.
+// shaper draws the template of a workload's pods. The same order of draws gives the same template each time.
 //
-// It does so in two steps, as in a cluster: template makes what a controller sends to the API server, with the
-// defaults filled in. What admission plugins and webhooks then add (admit) is not in that controller's managedFields.
+// It works in two steps, as in a cluster: template makes the pod that a controller sends to the API server, with defaults.
+// admit then adds the fields of admission plugins and webhooks, which are not in that controller's managedFields.
 type shaper struct {
 	rng
 	w     *workload
 	pod   *corev1.Pod
-	app   string // name without what makes the workload unique
+	app   string // name without the workload's unique suffix
 	team  string
 	image string // of the main container
 	tag   string
 	port  int32
 	mesh  bool
-	scale int // which of cpuSizes and memorySizes the workload tends to
+	scale int // the workload's typical index in cpuSizes and memorySizes
 }
 
 func newShaper(w *workload) *shaper {
@@ -50,7 +50,7 @@ func newShaper(w *workload) *shaper {
 	return s
 }
 
-// template fills in all that the workload's controller sends.
+// template fills in the fields that the workload's controller sends.
 func (s *shaper) template() {
 	s.pod.Namespace = s.w.namespace
 	s.pod.GenerateName = s.w.prefix
@@ -83,7 +83,7 @@ func (s *shaper) template() {
 	}
 }
 
-// owner adds the reference to what made the pod: the ReplicaSet of a Deployment, or the workload itself.
+// owner adds the reference to the pod's owner: the ReplicaSet of a Deployment, or the workload itself.
 func (s *shaper) owner() {
 	ref := metav1.OwnerReference{APIVersion: "apps/v1", Name: s.w.name, Controller: new(true), BlockOwnerDeletion: new(true)}
 	switch s.w.kind {
@@ -197,7 +197,7 @@ func (s *shaper) podSecurity() *corev1.PodSecurityContext {
 	return context
 }
 
-// scheduling adds what decides about the pod's node.
+// scheduling adds the fields that influence the choice of a node.
 func (s *shaper) scheduling() {
 	spec := &s.pod.Spec
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": s.team}}
@@ -211,7 +211,7 @@ func (s *shaper) scheduling() {
 		for _, key := range []string{corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable} {
 			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 		}
-		return // its affinity is to a node, see build
+		return // it has an affinity to a node, see build
 	}
 	if s.chance(15) {
 		spec.NodeSelector = map[string]string{"kubernetes.io/arch": "amd64"}
@@ -255,8 +255,8 @@ func (s *shaper) scheduling() {
 	}
 }
 
-// admit adds what the API server's admission plugins do, and what the webhook of the service mesh does, for the pod
-// whose kube-api-access volume ends in volume. It comes after the template in the sequence of draws.
+// admit adds the fields of the API server's admission plugins and of the service mesh's webhook, for the pod whose
+// kube-api-access volume ends in volume. Its draws follow those of the template.
 func (s *shaper) admit(volume string) {
 	spec := &s.pod.Spec
 	spec.PreemptionPolicy = new(corev1.PreemptLowerPriority)
@@ -301,7 +301,7 @@ func (s *shaper) admit(volume string) {
 	}
 }
 
-// inject adds the sidecar of a service mesh.
+// inject adds a service mesh's sidecar.
 func (s *shaper) inject() {
 	if s.pod.Annotations == nil {
 		s.pod.Annotations = make(map[string]string, 3)
@@ -341,8 +341,7 @@ func (s *shaper) inject() {
 		}}})
 }
 
-// cpu and memory return quantities by way of the parser: only so are they what a decoder makes of them, down to the
-// text that a Quantity keeps.
+// cpu and memory parse their quantities: only then do they equal decoded ones, including the text that a Quantity keeps.
 func cpu(milli int64) resource.Quantity {
 	if milli%1000 == 0 {
 		return resource.MustParse(strconv.FormatInt(milli/1000, 10))

@@ -1,7 +1,7 @@
 package fleet
 
-// The vocabulary. What matters for measurements is that values have the lengths of real ones, are the same within a
-// workload, and differ between workloads; so nearly all of them are put together from several words.
+// The vocabulary. Measurements need values with realistic lengths that are equal within a workload and differ between
+// workloads. So nearly all of them combine several words.
 var (
 	teams = []string{
 		"payments", "checkout", "search", "identity", "catalog", "logistics", "growth", "data-platform", "messaging",
@@ -34,7 +34,7 @@ var (
 		"acmeprod.azurecr.io", "docker.io/acmecorp", "quay.io/acme",
 	}
 
-	// envNames has a prime length: every stride from every start visits each name once before it repeats one.
+	// envNames has a prime length, so every stride from every start visits each name once before it repeats one.
 	envNames = []string{
 		"LOG_LEVEL", "LOG_FORMAT", "HTTP_PORT", "GRPC_PORT", "METRICS_PORT", "ENVIRONMENT", "REGION", "CLUSTER_NAME",
 		"DATABASE_HOST", "DATABASE_PORT", "DATABASE_NAME", "DATABASE_POOL_SIZE", "REDIS_URL", "REDIS_DB",

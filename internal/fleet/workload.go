@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kind is the kind of workload that pods belong to.
+// kind is the kind of a workload.
 type kind uint8
 
 const (
@@ -16,29 +16,28 @@ const (
 	job
 )
 
-// workload is what pods have in common, as little of it as can be: the template of its pods is drawn again from seed
-// whenever one of them is built.
+// workload has the minimal common data of its pods. The template is drawn again from seed whenever a pod is built.
 type workload struct {
 	seed      uint64
 	kind      kind
 	namespace string
 	name      string
 	hash      string // pod-template-hash of a Deployment, controller-revision-hash of a StatefulSet or DaemonSet
-	prefix    string // what the names of its pods begin with, up to and with the last "-"
-	first     int    // number of its first pod in the fleet
+	prefix    string // prefix of its pods' names, including the last "-"
+	first     int    // number of its first pod
 	replicas  int
 }
 
-// newWorkloads returns workloads with c.Pods pods in all, in the order of their pods' keys.
+// newWorkloads returns workloads with c.Pods pods in total, in the order of their pods' keys.
 func newWorkloads(r *rng, c Config, namespaces []string) []workload {
 	p := planner{rng: r, namespaces: namespaces, taken: make(map[string]bool)}
-	// DaemonSets have a pod on each node; they get up to a sixth of the pods, as those with 30 pods on a node have.
+	// DaemonSets have a pod on each node. They get up to a sixth of the pods, like in clusters with 30 pods per node.
 	left := c.Pods
 	for i := range min(c.Pods/6/c.Nodes, len(daemons)) {
 		p.add(daemonSet, namespaces[0], daemons[i], c.Nodes)
 		left -= c.Nodes
 	}
-	// In small fleets no workload may be so big that there are only a few of them.
+	// In small fleets, limit the size of a workload, so that there are enough of them.
 	largest := max(c.Pods/25, 2)
 	for left > 0 {
 		k := kind(r.weighted(83, 10, 0, 7))
@@ -49,7 +48,7 @@ func newWorkloads(r *rng, c Config, namespaces []string) []workload {
 
 	ws := p.workloads
 	slices.SortFunc(ws, func(a, b workload) int {
-		// etcd sorts by whole keys, in which "/" follows the namespace: "a-b/x" comes before "a/x".
+		// etcd sorts by whole keys, in which "/" follows the namespace: "a-b/x" precedes "a/x".
 		return strings.Compare(a.namespace+"/"+a.prefix, b.namespace+"/"+b.prefix)
 	})
 	first := 0
@@ -60,7 +59,7 @@ func newWorkloads(r *rng, c Config, namespaces []string) []workload {
 	return slices.Clip(ws)
 }
 
-// planner decides which workloads there are.
+// planner chooses the workloads.
 type planner struct {
 	*rng
 	namespaces []string
@@ -69,7 +68,7 @@ type planner struct {
 }
 
 func (p *planner) add(k kind, namespace, name string, replicas int) {
-	// Two workloads of one namespace never share a name, whatever their kinds: names of pods are made from it.
+	// Two workloads of a namespace never share a name, whatever their kinds, because the names of pods contain it.
 	unique := name
 	for i := 2; p.taken[namespace+"/"+unique]; i++ {
 		unique = name + "-" + strconv.Itoa(i)
@@ -82,8 +81,8 @@ func (p *planner) add(k kind, namespace, name string, replicas int) {
 	p.workloads = append(p.workloads, w)
 }
 
-// namespace first gives each namespace a workload, then prefers the first ones: the k-th has about 1/k of the pods of
-// the first.
+// namespace first gives each namespace a workload, and then prefers the first ones: the k-th has about 1/k of the first
+// one's pods.
 func (p *planner) namespace() string {
 	others := p.namespaces
 	if len(others) > 1 {
@@ -111,14 +110,13 @@ func (p *planner) name(k kind) string {
 	case statefulSet:
 		return pick(p.rng, subjects) + "-" + pick(p.rng, stores)
 	case job:
-		// CronJobs name their Jobs by the minute for which these are scheduled.
+		// CronJobs name their Jobs by the scheduled minute.
 		return pick(p.rng, subjects) + "-" + pick(p.rng, jobs) + "-" + strconv.Itoa(29_470_000+p.n(9_000))
 	}
 	return pick(p.rng, subjects) + "-" + pick(p.rng, roles)
 }
 
-// replicas draws from a distribution with a long tail: half of the Deployments have one or two pods, a few have
-// hundreds.
+// replicas draws from a long-tailed distribution: half of the Deployments have one or two pods, a few have hundreds.
 func (p *planner) replicas(k kind) int {
 	switch k {
 	case statefulSet:
@@ -131,8 +129,7 @@ func (p *planner) replicas(k kind) int {
 	return p.between(span[0], span[1])
 }
 
-// spread draws from sizes, but only from those around where the workload's own preference lies, so that a workload
-// with much memory tends to have much CPU as well.
+// spread draws from sizes near the index around, so that a workload with much memory tends to have much CPU as well.
 func spread[T any](r *rng, sizes []T, around int) (T, int) {
 	i := min(max(around+r.between(-1, 1), 0), len(sizes)-1)
 	return sizes[i], i

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// packages are those that a snippet may use without an import: by the name under which it uses them.
+// packages are the packages that a snippet may use without an import, by their names in the snippet.
 var packages = map[string]string{
 	"cache":         "k8s.io/client-go/tools/cache",
 	"context":       "context",
@@ -33,12 +33,12 @@ var packages = map[string]string{
 	"shopinformers": "github.com/typedinformer/informer/examples/crd/informers/shop/v1",
 }
 
-const root = "../.." // of the repository, and of the module that has all these packages
+const root = "../.." // the root of the repository, and of the module with all these packages
 
 // snippet is a block of Go in a README.
 type snippet struct {
 	file string // absolute
-	line int    // of its first line
+	line int    // number of its first line
 	text string
 }
 
@@ -63,13 +63,13 @@ func snippetsOf(file string, content []byte) (snippets []snippet, err error) {
 		}
 	}
 	if open {
-		return nil, fmt.Errorf("%s: the last block has no end", file)
+		return nil, fmt.Errorf("%s: the last block does not end", file)
 	}
 	return snippets, nil
 }
 
-// source returns the Go file that a snippet makes. One that has a package clause is a file. Others are declarations, or
-// what a function that returns an error does; they may use packages without an import, and what given.go declares.
+// source returns the Go file for a snippet. A snippet with a package clause is a file. Others are declarations, or the body of
+// a function that returns an error. They may use packages without an import, and the declarations in given.go.
 func (s snippet) source() (source string, isFile bool, err error) {
 	line := fmt.Sprintf("//line %s:%d\n", s.file, s.line)
 	if whole := line + s.text; parses(whole) == nil {
@@ -104,7 +104,7 @@ func parses(source string) error {
 	return err
 }
 
-// unresolved returns the names in a file that it does not declare.
+// unresolved returns the names that a file uses but does not declare.
 func unresolved(file *ast.File) (names []string) {
 	for _, ident := range file.Unresolved {
 		names = append(names, ident.Name)
@@ -112,8 +112,8 @@ func unresolved(file *ast.File) (names []string) {
 	return names
 }
 
-// compile compiles snippets, each as a package of its own that exists only in an overlay, and returns what the compiler
-// says. Positions are those in the README.
+// compile compiles each snippet as its own package, which exists only in an overlay. It returns the compiler's output. Positions
+// are those in the README.
 func compile(t *testing.T, snippets []snippet) string {
 	t.Helper()
 	module, err := filepath.Abs(root)
@@ -184,7 +184,7 @@ func TestSnippetsCompile(t *testing.T) {
 		}
 		found, err := snippetsOf(file, content)
 		if blocks := bytes.Count(content, []byte("```go")); err == nil && len(found) != blocks {
-			t.Errorf("%s: %d snippets were found in %d blocks", file, len(found), blocks)
+			t.Errorf("%s: found %d snippets in %d blocks", file, len(found), blocks)
 		}
 		snippets = append(snippets, found...)
 		return err
@@ -200,7 +200,7 @@ func TestSnippetsCompile(t *testing.T) {
 	}
 }
 
-// A snippet that does not compile is found, with its place in the README.
+// The error of a snippet that does not compile has its position in the README.
 func TestWrongSnippetsAreFound(t *testing.T) {
 	readme := "```go\nfor pod := range informer.New(client, informer.Resource{}, informer.Config[*corev1.Pod]{}).Store().All() {}\n```\n" +
 		"1. a list\n\n   ```go\n   package v1\n\n   type T struct{ metav1.ObjectMeta }\n   ```\n" +
@@ -214,7 +214,7 @@ func TestWrongSnippetsAreFound(t *testing.T) {
 	got := compile(t, snippets)
 	for _, want := range []string{
 		"README.md:2: declared and not used: pod",
-		"README.md:9: undefined: metav1", // a file has its own imports
+		"README.md:9: undefined: metav1", // a file must have its own imports
 		"README.md:13: expected operand",
 		"README.md:18: undefined: nobody",
 		"README.md:21: undefined: unknown",
@@ -227,6 +227,6 @@ func TestWrongSnippetsAreFound(t *testing.T) {
 		t.Errorf("the last snippet compiles, but\n%s", got)
 	}
 	if _, err := snippetsOf(file, []byte("```go\nx\n")); err == nil {
-		t.Error("a block without an end was read")
+		t.Error("no error for a block that does not end")
 	}
 }

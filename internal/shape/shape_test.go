@@ -1,4 +1,4 @@
-// Package shape tests the shape of the library's root package: what it exports, and which file uses which.
+// Package shape tests the shape of the library's root package: its exports, and the dependencies between its files.
 package shape
 
 import (
@@ -23,10 +23,10 @@ import (
 
 var update = flag.Bool("update", false, "write the exported API to testdata")
 
-// root is the directory of the package that is tested, from here.
+// root is the directory of the tested package, relative to this one.
 const root = "../.."
 
-// parse returns the files of the package in dir, by name, without tests and without those of the assert tag.
+// parse returns the files of the package in dir by name, without tests and without files of the assert tag.
 func parse(t *testing.T, fset *token.FileSet, dir string) map[string]*ast.File {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -46,8 +46,7 @@ func parse(t *testing.T, fset *token.FileSet, dir string) map[string]*ast.File {
 	return files
 }
 
-// exportedOf returns a declaration as it looks from outside: without comments, bodies and unexported parts. It returns nil
-// when nothing of it is exported.
+// exportedOf returns the exported parts of a declaration, without comments and bodies. It returns nil if there are none.
 func exportedOf(decl ast.Decl) []ast.Decl {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
@@ -102,7 +101,7 @@ func exportedAPI(t *testing.T, dir string) string {
 		for _, decl := range file.Decls {
 			for _, d := range exportedOf(decl) {
 				var text bytes.Buffer
-				// Positions of a file set that is empty: the layout of the source does not matter.
+				// An empty file set has no positions, so the layout of the source does not matter.
 				if err := (&printer.Config{Mode: printer.TabIndent, Tabwidth: 8}).Fprint(&text, token.NewFileSet(), d); err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +113,7 @@ func exportedAPI(t *testing.T, dir string) string {
 	return strings.Join(texts, "\n") + "\n"
 }
 
-// The API that people import changes only on purpose: who changes it updates the golden file, which shows in the commit.
+// The exported API changes only on purpose: a change must update the golden file, which shows in the commit.
 func TestExportedAPIChangesOnlyOnPurpose(t *testing.T) {
 	for name, dir := range map[string]string{"informer": root, "informertest": root + "/informertest", "watchcache": root + "/watchcache", "compat": root + "/compat", "wire": root + "/wire"} {
 		golden := filepath.Join("testdata", name+".txt")
@@ -143,11 +142,11 @@ func TestExportedAPIChangesOnlyOnPurpose(t *testing.T) {
 				t.Errorf("%s now has: %s", name, line)
 			}
 		}
-		t.Errorf("the exported API of %s differs from %s: if that is meant, go test ./internal/shape -update", name, golden)
+		t.Errorf("the exported API of %s differs from %s: if that is intended, run go test ./internal/shape -update", name, golden)
 	}
 }
 
-// files are those of the root package, from the lowest to the highest: each may use names of those before it only.
+// files are the files of the root package, from the lowest to the highest. Each may use only names of files before it.
 var files = []string{
 	"doc.go",
 	"object.go",
@@ -181,8 +180,8 @@ var files = []string{
 	"typedclient.go",
 }
 
-// uses returns for each file of the root package the other ones whose names it uses, and one such use of each. It asks the type
-// checker, so that equal names do not count.
+// uses returns, for each file of the root package, the other files whose names it uses, with one such use each. It asks the
+// type checker, so equal names do not count.
 func uses(t *testing.T) map[string]map[string]string {
 	exports := map[string]string{}
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".")
@@ -209,7 +208,7 @@ func uses(t *testing.T) map[string]map[string]string {
 		if object.Pkg() != pkg {
 			continue
 		}
-		switch o := object.(type) { // a method or a field of a type with arguments is one of the type without
+		switch o := object.(type) { // map methods and fields of an instantiated type to the generic type
 		case *types.Func:
 			object = o.Origin()
 		case *types.Var:
@@ -229,10 +228,10 @@ func uses(t *testing.T) map[string]map[string]string {
 	return all
 }
 
-// owed are uses of a name of a file above, which are still to be resolved: remove what is.
+// owed has uses of a file above that are still to be removed. Delete an entry once its use is gone.
 var owed = map[string][]string{}
 
-// Knowledge goes down: a file of the root package uses no name of a file above it.
+// A file of the root package uses no name of a file above it.
 func TestKnowledgeGoesDown(t *testing.T) {
 	all := uses(t)
 	order := map[string]int{}
@@ -241,7 +240,7 @@ func TestKnowledgeGoesDown(t *testing.T) {
 	}
 	for name := range parse(t, token.NewFileSet(), root) {
 		if order[name] == 0 {
-			t.Errorf("%s is not in the list of files of this test: say where it belongs", name)
+			t.Errorf("%s is missing in this test's list of files: add it where it belongs", name)
 		}
 	}
 	for _, from := range files {
@@ -258,7 +257,7 @@ func TestKnowledgeGoesDown(t *testing.T) {
 		}
 		for _, to := range owed[from] {
 			if !slices.Contains(above, to) {
-				t.Errorf("%s no longer uses %s: it does not owe that", from, to)
+				t.Errorf("%s no longer uses %s: remove it from owed", from, to)
 			}
 		}
 		t.Logf("%-20s uses %s", from, strings.Join(append(below, above...), " "))

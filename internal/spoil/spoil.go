@@ -1,4 +1,4 @@
-// Package spoil lets package informertest change the objects that package watchcache writes into an answer.
+// Package spoil lets package informertest change the objects that package watchcache writes into a response.
 package spoil
 
 import (
@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Func returns what is sent in place of an encoded object. It does not write to object, which others are sent too.
+// Func returns the bytes to send instead of an encoded object. It must not write to object, which other clients get too.
 type Func func(key types.NamespacedName, object []byte) []byte
 
 type contextKey struct{}
 
-// NewContext returns a context for requests whose answers f changes.
+// NewContext returns a context for requests whose responses f changes, after any Func that ctx already has.
 func NewContext(ctx context.Context, f Func) context.Context {
 	if before := FromContext(ctx); before != nil {
 		after := f
@@ -21,7 +21,7 @@ func NewContext(ctx context.Context, f Func) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }
 
-// FromContext returns the Func of ctx, nil if it has none.
+// FromContext returns the Func of ctx, or nil if it has none.
 func FromContext(ctx context.Context) Func {
 	f, _ := ctx.Value(contextKey{}).(Func)
 	return f

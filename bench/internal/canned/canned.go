@@ -1,9 +1,9 @@
-// Package canned serves pods as kube-apiserver does, with bytes that were all encoded before: what it costs to serve
-// them is hardly more than what the kernel takes to copy them, so that what is measured is the client.
+// Package canned serves pods like kube-apiserver, with bytes that are all encoded beforehand. Serving them costs little more
+// than the kernel's copying, so that a measurement is about the client.
 //
-// It answers lists, whole or by pages, streaming lists (KEP-3157), watches, and as much of discovery as leads to pods,
-// in JSON and in protobuf. What it does beside that, a [Control] asks for: it releases changes, as fast as the client
-// reads or at a rate, and it lets the open watches expire.
+// It answers lists, whole or in pages, streaming lists (KEP-3157), watches, and the discovery requests that lead to pods, in
+// JSON and in protobuf. A [Control] can make it release changes, as fast as the client reads or at a rate, and expire the
+// open watches.
 package canned
 
 import (
@@ -33,22 +33,22 @@ const (
 	Protobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// Config says what a server has.
+// Config is the configuration of a server.
 type Config struct {
-	// Pods is how many pods there are, Changes how many changes of them can be released.
+	// Pods is the number of pods, Changes the number of changes that can be released.
 	Pods, Changes int
-	// Formats are those that the server has: JSON, Protobuf or both, of which the first is for who asks for neither.
+	// Formats are the server's formats: JSON, Protobuf or both. The first one is for clients that accept neither.
 	Formats []string
 }
 
-// Info is what a client should find.
+// Info is the state that a client should find.
 type Info struct {
 	Pods int
-	// Keys are those of up to 1,000 pods, by chance, and Namespace is the one with the number of pods next to 500.
+	// Keys are the keys of up to 1,000 random pods. Namespace is the one whose number of pods is nearest to 500.
 	Keys        []types.NamespacedName
 	Namespace   string
 	InNamespace int
-	// ResourceVersion is that of the list.
+	// ResourceVersion is the resource version of the list.
 	ResourceVersion string
 }
 
@@ -60,16 +60,16 @@ type Server struct {
 	versions []uint64 // of the changes
 
 	mu       sync.Mutex    // protects the fields below
-	news     chan struct{} // closed, and made anew, when one of them changes
-	released int           // how many of the changes watches may have
+	news     chan struct{} // closed and replaced when one of them changes
+	released int           // number of changes that watches may send
 	session  int           // of the client
-	expired  int           // how often the watches expired
+	expired  int           // number of times that the watches expired
 	watches  int           // that have sent their initial events
 	sent     []int64       // when the changes were sent, by measure.Now
 	served   []string      // the formats of the answers in this session
 }
 
-// New encodes what c says. It takes about 100 microseconds and 12 kB for a pod or a change in both formats.
+// New encodes the pods and changes of c. That takes about 100 microseconds and 12 kB for each, in both formats.
 func New(c Config) (*Server, error) {
 	f := fleet.New(fleet.Config{Pods: c.Pods})
 	s := &Server{
@@ -132,7 +132,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// discovery is what leads to pods.
+// discovery has the responses that lead to pods.
 var discovery = map[string]string{
 	"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
 	"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
@@ -163,8 +163,8 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list answers with all pods, or with a page of them. As from kube-apiserver's watch cache, there are no pages of a
-// list "at any version".
+// list answers with all pods, or with a page of them. Like kube-apiserver's watch cache, it does not page a list "at any
+// version".
 func (s *Server) list(w http.ResponseWriter, f *format, version, limit, token string) {
 	from, _ := strconv.Atoi(token)
 	from = min(max(from, 0), len(f.pods))
@@ -182,7 +182,7 @@ func (s *Server) list(w http.ResponseWriter, f *format, version, limit, token st
 	_ = buffered.Flush()
 }
 
-// watch sends what was released after version, after all pods if initial is set.
+// watch sends the released changes after version, and before them all pods if initial is set.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, f *format, version string, initial bool) {
 	w.Header().Set("Content-Type", f.watchMedia)
 	since, _ := strconv.ParseUint(version, 10, 64)
@@ -242,7 +242,7 @@ func (s *Server) tellLocked() {
 	s.news = make(chan struct{})
 }
 
-// release releases n more changes: all at once, or so many a second. It returns the number of the first one.
+// release releases n more changes: all at once, or rate a second. It returns the number of the first one.
 func (s *Server) release(n, rate int) (first int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +270,7 @@ func (s *Server) release(n, rate int) (first int, err error) {
 	return first, nil
 }
 
-// expire ends the watches with 410 Expired, as soon as there is one.
+// expire ends the watches with 410 Expired. It waits until there is one.
 func (s *Server) expire(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +291,7 @@ func (s *Server) expire(ctx context.Context) error {
 	return nil
 }
 
-// reset makes everything as it was at the beginning, for the next client.
+// reset restores the initial state for the next client.
 func (s *Server) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,14 +302,14 @@ func (s *Server) reset() {
 	s.tellLocked()
 }
 
-// Released are changes that were released.
+// Released describes released changes.
 type Released struct {
-	// Versions are their resource versions, Sent when they were sent by measure.Now, 0 for not yet.
+	// Versions are their resource versions. Sent has the times at which they were sent, by measure.Now, or 0 if not yet.
 	Versions []string
 	Sent     []int64
 }
 
-// control adds what a Control asks for.
+// control adds the handlers for a Control.
 func (s *Server) control(mux *http.ServeMux) {
 	handle := func(path string, answer func(r *http.Request) (any, error)) {
 		mux.HandleFunc("GET /control/"+path, func(w http.ResponseWriter, r *http.Request) {
@@ -331,7 +331,7 @@ func (s *Server) control(mux *http.ServeMux) {
 	handle("released", func(r *http.Request) (any, error) {
 		from, to := number(r, "from"), number(r, "to")
 		if from < 0 || to < from || to > len(s.versions) {
-			return nil, fmt.Errorf("there are %d changes", len(s.versions))
+			return nil, fmt.Errorf("only %d changes exist", len(s.versions))
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -349,29 +349,29 @@ func (s *Server) control(mux *http.ServeMux) {
 	handle("cpu", func(*http.Request) (any, error) { return measure.CPU(), nil })
 }
 
-// Control tells a server what to do, from another process.
+// Control controls a server from another process.
 type Control struct{ Server string }
 
-// Reset makes the server as it was at the beginning, and ends the watches of others.
+// Reset restores the server's initial state, and ends the watches of others.
 func (c Control) Reset() (info Info, err error) { return info, c.get("reset", &info) }
 
 // Expire ends the open watch with 410 Expired.
 func (c Control) Expire() error { return c.get("expire", nil) }
 
-// Release releases n more changes: all at once, or at a rate of so many a second. It returns the number of the first.
+// Release releases n more changes: all at once, or rate a second. It returns the number of the first one.
 func (c Control) Release(n, rate int) (first int, err error) {
 	return first, c.get(fmt.Sprintf("release?changes=%d&rate=%d", n, rate), &first)
 }
 
-// Released returns the changes with numbers from to to-1, which need not be released yet.
+// Released returns the changes with numbers from to to-1, whether released yet or not.
 func (c Control) Released(from, to int) (released Released, err error) {
 	return released, c.get(fmt.Sprintf("released?from=%d&to=%d", from, to), &released)
 }
 
-// Served returns the formats in which the server has answered since it was reset.
+// Served returns the formats of the server's responses since the last reset.
 func (c Control) Served() (formats []string, err error) { return formats, c.get("served", &formats) }
 
-// CPU returns how much processor time the server has used.
+// CPU returns the processor time that the server has used.
 func (c Control) CPU() (cpu time.Duration, err error) { return cpu, c.get("cpu", &cpu) }
 
 func (c Control) get(path string, result any) error {

@@ -31,7 +31,7 @@ func start(t *testing.T) (*httptest.Server, Control) {
 	return http, Control{http.URL}
 }
 
-// open asks for pods, and returns the body of the answer.
+// open requests pods, and returns the body of the response.
 func open(t *testing.T, server *httptest.Server, media, query string) io.Reader {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/pods?"+query, nil)
@@ -65,7 +65,7 @@ func formats(t *testing.T, test func(t *testing.T, media string)) {
 	}
 }
 
-// TestListsAreThoseOfTheFleet compares whole lists and pages with what the fleet's own encoders write.
+// TestListsAreThoseOfTheFleet compares whole lists and pages with the output of the fleet's own encoders.
 func TestListsAreThoseOfTheFleet(t *testing.T) {
 	server, _ := start(t)
 	f := fleet.New(fleet.Config{Pods: pods})
@@ -82,7 +82,7 @@ func TestListsAreThoseOfTheFleet(t *testing.T) {
 			{"limit=30", 0, 30},
 			{"limit=30&continue=30", 30, 60},
 			{"limit=40&continue=60", 60, pods},
-			{"limit=30&resourceVersion=0", 0, pods}, // as from the watch cache
+			{"limit=30&resourceVersion=0", 0, pods}, // like the watch cache
 		} {
 			meta := metav1.ListMeta{ResourceVersion: f.ResourceVersion()}
 			if list.to < pods {
@@ -110,7 +110,7 @@ func some(f *fleet.Fleet, from, to int) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// TestWatchesAreThoseOfTheFleet compares streaming lists, changes and their end with what the fleet's own encoders write.
+// TestWatchesAreThoseOfTheFleet compares streaming lists, changes and their end with the output of the fleet's own encoders.
 func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 	server, control := start(t)
 	f := fleet.New(fleet.Config{Pods: pods})
@@ -135,7 +135,7 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 		compare := func(what string, body io.Reader) {
 			t.Helper()
 			if got := read(t, body, len(want)); !bytes.Equal(got, want) {
-				t.Errorf("%s: not what was wanted", what)
+				t.Errorf("%s: the frames differ", what)
 			}
 			want = nil
 		}
@@ -176,7 +176,7 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 			}
 		}
 		if _, err := control.Release(changes, 0); err == nil {
-			t.Error("more changes were released than there are")
+			t.Error("released more changes than exist")
 		}
 
 		if err := control.Expire(); err != nil {
@@ -189,7 +189,7 @@ func TestWatchesAreThoseOfTheFleet(t *testing.T) {
 	})
 }
 
-// TestDiscovery says of pods what client libraries ask.
+// TestDiscovery checks the discovery requests of client libraries about pods.
 func TestDiscovery(t *testing.T) {
 	server, _ := start(t)
 	response, err := http.Get(server.URL + "/api/v1")

@@ -17,19 +17,19 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// format has everything in one format, encoded.
+// format has everything encoded in one format.
 type format struct {
 	media, watchMedia string
 	appendEvent       func(dst []byte, typ watch.EventType, pod *corev1.Pod) ([]byte, error)
 	pods              []pod
 	changes           [][]byte // frames
 	bookmark          []byte   // the frame at the end of the initial events
-	expired           []byte   // the frame that says 410
+	expired           []byte   // the frame with 410 Expired
 	scratch           []byte
 }
 
-// pod is a pod as a frame of a streaming list. A part of that is what an item of a list has, save its first byte in
-// JSON, and its tag and length in protobuf: so each is kept once.
+// pod is a pod as a frame of a streaming list. An item of a list is a part of that frame, except for its first byte in JSON
+// and its tag and length in protobuf. So each pod is kept once.
 type pod struct {
 	frame []byte
 	item  []byte
@@ -63,7 +63,7 @@ func newFormat(media, version string) (*format, error) {
 		}
 		f.expired = append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
 	default:
-		return nil, fmt.Errorf("there is no format %q", media)
+		return nil, fmt.Errorf("unknown format %q", media)
 	}
 	var err error
 	f.bookmark, err = f.appendEvent(nil, watch.Bookmark, fleet.Bookmark(version, true))
@@ -72,8 +72,8 @@ func newFormat(media, version string) (*format, error) {
 
 const (
 	magic = "k8s\x00"
-	// jsonBefore and jsonAfter are what a frame has around an item, protobufAfter what is behind a pod in protobuf:
-	// the content encoding and type of its envelope, both empty.
+	// jsonBefore and jsonAfter surround an item in a frame. protobufAfter follows a pod in protobuf: the content encoding
+	// and the type of its envelope, both empty.
 	jsonBefore    = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",`
 	jsonAfter     = "}\n"
 	protobufAfter = "\x1a\x00\x22\x00"
@@ -101,7 +101,7 @@ func (f *format) addChange(typ watch.EventType, p *corev1.Pod) (err error) {
 	return nil
 }
 
-// listSize returns how many bytes writeList writes.
+// listSize returns the number of bytes that writeList writes.
 func (f *format) listSize(meta metav1.ListMeta, from, to int) int {
 	var size counter
 	f.writeList(&size, meta, from, to)
@@ -115,11 +115,11 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// writeList writes a list of the pods with these numbers. What w does not take is its own concern.
+// writeList writes a list of the pods with these numbers. It ignores errors of w.
 func (f *format) writeList(w io.Writer, meta metav1.ListMeta, from, to int) {
 	write := func(b []byte) { _, _ = w.Write(b) }
 	if f.media == JSON {
-		encoded, _ := json.Marshal(meta) // of strings and a number
+		encoded, _ := json.Marshal(meta) // strings and a number cannot fail
 		write([]byte(`{"kind":"PodList","apiVersion":"v1","metadata":`))
 		write(encoded)
 		write([]byte(`,"items":[`))

@@ -1,5 +1,5 @@
-// Package measure has what the programs of this module, which measure whole processes, have in common: what a process
-// can tell of itself, what starts the others, and the statistics of repeated runs.
+// Package measure has the shared code of this module's programs that measure whole processes: a process's measurements of
+// itself, functions that start other processes, and the statistics of repeated runs.
 package measure
 
 import (
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now returns the nanoseconds of a clock that never goes back and that all processes of the machine share.
+// Now returns the nanoseconds of a monotonic clock that all processes of the machine share.
 func Now() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -28,7 +28,7 @@ func Now() int64 {
 	return now.Nano()
 }
 
-// CPU returns how much processor time this process has used.
+// CPU returns the processor time that this process has used.
 func CPU() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -37,32 +37,32 @@ func CPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// LiveHeap returns how many bytes of the heap are in use when all garbage is gone.
+// LiveHeap returns the bytes of heap in use after garbage collection.
 func LiveHeap() int64 {
-	runtime.GC() // what a sync.Pool holds goes with the second collection
+	runtime.GC() // a sync.Pool is empty only after the second collection
 	runtime.GC()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return int64(memory.HeapAlloc)
 }
 
-// Allocated returns how many bytes this process has allocated since it began.
+// Allocated returns the bytes that this process has allocated since it began.
 func Allocated() int64 {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return int64(memory.TotalAlloc)
 }
 
-// PeakMemory returns the most that was resident of this process, in bytes.
+// PeakMemory returns the peak of this process's resident memory, in bytes.
 func PeakMemory() int64 { return kernelBytes("/proc/self/status", "VmHWM") }
 
-// AvailableMemory returns how much memory the machine has left, in bytes.
+// AvailableMemory returns the machine's available memory, in bytes.
 func AvailableMemory() int64 { return kernelBytes("/proc/meminfo", "MemAvailable") }
 
-// TotalMemory returns how much memory the machine has, in bytes.
+// TotalMemory returns the machine's memory, in bytes.
 func TotalMemory() int64 { return kernelBytes("/proc/meminfo", "MemTotal") }
 
-// kernelBytes returns what a file of the kernel says of name in kB, or 0.
+// kernelBytes returns the value of name, given in kB in a file of the kernel, or 0.
 func kernelBytes(file, name string) int64 {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -77,7 +77,7 @@ func kernelBytes(file, name string) int64 {
 	return 0
 }
 
-// Median returns the middle of values, or the mean of both middles; 0 of none.
+// Median returns the middle of values, or the mean of the two middle ones. It returns 0 for no values.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -95,8 +95,8 @@ func Spread(values []float64) float64 {
 	return (slices.Max(values) - slices.Min(values)) / 2 / median
 }
 
-// Serve starts this program again as a server, and returns the first line that it prints, which is its address, and
-// what ends it.
+// Serve starts this program again as a server. It returns the first line that the server prints, which is its address, and a
+// function that ends it.
 func Serve(args ...string) (address string, stop func(), err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -123,11 +123,11 @@ func Serve(args ...string) (address string, stop func(), err error) {
 	return address, stop, nil
 }
 
-// ErrMemory indicates that a process was ended because it took more memory than it may.
-var ErrMemory = errors.New("it takes too much memory")
+// ErrMemory indicates that a process was ended because it exceeded its memory limit.
+var ErrMemory = errors.New("memory limit exceeded")
 
-// Run starts this program again, and decodes the JSON that it prints into result. The process is ended with
-// [ErrMemory] once more than maxMemory bytes of it are resident; 0 is no limit. env is added to the environment.
+// Run starts this program again, and decodes the JSON that it prints into result. It ends the process with [ErrMemory] when
+// its resident memory exceeds maxMemory bytes; 0 means no limit. env is added to the environment.
 func Run(result any, maxMemory int64, env []string, args ...string) error {
 	program, err := os.Executable()
 	if err != nil {

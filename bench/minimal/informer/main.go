@@ -1,5 +1,5 @@
-// A minimal controller of pods, on this library: it prints the key of each pod that was changed. It runs in a cluster,
-// or against an API server that needs no credentials.
+// A minimal controller of pods, on this library: it prints the key of each changed pod. It runs in a cluster, or against an
+// API server that needs no credentials.
 package main
 
 import (

@@ -1,27 +1,27 @@
-// Package leader has one replica of several do the work, by client-go's tools/leaderelection, safe by default: the work
-// of one has returned before another can begin.
+// Package leader makes one of several replicas do the work, with client-go's tools/leaderelection. It is safe by default:
+// the work of one replica has returned before that of another begins.
 //
-// leaderelection alone does not see to that. It gives up leading RenewDeadline after it began to try in vain, which is
-// RetryPeriod after the last answer, which itself can have taken RenewDeadline to come: with the usual 15 s, 10 s and
-// 2 s that is up to 22 s after the write that others count 15 s from. With ReleaseOnCancel it releases the lease while
-// the work is still winding down. And nobody waits for the work at all.
+// leaderelection alone does not ensure that. It stops leading RenewDeadline after its first failing renewal. That begins
+// RetryPeriod after the last answer, which may itself have taken RenewDeadline. With the usual 15 s, 10 s and 2 s, this is
+// up to 22 s after the write from which the others count 15 s. With ReleaseOnCancel, it releases the lease while the work is
+// still winding down. And it never waits for the work.
 //
-// Here the end of the lease is counted from the moment at which the last good renewal was sent, which is before the
-// server can have written it and others can have seen it:
+// This package counts the end of the lease from the time at which the last successful renewal was sent. That is before the
+// server wrote it, and before the others saw it:
 //
 //	0 s                             10 s            14 s     15 s
 //	| renewal sent                  | the context   | the    | the others may
 //	|                               | of the work   | work   | take the lease
 //	|                               | ends          | ended  |
 //	|<------- LeaseDuration - Margin - Grace ------>|
-//	                                |<--- Grace --->|<------>| Margin, for clocks that do not go at the same speed
+//	                                |<--- Grace --->|<------>| Margin, for clocks of different speeds
 //
-// Work that has not returned by then is not to be stopped but by the end of the process, and that is what happens.
-// When the context of Run ends, the lease is renewed until the work has returned and is released then, so that the next
-// replica need not wait for its end.
+// Only the end of the process can stop work that has not returned by then, so the process exits. When the context of Run
+// ends, the lease is renewed until the work has returned, and is then released, so that the next replica need not wait for
+// it to expire.
 //
-// What no lease can stop is a request that was sent in time and is slow to arrive. Writes that bear a resourceVersion
-// fail then, once the next leader has written.
+// No lease can stop a request that was sent in time but arrives late. If the request has a resourceVersion, it fails once
+// the next leader has written.
 package leader
 
 import (
@@ -41,34 +41,35 @@ import (
 
 // Config is the configuration of Run. Only Lock is required.
 type Config struct {
-	// Lock is what the replicas contend for: a *resourcelock.LeaseLock of this replica's own. Its identity must be that of
-	// no other replica, nor of this one before it was started again.
+	// Lock is the lock that the replicas contend for: a *resourcelock.LeaseLock of this replica. Its identity must be
+	// unique: no other replica may have it, nor an earlier process of this one.
 	Lock resourcelock.Interface
-	// LeaseDuration is how long others wait after the last renewal that they have seen, in whole seconds. Zero means 15 s.
+	// LeaseDuration is how long other replicas wait after the last renewal they saw, in whole seconds. Zero means 15 s.
 	LeaseDuration time.Duration
-	// RetryPeriod is the time between two renewals, or two tries to become the leader. Zero means 2 s.
+	// RetryPeriod is the time between two renewals, or two attempts to become the leader. Zero means 2 s.
 	RetryPeriod time.Duration
-	// Grace is how long the work may take to return after its context has ended; it must be longer than the Grace of an
-	// informer.Controller that is the work. Zero means DefaultGrace.
+	// Grace is how long the work may take to return after its context ends. If the work is an informer.Controller, it
+	// must exceed the controller's Grace. Zero means DefaultGrace.
 	Grace time.Duration
-	// Fatal is called when work has not returned in time, and must not return. Nil means that the process exits.
+	// Fatal is called when work has not returned in time, and must not return. Nil means os.Exit(1).
 	Fatal func()
-	// Logger is told when this replica becomes the leader and when it no longer is. Nil means slog.Default().
+	// Logger gets a record when this replica becomes the leader, and when it stops. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
 const (
-	// DefaultGrace is what a Config without Grace has.
+	// DefaultGrace is the default of Config.Grace.
 	DefaultGrace = 4 * time.Second
-	// Margin is what is left of a lease when the work has to have returned.
+	// Margin is the rest of the lease when the work must have returned.
 	Margin = time.Second
 )
 
-// ErrLost is why the context of the work has ended when the lease could not be renewed.
+// ErrLost is the cause of the work's context when the lease could not be renewed.
 var ErrLost = errors.New("the lease is about to be lost")
 
-// Run calls work whenever this replica is the leader, and ends its context when it is about to be no more. It returns
-// the cause of ctx when that ends, or what work returns by itself, once work has returned and the lease is released.
+// Run calls work whenever this replica is the leader, and ends work's context when the lease is about to end. It returns
+// the cause of ctx when that ends, or the result of work if it returns by itself, after work has returned and the lease
+// is released.
 func Run(ctx context.Context, config Config, work func(ctx context.Context) error) error {
 	if err := config.complete(); err != nil {
 		return fmt.Errorf("leader: %w", err)
@@ -103,29 +104,29 @@ func (c *Config) complete() error {
 	case c.Lock.Identity() == "":
 		return errors.New("Config.Lock has no identity")
 	case c.LeaseDuration%time.Second != 0:
-		return fmt.Errorf("Config.LeaseDuration is %v, of which others see only the whole seconds", c.LeaseDuration)
+		return fmt.Errorf("Config.LeaseDuration is %v: it must be in whole seconds", c.LeaseDuration)
 	case c.RetryPeriod < 0 || c.Grace < 0:
 		return errors.New("Config.RetryPeriod or Config.Grace is negative")
-	case c.workFor() < 2*c.RetryPeriod: // two tries at least, before the work has to end
+	case c.workFor() < 2*c.RetryPeriod: // at least two attempts before the work must end
 		return fmt.Errorf("Config.LeaseDuration %v is too short for a Grace of %v and a RetryPeriod of %v", c.LeaseDuration, c.Grace, c.RetryPeriod)
 	}
 	return nil
 }
 
-// workFor is for how long after a renewal the work may go on.
+// workFor is how long after a renewal the work may continue.
 func (c *Config) workFor() time.Duration { return c.LeaseDuration - Margin - c.Grace }
 
-// term is one time as a candidate and then, perhaps, as the leader.
+// term is one period as a candidate, and then possibly as the leader.
 type term struct {
 	config Config
 	lock   *lock
 	began  atomic.Bool   // set when the work is about to begin
-	ended  chan struct{} // closed when it has returned, or will not begin
-	err    error         // of the work, if it has returned by itself; readable when ended is closed
+	ended  chan struct{} // closed when the work has returned, or will not begin
+	err    error         // the result of work that returned by itself; readable once ended is closed
 }
 
 func (t *term) run(ctx context.Context, work func(context.Context) error) error {
-	// The election outlives ctx for as long as there is work.
+	// The election outlives ctx while the work runs.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
@@ -154,7 +155,7 @@ func (t *term) run(ctx context.Context, work func(context.Context) error) error 
 		return fmt.Errorf("leader: %w", err)
 	}
 	elector.Run(electing)
-	if t.lock.renewed.Load() == nil { // it never was the leader
+	if t.lock.renewed.Load() == nil { // this replica was never the leader
 		return nil
 	}
 	<-t.ended
@@ -162,7 +163,7 @@ func (t *term) run(ctx context.Context, work func(context.Context) error) error 
 	return t.err
 }
 
-// work calls work, ends its context in time, and ends the process if it does not return in time.
+// work calls work and ends its context in time. If work does not return in time, it ends the process.
 func (t *term) work(ctx, leading context.Context, work func(context.Context) error) {
 	log := t.config.Logger.With("lease", t.lock.Describe(), "identity", t.lock.Identity())
 	log.Info("leading")
@@ -177,7 +178,7 @@ func (t *term) work(ctx, leading context.Context, work func(context.Context) err
 		}
 		cancel(ErrLost)
 		if t.until(returned, t.config.LeaseDuration-Margin) {
-			log.Error("the work has not returned in time, and the lease is about to be another's: ending the process")
+			log.Error("the work has not returned in time, and the lease is about to end: ending the process")
 			t.config.Fatal()
 		}
 	})
@@ -189,10 +190,10 @@ func (t *term) work(ctx, leading context.Context, work func(context.Context) err
 			t.err = errors.New("the leader's work has ended")
 		}
 	}
-	log.Info("leading no more", "why", context.Cause(ctx), "err", err)
+	log.Info("stopped leading", "why", context.Cause(ctx), "err", err)
 }
 
-// until waits until the last good renewal is that old, and returns true, or false if the work has returned before.
+// until waits until the last renewal has this age, and returns true. It returns false if the work returns first.
 func (t *term) until(returned <-chan struct{}, age time.Duration) bool {
 	for {
 		left := time.Until(t.lock.renewed.Load().Add(age))
@@ -201,7 +202,7 @@ func (t *term) until(returned <-chan struct{}, age time.Duration) bool {
 		}
 		timer := time.NewTimer(left)
 		select {
-		case <-timer.C: // it may have been renewed since
+		case <-timer.C: // may have been renewed meanwhile
 		case <-returned:
 			timer.Stop()
 			return false
@@ -209,8 +210,8 @@ func (t *term) until(returned <-chan struct{}, age time.Duration) bool {
 	}
 }
 
-// release lets the next leader begin at once. If it fails, the lease just ends by itself. That of client-go is not used:
-// it does not look at whose the lease is now.
+// release lets the next leader begin at once. If it fails, the lease expires by itself. client-go's release is not used,
+// since it does not check who holds the lease.
 func (t *term) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.config.RetryPeriod)
 	defer cancel()
@@ -224,12 +225,12 @@ func (t *term) release(ctx context.Context) {
 	})
 }
 
-// lock notes when good renewals were sent, and gives up on requests that are not answered: leaderelection lets a
-// candidate wait for ever.
+// lock records when successful renewals were sent, and times requests out: leaderelection would let a candidate wait
+// forever.
 type lock struct {
 	resourcelock.Interface
-	timeout time.Duration             // so that there is time for two
-	renewed atomic.Pointer[time.Time] // nil before the first, which makes it the leader
+	timeout time.Duration             // leaves time for two requests
+	renewed atomic.Pointer[time.Time] // nil until this replica becomes the leader
 }
 
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {

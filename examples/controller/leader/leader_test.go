@@ -23,21 +23,21 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// nearlyGrace is how long work takes to return that is just in time.
+// nearlyGrace is the longest time that work may take to return.
 const nearlyGrace = DefaultGrace - time.Millisecond
 
-// takenOver is in how long a lease that is renewed no more has another holder: a candidate, who tries every 2 s to
-// 4.4 s, sees the last renewal at most 4.4 s late, waits for 15 s from then, and tries again at most 4.4 s later.
+// takenOver is the time until another replica holds a lease that is no longer renewed. A candidate tries every 2 s to
+// 4.4 s, sees the last renewal at most 4.4 s late, then waits for 15 s, and tries again at most 4.4 s later.
 const takenOver = 24 * time.Second
 
-// stage is where replicas work. It fails the test when two do at a time.
+// stage runs replicas. It fails the test if two work at the same time.
 type stage struct {
 	*testing.T
 	server *informertest.Server
 
 	mu     sync.Mutex // protects the fields below
 	active string
-	terms  []string // who has begun to work, and when
+	terms  []string // the start of each work, with its replica
 	began  time.Time
 }
 
@@ -50,7 +50,7 @@ func onStage(t *testing.T, test func(s *stage)) {
 	})
 }
 
-// replica runs one, whose work takes winding to return, and returns how to end it, which returns what Run does.
+// replica runs one replica, whose work takes winding to return. stop ends it, and returns the result of Run.
 func (s *stage) replica(name string, winding time.Duration, change ...func(*Config, *rest.Config)) (stop func() error) {
 	config := Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Fatal: func() { s.Errorf("%s: Fatal", name) }}
 	r := s.server.Config()
@@ -87,7 +87,7 @@ func (s *stage) enter(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.active != "" {
-		s.Errorf("%s begins to work while %s does", name, s.active)
+		s.Errorf("%s begins to work while %s works", name, s.active)
 	}
 	s.active = name
 	s.terms = append(s.terms, fmt.Sprintf("%s@%v", name, time.Since(s.began).Round(time.Second)))
@@ -106,10 +106,10 @@ func (s *stage) working() string {
 	return s.active
 }
 
-// When a replica is told to end, the next one does not wait for the end of the lease, but for the end of the work.
+// When a replica stops, the next one waits for the end of its work, but not for the lease to expire.
 func TestReleasedWhenTheWorkHasReturned(t *testing.T) {
 	onStage(t, func(s *stage) {
-		stop := s.replica("a", time.Minute) // longer than the lease, which is renewed all the while
+		stop := s.replica("a", time.Minute) // longer than the lease, which is renewed meanwhile
 		<-time.After(time.Second)
 		s.replica("b", 0)
 		<-time.After(time.Minute)
@@ -121,7 +121,7 @@ func TestReleasedWhenTheWorkHasReturned(t *testing.T) {
 			s.Error(err)
 		}
 		if took := time.Since(began); took < time.Minute || took > time.Minute+time.Second {
-			s.Errorf("it took %v to end", took)
+			s.Errorf("stopping took %v", took)
 		}
 		<-time.After(4 * time.Second) // b tries every 2 s to 4.4 s
 		<-time.After(time.Second)
@@ -135,7 +135,7 @@ func (s *stage) isolate(name string) (remove func()) {
 	return s.server.Inject(informertest.Fault{Hang: true, Match: func(r informertest.Request) bool { return r.Header.Get("User-Agent") == name }})
 }
 
-// A leader that is cut off has ended its work when the next begins, and becomes a candidate again.
+// A leader that loses its connection has ended its work before the next one begins, and becomes a candidate again.
 func TestCutOff(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", nearlyGrace)
@@ -157,8 +157,8 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
-// slowAnswers has the answers of writes come 4.9 s late, from when it is switched on, and after the first of them only
-// failures. It is the case in which leaderelection alone leads for longer than its lease.
+// slowAnswers delays the response to the first write by 4.9 s once it is switched on, and fails the later ones. In this
+// case, leaderelection alone leads for longer than its lease.
 type slowAnswers struct {
 	http.RoundTripper
 	on      *atomic.Bool
@@ -195,7 +195,7 @@ func TestTheLeaseIsCountedFromWhenItsRenewalWasSent(t *testing.T) {
 	})
 }
 
-// The server is away for a minute: nobody works before it is back, and then one does.
+// While the server is down for a minute, no replica works. Afterwards one does.
 func TestServerAway(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", nearlyGrace)
@@ -210,7 +210,7 @@ func TestServerAway(t *testing.T) {
 		s.server.Start()
 		<-time.After(20 * time.Second)
 		if s.working() == "" {
-			s.Errorf("nobody works, after %v", s.terms)
+			s.Errorf("no replica works after %v", s.terms)
 		}
 	})
 }
@@ -225,16 +225,16 @@ func TestStubbornWorkEndsTheProcess(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if took := fatal.Sub(cut); took < 14*time.Second-2*time.Second || took > 14*time.Second {
-			s.Errorf("ended %v after the last renewal, want 14s less up to one RetryPeriod", took)
+			s.Errorf("ended after %v, want 14s less at most one RetryPeriod", took)
 		}
 	})
 }
 
-// The server is back when the leader has just given up: the lease is not released before the work has returned.
+// The server returns when the leader has just given up. The lease is not released before the work has returned.
 func TestNotReleasedWhileTheWorkWindsDown(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", nearlyGrace)
-		<-time.After(60*time.Second + 500*time.Millisecond) // the last renewal is of 60 s
+		<-time.After(60*time.Second + 500*time.Millisecond) // the last renewal was at 60 s
 		mend := s.server.Inject(informertest.Fault{Drop: true, Resource: "leases"})
 		<-time.After(11 * time.Second)
 		mend()
@@ -250,7 +250,7 @@ func TestNotReleasedWhileTheWorkWindsDown(t *testing.T) {
 	})
 }
 
-// What is another's by now is not released.
+// A lease that another replica holds is not released.
 func TestOnlyTheOwnLeaseIsReleased(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("b", 0)

@@ -18,13 +18,13 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// childObject is what a child can be: any Go type of the API.
+// childObject is the constraint for a child: any Go type of the API.
 type childObject interface {
 	informer.Object
 	metav1.Object
 }
 
-// child is one kind of objects that websites own, of which each website has one by its name, or none.
+// child is one kind of objects that websites own. Each website has at most one, by its own name.
 type child[T childObject] struct {
 	informer *informer.Informer[T]
 	client   *informer.TypedClient[T]
@@ -40,15 +40,15 @@ func newChild[T childObject](client *informer.Client, group *informer.Group, res
 	return child[T]{i, informer.NewTypedClient[T](client, resource), informer.NewIndex(i, informer.OwnerKeys[T](owner)), resource.GroupResource()}, nil
 }
 
-// errNameTaken says that there is an object by the name of a child that is not the website's.
+// errNameTaken indicates that an object with the child's name does not belong to the website.
 var errNameTaken = errors.New("the name is taken")
 
-// apply brings the website's child to what desired says, an apply configuration, and returns it once the cache has it.
-// If it is like that in the cache already, it does nothing.
+// apply brings the website's child to desired, an apply configuration, and returns it once the cache has it. If the cached
+// child already matches, apply does nothing.
 func (c *child[T]) apply(ctx context.Context, w *Website, desired any) (T, error) {
 	key := informer.KeyOf(w)
 	have, cached := c.informer.Store().Get(key)
-	if !cached { // it can be there all the same, without our label
+	if !cached { // it may exist without our label
 		var err error
 		if have, err = c.client.Get(ctx, key, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return have, err
@@ -63,7 +63,7 @@ func (c *child[T]) apply(ctx context.Context, w *Website, desired any) (T, error
 			return have, err
 		}
 	}
-	// Force takes fields back that somebody else has set.
+	// Force takes back fields that others have set.
 	applied, err := c.client.Apply(ctx, key, desired, metav1.ApplyOptions{FieldManager: name, Force: true})
 	if err != nil {
 		return none, err
@@ -71,7 +71,7 @@ func (c *child[T]) apply(ctx context.Context, w *Website, desired any) (T, error
 	return applied, see(ctx, c.informer, applied)
 }
 
-// prune deletes what children the website has.
+// prune deletes the website's children.
 func (c *child[T]) prune(ctx context.Context, w *Website) error {
 	for obj := range c.byOwner.Lookup(informer.KeyOf(w)) {
 		if metav1.IsControlledBy(obj, w) {
@@ -83,7 +83,7 @@ func (c *child[T]) prune(ctx context.Context, w *Website) error {
 	return nil
 }
 
-// delete deletes obj, and not another by its name.
+// delete deletes obj, but not another object of its name.
 func (c *child[T]) delete(ctx context.Context, obj T) error {
 	uid := obj.GetUID()
 	err := c.client.Delete(ctx, informer.KeyOf(obj), metav1.DeleteOptions{
@@ -96,10 +96,10 @@ func (c *child[T]) delete(ctx context.Context, obj T) error {
 	return err
 }
 
-// remove deletes the website's child, and says whether it is gone. It asks the API server: what the cache does not
-// have yet would stay behind.
+// remove deletes the website's child, and reports whether it is gone. It asks the API server, because it must not miss a child
+// that the cache does not have yet.
 func (c *child[T]) remove(ctx context.Context, w *Website) (gone bool, err error) {
-	for range 2 { // most are gone at once
+	for range 2 { // most disappear at once
 		obj, err := c.client.Get(ctx, informer.KeyOf(w), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -116,11 +116,11 @@ func (c *child[T]) remove(ctx context.Context, w *Website) (gone bool, err error
 	return false, nil
 }
 
-// covers says whether obj has all that desired has. What else it has is the API server's defaults, or other people's.
-// A list is covered by one that has what its elements have, in any order.
+// covers reports whether obj has every field of desired. Other fields are defaults of the API server, or other people's.
+// A list covers another one if it covers each of its elements, in any order.
 //
-// It does not see a field that an earlier desired had and this one has not; those of this controller always have the
-// same fields.
+// covers does not detect a field that an earlier desired had and this one lacks. In this controller, desired always has
+// the same fields.
 func covers(obj, desired any) (bool, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -130,11 +130,11 @@ func covers(obj, desired any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var want map[string]any // with integers as int64, as in have
+	var want map[string]any // integers are int64, as in have
 	if err := utiljson.Unmarshal(data, &want); err != nil {
 		return false, err
 	}
-	maps.DeleteFunc(want, func(field string, _ any) bool { return field == "kind" || field == "apiVersion" }) // which the cache does not keep
+	maps.DeleteFunc(want, func(field string, _ any) bool { return field == "kind" || field == "apiVersion" }) // the cache does not keep them
 	return coversValue(have, want), nil
 }
 

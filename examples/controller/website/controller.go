@@ -1,11 +1,11 @@
 // Package website is a controller: each [Website] gets a Deployment and a Service.
 //
-//	controller.go  what it follows, and which change is whose
-//	reconcile.go   what it does about one website
-//	child.go       how children are brought to what they should be
+//	controller.go  the informers, and which keys a change enqueues
+//	reconcile.go   the reconciliation of one website
+//	child.go       the reconciliation of its children
 //	website.go     the type; crd.yaml, its definition
 //
-// It writes only what differs: when nothing changes, it asks the API server for nothing.
+// It writes only differences: if nothing changes, it sends no request to the API server.
 package website
 
 import (
@@ -23,26 +23,26 @@ import (
 )
 
 const (
-	// name is that of the controller: as a field manager, in events and in labels.
+	// name is the name of the controller: as a field manager, in events and in labels.
 	name = "website-controller"
-	// finalizer has the API server keep a deleted website until its children are gone.
+	// finalizer makes the API server keep a deleted website until its children are gone.
 	finalizer = "example.com/children"
-	// managedBy is a label of all children. They are followed by it, so that the cache is not of every Deployment there is.
+	// managedBy is a label of all children. The informers select it, so that the cache does not hold every Deployment.
 	managedBy = "app.kubernetes.io/managed-by"
 )
 
 // Config is the configuration of a Controller. The zero value is right for most.
 type Config struct {
-	// Workers is how many websites are reconciled at a time. Zero means 4.
+	// Workers is the number of websites reconciled at the same time. Zero means 4.
 	Workers int
-	// Grace is how long reconciles under way may take when the controller ends. Zero means 3 s.
+	// Grace is how long reconciles under way may take when the controller stops. Zero means 3 s.
 	Grace time.Duration
-	// Logger is told of failures. Nil means slog.Default().
+	// Logger logs failures. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Controller reconciles websites, while Run of the informer.Controller is under way. It follows the cluster, and its
-// queue fills, while Follow is: a replica that does not lead is up to date when it comes to that.
+// Controller reconciles websites while Run of the informer.Controller runs. It follows the cluster, and fills its queue,
+// while Follow runs, so a replica is up to date when it becomes the leader.
 type Controller struct {
 	*informer.Controller[informer.Key]
 	group  *informer.Group
@@ -87,7 +87,7 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 	}
 	c.byHost = informer.NewIndex(c.Websites, func(w *Website) []string { return []string{w.Spec.Host} })
 
-	// A website concerns itself, and those that ask for the host that it has, asks for, or no longer does.
+	// A change of a website enqueues it, and the websites that ask for its old or its new host.
 	concerned := func(w *Website) []informer.Key {
 		keys := []informer.Key{informer.KeyOf(w)}
 		for other := range c.byHost.Lookup(w.Spec.Host) {
@@ -99,13 +99,13 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 		Name: name,
 		Queue: informer.NewQueue(informer.QueueConfig[informer.Key]{
 			Name: "websites",
-			// Each key by itself, and no longer than a minute. The default has a bucket of 10 a second for all keys together
-			// too: after an outage in which each of 2,000 keys has failed, the last would come 200 s later.
+			// The delay is per key, and at most a minute. The default limiter also has a bucket of 10 a second for all keys:
+			// after an outage in which 2,000 keys failed, the last one would come 200 s later.
 			RateLimiter: &informer.ExponentialLimiter[informer.Key]{Max: time.Minute},
 		}),
 		Reconcile:               c.reconcile,
 		MaxConcurrentReconciles: config.Workers,
-		Timeout:                 30 * time.Second, // an API server that is away, or a watch that is late
+		Timeout:                 30 * time.Second, // for an API server that is down, or a late watch
 		Grace:                   config.Grace,
 		Logger:                  config.Logger,
 	}
@@ -117,7 +117,7 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 
 var owner = informer.Owner{GroupKind: GroupKind}
 
-// matters says whether a change of a website is one to look at: annotations and labels that others keep there are not.
+// matters reports whether a change of a website needs a reconcile. Annotations and labels of others do not.
 func matters(e informer.Event[*Website]) bool {
 	return informer.GenerationChanged(e) ||
 		e.Old.DeletionTimestamp.IsZero() != e.Object.DeletionTimestamp.IsZero() ||

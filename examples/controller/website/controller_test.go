@@ -31,8 +31,8 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// cluster is an API server with everything that a controller of websites needs, in a bubble where time passes when
-// nothing else can happen.
+// cluster is an API server with everything that a controller of websites needs, in a bubble where time passes when all
+// goroutines block.
 type cluster struct {
 	*testing.T
 	server      *informertest.Server
@@ -42,7 +42,7 @@ type cluster struct {
 	events      *informertest.Collection[*corev1.Event]
 
 	mu     sync.Mutex              // protects the fields below
-	inWork map[informer.Key]string // the keys in work, and whose they are
+	inWork map[informer.Key]string // the keys in work, and by which controller
 	calls  int
 }
 
@@ -61,7 +61,7 @@ func inCluster(t *testing.T, test func(c *cluster)) {
 	})
 }
 
-// controller returns one that fails the test if a key is ever reconciled twice at a time, by it or another one.
+// controller returns a controller. The test fails if a key is ever reconciled twice at the same time, by any controller.
 func (c *cluster) controller(who string) *Controller {
 	c.Helper()
 	client, err := informer.NewClient(c.server.Config())
@@ -73,7 +73,7 @@ func (c *cluster) controller(who string) *Controller {
 		c.mu.Lock()
 		c.calls++
 		if other := c.inWork[key]; other != "" {
-			c.Errorf("%s reconciles %s while %s does", who, key, other)
+			c.Errorf("%s and %[3]s reconcile %[2]s at the same time", who, key, other)
 		}
 		c.inWork[key] = who
 		c.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *cluster) start(who string, lead func(ctx context.Context, ctl *Controll
 
 func alone(ctx context.Context, ctl *Controller) error { return ctl.Run(ctx) }
 
-// elected is as its replicas run in a cluster.
+// elected runs a controller with leader election, as its replicas run in a cluster.
 func (c *cluster) elected(who string) func(ctx context.Context, ctl *Controller) error {
 	return func(ctx context.Context, ctl *Controller) error {
 		client, err := coordinationv1client.NewForConfig(c.server.Config())
@@ -123,7 +123,7 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// play makes Deployments available a second after they were changed, as the cluster would. It ends with the test.
+// play makes Deployments available a second after each change, like a cluster, until the test ends.
 func (c *cluster) play() {
 	ctx, cancel := context.WithCancel(c.Context())
 	var playing sync.WaitGroup
@@ -165,7 +165,7 @@ func (c *cluster) create(name, host string, change ...func(*Website)) {
 	c.must(err)
 }
 
-// change changes an object as somebody does who tries again when there is a conflict.
+// change changes an object, and retries on a conflict.
 func change[T interface {
 	watchcache.Object
 	DeepCopy() T
@@ -185,13 +185,13 @@ func change[T interface {
 	}
 }
 
-// settle lets the controller do what it does at once and in the next ten seconds.
+// settle lets the controller work for ten seconds.
 func (c *cluster) settle() {
 	<-time.After(10 * time.Second)
 	synctest.Wait()
 }
 
-// condition returns status and reason.
+// condition returns the status and reason of a condition.
 func condition(w *Website, conditionType string) string {
 	cond := meta.FindStatusCondition(w.Status.Conditions, conditionType)
 	if cond == nil {
@@ -204,7 +204,7 @@ func (c *cluster) want(name, accepted, ready string) *Website {
 	c.Helper()
 	w, ok := c.websites.Get(key(name))
 	if !ok {
-		c.Fatalf("website %s is not there", name)
+		c.Fatalf("website %s does not exist", name)
 	}
 	if got, want := condition(w, Accepted)+", "+condition(w, Ready), accepted+", "+ready; got != want || w.Status.ObservedGeneration != w.Generation {
 		c.Errorf("website %s: %s for generation %d of %d, want %s", name, got, w.Status.ObservedGeneration, w.Generation, want)
@@ -212,7 +212,7 @@ func (c *cluster) want(name, accepted, ready string) *Website {
 	return w
 }
 
-// wantReady checks that a website has its children, and a status of its present spec.
+// wantReady checks that a website has its children, and a status for its present spec.
 func (c *cluster) wantReady(name string) {
 	c.Helper()
 	w := c.want(name, "True HostReserved", "True Available")
@@ -239,7 +239,7 @@ func (c *cluster) wantChildren(name string, deployment, service bool) {
 	}
 }
 
-// reasons returns those of the events of a website.
+// reasons returns the reasons of a website's events.
 func (c *cluster) reasons(name string) string {
 	var reasons []string
 	for e := range c.events.All() {
@@ -251,7 +251,7 @@ func (c *cluster) reasons(name string) string {
 	return strings.Join(reasons, " ")
 }
 
-// writes returns what clients have written since the last call.
+// writes returns the clients' writes since the last call.
 func (c *cluster) writes() []string {
 	var writes []string
 	for _, r := range c.server.Requests() {
@@ -291,7 +291,7 @@ func TestLife(t *testing.T) {
 		c.wantReady("shop")
 		c.writes()
 
-		// Nothing is written where nothing is to be changed.
+		// The controller writes nothing if nothing needs a change.
 		change(c, c.websites, "shop", func(w *Website) { w.Annotations = map[string]string{"note": "mine"} })
 		change(c, c.services, "shop", func(s *corev1.Service) { s.Annotations["note"] = "mine" })
 		c.settle()
@@ -317,7 +317,7 @@ func TestLife(t *testing.T) {
 		c.must(err)
 		c.settle()
 		if _, ok := c.websites.Get(key("shop")); ok {
-			t.Error("the website is still there")
+			t.Error("the website still exists")
 		}
 		c.wantChildren("shop", false, false)
 		c.wantWrites("delete services", "delete deployments", "update websites")
@@ -357,7 +357,7 @@ func TestChildrenArePutBack(t *testing.T) {
 	})
 }
 
-// The second index: a host has one website, the one that had it first.
+// The second index: a host belongs to one website, the first one that had it.
 func TestHosts(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
@@ -374,12 +374,12 @@ func TestHosts(t *testing.T) {
 		if got := c.reasons("second"); got != "N:NotAccepted W:HostTaken" {
 			t.Errorf("events %s", got)
 		}
-		// An older one that comes to want it does not get it either, and loses what it had.
+		// An older website that asks for the host later does not get it either, and loses its old host.
 		change(c, c.websites, "first", func(w *Website) { w.Spec.Host = "other.example.com" })
 		c.settle()
 		c.want("first", "False HostTaken", "False NotAccepted")
 		c.wantChildren("first", false, false)
-		c.wantReady("second") // has heard that its host is free
+		c.wantReady("second") // it was enqueued when its host became free
 		_, err := c.websites.Delete(key("third"))
 		c.must(err)
 		c.settle()
@@ -403,7 +403,7 @@ func TestInvalidAndTaken(t *testing.T) {
 		c.settle()
 		c.wantReady("shop")
 
-		// Somebody else's Service is left alone, and waited for.
+		// The controller does not touch another owner's Service, but waits for it to go.
 		foreign, err := c.services.Create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "blog"}})
 		c.must(err)
 		c.create("blog", "blog.example.com")
@@ -418,7 +418,7 @@ func TestInvalidAndTaken(t *testing.T) {
 		<-time.After(time.Minute)
 		c.wantReady("blog")
 
-		// Nor is it deleted with the website.
+		// The controller does not delete the Service with the website either.
 		c.create("docs", "docs.example.com")
 		change(c, c.websites, "docs", func(w *Website) { w.Spec.Replicas = new(int32(0)) })
 		c.settle()
@@ -431,7 +431,7 @@ func TestInvalidAndTaken(t *testing.T) {
 	})
 }
 
-// storm has somebody write to every website, all the time, and change its spec now and then. stop ends it.
+// storm writes to every website all the time, and changes some specs. stop ends it.
 func (c *cluster) storm(names []string, every time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(c.Context())
 	var storm sync.WaitGroup
@@ -458,7 +458,7 @@ func (c *cluster) storm(names []string, every time.Duration) (stop func()) {
 	return func() { cancel(); storm.Wait() }
 }
 
-// slowServer has each write take a while, so that others come in between.
+// slowServer delays each write, so that others come in between.
 func (c *cluster) slowServer() (remove func()) {
 	return c.server.Inject(informertest.Fault{Verb: "update", Resource: Resource.Resource, Delay: 50 * time.Millisecond})
 }
@@ -488,7 +488,7 @@ func TestConflictStormsAndAServerAway(t *testing.T) {
 		<-time.After(5 * time.Second)
 		stop()
 		if s := ctl.Status(); s.BackedOff == 0 {
-			t.Errorf("there were no conflicts: %+v", s)
+			t.Errorf("no conflicts: %+v", s)
 		}
 		<-time.After(time.Minute) // backoff after the outage
 		for _, name := range names {
@@ -497,7 +497,7 @@ func TestConflictStormsAndAServerAway(t *testing.T) {
 	})
 }
 
-// Two replicas, of which the leader is cut off, killed or told to end again and again, while everything changes.
+// Two replicas run while everything changes. The leader is cut off, killed or stopped again and again.
 func TestReplicas(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
@@ -512,7 +512,7 @@ func TestReplicas(t *testing.T) {
 				replicas[fmt.Sprint("replica-", i-1)]()
 			}
 			<-time.After(5 * time.Second)
-			mend := c.server.Inject(informertest.Fault{Resource: "leases", Times: 20, Error: errors.New("etcd is away")})
+			mend := c.server.Inject(informertest.Fault{Resource: "leases", Times: 20, Error: errors.New("etcd is down")})
 			<-time.After(20 * time.Second)
 			mend()
 		}
@@ -525,7 +525,7 @@ func TestReplicas(t *testing.T) {
 		for _, name := range names[:1] {
 			c.wantChildren(name, false, false)
 			if _, ok := c.websites.Get(key(name)); ok {
-				t.Errorf("%s is still there", name)
+				t.Errorf("%s still exists", name)
 			}
 		}
 		for _, name := range names[1:] {

@@ -20,22 +20,22 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// reconcile brings the world of one website to where it should be.
+// reconcile brings one website and its children to the desired state.
 func (c *Controller) reconcile(ctx context.Context, key informer.Key) (informer.Result, error) {
 	result, err := c.sync(ctx, key)
 	if apierrors.IsConflict(err) || errors.Is(err, errNotSeen) {
-		// Somebody else wrote in between, or the cache is late, which is no failure. What was written can be something that
-		// does not matter here, so that nothing but this brings the key back.
+		// Someone else wrote in between, or the cache is late. That is no failure. The other write may be one that matters
+		// ignores, so only Backoff brings the key back.
 		return informer.Result{Backoff: true}, nil
 	}
 	return result, err
 }
 
-// errNotSeen says that the cache does not have what was written.
+// errNotSeen indicates that the cache does not have a write yet.
 var errNotSeen = errors.New("the cache is late")
 
-// see waits until the cache has what a write returned, so that the next reconcile of this website knows of it. It does
-// not wait for long: while a watch is broken, other websites can be seen to.
+// see waits until the cache has the result of a write, so that the next reconcile of this website sees it. It waits only
+// briefly: while a watch is broken, the worker can reconcile other websites.
 func see[T informer.Object](ctx context.Context, cache *informer.Informer[T], written T) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Second, errNotSeen)
 	defer cancel()
@@ -46,12 +46,12 @@ func (c *Controller) sync(ctx context.Context, key informer.Key) (informer.Resul
 	w, ok := c.Websites.Store().Get(key)
 	switch {
 	case !ok:
-		return informer.Result{}, nil // the finalizer has seen to its children
+		return informer.Result{}, nil // its children were removed before the finalizer
 	case w.DeletionTimestamp != nil:
 		return c.tearDown(ctx, w)
 	}
 	w = w.DeepCopy()
-	if !slices.Contains(w.Finalizers, finalizer) { // before there are children
+	if !slices.Contains(w.Finalizers, finalizer) { // before it has children
 		w.Finalizers = append(w.Finalizers, finalizer)
 		updated, err := c.client.Update(ctx, w, metav1.UpdateOptions{FieldManager: name})
 		if err != nil {
@@ -81,15 +81,15 @@ func (c *Controller) sync(ctx context.Context, key informer.Key) (informer.Resul
 	return result, failed
 }
 
-// invalidError says that the user has to do something about it.
+// invalidError indicates that the user must change the spec.
 type invalidError struct{ error }
 
-// isRetried says whether err can go away by itself. The others are told to the user by the conditions.
+// isRetried reports whether err can go away by itself. Conditions tell the user about the other errors.
 func isRetried(err error) bool {
 	return err != nil && !errors.As(err, new(*invalidError))
 }
 
-// bring sees to the children of w, and sets its conditions. With an error that is retried, they are as they were.
+// bring updates the children of w, and sets its conditions. If the error is retried, it leaves the conditions unchanged.
 func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, error) {
 	set := func(conditionType string, ok bool, reason, message string) {
 		status := metav1.ConditionFalse
@@ -102,7 +102,7 @@ func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, er
 	}
 	if err := w.validate(); err != nil {
 		set(Accepted, false, "Invalid", err.Error())
-		set(Ready, false, "NotAccepted", "what it had before stays as it was")
+		set(Ready, false, "NotAccepted", "its earlier children stay unchanged")
 		return informer.Result{}, informer.TerminalError(&invalidError{err})
 	}
 	if holder := c.holder(w); holder != informer.KeyOf(w) {
@@ -112,7 +112,7 @@ func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, er
 		set(Accepted, false, "HostTaken", fmt.Sprintf("%s is the host of %s", w.Spec.Host, holder))
 		set(Ready, false, "NotAccepted", "it has no children")
 		w.Status.Host, w.Status.AvailableReplicas = "", 0
-		return informer.Result{}, nil // when that one lets go of it, this one is looked at again
+		return informer.Result{}, nil // w is enqueued again when the holder gives the host up
 	}
 	deployment, err := c.deployments.apply(ctx, w, desiredDeployment(w))
 	if err == nil {
@@ -130,7 +130,7 @@ func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, er
 	if err != nil {
 		set(Ready, false, "NameTaken", err.Error())
 		w.Status.AvailableReplicas = 0
-		return informer.Result{Backoff: true}, nil // objects of others are not followed
+		return informer.Result{Backoff: true}, nil // the controller does not follow other owners' objects
 	}
 	w.Status.AvailableReplicas = deployment.Status.AvailableReplicas
 	current := deployment.Status.ObservedGeneration >= deployment.Generation
@@ -140,13 +140,13 @@ func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, er
 	case current && min(deployment.Status.UpdatedReplicas, deployment.Status.AvailableReplicas) >= w.replicas():
 		set(Ready, true, "Available", "all replicas are available")
 	default:
-		set(Ready, false, "RollingOut", fmt.Sprintf("of %d replicas not all are available", w.replicas()))
+		set(Ready, false, "RollingOut", fmt.Sprintf("not all of %d replicas are available", w.replicas()))
 	}
 	return informer.Result{}, nil
 }
 
-// holder returns the website that has the host for which w asks: the one that had it first. Of several that ask for
-// it at once that is the oldest, for all replicas and at all times the same.
+// holder returns the website that has the host that w asks for: the first one that had it. If several ask at once, that is
+// the oldest, so that all replicas always agree.
 func (c *Controller) holder(w *Website) informer.Key {
 	first := w
 	for other := range c.byHost.Lookup(w.Spec.Host) {
@@ -168,7 +168,7 @@ func (w *Website) before(other *Website) bool {
 	return w.Namespace+"/"+w.Name < other.Namespace+"/"+other.Name
 }
 
-// tearDown removes the children of w, the one that receives requests first, and then lets w go.
+// tearDown removes the children of w, first the one that receives requests, and then the finalizer of w.
 func (c *Controller) tearDown(ctx context.Context, w *Website) (informer.Result, error) {
 	if !slices.Contains(w.Finalizers, finalizer) {
 		return informer.Result{}, nil
@@ -190,7 +190,7 @@ func (c *Controller) tearDown(ctx context.Context, w *Website) (informer.Result,
 	return informer.Result{}, err
 }
 
-// record writes an event about a condition that has changed. It is for people to read: that it is lost is no failure.
+// record writes an event about a changed condition. It is for people to read, so losing it is no failure.
 func (c *Controller) record(ctx context.Context, w *Website, condition metav1.Condition) {
 	kind := corev1.EventTypeNormal
 	if condition.Type == Accepted && condition.Status == metav1.ConditionFalse || condition.Reason == "NameTaken" {
@@ -207,7 +207,7 @@ func (c *Controller) record(ctx context.Context, w *Website, condition metav1.Co
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}, metav1.CreateOptions{})
 	if err != nil {
-		c.log.Warn("an event is lost", "website", informer.KeyOf(w).String(), "reason", condition.Reason, "err", err)
+		c.log.Warn("an event was lost", "website", informer.KeyOf(w).String(), "reason", condition.Reason, "err", err)
 	}
 }
 

@@ -14,15 +14,15 @@ import (
 // GroupVersion is the API that CRD defines.
 var GroupVersion = schema.GroupVersion{Group: "example.com", Version: "v1"}
 
-// Resource is that of websites.
+// Resource is the resource of websites.
 var Resource = GroupVersion.WithResource("websites")
 
-// CRD is the definition of Website, to be applied to a cluster.
+// CRD is the definition of Website, for kubectl apply.
 //
 //go:embed crd.yaml
 var CRD []byte
 
-// Website asks for a Deployment of Image, and for a Service before it that is Host's.
+// Website asks for a Deployment of Image, and for a Service that has Host.
 type Website struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -31,37 +31,37 @@ type Website struct {
 	Status Status `json:"status,omitzero"`
 }
 
-// Spec is what the user asks for.
+// Spec is the desired state.
 type Spec struct {
-	// Host is the name under which the website is reached. Each belongs to one website.
+	// Host is the name under which the website is reached. A host belongs to one website.
 	Host string `json:"host"`
-	// Image is what its containers run.
+	// Image is the image of the containers.
 	Image string `json:"image"`
-	// Replicas is how many there are. Nil means 1; 0 means that the website is off, and has no Service.
+	// Replicas is the number of replicas. Nil means 1; 0 means that the website is off, and has no Service.
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 
-// Status is what the controller has made of it.
+// Status is the observed state.
 type Status struct {
-	// ObservedGeneration is that of the Spec that the rest is about.
+	// ObservedGeneration is the generation of the Spec that the status is for.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Host is the name that the website has. It keeps it until its Spec asks for another.
+	// Host is the name that the website has. It keeps it until its Spec asks for another one.
 	Host string `json:"host,omitempty"`
-	// AvailableReplicas is how many serve.
+	// AvailableReplicas is the number of available replicas.
 	AvailableReplicas int32 `json:"availableReplicas"`
-	// Conditions are Accepted and Ready.
+	// Conditions has Accepted and Ready.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // Conditions of a Website.
 const (
-	// Accepted says whether the Spec is valid and Host is this website's.
+	// Accepted is true if the Spec is valid and Host belongs to this website.
 	Accepted = "Accepted"
-	// Ready says whether all replicas of the present Spec serve.
+	// Ready is true if all replicas of the present Spec are available.
 	Ready = "Ready"
 )
 
-// GroupKind is the kind of Website, as owner references have it.
+// GroupKind is the kind of Website, for owner references.
 var GroupKind = schema.GroupKind{Group: GroupVersion.Group, Kind: "Website"}
 
 func (w *Website) replicas() int32 {
@@ -71,12 +71,12 @@ func (w *Website) replicas() int32 {
 	return *w.Spec.Replicas
 }
 
-// validate returns what the schema of the CRD cannot say.
+// validate checks rules that the schema of the CRD cannot express.
 func (w *Website) validate() error {
 	if problems := validation.IsDNS1123Subdomain(w.Spec.Host); len(problems) > 0 {
 		return fmt.Errorf("spec.host %q: %s", w.Spec.Host, problems[0])
 	}
-	if problems := validation.IsDNS1035Label(w.Name); len(problems) > 0 { // it is that of the Service too
+	if problems := validation.IsDNS1035Label(w.Name); len(problems) > 0 { // also the Service's name
 		return fmt.Errorf("metadata.name %q: %s", w.Name, problems[0])
 	}
 	if w.Spec.Image == "" || w.replicas() < 0 {
@@ -85,14 +85,14 @@ func (w *Website) validate() error {
 	return nil
 }
 
-// DeepCopy returns a copy that shares nothing with w.
+// DeepCopy returns a copy that shares no memory with w.
 func (w *Website) DeepCopy() *Website {
 	c := *w
 	w.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
 	if w.Spec.Replicas != nil {
 		c.Spec.Replicas = new(*w.Spec.Replicas)
 	}
-	c.Status.Conditions = slices.Clone(w.Status.Conditions) // structs without pointers
+	c.Status.Conditions = slices.Clone(w.Status.Conditions) // the structs have no pointers
 	return &c
 }
 

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Numbers, bodies and groups are read as the generated code reads them, and nothing beyond a message.
+// Next reads numbers, bodies and groups like the generated code, and nothing beyond the message.
 func TestNext(t *testing.T) {
 	long := "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 	for message, want := range map[string]Field{
@@ -40,7 +40,7 @@ func TestNext(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %+v", message, got, ok, want)
 		}
 		if ok && cap(got.Bytes) > len(got.Bytes) {
-			t.Errorf("%q: an append to its bytes writes to the message", message)
+			t.Errorf("%q: appending to its bytes would write to the message", message)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestFieldsStopWhereTheyAreTold(t *testing.T) {
 	}
 }
 
-// A message that the generated code takes is walked over to its end, and each field lies in it behind the one before.
+// Fields walks to the end of each message that the generated code accepts. Each field begins where the one before ends.
 func FuzzFields(f *testing.F) {
 	meta, _ := (&metav1.ObjectMeta{Name: "a", Generation: -1, Labels: map[string]string{"a": "b"}, Finalizers: []string{"x", ""}}).Marshal()
 	f.Add(meta)
@@ -67,7 +67,7 @@ func FuzzFields(f *testing.F) {
 		end := 0
 		err := Fields(message, func(f Field) bool {
 			if f.From != end || f.To <= f.From || f.To > len(message) || f.Number <= 0 || len(f.Bytes) > f.To-f.From {
-				t.Fatalf("%+v behind %d", f, end)
+				t.Fatalf("%+v after %d", f, end)
 			}
 			end = f.To
 			return true
@@ -76,7 +76,7 @@ func FuzzFields(f *testing.F) {
 			t.Fatalf("%v at %d of %d", err, end, len(message))
 		}
 		if err != nil && new(metav1.ObjectMeta).Unmarshal(message) == nil {
-			t.Fatalf("refused at %d, and the generated code takes it", end)
+			t.Fatalf("rejected at %d, but the generated code accepts it", end)
 		}
 	})
 }

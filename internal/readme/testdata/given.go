@@ -1,4 +1,4 @@
-// Package snippet declares what the READMEs' snippets take for granted.
+// Package snippet declares the names that the READMEs' snippets use without declaring them.
 package snippet
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// Of every snippet.
+// For every snippet.
 var (
 	ctx       context.Context
 	client    *informer.Client
 	clientset kubernetes.Interface // client-go's
 )
 
-// Of those about tests.
+// For snippets about tests.
 var (
 	server *informertest.Server
 
-	// run is the program that is tested.
+	// run is the program under test.
 	run func(ctx context.Context, client *informer.Client) error
 )
 
-// Of those about a controller.
+// For snippets about a controller.
 type Website struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -46,5 +46,5 @@ var (
 	writer      *informer.TypedClient[*Website]
 )
 
-// Of those about listers.
+// For snippets about listers.
 var selector labels.Selector

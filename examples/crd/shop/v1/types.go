@@ -1,4 +1,4 @@
-// Package v1 is the API that this example is about.
+// Package v1 is the API of this example.
 //
 // +groupName=shop.example.com
 package v1
