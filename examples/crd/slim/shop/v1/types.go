@@ -47,7 +47,7 @@ type WidgetStatus struct {
 	Phase WidgetStatusPhase `json:"phase,omitempty"`
 }
 
-// WidgetStatusPhase is what is at status.phase of a Widget.
+// WidgetStatusPhase is the type of status.phase of a Widget.
 type WidgetStatusPhase string
 
 // The values of WidgetStatusPhase.

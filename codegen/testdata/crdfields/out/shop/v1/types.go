@@ -69,7 +69,7 @@ type WidgetStatus struct {
 	Phase      WidgetStatusPhase  `json:"phase,omitempty"`
 }
 
-// WidgetSpec2Mode is what is at spec.mode of a Widget.
+// WidgetSpec2Mode is the type of spec.mode of a Widget.
 type WidgetSpec2Mode string
 
 // The values of WidgetSpec2Mode.
@@ -83,12 +83,12 @@ const (
 	WidgetSpec2ModeAutoMatic2 WidgetSpec2Mode = "AutoMatic"
 )
 
-// WidgetSpec2Named is what is at spec.named[*] of a Widget.
+// WidgetSpec2Named is the type of spec.named[*] of a Widget.
 type WidgetSpec2Named struct {
 	Paths []string `json:"paths,omitzero"`
 }
 
-// WidgetStatusPhase is what is at status.phase of a Widget.
+// WidgetStatusPhase is the type of status.phase of a Widget.
 type WidgetStatusPhase string
 
 // The values of WidgetStatusPhase.

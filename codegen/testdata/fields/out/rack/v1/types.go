@@ -78,7 +78,7 @@ type ThingObjectMeta struct {
 	Annotations       ThingObjectMetaAnnotations `json:"annotations,omitempty"`
 }
 
-// ThingObjectMetaAnnotations are entries of metadata.annotations.
+// ThingObjectMetaAnnotations has some entries of metadata.annotations.
 type ThingObjectMetaAnnotations struct {
 	ExampleComX *string `json:"example.com/x,omitempty"`
 }
@@ -110,7 +110,7 @@ type ThingSpecPorts struct {
 	Number int32 `json:"number,omitempty"`
 }
 
-// ThingSpecLimits are entries of spec.limits.
+// ThingSpecLimits has some entries of spec.limits.
 type ThingSpecLimits struct {
 	ABC *int64 `json:"a/b.c,omitempty"`
 	CPU *int64 `json:"cpu,omitempty"`

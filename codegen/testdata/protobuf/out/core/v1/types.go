@@ -121,7 +121,7 @@ type PodObjectMeta struct {
 	Finalizers        []string                 `json:"finalizers,omitempty"`
 }
 
-// PodObjectMetaAnnotations are entries of metadata.annotations.
+// PodObjectMetaAnnotations has some entries of metadata.annotations.
 type PodObjectMetaAnnotations struct {
 	ExampleComOwner *string `json:"example.com/owner,omitempty"`
 }
