@@ -44,7 +44,7 @@ func TestOutputDir(t *testing.T) {
 
 	write("a/v1/informers.go", generated+"// changed\n")
 	stale(files, "date: "+dir.path("a/v1/informers.go"))
-	write("c/v1/informers.go", "// Header\n\n"+generated) // of a type that is no more
+	write("c/v1/informers.go", "// Header\n\n"+generated) // of a deleted type
 	write("c/v1/expansion.go", "package v1\n\n// "+generatedBy+" is what others have.\n")
 	stale(files, "a/v1/informers.go, "+dir.path("c/v1/informers.go"))
 	if err := dir.write(files); err != nil {
@@ -104,7 +104,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// -check writes nothing, and fails until somebody does.
+// -check writes nothing, and fails until codegen runs.
 func TestCheckFailsWhenStale(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"-output-dir", dir, "./testdata/genclient/api/..."}
