@@ -20,7 +20,7 @@ import (
 	_ "k8s.io/api/core/v1" // and apimachinery: testdata is generated from them
 )
 
-var update = flag.Bool("update", false, "write what is generated now into testdata")
+var update = flag.Bool("update", false, "write the current output into testdata")
 
 // golden is one directory of testdata: Go packages or CRDs as the input, flags, and the expected output below out/, or
 // the expected error.

@@ -52,7 +52,7 @@ func TestOutputDir(t *testing.T) {
 	}
 	stale(files, "")
 	if dir.has("c/v1/informers.go") || !dir.has("c/v1/expansion.go") {
-		t.Error("what is removed is not what codegen wrote, and only that")
+		t.Error("write must remove exactly the files that codegen wrote")
 	}
 }
 

@@ -188,7 +188,7 @@ func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types
 			return nil, fmt.Errorf("%s: a %s is always decoded as a whole: choose all of it", path, typeName(t))
 		}
 		name = s.names.unique(name)
-		d := &decl{Type: newNamed(name, nil), Doc: fmt.Sprintf("%s is what is kept of %s.", name, path)}
+		d := &decl{Type: newNamed(name, nil), Doc: fmt.Sprintf("%s has some fields of %s.", name, path)}
 		s.decls = append(s.decls, d)
 		pruned, err := s.structure(t, tree, name, path)
 		if err != nil {

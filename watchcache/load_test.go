@@ -40,7 +40,7 @@ var load = struct {
 	flag.Int("w9.watchers", 50, "number of watchers"),
 	flag.Int("w9.pods", 500, "number of pods"),
 	flag.Int("w9.rate", 500, "changes a second; 0 means as many as the watchers keep up with"),
-	flag.String("w9.form", "json", "what is asked for: json, protobuf, json-metadata or protobuf-metadata"),
+	flag.String("w9.form", "json", "the requested format: json, protobuf, json-metadata or protobuf-metadata"),
 	flag.String("w9.via", "handler", "handler: in the process, without a connection; tcp: HTTP/1.1 over loopback, the clients in this process too"),
 }
 
