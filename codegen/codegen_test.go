@@ -20,13 +20,13 @@ import (
 	_ "k8s.io/api/core/v1" // and apimachinery: testdata is generated from them
 )
 
-var update = flag.Bool("update", false, "write what is generated now into testdata")
+var update = flag.Bool("update", false, "write the current output into testdata")
 
-// golden is one directory of testdata: Go packages or CRDs to generate from, flags to do it with, and what is to come out,
-// which is below out/, or the error.
+// golden is one directory of testdata: Go packages or CRDs as the input, flags, and the expected output below out/, or
+// the expected error.
 type golden struct{ dir string }
 
-// read returns the text of a file, empty if there is none.
+// read returns the text of a file, or "" if it does not exist.
 func (g golden) read(t *testing.T, name string) string {
 	text, err := os.ReadFile(filepath.Join(g.dir, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,7 @@ func (g golden) read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// generate runs codegen for the packages of g.
+// generate runs codegen for the input of g.
 func (g golden) generate(t *testing.T) (map[string][]byte, error) {
 	args := append([]string{"-output-dir", filepath.Join(g.dir, "out")}, strings.Fields(g.read(t, "flags"))...)
 	if last := args[len(args)-1]; !slices.Contains(args, "-crd") && !strings.HasPrefix(last, "k8s.io/") {
@@ -52,7 +52,7 @@ func (g golden) generate(t *testing.T) (map[string][]byte, error) {
 	return files, err
 }
 
-// expected returns what g says of the output.
+// expected returns the expected output.
 func (g golden) expected(t *testing.T) map[string]string {
 	files := map[string]string{}
 	out := filepath.Join(g.dir, "out")
@@ -70,7 +70,7 @@ func (g golden) expected(t *testing.T) map[string]string {
 	return files
 }
 
-// accept makes the output what g expects.
+// accept makes the output the expected one.
 func (g golden) accept(t *testing.T, got map[string][]byte, failed string) {
 	if err := outputDir(filepath.Join(g.dir, "out")).write(got); err != nil {
 		t.Fatal(err)
@@ -83,13 +83,13 @@ func (g golden) accept(t *testing.T, got map[string][]byte, failed string) {
 	}
 }
 
-// TestGolden generates from every directory of testdata, compares with what is there, and compiles it.
+// TestGolden generates from every directory of testdata, compares the output, and compiles it.
 func TestGolden(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/*/README")
 	if err != nil || len(dirs) < 8 {
 		t.Fatalf("%d directories, %v", len(dirs), err)
 	}
-	compile := []string{"build", "-C", "internal/generated"} // a module that has what generated code imports
+	compile := []string{"build", "-C", "internal/generated"} // a module with the imports of generated code
 	for _, dir := range dirs {
 		g := golden{filepath.ToSlash(filepath.Dir(dir))}
 		t.Run(path.Base(g.dir), func(t *testing.T) {

@@ -9,38 +9,37 @@ import (
 	"unicode"
 )
 
-// decl is a type that a generated package declares by itself: because it is described by a CRD, or because it holds only
-// some fields of another.
+// decl is a type that a generated package declares: the type of a CRD, or a type with some fields of another.
 type decl struct {
 	Type      *types.Named // a struct or, with Values, a string
 	Doc       string
-	FieldDocs []string // as many as there are fields, or none
+	FieldDocs []string // one per field, or none
 	Values    []enumValue
-	Object    bool // it is a runtime.Object
-	// Of an object that has just some fields, and the methods of an informer.Object.
-	Meta     string     // the field with its metadata
-	Labeled  bool       // it has labels
-	Entries  *types.Map // it has entries of such a map
-	Protobuf bool       // it can be decoded from protobuf
+	Object    bool // the type is a runtime.Object
+	// For types with just some fields.
+	Meta     string     // the field with the metadata
+	Labeled  bool       // the type has labels
+	Entries  *types.Map // the type has entries of such a map
+	Protobuf bool       // the type can be decoded from protobuf
 }
 
 // enumValue is a constant.
 type enumValue struct{ Name, Value string }
 
-// generated stands for the package that is generated.
+// generated represents the generated package.
 var generated = types.NewPackage("", "generated")
 
 func newNamed(name string, underlying types.Type) *types.Named {
 	return types.NewNamed(types.NewTypeName(token.NoPos, generated, name, nil), underlying, nil)
 }
 
-// isLocal tells whether t is declared by the generated package.
+// isLocal reports whether the generated package declares t.
 func isLocal(t types.Type) bool {
 	named, ok := t.(*types.Named)
 	return ok && named.Obj().Pkg() == generated
 }
 
-// typeText returns t as it is written in the generated package.
+// typeText returns t as written in the generated package.
 func typeText(t types.Type) goType {
 	return goType(types.TypeString(t, func(pkg *types.Package) string {
 		if pkg == generated {
@@ -67,7 +66,7 @@ func (d *decl) Fields() (fields []declField) {
 		return nil
 	}
 	for i := range u.NumFields() {
-		tag, _, _ := strings.Cut(u.Tag(i), " protobuf:") // that is for the Unmarshal method
+		tag, _, _ := strings.Cut(u.Tag(i), " protobuf:") // only the Unmarshal method needs that
 		f := declField{Name: u.Field(i).Name(), Tag: tag, Type: typeText(u.Field(i).Type()), Embedded: u.Field(i).Embedded()}
 		if i < len(d.FieldDocs) {
 			f.Doc = d.FieldDocs[i]
@@ -77,7 +76,7 @@ func (d *decl) Fields() (fields []declField) {
 	return fields
 }
 
-// DeepCopy returns the statements that make *out a deep copy of *in, after it has become a shallow one.
+// DeepCopy returns statements that turn *out from a shallow copy of *in into a deep copy.
 func (d *decl) DeepCopy() string {
 	var text strings.Builder
 	u := d.Type.Underlying().(*types.Struct)
@@ -88,8 +87,8 @@ func (d *decl) DeepCopy() string {
 	return text.String()
 }
 
-// deepCopy returns the statements that make out, a copy of in, share no memory with it. Both are addressable. What
-// cannot be copied, such as a channel, stays shared; nothing that is decoded has one.
+// deepCopy returns statements that turn out, a shallow copy of in, into a deep copy. Both are addressable. Values that
+// cannot be copied, such as channels, stay shared; decoded values have none.
 func deepCopy(in, out string, t types.Type, depth int) string {
 	if isPlain(t) {
 		return ""
@@ -126,7 +125,7 @@ func deepCopy(in, out string, t types.Type, depth int) string {
 		k, v := fmt.Sprint("k", depth), fmt.Sprint("v", depth)
 		each := deepCopy(v, out+"["+k+"]", u.Elem(), depth+1)
 		switch u.Elem().Underlying().(type) {
-		case *types.Struct, *types.Array: // they have no address in a map
+		case *types.Struct, *types.Array: // they are not addressable in a map
 			c := fmt.Sprint("c", depth)
 			if each = deepCopy(v, c, u.Elem(), depth+1); each != "" {
 				each = fmt.Sprintf("%s := %s\n%s%s[%s] = %[1]s\n", c, v, each, out, k)
@@ -137,14 +136,14 @@ func deepCopy(in, out string, t types.Type, depth int) string {
 		}
 		return text
 	case *types.Interface:
-		if u.Empty() { // JSON, for all that can be decoded
+		if u.Empty() { // decoded values are JSON
 			return fmt.Sprintf("%s = «%s».DeepCopyJSONValue(%s)\n", out, runtimePath, in)
 		}
 	}
 	return ""
 }
 
-// isPlain tells whether a copy of a t shares no memory that can be written to.
+// isPlain reports whether copies of a t share no mutable memory.
 func isPlain(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Basic:
@@ -166,11 +165,10 @@ func hasMethod(t types.Type, name string) bool {
 	return types.NewMethodSet(types.NewPointer(t)).Lookup(nil, name) != nil
 }
 
-// lineWidth is where comments are wrapped, without their indentation.
+// lineWidth is the width of wrapped comments, without indentation.
 const lineWidth = 110
 
-// comment returns text as lines of a comment. Lines of text stay lines; long ones are wrapped, with what they are
-// indented by.
+// comment returns text as comment lines. It keeps line breaks, and wraps long lines with their indentation.
 func comment(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -206,7 +204,7 @@ func comment(text string) string {
 	return escape(b.String())
 }
 
-// Text of others may have guillemets in it, which stand around import paths until they are resolved.
+// Descriptions may contain guillemets, which mark import paths until they are resolved.
 var (
 	escaper   = strings.NewReplacer("«", "\ue0ab", "»", "\ue0bb")
 	unescaper = strings.NewReplacer("\ue0ab", "«", "\ue0bb", "»")
@@ -214,7 +212,7 @@ var (
 
 func escape(text string) string { return escaper.Replace(text) }
 
-// reachable returns those of decls that the types named by first are made of, and those themselves.
+// reachable returns the decls that the types in first refer to, directly or indirectly.
 func reachable(decls []*decl, first ...types.Type) []*decl {
 	used := map[types.Type]bool{}
 	var visit func(t types.Type)

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// goGenerate is a comment that runs codegen from its own module.
+// goGenerate matches a comment that runs codegen from its own module.
 var goGenerate = regexp.MustCompile(`^//go:generate go run -C (?:\.\./)+codegen \. (-C .*)\n`)
 
-// runsOf returns, by directory, the arguments of each run of codegen that a comment in the repository asks for, and the
-// generated files that there are.
+// runsOf returns, by directory, the arguments of each codegen run in a comment of the repository, and all generated
+// files.
 func runsOf(t *testing.T, root string) (runs map[string][][]string, files map[string]bool) {
 	runs, files = map[string][][]string{}, map[string]bool{}
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
@@ -50,7 +50,7 @@ func runsOf(t *testing.T, root string) (runs map[string][][]string, files map[st
 	return runs, files
 }
 
-// Every generated file in the repository is what would be generated now, by a go:generate comment that is there.
+// Every generated file in the repository is up to date, and a go:generate comment generates it.
 func TestGeneratedFilesAreFresh(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {

@@ -3,9 +3,9 @@
 //	//go:generate go run github.com/typedinformer/informer/codegen ./...
 //	//go:generate go run github.com/typedinformer/informer/codegen -crd crd.yaml
 //
-// It finds types by the markers that they have for client-gen or controller-gen; for CRDs it declares them. With -fields,
-// it declares types with just some of their fields. README.md tells how to go from a type to a running lister, and how to
-// come from lister-gen and informer-gen.
+// It finds types by their markers for client-gen or controller-gen. For CRDs, it declares the types. With -fields, it
+// declares types with just some fields. README.md leads from a type to a running lister, and describes the migration
+// from lister-gen and informer-gen.
 package main
 
 import (
@@ -35,13 +35,13 @@ const usage = `codegen writes informers, listers and typed indexes for the types
 	codegen [flags] packages
 	codegen [flags] -crd file.yaml...
 
-Packages are named as for go build: ./api/..., example.com/api/v1. Those without markers are left out. For each of the
-others, the output directory gets a package with the same last two elements of the path. For CRDs, it gets one for each
-version of each group, such as shop/v1 for shop.example.com/v1.
+Packages are named as for go build: ./api/..., example.com/api/v1. Packages without markers are ignored. For each other
+package, codegen writes a package with the last two elements of its path into the output directory. For CRDs, it writes
+one for each version of each group, such as shop/v1 for shop.example.com/v1.
 
 `
 
-// options are what the flags say.
+// options are the parsed flags.
 type options struct {
 	dir        string
 	outputDir  string
@@ -56,11 +56,11 @@ type options struct {
 	indexes    []*indexFlag
 }
 
-// indexFlag is what -index says.
+// indexFlag is a parsed -index flag.
 type indexFlag struct {
 	kind, name, path string
 	used             bool
-	failed           errorList // for kinds that have no such index
+	failed           errorList // for kinds without the field
 }
 
 func parseIndexFlag(text string) (*indexFlag, error) {
@@ -75,29 +75,29 @@ func parseIndexFlag(text string) (*indexFlag, error) {
 func parseOptions(args []string, out io.Writer) (o options, err error) {
 	o.plurals, o.exclude, o.fields = plurals{"Endpoints": "Endpoints"}, map[string]bool{}, fieldFlags{}
 	flags := flag.NewFlagSet("codegen", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // errors are main's to print
+	flags.SetOutput(io.Discard) // main prints errors
 	flags.StringVar(&o.dir, "C", ".", "`directory` to change to first; all other names are relative to it")
 	flags.StringVar(&o.outputDir, "output-dir", "informers", "`directory` to write to")
-	flags.StringVar(&o.headerFile, "go-header-file", "", "`file` with a comment to begin each file with; YEAR in it becomes the year of the file's first generation")
-	flags.Func("plural-exceptions", "`Kind:Plural,…` where the plural is not formed by the usual rules", o.plurals.parse)
-	flags.Func("exclude", "`import/path.Kind,…` to leave out", func(text string) error {
+	flags.StringVar(&o.headerFile, "go-header-file", "", "`file` with a comment for the top of each file; YEAR in it becomes the year of the file's first generation")
+	flags.Func("plural-exceptions", "plurals that do not follow the usual rules, as `Kind:Plural,…`", o.plurals.parse)
+	flags.Func("exclude", "types to leave out, as `import/path.Kind,…`", func(text string) error {
 		for _, name := range strings.Split(text, ",") {
 			o.exclude[strings.TrimSpace(name)] = true
 		}
 		return nil
 	})
-	flags.Func("crd", "`file` or pattern of files with CustomResourceDefinitions, to declare the Go types for as well; several times, or followed by more files", func(text string) error {
+	flags.Func("crd", "`file` or pattern of files with CustomResourceDefinitions, whose Go types are declared too; can be repeated, or followed by more files", func(text string) error {
 		o.crds = append(o.crds, text)
 		return nil
 	})
-	flags.Func("fields", "`[Kind:]path,…` of fields: declare types that have just these, of every kind or of that one; several times", o.fields.parse)
-	flags.Func("index", "`Kind:Name=path`: give the kind's lister a method ByName, as +informer:index does; several times", func(text string) error {
+	flags.Func("fields", "declare types with just the fields `[Kind:]path,…`, for every kind or for that one; can be repeated", o.fields.parse)
+	flags.Func("index", "`Kind:Name=path`: give the kind's lister a method ByName, like +informer:index; can be repeated", func(text string) error {
 		flag, err := parseIndexFlag(text)
 		o.indexes = append(o.indexes, flag)
 		return err
 	})
 	flags.BoolVar(&o.compat, "compat", false, "write listers with the interfaces of client-go's lister-gen")
-	flags.BoolVar(&o.check, "check", false, "write nothing, and fail if there is something to write")
+	flags.BoolVar(&o.check, "check", false, "write nothing; fail if a file is out of date")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(out, usage)
 		flags.SetOutput(out)
@@ -108,16 +108,16 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	}
 	for _, arg := range flags.Args() {
 		if strings.HasPrefix(arg, "-") {
-			return o, fmt.Errorf("%s stands behind a package or file: flags come first", arg)
+			return o, fmt.Errorf("%s follows a package or file: flags come first", arg)
 		}
 		if ext := path.Ext(arg); len(o.crds) > 0 && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
-			o.crds = append(o.crds, arg) // the shell has replaced a pattern
+			o.crds = append(o.crds, arg) // the shell has expanded a pattern
 		} else {
 			o.patterns = append(o.patterns, arg)
 		}
 	}
 	if len(o.patterns)+len(o.crds) == 0 {
-		return o, errors.New("name the packages to generate from, like ./..., or CRDs, by -crd file.yaml (-h explains more)")
+		return o, errors.New("name packages, like ./..., or CRDs, by -crd file.yaml (-h explains more)")
 	}
 	return o, nil
 }
@@ -170,7 +170,7 @@ func (o *options) generate() (map[string][]byte, error) {
 	return all, nil
 }
 
-// load returns the apis of all sources, as the flags want them.
+// load returns the apis of all sources, with -fields and -index applied.
 func (o *options) load() (apis []*api, err error) {
 	if len(o.patterns) > 0 {
 		source := &goSource{plurals: o.plurals, exclude: o.exclude}
@@ -191,7 +191,7 @@ func (o *options) load() (apis []*api, err error) {
 	}
 	for name := range o.fields {
 		if name != "" && !slices.ContainsFunc(apis, func(a *api) bool { return a.has(name) }) {
-			return nil, fmt.Errorf("-fields %s: there is no kind of this name", name)
+			return nil, fmt.Errorf("-fields %s: no kind has this name", name)
 		}
 	}
 	var errs []error

@@ -11,7 +11,7 @@ import (
 type marker struct {
 	name  string // "genclient:onlyVerbs"
 	value string // "get,list"
-	has   bool   // there is a value, if only an empty one
+	has   bool   // there is a value, possibly empty
 	pos   token.Position
 }
 
@@ -25,12 +25,12 @@ func (m marker) String() string {
 	return "+" + m.name
 }
 
-// errorf returns an error that is m's fault.
+// errorf returns an error about m.
 func (m marker) errorf(format string, args ...any) error {
 	return &markerError{m, fmt.Sprintf(format, args...)}
 }
 
-// markerError says what is wrong with a marker.
+// markerError is an error in a marker.
 type markerError struct {
 	mark marker
 	text string
@@ -38,7 +38,7 @@ type markerError struct {
 
 func (e *markerError) Error() string { return e.mark.String() + ": " + e.text }
 
-// markers are those of one declaration, in their order.
+// markers are the markers of one declaration, in order.
 type markers []marker
 
 // get returns the first marker of that name.
@@ -86,8 +86,8 @@ func parseMarkers(fset *token.FileSet, groups ...*ast.CommentGroup) markers {
 	return ms
 }
 
-// kubebuilderArgs returns the arguments of every marker "+kubebuilder:…" of that name: they follow it after a colon or
-// an equals sign, and are separated by commas, except inside of quotes and braces.
+// kubebuilderArgs returns the arguments of every marker "+kubebuilder:…" of that name. They follow the name after a
+// colon or an equals sign. Commas outside of quotes and braces separate them.
 func (ms markers) kubebuilderArgs(name string) (args map[string]string, err error) {
 	args = map[string]string{}
 	for _, m := range ms {
@@ -113,7 +113,7 @@ func (ms markers) kubebuilderArgs(name string) (args map[string]string, err erro
 	return args, nil
 }
 
-// splitArgs splits text at commas that are not inside of quotes, braces or brackets.
+// splitArgs splits text at commas outside of quotes, braces and brackets.
 func splitArgs(text string) []string {
 	var parts []string
 	depth, quote, from := 0, byte(0), 0
@@ -144,7 +144,7 @@ func unquote(text string) string {
 	return text
 }
 
-// verbs returns which verbs of the API the genclient markers leave.
+// verbs returns a function that reports whether the genclient markers include a verb.
 func (ms markers) verbs() (has func(string) bool, err error) {
 	skipped, only := map[string]bool{}, map[string]bool{}
 	limited := false
@@ -152,7 +152,7 @@ func (ms markers) verbs() (has func(string) bool, err error) {
 		switch m.name {
 		case "genclient":
 			if m.has {
-				return nil, m.errorf("it takes no value: leave the marker out to leave the type out")
+				return nil, m.errorf("the marker takes no value: remove the marker to leave the type out")
 			}
 		case "genclient:noVerbs":
 			limited = true
@@ -163,7 +163,7 @@ func (ms markers) verbs() (has func(string) bool, err error) {
 			for _, verb := range strings.Split(m.value, ",") {
 				verb = strings.TrimSpace(verb)
 				if !knownVerbs[verb] {
-					return nil, m.errorf("%q is no verb", verb)
+					return nil, m.errorf("%q is not a verb", verb)
 				}
 				if m.name == "genclient:skipVerbs" {
 					skipped[verb] = true
@@ -175,7 +175,7 @@ func (ms markers) verbs() (has func(string) bool, err error) {
 		case "genclient:nonNamespaced", "genclient:noStatus", "genclient:method":
 		default:
 			if strings.HasPrefix(m.name, "genclient") {
-				return nil, m.errorf("no such marker")
+				return nil, m.errorf("unknown marker")
 			}
 		}
 	}
@@ -190,7 +190,7 @@ var knownVerbs = map[string]bool{
 	"list": true, "watch": true, "patch": true, "apply": true, "applyStatus": true,
 }
 
-// indexMarker is what "+informer:index=Name,path=spec.nodeName" says. On a field, there is only a name, or nothing.
+// indexMarker is a parsed "+informer:index=Name,path=spec.nodeName". A marker on a field has only a name, or nothing.
 type indexMarker struct {
 	name, path, fn string
 	mark           marker
@@ -206,7 +206,7 @@ func (ms markers) indexes() ([]indexMarker, error) {
 			continue
 		}
 		if m.name != indexName {
-			return nil, m.errorf("no such marker: there is +%s=Name,path=spec.field and +%[1]s=Name,func=Function", indexName)
+			return nil, m.errorf("unknown marker: want +%s=Name,path=spec.field or +%[1]s=Name,func=Function", indexName)
 		}
 		x := indexMarker{mark: m}
 		for i, arg := range splitArgs(m.value) {
@@ -225,10 +225,10 @@ func (ms markers) indexes() ([]indexMarker, error) {
 			}
 		}
 		if x.name != "" && !token.IsIdentifier(upperFirst(x.name)) {
-			return nil, m.errorf("the name %q is no Go identifier", x.name)
+			return nil, m.errorf("the name %q is not a Go identifier", x.name)
 		}
 		if x.path != "" && x.fn != "" {
-			return nil, m.errorf("it has both path= and func=")
+			return nil, m.errorf("the marker has both path= and func=")
 		}
 		list = append(list, x)
 	}

@@ -14,49 +14,50 @@ import (
 	"strings"
 )
 
-// api is one version of an API group: what one generated package is about. Sources make apis (source_go.go from Go
-// packages, source_crd.go from manifests), the printer (print.go) writes them out, and neither knows of the other.
+// api is one version of an API group, the content of one generated package. Sources create apis (source_go.go from Go
+// packages, source_crd.go from manifests), and the printer (print.go) writes them. Sources and printer do not depend on
+// each other.
 type api struct {
 	Group, Version string
 	Dir            string // of the generated package, below the output directory: "apps/v1"
-	From           string // where the kinds come from, for comments: a Go import path, or "the CRDs of " a group
+	From           string // the source of the kinds, for comments: a Go import path, or "the CRDs of " a group
 	Kinds          []kind // sorted by name
 	Decls          []*decl
-	Complete       bool // Decls are all of the types that the group version has, and have all their fields
+	Complete       bool // Decls are all types of the group version, with all their fields
 }
 
 // kind is a type of objects.
 type kind struct {
 	Name       string  // such as "NetworkPolicy"
 	Type       goType  // the Go type, a struct
-	Plural     string  // of name, as in the names of Go: "NetworkPolicies"
+	Plural     string  // of Name, for Go names: "NetworkPolicies"
 	Resource   string  // in the URL: "networkpolicies"
 	Namespaced bool    // false for a cluster-scoped resource
-	Stored     bool    // this is the version that objects are stored in
-	CanGet     bool    // the server answers get, so lister-gen would write a lister
+	Stored     bool    // this is the storage version
+	CanGet     bool    // the server supports get, so lister-gen would write a lister
 	Labeled    bool    // the Go type has GetLabels, which listers need
 	Indexes    []index // sorted by name
-	List       string  // the type of lists, if Decls has it
+	List       string  // the list type, if Decls has it
 	object     types.Type
 	pos        token.Position
 }
 
 // index is a typed index of a kind.
 type index struct {
-	Name string // of the method without By: "Node"
-	What string // where the keys come from, for the comment: "spec.nodeName"
+	Name string // the method without By: "Node"
+	What string // the origin of the keys, for the comment: "spec.nodeName"
 	Key  goType
-	// How the keys are computed: by a function of the api's package or a method of its type, or else by steps from the
+	// Keys come from a function of the api's package, from a method of its type, or else from steps starting at the
 	// object.
 	Fn       goType     // "«example.com/api/v1».NodesOf", or the name of a method; empty if there are steps
-	IsMethod bool       // fn is a method
-	Gives    fnResult   // what fn returns
+	IsMethod bool       // Fn is a method
+	Gives    fnResult   // the results of Fn
 	Steps    []pathStep // from the object to the key
 	pos      token.Position
 	mark     marker
 }
 
-// fnResult tells the shapes of key functions apart.
+// fnResult is the shape of a key function.
 type fnResult int
 
 const (
@@ -80,8 +81,8 @@ const (
 	entryStep                 // the entry of a map; there may be none
 )
 
-// goType is a type expression. The packages in it are written as their paths in guillemets, for which the printer puts
-// in what it imports them as: "«k8s.io/api/core/v1».PodPhase". A type of the generated package itself has none.
+// goType is a type expression. It has the import paths of packages in guillemets, "«k8s.io/api/core/v1».PodPhase",
+// which the printer replaces by the names of its imports. A type of the generated package has no path.
 type goType string
 
 // qualify returns the goType of a type of the package with that path.
@@ -95,30 +96,30 @@ func (a *api) sort() {
 	}
 }
 
-// GroupVersion is as in apiVersion: "v1" or "apps/v1".
+// GroupVersion returns the group version as in apiVersion: "v1" or "apps/v1".
 func (a *api) GroupVersion() string { return path.Join(a.Group, a.Version) }
 
-// Namespaced tells whether any kind is.
+// Namespaced reports whether any kind is namespaced.
 func (a *api) Namespaced() bool {
 	return slices.ContainsFunc(a.Kinds, func(k kind) bool { return k.Namespaced })
 }
 
-// check returns what cannot be generated: names that clash, or that are no names.
+// check returns an error for names that clash or are invalid.
 func (a *api) check() error {
 	var errs errorList
-	names := map[string]string{} // declared ones, with what they are for
+	names := map[string]string{} // declared names, with their kind
 	resources := map[string]string{}
 	for _, k := range a.Kinds {
 		if other := resources[k.Resource]; other != "" {
-			errs.add(k.pos, k.Name, "", "the resource %s is that of %s too: name one of them by +resourceName=", k.Resource, other)
+			errs.add(k.pos, k.Name, "", "%s also has the resource %s: name one of them by +resourceName=", other, k.Resource)
 		}
 		resources[k.Resource] = k.Name
 		if !isResourceName(k.Resource) {
-			errs.add(k.pos, k.Name, "", "%q is no name of a resource", k.Resource)
+			errs.add(k.pos, k.Name, "", "%q is not a valid resource name", k.Resource)
 		}
 		for _, name := range k.declaredNames() {
 			if names[name] != "" {
-				errs.add(k.pos, k.Name, "", "it needs the name %s, and so does %s", name, names[name])
+				errs.add(k.pos, k.Name, "", "%s also needs the name %s", names[name], name)
 			}
 			names[name] = k.Name
 		}
@@ -131,12 +132,12 @@ func (a *api) check() error {
 	return errs.err()
 }
 
-// declaredNames are those that a package with types of its own has for all of them.
+// declaredNames returns the names that a package with its own types declares once.
 func (a *api) declaredNames() []string {
 	return []string{"Set", "NewSet", "GroupVersion", "AddToScheme"}
 }
 
-// declaredNames are those of what is written for a kind, beside its type.
+// declaredNames returns the names that are declared for a kind, beside its type.
 func (k *kind) declaredNames() []string {
 	return []string{
 		k.Name + "Resource", "New" + k.Name + "Informer", k.Name + "Lister", "New" + k.Name + "Lister", k.Name + "NamespaceLister",
@@ -144,12 +145,12 @@ func (k *kind) declaredNames() []string {
 	}
 }
 
-// has tells whether there is a kind of that name.
+// has reports whether there is a kind of that name.
 func (a *api) has(name string) bool {
 	return slices.ContainsFunc(a.Kinds, func(k kind) bool { return k.Name == name })
 }
 
-// addIndexes adds the indexes of -index. A version in which the kind has no such field goes without.
+// addIndexes adds the indexes of -index. A version without the field gets no index.
 func (a *api) addIndexes(flags []*indexFlag) {
 	for i := range a.Kinds {
 		k := &a.Kinds[i]
@@ -160,7 +161,7 @@ func (a *api) addIndexes(flags []*indexFlag) {
 			x := index{Name: flag.name, What: cleanPath(flag.path), pos: k.pos, mark: marker{name: "informer:index", value: flag.name, has: true}}
 			err := x.resolve(k.object)
 			if err == nil && !k.Labeled {
-				err = errors.New("indexes belong to the lister, which needs metadata.labels")
+				err = errors.New("indexes are methods of the lister, which needs metadata.labels")
 			}
 			if err != nil {
 				flag.failed.add(k.pos, k.Name, "-index", "%s", err)
@@ -178,7 +179,7 @@ func checkDirs(apis []*api) error {
 	seen := map[string]*api{}
 	for _, a := range apis {
 		if other := seen[a.Dir]; other != nil {
-			return fmt.Errorf("%s and %s would both be written to %s: give one of them +groupGoName, or generate them in runs of their own, with an -output-dir each", other.From, a.From, a.Dir)
+			return fmt.Errorf("%s and %s would both be written to %s: add +groupGoName to one of them, or generate them in separate runs, each with its own -output-dir", other.From, a.From, a.Dir)
 		}
 		seen[a.Dir] = a
 	}
@@ -189,7 +190,7 @@ var resourceName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
 func isResourceName(name string) bool { return resourceName.MatchString(name) }
 
-// errorList collects errors that name file, line, type and marker.
+// errorList collects errors with file, line, type and marker.
 type errorList []string
 
 func (l *errorList) add(pos token.Position, typeName, mark, format string, args ...any) {
@@ -203,7 +204,7 @@ func (l *errorList) add(pos token.Position, typeName, mark, format string, args 
 	*l = append(*l, text+fmt.Sprintf(format, args...))
 }
 
-// position is pos for messages, with the file relative to the current directory if it is below.
+// position formats pos for messages. A file below the current directory gets its relative name.
 func position(pos token.Position) string {
 	if dir, err := os.Getwd(); err == nil {
 		if name, ok := strings.CutPrefix(pos.Filename, dir+string(filepath.Separator)); ok {

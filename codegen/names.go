@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// plurals are the exceptions to pluralOf, by kind.
+// plurals are the exceptions to the usual plurals, by kind.
 type plurals map[string]string
 
-// parsePlurals adds the exceptions of -plural-exceptions, in the form of client-gen, lister-gen and informer-gen:
+// parse adds the exceptions of -plural-exceptions, in the form of client-gen, lister-gen and informer-gen:
 // "Endpoints:Endpoints,Datum:Data".
 func (p plurals) parse(text string) error {
 	for _, part := range strings.Split(text, ",") {
@@ -23,7 +23,7 @@ func (p plurals) parse(text string) error {
 	return nil
 }
 
-// of returns the plural of a kind, as client-gen and its siblings form it.
+// of returns the plural of a kind, by the rules of client-gen, lister-gen and informer-gen.
 func (p plurals) of(kind string) string {
 	if plural, ok := p[kind]; ok {
 		return plural
@@ -53,7 +53,8 @@ func upperFirst(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-// lowerFirst makes an exported name unexported: "NodeName" becomes "nodeName", "IP" "ip", and "IPAddress" "ipAddress".
+// lowerFirst returns the unexported form of an exported name: "nodeName" for "NodeName", "ip" for "IP", and "ipAddress"
+// for "IPAddress".
 func lowerFirst(s string) string {
 	upper := 0
 	for upper < len(s) && s[upper] >= 'A' && s[upper] <= 'Z' {
@@ -65,7 +66,7 @@ func lowerFirst(s string) string {
 	return strings.ToLower(s[:upper]) + s[upper:]
 }
 
-// namer gives out names, each once.
+// namer assigns names, each once.
 type namer struct{ taken map[string]bool }
 
 func newNamer(taken ...string) *namer {
@@ -85,7 +86,7 @@ func (n *namer) take(name string) bool {
 	return true
 }
 
-// unique takes the name or, if it is taken, the first of name2, name3 and so on that is not.
+// unique takes name or, if it is taken, the first free one of name2, name3 and so on.
 func (n *namer) unique(name string) string {
 	free := name
 	for i := 2; !n.take(free); i++ {
@@ -94,8 +95,8 @@ func (n *namer) unique(name string) string {
 	return free
 }
 
-// fieldNames returns the Go names of the fields for JSON names, which are sorted. Those that have a name for themselves
-// get it, so that a clash of others does not change it.
+// fieldNames returns the Go names of fields with these sorted JSON names. A field whose name is unique gets it first,
+// so that clashes of other fields do not change it.
 func fieldNames(jsonNames []string, taken *namer) map[string]string {
 	count := map[string]int{}
 	for _, json := range jsonNames {
@@ -115,15 +116,15 @@ func fieldNames(jsonNames []string, taken *namer) map[string]string {
 	return names
 }
 
-// goName returns the exported Go name for a name in JSON: "podIP" becomes "PodIP", "base-urls" "BaseURLs", "$ref" "Ref",
-// and "3scale" "X3scale".
+// goName returns the exported Go name for a JSON name: "PodIP" for "podIP", "BaseURLs" for "base-urls", "Ref" for
+// "$ref", and "X3scale" for "3scale".
 func goName(json string) string {
 	var name strings.Builder
 	for _, word := range words(json) {
 		lower := strings.ToLower(word)
 		stem, plural := strings.CutSuffix(lower, "s")
 		switch {
-		case word != lower && word != upperFirst(lower): // "IPs" is right as it is
+		case word != lower && word != upperFirst(lower): // keep "IPs"
 			name.WriteString(upperFirst(word))
 		case initialisms[lower]:
 			name.WriteString(strings.ToUpper(word))
@@ -134,12 +135,12 @@ func goName(json string) string {
 		}
 	}
 	if r, _ := utf8.DecodeRuneInString(name.String()); !unicode.IsUpper(r) {
-		return "X" + name.String() // a digit, or a letter of a script without case, does not begin an exported name
+		return "X" + name.String() // a digit, or a letter without case, cannot begin an exported name
 	}
 	return name.String()
 }
 
-// words splits a name at what cannot be in an identifier, and before the capitals that begin words.
+// words splits a name at characters that identifiers cannot have, and before capitals that begin words.
 func words(name string) (words []string) {
 	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		runes := []rune(part)
@@ -159,7 +160,7 @@ func words(name string) (words []string) {
 	return words
 }
 
-// initialisms are words that Go names have in capitals: those of the Go code review comments, and some of Kubernetes.
+// initialisms are words that Go names write in capitals: those of the Go code review comments, and some of Kubernetes.
 var initialisms = map[string]bool{
 	"acl": true, "api": true, "ascii": true, "ca": true, "cidr": true, "cpu": true, "css": true, "dns": true, "eof": true,
 	"grpc": true, "guid": true, "html": true, "http": true, "https": true, "id": true, "ip": true, "json": true, "jwt": true,
@@ -168,7 +169,7 @@ var initialisms = map[string]bool{
 	"uuid": true, "vm": true, "xml": true, "yaml": true,
 }
 
-// enumName returns what the name of a constant ends with.
+// enumName returns the end of a constant's name.
 func enumName(value string) string {
 	if value == "" {
 		return "Empty"

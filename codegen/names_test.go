@@ -24,7 +24,7 @@ func TestGoName(t *testing.T) {
 	}
 }
 
-// A clash of names does not change the name of anything else, nor depends on anything but the names.
+// A clash of names does not change other names. The result depends only on the names.
 func TestFieldNames(t *testing.T) {
 	names := []string{"URL", "url", "Url", "uRL2", "type", "deepCopy"}
 	slices.Sort(names)

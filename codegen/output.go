@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// outputDir is a directory for generated files, and those that are there. Files of others in it are left alone.
+// outputDir is a directory for generated files. It leaves other files in it alone.
 type outputDir string
 
 func (d outputDir) path(name string) string {
 	return filepath.Join(string(d), filepath.FromSlash(name))
 }
 
-// has tells whether there is a file of that name.
+// has reports whether there is a file of that name.
 func (d outputDir) has(name string) bool {
 	_, err := os.Stat(d.path(name))
 	return err == nil
 }
 
-// write makes files what is generated in the directory: it writes those that differ, and removes those that codegen
-// wrote before and would not write again.
+// write writes the files that are new or differ. It removes files that an earlier run of codegen wrote and that are not
+// in files.
 func (d outputDir) write(files map[string][]byte) error {
 	stale, err := d.stale(files)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d outputDir) write(files map[string][]byte) error {
 	return nil
 }
 
-// check returns an error that names what write would change.
+// check returns an error that names the files that write would change.
 func (d outputDir) check(files map[string][]byte) error {
 	stale, err := d.stale(files)
 	if err != nil || len(stale) == 0 {
@@ -61,10 +61,10 @@ func (d outputDir) check(files map[string][]byte) error {
 	for i, name := range stale {
 		stale[i] = d.path(name)
 	}
-	return fmt.Errorf("not what would be generated now: %s", strings.Join(stale, ", "))
+	return fmt.Errorf("out of date: %s", strings.Join(stale, ", "))
 }
 
-// stale returns the names of files that are missing, differ, or should not be there.
+// stale returns the names of files that are missing, differ, or should not exist.
 func (d outputDir) stale(files map[string][]byte) ([]string, error) {
 	var stale []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -102,7 +102,7 @@ func (d outputDir) stale(files map[string][]byte) ([]string, error) {
 	return stale, err
 }
 
-// isGenerated tells whether codegen wrote a file.
+// isGenerated reports whether codegen wrote a file.
 func isGenerated(text []byte) bool {
 	head, _, _ := bytes.Cut(text, []byte("\npackage "))
 	return bytes.HasPrefix(head, []byte(generatedBy)) || bytes.Contains(head, []byte("\n"+generatedBy))
@@ -110,8 +110,8 @@ func isGenerated(text []byte) bool {
 
 var anyYear = regexp.MustCompile(`\b(19|20)[0-9][0-9]\b`)
 
-// dated returns text with YEAR in its header replaced by the year that the file has already, or else this one: so a
-// file does not become stale at new year.
+// dated replaces YEAR in the header of text by the year in the existing file, or else by the current year. So a file
+// does not become stale at new year.
 func (d outputDir) dated(name string, text []byte) []byte {
 	header, rest, _ := bytes.Cut(text, []byte(generatedBy))
 	if !bytes.Contains(header, []byte("YEAR")) {

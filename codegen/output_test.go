@@ -43,8 +43,8 @@ func TestOutputDir(t *testing.T) {
 	stale(files, "")
 
 	write("a/v1/informers.go", generated+"// changed\n")
-	stale(files, "now: "+dir.path("a/v1/informers.go"))
-	write("c/v1/informers.go", "// Header\n\n"+generated) // of a type that is no more
+	stale(files, "date: "+dir.path("a/v1/informers.go"))
+	write("c/v1/informers.go", "// Header\n\n"+generated) // of a deleted type
 	write("c/v1/expansion.go", "package v1\n\n// "+generatedBy+" is what others have.\n")
 	stale(files, "a/v1/informers.go, "+dir.path("c/v1/informers.go"))
 	if err := dir.write(files); err != nil {
@@ -52,7 +52,7 @@ func TestOutputDir(t *testing.T) {
 	}
 	stale(files, "")
 	if dir.has("c/v1/informers.go") || !dir.has("c/v1/expansion.go") {
-		t.Error("what is removed is not what codegen wrote, and only that")
+		t.Error("write must remove exactly the files that codegen wrote")
 	}
 }
 
@@ -78,18 +78,18 @@ func TestYearStays(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"", "name the packages"},
+		{"", "name packages"},
 		{"-plural-exceptions Datum ./...", `"Datum": want Kind:Plural`},
 		{"-nonsense ./...", "flag provided but not defined"},
 		{"-go-header-file nowhere ./testdata/genclient/...", "nowhere"},
 		{"./nowhere/...", "nowhere"},
 		{"fmt", "no type in fmt has one of the markers"},
-		{"fmt -check", "-check stands behind a package or file: flags come first"},
-		{"-crd testdata/crdfields/widgets.yaml -fields Thing:spec", "-fields Thing: there is no kind of this name"},
+		{"fmt -check", "-check follows a package or file: flags come first"},
+		{"-crd testdata/crdfields/widgets.yaml -fields Thing:spec", "-fields Thing: no kind has this name"},
 		{"-crd testdata/crdfields/widgets.yaml -fields Widget:", "want paths like spec.nodeName"},
-		{"-crd testdata/crdfields/widgets.yaml -fields spec.factory -index Widget:Factory=spec.factory", `type WidgetSpec: -fields: spec.factory: there is no "factory" in WidgetSpecSpec, which has a`},
-		{"-crd testdata/crdfields/widgets.yaml -fields Widget:spec.factory -index Widget:Factory=spec.factory", "type Widget: -index: indexes belong to the lister, which needs metadata.labels"},
-		{"-crd testdata/crdfields/widgets.yaml -index Widget:Factory=spec.nowhere", `type Widget: -index: spec.nowhere: there is no field "nowhere"`},
+		{"-crd testdata/crdfields/widgets.yaml -fields spec.factory -index Widget:Factory=spec.factory", `type WidgetSpec: -fields: spec.factory: WidgetSpecSpec has no "factory"; it has a`},
+		{"-crd testdata/crdfields/widgets.yaml -fields Widget:spec.factory -index Widget:Factory=spec.factory", "type Widget: -index: indexes are methods of the lister, which needs metadata.labels"},
+		{"-crd testdata/crdfields/widgets.yaml -index Widget:Factory=spec.nowhere", `type Widget: -index: spec.nowhere: no field "nowhere"`},
 		{"-crd testdata/crdfields/widgets.yaml -index Thing:Node=spec.node", "-index Thing:Node=spec.node: there is no kind Thing"},
 		{"-crd testdata/crdfields/widgets.yaml -index Widget=spec.node", "want Kind:Name=path"},
 		{"-crd testdata/header.txt", "no CustomResourceDefinition in testdata/header.txt"},
@@ -104,7 +104,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// -check writes nothing, and fails until somebody does.
+// -check writes nothing, and fails until codegen runs.
 func TestCheckFailsWhenStale(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"-output-dir", dir, "./testdata/genclient/api/..."}

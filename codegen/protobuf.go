@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// isMessage tells whether a type is a protobuf message by itself, not because it embeds one.
+// isMessage reports whether a type is a protobuf message by itself, and not because it embeds one.
 func isMessage(t types.Type) bool {
 	method := types.NewMethodSet(types.NewPointer(t)).Lookup(nil, "Unmarshal")
 	return method != nil && len(method.Index()) == 1
 }
 
-// readsProtobuf makes decls, those of one slim type, decode protobuf, if they can all be: if each field has a number and a
-// type for which there is a way.
+// readsProtobuf marks decls, the types of one slim type, as decodable from protobuf. It does nothing unless every field
+// has a number and a supported type.
 func readsProtobuf(decls []*decl) {
 	for _, d := range decls {
 		if _, ok := d.unmarshal(); !ok {
@@ -51,7 +51,7 @@ func (d *decl) unmarshal() (text string, ok bool) {
 	return text, true
 }
 
-// unmarshalEntries returns the statements that decode an entry of a map, for the struct that has some of them.
+// unmarshalEntries returns statements that decode an entry of a map, for a struct with some of its entries.
 func (d *decl) unmarshalEntries(u *types.Struct) (text string, ok bool) {
 	key, value := unmarshalCall("&key", d.Entries.Key()), unmarshalCall("&value", d.Entries.Elem())
 	text = unmarshalEntry(d.Entries, key, value) + "switch key {\n"
@@ -65,7 +65,7 @@ func (d *decl) unmarshalEntries(u *types.Struct) (text string, ok bool) {
 	return text + "}\nreturn err\n", key != "" && value != ""
 }
 
-// unmarshalField returns statements that decode a value v to where it belongs, and return the error.
+// unmarshalField returns statements that decode a value v into to, and return the error.
 func unmarshalField(to string, t types.Type) (text string, ok bool) {
 	if call := unmarshalCall("&"+to, t); call != "" {
 		return "return " + call + "\n", true
@@ -73,7 +73,7 @@ func unmarshalField(to string, t types.Type) (text string, ok bool) {
 	switch u := t.Underlying().(type) {
 	case *types.Pointer:
 		call := unmarshalCall(to, u.Elem())
-		if isStruct(u.Elem()) { // several of them are merged
+		if isStruct(u.Elem()) { // repeated values are merged
 			return fmt.Sprintf("if %s == nil {\n%[1]s = new(%s)\n}\nreturn %s\n", to, typeText(u.Elem()), call), call != ""
 		}
 		return fmt.Sprintf("%s = new(%s)\nreturn %s\n", to, typeText(u.Elem()), call), call != ""
@@ -93,13 +93,14 @@ func unmarshalField(to string, t types.Type) (text string, ok bool) {
 	return "", false
 }
 
-// unmarshalEntry returns statements that decode the key and the value of an entry of a map.
+// unmarshalEntry returns statements that decode the key and the value of a map entry.
 func unmarshalEntry(m *types.Map, key, value string) string {
 	return fmt.Sprintf("var key %[1]s\nvar value %[2]s\nerr := «%[3]s».Entry(v, func(v «%[3]s».Value) error { return %[4]s }, func(v «%[3]s».Value) error { return %[5]s })\n",
 		typeText(m.Key()), typeText(m.Elem()), wirePath, key, value)
 }
 
-// unmarshalCall returns the call that decodes a value v to a pointer to a t, empty if that takes more than a call.
+// unmarshalCall returns the call that decodes a value v into to, a pointer to a t. It returns "" if one call is not
+// enough.
 func unmarshalCall(to string, t types.Type) string {
 	function := ""
 	switch u := t.Underlying().(type) {

@@ -15,8 +15,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// schema is what counts of a JSONSchemaProps, the OpenAPI v3 schema of a value. The rest of it says which values are
-// valid, and that is for the API server to see to.
+// schema is the relevant part of a JSONSchemaProps, the OpenAPI v3 schema of a value. The rest is validation, which is
+// the API server's task.
 type schema struct {
 	Type        string             `json:"type"`
 	Format      string             `json:"format"`
@@ -35,7 +35,8 @@ type schema struct {
 	IntOrString bool               `json:"x-kubernetes-int-or-string"`
 }
 
-// schemaOrBool is the schema of values that may be anything, or not be there at all, if schema is nil.
+// schemaOrBool is additionalProperties. If schema is nil, allowed says whether values may be anything or must be
+// absent.
 type schemaOrBool struct {
 	schema  *schema
 	allowed bool
@@ -49,13 +50,13 @@ func (s *schemaOrBool) UnmarshalJSON(raw []byte) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, &s.schema)
 }
 
-// knownTypes are those that stand for values of the API machinery.
+// knownTypes are the Go types of the API machinery that schemas can stand for.
 type knownTypes struct {
 	typeMeta, objectMeta, listMeta, condition, labelSelector, time types.Type
 	raw, intOrString, quantity                                     types.Type
 }
 
-// loadKnownTypes loads them from the module that codegen runs in, which is to compile what it writes.
+// loadKnownTypes loads the types from the module that codegen runs in, because that module compiles the output.
 func loadKnownTypes() (*knownTypes, error) {
 	k := &knownTypes{}
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes | packages.NeedExportFile},
@@ -66,7 +67,7 @@ func loadKnownTypes() (*knownTypes, error) {
 	found := map[string]types.Type{}
 	for _, pkg := range pkgs {
 		if len(pkg.Errors) > 0 {
-			return nil, fmt.Errorf("%w (codegen has to run in a module that uses github.com/typedinformer/informer)", pkg.Errors[0])
+			return nil, fmt.Errorf("%w (run codegen in a module that uses github.com/typedinformer/informer)", pkg.Errors[0])
 		}
 		for _, name := range pkg.Types.Scope().Names() {
 			found[pkg.Name+"."+name] = pkg.Types.Scope().Lookup(name).Type()
@@ -100,14 +101,14 @@ func (b *schemaTypes) errorf(path, format string, args ...any) {
 	b.errs = append(b.errs, path+": "+fmt.Sprintf(format, args...))
 }
 
-// object declares the struct that an object with properties is.
+// object declares the struct for an object with properties.
 func (b *schemaTypes) object(s *schema, name, path string) *types.Named {
 	d := &decl{Type: newNamed(name, nil), Doc: s.Description}
-	if path != "" { // then the description is the field's
-		d.Doc = fmt.Sprintf("%s is what is at %s of a %s.", name, path, b.kind)
+	if path != "" { // the description is then the field's
+		d.Doc = fmt.Sprintf("%s is the type of %s of a %s.", name, path, b.kind)
 	}
 	if s.Preserve {
-		d.Doc += "\n\nThe API server also keeps fields that this type does not have. They are lost when an object is decoded, and removed when it is sent by an Update: use a Patch."
+		d.Doc += "\n\nThe API server also keeps fields that this type does not have. Decoding drops them, and an Update removes them: use a Patch."
 	}
 	b.decls = append(b.decls, d)
 	var fields []*types.Var
@@ -153,7 +154,7 @@ func (b *schemaTypes) object(s *schema, name, path string) *types.Named {
 	return d.Type
 }
 
-// typeOf returns the type of a value; name is for what it has to declare.
+// typeOf returns the type of a value. name is for types that it declares.
 func (b *schemaTypes) typeOf(s *schema, name, path string) types.Type {
 	switch {
 	case s.IntOrString && s.Pattern == quantityPattern:
@@ -186,11 +187,11 @@ func (b *schemaTypes) typeOf(s *schema, name, path string) types.Type {
 		}
 		return b.raw
 	}
-	b.errorf(path, "the type %q is none of array, boolean, integer, number, object and string", s.Type)
+	b.errorf(path, "the type %q is not array, boolean, integer, number, object or string", s.Type)
 	return b.raw
 }
 
-// elementType returns the type of what is in a list or a map.
+// elementType returns the element type of a list or a map.
 func (b *schemaTypes) elementType(s *schema, name, path string) types.Type {
 	t := b.typeOf(s, name, path)
 	if s.Nullable {
@@ -214,7 +215,7 @@ func (b *schemaTypes) objectType(s *schema, name, path string) types.Type {
 	case s.Preserve:
 		return b.raw
 	}
-	return types.NewStruct(nil, nil) // the API server removes whatever is in it
+	return types.NewStruct(nil, nil) // the API server prunes its fields
 }
 
 // stringType returns the type of a string, which may be an enumeration.
@@ -228,7 +229,7 @@ func (b *schemaTypes) stringType(s *schema, name, path string) types.Type {
 		return types.Typ[types.String]
 	}
 	name = b.names.unique(name)
-	d := &decl{Type: newNamed(name, types.Typ[types.String]), Doc: fmt.Sprintf("%s is what is at %s of a %s.", name, path, b.kind)}
+	d := &decl{Type: newNamed(name, types.Typ[types.String]), Doc: fmt.Sprintf("%s is the type of %s of a %s.", name, path, b.kind)}
 	b.decls = append(b.decls, d)
 	for _, value := range s.Enum {
 		switch value := value.(type) {
@@ -236,15 +237,15 @@ func (b *schemaTypes) stringType(s *schema, name, path string) types.Type {
 			d.Values = append(d.Values, enumValue{b.names.unique(name + enumName(value)), value})
 		case nil:
 		default:
-			b.errorf(path, "the value %v of its enum is no string", value)
+			b.errorf(path, "the value %v of its enum is not a string", value)
 		}
 	}
 	return d.Type
 }
 
-// optional returns the type of a field whose values are of type t, and the options of its JSON tag. They are chosen so
-// that what is decoded is encoded as it was, if there is a difference between a field that is not there and one with a
-// zero value: numbers, booleans and structs are behind pointers, lists and maps may be nil or empty.
+// optional returns the type of a field with values of type t, and the options of its JSON tag. They make encoding
+// reverse decoding, if an absent field and a zero value differ: numbers, booleans and structs are behind pointers,
+// lists and maps may be nil or empty.
 func (b *schemaTypes) optional(s *schema, t types.Type, required bool, path string) (types.Type, string) {
 	switch u := t.Underlying().(type) {
 	case *types.Slice, *types.Map:
@@ -273,16 +274,16 @@ func (b *schemaTypes) optional(s *schema, t types.Type, required bool, path stri
 	return t, ""
 }
 
-// canBeEmpty tells whether an empty string is valid.
+// canBeEmpty reports whether an empty string is valid.
 func (s *schema) canBeEmpty() bool {
 	pattern, err := regexp.Compile(s.Pattern)
 	return s.MinLength == 0 && (err != nil || pattern.MatchString("")) && (len(s.Enum) == 0 || slices.Contains(s.Enum, any("")))
 }
 
-// quantityPattern is what controller-gen writes for a resource.Quantity, and for nothing else.
+// quantityPattern is controller-gen's pattern for resource.Quantity, and for no other type.
 const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
 
-// isCondition tells whether s is the schema of a metav1.Condition.
+// isCondition reports whether s is the schema of a metav1.Condition.
 func (b *schemaTypes) isCondition(s *schema) bool {
 	for _, name := range []string{"lastTransitionTime", "message", "reason", "status", "type"} {
 		if !slices.Contains(s.Required, name) {
@@ -294,7 +295,7 @@ func (b *schemaTypes) isCondition(s *schema) bool {
 	}) && s.Properties["lastTransitionTime"].Format == "date-time"
 }
 
-// isLabelSelector tells whether s is the schema of a metav1.LabelSelector.
+// isLabelSelector reports whether s is the schema of a metav1.LabelSelector.
 func (b *schemaTypes) isLabelSelector(s *schema) bool {
 	if !s.has(map[string]string{"matchExpressions": "array", "matchLabels": "object"}) {
 		return false
@@ -304,7 +305,7 @@ func (b *schemaTypes) isLabelSelector(s *schema) bool {
 		labels != nil && labels.schema != nil && labels.schema.Type == "string"
 }
 
-// has tells whether s has properties of just these names and types.
+// has reports whether s has exactly these properties, by name and type.
 func (s *schema) has(properties map[string]string) bool {
 	for name, typ := range properties {
 		if p := s.Properties[name]; p == nil || p.Type != typ {
@@ -314,7 +315,7 @@ func (s *schema) has(properties map[string]string) bool {
 	return len(s.Properties) == len(properties) && !s.Preserve && !s.Embedded
 }
 
-// isTagName tells whether a JSON name can stand in the tag of a Go field, for encoding/json and its second version.
+// isTagName reports whether a JSON name can be in the tag of a Go field, for encoding/json and its second version.
 func isTagName(name string) bool {
 	for _, r := range name {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) {
@@ -324,7 +325,7 @@ func isTagName(name string) bool {
 	return name != "" && name != "-"
 }
 
-// promotedNames returns the names that a struct with an embedded t has from it.
+// promotedNames returns the names that an embedded t promotes.
 func promotedNames(t types.Type) (names []string) {
 	methods := types.NewMethodSet(types.NewPointer(t))
 	for i := range methods.Len() {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// fieldFlags are what -fields says, by kind; those under "" are for all kinds.
+// fieldFlags are the paths of -fields, by kind; those under "" are for all kinds.
 type fieldFlags map[string][]string
 
 var kindPrefix = regexp.MustCompile(`^([A-Z]\w*):`)
@@ -33,15 +33,14 @@ func (f fieldFlags) parse(text string) error {
 // of returns the paths for a kind.
 func (f fieldFlags) of(kind string) []string { return slices.Concat(f[""], f[kind]) }
 
-// alwaysKept are the fields that make an informer.Object.
+// alwaysKept are the fields that an informer.Object needs.
 var alwaysKept = []string{"metadata.namespace", "metadata.name", "metadata.uid", "metadata.resourceVersion"}
 
-// slim replaces the types of a's kinds by types that have just the fields in flags. Kinds that flags do not name are
-// left out.
+// slim replaces the types of a's kinds by types with just the fields in flags. It removes kinds that flags do not name.
 func (a *api) slim(flags fieldFlags) error {
 	a.Kinds = slices.DeleteFunc(a.Kinds, func(k kind) bool { return len(flags.of(k.Name)) == 0 })
 	errs := errorList{}
-	var whole []types.Type // kept as they are
+	var whole []types.Type // kept unchanged
 	for i := range a.Kinds {
 		k := a.Kinds[i]
 		s := &slimmer{names: newNamer()}
@@ -68,10 +67,10 @@ func (a *api) slim(flags fieldFlags) error {
 		k := &a.Kinds[i]
 		s := &slimmer{names: names}
 		if err := s.kind(k, flags.of(k.Name)); err != nil {
-			return err // it went well before
+			return err // it worked without
 		}
 		a.Decls = append(a.Decls, s.decls...)
-		var indexes []index // those by functions take the whole object, and others may need a field that is gone
+		var indexes []index // key functions take the full object, and paths may need a removed field
 		for _, x := range k.Indexes {
 			if x.Fn == "" && x.resolve(k.object) == nil {
 				indexes = append(indexes, x)
@@ -85,7 +84,7 @@ func (a *api) slim(flags fieldFlags) error {
 
 // fieldTree is a set of paths.
 type fieldTree struct {
-	whole bool // with all that is below
+	whole bool // with everything below
 	below map[string]*fieldTree
 }
 
@@ -93,7 +92,7 @@ func (f *fieldTree) add(segments []string) {
 	switch {
 	case len(segments) == 0:
 		f.whole = true
-	case segments[0] == "[*]": // it is meant without, too
+	case segments[0] == "[*]": // implied
 		f.add(segments[1:])
 	default:
 		if f.below == nil {
@@ -110,17 +109,17 @@ func (f *fieldTree) add(segments []string) {
 type slimmer struct {
 	names *namer
 	decls []*decl
-	whole []types.Type // types that are kept as they are
+	whole []types.Type // types that are kept unchanged
 }
 
-// kind makes k's type one that has just the fields at paths.
+// kind replaces k's type by one with just the fields at paths.
 func (s *slimmer) kind(k *kind, paths []string) error {
 	tree := &fieldTree{}
 	for _, path := range slices.Concat(alwaysKept, paths) {
 		tree.add(splitPath(path))
 	}
 	metadata := tree.below["metadata"]
-	if metadata.whole { // embedding an ObjectMeta would make its methods the object's
+	if metadata.whole { // an embedded ObjectMeta would promote its methods to the object
 		*metadata = fieldTree{}
 		field, _ := findField(k.object, "metadata")
 		if field == nil {
@@ -186,10 +185,10 @@ func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types
 		return types.NewMap(u.Key(), elem), nil
 	case *types.Struct:
 		if named, ok := types.Unalias(t).(*types.Named); ok && hasMethod(named, "UnmarshalJSON") {
-			return nil, fmt.Errorf("%s: a %s is decoded as a whole, so take all of it", path, typeName(t))
+			return nil, fmt.Errorf("%s: a %s is always decoded as a whole: choose all of it", path, typeName(t))
 		}
 		name = s.names.unique(name)
-		d := &decl{Type: newNamed(name, nil), Doc: fmt.Sprintf("%s is what is kept of %s.", name, path)}
+		d := &decl{Type: newNamed(name, nil), Doc: fmt.Sprintf("%s has some fields of %s.", name, path)}
 		s.decls = append(s.decls, d)
 		pruned, err := s.structure(t, tree, name, path)
 		if err != nil {
@@ -198,7 +197,7 @@ func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types
 		d.Type.SetUnderlying(pruned)
 		return d.Type, nil
 	}
-	return nil, fmt.Errorf("%s is a %s, there is no %q in it", path, typeName(t), anyKey(tree.below))
+	return nil, fmt.Errorf("%s is a %s, which has no %q", path, typeName(t), anyKey(tree.below))
 }
 
 // structure returns the struct t with just the fields in tree.
@@ -235,27 +234,27 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 	for _, segment := range slices.Sorted(maps.Keys(tree.below)) {
 		if !found[segment] {
 			slices.Sort(have)
-			return nil, fmt.Errorf("%s: there is no %q in %s, which has %s", strings.TrimPrefix(path+"."+segment, "."), segment, typeName(t), strings.Join(slices.Compact(have), ", "))
+			return nil, fmt.Errorf("%s: %s has no %q; it has %s", strings.TrimPrefix(path+"."+segment, "."), typeName(t), segment, strings.Join(slices.Compact(have), ", "))
 		}
 	}
 	return types.NewStruct(fields, tags), nil
 }
 
-// entries returns the struct that holds just some entries of a map.
+// entries returns a struct with some entries of a map.
 func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (types.Type, error) {
 	name = s.names.unique(name)
 	named := newNamed(name, nil)
-	s.decls = append(s.decls, &decl{Type: named, Doc: fmt.Sprintf("%s are entries of %s.", name, path), Entries: m})
+	s.decls = append(s.decls, &decl{Type: named, Doc: fmt.Sprintf("%s has some entries of %s.", name, path), Entries: m})
 	byKey := map[string]*fieldTree{}
 	for segment, below := range tree.below {
 		key := unquote(strings.TrimSuffix(strings.TrimPrefix(segment, "["), "]"))
 		if segment[0] != '[' || !isTagName(key) {
-			return nil, fmt.Errorf("%s: %s cannot be chosen from a map: want entries like ['key'], or all of it", path, segment)
+			return nil, fmt.Errorf("%s: %s is not an entry of a map: want entries like ['key'], or all of it", path, segment)
 		}
 		byKey[key] = below
 	}
 	if basic, ok := m.Key().Underlying().(*types.Basic); !ok || basic.Info()&types.IsString == 0 {
-		return nil, fmt.Errorf("%s: the keys of the map are no strings", path)
+		return nil, fmt.Errorf("%s: the keys of the map are not strings", path)
 	}
 	keys := slices.Sorted(maps.Keys(byKey))
 	goNames := fieldNames(keys, newNamer("DeepCopy", "DeepCopyInto"))
@@ -267,7 +266,7 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 			return nil, err
 		}
 		if _, isPointer := elem.Underlying().(*types.Pointer); !isPointer {
-			elem = types.NewPointer(elem) // nil tells that there is no such entry
+			elem = types.NewPointer(elem) // nil means that there is no such entry
 		}
 		fields = append(fields, types.NewField(token.NoPos, generated, goNames[key], elem, false))
 		tags = append(tags, fmt.Sprintf(`json:"%s,omitempty"`, key))
@@ -276,11 +275,11 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 	return named, nil
 }
 
-// jsonField is a field of a struct, or of one that is inlined in it.
+// jsonField is a field of a struct, or of a struct inlined in it.
 type jsonField struct {
 	*types.Var
 	name     string // in JSON
-	protobuf string // its tag for protobuf, where it is a field of the message itself
+	protobuf string // its protobuf tag, if it is a field of the message itself
 }
 
 func jsonFields(t types.Type) (fields []jsonField) {
@@ -298,7 +297,7 @@ func jsonFields(t types.Type) (fields []jsonField) {
 		switch {
 		case inline:
 			for _, f := range jsonFields(field.Type()) {
-				inlined = append(inlined, jsonField{f.Var, f.name, ""}) // in protobuf, nothing is inlined
+				inlined = append(inlined, jsonField{f.Var, f.name, ""}) // protobuf inlines nothing
 			}
 		case field.Exported() && name != "-":
 			fields = append(fields, jsonField{field, name, reflect.StructTag(u.Tag(i)).Get("protobuf")})
@@ -307,7 +306,7 @@ func jsonFields(t types.Type) (fields []jsonField) {
 	return append(fields, inlined...)
 }
 
-// unexported returns the name of what in t other packages cannot name.
+// unexported returns the name of an unexported type in t, if any.
 func unexported(t types.Type) string {
 	switch t := t.(type) {
 	case *types.Named:
@@ -326,7 +325,7 @@ func unexported(t types.Type) string {
 	return ""
 }
 
-// typeName returns the name of a type for messages.
+// typeName returns the name of a type, for messages.
 func typeName(t types.Type) string {
 	return types.TypeString(t, func(pkg *types.Package) string {
 		if pkg == generated {

@@ -20,14 +20,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// crdSource finds apis in manifests of custom resource definitions, and declares the Go types that they describe.
+// crdSource finds apis in manifests of custom resource definitions, and declares their Go types.
 type crdSource struct {
 	plurals plurals
 	exclude map[string]bool // "widgets.shop.example.com"
 }
 
-// definition is what counts of a CustomResourceDefinition of apiextensions.k8s.io/v1. It has types of its own, so that
-// no user of the library finds k8s.io/apiextensions-apiserver in go.mod.
+// definition is the relevant part of a CustomResourceDefinition of apiextensions.k8s.io/v1. It is a separate type, so
+// that users of the library do not need k8s.io/apiextensions-apiserver in go.mod.
 type definition struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -56,13 +56,13 @@ type definedVersion struct {
 	} `json:"schema"`
 }
 
-// definedKind is a definition in one of its versions.
+// definedKind is one version of a definition.
 type definedKind struct {
 	*definition
 	version *definedVersion
 }
 
-// errorf returns an error that says where d is.
+// errorf returns an error with the position of d.
 func (d *definition) errorf(format string, args ...any) error {
 	text := position(d.pos) + ": "
 	if d.Metadata.Name != "" {
@@ -76,41 +76,41 @@ var (
 	versionName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 )
 
-// check returns an error for what an API server would not take, as far as it matters here.
+// check returns an error for a definition that an API server would reject, as far as it matters here.
 func (d *definition) check() error {
 	var errs []error
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, d.errorf("%s: %s", field, fmt.Sprintf(format, args...)))
 	}
 	if !groupName.MatchString(d.Spec.Group) {
-		bad("spec.group", "%q is no name of a group", d.Spec.Group)
+		bad("spec.group", "%q is not a valid group name", d.Spec.Group)
 	}
 	if d.Spec.Scope != "Namespaced" && d.Spec.Scope != "Cluster" {
 		bad("spec.scope", "%q is neither Namespaced nor Cluster", d.Spec.Scope)
 	}
 	if !token.IsExported(d.Spec.Names.Kind) || !token.IsIdentifier(d.Spec.Names.Kind) {
-		bad("spec.names.kind", "%q is no name of an exported Go type", d.Spec.Names.Kind)
+		bad("spec.names.kind", "%q is not an exported Go name", d.Spec.Names.Kind)
 	}
 	if !isResourceName(d.Spec.Names.Plural) {
-		bad("spec.names.plural", "%q is no name of a resource", d.Spec.Names.Plural)
+		bad("spec.names.plural", "%q is not a valid resource name", d.Spec.Names.Plural)
 	}
 	if len(d.Spec.Versions) == 0 {
-		bad("spec.versions", "there are none")
+		bad("spec.versions", "there are no versions")
 	}
 	for i, v := range d.Spec.Versions {
 		field := fmt.Sprintf("spec.versions[%d]", i)
 		if !versionName.MatchString(v.Name) {
-			bad(field+".name", "%q is no name of a version", v.Name)
+			bad(field+".name", "%q is not a valid version name", v.Name)
 		}
 		if v.Served && v.Schema.OpenAPIV3Schema == nil {
-			bad(field+".schema.openAPIV3Schema", "it is missing")
+			bad(field+".schema.openAPIV3Schema", "the schema is missing")
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// load returns an api for each version of each group that files define something in. A file may be named by a pattern
-// of [filepath.Glob].
+// load returns an api for each version of each group in the files. patterns are file names, or patterns of
+// [filepath.Glob].
 func (s *crdSource) load(patterns []string) ([]*api, error) {
 	var definitions []*definition
 	var errs []error
@@ -119,7 +119,7 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", pattern, err))
 		} else if len(files) == 0 {
-			files = []string{pattern} // reading it says what is wrong
+			files = []string{pattern} // reading it reports the error
 		}
 		for _, file := range files {
 			found, err := readDefinitions(file)
@@ -130,7 +130,7 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 		}
 	}
 	if len(definitions)+len(errs) == 0 {
-		return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", strings.Join(patterns, " "))
+		return nil, fmt.Errorf("no CustomResourceDefinition in %s", strings.Join(patterns, " "))
 	}
 	known, err := loadKnownTypes()
 	if err != nil {
@@ -167,13 +167,13 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 	return apis, errors.Join(errs...)
 }
 
-// api declares the types of kinds, which are of one version of one group.
+// api declares the types of kinds, which belong to one version of one group.
 func (s *crdSource) api(known *knownTypes, kinds []definedKind) (*api, error) {
 	group, version := kinds[0].Spec.Group, kinds[0].version.Name
 	a := &api{
 		Group:    group,
 		Version:  version,
-		Dir:      path.Join(strings.Split(group, ".")[0], version), // as lister-gen has it
+		Dir:      path.Join(strings.Split(group, ".")[0], version), // as in lister-gen
 		From:     "the CRDs of " + group,
 		Complete: true,
 	}
@@ -181,7 +181,7 @@ func (s *crdSource) api(known *knownTypes, kinds []definedKind) (*api, error) {
 	errs := errorList{}
 	for i, d := range kinds {
 		if i > 0 && kinds[i-1].Spec.Names.Kind == d.Spec.Names.Kind {
-			errs = append(errs, d.errorf("%s is defined at %s too", d.Spec.Names.Kind, position(kinds[i-1].pos)).Error())
+			errs = append(errs, d.errorf("%s is also defined at %s", d.Spec.Names.Kind, position(kinds[i-1].pos)).Error())
 			continue
 		}
 		k := kind{
@@ -199,7 +199,7 @@ func (s *crdSource) api(known *knownTypes, kinds []definedKind) (*api, error) {
 		a.Kinds = append(a.Kinds, k)
 		for _, name := range append(k.declaredNames(), k.Name, k.List) {
 			if !names.take(name) {
-				errs.add(d.pos, k.Name, "", "it needs the name %s, which the package has for something else", name)
+				errs.add(d.pos, k.Name, "", "the name %s is already taken in the package", name)
 			}
 		}
 	}
@@ -223,8 +223,8 @@ func (s *crdSource) api(known *knownTypes, kinds []definedKind) (*api, error) {
 
 var documentEnd = regexp.MustCompile(`(?m)^---([ \t].*)?\r?$`)
 
-// readDefinitions returns the definitions in a file: YAML, with any number of documents, or JSON. Whatever else is in it
-// is left out.
+// readDefinitions returns the definitions in a file of YAML, with any number of documents, or JSON. It ignores
+// everything else.
 func readDefinitions(file string) ([]*definition, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -267,7 +267,7 @@ func definitionsIn(raw []byte, pos token.Position) ([]*definition, error) {
 		Items      []json.RawMessage `json:"items"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
-		return nil, nil // it is no object of the API
+		return nil, nil // not an API object
 	}
 	d := &definition{pos: pos}
 	group, version, _ := strings.Cut(head.APIVersion, "/")
@@ -288,19 +288,19 @@ func definitionsIn(raw []byte, pos token.Position) ([]*definition, error) {
 	err := kjson.UnmarshalCaseSensitivePreserveInts(raw, d)
 	switch {
 	case version != "v1":
-		return nil, d.errorf("it is of %s; API servers take apiextensions.k8s.io/v1", head.APIVersion)
+		return nil, d.errorf("the apiVersion is %s; API servers accept apiextensions.k8s.io/v1", head.APIVersion)
 	case err != nil:
 		return nil, d.errorf("%s", err)
 	}
 	return []*definition{d}, nil
 }
 
-// declareKind declares the type of a kind, that of its lists, and those that they are made of.
+// declareKind declares the type of a kind, its list type, and the types that they consist of.
 func (b *schemaTypes) declareKind(k *kind, d definedKind) {
 	root := *d.version.Schema.OpenAPIV3Schema
 	doc := cmp.Or(root.Description, fmt.Sprintf("%s is one of the %s.", k.Name, k.Resource))
 	if d.version.Deprecated {
-		doc += "\n\nDeprecated: " + cmp.Or(d.version.DeprecationWarning, "the version "+d.version.Name+" is.")
+		doc += "\n\nDeprecated: " + cmp.Or(d.version.DeprecationWarning, "version "+d.version.Name+" is deprecated.")
 	}
 	root.Embedded, root.Description = true, doc
 	named := b.object(&root, k.Name, "")

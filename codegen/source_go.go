@@ -24,7 +24,7 @@ type goSource struct {
 	exclude map[string]bool // "import/path.Kind"
 }
 
-// load returns an api for each package that has types to generate from.
+// load returns an api for each package with marked types.
 func (s *goSource) load(patterns []string) ([]*api, error) {
 	paths, err := s.marked(patterns)
 	if err != nil || len(paths) == 0 {
@@ -42,7 +42,8 @@ func (s *goSource) load(patterns []string) ([]*api, error) {
 	for _, pkg := range pkgs {
 		a, err := s.api(pkg)
 		if err != nil {
-			// What does not compile may be what is yet to be generated, so it counts only if it is in the way.
+			// Code that does not compile may use types that are yet to be generated. Its errors matter only if they
+			// cause this one.
 			for _, e := range pkg.Errors {
 				err = fmt.Errorf("%w\n%v", err, e)
 			}
@@ -59,8 +60,8 @@ func (s *goSource) load(patterns []string) ([]*api, error) {
 
 var hasMarkers = regexp.MustCompile(`(?m)^\s*(//|\*)?\s*\+(genclient|kubebuilder:(object:root|resource)|informer:)`)
 
-// marked returns the packages that patterns name and that have markers of interest. The others need not even compile:
-// they may import what is yet to be generated.
+// marked returns the packages of patterns with relevant markers. The others need not compile: they may import packages
+// that are yet to be generated.
 func (s *goSource) marked(patterns []string) ([]string, error) {
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedFiles}, patterns...)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 	return paths, nil
 }
 
-// apiPackage is a package that is being looked through.
+// apiPackage is a package with API types, while it is read.
 type apiPackage struct {
 	*packages.Package
 	source *goSource
@@ -96,7 +97,7 @@ type apiPackage struct {
 func (s *goSource) api(pkg *packages.Package) (*api, error) {
 	p := &apiPackage{Package: pkg, source: s, fields: map[token.Pos]*ast.Field{}}
 	if pkg.Types == nil {
-		return nil, fmt.Errorf("%s: it has no types", pkg.PkgPath)
+		return nil, fmt.Errorf("%s: the package has no types", pkg.PkgPath)
 	}
 	a := &api{From: pkg.PkgPath, Dir: path.Base(pkg.PkgPath)}
 	for _, file := range pkg.Syntax {
@@ -138,8 +139,8 @@ func (s *goSource) api(pkg *packages.Package) (*api, error) {
 	return a, p.errs.err()
 }
 
-// above returns the comment that stands above a declaration and its doc comment, with one empty line between: it is
-// where markers usually are.
+// above returns the comment above a declaration and its doc comment, separated by one empty line. Markers are usually
+// there.
 func above(fset *token.FileSet, file *ast.File, from token.Pos, doc *ast.CommentGroup) *ast.CommentGroup {
 	if doc != nil {
 		from = doc.Pos()
@@ -152,7 +153,7 @@ func above(fset *token.FileSet, file *ast.File, from token.Pos, doc *ast.Comment
 	return nil
 }
 
-// kind returns the kind that a type is, if its markers say so.
+// kind returns the kind of a type, and whether its markers request generation.
 func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	name := spec.Name.Name
 	fail := func(err error) (kind, bool) {
@@ -204,7 +205,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	methods := types.NewMethodSet(types.NewPointer(obj.Type()))
 	for _, method := range []string{"GetNamespace", "GetName", "GetUID", "GetResourceVersion"} {
 		if methods.Lookup(nil, method) == nil {
-			if !asked { // it is a list of objects, or a configuration file
+			if !asked { // a list of objects, or a configuration file
 				return kind{}, false
 			}
 			return fail(why.errorf("the type has no method %s: it does not embed metav1.ObjectMeta", method))
@@ -218,7 +219,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	k.Resource, k.object = strings.ToLower(k.Plural), obj.Type()
 	if m, ok := ms.get("resourceName"); ok {
 		if !isResourceName(m.value) {
-			return fail(m.errorf("%q is no name of a resource", m.value))
+			return fail(m.errorf("%q is not a valid resource name", m.value))
 		}
 		if other := resource["path"]; other != "" && other != m.value {
 			return fail(m.errorf("+kubebuilder:resource says path=%s", other))
@@ -228,7 +229,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	at, _ := ms.resourceMarker()
 	if name := resource["path"]; name != "" {
 		if !isResourceName(name) {
-			return fail(at.errorf("%q is no name of a resource", name))
+			return fail(at.errorf("%q is not a valid resource name", name))
 		}
 		k.Resource = name
 	}
@@ -258,7 +259,7 @@ func (ms markers) resourceMarker() (marker, bool) {
 	return marker{}, false
 }
 
-// groupVersion finds out group, version and directory of a.
+// groupVersion sets the group, version and directory of a.
 func (p *apiPackage) groupVersion(a *api) {
 	var ms markers
 	for _, file := range p.Syntax {
@@ -289,30 +290,30 @@ func (p *apiPackage) groupVersion(a *api) {
 		a.Group, a.Version = variable.group, variable.version
 	}
 	if !hasGroup && !hasVariable {
-		p.errs.add(p.Fset.Position(p.Syntax[0].Package), "", "", "package %s does not say its API group: write // +groupName=example.com in doc.go, or declare SchemeGroupVersion or GroupVersion with constants", p.PkgPath)
+		p.errs.add(p.Fset.Position(p.Syntax[0].Package), "", "", "package %s has no API group: write // +groupName=example.com in doc.go, or declare SchemeGroupVersion or GroupVersion with constants", p.PkgPath)
 	}
 	if a.Version == "" {
-		a.Version = p.Name // as controller-gen has it
+		a.Version = p.Name // as in controller-gen
 	}
 	parts := strings.Split(strings.ToLower(p.PkgPath), "/")
-	a.Dir = path.Join(parts[max(len(parts)-2, 0):]...) // as lister-gen has it
+	a.Dir = path.Join(parts[max(len(parts)-2, 0):]...) // as in lister-gen
 	if m, ok := ms.get("groupGoName"); ok {
 		name := unquote(m.value)
 		if !token.IsIdentifier(name) {
-			p.errs.addMarker("", m.errorf("%q is no Go identifier", name))
+			p.errs.addMarker("", m.errorf("%q is not a Go identifier", name))
 		}
 		a.Dir = path.Join(strings.ToLower(name), path.Base(a.Dir))
 	}
 }
 
-// groupVersionVariable is what a package declares as its schema.GroupVersion.
+// groupVersionVariable is a package's variable of type schema.GroupVersion.
 type groupVersionVariable struct {
 	name, group, version string
 	pos                  token.Position
 }
 
-// groupVersionVariable finds SchemeGroupVersion or GroupVersion, as register.go and groupversion_info.go have them, or
-// else any other variable like that, if its fields are constants.
+// groupVersionVariable finds SchemeGroupVersion or GroupVersion, as in register.go and groupversion_info.go, or else
+// any other variable of that type. Its fields must be constants.
 func (p *apiPackage) groupVersionVariable() (found groupVersionVariable, ok bool) {
 	for _, file := range p.Syntax {
 		for _, decl := range file.Decls {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// addIndex adds the index that a marker on the type asks for.
+// addIndex adds the index of a marker on the type.
 func (p *apiPackage) addIndex(k *kind, obj *types.TypeName, m indexMarker) {
 	x := index{Name: strings.TrimPrefix(upperFirst(m.name), "By"), pos: m.mark.pos, mark: m.mark}
 	var err error
 	switch {
 	case x.Name == "":
-		err = fmt.Errorf("it has no name")
+		err = fmt.Errorf("the index has no name")
 	case m.path == "" && m.fn == "":
-		err = fmt.Errorf("it has neither path= nor func=: only on a field can these be left out")
+		err = fmt.Errorf("path= or func= is missing; only a marker on a field needs neither")
 	case m.fn != "":
 		x.What = m.fn
 		var key types.Type
@@ -35,7 +35,7 @@ func (p *apiPackage) addIndex(k *kind, obj *types.TypeName, m indexMarker) {
 	k.Indexes = append(k.Indexes, x)
 }
 
-// resolve makes x an index by its path, of objects of type t.
+// resolve makes x an index of objects of type t by its path.
 func (x *index) resolve(t types.Type) error {
 	key, steps, err := resolvePath(t, x.What)
 	if err != nil {
@@ -46,16 +46,16 @@ func (x *index) resolve(t types.Type) error {
 	return err
 }
 
-// cleanPath returns a path as messages have it, if it is written as for kubectl.
+// cleanPath returns a path in the form of messages. It accepts kubectl's syntax.
 func cleanPath(path string) string { return strings.TrimPrefix(strings.Trim(path, "{}"), ".") }
 
-// fieldIndexes adds the indexes that markers on fields ask for: on those of the object's own type, and of the structs
-// of this package that it is made of.
+// fieldIndexes adds the indexes of markers on fields: of the object's own type, and of the structs of this package in
+// it.
 func (p *apiPackage) fieldIndexes(k *kind, obj *types.TypeName) {
 	var walk func(t types.Type, steps []pathStep, what string, within []types.Type)
 	walk = func(t types.Type, steps []pathStep, what string, within []types.Type) {
 		if slices.ContainsFunc(within, func(other types.Type) bool { return types.Identical(t, other) }) {
-			return // a type that contains itself has no end of fields
+			return // a recursive type
 		}
 		switch u := t.Underlying().(type) {
 		case *types.Pointer:
@@ -84,7 +84,7 @@ func (p *apiPackage) fieldIndexes(k *kind, obj *types.TypeName) {
 	walk(obj.Type(), nil, "", nil)
 }
 
-// fieldIndex adds the indexes that the markers on one field ask for.
+// fieldIndex adds the indexes of the markers on one field.
 func (p *apiPackage) fieldIndex(k *kind, field *types.Var, steps []pathStep, what string) {
 	node := p.fields[field.Pos()]
 	if node == nil {
@@ -114,7 +114,7 @@ func (p *apiPackage) fieldIndex(k *kind, field *types.Var, steps []pathStep, wha
 	}
 }
 
-// elements goes on from a marked field to what it holds.
+// elements extends the steps of a marked field to its elements.
 func elements(t types.Type, steps []pathStep, what string) (types.Type, []pathStep, string) {
 	switch u := t.Underlying().(type) {
 	case *types.Pointer:
@@ -125,8 +125,8 @@ func elements(t types.Type, steps []pathStep, what string) (types.Type, []pathSt
 	return t, steps, what
 }
 
-// resolvePath finds the way from an object to its keys along a path of JSON names: "spec.nodeName",
-// "spec.volumes[*].claim", "metadata.labels['app']".
+// resolvePath returns the type and the steps of a path of JSON names: "spec.nodeName", "spec.volumes[*].claim",
+// "metadata.labels['app']".
 func resolvePath(t types.Type, text string) (types.Type, []pathStep, error) {
 	var steps []pathStep
 	deref := func() {
@@ -151,23 +151,23 @@ func resolvePath(t types.Type, text string) (types.Type, []pathStep, error) {
 				t = u.Elem()
 				if key := unquote(inner); inner != "*" {
 					if basic, ok := u.Key().Underlying().(*types.Basic); !ok || basic.Info()&types.IsString == 0 {
-						return nil, nil, fmt.Errorf("%s: the keys of the map are no strings", text)
+						return nil, nil, fmt.Errorf("%s: the keys of the map are not strings", text)
 					}
 					steps = append(steps, pathStep{entryStep, key})
 					continue
 				}
 			default:
-				return nil, nil, fmt.Errorf("%s: [%s] follows what is neither a list nor a map", text, inner)
+				return nil, nil, fmt.Errorf("%s: [%s] applies only to a list or a map", text, inner)
 			}
 			if inner != "*" {
-				return nil, nil, fmt.Errorf("%s: [%s] of a list: only [*] has a meaning", text, inner)
+				return nil, nil, fmt.Errorf("%s: [%s] on a list: only [*] is supported", text, inner)
 			}
 			steps = append(steps, pathStep{kind: eachStep})
 			continue
 		}
 		field, way := findField(t, segment)
 		if field == nil {
-			return nil, nil, fmt.Errorf("%s: there is no field %q", text, segment)
+			return nil, nil, fmt.Errorf("%s: no field %q", text, segment)
 		}
 		t, steps = field.Type(), append(steps, way...)
 	}
@@ -201,7 +201,7 @@ func splitPath(text string) []string {
 	return parts
 }
 
-// findField finds a field by its JSON name, or else by its Go name, also in structs that are inlined.
+// findField finds a field by its JSON name, or else by its Go name. It also searches inlined structs.
 func findField(t types.Type, name string) (*types.Var, []pathStep) {
 	u, ok := t.Underlying().(*types.Struct)
 	if !ok {
@@ -231,7 +231,7 @@ func findField(t types.Type, name string) (*types.Var, []pathStep) {
 	return nil, nil
 }
 
-// jsonName returns the JSON name of a field, and whether its fields stand in its place.
+// jsonName returns the JSON name of a field, and whether JSON inlines its fields.
 func jsonName(field *types.Var, tag string) (name string, inline bool) {
 	name, options, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
 	if name == "" {
@@ -240,11 +240,11 @@ func jsonName(field *types.Var, tag string) (name string, inline bool) {
 	return name, false
 }
 
-// function finds what func= names, a method or a function, and returns the type of its keys.
+// function finds the method or function of func=, and returns the type of its keys.
 func (p *apiPackage) function(x *index, obj *types.TypeName, name string) (types.Type, error) {
 	pointer := types.NewPointer(obj.Type())
 	if !token.IsExported(name) {
-		return nil, fmt.Errorf("%q is no exported function or method of package %s", name, p.PkgPath)
+		return nil, fmt.Errorf("%q is not an exported function or method of package %s", name, p.PkgPath)
 	}
 	var signature *types.Signature
 	params := 0
@@ -253,7 +253,7 @@ func (p *apiPackage) function(x *index, obj *types.TypeName, name string) (types
 	} else if fn, ok := p.Types.Scope().Lookup(name).(*types.Func); ok {
 		signature, x.Fn, params = fn.Signature(), qualify(p.PkgPath, name), 1
 	} else {
-		return nil, fmt.Errorf("there is neither a method %s of the type nor a function in package %s", name, p.PkgPath)
+		return nil, fmt.Errorf("%s is neither a method of the type nor a function of package %s", name, p.PkgPath)
 	}
 	results := signature.Results()
 	wrong := fmt.Errorf("%s is %s: want func(%s*%s) K, (K, bool) or []K", name, types.TypeString(signature, types.RelativeTo(p.Types)), map[bool]string{true: "receiver "}[x.IsMethod], obj.Name())
@@ -275,29 +275,29 @@ func (p *apiPackage) function(x *index, obj *types.TypeName, name string) (types
 	return nil, wrong
 }
 
-// keyType returns t as the type of an index's keys.
+// keyType returns t as the key type of an index.
 func keyType(t types.Type) (goType, error) {
 	var hidden error
 	for _, part := range typeParts(t) {
 		if name := part.Obj(); !name.Exported() && name.Pkg() != nil {
-			hidden = fmt.Errorf("the type of the keys, %s, is not exported", name.Name())
+			hidden = fmt.Errorf("the key type %s is not exported", name.Name())
 		}
 	}
 	switch _, isInterface := t.Underlying().(*types.Interface); {
 	case hidden != nil:
 		return "", hidden
 	case t == types.Typ[types.Invalid]:
-		return "", fmt.Errorf("the type of the keys cannot be told, because the package does not compile")
+		return "", fmt.Errorf("the key type is unknown, because the package does not compile")
 	case isInterface || !types.Comparable(t):
-		return "", fmt.Errorf("keys of type %s cannot be compared", types.TypeString(t, func(pkg *types.Package) string { return pkg.Name() }))
+		return "", fmt.Errorf("keys of type %s are not comparable", types.TypeString(t, func(pkg *types.Package) string { return pkg.Name() }))
 	}
 	if _, ok := t.(*types.Struct); ok {
-		return "", fmt.Errorf("keys have a struct type without a name")
+		return "", fmt.Errorf("keys have an unnamed struct type")
 	}
 	return typeText(t), nil
 }
 
-// typeParts returns the named types that the name of t is made of.
+// typeParts returns the named types in the name of t.
 func typeParts(t types.Type) (parts []interface{ Obj() *types.TypeName }) {
 	switch t := t.(type) {
 	case *types.Named:
@@ -310,5 +310,5 @@ func typeParts(t types.Type) (parts []interface{ Obj() *types.TypeName }) {
 	return parts
 }
 
-// with returns steps and one more, in memory of its own.
+// with returns a copy of steps with one more step.
 func with(steps []pathStep, step pathStep) []pathStep { return append(slices.Clip(steps), step) }

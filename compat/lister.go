@@ -1,5 +1,5 @@
-// Package compat is what the listers are made of that codegen writes with -compat. They have the interfaces of those
-// that client-go's lister-gen writes, so that a controller moves to them by changing an import.
+// Package compat supports the listers that codegen writes with -compat. These have the interfaces of client-go's
+// lister-gen, so that a controller can switch to them by changing an import.
 package compat
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ResourceLister is embedded in a generated lister. It answers as the ResourceIndexer of k8s.io/client-go/listers does,
-// except that lists are in order, by namespace, then name.
+// ResourceLister is embedded in a generated lister. It behaves like the ResourceIndexer of k8s.io/client-go/listers,
+// but lists are ordered by namespace, then name.
 type ResourceLister[T informer.Labeled] struct {
 	lister informer.NamespaceLister[T]
 	all    informer.Lister[T]
@@ -28,7 +28,7 @@ func (l ResourceLister[T]) In(namespace string) ResourceLister[T] {
 	return l
 }
 
-// List returns the objects whose labels selector matches. The error is always nil.
+// List returns the objects whose labels match selector. The error is always nil.
 func (l ResourceLister[T]) List(selector labels.Selector) (ret []T, err error) {
 	return l.lister.List(selector), nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// What ResourceLister answers, errors included, is what client-go's ResourceIndexer does, but for the order.
+// ResourceLister returns the same results as client-go's ResourceIndexer, errors included, except for the order.
 func TestAnswersAsClientGo(t *testing.T) {
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
 	server := informertest.NewServer(informertest.Options{})

@@ -16,18 +16,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Server-side apply is the code of kube-apiserver (apimachinery's FieldManager), which works on unstructured objects
-// here. Fields are tracked from the first apply of an object on, as kube-apiserver once did.
+// Server-side apply uses kube-apiserver's code (apimachinery's FieldManager), here on unstructured objects. Field
+// tracking starts with the first apply of an object, as in early versions of kube-apiserver.
 
-// canApply says whether the resource knows server-side apply.
+// canApply reports whether the resource supports server-side apply.
 func (c *Collection[T]) canApply() bool { return c.custom || c.server.options.TypeConverter != nil }
 
-// fieldManager returns the keeper of metadata.managedFields for a subresource.
+// fieldManager returns the manager of metadata.managedFields for the resource or its status subresource.
 func (c *Collection[T]) fieldManager(status bool) (*managedfields.FieldManager, error) {
 	kind := c.resource.GroupVersion().WithKind(c.resource.Kind)
 	converter, build := c.server.options.TypeConverter, managedfields.NewDefaultFieldManager
 	if c.custom {
-		// As for a CustomResourceDefinition whose lists have no x-kubernetes-list-type.
+		// Like a CustomResourceDefinition whose lists have no x-kubernetes-list-type.
 		converter, build = managedfields.NewDeducedTypeConverter(), managedfields.NewDefaultCRDFieldManager
 	}
 	subresource := ""
@@ -44,7 +44,7 @@ func (c *Collection[T]) fieldManager(status bool) (*managedfields.FieldManager, 
 	return build(converter, sameVersion{}, sameVersion{}, sameVersion{}, kind, kind.GroupVersion(), subresource, reset)
 }
 
-// sameVersion is what a FieldManager needs to know of versions and defaults: there are none.
+// sameVersion implements the conversions and defaulting that a FieldManager needs: there are none.
 type sameVersion struct{}
 
 func (sameVersion) Convert(in, out, context any) error {
@@ -110,7 +110,7 @@ func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req R
 		}
 		if err == nil {
 			code = http.StatusCreated
-			obj.SetResourceVersion("") // kube-apiserver drops it here
+			obj.SetResourceVersion("") // as kube-apiserver does
 			obj, err = c.create(obj, opts)
 		}
 	}
@@ -121,7 +121,7 @@ func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req R
 	return nil
 }
 
-// track notes in the managedFields of obj what a write has changed, if they are kept for it: after the first apply.
+// track records the changes of a write in the managedFields of obj, if the object has been applied before.
 func (c *Collection[T]) track(old, obj T, opts writeOptions) (T, error) {
 	if len(old.GetManagedFields()) == 0 || opts.whole || opts.manager == "" || !c.canApply() {
 		return obj, nil
@@ -159,7 +159,7 @@ func (c *Collection[T]) fromUnstructured(u *unstructured.Unstructured) (T, error
 	return obj, decode(b, runtime.ContentTypeJSON, obj)
 }
 
-// managerOf returns the field manager of a write that is no apply.
+// managerOf returns the field manager of a write other than an apply.
 func managerOf(r *http.Request, req Request) string {
 	if name := req.Query.Get("fieldManager"); name != "" {
 		return name

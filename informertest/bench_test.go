@@ -14,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// loaded returns a server over TCP that has a fleet.
+// loaded returns a server over TCP with a fleet.
 func loaded(b *testing.B, n int) (*informertest.Server, *informertest.Collection[*corev1.Pod], []*corev1.Pod) {
 	b.Helper()
 	server := informertest.NewServer(informertest.Options{})
@@ -31,7 +31,7 @@ func loaded(b *testing.B, n int) (*informertest.Server, *informertest.Collection
 	return server, pods, all
 }
 
-// BenchmarkUpdate is a change of a status among 20,000 pods, without HTTP.
+// BenchmarkUpdate updates a status among 20,000 pods, without HTTP.
 func BenchmarkUpdate(b *testing.B) {
 	_, pods, all := loaded(b, 20_000)
 	b.ReportAllocs()
@@ -46,7 +46,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkList is a list of 20,000 pods over TCP, not decoded.
+// BenchmarkList lists 20,000 pods over TCP, without decoding them.
 func BenchmarkList(b *testing.B) {
 	for name, accept := range map[string]string{"json": runtime.ContentTypeJSON, "protobuf": runtime.ContentTypeProtobuf} {
 		b.Run("encoding="+name, func(b *testing.B) {

@@ -27,7 +27,7 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// builtinKinds returns all kinds of k8s.io/api that are objects.
+// builtinKinds returns all object kinds of k8s.io/api.
 func builtinKinds() (kinds []schema.GroupVersionKind) {
 	for kind, t := range scheme.Scheme.AllKnownTypes() {
 		if _, object := reflect.New(t).Interface().(metav1.Object); object && kind.Version != runtime.APIVersionInternal {
@@ -37,7 +37,7 @@ func builtinKinds() (kinds []schema.GroupVersionKind) {
 	return kinds
 }
 
-// resourceOf returns the resource of a kind: with a simple plural, in namespaces, and with a status.
+// resourceOf returns a namespaced resource of a kind, with a simple plural and a status.
 func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
 	return informertest.Resource{
 		GroupVersionResource: kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s"),
@@ -46,7 +46,7 @@ func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
 	}
 }
 
-// typed register kinds as their Go types, for some of them. The compiler takes a second for each.
+// typed registers some kinds as their Go types. The compiler takes a second for each.
 var typed = map[schema.GroupVersionKind]func(*informertest.Server) (create func(runtime.Object) error){
 	corev1.SchemeGroupVersion.WithKind("Pod"):               register[*corev1.Pod],
 	corev1.SchemeGroupVersion.WithKind("Node"):              register[*corev1.Node],
@@ -84,7 +84,8 @@ func registerDynamic(server *informertest.Server, kind schema.GroupVersionKind) 
 	}
 }
 
-// forEachRepresentation runs test with a server of kinds: as unstructured objects, and as Go types those that are in typed.
+// forEachRepresentation runs test with a server of kinds, once as unstructured objects, and once with the kinds in
+// typed as Go types.
 func forEachRepresentation(t *testing.T, kinds []schema.GroupVersionKind, test func(t *testing.T, server *informertest.Server, create map[schema.GroupVersionKind]func(runtime.Object) error)) {
 	for _, representation := range []string{"unstructured", "typed"} {
 		t.Run(representation, func(t *testing.T) {
@@ -103,8 +104,8 @@ func forEachRepresentation(t *testing.T, kinds []schema.GroupVersionKind, test f
 	}
 }
 
-// selectable are the fields that kube-apiserver v1.36 lets select objects of a kind by, from its AddFieldLabelConversionFunc
-// calls. A kind that is not here has metadata.name and metadata.namespace.
+// selectable are the selectable fields of each kind in kube-apiserver v1.36, from its AddFieldLabelConversionFunc
+// calls. Other kinds have metadata.name and metadata.namespace.
 var selectable = map[schema.GroupKind]string{
 	{Kind: "Pod"}: "metadata.name metadata.namespace spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName " +
 		"spec.hostNetwork status.phase status.podIP status.podIPs status.nominatedNodeName spec.host",
@@ -124,8 +125,8 @@ var selectable = map[schema.GroupKind]string{
 	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 "metadata.name spec.nodeName spec.driver",
 }
 
-// TestEveryBuiltinKindIsListedByItsFields lists each kind of k8s.io/api by each field that a selector may name, and by
-// others. TestBuiltinFieldsAreThere of package watchcache looks at the Go types.
+// TestEveryBuiltinKindIsListedByItsFields lists each kind of k8s.io/api by each selectable field, and by others.
+// TestBuiltinFieldsAreThere of package watchcache checks the Go types.
 //
 // Guarantees: W4, W10
 func TestEveryBuiltinKindIsListedByItsFields(t *testing.T) {
@@ -224,7 +225,7 @@ func TestFieldSelectorsAreRefusedWithTheTextOfKubeAPIServer(t *testing.T) {
 	})
 }
 
-// A Go type need not have all fields of its kind.
+// A Go type may lack fields of its kind.
 func TestRegisterTakesATypeWithoutTheSelectableFields(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
 		pods.Unregister()

@@ -25,7 +25,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// told is a handler of client-go's informers that passes on what it is told.
+// told is a handler of client-go's informers that sends its events to a channel.
 type told struct {
 	lines chan string
 }
@@ -50,7 +50,7 @@ func (r *told) OnDelete(obj any) {
 	r.note("delete %s", obj.(metav1.Object).GetName())
 }
 
-// want waits for that to be told, in any order, and nothing else.
+// want waits for exactly these events, in any order.
 func (r *told) want(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -72,7 +72,7 @@ func (r *told) want(t *testing.T, want ...string) {
 	}
 }
 
-// TestClientGoInformers runs the informers of client-go through the life of three objects, with both ways to list.
+// TestClientGoInformers runs client-go's informers through the life of three objects, with both ways to list.
 func TestClientGoInformers(t *testing.T) {
 	type factory func(t *testing.T, server *informertest.Server, stop context.Context) (cache.SharedIndexInformer, func())
 	for name, build := range map[string]factory{
@@ -138,7 +138,7 @@ func TestClientGoInformers(t *testing.T) {
 					set("c", "1")
 					r.want(t, "add c false", "delete b", "update a 2->4")
 
-					// A restart, and changes that nobody saw.
+					// A restart, and changes during it.
 					server.Stop()
 					set("a", "3")
 					remove("c")

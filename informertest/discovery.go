@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// serverVersion is the version of Kubernetes that the server behaves like.
+// serverVersion is the version of Kubernetes that the server emulates.
 var serverVersion = version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2", GoVersion: "go1.26", Compiler: "gc", Platform: "linux/amd64"}
 
-// names are what kinds of Kubernetes itself are also called.
+// names are the other names of a kind of Kubernetes itself.
 type names struct {
 	short      []string
 	categories []string
@@ -57,7 +57,7 @@ var builtinNames = map[schema.GroupKind]names{
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                   {short: []string{"sc"}},
 }
 
-// serveOther answers a request for what is none of the registered resources, and says whether there is an answer.
+// serveOther serves paths outside of the registered resources. It returns false for an unknown path.
 func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -91,7 +91,7 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// registered returns the resources that are served, ordered by group, the newest version first, and name.
+// registered returns the served resources, ordered by group, then version with the newest first, then name.
 func (s *Server) registered() []Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Server) registered() []Resource {
 	return all
 }
 
-// groups returns the API groups of those resources.
+// groups returns the API groups of the resources.
 func groups(all []Resource) (groups []metav1.APIGroup) {
 	for _, r := range all {
 		if len(groups) == 0 || groups[len(groups)-1].Name != r.Group {
@@ -125,7 +125,7 @@ func groups(all []Resource) (groups []metav1.APIGroup) {
 	return groups
 }
 
-// serveGroups answers /api, which knows the core group only, or /apis, which knows the others.
+// serveGroups serves /api for the core group, or /apis for the others.
 func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request, core bool) {
 	all := slices.DeleteFunc(s.registered(), func(r Resource) bool { return (r.Group == "") != core })
 	if accepts(r, "APIGroupDiscoveryList") {
@@ -182,7 +182,7 @@ var (
 	statusVerbs   = metav1.Verbs{"get", "patch", "update"}
 )
 
-// discovery returns the entries of a list of resources: for the resource itself, and for its status.
+// discovery returns the resource's entries in an APIResourceList: the resource itself, and its status.
 func (r Resource) discovery() []metav1.APIResource {
 	entries := []metav1.APIResource{{
 		Name:         r.Resource,
@@ -203,7 +203,7 @@ func (r Resource) categories() []string {
 	return builtinNames[schema.GroupKind{Group: r.Group, Kind: r.Kind}].categories
 }
 
-// aggregated returns all that discovery has to tell of those resources (KEP-3352).
+// aggregated returns aggregated discovery of the resources (KEP-3352).
 func aggregated(all []Resource) *apidiscovery.APIGroupDiscoveryList {
 	list := &apidiscovery.APIGroupDiscoveryList{Items: []apidiscovery.APIGroupDiscovery{}}
 	list.SetGroupVersionKind(apidiscovery.SchemeGroupVersion.WithKind("APIGroupDiscoveryList"))
@@ -237,7 +237,7 @@ func aggregated(all []Resource) *apidiscovery.APIGroupDiscoveryList {
 	return list
 }
 
-// accepts says whether a request takes JSON of that kind of apidiscovery.k8s.io/v2.
+// accepts reports whether a request accepts JSON of that kind of apidiscovery.k8s.io/v2.
 func accepts(r *http.Request, kind string) bool {
 	for text := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		mediaType, params, err := mime.ParseMediaType(text)
@@ -249,7 +249,7 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// writeTyped answers with an object of a generated type, in protobuf if that is all the request accepts.
+// writeTyped writes an object of a generated type, in protobuf if the request accepts only that.
 func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersionKind, obj interface {
 	runtime.Object
 	Marshal() ([]byte, error)
@@ -262,7 +262,7 @@ func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersion
 	}
 	raw, err := obj.Marshal()
 	if err != nil {
-		panic(err) // strings
+		panic(err) // it has only strings
 	}
 	body := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, Raw: raw}
 	encoded, err := body.Marshal()

@@ -46,7 +46,7 @@ func TestDiscovery(t *testing.T) {
 							got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s namespaced=%v %s", list.GroupVersion, r.Name, r.Kind, r.Namespaced, strings.Join(r.ShortNames, ","))))
 						}
 					}
-					slices.Sort(got) // client-go has them in no order
+					slices.Sort(got) // client-go returns them in no order
 					want := []string{
 						"group  v1",
 						"group apps apps/v1",

@@ -15,7 +15,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// cordon marks the nodes of failed pods as unschedulable, until ctx ends. It is what Example tests.
+// cordon marks the nodes of failed pods as unschedulable until ctx ends. Example tests it.
 func cordon(ctx context.Context, config *rest.Config) error {
 	client, err := informer.NewClient(config)
 	if err != nil {
@@ -43,7 +43,7 @@ func cordon(ctx context.Context, config *rest.Config) error {
 	return pods.Run(ctx)
 }
 
-// A controller is tested against the API itself, and against its failures.
+// This tests a controller against the API, and against a failure.
 func Example() {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
@@ -58,7 +58,7 @@ func Example() {
 	ended := make(chan error)
 	go func() { ended <- cordon(ctx, server.Config()) }()
 
-	// See what becomes of the node, as any client can.
+	// Read the node as any client can.
 	client, _ := informer.NewClient(server.Config())
 	watched := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("nodes")}, informer.Config[*corev1.Node]{})
 	go watched.Run(ctx)

@@ -19,75 +19,79 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// Fault is something that goes wrong with requests to a [Server]: with which of them, where in the answer, and what.
+// Fault is a failure of requests to a [Server]: it selects requests, a place in the response, and the failure.
 //
 //	Fault{Verb: "watch", AfterEvents: 3, Drop: true}                              // the connection breaks after the third event
 //	Fault{Verb: "watch", AfterEvents: 3, AfterBytes: 20, Drop: true}              // in the middle of the fourth
-//	Fault{Verb: "watch", Times: 1, Error: apierrors.NewResourceExpired("gone")}   // the next watch is answered 410
+//	Fault{Verb: "watch", Times: 1, Error: apierrors.NewResourceExpired("gone")}   // the next watch fails with 410
 //	Fault{Resource: "pods", Error: apierrors.NewTooManyRequests("later", 3)}      // 429 with Retry-After: 3
-//	Fault{Verb: "list", Skip: 1, Times: 1, Hang: true}                            // the second list is never answered
-//	Fault{Verb: "watch", AfterEvents: 1, Error: apierrors.NewTimeoutError("", 0)} // an ERROR event behind the first event
+//	Fault{Verb: "list", Skip: 1, Times: 1, Hang: true}                            // the second list never gets a response
+//	Fault{Verb: "watch", AfterEvents: 1, Error: apierrors.NewTimeoutError("", 0)} // an ERROR event after the first event
 //
-// A failure of the whole server is none of single requests: see [Server.Stop], [Server.CloseConnections],
-// [Server.EndWatches], [Server.Compact] and [Server.Restore].
+// For failures of the whole server, see [Server.Stop], [Server.CloseConnections], [Server.EndWatches], [Server.Compact]
+// and [Server.Restore].
 type Fault struct {
-	// Verb is that of the requests, as in [Request]. Empty means any, and also those without one, such as discovery.
+	// Verb selects requests by their verb, as in [Request]. Empty means any, and requests without one, such as
+	// discovery.
 	Verb string
-	// Resource is the plural name of the resource of the requests: "pods". Empty means any.
+	// Resource selects requests by the plural name of their resource, such as "pods". Empty means any.
 	Resource string
-	// Namespace is that of the requests. Empty means any.
+	// Namespace selects requests by their namespace. Empty means any.
 	Namespace string
-	// Match, when not nil, says which of these requests are meant.
+	// Match, if not nil, reports whether the fault applies to one of these requests.
 	Match func(Request) bool
-	// Skip is how many of the requests are left alone at first.
+	// Skip is how many of the selected requests are unaffected at first.
 	Skip int
-	// Times is how many requests are affected then. Zero means all. A client's library may try again by itself: that of
-	// Go does so with a GET, if a connection that was used before breaks before the answer has begun.
+	// Times is how many requests are affected after that. Zero means all. A client may retry by itself: net/http
+	// repeats a GET if a reused connection breaks before the response has begun.
 	Times int
 
-	// Delay is how long to wait before the answer.
+	// Delay is the time to wait before the response.
 	Delay time.Duration
-	// BytesPerSecond is how fast the body of the answer is sent. Zero means no limit.
+	// BytesPerSecond limits the rate of the response's body. Zero means no limit.
 	BytesPerSecond int
 
-	// AfterHeaders, AfterEvents and AfterBytes say where the answer breaks off: behind the headers, then so many events
-	// of a watch (bookmarks count), then so many bytes more of the body. Where all are zero, in place of an answer.
+	// AfterHeaders, AfterEvents and AfterBytes say where the response breaks off: after the headers, then after this
+	// many events of a watch (bookmarks count), then after this many more bytes of the body. If all are zero, the
+	// failure replaces the response.
 	AfterHeaders bool
 	AfterEvents  int
 	AfterBytes   int
 
-	// One of these can be chosen for what happens there.
+	// At most one of the following is set.
 
-	// Error is answered as the metav1.Status that it is, see package k8s.io/apimachinery/pkg/api/errors; what is none is
-	// an internal error. In the body of a watch it is an ERROR event and the end, in another body it is Drop.
+	// Error is sent as its metav1.Status; see package k8s.io/apimachinery/pkg/api/errors. Other errors become an
+	// internal error. In the body of a watch, Error sends an ERROR event and ends the watch. In another body it acts as
+	// Drop.
 	Error error
 	// Drop breaks the connection.
 	Drop bool
-	// Hang sends nothing more, for as long as the client waits.
+	// Hang sends nothing more until the client gives up.
 	Hang bool
-	// End ends the body there, as if it were complete.
+	// End ends the body as if it were complete.
 	End bool
 
-	// OmitBookmarks sends no bookmarks, whoever asks for them.
+	// OmitBookmarks sends no bookmarks, even if the client requests them.
 	OmitBookmarks bool
-	// OmitInitialEventsEnd leaves out the bookmark behind the initial events, only.
+	// OmitInitialEventsEnd omits only the bookmark after the initial events.
 	OmitInitialEventsEnd bool
-	// IgnoreSendInitialEvents treats a streaming list as a watch without sendInitialEvents, as a server does that has
-	// never heard of it. A kube-apiserver that has it switched off answers 422 Invalid: that is an Error.
+	// IgnoreSendInitialEvents treats a streaming list as a watch without sendInitialEvents, as an old server does. A
+	// kube-apiserver with the feature off responds with 422 Invalid: use Error for that.
 	IgnoreSendInitialEvents bool
 
-	// Corrupt are objects that cannot be decoded: their bytes are spoiled behind the metadata, wherever they are sent.
-	// JSON is still JSON, but of the wrong type.
+	// Corrupt are objects that cannot be decoded. Their bytes are corrupted after the metadata, in every response. JSON
+	// remains syntactically valid but has a wrong type.
 	Corrupt []informer.Key
-	// Rewrite, when not nil, returns what is sent in place of each encoded object, be it in JSON or protobuf, in a list,
-	// an event or by itself, without its kind. The key of a bookmark is empty. It must not write to object.
+	// Rewrite, if not nil, returns the bytes to send in place of each encoded object: in JSON or protobuf, in a list,
+	// an event or by itself, without its kind. The key of a bookmark is empty. Rewrite must not write to object.
 	Rewrite func(key informer.Key, object []byte) []byte
 }
 
-// Inject makes something go wrong from now on, until remove is called. Requests under way go on as they began. Faults
-// come on top of each other, the first one outermost; a request counts for each that it meets.
+// Inject applies f to new requests until remove is called. Requests in progress are not affected. Faults stack, the
+// first one outermost; a request counts for each fault that it matches.
 //
-// It panics if f has no effect, or more than one of Error, Drop, Hang and End, or none but a place for it.
+// It panics if f has no effect, has more than one of Error, Drop, Hang and End, or says where to break off without any
+// of these.
 func (s *Server) Inject(f Fault) (remove func()) {
 	f.validate()
 	active := &activeFault{Fault: f}
@@ -104,10 +108,10 @@ func (s *Server) Inject(f Fault) (remove func()) {
 // activeFault is an injected fault. The lock of the server's HTTP side protects seen.
 type activeFault struct {
 	Fault
-	seen int // how many requests matched so far
+	seen int // how many requests have matched
 }
 
-// breaks returns how many ways of breaking off f has.
+// breaks returns how many of Error, Drop, Hang and End are set.
 func (f *Fault) breaks() (n int) {
 	for _, chosen := range []bool{f.Error != nil, f.Drop, f.Hang, f.End} {
 		if chosen {
@@ -117,11 +121,11 @@ func (f *Fault) breaks() (n int) {
 	return n
 }
 
-// late says whether the answer begins before it breaks off.
+// late reports whether the response begins before it breaks off.
 func (f *Fault) late() bool { return f.AfterHeaders || f.AfterEvents > 0 || f.AfterBytes > 0 }
 
-// omitsEnd says whether no bookmark tells the end of the initial events. Without sendInitialEvents there would still be
-// one behind the objects that a watch without a resource version begins with.
+// omitsEnd reports whether the watch lacks the bookmark at the end of the initial events. Even without
+// sendInitialEvents, a watch without a resource version begins with all objects, and a bookmark after them.
 func (f *Fault) omitsEnd() bool { return f.OmitInitialEventsEnd || f.IgnoreSendInitialEvents }
 
 func (f *Fault) validate() {
@@ -131,9 +135,9 @@ func (f *Fault) validate() {
 	case n > 1:
 		panic("informertest: a Fault has more than one of Error, Drop, Hang and End")
 	case n == 0 && f.late():
-		panic("informertest: a Fault has a place to break off, but none of Error, Drop, Hang and End")
+		panic("informertest: a Fault says where to break off, but has none of Error, Drop, Hang and End")
 	case n == 0 && !effect:
-		panic("informertest: a Fault without effect")
+		panic("informertest: a Fault has no effect")
 	}
 }
 
@@ -144,7 +148,7 @@ func (f *Fault) matches(req Request) bool {
 		(f.Match == nil || f.Match(req))
 }
 
-// withFaults is the handler that lets requests meet the faults that are meant for them.
+// withFaults applies the injected faults to requests.
 func (s *Server) withFaults(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler := next
@@ -155,13 +159,13 @@ func (s *Server) withFaults(next http.Handler) http.Handler {
 	})
 }
 
-// faultsFor returns the faults that the request meets.
+// faultsFor returns the faults that apply to a request.
 func (s *Server) faultsFor(req Request) (met []*activeFault) {
 	s.httpMu.Lock()
 	faults := s.faults
 	s.httpMu.Unlock()
 	for _, f := range faults {
-		if !f.matches(req) { // without the lock: Fault.Match is not ours
+		if !f.matches(req) { // without the lock: Fault.Match is the user's function
 			continue
 		}
 		s.httpMu.Lock()
@@ -203,7 +207,7 @@ func (f *Fault) handler(next http.Handler) http.Handler {
 	})
 }
 
-// inPlace lets the request go wrong at once.
+// inPlace sends the failure in the place of a response.
 func (f *Fault) inPlace(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case f.Error != nil:
@@ -211,7 +215,7 @@ func (f *Fault) inPlace(w http.ResponseWriter, r *http.Request) {
 	case f.Drop:
 		panic(http.ErrAbortHandler)
 	case f.Hang:
-		io.Copy(io.Discard, http.MaxBytesReader(nil, r.Body, maxBody)) // net/http sees a client leave only behind its body
+		io.Copy(io.Discard, http.MaxBytesReader(nil, r.Body, maxBody)) // net/http notices that a client has gone only after its body
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case f.End:
@@ -219,7 +223,7 @@ func (f *Fault) inPlace(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// overlook returns the request without what the server is to overlook.
+// overlook returns the request without the parameters that the server is to ignore.
 func (f *Fault) overlook(r *http.Request) *http.Request {
 	query := r.URL.Query()
 	if f.OmitBookmarks {
@@ -236,7 +240,7 @@ func (f *Fault) overlook(r *http.Request) *http.Request {
 	return r
 }
 
-// rewrite returns what f does to objects, nil for nothing.
+// rewrite returns the function that changes encoded objects, or nil.
 func (f *Fault) rewrite() spoil.Func {
 	if f.Corrupt == nil && f.Rewrite == nil {
 		return nil
@@ -252,17 +256,17 @@ func (f *Fault) rewrite() spoil.Func {
 	}
 }
 
-// corrupted returns object with a part that no type can be decoded from, and metadata that say whose it is.
+// corrupted returns object with a part that no type decodes. Its metadata still identify it.
 func corrupted(object []byte) []byte {
 	if bytes.HasPrefix(object, []byte("{")) {
-		// What stands where a time does, in the metadata of all objects: it is read last, or it is of the wrong type.
+		// This replaces a time in the metadata of every object. The decoder reads it last, or finds the wrong type.
 		before, after, found := bytes.Cut(object, []byte(`"creationTimestamp":`))
 		if end := bytes.IndexAny(after, ",}"); found && end >= 0 {
 			return slices.Concat(before, []byte(`"creationTimestamp":{"corrupt":true}`), after[end:])
 		}
 		return []byte(`{"metadata":"corrupt"}`)
 	}
-	return append(slices.Clone(object), 2<<3|2, 100) // a field of 100 bytes, of which there is none
+	return append(slices.Clone(object), 2<<3|2, 100) // a field of 100 bytes, without the bytes
 }
 
 // wait waits for d, or until ctx ends.
@@ -280,7 +284,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// faultyWriter is an http.ResponseWriter that lets an answer go wrong on its way.
+// faultyWriter is an http.ResponseWriter that makes a response fail on its way.
 //
 //	headers ──► events ──► bytes ──► broken off
 type faultyWriter struct {
@@ -289,16 +293,16 @@ type faultyWriter struct {
 	ctx        context.Context
 	watch      bool
 	wroteHead  bool
-	frame      []byte // of the body of a watch, as far as it is not complete
+	frame      []byte // an incomplete frame of a watch
 	eventsLeft int
 	bytesLeft  int
-	over       bool // broken off in good order: what the handler still writes is not sent
+	over       bool // ended cleanly: further writes of the handler are dropped
 }
 
-// errBrokenOff is the error of writes to an answer that was ended by a fault.
-var errBrokenOff = errors.New("informertest: the answer was broken off")
+// errBrokenOff indicates that a fault ended the response.
+var errBrokenOff = errors.New("informertest: a fault ended the response")
 
-// Unwrap gives http.ResponseController the rest of the http.ResponseWriter.
+// Unwrap returns the underlying http.ResponseWriter, for http.ResponseController.
 func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *faultyWriter) WriteHeader(code int) {
@@ -343,7 +347,7 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// send sends b up to where the answer breaks off.
+// send sends b up to the point where the response breaks off.
 func (w *faultyWriter) send(b []byte) error {
 	if w.fault.breaks() == 0 || w.eventsLeft > 0 || len(b) < w.bytesLeft {
 		w.bytesLeft -= len(b)
@@ -357,7 +361,7 @@ func (w *faultyWriter) send(b []byte) error {
 	return errBrokenOff
 }
 
-// sendAll sends b, as fast as is allowed.
+// sendAll sends b at the rate limit.
 func (w *faultyWriter) sendAll(b []byte) error {
 	if w.fault.BytesPerSecond <= 0 {
 		_, err := w.ResponseWriter.Write(b)
@@ -379,13 +383,13 @@ func (w *faultyWriter) sendAll(b []byte) error {
 
 func (w *faultyWriter) flush() error { return http.NewResponseController(w.ResponseWriter).Flush() }
 
-// check breaks the answer off if it has come to that point.
+// check breaks the response off if it has reached that point.
 func (w *faultyWriter) check() {
 	f := w.fault
 	if f.breaks() == 0 || w.eventsLeft > 0 || w.bytesLeft > 0 {
 		return
 	}
-	w.flush() // its error would be one more way to break off
+	w.flush() // an error would just be another way to break off
 	switch {
 	case f.Error != nil && w.watch:
 		watchcache.WriteErrorEvent(w.ResponseWriter, w.Header().Get("Content-Type"), f.Error)
@@ -400,7 +404,7 @@ func (w *faultyWriter) check() {
 	}
 }
 
-// completeFrame returns the length of the first frame of a watch in w.frame, 0 if it is not complete.
+// completeFrame returns the length of the first complete frame of a watch in w.frame, or 0.
 func (w *faultyWriter) completeFrame() int {
 	if !strings.HasPrefix(w.Header().Get("Content-Type"), runtime.ContentTypeProtobuf) {
 		return bytes.IndexByte(w.frame, '\n') + 1

@@ -24,7 +24,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// answer is what a client has read of an answer.
+// answer is a response as the client has read it.
 type answer struct {
 	code   int
 	header http.Header
@@ -33,7 +33,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// lines returns the frames of a watch in short: "ADDED a", and what is left of an incomplete one.
+// lines returns the frames of a watch in short form, "ADDED a", and the rest of an incomplete one.
 func (a answer) lines() (short []string) {
 	for line := range strings.Lines(a.body) {
 		var event, name string
@@ -56,7 +56,7 @@ func (a answer) lines() (short []string) {
 	return short
 }
 
-// ask sends a request and reads the answer, for an hour of the bubble's time at most.
+// ask sends a request and reads the response, for at most an hour of the bubble's time.
 func ask(t *testing.T, server *informertest.Server, path string, header ...string) (a answer) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(server.Config())
@@ -219,7 +219,7 @@ func TestFault_WhichRequests(t *testing.T) {
 		try(informertest.Fault{Resource: "pods", Skip: 1, Times: 2}, ".xx...")
 		try(informertest.Fault{Verb: "list", Times: 1}, "x.....")
 
-		// One on top of the other.
+		// Two faults at once.
 		defer server.Inject(informertest.Fault{Verb: "list", Delay: time.Second})()
 		defer server.Inject(informertest.Fault{Verb: "list", Times: 1, Error: down})()
 		if a := ask(t, server, "/api/v1/pods"); a.code != 503 || a.took != time.Second {

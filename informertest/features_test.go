@@ -42,11 +42,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leftBehind returns the stacks of all goroutines if any of them is a server's.
+// leftBehind returns the stacks of all goroutines if any of them belongs to a server.
 func leftBehind() string {
 	stacks := make([]byte, 1<<20)
 	n := 0
-	for range 1000 { // what is about to end gets its chance
+	for range 1000 { // goroutines that are about to end get a chance
 		n = runtime.Stack(stacks, true)
 		if !slices.ContainsFunc([]string{"informertest.(*", "watchcache.(*", "net/http.(*Server)", "net/http.(*conn)"}, func(own string) bool {
 			return strings.Contains(string(stacks[:n]), own)
@@ -83,7 +83,7 @@ func TestServer_MetadataOnly(t *testing.T) {
 		must(t, err)
 		_, err = pods.Create(newPod("ns", "a"))
 		must(t, err)
-		client, err := metadata.NewForConfig(server.Config()) // asks for protobuf, then JSON
+		client, err := metadata.NewForConfig(server.Config()) // accepts protobuf, then JSON
 		must(t, err)
 		for gvr, name := range map[schema.GroupVersionResource]string{podResource.GroupVersionResource: "a", widgetResource.GroupVersionResource: "w"} {
 			list, err := client.Resource(gvr).List(t.Context(), metav1.ListOptions{})
@@ -177,14 +177,14 @@ func TestServer_Finalizers(t *testing.T) {
 		must(t, err)
 		defer events.Stop()
 		must(t, api.Delete(ctx, "a", metav1.DeleteOptions{}))
-		must(t, api.Delete(ctx, "a", metav1.DeleteOptions{})) // again, to no effect
+		must(t, api.Delete(ctx, "a", metav1.DeleteOptions{})) // again, without effect
 		pod, err = api.Get(ctx, "a", metav1.GetOptions{})
 		must(t, err)
 		if pod.DeletionTimestamp == nil || pod.Generation != 2 {
 			t.Errorf("marked for deletion: %+v", pod.ObjectMeta)
 		}
 		pod.Finalizers = nil
-		pod.DeletionTimestamp = nil // a client cannot take it back
+		pod.DeletionTimestamp = nil // a client cannot undo it
 		_, err = api.Update(ctx, pod, metav1.UpdateOptions{})
 		must(t, err)
 		wantEvents(t, events, "MODIFIED a 3", "DELETED a 4")
@@ -300,7 +300,7 @@ func TestServer_Middleware(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
-			<-time.After(time.Minute) // in the time of the bubble
+			<-time.After(time.Minute) // in the bubble's time
 			next.ServeHTTP(w, r)
 		})
 	}}

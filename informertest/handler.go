@@ -23,12 +23,12 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// maxBody is the greatest body of a request. As kube-apiserver's.
+// maxBody is the size limit of a request's body, as in kube-apiserver.
 const maxBody = 3 << 20
 
 // serve answers a request for this collection.
 func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Request) {
-	across := !c.resource.ClusterScoped && req.Namespace == "" // all namespaces: to be listed and watched, no more
+	across := !c.resource.ClusterScoped && req.Namespace == "" // all namespaces support only list and watch
 	known := !(across && req.Name != "") && (req.Subresource == "" || req.Subresource == "status" && c.resource.StatusSubresource)
 	if !known || c.resource.ClusterScoped && req.Namespace != "" {
 		http.NotFound(w, r)
@@ -164,7 +164,7 @@ func (c *Collection[T]) serveDeleteCollection(w http.ResponseWriter, r *http.Req
 	return nil
 }
 
-// deleteOptions returns the options of a DELETE: those of the body, or else of the query, as in kube-apiserver.
+// deleteOptions returns the options of a DELETE: from the body or else from the query, as in kube-apiserver.
 func deleteOptions(r *http.Request, req Request) (options metav1.DeleteOptions, err error) {
 	body, mediaType, err := readBody(r)
 	if err != nil {
@@ -180,7 +180,7 @@ func deleteOptions(r *http.Request, req Request) (options metav1.DeleteOptions, 
 	return options, checkOptions("DeleteOptions", err, validation.ValidateDeleteOptions(&options))
 }
 
-// checkOptions returns the error of a request whose options cannot be read, or are wrong.
+// checkOptions returns the error of a request with unreadable or invalid options.
 func checkOptions(kind string, err error, errs field.ErrorList) error {
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -217,7 +217,7 @@ func (c *Collection[T]) readObject(r *http.Request, req Request) (T, error) {
 	return obj, nil
 }
 
-// readBody returns the body of a request and its media type, application/json if it names none.
+// readBody returns the body of a request and its media type, by default application/json.
 func readBody(r *http.Request) (body []byte, mediaType string, err error) {
 	body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -237,12 +237,12 @@ func (c *Collection[T]) newObject() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }
 
-// decode reads a body into obj. With fieldValidation=Strict, JSON must have no field that T does not have.
+// decode decodes a body into obj. With fieldValidation=Strict, it rejects JSON fields that T does not have.
 func (c *Collection[T]) decode(body []byte, mediaType string, obj T, req Request) error {
 	if err := decode(body, mediaType, obj); err != nil {
 		return err
 	}
-	_, kinded := any(obj).(runtime.Object) // else, what it has of a kind would be unknown
+	_, kinded := any(obj).(runtime.Object) // without this, apiVersion and kind would be unknown fields
 	if !kinded || req.Query.Get("fieldValidation") != metav1.FieldValidationStrict || mediaType != runtime.ContentTypeJSON || c.dynamic {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (c *Collection[T]) decode(body []byte, mediaType string, obj T, req Request
 	return nil
 }
 
-// decode reads a body into obj, a pointer to a type with the kind of Kubernetes' objects.
+// decode decodes a body into obj, a pointer to a Kubernetes type with a kind.
 func decode(body []byte, mediaType string, obj any) error {
 	var err error
 	switch message, isMessage := obj.(interface{ Unmarshal([]byte) error }); {

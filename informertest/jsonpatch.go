@@ -15,12 +15,12 @@ import (
 // The limits of kube-apiserver for a JSON patch.
 const (
 	maxPatchOperations = 10_000
-	maxPatchCopies     = 3 << 20 // the bytes that all copy operations of a patch add
+	maxPatchCopies     = 3 << 20 // the bytes that the copy operations of a patch may add
 )
 
-// applyJSONPatch applies a JSON patch (RFC 6902) to a document. It is like jsonpatch.Patch.Apply, whose answers
-// kube-apiserver gives, but the limit of copied bytes is a constant instead of a global variable of that package, and no
-// patch makes it panic.
+// applyJSONPatch applies a JSON patch (RFC 6902) to a document. Its results are those of jsonpatch.Patch.Apply, which
+// kube-apiserver uses. Unlike there, the limit of copied bytes is a constant, not a global variable, and no patch
+// causes a panic.
 func applyJSONPatch(document []byte, patch jsonpatch.Patch) ([]byte, error) {
 	root, err := decodeJSON(document)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *patchedDocument) add(kind, path string, value any) error {
 	})
 }
 
-// replace sets a value. A field of an object need not be there, as in kube-apiserver.
+// replace sets a value. As in kube-apiserver, the field of an object need not exist.
 func (d *patchedDocument) replace(path string, value any) error {
 	if path == "" {
 		d.root = value
@@ -165,7 +165,7 @@ func (d *patchedDocument) copyOf(kind, path string) (any, error) {
 	return decodeJSON(b)
 }
 
-// get returns the value at a path, nil for a field of an object that is not there.
+// get returns the value at a path, or nil for a missing field of an object.
 func (d *patchedDocument) get(kind, path string) (value any, err error) {
 	err = d.edit(kind, path, func(container any, key string) (any, error) {
 		var err error
@@ -175,7 +175,7 @@ func (d *patchedDocument) get(kind, path string) (value any, err error) {
 	return value, err
 }
 
-// edit replaces the object or array that has the last element of path, its key, by what change makes of it.
+// edit applies change to the object or array that contains the value at path. key is the last element of path.
 func (d *patchedDocument) edit(kind, path string, change func(container any, key string) (any, error)) error {
 	_, keys, ok := strings.Cut(path, "/")
 	if !ok {
@@ -192,7 +192,7 @@ func (d *patchedDocument) edit(kind, path string, change func(container any, key
 // keyDecoder reads an element of a path (RFC 6901).
 var keyDecoder = strings.NewReplacer("~1", "/", "~0", "~")
 
-// editAt goes down from container along keys and returns it with the change.
+// editAt follows keys down from container, and returns container with the change.
 func editAt(container any, keys string, change func(container any, key string) (any, error)) (any, error) {
 	key, rest, deeper := strings.Cut(keys, "/")
 	key = keyDecoder.Replace(key)
@@ -209,7 +209,7 @@ func editAt(container any, keys string, change func(container any, key string) (
 	return container, setChild(container, key, value)
 }
 
-// child returns a value in container, nil for a field of an object that is not there.
+// child returns a value in container, or nil for a missing field of an object.
 func child(container any, key string) (any, error) {
 	switch c := container.(type) {
 	case map[string]any:
@@ -224,7 +224,7 @@ func child(container any, key string) (any, error) {
 	return nil, jsonpatch.ErrMissing
 }
 
-// setChild sets a value in container. A field of an object need not be there.
+// setChild sets a value in container. The field of an object need not exist.
 func setChild(container any, key string, value any) error {
 	switch c := container.(type) {
 	case map[string]any:
@@ -241,7 +241,7 @@ func setChild(container any, key string, value any) error {
 	return jsonpatch.ErrMissing
 }
 
-// indexOf reads the index of an element in an array of length n. As in kube-apiserver, -1 is the last one.
+// indexOf parses the index of an element in an array of length n. As in kube-apiserver, -1 is the last element.
 func indexOf(key string, n int) (int, error) {
 	i, err := strconv.Atoi(key)
 	if err != nil {
@@ -274,7 +274,7 @@ func equalJSON(a, b any) bool {
 	return a == b
 }
 
-// decodeValue reads the value of an operation, nil if it has none.
+// decodeValue decodes the value of an operation, or returns nil if it has none.
 func decodeValue(raw *json.RawMessage) (any, error) {
 	if raw == nil {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// apply returns the document that a patch makes, or the error.
+// apply returns the patched document, or the error.
 func apply(apply func([]byte, jsonpatch.Patch) ([]byte, error), document, patch string) (string, error) {
 	operations, err := jsonpatch.DecodePatch([]byte(patch))
 	if err != nil {
@@ -21,7 +21,7 @@ func apply(apply func([]byte, jsonpatch.Patch) ([]byte, error), document, patch 
 	return string(got), err
 }
 
-// upstream is what kube-apiserver applies patches with.
+// upstream is kube-apiserver's implementation.
 func upstream(document []byte, patch jsonpatch.Patch) ([]byte, error) { return patch.Apply(document) }
 
 // Guarantees: W10
@@ -43,7 +43,7 @@ func TestJSONPatchIsAsInKubeAPIServer(t *testing.T) {
 		{`{"a":1}`, `[{"op":"add","path":"b","value":2}]`, ``},
 		{`{"a":1}`, `[{"op":"add","value":2}]`, ``},
 		{`{"a~/b":{"c":1}}`, `[{"op":"replace","path":"/a~0~1b/c","value":2}]`, `{"a~/b":{"c":2}}`},
-		{`{"a":1}`, `[{"op":"replace","path":"/b","value":2}]`, `{"a":1,"b":2}`}, // RFC 6902 says that it must be there
+		{`{"a":1}`, `[{"op":"replace","path":"/b","value":2}]`, `{"a":1,"b":2}`}, // RFC 6902 requires the field to exist
 		{`{"a":[1]}`, `[{"op":"replace","path":"/a/-1","value":2}]`, `{"a":[2]}`},
 		{`{"a":[1]}`, `[{"op":"replace","path":"/a/1","value":2}]`, ``},
 		{`{"a":1}`, `[{"op":"replace","path":"","value":{"b":2}}]`, `{"b":2}`},
@@ -78,7 +78,7 @@ func TestJSONPatchIsAsInKubeAPIServer(t *testing.T) {
 	}
 }
 
-// A patch that makes the package panic that kube-apiserver has is an error.
+// A patch that makes kube-apiserver's package panic is an error here.
 func TestJSONPatchNeverPanics(t *testing.T) {
 	for _, patch := range []string{
 		`[{"op":"test","path":""}]`,
@@ -121,7 +121,7 @@ func TestJSONPatchLimitsWhatItCopies(t *testing.T) {
 	}
 }
 
-// TestJSONPatchIsAsInKubeAPIServer_Random compares patches of random operations with those of kube-apiserver.
+// TestJSONPatchIsAsInKubeAPIServer_Random compares random patches with kube-apiserver's results.
 func TestJSONPatchIsAsInKubeAPIServer_Random(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -164,7 +164,7 @@ func TestJSONPatchIsAsInKubeAPIServer_Random(t *testing.T) {
 			applied++
 		}
 	}
-	if applied < 150 { // about 280 are expected, and 20 fewer are nothing special
+	if applied < 150 { // about 280 are expected; 20 fewer are normal
 		t.Errorf("seed %d: only %d patches applied", seed, applied)
 	}
 }

@@ -29,7 +29,7 @@ spec:
   containers: [{name: c, image: i}]
 `
 
-// TestKubectl runs kubectl where it is installed. What it sends TestKubectl_Requests sends everywhere.
+// TestKubectl runs kubectl if it is installed. TestKubectl_Requests sends the same requests without it.
 func TestKubectl(t *testing.T) {
 	path, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestKubectl(t *testing.T) {
 	defer func() { cancel(); watch.Wait() }()
 	seen := bufio.NewScanner(stdout)
 	last := ""
-	next := func(want ...string) { // how many changes a command makes is for kubectl to decide: the same again does not count
+	next := func(want ...string) { // kubectl decides how many changes a command makes, so repetitions do not count
 		t.Helper()
 		for _, w := range want {
 			got := last
@@ -109,7 +109,7 @@ func TestKubectl(t *testing.T) {
 	next("MODIFIED a", "ADDED applied", "MODIFIED applied", "DELETED applied", "ADDED applied", "DELETED a", "DELETED applied")
 }
 
-// TestKubectl_Requests sends what kubectl 1.32 sends for get, label, apply and delete.
+// TestKubectl_Requests sends the requests of kubectl 1.32 for get, label, apply and delete.
 func TestKubectl_Requests(t *testing.T) {
 	const (
 		discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"

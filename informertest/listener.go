@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// pipeListener is a net.Listener whose connections are pipes within the process. A goroutine that waits on one is
-// durably blocked in the sense of testing/synctest, which one that waits on a socket is not.
+// pipeListener is a net.Listener whose connections are pipes within the process. A goroutine that waits on a pipe is
+// durably blocked in the sense of testing/synctest; one that waits on a socket is not.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -19,7 +19,7 @@ func newPipeListener() *pipeListener {
 	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// dial connects to the listener. When it is closed the error is that of a port at which nobody listens.
+// dial connects to the listener. After the listener is closed, it fails like a port without a listener.
 func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {

@@ -11,20 +11,19 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// DetectMutations finds handlers and readers that write to objects of the cache, which every reader shares. Give it the
-// configuration of an informer before that is created:
+// DetectMutations finds handlers and readers that write to cached objects, which all readers share. Call it with the
+// configuration of an informer before creating the informer:
 //
 //	var config informer.Config[*corev1.Pod]
 //	informertest.DetectMutations(t, &config)
 //	pods := informer.New(client, resource, config)
 //
-// It puts itself behind config.Transform, and keeps a copy of each version of each object from there. When t ends, or
-// check is called, it fails t for each that is not like its copy any more, and says which object it is and which fields
-// were changed. It turns config.Share off, so that what is written to is part of one object only. The copies cost the
-// memory of all versions until then, so it is for tests only.
+// It wraps config.Transform, and keeps a copy of every version of every object. When t ends, or check is called, it
+// fails t for each object that differs from its copy, with the object's name and the changed fields. It turns
+// config.Share off, so that each object has memory of its own. The copies take the memory of all versions until then.
 //
-// Copies are made by DeepCopyObject where T has it, and otherwise field by field, where what is behind the unexported
-// fields of other packages' types is not looked at.
+// It copies with DeepCopyObject if T has it, otherwise field by field. It then ignores what the unexported fields of
+// other packages' types point to.
 func DetectMutations[T informer.Object](t testing.TB, config *informer.Config[T]) (check func()) {
 	t.Helper()
 	var d mutationDetector[T]
@@ -57,7 +56,7 @@ type remembered[T informer.Object] struct{ object, copy T }
 
 func (d *mutationDetector[T]) remember(obj T) {
 	var none T
-	if obj == none { // the informer will refuse it
+	if obj == none { // the informer will reject it
 		return
 	}
 	r := remembered[T]{obj, deepCopy(obj)}
@@ -78,7 +77,7 @@ func (d *mutationDetector[T]) check(t testing.TB) {
 		}
 		everything := cmp.Exporter(func(reflect.Type) bool { return true })
 		if diff := cmp.Diff(r.copy, r.object, everything); diff != "" {
-			t.Errorf("%T %s of resource version %s was written to in the cache (-as it was read +as it is):\n%s",
+			t.Errorf("%T %s of resource version %s was modified in the cache (-original +now):\n%s",
 				r.copy, informer.KeyOf(r.copy), r.copy.GetResourceVersion(), diff)
 		}
 		r.copy = deepCopy(r.object)
@@ -96,7 +95,7 @@ func deepCopy[T any](obj T) T {
 
 // copyValue sets to to a deep copy of from.
 func copyValue(to, from reflect.Value) {
-	to.Set(from) // all that has no memory of its own, and unexported fields
+	to.Set(from) // for values without pointers, and for unexported fields
 	switch from.Kind() {
 	case reflect.Pointer:
 		if !from.IsNil() {

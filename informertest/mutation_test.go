@@ -15,7 +15,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// failures is a test that notes what it fails of.
+// failures is a testing.TB that records its failures.
 type failures struct {
 	testing.TB
 	cleanup func()
@@ -27,7 +27,7 @@ func (f *failures) Errorf(text string, args ...any) {
 	f.errors = append(f.errors, fmt.Sprintf(text, args...))
 }
 
-// want checks that the one failure names all of these, or that there is none if none are given.
+// want checks that the only failure contains all of these texts, or that there is none if there are no texts.
 func (f *failures) want(names ...string) {
 	f.Helper()
 	if (len(f.errors) == 1) != (len(names) > 0) || len(f.errors) > 1 {
@@ -59,7 +59,7 @@ func (s *slim) GetName() string            { return s.Metadata.Name }
 func (s *slim) GetUID() types.UID          { return s.Metadata.UID }
 func (s *slim) GetResourceVersion() string { return s.Metadata.ResourceVersion }
 
-// follow returns the object of an informer's store that was read with a detector, and that detector.
+// follow returns an object of an informer's store with a mutation detector, and the detector.
 func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
 	server := informertest.NewServer(informertest.Options{})
 	t.Cleanup(server.Close)
@@ -98,7 +98,7 @@ func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
 func TestDetectMutations(t *testing.T) {
 	t.Run("Pod", func(t *testing.T) {
 		pod, f, check := follow[*corev1.Pod](t)
-		_ = pod.Spec.Containers[0].Resources.Requests.Cpu().String() // reading is no writing
+		_ = pod.Spec.Containers[0].Resources.Requests.Cpu().String() // reading is not a mutation
 		check()
 		f.want()
 		pod.Labels["app"] = "other"
@@ -131,7 +131,7 @@ func TestDetectMutations(t *testing.T) {
 	})
 }
 
-// The copy shares nothing that can be written to.
+// The copy shares no mutable memory.
 func TestDetectMutations_CopiesDeeply(t *testing.T) {
 	var config informer.Config[*slim]
 	f := &failures{TB: t}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// openAPIIndex and openAPIDocument are the least that kubectl apply and create need of OpenAPI v3: that the server checks
-// fields itself. There are no schemas.
+// openAPIIndex and openAPIDocument serve the minimum of OpenAPI v3 that kubectl apply and create need: the server
+// validates fields itself. There are no schemas.
 
 func (s *Server) openAPIIndex() any {
 	paths := map[string]any{}
@@ -17,7 +17,7 @@ func (s *Server) openAPIIndex() any {
 	return map[string]any{"paths": paths}
 }
 
-// openAPIDocument returns the document of a group version by its path, such as "apis/apps/v1"; nil if there is none.
+// openAPIDocument returns the document of a group version by its path, such as "apis/apps/v1", or nil.
 func (s *Server) openAPIDocument(path string) any {
 	paths, schemas := map[string]any{}, map[string]any{}
 	for _, r := range s.registered() {

@@ -22,7 +22,7 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// patchTypes returns what a PATCH of the resource can be written in.
+// patchTypes returns the media types of patches that the resource supports.
 func (c *Collection[T]) patchTypes() []string {
 	patchTypes := []string{string(types.JSONPatchType), string(types.MergePatchType)}
 	if !c.custom {
@@ -68,7 +68,7 @@ func (c *Collection[T]) servePatch(w http.ResponseWriter, r *http.Request, req R
 	return nil
 }
 
-// patched returns what a patch makes of obj.
+// patched returns obj with a patch applied.
 func (c *Collection[T]) patched(obj T, patchType types.PatchType, patch []byte, req Request) (T, error) {
 	var none T
 	before, err := c.marshal(obj)

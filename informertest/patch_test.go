@@ -220,7 +220,7 @@ func TestApply(t *testing.T) {
 				t.Errorf("status of nothing: %v", err)
 			}
 
-			// The metadata of a status that is applied: of pods, all but the owners.
+			// An apply to the status of a pod writes all metadata except the owners.
 			_, err = api.ApplyStatus(ctx, applycorev1.Pod("a", "ns").WithAnnotations(map[string]string{"from": "status"}).
 				WithOwnerReferences(applymetav1.OwnerReference().WithAPIVersion("v1").WithKind("Node").WithName("n").WithUID("u")).
 				WithStatus(applycorev1.PodStatus().WithPhase(corev1.PodFailed)), metav1.ApplyOptions{FieldManager: "kubelet"})
@@ -236,7 +236,7 @@ func TestApply(t *testing.T) {
 				}
 			}
 
-			// What an apply creates has no uid of its own choice.
+			// A created object does not get the uid of the apply.
 			_, err = api.Apply(ctx, applycorev1.Pod("new", "ns").WithUID("u"), metav1.ApplyOptions{FieldManager: "one"})
 			if !apierrors.IsConflict(err) {
 				t.Errorf("apply of a uid to nothing: %v", err)
@@ -244,7 +244,7 @@ func TestApply(t *testing.T) {
 			_, err = api.Apply(ctx, applycorev1.Pod("new", "ns").WithResourceVersion("7"), metav1.ApplyOptions{FieldManager: "one"})
 			must(t, err)
 
-			// What was never applied has no managed fields.
+			// An object that was never applied has no managed fields.
 			pods.Delete(informer.Key{Namespace: "ns", Name: "a"})
 			pod, err = api.Create(ctx, newPod("ns", "plain"), metav1.CreateOptions{FieldManager: "one"})
 			must(t, err)
@@ -405,7 +405,7 @@ func TestServer_Refuses(t *testing.T) {
 	})
 }
 
-// A DELETE with a body has its options there: those of the query are ignored, as in kube-apiserver.
+// A DELETE with a body takes its options from there, and ignores those of the query, as in kube-apiserver.
 func TestDelete_OptionsOfTheBodyAreAll(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
 		for _, name := range []string{"a", "b"} {
@@ -421,7 +421,7 @@ func TestDelete_OptionsOfTheBodyAreAll(t *testing.T) {
 	})
 }
 
-// send sends a request with a body, JSON if it looks like that, and returns the code of the answer.
+// send sends a request with a body, as JSON if it looks like JSON, and returns the code of the response.
 func send(t *testing.T, server *informertest.Server, method, path, body string) int {
 	t.Helper()
 	client, err := rest.HTTPClientFor(server.Config())

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// parseRequest reads a request's path as kube-apiserver does
+// parseRequest parses a request's path as kube-apiserver does
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris):
 //
 //	/api/v1/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]
@@ -27,7 +27,7 @@ func parseRequest(r *http.Request) Request {
 	default:
 		return req
 	}
-	// A namespace has subresources of its own; all else below it is in it.
+	// A namespace has its own subresources; any other path below it is in the namespace.
 	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 		req.Namespace, parts = parts[1], parts[2:]
 	}

@@ -18,26 +18,26 @@ import (
 // Resource says how a resource is served.
 type Resource struct {
 	schema.GroupVersionResource
-	// Kind is the kind of its objects. Empty means the name of the Go type; for unstructured objects it is required.
+	// Kind is the kind of the objects. Empty means the name of the Go type; unstructured objects require it.
 	Kind string
-	// ClusterScoped says that its objects are in no namespace.
+	// ClusterScoped says that the objects are not in namespaces.
 	ClusterScoped bool
 	// StatusSubresource gives unstructured objects a status subresource. A Go type has one if it has a field Status.
 	StatusSubresource bool
-	// SelectableFields are the fields that field selectors may name; see watchcache.Config. Nil means those that
-	// kube-apiserver knows for the kind.
+	// SelectableFields are the fields that field selectors may name; see watchcache.Config. Nil means the fields that
+	// kube-apiserver supports for the kind.
 	SelectableFields []string
-	// ShortNames are what users of kubectl may call the resource. Nil means those that it has in kube-apiserver, for
-	// kinds of Kubernetes itself.
+	// ShortNames are kubectl's short names of the resource. Nil means those of kube-apiserver, for kinds of Kubernetes
+	// itself.
 	ShortNames []string
 }
 
-// Collection is the objects of one resource of a [Server], for the program that runs the server: the same objects that
-// clients reach over HTTP, without HTTP and encoding.
+// Collection gives the program that runs a [Server] direct access to the objects of one resource, without HTTP and
+// encoding.
 //
-// Its writes are those of the cluster itself: they set a whole object, status included, and on creation keep the uid and
-// creationTimestamp that it has. All else is as for clients. Objects are kept as they are given, not copied deeply: what
-// they point to must not be written to afterwards, nor may what is returned.
+// It writes as the cluster itself: a write sets the whole object, including its status. Create keeps a given uid and
+// creationTimestamp. Everything else is as for clients. A Collection does not copy objects deeply: do not write to what
+// an object points to after storing it, or to a returned object.
 //
 // All methods are safe for concurrent use.
 type Collection[T watchcache.Object] struct {
@@ -45,14 +45,14 @@ type Collection[T watchcache.Object] struct {
 	resource Resource
 	cache    *watchcache.Cache[T]
 	dynamic  bool // T is *unstructured.Unstructured
-	custom   bool // T has no protobuf encoding, and is served as custom resources are
-	spec     int  // the index of the field Spec in the struct, -1 when there is none
-	status   int  // likewise, Status
+	custom   bool // T has no protobuf encoding, and is served like custom resources
+	spec     int  // the index of the struct's field Spec, or -1
+	status   int  // likewise, of Status
 }
 
 // Register makes server serve a resource as objects of type T: a pointer to a type of k8s.io/api, to the Go type of a
-// custom resource, or *unstructured.Unstructured. A type that has no protobuf encoding is served as custom resources are:
-// in JSON only. It may be called at any time; before, the server answers 404 Not Found.
+// custom resource, or *unstructured.Unstructured. A type without a protobuf encoding is served like a custom resource,
+// in JSON only. Before the call, the server responds with 404 Not Found. Register may be called at any time.
 //
 // It panics if the resource is registered already, has no kind, or names selectable fields that T lacks.
 func Register[T watchcache.Object](server *Server, resource Resource) *Collection[T] {
@@ -98,13 +98,13 @@ func fieldIndex(t reflect.Type, name string) int {
 	return -1
 }
 
-// Create adds an object and returns it as it is stored. Its resourceVersion is not looked at.
+// Create adds an object and returns it as stored. It ignores the object's resourceVersion.
 func (c *Collection[T]) Create(obj T) (T, error) {
 	return c.create(obj, writeOptions{whole: true})
 }
 
-// Update replaces an object, status included, and returns it as it is stored. If obj has a resourceVersion, it must be
-// that of the stored object.
+// Update replaces an object, including its status, and returns it as stored. If obj has a resourceVersion, it must
+// match the stored object.
 func (c *Collection[T]) Update(obj T) (T, error) {
 	return c.update(obj, writeOptions{whole: true})
 }
@@ -124,12 +124,11 @@ func (c *Collection[T]) All() iter.Seq[T] { return c.cache.All() }
 // Len returns the number of objects.
 func (c *Collection[T]) Len() int { return c.cache.Len() }
 
-// Watchers returns the number of watches of this resource that are open.
+// Watchers returns the number of open watches of this resource.
 func (c *Collection[T]) Watchers() int { return c.cache.Watchers() }
 
-// Unregister makes the server forget the resource, as it does when a CustomResourceDefinition is deleted: watches end,
-// requests are answered 404 Not Found. The collection must not be written to afterwards; the resource can be registered
-// anew.
+// Unregister removes the resource from the server, as if its CustomResourceDefinition was deleted: watches end, and
+// requests fail with 404 Not Found. Do not write to the collection afterwards. The resource can be registered again.
 func (c *Collection[T]) Unregister() {
 	s := c.server
 	s.mu.Lock()
@@ -163,7 +162,7 @@ func (c *Collection[T]) clear(rv uint64) {
 	c.put(informer.Delta[T]{Type: informer.Replaced}, rv)
 }
 
-// put tells the cache of a change. The server's lock is held.
+// put puts a change into the cache. The caller holds the server's lock.
 func (c *Collection[T]) put(d informer.Delta[T], rv uint64) {
 	d.ResourceVersion = strconv.FormatUint(rv, 10)
 	if err := c.cache.Put(context.Background(), d); err != nil {

@@ -1,5 +1,5 @@
-// Package informertest is an API server in the process, for tests and demonstrations of programs that talk to
-// Kubernetes: real HTTP, real list and watch (package watchcache), objects in memory.
+// Package informertest is an in-process API server, for tests and demonstrations of programs that talk to Kubernetes.
+// It has real HTTP, and the list and watch of package watchcache. Objects are in memory.
 //
 //	server := informertest.NewServer(informertest.Options{})
 //	defer server.Close()
@@ -9,36 +9,37 @@
 //	pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}})
 //	clientset, err := kubernetes.NewForConfig(server.Config())
 //
-// Clients need no changes: clientsets, dynamic and metadata clients and their informers, RESTMappers and kubectl work on
-// it. Programs that have to be tested against failures of the API server find them in [Server.Inject].
+// Clients work unchanged: clientsets, dynamic and metadata clients and their informers, RESTMappers and kubectl.
+// [Server.Inject] makes requests fail, for tests of programs against failures of the API server.
 //
-// # What there is
+// # Supported
 //
-//   - The resources that are registered, by a Go type or as unstructured objects: create, get, list, watch, update, patch,
-//     delete, deletecollection and the status subresource, in JSON, in protobuf for types that have it, and with metadata
-//     only. List and watch are those of package watchcache.
-//   - Objects as kube-apiserver and etcd treat them: one counter of resource versions for all, optimistic concurrency,
-//     uid, generation, creationTimestamp, generateName, finalizers and deletionTimestamp, dry runs, preconditions, and
-//     errors as metav1.Status.
-//   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for custom
-//     resources, whose lists it takes as a whole, and, with Options.TypeConverter, for Kubernetes' own; another patch is
-//     answered 415 Unsupported Media Type. metadata.managedFields are kept for objects that were applied.
-//   - Discovery, aggregated or by group, of OpenAPI v3 what kubectl apply asks for, /version, and /healthz, /livez, /readyz.
+//   - The registered resources, by a Go type or as unstructured objects: create, get, list, watch, update, patch,
+//     delete, deletecollection and the status subresource. Encodings are JSON, protobuf for types that have it, and
+//     metadata only.
+//   - The object semantics of kube-apiserver and etcd: one counter of resource versions for all objects, optimistic
+//     concurrency, uid, generation, creationTimestamp, generateName, finalizers and deletionTimestamp, dry runs,
+//     preconditions, and errors as metav1.Status.
+//   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
+//     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
+//     other patch fails with 415 Unsupported Media Type. metadata.managedFields are kept for applied objects.
+//   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply requests, /version, and /healthz,
+//     /livez, /readyz.
 //
-// # What there is not
+// # Not supported
 //
-// There is no authentication, authorization, admission, defaulting or validation but of metadata; unknown fields are
-// refused only where fieldValidation=Strict asks for it. Versions of a resource are resources apart, and a custom
-// resource no schema. Nothing is done by controllers: no garbage collection by owner (propagationPolicy is overlooked),
-// no graceful deletion (a pod is gone at once), and a namespace need not exist.
+// The server has no authentication, authorization, admission or defaulting, and validates only metadata. It rejects
+// unknown fields only with fieldValidation=Strict. Versions of a resource are separate resources, and custom resources
+// have no schema. There are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful
+// deletion (a pod disappears at once), and a namespace need not exist.
 //
-// Other subresources than status, Tables (kubectl prints names and ages by itself), CBOR, compression, HTTP/2 and TLS are
-// not served.
+// Subresources other than status, Tables (kubectl prints names and ages by itself), CBOR, compression, HTTP/2 and TLS
+// are not served.
 //
 // # Time and goroutines
 //
-// With Options.InMemory a server works within a bubble of testing/synctest. Every goroutine of a server has ended when
-// Close returns.
+// With Options.InMemory, a server works in a testing/synctest bubble. When Close returns, every goroutine of the server
+// has ended.
 package informertest
 
 import (
@@ -63,28 +64,29 @@ import (
 
 // Options of a [Server]. The zero value serves over TCP on loopback.
 type Options struct {
-	// InMemory serves over pipes within the process, for the clients of Server.Config only. Tests in a bubble of
-	// testing/synctest need it. A pipe has no buffer: who does not read makes the writer wait at once.
+	// InMemory serves over pipes within the process, only for clients of Server.Config. Tests in a testing/synctest
+	// bubble need it. A pipe has no buffer: a writer waits until its peer reads.
 	InMemory bool
-	// Window is how many of the latest changes of each resource can be watched from; see watchcache.Config.
-	// Zero means its default.
+	// Window is how many of the latest changes of each resource a watch can start from; see watchcache.Config. Zero
+	// means its default.
 	Window int
-	// TypeConverter knows the lists of built-in types that server-side apply merges by key. Nil means that it is not served
-	// for them; custom resources do without. The one of client-go links every type of Kubernetes into the program:
+	// TypeConverter knows the lists of built-in types that server-side apply merges by key. Nil means that the server
+	// does not support apply for built-in types; custom resources do not need it. client-go's converter links every
+	// type of Kubernetes into the program:
 	//
 	//	applyconfigurations.NewTypeConverter(scheme.Scheme)
 	TypeConverter managedfields.TypeConverter
-	// Middleware, when not nil, is put before the server's own handler, behind its log of requests. It is the place for
-	// what a [Fault] cannot do. A middleware that wraps the http.ResponseWriter has to give it an Unwrap method.
+	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
+	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.
 	Middleware func(http.Handler) http.Handler
 }
 
 // maxRequests is how many requests a server remembers at least.
 const maxRequests = 10_000
 
-// Server is an API server in the process. Create one with [NewServer]; all methods are safe for concurrent use.
+// Server is an in-process API server. Create one with [NewServer]. All methods are safe for concurrent use.
 type Server struct {
-	// URL is the address to reach it at, without a slash at the end.
+	// URL is the address of the server, without a slash at the end.
 	URL string
 
 	http    *http.Server
@@ -92,7 +94,7 @@ type Server struct {
 	running sync.WaitGroup // http.Serve and the connections
 	cancel  context.CancelFunc
 
-	// mu makes writes take turns: the changes of all resources are in one order, that of their resource versions.
+	// mu serializes writes, so that the changes of all resources are in the order of their resource versions.
 	mu          sync.Mutex
 	rv          uint64
 	collections map[schema.GroupVersionResource]collection
@@ -116,17 +118,17 @@ type collection interface {
 	clear(rv uint64)
 }
 
-// Snapshot is the state of a [Server] at one time, as a backup of etcd is.
+// Snapshot is the state of a [Server] at one time, like a backup of etcd.
 type Snapshot struct {
 	rv      uint64
 	restore map[collection]func(rv uint64)
 }
 
-// Request is one request as the server's log has it.
+// Request is an entry of the server's request log.
 type Request struct {
 	Time time.Time
-	// Verb is get, list, watch, create, update, patch, delete or deletecollection, as in Kubernetes' authorization.
-	// It is empty for a path that is none of the API's.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection, as in Kubernetes' authorization. It
+	// is empty for a path outside of the API.
 	Verb        string
 	Resource    schema.GroupVersionResource
 	Namespace   string
@@ -142,7 +144,7 @@ func NewServer(options Options) *Server {
 	s := &Server{
 		URL:         "http://in-memory",
 		options:     options,
-		rv:          1, // as a new etcd: in a request, version 0 has a meaning of its own
+		rv:          1, // like a new etcd: version 0 has a special meaning in a request
 		collections: map[schema.GroupVersionResource]collection{},
 		conns:       map[net.Conn]struct{}{},
 	}
@@ -160,7 +162,7 @@ func NewServer(options Options) *Server {
 	return s
 }
 
-// listen makes the server accept connections; over TCP, at that address.
+// listen makes the server accept connections. Over TCP, it listens at address.
 func (s *Server) listen(address string) {
 	var l net.Listener = newPipeListener()
 	if !s.options.InMemory {
@@ -184,52 +186,52 @@ func (s *Server) dial(ctx context.Context, network, address string) (net.Conn, e
 	return l.dial(ctx)
 }
 
-// Config returns how clients reach the server, without a limit of their rate. Each call returns a new one.
+// Config returns a client configuration for the server, without a rate limit. Each call returns a new one.
 func (s *Server) Config() *rest.Config {
 	config := &rest.Config{Host: s.URL, QPS: -1}
 	if s.options.InMemory {
 		config.Dial = s.dial
-		// The host name is made up, and a proxy cannot know it. Besides, client-go keeps no transport for later that
-		// has a function here, so that none outlives a synctest bubble.
+		// The host name is not real, so no proxy can know it. A function here also keeps client-go from caching the
+		// transport, which would outlive a synctest bubble.
 		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	return config
 }
 
-// RV returns the resource version of the latest change.
+// ResourceVersion returns the resource version of the latest change.
 func (s *Server) ResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strconv.FormatUint(s.rv, 10)
 }
 
-// Requests returns the requests that have come in since the start or the last call of ResetRequests, oldest first.
-// Of very many, only the last 10,000 or more are remembered.
+// Requests returns the requests since the start or the last call of ResetRequests, oldest first. It remembers at least
+// the last 10,000.
 func (s *Server) Requests() []Request {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// ResetRequests forgets the requests that have come in so far.
+// ResetRequests forgets all requests so far.
 func (s *Server) ResetRequests() {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
 	s.requests = nil
 }
 
-// EndWatches ends all watches cleanly, as kube-apiserver does when their time is over.
+// EndWatches ends all watches cleanly, as kube-apiserver does at their timeout.
 func (s *Server) EndWatches() {
 	s.eachCollection(collection.endWatches)
 }
 
-// Compact forgets all versions but the present, as a compaction of etcd does: who watches, lists or pages from an older
-// one is answered 410 Expired. Watches that have kept up go on.
+// Compact forgets all versions but the current one, as a compaction of etcd does. A watch, list or page from an older
+// version fails with 410 Expired. Watches that are up to date continue.
 func (s *Server) Compact() {
 	s.eachCollection(collection.compact)
 }
 
-// Snapshot returns the present state.
+// Snapshot returns the current state.
 func (s *Server) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,9 +242,9 @@ func (s *Server) Snapshot() *Snapshot {
 	return backup
 }
 
-// Restore makes the state what it was at a snapshot of this server, resource version included, as when etcd is restored
-// from a backup: versions that clients have seen are yet to come, and will then be those of other changes. All watches
-// end. Resources that were registered later become empty.
+// Restore returns to the state of a snapshot of this server, including the resource version, as if etcd was restored
+// from a backup. The server will assign versions that clients have seen again, to other changes. All watches end.
+// Resources registered after the snapshot become empty.
 func (s *Server) Restore(backup *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +266,7 @@ func (s *Server) eachCollection(do func(collection)) {
 	}
 }
 
-// CloseConnections breaks all connections, whatever goes on in them. New ones are accepted.
+// CloseConnections breaks all connections, even during a request. The server accepts new ones.
 func (s *Server) CloseConnections() {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
@@ -273,8 +275,8 @@ func (s *Server) CloseConnections() {
 	}
 }
 
-// Stop makes the server unreachable, as a kube-apiserver that is down: it breaks all connections, and until Start refuses
-// new ones. What is stored stays, and Collection can still be written to.
+// Stop makes the server unreachable, like a kube-apiserver that is down. It breaks all connections, and refuses new
+// ones until Start. The stored objects stay, and a Collection still accepts writes.
 func (s *Server) Stop() {
 	s.httpMu.Lock()
 	if s.listener != nil {
@@ -302,7 +304,7 @@ func (s *Server) Close() {
 	s.httpMu.Unlock()
 	s.cancel()
 	s.http.Close()
-	s.CloseConnections() // http.Server.Close may miss those that are being accepted
+	s.CloseConnections() // http.Server.Close may miss connections that are being accepted
 	s.running.Wait()
 }
 
@@ -327,7 +329,7 @@ func (s *Server) commitLocked(write func(rv uint64)) {
 	s.rv++
 	write(s.rv)
 	for _, c := range s.collections {
-		c.bookmark(s.rv) // the versions of all collections move together, as those of one etcd
+		c.bookmark(s.rv) // the versions of all collections advance together, as in one etcd
 	}
 }
 

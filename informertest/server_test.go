@@ -49,7 +49,7 @@ func clientset(t *testing.T, server *informertest.Server, contentType string) *k
 	return clientset
 }
 
-// forEachEncoding runs test with JSON and with protobuf, each in a bubble with a server of its own.
+// forEachEncoding runs test with JSON and with protobuf, each in a bubble with its own server.
 func forEachEncoding(t *testing.T, test func(t *testing.T, clients *kubernetes.Clientset, server *informertest.Server, pods *informertest.Collection[*corev1.Pod])) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(contentType, func(t *testing.T) {
@@ -166,7 +166,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// wantEvents reads as many events as are wanted, each as "TYPE NAME RESOURCEVERSION".
+// wantEvents reads the wanted number of events, each as "TYPE NAME RESOURCEVERSION".
 func wantEvents(t *testing.T, events watch.Interface, want ...string) {
 	t.Helper()
 	for i, w := range want {
@@ -198,7 +198,7 @@ func describe(e watch.Event) string {
 	return s
 }
 
-// The cluster's own writes can let an object take its time to go, as a kubelet does, and take it away in the end.
+// The cluster's own writes can delay the deletion of an object, as a kubelet does, and finally remove it.
 func TestCollection_Terminating(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
 		created, err := pods.Create(newPod("ns", "a"))

@@ -7,8 +7,8 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// statusMetadata are the kinds of Kubernetes whose status subresource writes metadata too, and the fields of it that it
-// does not. Of all other kinds, custom resources included, it writes the status only.
+// statusMetadata lists the kinds of Kubernetes whose status subresource also writes metadata, with the fields that it
+// leaves alone. For all other kinds, custom resources included, it writes only the status.
 var statusMetadata = map[schema.GroupKind]struct{ labels, ownerReferences bool }{
 	{Kind: "Namespace"}:                                               {},
 	{Kind: "Node"}:                                                    {},
@@ -30,12 +30,12 @@ var statusMetadata = map[schema.GroupKind]struct{ labels, ownerReferences bool }
 	{Group: "policy", Kind: "PodDisruptionBudget"}:                    {},
 }
 
-// statusWrite returns what a write of obj to the status subresource makes of old.
+// statusWrite returns old after a write of obj to the status subresource.
 func (c *Collection[T]) statusWrite(old, obj T, opts writeOptions) T {
 	merged := watchcache.ShallowCopy(old)
 	c.copyStatus(merged, obj)
 	if opts.manager == "" {
-		merged.SetManagedFields(obj.GetManagedFields()) // an apply has set them
+		merged.SetManagedFields(obj.GetManagedFields()) // an apply has already set them
 	}
 	kept, written := statusMetadata[c.groupKind()]
 	if !written {
@@ -53,7 +53,7 @@ func (c *Collection[T]) statusWrite(old, obj T, opts writeOptions) T {
 	return merged
 }
 
-// ignoredByStatus returns the fields of a server-side apply to the status subresource that the applier does not own.
+// ignoredByStatus returns the fields that an applier to the status subresource does not own.
 func (c *Collection[T]) ignoredByStatus() *fieldpath.Set {
 	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 	kept, written := statusMetadata[c.groupKind()]

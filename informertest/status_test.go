@@ -18,8 +18,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// statusMetadata are the metadata that kube-apiserver v1.36 takes from a write to the status subresource, from the
-// PrepareForUpdate of its strategies. From a kind that is not here it takes none.
+// statusMetadata are the metadata that kube-apiserver v1.36 accepts from a write to the status subresource, according
+// to PrepareForUpdate of its strategies. Other kinds accept none.
 var statusMetadata = map[schema.GroupKind]string{
 	{Kind: "Namespace"}:                                               "annotations finalizers labels ownerReferences",
 	{Kind: "Node"}:                                                    "annotations finalizers labels ownerReferences",
@@ -57,7 +57,7 @@ func TestStatusWritesTakeTheMetadataThatKubeAPIServerTakes(t *testing.T) {
 	})
 }
 
-// statusWrites writes metadata and a status to the status subresource, in each way there is.
+// statusWrites writes metadata and a status to the status subresource, in every way.
 func statusWrites(t *testing.T, api dynamic.ResourceInterface, kind schema.GroupVersionKind) {
 	ctx := t.Context()
 	obj := &unstructured.Unstructured{}

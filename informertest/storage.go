@@ -23,16 +23,17 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// writeOptions say how a write is meant.
+// writeOptions are the options of a write.
 type writeOptions struct {
-	whole  bool // by the cluster's own hand: status and system metadata as given
-	status bool // of the status subresource
+	whole  bool // a write by the cluster itself: status and system metadata are taken as given
+	status bool // a write to the status subresource
 	dryRun bool
-	// manager is the field manager of a client's update, empty for an apply, which keeps metadata.managedFields itself.
+	// manager is the field manager of a client's update. It is empty for an apply, which keeps metadata.managedFields
+	// itself.
 	manager string
 }
 
-// create stores obj, which it does not write to.
+// create stores a copy of obj.
 func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 	var none T
 	obj = c.own(obj)
@@ -62,7 +63,7 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 		obj.SetGeneration(1)
 	}
 
-	if obj.GetResourceVersion() != "" && !opts.whole && !opts.dryRun { // the storage of kube-apiserver finds it, which a dry run does not reach
+	if obj.GetResourceVersion() != "" && !opts.whole && !opts.dryRun { // as in kube-apiserver, whose storage reports this; a dry run does not reach it
 		return none, internal("resourceVersion should not be set on objects to be created")
 	}
 
@@ -75,7 +76,7 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 	return obj, nil
 }
 
-// update replaces the object of the same key with obj, which it does not write to.
+// update replaces the object with the key of obj by a copy of obj.
 func (c *Collection[T]) update(obj T, opts writeOptions) (T, error) {
 	obj = c.own(obj)
 	if err := c.validate(obj); err != nil {
@@ -85,7 +86,7 @@ func (c *Collection[T]) update(obj T, opts writeOptions) (T, error) {
 	return c.modify(informer.KeyOf(obj), opts, func(T) (T, error) { return obj, nil })
 }
 
-// modify replaces the object with that key with what change makes of it, which is a new object of the same key.
+// modify replaces the object with that key by the result of change, a new object with the same key.
 func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(old T) (T, error)) (T, error) {
 	var none T
 	c.server.mu.Lock()
@@ -116,7 +117,7 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 	}
 	obj.SetUID(old.GetUID())
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())
-	if !opts.whole && old.GetDeletionTimestamp() != nil { // else, the validation refuses one
+	if !opts.whole && old.GetDeletionTimestamp() != nil { // otherwise, the validation rejects a new one
 		obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
 	}
 	if !opts.whole && obj.GetDeletionGracePeriodSeconds() == nil {
@@ -136,12 +137,13 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 	}
 	obj = c.own(obj)
 	if equality.Semantic.DeepEqual(obj, old) {
-		return old, nil // as in etcd, no change is no write
+		return old, nil // as in etcd, an update without changes is no write
 	}
 	if !opts.status && c.counted() && !c.sameSpec(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
-	// The last finalizer that goes lets the object go. The cluster itself may also have one that just takes its time.
+	// The object is removed with its last finalizer. The cluster itself may also store an object that is being deleted
+	// and has no finalizers.
 	waited := !opts.whole || len(old.GetFinalizers()) > 0
 	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && waited {
 		c.storeLocked(informer.Removed, obj, opts.dryRun)
@@ -151,7 +153,8 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 	return obj, nil
 }
 
-// delete removes an object, or marks it if it has finalizers, and says whether it is gone. Preconditions may be nil.
+// delete removes an object, or marks it for deletion if it has finalizers. gone reports whether it was removed. pre may
+// be nil.
 func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions, opts writeOptions) (obj T, gone bool, err error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -183,7 +186,7 @@ func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions, opts
 	return obj, false, nil
 }
 
-// storeLocked gives obj its resource version and tells the cache.
+// storeLocked gives obj its resource version and puts it into the cache.
 func (c *Collection[T]) storeLocked(change informer.DeltaType, obj T, dryRun bool) {
 	if dryRun {
 		return
@@ -194,12 +197,13 @@ func (c *Collection[T]) storeLocked(change informer.DeltaType, obj T, dryRun boo
 	})
 }
 
-// own returns a copy of obj whose metadata can be set, with the kind that the server stores: none for a Go type.
+// own returns a copy of obj with metadata that can be set, and with the kind that the server stores: none for a Go
+// type.
 func (c *Collection[T]) own(obj T) T {
 	obj = watchcache.ShallowCopy(obj)
 	if typed, ok := any(obj).(runtime.Object); ok {
 		kind := schema.GroupVersionKind{}
-		if c.dynamic { // its kind is part of its content
+		if c.dynamic { // the kind is part of the content
 			kind = c.resource.GroupVersion().WithKind(c.resource.Kind)
 		}
 		typed.GetObjectKind().SetGroupVersionKind(kind)
@@ -220,12 +224,12 @@ func (c *Collection[T]) validate(obj T) error {
 	return nil
 }
 
-// validateMeta returns what is wrong with the metadata of obj.
+// validateMeta returns the errors in the metadata of obj.
 func (c *Collection[T]) validateMeta(obj T) field.ErrorList {
 	return apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped, apivalidation.ValidateNameFunc(pathSegment), field.NewPath("metadata"))
 }
 
-// pathSegment says what is wrong with a name, for kinds that have no rule of their own.
+// pathSegment validates a name, for kinds without a rule of their own.
 func pathSegment(name string, prefix bool) []string {
 	if prefix {
 		return rest.IsValidPathSegmentPrefix(name)
@@ -233,7 +237,7 @@ func pathSegment(name string, prefix bool) []string {
 	return rest.IsValidPathSegmentName(name)
 }
 
-// invalid returns the error for what is wrong with the object of that name, nil for nothing.
+// invalid returns the error for an object of that name, or nil if errs is empty.
 func (c *Collection[T]) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -241,7 +245,7 @@ func (c *Collection[T]) invalid(name string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(c.groupKind(), name, errs)
 }
 
-// internal returns the error that kube-apiserver makes of a failure of its storage: code 500, without a reason.
+// internal returns kube-apiserver's error for a storage failure: code 500, without a reason.
 func internal(text string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
@@ -250,15 +254,16 @@ func internal(text string) error {
 	}}
 }
 
-// conflict returns the error of a write that was meant for another version, with a text of kube-apiserver.
+// conflict returns the error of a write that expects another version. The texts are kube-apiserver's.
 func (c *Collection[T]) conflict(name, text string) error {
 	return apierrors.NewConflict(c.resource.GroupResource(), name, errors.New(text))
 }
 
-// counted says whether objects have a generation: custom resources, and built-in types with a spec.
+// counted reports whether objects have a generation: custom resources, and built-in types with a spec.
 func (c *Collection[T]) counted() bool { return c.dynamic || c.spec >= 0 }
 
-// sameSpec says whether what a generation stands for is equal: of an unstructured object, all but metadata and status.
+// sameSpec reports whether a and b may have the same generation. For unstructured objects it compares everything except
+// metadata and status.
 func (c *Collection[T]) sameSpec(a, b T) bool {
 	if !c.dynamic {
 		return equality.Semantic.DeepEqual(fieldOf(a, c.spec).Addr().Interface(), fieldOf(b, c.spec).Addr().Interface())
@@ -277,7 +282,8 @@ func (c *Collection[T]) sameSpec(a, b T) bool {
 	return true
 }
 
-// copyStatus gives to the status of from, or none when from is nil. Without a status subresource it does nothing.
+// copyStatus copies the status of from to to. If from is nil, it clears the status. Without a status subresource, it
+// does nothing.
 func (c *Collection[T]) copyStatus(to, from T) {
 	var none T
 	switch {

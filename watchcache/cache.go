@@ -1,21 +1,21 @@
-// Package watchcache is the server half of a Kubernetes collection: it holds all current objects and the most recent
-// changes, and answers list and watch requests from them, as the cacher of kube-apiserver does.
+// Package watchcache is the server half of a Kubernetes collection. It holds all current objects and the most recent
+// changes, and serves list and watch requests from them, like kube-apiserver's cacher.
 //
-// A [Cache] is filled through Put, one delta after the other, by a test's API server (package informertest) or by an
-// informer.Reflector that follows a real one, and serves any number of clients over HTTP. It never waits for a client.
+// A [Cache] is filled through Put, one delta after the other: by a test's API server (package informertest), or by an
+// informer.Reflector that follows a real one. It serves any number of clients over HTTP, and never waits for one.
 //
 // # Guarantees
 //
-//   - A watch from a resource version gets every change after it, once and in order, or 410 Expired.
+//   - A watch from a resource version receives every later change, once and in order, or 410 Expired.
 //     (https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes)
-//   - A watch without one, or from "0", begins with an ADDED event for each object that there is; with
-//     sendInitialEvents these end in a bookmark that is annotated k8s.io/initial-events-end (KEP-3157).
-//   - Bookmarks tell those who ask for them how far the collection has come, about every minute and shortly before the
-//     end of a watch (KEP-956).
-//   - A list, and each page of it, is from one snapshot. Any version that can be watched from can also be listed.
-//   - An object that many clients are sent at a time is encoded once for each representation, not once for each client.
-//   - A watcher that does not read, or reads too slowly, is ended while its version is still in the window, so that it
-//     can come back and carry on. No other watcher, nor Put, notices it.
+//   - A watch without a resource version, or from "0", begins with an ADDED event for each object. With
+//     sendInitialEvents, a bookmark annotated k8s.io/initial-events-end follows them (KEP-3157).
+//   - Watches that request bookmarks receive them about every minute, and shortly before the end of the watch
+//     (KEP-956).
+//   - A list, and each page of it, is from one snapshot. Every version that a watch can start from can also be listed.
+//   - An object that many clients receive at a time is encoded once for each representation, not once for each client.
+//   - The cache ends a watcher that does not read, or reads too slowly, while its version is still in the window, so
+//     that it can resume. No other watcher, nor Put, is affected.
 package watchcache
 
 import (
@@ -35,42 +35,41 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Object is what a [Cache] holds: a pointer to a Kubernetes object with its whole metadata, since a server selects by
-// labels and tells versions apart. Every pointer to a struct that embeds metav1.ObjectMeta is one, and so is
-// *unstructured.Unstructured.
+// Object is the constraint of a [Cache]'s objects: a pointer to a Kubernetes object with its whole metadata, because a
+// server selects by labels and distinguishes versions. Every pointer to a struct that embeds metav1.ObjectMeta
+// satisfies it, and so does *unstructured.Unstructured.
 type Object interface {
 	comparable
 	metav1.Object
 }
 
-// Config says what a [Cache] holds and how much it remembers.
+// Config configures a [Cache].
 type Config struct {
-	// GroupVersionResource is the collection, for the texts of errors.
+	// GroupVersionResource is the collection, for error texts.
 	GroupVersionResource schema.GroupVersionResource
-	// Kind is the kind of its objects.
+	// Kind is the kind of the objects.
 	Kind string
 	// SelectableFields are the fields, beside metadata.name and metadata.namespace, that a field selector may name, as
-	// paths of JSON names: "spec.nodeName". Their values are strings, booleans or integers. Nil means those that
-	// kube-apiserver knows for the kind, as far as the Go type has them; custom resources have none.
+	// paths of JSON names: "spec.nodeName". Their values are strings, booleans or integers. Nil means those fields of
+	// the Go type that kube-apiserver supports for the kind; for custom resources, none.
 	SelectableFields []string
-	// Window is how many of the latest changes are remembered. Every version in it can be watched from, listed, and
-	// paged through; for older ones the answer is 410 Expired. A watcher that is three quarters of it behind is ended.
-	// It costs the memory of that many former versions of objects.
-	// Zero means 8,192.
+	// Window is how many of the latest changes the cache remembers. Clients can watch, list and page from every version
+	// in it; older versions fail with 410 Expired. The cache ends a watcher that falls three quarters of the window
+	// behind. The window keeps as many old versions of objects in memory. Zero means 8,192.
 	Window int
 }
 
 const (
 	defaultWindow = 8192
-	// freshTimeout is how long a request for a version that is yet to come waits for it. As kube-apiserver's.
+	// freshTimeout is how long a request waits for a future version, as in kube-apiserver.
 	freshTimeout = 3 * time.Second
 )
 
-// Cache is the current state of a collection and its recent past. It is like the cacher of kube-apiserver, but holds
-// values of one Go type, keeps its watchers' places in the one ring of events that all share instead of a queue for
-// each, and can list each version in that ring.
+// Cache is the current state of a collection and its recent past. Unlike kube-apiserver's cacher, it holds values of
+// one Go type. All watchers share one ring of events, in which each has its position; they need no queues. The cache
+// can list every version in the ring.
 //
-// All methods are safe for concurrent use. Objects that are given to a Cache must not be written to afterwards.
+// All methods are safe for concurrent use. Do not write to an object after giving it to a Cache.
 type Cache[T Object] struct {
 	config Config
 	codec  codec[T]
@@ -80,18 +79,18 @@ type Cache[T Object] struct {
 	objects *informer.Store[*element[T]]
 	writer  informer.StoreWriter[*element[T]]
 
-	mu       sync.RWMutex // protects the fields below, and writer; taken before no other lock but the store's
+	mu       sync.RWMutex // protects the fields below, and writer; while holding it, take only the store's lock
 	ready    bool         // the first Replaced has come
-	rv       uint64       // every change up to it has been told
+	rv       uint64       // the cache has every change up to this version
 	ring     ring[T]
-	wake     chan struct{}            // closed, and made anew, by the next event
-	progress chan struct{}            // closed when rv moves; nil when nobody waits for that
-	watchers map[*watcher[T]]struct{} // those that are to be told when they are too slow
+	wake     chan struct{}            // closed, and replaced, by the next event
+	progress chan struct{}            // closed when rv moves; nil if nobody waits for that
+	watchers map[*watcher[T]]struct{} // the open ones, to end those that are too slow
 }
 
 var _ informer.Sink[*metav1.PartialObjectMetadata] = (*Cache[*metav1.PartialObjectMetadata])(nil)
 
-// New returns an empty cache. Until it is given its first Replaced delta, it answers 429 Too Many Requests.
+// New returns an empty cache. Before its first Replaced delta, it responds with 429 Too Many Requests.
 func New[T Object](config Config) *Cache[T] {
 	if config.Window <= 0 {
 		config.Window = defaultWindow
@@ -108,16 +107,16 @@ func New[T Object](config Config) *Cache[T] {
 	return c
 }
 
-// Put brings one change into the cache and tells the watchers. It never waits; ctx is not used.
+// Put applies one change to the cache and wakes the watchers. It never waits, and does not use ctx.
 //
-// The resource version of Upserted and Removed is that of the delta or, when it has none, of the object, and must be
-// greater than that of the change or bookmark before. A removed object carries the version of its removal, as in a DELETED event of
-// kube-apiserver. An object that is removed but not there only moves the resource version. Of an object that is removed
-// by Delta.Key alone, watchers are told the last state.
+// The resource version of Upserted and Removed is the delta's or, if it has none, the object's. It must be greater than
+// that of the previous change or bookmark. A removed object carries the version of its removal, as in a DELETED event
+// of kube-apiserver. Removing an object that is not in the cache only advances the resource version. If Delta.Object is
+// nil, Delta.Key names the removed object, and watchers receive its last state.
 //
-// Replaced makes its items and what it keeps the whole collection, at any version; without one, as when the source no
-// longer serves the resource, at the present version. As there is no telling what happened between, it empties the window
-// and ends every watch: clients watch or list again.
+// Replaced makes its items and the objects that it keeps the whole collection, at any version. Without a version, as
+// when the source no longer serves the resource, the current version stays. The changes in between are unknown, so it
+// empties the window and ends every watch: clients watch or list again.
 //
 // Put makes a Cache the informer.Sink of an informer.Reflector. A Cache has one source: Delta.Namespace is not used.
 func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
@@ -145,8 +144,8 @@ func (c *Cache[T]) Put(_ context.Context, d informer.Delta[T]) error {
 	return nil
 }
 
-// put brings d into the cache and returns the watchers that are too slow to be kept. If it returns an error, the cache has
-// not changed.
+// put applies d to the cache and returns the watchers that are too slow, which it has ended. If it returns an error,
+// the cache has not changed.
 func (c *Cache[T]) put(d informer.Delta[T], key informer.Key, rv uint64) (slow []*watcher[T], err error) {
 	var none T
 	c.mu.Lock()
@@ -165,19 +164,19 @@ func (c *Cache[T]) put(d informer.Delta[T], key informer.Key, rv uint64) (slow [
 			return nil, errNoObject
 		}
 		if d.ResourceVersion == "" {
-			rv = max(c.rv, 1) // in a request, version 0 has a meaning of its own
+			rv = max(c.rv, 1) // version 0 has a special meaning in a request
 		}
 		return nil, c.replaceLocked(d, rv)
 	case informer.Bookmarked:
 		c.advanceLocked(rv)
 		return nil, nil
 	}
-	return nil, errors.New("no type of a delta")
+	return nil, errors.New("unknown type of delta")
 }
 
-var errNoObject = errors.New("it has a nil object")
+var errNoObject = errors.New("the delta has a nil object")
 
-// changeLocked files one change and returns the watchers that are too slow to be kept.
+// changeLocked applies one change and returns the watchers that are too slow, which it has ended.
 func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj T, rv uint64) (slow []*watcher[T], err error) {
 	old, found := c.objects.Get(key)
 	if change == informer.Removed && !found {
@@ -185,7 +184,7 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 		return nil, nil
 	}
 	var none T
-	if obj == none { // removed, in a state that its source could not read: the last one known has to do
+	if obj == none { // removed, and the source could not decode it: use the last state
 		obj = ShallowCopy(old.obj)
 		obj.SetResourceVersion(formatRV(rv))
 	}
@@ -198,7 +197,7 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 	close(c.wake)
 	c.wake = make(chan struct{})
 	if c.ring.next%uint64(max(1, c.config.Window/16)) != 0 {
-		return nil, nil // the check costs a look at each watcher: not at each event
+		return nil, nil // the check visits each watcher, so it is not done at each event
 	}
 	for w := range c.watchers {
 		if w.next.Load()+uint64(c.config.Window-c.config.Window/4) < c.ring.next {
@@ -215,7 +214,7 @@ func (c *Cache[T]) replaceLocked(d informer.Delta[T], rv uint64) error {
 		items[i] = &element[T]{obj: obj}
 	}
 	batch := []informer.Delta[*element[T]]{{Type: informer.Replaced, Items: items, Kept: d.Kept}}
-	if d.Restored { // what the items take the place of is dropped first: an equal version can be of another content
+	if d.Restored { // drop the old objects first: equal versions may have different content
 		batch = slices.Insert(batch, 0, informer.Delta[*element[T]]{Type: informer.Replaced, Kept: d.Kept})
 	}
 	if err := c.writer.Apply(batch...); err != nil {
@@ -242,15 +241,15 @@ func (c *Cache[T]) progressLocked() {
 	}
 }
 
-// Compact forgets the past, as a compaction of etcd does: from every version before the present one, lists, watches and
-// continue tokens are answered 410 Expired. Watches that have kept up go on.
+// Compact forgets the past, as a compaction of etcd does. Lists, watches and continue tokens from older versions fail
+// with 410 Expired. Watches that are up to date continue.
 func (c *Cache[T]) Compact() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ring.reset(c.config.Window, c.rv, c.objects.Snapshot())
 }
 
-// EndWatches ends every watch, cleanly, between two events. The clients can come back at the version they have.
+// EndWatches ends every watch cleanly, between two events. Clients can resume at their version.
 func (c *Cache[T]) EndWatches() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,21 +290,21 @@ func (c *Cache[T]) All() iter.Seq[T] {
 // Len returns the number of objects.
 func (c *Cache[T]) Len() int { return c.objects.Len() }
 
-// RV returns the version up to which the cache has been told of every change, "0" before the first.
+// ResourceVersion returns the version up to which the cache has every change, "0" before the first.
 func (c *Cache[T]) ResourceVersion() string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return formatRV(c.rv)
 }
 
-// Watchers returns the number of watches that are open.
+// Watchers returns the number of open watches.
 func (c *Cache[T]) Watchers() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.watchers)
 }
 
-// waitFresh returns as soon as the cache is at version rv or beyond it, or with an error when it does not get there.
+// waitFresh waits until the cache has reached version rv. It returns an error if that takes too long.
 func (c *Cache[T]) waitFresh(ctx context.Context, rv uint64) error {
 	timeout := time.NewTimer(freshTimeout)
 	defer timeout.Stop()
@@ -335,7 +334,7 @@ func (c *Cache[T]) waitFresh(ctx context.Context, rv uint64) error {
 	}
 }
 
-// tooLargeResourceVersion is what kube-apiserver answers to a request for a version that does not come
+// tooLargeResourceVersion returns kube-apiserver's error for a version that is not reached in time
 // (k8s.io/apiserver/pkg/storage, NewTooLargeResourceVersionError).
 func tooLargeResourceVersion(rv, current uint64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", rv, current), 1)

@@ -16,23 +16,23 @@ import (
 	"github.com/typedinformer/informer/internal/spoil"
 )
 
-// element is one version of one object, and what it is on the wire as far as somebody has asked for that.
+// element is one version of one object, with its encodings so far.
 type element[T Object] struct {
 	obj T
 
 	mu sync.Mutex // protects encoded; held while encoding, so that no two watchers do the same work
-	// The bytes are held for as long as they are among the latest that were made (see latest), then until the next
-	// garbage collection: the cost in memory does not grow with the number of objects.
+	// The bytes stay as long as they are among the latest encodings (see latest), then until the next garbage
+	// collection. So their memory does not grow with the number of objects.
 	encoded [formats]weak.Pointer[[]byte]
 }
 
-// These make an element an informer.Object.
+// An element is an informer.Object.
 func (el *element[T]) GetNamespace() string       { return el.obj.GetNamespace() }
 func (el *element[T]) GetName() string            { return el.obj.GetName() }
 func (el *element[T]) GetUID() types.UID          { return el.obj.GetUID() }
 func (el *element[T]) GetResourceVersion() string { return el.obj.GetResourceVersion() }
 
-// bytes returns the element in that format, encoded now if need be.
+// bytes returns the element in that format. It encodes the element if needed.
 func (c *Cache[T]) bytes(el *element[T], f format) ([]byte, error) {
 	el.mu.Lock()
 	defer el.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *Cache[T]) bytes(el *element[T], f format) ([]byte, error) {
 	return b, nil
 }
 
-// bytesFor returns what the request with that context is sent of the element: what bytes returns, unless a test spoils it.
+// bytesFor returns the bytes for a request with that context: those of bytes, unless a test changes them.
 func (c *Cache[T]) bytesFor(ctx context.Context, el *element[T], f format) ([]byte, error) {
 	b, err := c.bytes(el, f)
 	if change := spoil.FromContext(ctx); change != nil && err == nil {
@@ -57,11 +57,11 @@ func (c *Cache[T]) bytesFor(ctx context.Context, el *element[T], f format) ([]by
 	return b, err
 }
 
-// keepEncoded is how many encodings are kept from the garbage collector. With 1,000 watchers of one collection the
-// slowest of those that keep up is seldom as far behind, and with 10 kB each it is 5 MB.
+// keepEncoded is how many encodings the cache keeps from the garbage collector. With 1,000 watchers of one collection,
+// the slowest that keeps up is rarely further behind. With 10 kB each, it is 5 MB.
 const keepEncoded = 512
 
-// latest holds the encodings made last.
+// latest holds the latest encodings.
 type latest struct {
 	mu    sync.Mutex // protects the fields below
 	bytes [keepEncoded]*[]byte
@@ -75,8 +75,8 @@ func (l *latest) keep(b *[]byte) {
 	l.next = (l.next + 1) % len(l.bytes)
 }
 
-// ShallowCopy returns a copy of obj whose metadata, kind and apiVersion can be set without writing to obj. All else is
-// shared: maps, slices and pointers of the metadata too, which must be replaced, not written to.
+// ShallowCopy returns a copy of obj with its own metadata, kind and apiVersion. Everything else is shared, also the
+// maps, slices and pointers of the metadata: replace them, do not write to them.
 func ShallowCopy[T Object](obj T) T {
 	if u, ok := any(obj).(*unstructured.Unstructured); ok {
 		content := maps.Clone(u.Object)
@@ -90,7 +90,7 @@ func ShallowCopy[T Object](obj T) T {
 	return v.Interface().(T)
 }
 
-// metadataOf returns the metadata of obj as the server sends it to those who ask for no more.
+// metadataOf returns the metadata of obj as the server sends it to metadata-only clients.
 func metadataOf(obj metav1.Object) *metav1.PartialObjectMetadata {
 	if a, ok := obj.(metav1.ObjectMetaAccessor); ok {
 		if m, ok := a.GetObjectMeta().(*metav1.ObjectMeta); ok {

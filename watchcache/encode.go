@@ -22,7 +22,7 @@ const (
 	formatProtobuf
 	formatMetadataJSON
 	formatMetadataProtobuf
-	formats // how many there are
+	formats // the number of formats
 )
 
 func (f format) protobuf() bool { return f == formatProtobuf || f == formatMetadataProtobuf }
@@ -35,25 +35,25 @@ func (f format) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// protoMessage is what the generated types of k8s.io/api can do.
+// protoMessage is the protobuf encoding of the generated types of k8s.io/api.
 type protoMessage interface {
 	Size() int
 	Marshal() ([]byte, error)
 }
 
-// protobufPrefix begins every protobuf body of Kubernetes but a frame of a watch.
+// protobufPrefix begins every protobuf body of Kubernetes except frames of a watch.
 var protobufPrefix = []byte{'k', '8', 's', 0}
 
-// codec writes objects of one kind as kube-apiserver does. An object is encoded without its kind and apiVersion, which
-// is what the items of a list are; where they belong, they are written around it.
+// codec writes objects of one kind as kube-apiserver does. It encodes an object without its kind and apiVersion, like
+// the items of a list, and writes them around it where they belong.
 type codec[T Object] struct {
 	kind schema.GroupVersionKind
-	// custom is set for what a server knows only as JSON, as custom resources. Their lists have sorted keys, and items
-	// that have a kind.
+	// custom is set for types without protobuf, such as custom resources. Their lists have sorted keys, and items with
+	// a kind.
 	custom bool
-	// dynamic is set for *unstructured.Unstructured, which brings its kind along.
+	// dynamic is set for *unstructured.Unstructured, whose content includes its kind.
 	dynamic bool
-	heads   [formats][]byte // what stands before the bytes of an object to give it its kind
+	heads   [formats][]byte // the beginning of an object with its kind
 }
 
 func newCodec[T Object](kind schema.GroupVersionKind) codec[T] {
@@ -105,7 +105,7 @@ func (c *codec[T]) encode(obj T, f format) ([]byte, error) {
 	}
 }
 
-// size returns len of what encode returns for a format that is protobuf.
+// size returns the length of encode's result, for a protobuf format.
 func (c *codec[T]) size(obj T, f format) int {
 	if f.metadata() {
 		return metadataOf(obj).Size()
@@ -113,8 +113,8 @@ func (c *codec[T]) size(obj T, f format) int {
 	return any(obj).(protoMessage).Size()
 }
 
-// withoutKind returns obj, or a copy if it has a kind or apiVersion: what a source sends as an item of a list has none,
-// what it sends in an event does.
+// withoutKind returns obj, or a copy if it has a kind or apiVersion. A source sends those in an event, but not in an
+// item of a list.
 func withoutKind[T Object](obj T) T {
 	typed, ok := any(obj).(runtime.Object)
 	if !ok || typed.GetObjectKind().GroupVersionKind().Empty() {
@@ -125,7 +125,7 @@ func withoutKind[T Object](obj T) T {
 	return obj
 }
 
-// empty returns a new object of type T that has nothing but a resource version, as bookmarks are.
+// empty returns a new object of type T that has only a resource version, like a bookmark.
 func (c *codec[T]) empty(rv uint64) T {
 	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	if u, ok := any(obj).(*unstructured.Unstructured); ok {
@@ -136,7 +136,7 @@ func (c *codec[T]) empty(rv uint64) T {
 	return obj
 }
 
-// writeObject writes an object with its kind; b is what encode returned.
+// writeObject writes an object with its kind; b is the result of encode.
 func (c *codec[T]) writeObject(w *bufio.Writer, f format, b []byte) {
 	if f.protobuf() {
 		w.Write(protobufPrefix)
@@ -146,7 +146,7 @@ func (c *codec[T]) writeObject(w *bufio.Writer, f format, b []byte) {
 		return
 	}
 	head := c.heads[f]
-	if head == nil || len(b) == 0 || b[0] != '{' { // the last two if a test has spoiled it
+	if head == nil || len(b) == 0 || b[0] != '{' { // the last two if a test has changed it
 		w.Write(b)
 		return
 	}
@@ -157,12 +157,12 @@ func (c *codec[T]) writeObject(w *bufio.Writer, f format, b []byte) {
 	w.Write(b[1:])
 }
 
-// objectSize returns how many bytes writeObject writes in a format that is protobuf.
+// objectSize returns the number of bytes that writeObject writes in a protobuf format.
 func (c *codec[T]) objectSize(f format, b []byte) int {
 	return len(protobufPrefix) + len(c.heads[f]) + fieldSize(len(b)) + len(unknownEnd)
 }
 
-// writeEvent writes one frame of a watch: in JSON a line, in protobuf a metav1.WatchEvent after its length.
+// writeEvent writes one frame of a watch: a line of JSON, or a metav1.WatchEvent in protobuf after its length.
 func (c *codec[T]) writeEvent(w *bufio.Writer, eventType string, f format, b []byte) {
 	if !f.protobuf() {
 		w.WriteString(`{"type":"`)
@@ -176,7 +176,7 @@ func (c *codec[T]) writeEvent(w *bufio.Writer, eventType string, f format, b []b
 	c.writeObject(w, f, b)
 }
 
-// writeEventHead writes the length of a frame of a watch and all of it but the object.
+// writeEventHead writes a frame of a watch up to the object.
 func writeEventHead(w *bufio.Writer, eventType string, objectSize int) {
 	extension := fieldSize(objectSize) // RawExtension.raw
 	binary.Write(w, binary.BigEndian, uint32(fieldSize(len(eventType))+fieldSize(extension)))
@@ -185,8 +185,8 @@ func writeEventHead(w *bufio.Writer, eventType string, objectSize int) {
 	writeTag(w, 1, objectSize)
 }
 
-// writeList writes a list of those elements; bytes returns what encode returned for one, and size the length of
-// that, nil that of what encode returns. The elements are encoded one after the other, as they are written.
+// writeList writes a list of the elements. bytes returns the encoding of an element, and size its length; a nil size
+// means the length of encode's result. It encodes the elements one at a time, as it writes them.
 func (c *codec[T]) writeList(w *bufio.Writer, f format, list metav1.ListMeta, items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
 	kind := c.kindOf(f)
 	kind.Kind += "List"
@@ -267,7 +267,7 @@ func (c *codec[T]) writeProtobufList(w *bufio.Writer, f format, kind schema.Grou
 	return err
 }
 
-// unknownEnd is what stands in a runtime.Unknown after raw: an empty contentEncoding and an empty contentType.
+// unknownEnd is the end of a runtime.Unknown after raw: an empty contentEncoding and an empty contentType.
 var unknownEnd = []byte{3<<3 | 2, 0, 4<<3 | 2, 0}
 
 // appendTypeMeta appends the field typeMeta of a runtime.Unknown.
@@ -275,14 +275,14 @@ func appendTypeMeta(b []byte, kind schema.GroupVersionKind) []byte {
 	meta := runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.GroupVersion().String()}
 	encoded, err := meta.Marshal()
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // it has two strings
 	}
 	b = append(b, 1<<3|2)
 	b = binary.AppendUvarint(b, uint64(len(encoded)))
 	return append(b, encoded...)
 }
 
-// writeTag writes what stands before a field of a protobuf message that has that many bytes.
+// writeTag writes the tag and length of a protobuf field of size bytes.
 func writeTag(w *bufio.Writer, field byte, size int) {
 	w.WriteByte(field<<3 | 2)
 	w.Write(binary.AppendUvarint(w.AvailableBuffer(), uint64(size)))
@@ -293,16 +293,16 @@ func writeBytes(w *bufio.Writer, field byte, b []byte) {
 	w.Write(b)
 }
 
-// fieldSize returns how many bytes a field of that many bytes takes, for the field numbers below 16.
+// fieldSize returns the encoded size of a field with size bytes, for field numbers below 16.
 func fieldSize(size int) int { return 1 + (bits.Len64(uint64(size)|1)+6)/7 + size }
 
-// appendStatus appends an error as the metav1.Status that Kubernetes clients expect, in JSON or protobuf.
+// appendStatus appends a metav1.Status, in JSON or protobuf.
 func appendStatus(b []byte, status metav1.Status, protobuf bool) []byte {
 	if !protobuf {
 		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		encoded, err := json.Marshal(status)
 		if err != nil {
-			panic(err) // strings and numbers
+			panic(err) // it has strings and numbers
 		}
 		return append(b, encoded...)
 	}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// The serializers of kube-apiserver: what this package writes must be what they write, byte for byte.
+// The serializers of kube-apiserver. This package must write the same bytes.
 func serializer(f format) runtime.Encoder {
 	if f.protobuf() {
 		return protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
@@ -48,7 +48,7 @@ func testPods(n int) (pods []*corev1.Pod) {
 	return pods
 }
 
-// written returns what write writes.
+// written returns the output of write.
 func written(t *testing.T, write func(w *bufio.Writer) error) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -77,7 +77,7 @@ func TestFedByAReflectorAnswersAsItsSource(t *testing.T) {
 	})
 }
 
-// TestSourceNoLongerServed takes the resource away from under a cache that is fed by a reflector, and brings it back.
+// TestSourceNoLongerServed removes the resource of a cache that a reflector feeds, and brings it back.
 // Guarantees: W10
 func TestSourceNoLongerServed(t *testing.T) {
 	bubble(t, 0, func(r rig) {
@@ -103,7 +103,7 @@ func TestSourceNoLongerServed(t *testing.T) {
 		}
 		rv := cache.ResourceVersion()
 		r.pods.Unregister()
-		<-time.After(time.Minute) // of the bubble
+		<-time.After(time.Minute) // in the bubble's time
 		if cache.Len() != 0 || cache.ResourceVersion() != rv {
 			t.Errorf("%d objects at %s, want none at %s", cache.Len(), cache.ResourceVersion(), rv)
 		}

@@ -14,8 +14,8 @@ import (
 
 // selectableFields are the fields that a field selector may name.
 type selectableFields[T Object] struct {
-	values  map[string]func(obj T) string // by the label that a selector uses
-	refusal func(label string) string     // the error's text for any other label
+	values  map[string]func(obj T) string // by the label in a selector
+	refusal func(label string) string     // returns the error text for any other label
 }
 
 // newSelectableFields returns the fields of a cache. It panics if T lacks a field that config.SelectableFields names.
@@ -45,7 +45,7 @@ func newSelectableFields[T Object](config Config, custom bool) selectableFields[
 		switch {
 		case kind.refusal != nil:
 			return kind.refusal(gvk, label)
-		case builtin || len(kind.fields) > 0, custom && strings.Contains(gvk.Group, "."): // as the group of every custom resource
+		case builtin || len(kind.fields) > 0, custom && strings.Contains(gvk.Group, "."): // like the group of every custom resource
 			return "field label not supported: " + label
 		}
 		return fmt.Sprintf("%q is not a known field selector: only %q, %q", label, "metadata.name", "metadata.namespace")
@@ -53,7 +53,7 @@ func newSelectableFields[T Object](config Config, custom bool) selectableFields[
 	return s
 }
 
-// check returns an error unless all fields that selector names are known, with the texts of kube-apiserver.
+// check returns an error if selector names an unknown field, with the texts of kube-apiserver.
 func (s *selectableFields[T]) check(selector fields.Selector) error {
 	for _, r := range selector.Requirements() {
 		if _, ok := s.values[r.Field]; !ok {
@@ -63,7 +63,7 @@ func (s *selectableFields[T]) check(selector fields.Selector) error {
 	return nil
 }
 
-// fieldsOf are the selectable fields of obj. It is a fields.Fields.
+// fieldsOf implements fields.Fields for the selectable fields of obj.
 type fieldsOf[T Object] struct {
 	obj    T
 	values map[string]func(obj T) string
@@ -82,19 +82,19 @@ func (o fieldsOf[T]) Get(field string) string {
 	return value(o.obj)
 }
 
-// builtinKind is how kube-apiserver selects objects of a kind by their fields.
+// builtinKind describes how kube-apiserver selects objects of a kind by their fields.
 type builtinKind struct {
 	fields   []builtinField
-	nameOnly bool // of the metadata, only the name can be selected by
-	// refusal is the error's text for another label. Nil means "field label not supported: LABEL".
+	nameOnly bool // of the metadata, only the name is selectable
+	// refusal returns the error text for another label. Nil means "field label not supported: LABEL".
 	refusal func(kind schema.GroupVersionKind, label string) string
 }
 
 // builtinField is a field of a builtinKind.
 type builtinField struct {
-	label  string   // what a selector calls it
-	paths  []string // where its value is, as JSON names; the first value that is not empty counts. None means always empty.
-	absent string   // its value where JSON leaves it out
+	label  string   // the name in a selector
+	paths  []string // the paths of its value, as JSON names; the first non-empty value counts. None means always empty.
+	absent string   // its value if JSON omits it
 }
 
 func builtinPaths(paths ...string) []builtinField {
@@ -112,7 +112,7 @@ var builtinKinds = map[schema.GroupKind]builtinKind{
 		"status.phase", "status.podIP", "status.nominatedNodeName"),
 		builtinField{label: "spec.host", paths: []string{"spec.nodeName"}}, // its name before v1
 		builtinField{label: "spec.hostNetwork", paths: []string{"spec.hostNetwork"}, absent: "false"},
-		builtinField{label: "status.podIPs"}, // accepted, but never filled in
+		builtinField{label: "status.podIPs"}, // accepted, but never set
 	)},
 	{Kind: "Node"}: {nameOnly: true, fields: []builtinField{
 		{label: "spec.unschedulable", paths: []string{"spec.unschedulable"}, absent: "false"},
@@ -148,7 +148,7 @@ var builtinKinds = map[schema.GroupKind]builtinKind{
 	},
 }
 
-// valueOf returns the function that reads f, and whether T has it.
+// valueOf returns the function that reads f, and whether T has f.
 func valueOf[T Object](f builtinField, custom bool) (value func(T) string, ok bool) {
 	var values []func(T) string
 	for _, path := range f.paths {
@@ -169,8 +169,8 @@ func valueOf[T Object](f builtinField, custom bool) (value func(T) string, ok bo
 	}, len(values) > 0 || len(f.paths) == 0
 }
 
-// valueAt returns the function that reads the field at a path of JSON names, and whether T has it. A field of a custom
-// resource is empty where its JSON leaves it out.
+// valueAt returns the function that reads the field at a path of JSON names, and whether T has that field. For a custom
+// resource, a field that JSON omits is empty.
 func valueAt[T Object](path string, custom bool) (value func(T) string, ok bool) {
 	names := strings.Split(path, ".")
 	var none T
@@ -199,8 +199,8 @@ func valueAt[T Object](path string, custom bool) (value func(T) string, ok bool)
 	}, ok
 }
 
-// locate returns the indexes that lead to the field at a path of JSON names, whether JSON omits it if it is zero, and
-// whether t has it.
+// locate returns the index path to the field at a path of JSON names, whether JSON omits its zero value, and whether t
+// has it.
 func locate(t reflect.Type, names []string) (index []int, omitted, ok bool) {
 	for _, name := range names {
 		if t.Kind() == reflect.Pointer {
@@ -218,7 +218,7 @@ func locate(t reflect.Type, names []string) (index []int, omitted, ok bool) {
 	return index, omitted, true
 }
 
-// indexByJSONName returns the index of the field of that name, in t or in a struct that t embeds without a name.
+// indexByJSONName returns the index of the field of that name, in t or in a struct that t inlines.
 func indexByJSONName(t reflect.Type, name string) (index []int, ok bool) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -247,7 +247,7 @@ func indexByJSONName(t reflect.Type, name string) (index []int, ok bool) {
 
 func fieldValue(v reflect.Value) string {
 	for v.Kind() == reflect.Pointer {
-		v = v.Elem() // of nil, it is the zero Value
+		v = v.Elem() // for nil, the zero Value
 	}
 	switch v.Kind() {
 	case reflect.String:

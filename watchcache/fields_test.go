@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestBuiltinFieldsAreThere looks for the selectable fields of each kind in the Go types of all its versions.
+// TestBuiltinFieldsAreThere checks that the Go types of each kind, in all versions, have its selectable fields.
 //
 // Guarantees: W4
 func TestBuiltinFieldsAreThere(t *testing.T) {
@@ -71,7 +71,7 @@ type color struct {
 	Name string `json:"name"`
 }
 
-// A custom resource has the values that its JSON has, as in kube-apiserver.
+// The values of a custom resource are those in its JSON, as in kube-apiserver.
 //
 // Guarantees: W4
 func TestSelectableFieldsOfCustomResources(t *testing.T) {

@@ -29,20 +29,22 @@ import (
 
 const (
 	bookmarkInterval = time.Minute
-	// bookmarkBeforeEnd is how long before the end of a watch its last bookmark is sent. As kube-apiserver's.
+	// bookmarkBeforeEnd is how long before the end of a watch its last bookmark is sent, as in kube-apiserver.
 	bookmarkBeforeEnd = 2 * time.Second
-	// minWatchTimeout is the least duration of a watch that asks for none, and half of the greatest. As kube-apiserver's.
+	// minWatchTimeout is the minimum duration of a watch without a timeout, and half of the maximum, as in
+	// kube-apiserver.
 	minWatchTimeout = 30 * time.Minute
-	// bufferSize is that of the buffer before a connection: some objects, to keep system calls few.
+	// bufferSize is the size of the buffer before a connection. It holds several objects, to save system calls.
 	bufferSize = 32 << 10
 )
 
-// ServeList answers a GET request for the collection, or one namespace of it when namespace is not empty: by its query, a
-// list or a watch. All of https://kubernetes.io/docs/reference/using-api/api-concepts/ on resource versions, selectors,
-// pages, bookmarks, streaming lists and metadata-only representations holds, except that Tables are not served.
+// ServeList serves a GET request for the collection, or for one namespace of it if namespace is not empty. The query
+// says whether it is a list or a watch. ServeList implements all of
+// https://kubernetes.io/docs/reference/using-api/api-concepts/ on resource versions, selectors, pages, bookmarks,
+// streaming lists and metadata-only representations, except Tables.
 //
-// The http.ResponseWriter must flush and have write deadlines, by itself or through Unwrap (see
-// http.ResponseController); without the latter, a watcher that is stuck in a write is ended only when that returns.
+// The http.ResponseWriter must support flushing and write deadlines, by itself or through Unwrap (see
+// http.ResponseController). Without deadlines, a watcher that is stuck in a write ends only when the write returns.
 func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace string) {
 	opts, err := listOptions(r)
 	if err != nil {
@@ -64,7 +66,7 @@ func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace s
 	}
 }
 
-// selector returns the part of the collection that a request is about.
+// selector returns the part of the collection that a request selects.
 func (c *Cache[T]) selector(opts *internalversion.ListOptions, namespace string) (selector[T], error) {
 	sel := selector[T]{namespace: namespace, values: c.fields.values}
 	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
@@ -77,8 +79,8 @@ func (c *Cache[T]) selector(opts *internalversion.ListOptions, namespace string)
 	return sel, nil
 }
 
-// Selected returns the objects that a request selects by the labelSelector and fieldSelector in its query, in one
-// namespace or, when that is empty, in all: those that a DELETE of the collection deletes. It looks at no other options.
+// Selected returns the objects that the labelSelector and fieldSelector of a request select, in one namespace or, if
+// that is empty, in all. These are the objects that a DELETE of the collection deletes. It ignores other options.
 func (c *Cache[T]) Selected(r *http.Request, namespace string) ([]T, error) {
 	opts, err := listOptions(r)
 	if err != nil {
@@ -114,8 +116,8 @@ func listOptions(r *http.Request) (*internalversion.ListOptions, error) {
 	return opts, nil
 }
 
-// parseRV parses the resource version of a request. Empty is 0. As in kube-apiserver, its error is a bad request of a list
-// only; see unreadRV.
+// parseRV parses the resource version of a request. Empty is 0. As in kube-apiserver, its error means a bad request
+// only for a list; see unreadRV.
 func parseRV(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
@@ -127,7 +129,7 @@ func parseRV(s string) (uint64, error) {
 	return rv, nil
 }
 
-// unreadRV is what kube-apiserver makes of an error of parseRV in a get or a watch: 500, without a reason.
+// unreadRV returns kube-apiserver's error for an invalid version in a get or a watch: 500, without a reason.
 func unreadRV(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
@@ -136,7 +138,7 @@ func unreadRV(err error) error {
 	}}
 }
 
-// serveList answers a list, or returns the error to answer.
+// serveList serves a list, or returns the error to respond with.
 func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions, sel selector[T]) error {
 	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadataList")
 	if err != nil {
@@ -148,24 +150,24 @@ func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *inter
 	}
 	limit := int(opts.Limit)
 	if opts.ResourceVersion == "0" {
-		limit = 0 // kube-apiserver does not page what it is free to take from its cache
+		limit = 0 // kube-apiserver does not page lists from its cache
 	}
 	if sel.one() {
-		limit = 0 // there is no other to go on with
+		limit = 0 // there is no other object to continue with
 	}
 	items, more, rest := selectPage(snapshot, sel, from, limit)
 	list := metav1.ListMeta{ResourceVersion: formatRV(rv)}
 	if more {
 		last := items[len(items)-1]
 		list.Continue = continueToken{Version: continueVersion, RV: int64(rv), Start: last.GetNamespace() + "/" + last.GetName() + "\x00"}.String()
-		if sel.everything() { // else, the number is not known
+		if sel.everything() { // otherwise, the number is unknown
 			list.RemainingItemCount = &rest
 		}
 	}
 	return c.writeItems(w, r, f, list, items)
 }
 
-// WriteList answers a request with a list of objects of the kind of the cache, which need not be in it.
+// WriteList writes a list of objects of the cache's kind, which need not be in the cache.
 func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVersion string, objects []T) {
 	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadataList")
 	if err == nil {
@@ -180,7 +182,7 @@ func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVer
 	}
 }
 
-// writeItems writes a list, or returns the error to answer.
+// writeItems writes a list, or returns the error to respond with.
 func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list metav1.ListMeta, items []*element[T]) (err error) {
 	w.Header().Set("Content-Type", f.contentType())
 	out := bufio.NewWriterSize(w, bufferSize)
@@ -198,12 +200,12 @@ func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, 
 	}
 	err = c.codec.writeList(out, f, list, items, size, bytes)
 	if err != nil || out.Flush() != nil {
-		panic(http.ErrAbortHandler) // it is too late for another answer
+		panic(http.ErrAbortHandler) // it is too late for another response
 	}
 	return nil
 }
 
-// listed returns the snapshot that a list asks for, its version, and the key to begin at.
+// listed returns the snapshot that a list requests, its version, and the key to begin at.
 func (c *Cache[T]) listed(ctx context.Context, opts *internalversion.ListOptions) (*informer.Snapshot[*element[T]], uint64, informer.Key, error) {
 	none := informer.Key{}
 	if opts.Continue != "" {
@@ -229,13 +231,13 @@ func (c *Cache[T]) listed(ctx context.Context, opts *internalversion.ListOptions
 		return nil, 0, none, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
 	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
-		opts.ResourceVersionMatch == "" && opts.Limit > 0 && rv > 0 // as before there was resourceVersionMatch
+		opts.ResourceVersionMatch == "" && opts.Limit > 0 && rv > 0 // as before resourceVersionMatch existed
 	snapshot, rv, err := c.snapshotAt(ctx, rv, exact)
 	return snapshot, rv, none, err
 }
 
-// snapshotAt returns the collection at version rv exactly, or at the present version if that is not older than rv.
-// It waits a while for a version that is yet to come.
+// snapshotAt returns the collection: exactly at version rv, or at the current version if that is not older. It waits a
+// while for a future version.
 func (c *Cache[T]) snapshotAt(ctx context.Context, rv uint64, exact bool) (*informer.Snapshot[*element[T]], uint64, error) {
 	if err := c.waitFresh(ctx, rv); err != nil {
 		return nil, 0, err
@@ -252,13 +254,13 @@ func (c *Cache[T]) snapshotAt(ctx context.Context, rv uint64, exact bool) (*info
 	return snapshot, rv, nil
 }
 
-// selectPage returns up to limit elements from a key on, all if limit is 0, and whether and how many objects come after
-// them. As in kube-apiserver, those after them are counted without looking at the selectors, but for the namespace.
+// selectPage returns up to limit elements from a key on (all if limit is 0), whether more follow, and their number. As
+// in kube-apiserver, that number ignores all selectors except the namespace.
 func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector[T], from informer.Key, limit int) (items []*element[T], more bool, rest int64) {
 	for el := range sel.from(snapshot, from) {
 		if limit > 0 && len(items) == limit {
 			if rest++; !sel.everything() {
-				break // one is enough to know
+				break // one is enough
 			}
 			continue
 		}
@@ -269,7 +271,7 @@ func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector
 	return items, rest > 0, rest
 }
 
-// serveWatch answers a watch, or returns the error to answer in its place.
+// serveWatch serves a watch, or returns the error to respond with.
 func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions, sel selector[T]) error {
 	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
 	if err != nil {
@@ -279,7 +281,7 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	if err != nil {
 		return unreadRV(err)
 	}
-	// Without a version to begin at, listOptions made it true unless the client said false.
+	// Without a resource version, listOptions has set SendInitialEvents unless the client set it to false.
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	timeout := minWatchTimeout + rand.N(minWatchTimeout)
 	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
@@ -296,7 +298,7 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 		defer watcher.stop()
 	}
 	if apierrors.IsTooManyRequests(err) {
-		return err // nothing to watch yet
+		return err // there is nothing to watch yet
 	}
 	contentType := f.contentType()
 	if f.protobuf() {
@@ -309,7 +311,7 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	s.takeBuffer()
 	defer s.returnBuffer()
 	if err != nil {
-		writeErrorEvent(s.w, statusOf(err), f.protobuf()) // as kube-apiserver: the request was right, so the answer is a watch
+		writeErrorEvent(s.w, statusOf(err), f.protobuf()) // as in kube-apiserver: the request is valid, so the response is a watch
 		s.flush()
 		return nil
 	}
@@ -322,19 +324,19 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 
 // stream is the body of a watch.
 type stream[T Object] struct {
-	ctx        context.Context // of the request; ends with the watch's time
+	ctx        context.Context // of the request; ends with the watch's timeout
 	cache      *Cache[T]
 	to         io.Writer
-	w          *bufio.Writer // to it; nil while there is nothing to write
+	w          *bufio.Writer // buffers to; nil while there is nothing to write
 	connection *http.ResponseController
 	format     format
 	selector   selector[T]
-	bookmarks  bool // the client asked for them
-	initialEnd bool // and for one after the initial events
+	bookmarks  bool // the client requests them
+	initialEnd bool // the client requests one after the initial events
 }
 
-// follow writes the objects of snapshot, which is at version rv, if there is one, and then what watcher sees, until the
-// context or watcher ends or the client takes no more.
+// follow writes the objects of snapshot at version rv, if it is not nil, and then the events of watcher. It returns
+// when the context or watcher ends, or a write fails.
 func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*element[T]], rv uint64) {
 	ctx := s.ctx
 	if snapshot != nil {
@@ -350,7 +352,7 @@ func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*ele
 	if s.initialEnd && s.bookmark(rv, true) != nil {
 		return
 	}
-	if s.flush() != nil { // the headers too
+	if s.flush() != nil { // also flushes the headers
 		return
 	}
 	bookmarkTimer := time.NewTimer(s.untilBookmark(ctx))
@@ -384,7 +386,7 @@ func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*ele
 		if s.flush() != nil {
 			return
 		}
-		s.returnBuffer() // most watches are idle most of the time, and a buffer is nearly all of the memory of one
+		s.returnBuffer() // most watches are idle most of the time, and the buffer is nearly all of a watch's memory
 		select {
 		case <-wake:
 		case <-bookmarkTimer.C:
@@ -398,7 +400,7 @@ func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*ele
 	}
 }
 
-// buffers are those of bufferSize that no watch needs at present.
+// buffers are free buffers of bufferSize.
 var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
 
 func (s *stream[T]) takeBuffer() {
@@ -406,7 +408,7 @@ func (s *stream[T]) takeBuffer() {
 	s.w.Reset(s.to)
 }
 
-// returnBuffer is called when all is flushed, or nothing more will be. It does nothing if there is no buffer.
+// returnBuffer returns the buffer, if any. Everything has been flushed, or will never be.
 func (s *stream[T]) returnBuffer() {
 	if s.w != nil {
 		s.w.Reset(nil)
@@ -415,7 +417,7 @@ func (s *stream[T]) returnBuffer() {
 	}
 }
 
-// untilBookmark returns how long to wait for the next bookmark: not in this watch's life, if none is to come.
+// untilBookmark returns how long to wait for the next bookmark. If there is none, that is past the end of the watch.
 func (s *stream[T]) untilBookmark(ctx context.Context) time.Duration {
 	end, _ := ctx.Deadline()
 	left := time.Until(end)
@@ -434,11 +436,11 @@ func (s *stream[T]) event(eventType string, el *element[T]) error {
 		return err
 	}
 	s.cache.codec.writeEvent(s.w, eventType, s.format, b)
-	_, err = s.w.Write(nil) // the error of the writes, if there was one
+	_, err = s.w.Write(nil) // the error of earlier writes, if any
 	return err
 }
 
-// bookmark writes a bookmark; after the initial events, one that says so (KEP-3157).
+// bookmark writes a bookmark. initialEnd marks the one after the initial events (KEP-3157).
 func (s *stream[T]) bookmark(rv uint64, initialEnd bool) error {
 	obj := s.cache.codec.empty(rv)
 	if initialEnd {
@@ -454,7 +456,8 @@ func (s *stream[T]) flush() error {
 	return s.connection.Flush()
 }
 
-// ServeObject answers a GET request for one object. A resourceVersion in its query asks for an answer that is not older.
+// ServeObject serves a GET request for one object. A resourceVersion in the query requires a response that is not
+// older.
 func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key informer.Key) {
 	if _, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata"); err != nil {
 		WriteError(w, r, err) // even if there is no such object
@@ -478,8 +481,8 @@ func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key infor
 	c.writeElement(w, r, http.StatusOK, el)
 }
 
-// WriteObject answers a request with an object of the kind of the cache, such as the one that was created or changed, in
-// the representation that the request accepts. obj need not be in the cache.
+// WriteObject writes an object of the cache's kind, such as one that was created or changed, in the representation that
+// the request accepts. obj need not be in the cache.
 func (c *Cache[T]) WriteObject(w http.ResponseWriter, r *http.Request, code int, obj T) {
 	el, ok := c.objects.Get(informer.KeyOf(obj))
 	if !ok || el.obj != obj {
@@ -505,16 +508,16 @@ func (c *Cache[T]) writeElement(w http.ResponseWriter, r *http.Request, code int
 	if !f.protobuf() {
 		out.WriteByte('\n')
 	}
-	out.Flush() // its error is the client's
+	out.Flush() // an error is the client's
 }
 
-// WriteError answers a request with err as a metav1.Status, in JSON or protobuf as the request accepts. An err that is no
+// WriteError writes err as a metav1.Status, in JSON or protobuf as the request accepts. An err that is not an
 // apierrors.APIStatus is an internal error.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	WriteStatus(w, r, statusOf(err))
 }
 
-// WriteStatus answers a request with a status.
+// WriteStatus writes a status as the response to a request.
 func WriteStatus(w http.ResponseWriter, r *http.Request, status metav1.Status) {
 	f, err := negotiate(r, true, "")
 	if err != nil {
@@ -532,7 +535,7 @@ func WriteStatus(w http.ResponseWriter, r *http.Request, status metav1.Status) {
 	w.Write(b)
 }
 
-// WriteErrorEvent writes the event that ends a watch with err, encoded as the Content-Type of the answer says.
+// WriteErrorEvent writes the event that ends a watch with err, encoded for the contentType of the response.
 func WriteErrorEvent(w io.Writer, contentType string, err error) error {
 	out := bufio.NewWriter(w)
 	writeErrorEvent(out, statusOf(err), strings.HasPrefix(contentType, runtime.ContentTypeProtobuf))
@@ -547,8 +550,8 @@ func statusOf(err error) metav1.Status {
 	return apierrors.NewInternalError(err).Status()
 }
 
-// continueToken is what a paged list gives its client to go on with. It has the shape of kube-apiserver's, but clients
-// must not look into it.
+// continueToken is the continue token of a paged list. It has the format of kube-apiserver's, but clients must not rely
+// on that.
 type continueToken struct {
 	Version string `json:"v"`
 	RV      int64  `json:"rv"` // negative means the latest
@@ -560,7 +563,7 @@ const continueVersion = "meta.k8s.io/v1"
 func (t continueToken) String() string {
 	b, err := json.Marshal(t)
 	if err != nil {
-		panic(err) // strings and a number
+		panic(err) // it has strings and a number
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -588,7 +591,8 @@ func parseContinue(s string) (continueToken, informer.Key, error) {
 	return t, informer.Key{Namespace: namespace, Name: name}, nil
 }
 
-// continueExpired is what kube-apiserver answers to a token whose version is gone: with a token to go on at the latest.
+// continueExpired returns kube-apiserver's error for a token whose version is gone. It has a token to continue at the
+// latest version.
 func continueExpired(t continueToken) error {
 	err := apierrors.NewResourceExpired("The provided continue parameter is too old " +
 		"to display a consistent list result. You can start a new list without " +

@@ -4,5 +4,5 @@ package watchcache_test
 
 import "time"
 
-// cpu is not known here.
+// cpu is unknown on this platform.
 func cpu() time.Duration { return 0 }

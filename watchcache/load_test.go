@@ -26,11 +26,11 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// The full size of W9 is that of
+// The full size of W9 is
 //
 //	go test ./watchcache -run TestEveryEventInOrder -v -w9.for=1m -w9.watchers=1000 -w9.pods=10000 -w9.rate=1000
 //
-// by default, the test is a small one of it.
+// The default is a small version of it.
 var load = struct {
 	duration             *time.Duration
 	watchers, pods, rate *int
@@ -40,7 +40,7 @@ var load = struct {
 	flag.Int("w9.watchers", 50, "number of watchers"),
 	flag.Int("w9.pods", 500, "number of pods"),
 	flag.Int("w9.rate", 500, "changes a second; 0 means as many as the watchers keep up with"),
-	flag.String("w9.form", "json", "what is asked for: json, protobuf, json-metadata or protobuf-metadata"),
+	flag.String("w9.form", "json", "the requested format: json, protobuf, json-metadata or protobuf-metadata"),
 	flag.String("w9.via", "handler", "handler: in the process, without a connection; tcp: HTTP/1.1 over loopback, the clients in this process too"),
 }
 
@@ -51,7 +51,7 @@ var loadAccepts = map[string]string{
 	"protobuf-metadata": "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
 }
 
-// changes are the versions that the watchers have to see, and when each was put.
+// changes are the versions that the watchers must see, and when each was put.
 type changes struct {
 	versions []uint64
 	put      []time.Time
@@ -60,32 +60,32 @@ type changes struct {
 
 const batchSize = 256
 
-// batch tells when all watchers have seen it.
+// batch tracks when all watchers have seen it.
 type batch struct {
 	left atomic.Int64 // watchers
 	done chan struct{}
 }
 
-// reader takes the body of a watch and compares the version of each event with the one that is due. It looks only at the
-// beginning of an event, up to its version, so that its own share of the time is small.
+// reader reads the body of a watch and compares the version of each event with the expected one. It reads an event only
+// up to its version, to keep its own cost small.
 type reader struct {
 	due      *changes
 	protobuf bool
 	seen     atomic.Int64  // events
-	all      chan struct{} // gets a value when the number that is wanted has been seen
+	all      chan struct{} // receives a value when the wanted number has been seen
 	want     atomic.Int64
 	ended    chan struct{} // closed at the end of the watch
 	err      error
 
 	bytes    int64
-	head     []byte // of the event that is being read
-	version  bool   // of it has been seen
+	head     []byte // of the current event
+	version  bool   // the version of the event has been seen
 	skip     int    // bytes to its end, protobuf only
 	lags     []time.Duration
 	response http.Header
 }
 
-// maxHead is by when an event has to have told its version.
+// maxHead is how many bytes may precede the version of an event.
 const maxHead = 2048
 
 func (r *reader) Write(p []byte) (int, error) {
@@ -207,13 +207,13 @@ func (r *reader) see(version []byte) {
 	}
 }
 
-// These make a reader the http.ResponseWriter of a watch without a connection.
+// A reader is the http.ResponseWriter of a watch without a connection.
 func (r *reader) Header() http.Header                { return r.response }
 func (r *reader) WriteHeader(int)                    {}
 func (r *reader) Flush()                             {}
 func (r *reader) SetWriteDeadline(t time.Time) error { return nil }
 
-// TestEveryEventInOrder has many watchers of many pods read what happens, and measures what that costs.
+// TestEveryEventInOrder lets many watchers of many pods read all changes, and measures the cost.
 // Guarantees: W9
 func TestEveryEventInOrder(t *testing.T) {
 	watchers, rate := *load.watchers, *load.rate
@@ -234,7 +234,7 @@ func TestEveryEventInOrder(t *testing.T) {
 	}
 	limit := int((*load.duration).Seconds()*float64(max(rate, 50_000))) + 1
 	due := &changes{versions: make([]uint64, 0, limit), put: make([]time.Time, 0, limit)}
-	due.versions, due.put = due.versions[:limit], due.put[:limit] // each written before anyone is told of it
+	due.versions, due.put = due.versions[:limit], due.put[:limit] // written before anyone sees it
 	due.batches = make([]batch, limit/batchSize+1)
 	for i := range due.batches {
 		due.batches[i].left.Store(int64(watchers))
@@ -278,7 +278,7 @@ func TestEveryEventInOrder(t *testing.T) {
 	}
 	opened := memory()
 
-	// The slowest watcher may be this many batches behind when the rate is theirs to set: the cache ends watchers at 24.
+	// The slowest watcher may be this many batches behind if the watchers set the rate. The cache ends watchers at 24.
 	const ahead = 8
 	began, usedBefore := time.Now(), cpu()
 	n := 0
@@ -347,7 +347,7 @@ func TestEveryEventInOrder(t *testing.T) {
 	t.Logf("from Put to the reader: p50 %v, p99 %v, max %v", lags[len(lags)/2], lags[len(lags)*99/100], lags[len(lags)-1])
 }
 
-// used is memory in use.
+// used is the memory in use.
 type used struct{ heap, all int64 }
 
 func memory() used {

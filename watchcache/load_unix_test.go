@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpu returns the time that this process has had the processors.
+// cpu returns the processor time of this process.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -15,8 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// negotiate returns the first representation that the request accepts and that there is: JSON always, protobuf if so
-// said, and of either the metadata only, asked for as metadataKind of meta.k8s.io/v1. No Accept header means JSON.
+// negotiate returns the first supported representation that the request accepts. JSON is always supported, protobuf if
+// protobuf is set, and both also as metadata only, requested as metadataKind of meta.k8s.io/v1. No Accept header means
+// JSON.
 func negotiate(r *http.Request, protobuf bool, metadataKind string) (format, error) {
 	accept := r.Header.Values("Accept")
 	if len(accept) == 0 {

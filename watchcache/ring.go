@@ -10,20 +10,20 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// event is one change of the collection. Nothing in it changes once it is in the ring.
+// event is one change of the collection. It is immutable once it is in the ring.
 type event[T Object] struct {
 	rv      uint64
-	old     *element[T] // the version before; nil when there was none
-	new     *element[T] // the version after; the state at the removal, with the version of that, when removed is set
+	old     *element[T] // the previous version; nil if there was none
+	new     *element[T] // the new version; if removed is set, the last state with the version of the removal
 	removed bool
 	after   *informer.Snapshot[*element[T]] // the collection after the event
 
-	left     *element[T] // the version before, with the version of the event; see leaving
+	left     *element[T] // the previous version, with the version of the event; see leaving
 	leftOnce sync.Once
 }
 
-// leaving returns what a watcher is sent whose selector the object no longer meets: the object as it met it, with the
-// version of the event.
+// leaving returns the object for a watcher whose selector it no longer matches: the previous state, with the version of
+// the event.
 func (e *event[T]) leaving() *element[T] {
 	e.leftOnce.Do(func() {
 		obj := ShallowCopy(e.old.obj)
@@ -33,14 +33,14 @@ func (e *event[T]) leaving() *element[T] {
 	return e.left
 }
 
-// ring holds the latest events, ordered by rv. Events have consecutive sequence numbers, which never start again: that
-// is how a watcher remembers its place.
+// ring holds the latest events, ordered by rv. Events have consecutive sequence numbers, which never restart; a watcher
+// remembers its position by them.
 type ring[T Object] struct {
 	events []*event[T] // the event with sequence number s is at (s - origin) modulo window
 	origin uint64
 	window int
-	first  uint64 // of the oldest event; equal to next when the ring is empty
-	next   uint64 // of the event to come
+	first  uint64 // sequence number of the oldest event; equal to next when the ring is empty
+	next   uint64 // sequence number of the next event
 
 	floor uint64                          // every event after this version is in the ring
 	base  *informer.Snapshot[*element[T]] // the collection at floor
@@ -70,8 +70,8 @@ func (r *ring[T]) slot(seq uint64) **event[T] { return &r.events[(seq-r.origin)%
 // at returns the event with that sequence number, which must be in the ring.
 func (r *ring[T]) at(seq uint64) *event[T] { return *r.slot(seq) }
 
-// after returns the sequence number of the first event after version rv, or false when there may have been one that is
-// no longer in the ring.
+// after returns the sequence number of the first event after version rv. It returns false if the ring may have dropped
+// such an event.
 func (r *ring[T]) after(rv uint64) (seq uint64, ok bool) {
 	if rv < r.floor {
 		return 0, false
@@ -80,7 +80,7 @@ func (r *ring[T]) after(rv uint64) (seq uint64, ok bool) {
 	return r.first + uint64(n), true
 }
 
-// snapshot returns the collection as it was at version rv, or false when that is no longer known.
+// snapshot returns the collection at version rv, or false if that version is no longer available.
 func (r *ring[T]) snapshot(rv uint64) (*informer.Snapshot[*element[T]], bool) {
 	seq, ok := r.after(rv)
 	switch {
@@ -92,7 +92,7 @@ func (r *ring[T]) snapshot(rv uint64) (*informer.Snapshot[*element[T]], bool) {
 	return r.at(seq - 1).after, true
 }
 
-// tooOld is what kube-apiserver's cacher answers to a watch from a version before its window.
+// tooOld returns the error of kube-apiserver's cacher for a watch from a version before its window.
 func (r *ring[T]) tooOld(rv uint64) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", rv, r.floor))
 }

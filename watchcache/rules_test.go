@@ -40,7 +40,7 @@ type rig struct {
 	pods   *informertest.Collection[*corev1.Pod]
 }
 
-// bubble runs test in a synctest bubble, which also fails if a goroutine is left.
+// bubble runs test in a synctest bubble. It fails if a goroutine is left.
 func bubble(t *testing.T, window int, test func(r rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func (r rig) watch(contentType, namespace string, opts metav1.ListOptions) watch
 	return w
 }
 
-// told returns all that w has to tell by now, each as "TYPE NAME RESOURCEVERSION", and "END" if it has ended.
+// told returns the events of w so far, each as "TYPE NAME RESOURCEVERSION", and "END" if it has ended.
 func told(w watch.Interface) (events []string) {
 	for {
 		synctest.Wait()
@@ -136,14 +136,14 @@ func (r rig) want(got []string, want ...string) {
 
 var encodings = []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf}
 
-// logged is one change as a plain log of events has it.
+// logged is one change in a plain log of events.
 type logged struct {
 	old, new *corev1.Pod // new is nil after a deletion
 	rv       uint64
 }
 
-// TestWatchFromEveryResourceVersion holds watches from each version, with and without selectors, against a plain log
-// of what happened, before the watch began and after.
+// TestWatchFromEveryResourceVersion compares watches from each version, with and without selectors, with a plain log of
+// the changes before and during the watch.
 // Guarantees: W1
 func TestWatchFromEveryResourceVersion(t *testing.T) {
 	seed := rand.Uint64()
@@ -171,7 +171,7 @@ func TestWatchFromEveryResourceVersion(t *testing.T) {
 			if exists && random.IntN(3) == 0 {
 				r.delete(namespace, name)
 			} else {
-				for e.new == nil || e.new == old { // an update without a change is none
+				for e.new == nil || e.new == old { // an update without a change does not count
 					e.new = r.set(namespace, name, string(rune('a'+random.IntN(3))), fmt.Sprint("n", random.IntN(3)))
 				}
 			}
@@ -438,7 +438,7 @@ func TestListAtResourceVersion(t *testing.T) {
 	}
 }
 
-// listOnce lists without the retries of client-go, which obey Retry-After.
+// listOnce lists without client-go's retries, which obey Retry-After.
 func listOnce(r rig, contentType string, opts metav1.ListOptions) (*corev1.PodList, error) {
 	list := &corev1.PodList{}
 	client := r.client(contentType).RESTClient()
@@ -647,7 +647,7 @@ func TestAWatcherThatDoesNotReadIsEnded(t *testing.T) {
 			if last > 10_000 {
 				t.Fatal("the watcher that does not read is not ended")
 			}
-			// A label of the size of a buffer, so that the pipe is full soon.
+			// A label of the size of a buffer soon fills the pipe.
 			r.set("ns", "a", fmt.Sprint(last, strings.Repeat("x", 1<<14)), "")
 			seen = append(seen, told(follower)...)
 		}
@@ -657,7 +657,7 @@ func TestAWatcherThatDoesNotReadIsEnded(t *testing.T) {
 		}
 		r.want(seen, want...)
 
-		// The request that was stuck is broken off, and its client can carry on.
+		// The stuck request is aborted, and its client can resume.
 		body := json.NewDecoder(stuck.Body)
 		at := "2"
 		for {
@@ -685,7 +685,7 @@ func TestBadRequests(t *testing.T) {
 			code          int
 			reason        metav1.StatusReason
 		}{
-			{"watch=1&resourceVersion=x", "", 500, ""}, // so it is in kube-apiserver
+			{"watch=1&resourceVersion=x", "", 500, ""}, // as in kube-apiserver
 			{"resourceVersion=x", "", 400, metav1.StatusReasonBadRequest},
 			{"watch=1&sendInitialEvents=true", "", 422, metav1.StatusReasonInvalid},
 			{"watch=1&resourceVersionMatch=NotOlderThan", "", 422, metav1.StatusReasonInvalid},
@@ -749,8 +749,8 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	}
 }
 
-// A delta that is not valid is an error, changes nothing, and leaves the cache as usable as it was. So does a panic of an
-// object's method, which the caller recovers.
+// An invalid delta is an error, changes nothing, and leaves the cache usable. So does a panic of an object's method
+// that the caller recovers.
 func TestInvalidPutChangesNothing(t *testing.T) {
 	cache := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
 	pod := func(name, rv string) *corev1.Pod {
@@ -792,7 +792,7 @@ func TestInvalidPutChangesNothing(t *testing.T) {
 	}
 }
 
-// panicking is a pod that panics when it is asked for a name that it does not have.
+// panicking is a pod that panics if it has no name.
 type panicking struct{ corev1.Pod }
 
 func (p *panicking) GetName() string {
@@ -802,7 +802,7 @@ func (p *panicking) GetName() string {
 	return p.Name
 }
 
-// TestCache_NotFilledYet checks what a server that waits for its source answers.
+// TestCache_NotFilledYet checks the responses of a server that waits for its source.
 func TestCache_NotFilledYet(t *testing.T) {
 	cache := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
 	for _, query := range []string{"", "watch=1"} {

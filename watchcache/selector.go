@@ -9,18 +9,18 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// selector is the part of the collection that a request is about.
+// selector is the part of the collection that a request selects.
 type selector[T Object] struct {
 	namespace string                        // empty means all
 	labels    labels.Selector               // nil means all
 	fields    fields.Selector               // nil means all
-	values    map[string]func(obj T) string // of the fields that a selector may name
+	values    map[string]func(obj T) string // the selectable fields
 }
 
-// everything says whether there is nothing to tell objects of the namespace apart.
+// everything reports whether the selector selects all objects of its namespace.
 func (s *selector[T]) everything() bool { return s.labels == nil && s.fields == nil }
 
-// one says whether the selector names the one object that it is about.
+// one reports whether the selector names a single object.
 func (s *selector[T]) one() bool {
 	if s.namespace == "" || s.fields == nil {
 		return false
@@ -49,8 +49,8 @@ func (s *selector[T]) matches(obj T) bool {
 		(s.fields == nil || s.fields.Matches(fieldsOf[T]{obj, s.values}))
 }
 
-// see returns what a watcher with this selector is told of e; an empty type means nothing. To enter the selection is
-// ADDED, to leave it is DELETED, with the object as it was and the version of the event.
+// see returns the event for a watcher with this selector; an empty type means none. Entering the selection is ADDED.
+// Leaving it is DELETED, with the previous object and the version of the event.
 func (s *selector[T]) see(e *event[T]) (eventType string, el *element[T]) {
 	before := e.old != nil && s.matches(e.old.obj)
 	now := !e.removed && s.matches(e.new.obj)

@@ -8,31 +8,31 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// watcher is one watch request's place in the ring.
+// watcher is the position of a watch request in the ring.
 //
 //	startWatch ──► following ──► ended
 //
-// It is ended when the collection is replaced, when EndWatches is called, and when it falls too far behind; the first
-// two let it finish the frame that it is writing, the last one aborts the request, which may be stuck in a write.
+// It ends when the collection is replaced, when EndWatches is called, or when it falls too far behind. In the first two
+// cases it finishes the current frame. In the last case the request is aborted, as it may be stuck in a write.
 type watcher[T Object] struct {
 	cache *Cache[T]
-	from  uint64        // it is told of nothing up to this version, which may be yet to come
-	next  atomic.Uint64 // the sequence number of the first event that it has not been done with
+	from  uint64        // it sees no event up to this version, which may be in the future
+	next  atomic.Uint64 // the sequence number of the first event that it has not finished
 	ended chan struct{} // closed by Cache.endLocked
 
-	mu      sync.Mutex // protects stopped; held by abort, so that it does nothing to what comes after the watch
+	mu      sync.Mutex // protects stopped; held by abort, so that fail is not called after the watch
 	stopped bool
 	fail    func() // makes writes to the client fail; must not block
 }
 
-// start is where a watch begins.
+// start is the start of a watch.
 type start struct {
-	rv      uint64 // watch from after this version; 0 means the present one
-	initial bool   // the current objects first; rv is then the version that they must not be older than
+	rv      uint64 // watch from after this version; 0 means the current one
+	initial bool   // begin with the current objects, at version rv or later
 }
 
-// startWatch opens a watch and returns its watcher, the collection to begin with if that was asked for, and the version
-// that it is at. The caller calls stop in the end.
+// startWatch opens a watch. It returns the watcher, the initial collection if requested, and its version. The caller
+// must call stop.
 func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watcher[T], *informer.Snapshot[*element[T]], uint64, error) {
 	fresh := uint64(0)
 	if s.initial {
@@ -62,9 +62,9 @@ func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watch
 	return w, nil, c.rv, nil
 }
 
-// take appends the events that w has yet to see to buf, as many as fit in, and returns them. When there are none it
-// returns the version up to which w has seen everything, and a channel that the next event closes. It returns false when
-// w has ended.
+// take appends the next events for w to buf, as many as fit, and returns them. It also returns the version of the
+// cache, and a channel that the next event closes. If there are no events, w has seen everything up to that version. It
+// returns false if w has ended.
 func (w *watcher[T]) take(buf []*event[T]) (events []*event[T], rv uint64, wake <-chan struct{}, ok bool) {
 	c := w.cache
 	c.mu.RLock()
@@ -79,7 +79,7 @@ func (w *watcher[T]) take(buf []*event[T]) (events []*event[T], rv uint64, wake 
 	return buf, c.rv, c.wake, true
 }
 
-// done says that w has dealt with one more event.
+// done advances w by one event.
 func (w *watcher[T]) done() { w.next.Add(1) }
 
 func (w *watcher[T]) hasEnded() bool {
@@ -91,7 +91,7 @@ func (w *watcher[T]) hasEnded() bool {
 	}
 }
 
-// abort makes the request fail, wherever it is.
+// abort makes the request fail, at any point.
 func (w *watcher[T]) abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *watcher[T]) abort() {
 	}
 }
 
-// stop takes w out of the cache. fail is not called any more when it returns.
+// stop removes w from the cache. After it returns, fail is not called.
 func (w *watcher[T]) stop() {
 	w.cache.mu.Lock()
 	delete(w.cache.watchers, w)

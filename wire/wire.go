@@ -1,5 +1,5 @@
-// Package wire decodes protobuf for the slim types that codegen generates with -fields. They decode the fields that they have,
-// and skip the others.
+// Package wire decodes protobuf for the slim types that codegen generates with -fields. These types decode their own
+// fields and skip all others.
 package wire
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// ErrMalformed indicates that a message is not valid protobuf, or not of the type that it should be of.
+// ErrMalformed indicates that a message is not valid protobuf, or not of the expected type.
 var ErrMalformed = proto.ErrMalformed
 
-// Value is the value of a field. It lies in the memory of its message.
+// Value is the value of a field. It refers to the memory of its message.
 type Value struct{ field proto.Field }
 
-// Fields calls field for each field of a message, in order. An error of field ends it.
+// Fields calls field for each field of a message, in order. It stops at the first error and returns it.
 func Fields(message []byte, field func(number int, v Value) error) error {
 	for i := 0; i < len(message); {
 		f, ok := proto.Next(message, i)
@@ -74,7 +74,7 @@ func Double[F ~float64](to *F, v Value) error {
 	return nil
 }
 
-// Message decodes a message into one that may have something in it already.
+// Message decodes a message into to, which may have content already.
 func Message(to interface{ Unmarshal([]byte) error }, v Value) error {
 	if v.field.Wire != proto.Bytes {
 		return ErrMalformed
@@ -82,10 +82,10 @@ func Message(to interface{ Unmarshal([]byte) error }, v Value) error {
 	return to.Unmarshal(v.field.Bytes)
 }
 
-// Nested returns the value of a field that has a message.
+// Nested returns a Value that holds a message.
 func Nested(message []byte) Value { return Value{proto.Field{Wire: proto.Bytes, Bytes: message}} }
 
-// Entry calls key and value for those of a map's entry, as far as they are there.
+// Entry decodes an entry of a map. It calls key and value for its parts; an absent part gets no call.
 func Entry(entry Value, key, value func(v Value) error) error {
 	if entry.field.Wire != proto.Bytes {
 		return ErrMalformed
@@ -101,7 +101,7 @@ func Entry(entry Value, key, value func(v Value) error) error {
 	})
 }
 
-// Ints decodes one element of a list of integers, or several that are packed.
+// Ints decodes one element of a list of integers, or several packed ones.
 func Ints[I ~int | ~int32 | ~int64 | ~uint32 | ~uint64](to *[]I, v Value) error {
 	switch v.field.Wire {
 	case proto.Varint:

@@ -178,8 +178,8 @@ func (r *results) goals(say func(string, ...any)) {
 	add(atMost("binary of a minimal pod controller, stripped", "14 MB", binary, 14e6, bytesText))
 
 	say("### Goals\n")
-	say("Beside client-go with managedFields kept in both, dropped in both, and as both are by default. What is not reached is bold; empty" +
-		" is what does not apply or was not measured. Times (x) are how many times faster we are, shares how much of client-go's we need.\n")
+	say("Compared with client-go: with managedFields kept in both, dropped in both, and both with default settings. Missed goals are bold;" +
+		" empty cells do not apply or were not measured. Times (x) say how many times faster we are, shares how much of client-go's we need.\n")
 	say("| what | goal | %s |", strings.Join(goalColumns[:], " | "))
 	say("| --- | --- |%s", strings.Repeat(" ---: |", len(goalColumns)))
 	for _, g := range goals {

@@ -33,15 +33,15 @@ const (
 
 // peers are all compared peers, in the order of the tables.
 var peers = []peer{
-	{name: "controller-runtime", what: "its cache, as it is by default: managedFields kept", connect: connectControllerRuntime(nil)},
+	{name: "controller-runtime", what: "its cache with default settings: managedFields kept", connect: connectControllerRuntime(nil)},
 	{name: "controller-runtime, managedFields dropped", what: "by TransformStripManagedFields", connect: connectControllerRuntime(cache.TransformStripManagedFields())},
-	{name: clientGo, what: "SharedInformerFactory of a clientset, as it is by default: a streaming list, managedFields kept", connect: connectClientGo(nil)},
+	{name: clientGo, what: "SharedInformerFactory of a clientset with default settings: a streaming list, managedFields kept", connect: connectClientGo(nil)},
 	{name: clientGoLIST, what: "the same with the feature gate WatchListClient off", connect: connectClientGo(nil), env: []string{"KUBE_FEATURE_WatchListClient=false"}},
 	{name: clientGoDropped, what: "by a transform", connect: connectClientGo(dropManagedFields)},
-	{name: clientGoSlim, what: "a transform to a pod that has namespace, name, uid, resourceVersion, labels, node and phase only", connect: connectClientGo(slimTransform)},
+	{name: clientGoSlim, what: "a transform to a pod with namespace, name, uid, resourceVersion, labels, node and phase only", connect: connectClientGo(slimTransform)},
 	{name: ownKept, what: "Config.KeepManagedFields", connect: connectInformer(informer.Config[*corev1.Pod]{KeepManagedFields: true})},
-	{name: own, what: "as it is by default: a streaming list, managedFields dropped", connect: connectInformer(informer.Config[*corev1.Pod]{})},
-	{name: ownShare, what: "by default, and Config.Share", connect: connectInformer(informer.Config[*corev1.Pod]{Share: true})},
+	{name: own, what: "default settings: a streaming list, managedFields dropped", connect: connectInformer(informer.Config[*corev1.Pod]{})},
+	{name: ownShare, what: "default settings and Config.Share", connect: connectInformer(informer.Config[*corev1.Pod]{Share: true})},
 	{name: ownLIST, what: "the same with Config.PagedList", connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
-	{name: ownSlim, what: "a struct of one's own that has these fields only; in JSON, as it is no protobuf message", connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},
+	{name: ownSlim, what: "a custom struct with these fields only; in JSON, because it is not a protobuf message", connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},
 }

@@ -73,18 +73,18 @@ func (r *results) markdown(charts []chart) string {
 	o, m := r.Options, r.Machine
 	say("## Whole processes\n")
 	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
-	say("Each client is a process of its own, and follows %s pods of `internal/fleet` over loopback HTTP from a server in another"+
-		" process that has all its answers encoded before ([bench/processes](bench/processes)). One handler is told of every"+
-		" change; each process checks how many pods, events and versions it was told of. Medians of %d runs by turns; ± is half of"+
+	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback HTTP. The server is another"+
+		" process, and has all its answers encoded before ([bench/processes](bench/processes)). There is one handler; each process"+
+		" checks the number of pods, events and versions that the handler received. Medians of %d alternating runs; ± is half of"+
 		" the distance between the best and the worst.\n", number(float64(o.Pods)), o.Runs)
 	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU, bytesText(float64(m.Memory)), m.Load, m.Date)
 	say("- **Versions.** Go %s, client-go %s, controller-runtime %s.", m.Go, m.Peers["k8s.io/client-go"], m.Peers["sigs.k8s.io/controller-runtime"])
-	say("- **sync** is from before the client is made until the handler was told of each pod, **peak** what was resident of the process" +
-		" until then, **heap** what is live after it, for each pod.")
-	say("- **events/s** is of %s changes that come as fast as they are read; **p50, p99** from the server's write to the handler, of"+
-		" %s changes at %s a second.", number(float64(o.Changes)), number(float64(o.Paced)), number(float64(o.Rate)))
-	say("- **relist** is after 410 Expired on the watch, when nothing has changed: processor time, what it allocates, what stays, and the" +
-		" events that the handler is told of.")
+	say("- **sync** is the time from before the client is made until the handler has received each pod, **peak** the peak resident" +
+		" memory of the process until then, **heap** the live heap afterwards, per pod.")
+	say("- **events/s** is for %s changes that come as fast as they are read; **p50, p99** are the times from the server's write to the"+
+		" handler, for %s changes at %s a second.", number(float64(o.Changes)), number(float64(o.Paced)), number(float64(o.Rate)))
+	say("- **relist** follows 410 Expired on the watch, without changes: processor time, allocated memory, retained memory, and" +
+		" events to the handler.")
 	for _, p := range peers {
 		say("- **%s**: %s.", p.name, p.what)
 	}
@@ -105,8 +105,8 @@ func (r *results) markdown(charts []chart) string {
 		}
 		say("\n### Reads\n")
 		inNamespace := measure.Median(r.values(tables, own, format, inNamespace))
-		say("Of one pod by its key, of the %s pods of a namespace, and of all %s; each pod is looked at. controller-runtime copies"+
-			" what is read; a list of client-go is a new slice; ours is none.\n", number(inNamespace), number(float64(o.Pods)))
+		say("Reads of one pod by its key, of the %s pods of a namespace, and of all %s; the reader looks at each pod."+
+			" controller-runtime copies the objects, client-go makes a new slice for a list, and we make neither.\n", number(inNamespace), number(float64(o.Pods)))
 		nano := func(ns float64) string { return secondsText(ns / 1e9) }
 		r.table(say, format, []column{
 			{"Get", getTime, nano}, {"allocated", getBytes, bytesText}, {"namespace", namespaceTime, nano}, {"allocated", namespaceBytes, bytesText},
@@ -114,7 +114,7 @@ func (r *results) markdown(charts []chart) string {
 	}
 	if len(r.Binaries) > 0 {
 		say("\n### Binaries\n")
-		say("The smallest controllers of pods that one can write ([bench/minimal](bench/minimal)), built with" +
+		say("The smallest possible pod controllers ([bench/minimal](bench/minimal)), built with" +
 			" `CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'`.\n")
 		say("| controller-runtime | client-go | informer |")
 		say("| ---: | ---: | ---: |")
@@ -158,7 +158,7 @@ func (r *results) scaling(say func(string, ...any), show func(series string)) {
 		n                   func(processRun) int
 	}{
 		{sizes, "pods", "", func(p processRun) int { return p.Pods }},
-		{handlersN, "handlers", fmt.Sprintf(" One informer of %s pods; events/s is until each handler was told.", number(float64(min(handlerPods, r.Options.Pods)))), func(p processRun) int { return p.Handlers }},
+		{handlersN, "handlers", fmt.Sprintf(" One informer of %s pods; events/s is until every handler has received the changes.", number(float64(min(handlerPods, r.Options.Pods)))), func(p processRun) int { return p.Handlers }},
 		{informerN, "informers", fmt.Sprintf(" They follow the same %s pods, through one client.", number(float64(min(informerPods, r.Options.Pods)))), func(p processRun) int { return p.Informers }},
 	} {
 		var rows []processRun

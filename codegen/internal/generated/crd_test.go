@@ -23,7 +23,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// fullWidget has something in every field of the schema, also what is zero and yet there.
+// fullWidget sets every field of the schema, some of them to zero.
 const fullWidget = `{
 	"apiVersion": "shop.example.com/v1", "kind": "Widget",
 	"metadata": {"namespace": "shop", "name": "car", "labels": {"app": "web"}},
@@ -75,7 +75,7 @@ const fullWidget = `{
 	}
 }`
 
-// leanWidget has as little as the schema allows, and what is explicitly empty.
+// leanWidget sets as little as the schema allows, and some explicitly empty values.
 const leanWidget = `{
 	"apiVersion": "shop.example.com/v1", "kind": "Widget",
 	"metadata": {"namespace": "shop", "name": "bicycle"},
@@ -102,7 +102,7 @@ func mustEncode(t *testing.T, v any) string {
 	return string(text)
 }
 
-// withoutNoise removes what every encoder of metav1.ObjectMeta writes.
+// withoutNoise removes the fields that every encoder of metav1.ObjectMeta writes.
 func withoutNoise(m map[string]any) map[string]any {
 	for name, value := range m {
 		if inner, ok := value.(map[string]any); ok {
@@ -118,7 +118,7 @@ func withoutNoise(m map[string]any) map[string]any {
 	return m
 }
 
-// What is decoded into a generated type is encoded as it was, by whatever encodes it.
+// Every encoder restores the JSON from which a generated type was decoded.
 func TestCRDTypesLoseNothing(t *testing.T) {
 	for _, text := range []string{fullWidget, leanWidget} {
 		want := mustDecode[map[string]any](t, text)
@@ -142,7 +142,7 @@ func TestCRDTypesLoseNothing(t *testing.T) {
 	}
 }
 
-// These are the losses that codegen/README.md names, and beside them what is kept.
+// These are the losses named in codegen/README.md, and similar values that are kept.
 func TestRoundTripLosesWhatTheREADMESays(t *testing.T) {
 	const condition = `{"conditions": [{"type": "Ready", "status": "True", "reason": "Built", "message": "", "lastTransitionTime": "2026-01-15T09:00:00Z"`
 	for name, c := range map[string]struct{ in, want string }{
@@ -166,7 +166,7 @@ func TestRoundTripLosesWhatTheREADMESays(t *testing.T) {
 		got := withoutNoise(mustDecode[map[string]any](t, mustEncode(t, mustDecode[*shopv1.Widget](t, c.in))))
 		want := mustDecode[map[string]any](t, c.want)
 		spec, _ := want["spec"].(map[string]any)
-		for _, required := range []string{"factory", "mode", "parts", "since"} { // they are there whatever came
+		for _, required := range []string{"factory", "mode", "parts", "since"} { // they are always set
 			if _, ok := spec[required]; !ok {
 				delete(got["spec"].(map[string]any), required)
 			}
@@ -180,7 +180,7 @@ func TestRoundTripLosesWhatTheREADMESays(t *testing.T) {
 	}
 }
 
-// sharedMemory returns the path to something that a and b both point to and that could be written to, or "".
+// sharedMemory returns the path to mutable memory that a and b share, or "".
 func sharedMemory(a, b reflect.Value, path string) string {
 	switch a.Kind() {
 	case reflect.Pointer:
@@ -261,7 +261,7 @@ func TestAddToScheme(t *testing.T) {
 	}
 }
 
-// Names that are unusual are decoded all the same.
+// Unusual names can be decoded.
 func TestOddNames(t *testing.T) {
 	const text = `{
 		"apiVersion": "odd.example.com/v2beta1", "kind": "Name", "metadata": {"namespace": "n", "name": "o"},
@@ -298,7 +298,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// serveWidgets returns a client of a server that has the two widgets.
+// serveWidgets returns a client of a server with the two widgets.
 func serveWidgets(t *testing.T) *informer.Client {
 	server := informertest.NewServer(informertest.Options{})
 	t.Cleanup(server.Close)
@@ -398,7 +398,7 @@ func TestListerOfSomeFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing but what was asked for, which is all there.
+	// It has the chosen fields, and only these.
 	const want = `{
 		"metadata": {"namespace": "shop", "name": "car", "labels": {"app": "web"}},
 		"spec": {
@@ -422,14 +422,14 @@ func TestListerOfSomeFields(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	// It cannot be mistaken for the whole object.
+	// It cannot be mistaken for the full object.
 	_, err = informer.NewTypedClient[*slimv1.Widget](client, slimv1.WidgetResource).Update(t.Context(), car, metav1.UpdateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "use Patch or Apply") {
 		t.Errorf("update: %v", err)
 	}
 }
 
-// What a slim type does not have costs no allocation, however much of it there is.
+// Fields that a slim type lacks cost no allocation, whatever their size.
 func TestSomeFieldsAllocateNothingElse(t *testing.T) {
 	decode := func(text string) float64 {
 		return testing.AllocsPerRun(100, func() {

@@ -20,7 +20,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// realPod has something in every field that slimcore.Pod has, and much else.
+// realPod sets every field of slimcore.Pod, and many others.
 func realPod() *corev1.Pod {
 	now := metav1.Unix(1768467600, 0)
 	return &corev1.Pod{
@@ -56,7 +56,7 @@ func realPod() *corev1.Pod {
 	}
 }
 
-// slimOf returns what of pod a slimcore.Pod is to have.
+// slimOf returns the slimcore.Pod for pod.
 func slimOf(pod *corev1.Pod) *slimcore.Pod {
 	slim := &slimcore.Pod{}
 	meta, spec, status := &slim.PodObjectMeta, &slim.Spec, &slim.Status
@@ -112,7 +112,7 @@ func TestProtobufOfSomeFields(t *testing.T) {
 		}
 	}
 
-	// Kubernetes does not pack numbers, but all who decode take them packed. A bool is true for more than 1.
+	// Kubernetes does not pack numbers, but every decoder accepts packed ones. A bool is true for values above 1.
 	for _, raw := range [][]byte{{0x12, 6, 0x72, 4, 0x22, 2, 1, 2}, {0x12, 2, 0x58, 2}} {
 		if !checkSlim(t, raw) {
 			t.Errorf("%x is not taken", raw)
@@ -128,13 +128,13 @@ func TestProtobufOfSomeFields(t *testing.T) {
 	if err := slim.Unmarshal(raw); err != nil || slim.Name != "c" || !reflect.DeepEqual(slim.Data, config.Data) || !reflect.DeepEqual(slim.BinaryData, config.BinaryData) {
 		t.Errorf("%+v, %v", slim, err)
 	}
-	// kind is in no protobuf message.
+	// No protobuf message has kind.
 	if _, ok := any(&slimcore.Node{}).(interface{ Unmarshal([]byte) error }); ok {
 		t.Error("a Node with its kind is read as protobuf")
 	}
 }
 
-// An informer of slim pods asks for protobuf, and gets what it would get as JSON.
+// An informer of slim pods requests protobuf, and its objects equal those from JSON.
 func TestSlimPodsComeAsProtobuf(t *testing.T) {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
@@ -171,8 +171,8 @@ func TestSlimPodsComeAsProtobuf(t *testing.T) {
 	}
 }
 
-// checkSlim compares the decoders of the full and of the slim type on what both take: generated code takes some that is
-// malformed, and the slim type's does not look into what it leaves out.
+// checkSlim compares the decoders of the full and the slim type on input that both accept. Generated code accepts some
+// malformed input, and the slim type's decoder does not look into fields that it skips.
 func checkSlim(t *testing.T, raw []byte) (taken bool) {
 	full, slim := &corev1.Pod{}, &slimcore.Pod{}
 	if slim.Unmarshal(raw) != nil || full.Unmarshal(raw) != nil {
@@ -197,7 +197,7 @@ func FuzzSlimPod(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) { checkSlim(t, raw) })
 }
 
-// Damaged pods, without the patience that fuzzing takes.
+// Damaged pods, as a quick substitute for fuzzing.
 func TestDamagedSlimPods(t *testing.T) {
 	pod := realPod()
 	original, err := pod.Marshal()

@@ -16,8 +16,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// A Set is started, synced and let go of as one: it is synced when the last of its informers is, each follows its own
-// resource in the namespaces that were asked for, and after release none goes on.
+// A Set starts, syncs and stops as one. It is synced when its last informer is. Each informer follows its own resource
+// in the requested namespaces. After release, all stop.
 func TestSetStartsAndSyncsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := informertest.NewServer(informertest.Options{InMemory: true})

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// published are definitions that people use, and how many kinds they define, in all versions.
+// published are popular definitions, with the number of kinds that they define, in all versions.
 var published = []struct {
 	module, pattern string
 	kinds           int
@@ -30,7 +30,7 @@ var published = []struct {
 	{"k8s.io/kubernetes@v1.36.3", "cluster/addons/volumesnapshots/crd/*.yaml", 3},
 }
 
-// schema is of a CRD, as far as samples have to fit it.
+// schema is the part of a CRD's schema that samples must fit.
 type schema struct {
 	Type, Format, Pattern string
 	Enum                  []any
@@ -46,11 +46,11 @@ type schema struct {
 	IntOrString           bool `json:"x-kubernetes-int-or-string"`
 }
 
-// sampler makes values that fit a schema, in as far as it says of which types they are.
+// sampler generates values that fit the types of a schema.
 type sampler struct {
 	*rand.Rand
-	all  bool // with everything that is optional
-	zero bool // and all zero
+	all  bool // set all optional fields
+	zero bool // with zero values
 }
 
 func (r *sampler) value(s *schema) any {
@@ -71,7 +71,7 @@ func (r *sampler) value(s *schema) any {
 			return "aGVsbG8="
 		}
 		if r.zero && s.Default != nil && s.Default != "" && s.MinLength == 0 && regexp.MustCompile(s.Pattern).MatchString("") {
-			return "" // which is another thing than no string
+			return "" // different from no string
 		}
 		return fmt.Sprintf("text %d", r.IntN(100))
 	case "boolean":
@@ -115,7 +115,7 @@ func (r *sampler) value(s *schema) any {
 	return m
 }
 
-// length returns that of a list or map.
+// length returns the length of a list or map.
 func (r *sampler) length() int {
 	if r.zero {
 		return 0
@@ -123,8 +123,8 @@ func (r *sampler) length() int {
 	return 1 + r.IntN(2)
 }
 
-// samples returns objects of every version of the kinds that files define, which the generated types must be able to
-// hold.
+// samples returns objects of every version of the kinds that files define. The generated types must be able to hold
+// them.
 func samples(t *testing.T, files []string, seed uint64) (objects []map[string]any) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -188,8 +188,8 @@ func manifests(t *testing.T, dir string) (objects []map[string]any) {
 	return objects
 }
 
-// through is a program that passes objects through the generated types, and their copies. It leaves out kinds that it
-// does not know.
+// through is a program that passes objects through the generated types, and their copies. It skips kinds that it does
+// not know.
 const through = `// Command through passes objects through generated types.
 package main
 
@@ -237,7 +237,7 @@ func check(err error) {
 }
 `
 
-// passThrough returns what becomes of objects in the types below dir; nil for those of other kinds.
+// passThrough returns objects after they passed through the types below dir; nil for those of other kinds.
 func passThrough(t *testing.T, dir string, objects []map[string]any) (passed []map[string]any) {
 	packages, err := filepath.Glob(filepath.Join(dir, "*/*/types.go"))
 	if err != nil {
@@ -279,9 +279,9 @@ func passThrough(t *testing.T, dir string, objects []map[string]any) (passed []m
 	return passed
 }
 
-// plain returns an object as encoding/json decodes it, without what may get lost, because it means the same as nothing:
-// an empty list or map in a metav1.LabelSelector, a creation timestamp that is null, a spec or status in which all is
-// zero and, in manifests that people wrote, an empty string without a default.
+// plain returns an object as encoding/json decodes it, without parts that may get lost because they mean the same as
+// nothing: an empty list or map in a metav1.LabelSelector, a creation timestamp that is null, a spec or status with
+// only zero values and, in hand-written manifests, an empty string without a default.
 func plain(t *testing.T, obj map[string]any, written bool) map[string]any {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -326,7 +326,7 @@ func plain(t *testing.T, obj map[string]any, written bool) map[string]any {
 	return m
 }
 
-// isEmpty tells whether there is nothing in a value but zero values.
+// isEmpty reports whether a value consists of zero values.
 func isEmpty(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -339,8 +339,8 @@ func isEmpty(value any) bool {
 	return value == "" || value == 0.0 || value == false
 }
 
-// Types generated from published CRDs compile, and hold all that the schemas have: objects made from the schemas, and
-// the examples that are published with them, come through as they were.
+// Types generated from published CRDs compile, and hold everything in the schemas. Objects made from the schemas, and
+// published examples, pass through unchanged.
 func TestPublishedCRDs(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "generated-")
 	if err != nil {

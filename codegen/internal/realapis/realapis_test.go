@@ -1,5 +1,5 @@
-// Package realapis runs codegen over APIs that people use, and compares the resources with those that the servers have.
-// It is a module of its own because of what these APIs are built from.
+// Package realapis runs codegen on popular APIs, and compares the resources with those of the servers. It is a separate
+// module because of its dependencies.
 package realapis
 
 import (
@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// resource is what a server must know by the same name, and its answer.
+// resource is a resource of a server.
 type resource struct{ group, version, name string }
 
 type described struct {
@@ -69,7 +69,7 @@ func generated(t *testing.T, dir string) map[resource]described {
 	return found
 }
 
-// moduleDir returns where a module is on disk, fetched if need be.
+// moduleDir returns the directory of a module. It downloads the module if needed.
 func moduleDir(t *testing.T, module string) string {
 	var m struct{ Dir string }
 	if err := json.Unmarshal([]byte(run(t, "go", "mod", "download", "-json", module)), &m); err != nil {
@@ -116,7 +116,8 @@ func crds(t *testing.T, patterns ...string) map[resource]described {
 	return found
 }
 
-// compare reports what is generated and not served, or the other way round, in the versions that have both.
+// compare reports resources that are generated but not served, or served but not generated, in the versions that have
+// both.
 func compare(t *testing.T, got, want map[resource]described, atLeast int) {
 	t.Helper()
 	versions := map[string]int{}
@@ -184,7 +185,7 @@ func TestRealAPIs(t *testing.T) {
 	}
 }
 
-// The packages that the library has for Kubernetes itself, against the discovery of kube-apiserver as its source has it.
+// This compares the library's packages for Kubernetes itself with the discovery in kube-apiserver's source.
 func TestBuiltinResources(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(moduleDir(t, "k8s.io/kubernetes@v1.36.3"), "api/discovery/aggregated_v2.json"))
 	if err != nil {

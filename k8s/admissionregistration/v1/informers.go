@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// MutatingWebhookConfigurationResource is the mutatingwebhookconfigurations of admissionregistration.k8s.io/v1.
+// MutatingWebhookConfigurationResource is the resource mutatingwebhookconfigurations of admissionregistration.k8s.io/v1.
 var MutatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
 // NewMutatingWebhookConfigurationInformer returns an informer of the mutatingwebhookconfigurations.
@@ -26,7 +26,7 @@ func NewMutatingWebhookConfigurationLister(of informer.Indexable[*admissionregis
 	return informer.NewClusterLister(of, MutatingWebhookConfigurationResource.GroupResource())
 }
 
-// ValidatingAdmissionPolicyResource is the validatingadmissionpolicies of admissionregistration.k8s.io/v1.
+// ValidatingAdmissionPolicyResource is the resource validatingadmissionpolicies of admissionregistration.k8s.io/v1.
 var ValidatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"}
 
 // NewValidatingAdmissionPolicyInformer returns an informer of the validatingadmissionpolicies.
@@ -42,7 +42,7 @@ func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistra
 	return informer.NewClusterLister(of, ValidatingAdmissionPolicyResource.GroupResource())
 }
 
-// ValidatingAdmissionPolicyBindingResource is the validatingadmissionpolicybindings of admissionregistration.k8s.io/v1.
+// ValidatingAdmissionPolicyBindingResource is the resource validatingadmissionpolicybindings of admissionregistration.k8s.io/v1.
 var ValidatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"}
 
 // NewValidatingAdmissionPolicyBindingInformer returns an informer of the validatingadmissionpolicybindings.
@@ -58,7 +58,7 @@ func NewValidatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionr
 	return informer.NewClusterLister(of, ValidatingAdmissionPolicyBindingResource.GroupResource())
 }
 
-// ValidatingWebhookConfigurationResource is the validatingwebhookconfigurations of admissionregistration.k8s.io/v1.
+// ValidatingWebhookConfigurationResource is the resource validatingwebhookconfigurations of admissionregistration.k8s.io/v1.
 var ValidatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
 
 // NewValidatingWebhookConfigurationInformer returns an informer of the validatingwebhookconfigurations.
@@ -82,7 +82,7 @@ type Set struct {
 	ValidatingWebhookConfigurations   *informer.Informer[*admissionregistrationv1.ValidatingWebhookConfiguration]
 }
 
-// NewSet returns group's informers of all resources of admissionregistration.k8s.io/v1, and what lets go of them.
+// NewSet returns group's informers of all resources of admissionregistration.k8s.io/v1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// MutatingAdmissionPolicyResource is the mutatingadmissionpolicies of admissionregistration.k8s.io/v1alpha1.
+// MutatingAdmissionPolicyResource is the resource mutatingadmissionpolicies of admissionregistration.k8s.io/v1alpha1.
 var MutatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "mutatingadmissionpolicies"}
 
 // NewMutatingAdmissionPolicyInformer returns an informer of the mutatingadmissionpolicies.
@@ -26,7 +26,7 @@ func NewMutatingAdmissionPolicyLister(of informer.Indexable[*admissionregistrati
 	return informer.NewClusterLister(of, MutatingAdmissionPolicyResource.GroupResource())
 }
 
-// MutatingAdmissionPolicyBindingResource is the mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1alpha1.
+// MutatingAdmissionPolicyBindingResource is the resource mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1alpha1.
 var MutatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "mutatingadmissionpolicybindings"}
 
 // NewMutatingAdmissionPolicyBindingInformer returns an informer of the mutatingadmissionpolicybindings.
@@ -42,7 +42,7 @@ func NewMutatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionreg
 	return informer.NewClusterLister(of, MutatingAdmissionPolicyBindingResource.GroupResource())
 }
 
-// ValidatingAdmissionPolicyResource is the validatingadmissionpolicies of admissionregistration.k8s.io/v1alpha1.
+// ValidatingAdmissionPolicyResource is the resource validatingadmissionpolicies of admissionregistration.k8s.io/v1alpha1.
 var ValidatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "validatingadmissionpolicies"}
 
 // NewValidatingAdmissionPolicyInformer returns an informer of the validatingadmissionpolicies.
@@ -58,7 +58,7 @@ func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistra
 	return informer.NewClusterLister(of, ValidatingAdmissionPolicyResource.GroupResource())
 }
 
-// ValidatingAdmissionPolicyBindingResource is the validatingadmissionpolicybindings of admissionregistration.k8s.io/v1alpha1.
+// ValidatingAdmissionPolicyBindingResource is the resource validatingadmissionpolicybindings of admissionregistration.k8s.io/v1alpha1.
 var ValidatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "validatingadmissionpolicybindings"}
 
 // NewValidatingAdmissionPolicyBindingInformer returns an informer of the validatingadmissionpolicybindings.
@@ -82,7 +82,7 @@ type Set struct {
 	ValidatingAdmissionPolicyBindings *informer.Informer[*admissionregistrationv1alpha1.ValidatingAdmissionPolicyBinding]
 }
 
-// NewSet returns group's informers of all resources of admissionregistration.k8s.io/v1alpha1, and what lets go of them.
+// NewSet returns group's informers of all resources of admissionregistration.k8s.io/v1alpha1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

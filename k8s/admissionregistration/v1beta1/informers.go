@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// MutatingAdmissionPolicyResource is the mutatingadmissionpolicies of admissionregistration.k8s.io/v1beta1.
+// MutatingAdmissionPolicyResource is the resource mutatingadmissionpolicies of admissionregistration.k8s.io/v1beta1.
 var MutatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingadmissionpolicies"}
 
 // NewMutatingAdmissionPolicyInformer returns an informer of the mutatingadmissionpolicies.
@@ -26,7 +26,7 @@ func NewMutatingAdmissionPolicyLister(of informer.Indexable[*admissionregistrati
 	return informer.NewClusterLister(of, MutatingAdmissionPolicyResource.GroupResource())
 }
 
-// MutatingAdmissionPolicyBindingResource is the mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
+// MutatingAdmissionPolicyBindingResource is the resource mutatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
 var MutatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingadmissionpolicybindings"}
 
 // NewMutatingAdmissionPolicyBindingInformer returns an informer of the mutatingadmissionpolicybindings.
@@ -42,7 +42,7 @@ func NewMutatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionreg
 	return informer.NewClusterLister(of, MutatingAdmissionPolicyBindingResource.GroupResource())
 }
 
-// MutatingWebhookConfigurationResource is the mutatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
+// MutatingWebhookConfigurationResource is the resource mutatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
 var MutatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingwebhookconfigurations"}
 
 // NewMutatingWebhookConfigurationInformer returns an informer of the mutatingwebhookconfigurations.
@@ -58,7 +58,7 @@ func NewMutatingWebhookConfigurationLister(of informer.Indexable[*admissionregis
 	return informer.NewClusterLister(of, MutatingWebhookConfigurationResource.GroupResource())
 }
 
-// ValidatingAdmissionPolicyResource is the validatingadmissionpolicies of admissionregistration.k8s.io/v1beta1.
+// ValidatingAdmissionPolicyResource is the resource validatingadmissionpolicies of admissionregistration.k8s.io/v1beta1.
 var ValidatingAdmissionPolicyResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "validatingadmissionpolicies"}
 
 // NewValidatingAdmissionPolicyInformer returns an informer of the validatingadmissionpolicies.
@@ -74,7 +74,7 @@ func NewValidatingAdmissionPolicyLister(of informer.Indexable[*admissionregistra
 	return informer.NewClusterLister(of, ValidatingAdmissionPolicyResource.GroupResource())
 }
 
-// ValidatingAdmissionPolicyBindingResource is the validatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
+// ValidatingAdmissionPolicyBindingResource is the resource validatingadmissionpolicybindings of admissionregistration.k8s.io/v1beta1.
 var ValidatingAdmissionPolicyBindingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "validatingadmissionpolicybindings"}
 
 // NewValidatingAdmissionPolicyBindingInformer returns an informer of the validatingadmissionpolicybindings.
@@ -90,7 +90,7 @@ func NewValidatingAdmissionPolicyBindingLister(of informer.Indexable[*admissionr
 	return informer.NewClusterLister(of, ValidatingAdmissionPolicyBindingResource.GroupResource())
 }
 
-// ValidatingWebhookConfigurationResource is the validatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
+// ValidatingWebhookConfigurationResource is the resource validatingwebhookconfigurations of admissionregistration.k8s.io/v1beta1.
 var ValidatingWebhookConfigurationResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "validatingwebhookconfigurations"}
 
 // NewValidatingWebhookConfigurationInformer returns an informer of the validatingwebhookconfigurations.
@@ -116,7 +116,7 @@ type Set struct {
 	ValidatingWebhookConfigurations   *informer.Informer[*admissionregistrationv1beta1.ValidatingWebhookConfiguration]
 }
 
-// NewSet returns group's informers of all resources of admissionregistration.k8s.io/v1beta1, and what lets go of them.
+// NewSet returns group's informers of all resources of admissionregistration.k8s.io/v1beta1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

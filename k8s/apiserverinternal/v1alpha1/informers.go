@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// StorageVersionResource is the storageversions of internal.apiserver.k8s.io/v1alpha1.
+// StorageVersionResource is the resource storageversions of internal.apiserver.k8s.io/v1alpha1.
 var StorageVersionResource = schema.GroupVersionResource{Group: "internal.apiserver.k8s.io", Version: "v1alpha1", Resource: "storageversions"}
 
 // NewStorageVersionInformer returns an informer of the storageversions.
@@ -31,7 +31,7 @@ type Set struct {
 	StorageVersions *informer.Informer[*apiserverinternalv1alpha1.StorageVersion]
 }
 
-// NewSet returns group's informers of all resources of internal.apiserver.k8s.io/v1alpha1, and what lets go of them.
+// NewSet returns group's informers of all resources of internal.apiserver.k8s.io/v1alpha1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ControllerRevisionResource is the controllerrevisions of apps/v1beta1.
+// ControllerRevisionResource is the resource controllerrevisions of apps/v1beta1.
 var ControllerRevisionResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta1", Resource: "controllerrevisions"}
 
 // NewControllerRevisionInformer returns an informer of the controllerrevisions in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewControllerRevisionLister(of informer.Indexable[*appsv1beta1.ControllerRe
 	return informer.NewLister(of, ControllerRevisionResource.GroupResource())
 }
 
-// DeploymentResource is the deployments of apps/v1beta1.
+// DeploymentResource is the resource deployments of apps/v1beta1.
 var DeploymentResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta1", Resource: "deployments"}
 
 // NewDeploymentInformer returns an informer of the deployments in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewDeploymentLister(of informer.Indexable[*appsv1beta1.Deployment]) Deploym
 	return informer.NewLister(of, DeploymentResource.GroupResource())
 }
 
-// StatefulSetResource is the statefulsets of apps/v1beta1.
+// StatefulSetResource is the resource statefulsets of apps/v1beta1.
 var StatefulSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta1", Resource: "statefulsets"}
 
 // NewStatefulSetInformer returns an informer of the statefulsets in namespaces, or in all if there are none.
@@ -65,7 +65,7 @@ type Set struct {
 	StatefulSets        *informer.Informer[*appsv1beta1.StatefulSet]
 }
 
-// NewSet returns group's informers of all resources of apps/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of apps/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

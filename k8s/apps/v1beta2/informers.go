@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ControllerRevisionResource is the controllerrevisions of apps/v1beta2.
+// ControllerRevisionResource is the resource controllerrevisions of apps/v1beta2.
 var ControllerRevisionResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "controllerrevisions"}
 
 // NewControllerRevisionInformer returns an informer of the controllerrevisions in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewControllerRevisionLister(of informer.Indexable[*appsv1beta2.ControllerRe
 	return informer.NewLister(of, ControllerRevisionResource.GroupResource())
 }
 
-// DaemonSetResource is the daemonsets of apps/v1beta2.
+// DaemonSetResource is the resource daemonsets of apps/v1beta2.
 var DaemonSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "daemonsets"}
 
 // NewDaemonSetInformer returns an informer of the daemonsets in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewDaemonSetLister(of informer.Indexable[*appsv1beta2.DaemonSet]) DaemonSet
 	return informer.NewLister(of, DaemonSetResource.GroupResource())
 }
 
-// DeploymentResource is the deployments of apps/v1beta2.
+// DeploymentResource is the resource deployments of apps/v1beta2.
 var DeploymentResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "deployments"}
 
 // NewDeploymentInformer returns an informer of the deployments in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewDeploymentLister(of informer.Indexable[*appsv1beta2.Deployment]) Deploym
 	return informer.NewLister(of, DeploymentResource.GroupResource())
 }
 
-// ReplicaSetResource is the replicasets of apps/v1beta2.
+// ReplicaSetResource is the resource replicasets of apps/v1beta2.
 var ReplicaSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "replicasets"}
 
 // NewReplicaSetInformer returns an informer of the replicasets in namespaces, or in all if there are none.
@@ -74,7 +74,7 @@ func NewReplicaSetLister(of informer.Indexable[*appsv1beta2.ReplicaSet]) Replica
 	return informer.NewLister(of, ReplicaSetResource.GroupResource())
 }
 
-// StatefulSetResource is the statefulsets of apps/v1beta2.
+// StatefulSetResource is the resource statefulsets of apps/v1beta2.
 var StatefulSetResource = schema.GroupVersionResource{Group: "apps", Version: "v1beta2", Resource: "statefulsets"}
 
 // NewStatefulSetInformer returns an informer of the statefulsets in namespaces, or in all if there are none.
@@ -99,7 +99,7 @@ type Set struct {
 	StatefulSets        *informer.Informer[*appsv1beta2.StatefulSet]
 }
 
-// NewSet returns group's informers of all resources of apps/v1beta2, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of apps/v1beta2, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

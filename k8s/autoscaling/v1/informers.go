@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// HorizontalPodAutoscalerResource is the horizontalpodautoscalers of autoscaling/v1.
+// HorizontalPodAutoscalerResource is the resource horizontalpodautoscalers of autoscaling/v1.
 var HorizontalPodAutoscalerResource = schema.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
 
 // NewHorizontalPodAutoscalerInformer returns an informer of the horizontalpodautoscalers in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	HorizontalPodAutoscalers *informer.Informer[*autoscalingv1.HorizontalPodAutoscaler]
 }
 
-// NewSet returns group's informers of all resources of autoscaling/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of autoscaling/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

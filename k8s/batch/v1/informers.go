@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// CronJobResource is the cronjobs of batch/v1.
+// CronJobResource is the resource cronjobs of batch/v1.
 var CronJobResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
 
 // NewCronJobInformer returns an informer of the cronjobs in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewCronJobLister(of informer.Indexable[*batchv1.CronJob]) CronJobLister {
 	return informer.NewLister(of, CronJobResource.GroupResource())
 }
 
-// JobResource is the jobs of batch/v1.
+// JobResource is the resource jobs of batch/v1.
 var JobResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 
 // NewJobInformer returns an informer of the jobs in namespaces, or in all if there are none.
@@ -48,7 +48,7 @@ type Set struct {
 	Jobs     *informer.Informer[*batchv1.Job]
 }
 
-// NewSet returns group's informers of all resources of batch/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of batch/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// CronJobResource is the cronjobs of batch/v1beta1.
+// CronJobResource is the resource cronjobs of batch/v1beta1.
 var CronJobResource = schema.GroupVersionResource{Group: "batch", Version: "v1beta1", Resource: "cronjobs"}
 
 // NewCronJobInformer returns an informer of the cronjobs in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	CronJobs *informer.Informer[*batchv1beta1.CronJob]
 }
 
-// NewSet returns group's informers of all resources of batch/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of batch/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// CertificateSigningRequestResource is the certificatesigningrequests of certificates.k8s.io/v1.
+// CertificateSigningRequestResource is the resource certificatesigningrequests of certificates.k8s.io/v1.
 var CertificateSigningRequestResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"}
 
 // NewCertificateSigningRequestInformer returns an informer of the certificatesigningrequests.
@@ -31,7 +31,7 @@ type Set struct {
 	CertificateSigningRequests *informer.Informer[*certificatesv1.CertificateSigningRequest]
 }
 
-// NewSet returns group's informers of all resources of certificates.k8s.io/v1, and what lets go of them.
+// NewSet returns group's informers of all resources of certificates.k8s.io/v1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ClusterTrustBundleResource is the clustertrustbundles of certificates.k8s.io/v1alpha1.
+// ClusterTrustBundleResource is the resource clustertrustbundles of certificates.k8s.io/v1alpha1.
 var ClusterTrustBundleResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1alpha1", Resource: "clustertrustbundles"}
 
 // NewClusterTrustBundleInformer returns an informer of the clustertrustbundles.
@@ -31,7 +31,7 @@ type Set struct {
 	ClusterTrustBundles *informer.Informer[*certificatesv1alpha1.ClusterTrustBundle]
 }
 
-// NewSet returns group's informers of all resources of certificates.k8s.io/v1alpha1, and what lets go of them.
+// NewSet returns group's informers of all resources of certificates.k8s.io/v1alpha1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

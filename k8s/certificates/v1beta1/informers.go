@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// CertificateSigningRequestResource is the certificatesigningrequests of certificates.k8s.io/v1beta1.
+// CertificateSigningRequestResource is the resource certificatesigningrequests of certificates.k8s.io/v1beta1.
 var CertificateSigningRequestResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1beta1", Resource: "certificatesigningrequests"}
 
 // NewCertificateSigningRequestInformer returns an informer of the certificatesigningrequests.
@@ -26,7 +26,7 @@ func NewCertificateSigningRequestLister(of informer.Indexable[*certificatesv1bet
 	return informer.NewClusterLister(of, CertificateSigningRequestResource.GroupResource())
 }
 
-// ClusterTrustBundleResource is the clustertrustbundles of certificates.k8s.io/v1beta1.
+// ClusterTrustBundleResource is the resource clustertrustbundles of certificates.k8s.io/v1beta1.
 var ClusterTrustBundleResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1beta1", Resource: "clustertrustbundles"}
 
 // NewClusterTrustBundleInformer returns an informer of the clustertrustbundles.
@@ -42,7 +42,7 @@ func NewClusterTrustBundleLister(of informer.Indexable[*certificatesv1beta1.Clus
 	return informer.NewClusterLister(of, ClusterTrustBundleResource.GroupResource())
 }
 
-// PodCertificateRequestResource is the podcertificaterequests of certificates.k8s.io/v1beta1.
+// PodCertificateRequestResource is the resource podcertificaterequests of certificates.k8s.io/v1beta1.
 var PodCertificateRequestResource = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1beta1", Resource: "podcertificaterequests"}
 
 // NewPodCertificateRequestInformer returns an informer of the podcertificaterequests in namespaces, or in all if there are none.
@@ -65,7 +65,7 @@ type Set struct {
 	PodCertificateRequests     *informer.Informer[*certificatesv1beta1.PodCertificateRequest]
 }
 
-// NewSet returns group's informers of all resources of certificates.k8s.io/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of certificates.k8s.io/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// LeaseResource is the leases of coordination.k8s.io/v1.
+// LeaseResource is the resource leases of coordination.k8s.io/v1.
 var LeaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
 // NewLeaseInformer returns an informer of the leases in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	Leases *informer.Informer[*coordinationv1.Lease]
 }
 
-// NewSet returns group's informers of all resources of coordination.k8s.io/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of coordination.k8s.io/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

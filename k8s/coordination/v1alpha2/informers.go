@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// LeaseCandidateResource is the leasecandidates of coordination.k8s.io/v1alpha2.
+// LeaseCandidateResource is the resource leasecandidates of coordination.k8s.io/v1alpha2.
 var LeaseCandidateResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1alpha2", Resource: "leasecandidates"}
 
 // NewLeaseCandidateInformer returns an informer of the leasecandidates in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	LeaseCandidates *informer.Informer[*coordinationv1alpha2.LeaseCandidate]
 }
 
-// NewSet returns group's informers of all resources of coordination.k8s.io/v1alpha2, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of coordination.k8s.io/v1alpha2, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// LeaseResource is the leases of coordination.k8s.io/v1beta1.
+// LeaseResource is the resource leases of coordination.k8s.io/v1beta1.
 var LeaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1beta1", Resource: "leases"}
 
 // NewLeaseInformer returns an informer of the leases in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewLeaseLister(of informer.Indexable[*coordinationv1beta1.Lease]) LeaseList
 	return informer.NewLister(of, LeaseResource.GroupResource())
 }
 
-// LeaseCandidateResource is the leasecandidates of coordination.k8s.io/v1beta1.
+// LeaseCandidateResource is the resource leasecandidates of coordination.k8s.io/v1beta1.
 var LeaseCandidateResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1beta1", Resource: "leasecandidates"}
 
 // NewLeaseCandidateInformer returns an informer of the leasecandidates in namespaces, or in all if there are none.
@@ -48,7 +48,7 @@ type Set struct {
 	LeaseCandidates *informer.Informer[*coordinationv1beta1.LeaseCandidate]
 }
 
-// NewSet returns group's informers of all resources of coordination.k8s.io/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of coordination.k8s.io/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ConfigMapResource is the configmaps of v1.
+// ConfigMapResource is the resource configmaps of v1.
 var ConfigMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // NewConfigMapInformer returns an informer of the configmaps in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewConfigMapLister(of informer.Indexable[*corev1.ConfigMap]) ConfigMapListe
 	return informer.NewLister(of, ConfigMapResource.GroupResource())
 }
 
-// EndpointsResource is the endpoints of v1.
+// EndpointsResource is the resource endpoints of v1.
 var EndpointsResource = schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}
 
 // NewEndpointsInformer returns an informer of the endpoints in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewEndpointsLister(of informer.Indexable[*corev1.Endpoints]) EndpointsListe
 	return informer.NewLister(of, EndpointsResource.GroupResource())
 }
 
-// EventResource is the events of v1.
+// EventResource is the resource events of v1.
 var EventResource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
 // NewEventInformer returns an informer of the events in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewEventLister(of informer.Indexable[*corev1.Event]) EventLister {
 	return informer.NewLister(of, EventResource.GroupResource())
 }
 
-// LimitRangeResource is the limitranges of v1.
+// LimitRangeResource is the resource limitranges of v1.
 var LimitRangeResource = schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}
 
 // NewLimitRangeInformer returns an informer of the limitranges in namespaces, or in all if there are none.
@@ -74,7 +74,7 @@ func NewLimitRangeLister(of informer.Indexable[*corev1.LimitRange]) LimitRangeLi
 	return informer.NewLister(of, LimitRangeResource.GroupResource())
 }
 
-// NamespaceResource is the namespaces of v1.
+// NamespaceResource is the resource namespaces of v1.
 var NamespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
 // NewNamespaceInformer returns an informer of the namespaces.
@@ -90,7 +90,7 @@ func NewNamespaceLister(of informer.Indexable[*corev1.Namespace]) NamespaceListe
 	return informer.NewClusterLister(of, NamespaceResource.GroupResource())
 }
 
-// NodeResource is the nodes of v1.
+// NodeResource is the resource nodes of v1.
 var NodeResource = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // NewNodeInformer returns an informer of the nodes.
@@ -106,7 +106,7 @@ func NewNodeLister(of informer.Indexable[*corev1.Node]) NodeLister {
 	return informer.NewClusterLister(of, NodeResource.GroupResource())
 }
 
-// PersistentVolumeResource is the persistentvolumes of v1.
+// PersistentVolumeResource is the resource persistentvolumes of v1.
 var PersistentVolumeResource = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
 
 // NewPersistentVolumeInformer returns an informer of the persistentvolumes.
@@ -122,7 +122,7 @@ func NewPersistentVolumeLister(of informer.Indexable[*corev1.PersistentVolume]) 
 	return informer.NewClusterLister(of, PersistentVolumeResource.GroupResource())
 }
 
-// PersistentVolumeClaimResource is the persistentvolumeclaims of v1.
+// PersistentVolumeClaimResource is the resource persistentvolumeclaims of v1.
 var PersistentVolumeClaimResource = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
 // NewPersistentVolumeClaimInformer returns an informer of the persistentvolumeclaims in namespaces, or in all if there are none.
@@ -138,7 +138,7 @@ func NewPersistentVolumeClaimLister(of informer.Indexable[*corev1.PersistentVolu
 	return informer.NewLister(of, PersistentVolumeClaimResource.GroupResource())
 }
 
-// PodResource is the pods of v1.
+// PodResource is the resource pods of v1.
 var PodResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // NewPodInformer returns an informer of the pods in namespaces, or in all if there are none.
@@ -154,7 +154,7 @@ func NewPodLister(of informer.Indexable[*corev1.Pod]) PodLister {
 	return informer.NewLister(of, PodResource.GroupResource())
 }
 
-// PodTemplateResource is the podtemplates of v1.
+// PodTemplateResource is the resource podtemplates of v1.
 var PodTemplateResource = schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}
 
 // NewPodTemplateInformer returns an informer of the podtemplates in namespaces, or in all if there are none.
@@ -170,7 +170,7 @@ func NewPodTemplateLister(of informer.Indexable[*corev1.PodTemplate]) PodTemplat
 	return informer.NewLister(of, PodTemplateResource.GroupResource())
 }
 
-// ReplicationControllerResource is the replicationcontrollers of v1.
+// ReplicationControllerResource is the resource replicationcontrollers of v1.
 var ReplicationControllerResource = schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}
 
 // NewReplicationControllerInformer returns an informer of the replicationcontrollers in namespaces, or in all if there are none.
@@ -186,7 +186,7 @@ func NewReplicationControllerLister(of informer.Indexable[*corev1.ReplicationCon
 	return informer.NewLister(of, ReplicationControllerResource.GroupResource())
 }
 
-// ResourceQuotaResource is the resourcequotas of v1.
+// ResourceQuotaResource is the resource resourcequotas of v1.
 var ResourceQuotaResource = schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}
 
 // NewResourceQuotaInformer returns an informer of the resourcequotas in namespaces, or in all if there are none.
@@ -202,7 +202,7 @@ func NewResourceQuotaLister(of informer.Indexable[*corev1.ResourceQuota]) Resour
 	return informer.NewLister(of, ResourceQuotaResource.GroupResource())
 }
 
-// SecretResource is the secrets of v1.
+// SecretResource is the resource secrets of v1.
 var SecretResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // NewSecretInformer returns an informer of the secrets in namespaces, or in all if there are none.
@@ -218,7 +218,7 @@ func NewSecretLister(of informer.Indexable[*corev1.Secret]) SecretLister {
 	return informer.NewLister(of, SecretResource.GroupResource())
 }
 
-// ServiceResource is the services of v1.
+// ServiceResource is the resource services of v1.
 var ServiceResource = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
 // NewServiceInformer returns an informer of the services in namespaces, or in all if there are none.
@@ -234,7 +234,7 @@ func NewServiceLister(of informer.Indexable[*corev1.Service]) ServiceLister {
 	return informer.NewLister(of, ServiceResource.GroupResource())
 }
 
-// ServiceAccountResource is the serviceaccounts of v1.
+// ServiceAccountResource is the resource serviceaccounts of v1.
 var ServiceAccountResource = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 
 // NewServiceAccountInformer returns an informer of the serviceaccounts in namespaces, or in all if there are none.
@@ -269,7 +269,7 @@ type Set struct {
 	ServiceAccounts        *informer.Informer[*corev1.ServiceAccount]
 }
 
-// NewSet returns group's informers of all resources of v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

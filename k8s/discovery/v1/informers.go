@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// EndpointSliceResource is the endpointslices of discovery.k8s.io/v1.
+// EndpointSliceResource is the resource endpointslices of discovery.k8s.io/v1.
 var EndpointSliceResource = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 
 // NewEndpointSliceInformer returns an informer of the endpointslices in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	EndpointSlices *informer.Informer[*discoveryv1.EndpointSlice]
 }
 
-// NewSet returns group's informers of all resources of discovery.k8s.io/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of discovery.k8s.io/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// EventResource is the events of events.k8s.io/v1.
+// EventResource is the resource events of events.k8s.io/v1.
 var EventResource = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
 
 // NewEventInformer returns an informer of the events in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	Events *informer.Informer[*eventsv1.Event]
 }
 
-// NewSet returns group's informers of all resources of events.k8s.io/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of events.k8s.io/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// DaemonSetResource is the daemonsets of extensions/v1beta1.
+// DaemonSetResource is the resource daemonsets of extensions/v1beta1.
 var DaemonSetResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "daemonsets"}
 
 // NewDaemonSetInformer returns an informer of the daemonsets in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewDaemonSetLister(of informer.Indexable[*extensionsv1beta1.DaemonSet]) Dae
 	return informer.NewLister(of, DaemonSetResource.GroupResource())
 }
 
-// DeploymentResource is the deployments of extensions/v1beta1.
+// DeploymentResource is the resource deployments of extensions/v1beta1.
 var DeploymentResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "deployments"}
 
 // NewDeploymentInformer returns an informer of the deployments in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewDeploymentLister(of informer.Indexable[*extensionsv1beta1.Deployment]) D
 	return informer.NewLister(of, DeploymentResource.GroupResource())
 }
 
-// IngressResource is the ingresses of extensions/v1beta1.
+// IngressResource is the resource ingresses of extensions/v1beta1.
 var IngressResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "ingresses"}
 
 // NewIngressInformer returns an informer of the ingresses in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewIngressLister(of informer.Indexable[*extensionsv1beta1.Ingress]) Ingress
 	return informer.NewLister(of, IngressResource.GroupResource())
 }
 
-// NetworkPolicyResource is the networkpolicies of extensions/v1beta1.
+// NetworkPolicyResource is the resource networkpolicies of extensions/v1beta1.
 var NetworkPolicyResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "networkpolicies"}
 
 // NewNetworkPolicyInformer returns an informer of the networkpolicies in namespaces, or in all if there are none.
@@ -74,7 +74,7 @@ func NewNetworkPolicyLister(of informer.Indexable[*extensionsv1beta1.NetworkPoli
 	return informer.NewLister(of, NetworkPolicyResource.GroupResource())
 }
 
-// ReplicaSetResource is the replicasets of extensions/v1beta1.
+// ReplicaSetResource is the resource replicasets of extensions/v1beta1.
 var ReplicaSetResource = schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "replicasets"}
 
 // NewReplicaSetInformer returns an informer of the replicasets in namespaces, or in all if there are none.
@@ -99,7 +99,7 @@ type Set struct {
 	ReplicaSets     *informer.Informer[*extensionsv1beta1.ReplicaSet]
 }
 
-// NewSet returns group's informers of all resources of extensions/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of extensions/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// FlowSchemaResource is the flowschemas of flowcontrol.apiserver.k8s.io/v1.
+// FlowSchemaResource is the resource flowschemas of flowcontrol.apiserver.k8s.io/v1.
 var FlowSchemaResource = schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "flowschemas"}
 
 // NewFlowSchemaInformer returns an informer of the flowschemas.
@@ -26,7 +26,7 @@ func NewFlowSchemaLister(of informer.Indexable[*flowcontrolv1.FlowSchema]) FlowS
 	return informer.NewClusterLister(of, FlowSchemaResource.GroupResource())
 }
 
-// PriorityLevelConfigurationResource is the prioritylevelconfigurations of flowcontrol.apiserver.k8s.io/v1.
+// PriorityLevelConfigurationResource is the resource prioritylevelconfigurations of flowcontrol.apiserver.k8s.io/v1.
 var PriorityLevelConfigurationResource = schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1", Resource: "prioritylevelconfigurations"}
 
 // NewPriorityLevelConfigurationInformer returns an informer of the prioritylevelconfigurations.
@@ -48,7 +48,7 @@ type Set struct {
 	PriorityLevelConfigurations *informer.Informer[*flowcontrolv1.PriorityLevelConfiguration]
 }
 
-// NewSet returns group's informers of all resources of flowcontrol.apiserver.k8s.io/v1, and what lets go of them.
+// NewSet returns group's informers of all resources of flowcontrol.apiserver.k8s.io/v1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// FlowSchemaResource is the flowschemas of flowcontrol.apiserver.k8s.io/v1beta2.
+// FlowSchemaResource is the resource flowschemas of flowcontrol.apiserver.k8s.io/v1beta2.
 var FlowSchemaResource = schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta2", Resource: "flowschemas"}
 
 // NewFlowSchemaInformer returns an informer of the flowschemas.
@@ -26,7 +26,7 @@ func NewFlowSchemaLister(of informer.Indexable[*flowcontrolv1beta2.FlowSchema]) 
 	return informer.NewClusterLister(of, FlowSchemaResource.GroupResource())
 }
 
-// PriorityLevelConfigurationResource is the prioritylevelconfigurations of flowcontrol.apiserver.k8s.io/v1beta2.
+// PriorityLevelConfigurationResource is the resource prioritylevelconfigurations of flowcontrol.apiserver.k8s.io/v1beta2.
 var PriorityLevelConfigurationResource = schema.GroupVersionResource{Group: "flowcontrol.apiserver.k8s.io", Version: "v1beta2", Resource: "prioritylevelconfigurations"}
 
 // NewPriorityLevelConfigurationInformer returns an informer of the prioritylevelconfigurations.
@@ -48,7 +48,7 @@ type Set struct {
 	PriorityLevelConfigurations *informer.Informer[*flowcontrolv1beta2.PriorityLevelConfiguration]
 }
 
-// NewSet returns group's informers of all resources of flowcontrol.apiserver.k8s.io/v1beta2, and what lets go of them.
+// NewSet returns group's informers of all resources of flowcontrol.apiserver.k8s.io/v1beta2. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// IPAddressResource is the ipaddresses of networking.k8s.io/v1.
+// IPAddressResource is the resource ipaddresses of networking.k8s.io/v1.
 var IPAddressResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ipaddresses"}
 
 // NewIPAddressInformer returns an informer of the ipaddresses.
@@ -26,7 +26,7 @@ func NewIPAddressLister(of informer.Indexable[*networkingv1.IPAddress]) IPAddres
 	return informer.NewClusterLister(of, IPAddressResource.GroupResource())
 }
 
-// IngressResource is the ingresses of networking.k8s.io/v1.
+// IngressResource is the resource ingresses of networking.k8s.io/v1.
 var IngressResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 
 // NewIngressInformer returns an informer of the ingresses in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewIngressLister(of informer.Indexable[*networkingv1.Ingress]) IngressListe
 	return informer.NewLister(of, IngressResource.GroupResource())
 }
 
-// IngressClassResource is the ingressclasses of networking.k8s.io/v1.
+// IngressClassResource is the resource ingressclasses of networking.k8s.io/v1.
 var IngressClassResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingressclasses"}
 
 // NewIngressClassInformer returns an informer of the ingressclasses.
@@ -58,7 +58,7 @@ func NewIngressClassLister(of informer.Indexable[*networkingv1.IngressClass]) In
 	return informer.NewClusterLister(of, IngressClassResource.GroupResource())
 }
 
-// NetworkPolicyResource is the networkpolicies of networking.k8s.io/v1.
+// NetworkPolicyResource is the resource networkpolicies of networking.k8s.io/v1.
 var NetworkPolicyResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
 
 // NewNetworkPolicyInformer returns an informer of the networkpolicies in namespaces, or in all if there are none.
@@ -74,7 +74,7 @@ func NewNetworkPolicyLister(of informer.Indexable[*networkingv1.NetworkPolicy]) 
 	return informer.NewLister(of, NetworkPolicyResource.GroupResource())
 }
 
-// ServiceCIDRResource is the servicecidrs of networking.k8s.io/v1.
+// ServiceCIDRResource is the resource servicecidrs of networking.k8s.io/v1.
 var ServiceCIDRResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}
 
 // NewServiceCIDRInformer returns an informer of the servicecidrs.
@@ -99,7 +99,7 @@ type Set struct {
 	ServiceCIDRs    *informer.Informer[*networkingv1.ServiceCIDR]
 }
 
-// NewSet returns group's informers of all resources of networking.k8s.io/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of networking.k8s.io/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// RuntimeClassResource is the runtimeclasses of node.k8s.io/v1beta1.
+// RuntimeClassResource is the resource runtimeclasses of node.k8s.io/v1beta1.
 var RuntimeClassResource = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1beta1", Resource: "runtimeclasses"}
 
 // NewRuntimeClassInformer returns an informer of the runtimeclasses.
@@ -31,7 +31,7 @@ type Set struct {
 	RuntimeClasses *informer.Informer[*nodev1beta1.RuntimeClass]
 }
 
-// NewSet returns group's informers of all resources of node.k8s.io/v1beta1, and what lets go of them.
+// NewSet returns group's informers of all resources of node.k8s.io/v1beta1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

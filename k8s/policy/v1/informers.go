@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// PodDisruptionBudgetResource is the poddisruptionbudgets of policy/v1.
+// PodDisruptionBudgetResource is the resource poddisruptionbudgets of policy/v1.
 var PodDisruptionBudgetResource = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
 
 // NewPodDisruptionBudgetInformer returns an informer of the poddisruptionbudgets in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	PodDisruptionBudgets *informer.Informer[*policyv1.PodDisruptionBudget]
 }
 
-// NewSet returns group's informers of all resources of policy/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of policy/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

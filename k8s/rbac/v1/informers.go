@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ClusterRoleResource is the clusterroles of rbac.authorization.k8s.io/v1.
+// ClusterRoleResource is the resource clusterroles of rbac.authorization.k8s.io/v1.
 var ClusterRoleResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 
 // NewClusterRoleInformer returns an informer of the clusterroles.
@@ -26,7 +26,7 @@ func NewClusterRoleLister(of informer.Indexable[*rbacv1.ClusterRole]) ClusterRol
 	return informer.NewClusterLister(of, ClusterRoleResource.GroupResource())
 }
 
-// ClusterRoleBindingResource is the clusterrolebindings of rbac.authorization.k8s.io/v1.
+// ClusterRoleBindingResource is the resource clusterrolebindings of rbac.authorization.k8s.io/v1.
 var ClusterRoleBindingResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
 
 // NewClusterRoleBindingInformer returns an informer of the clusterrolebindings.
@@ -42,7 +42,7 @@ func NewClusterRoleBindingLister(of informer.Indexable[*rbacv1.ClusterRoleBindin
 	return informer.NewClusterLister(of, ClusterRoleBindingResource.GroupResource())
 }
 
-// RoleResource is the roles of rbac.authorization.k8s.io/v1.
+// RoleResource is the resource roles of rbac.authorization.k8s.io/v1.
 var RoleResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}
 
 // NewRoleInformer returns an informer of the roles in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewRoleLister(of informer.Indexable[*rbacv1.Role]) RoleLister {
 	return informer.NewLister(of, RoleResource.GroupResource())
 }
 
-// RoleBindingResource is the rolebindings of rbac.authorization.k8s.io/v1.
+// RoleBindingResource is the resource rolebindings of rbac.authorization.k8s.io/v1.
 var RoleBindingResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}
 
 // NewRoleBindingInformer returns an informer of the rolebindings in namespaces, or in all if there are none.
@@ -82,7 +82,7 @@ type Set struct {
 	RoleBindings        *informer.Informer[*rbacv1.RoleBinding]
 }
 
-// NewSet returns group's informers of all resources of rbac.authorization.k8s.io/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of rbac.authorization.k8s.io/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// DeviceTaintRuleResource is the devicetaintrules of resource.k8s.io/v1alpha3.
+// DeviceTaintRuleResource is the resource devicetaintrules of resource.k8s.io/v1alpha3.
 var DeviceTaintRuleResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1alpha3", Resource: "devicetaintrules"}
 
 // NewDeviceTaintRuleInformer returns an informer of the devicetaintrules.
@@ -31,7 +31,7 @@ type Set struct {
 	DeviceTaintRules *informer.Informer[*resourcev1alpha3.DeviceTaintRule]
 }
 
-// NewSet returns group's informers of all resources of resource.k8s.io/v1alpha3, and what lets go of them.
+// NewSet returns group's informers of all resources of resource.k8s.io/v1alpha3. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

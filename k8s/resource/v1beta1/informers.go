@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// DeviceClassResource is the deviceclasses of resource.k8s.io/v1beta1.
+// DeviceClassResource is the resource deviceclasses of resource.k8s.io/v1beta1.
 var DeviceClassResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta1", Resource: "deviceclasses"}
 
 // NewDeviceClassInformer returns an informer of the deviceclasses.
@@ -26,7 +26,7 @@ func NewDeviceClassLister(of informer.Indexable[*resourcev1beta1.DeviceClass]) D
 	return informer.NewClusterLister(of, DeviceClassResource.GroupResource())
 }
 
-// ResourceClaimResource is the resourceclaims of resource.k8s.io/v1beta1.
+// ResourceClaimResource is the resource resourceclaims of resource.k8s.io/v1beta1.
 var ResourceClaimResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta1", Resource: "resourceclaims"}
 
 // NewResourceClaimInformer returns an informer of the resourceclaims in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewResourceClaimLister(of informer.Indexable[*resourcev1beta1.ResourceClaim
 	return informer.NewLister(of, ResourceClaimResource.GroupResource())
 }
 
-// ResourceClaimTemplateResource is the resourceclaimtemplates of resource.k8s.io/v1beta1.
+// ResourceClaimTemplateResource is the resource resourceclaimtemplates of resource.k8s.io/v1beta1.
 var ResourceClaimTemplateResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta1", Resource: "resourceclaimtemplates"}
 
 // NewResourceClaimTemplateInformer returns an informer of the resourceclaimtemplates in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewResourceClaimTemplateLister(of informer.Indexable[*resourcev1beta1.Resou
 	return informer.NewLister(of, ResourceClaimTemplateResource.GroupResource())
 }
 
-// ResourceSliceResource is the resourceslices of resource.k8s.io/v1beta1.
+// ResourceSliceResource is the resource resourceslices of resource.k8s.io/v1beta1.
 var ResourceSliceResource = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1beta1", Resource: "resourceslices"}
 
 // NewResourceSliceInformer returns an informer of the resourceslices.
@@ -82,7 +82,7 @@ type Set struct {
 	ResourceSlices         *informer.Informer[*resourcev1beta1.ResourceSlice]
 }
 
-// NewSet returns group's informers of all resources of resource.k8s.io/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of resource.k8s.io/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// PriorityClassResource is the priorityclasses of scheduling.k8s.io/v1beta1.
+// PriorityClassResource is the resource priorityclasses of scheduling.k8s.io/v1beta1.
 var PriorityClassResource = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "priorityclasses"}
 
 // NewPriorityClassInformer returns an informer of the priorityclasses.
@@ -31,7 +31,7 @@ type Set struct {
 	PriorityClasses *informer.Informer[*schedulingv1beta1.PriorityClass]
 }
 
-// NewSet returns group's informers of all resources of scheduling.k8s.io/v1beta1, and what lets go of them.
+// NewSet returns group's informers of all resources of scheduling.k8s.io/v1beta1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

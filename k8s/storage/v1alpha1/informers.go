@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// CSIStorageCapacityResource is the csistoragecapacities of storage.k8s.io/v1alpha1.
+// CSIStorageCapacityResource is the resource csistoragecapacities of storage.k8s.io/v1alpha1.
 var CSIStorageCapacityResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1alpha1", Resource: "csistoragecapacities"}
 
 // NewCSIStorageCapacityInformer returns an informer of the csistoragecapacities in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewCSIStorageCapacityLister(of informer.Indexable[*storagev1alpha1.CSIStora
 	return informer.NewLister(of, CSIStorageCapacityResource.GroupResource())
 }
 
-// VolumeAttachmentResource is the volumeattachments of storage.k8s.io/v1alpha1.
+// VolumeAttachmentResource is the resource volumeattachments of storage.k8s.io/v1alpha1.
 var VolumeAttachmentResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1alpha1", Resource: "volumeattachments"}
 
 // NewVolumeAttachmentInformer returns an informer of the volumeattachments.
@@ -42,7 +42,7 @@ func NewVolumeAttachmentLister(of informer.Indexable[*storagev1alpha1.VolumeAtta
 	return informer.NewClusterLister(of, VolumeAttachmentResource.GroupResource())
 }
 
-// VolumeAttributesClassResource is the volumeattributesclasses of storage.k8s.io/v1alpha1.
+// VolumeAttributesClassResource is the resource volumeattributesclasses of storage.k8s.io/v1alpha1.
 var VolumeAttributesClassResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1alpha1", Resource: "volumeattributesclasses"}
 
 // NewVolumeAttributesClassInformer returns an informer of the volumeattributesclasses.
@@ -65,7 +65,7 @@ type Set struct {
 	VolumeAttributesClasses *informer.Informer[*storagev1alpha1.VolumeAttributesClass]
 }
 
-// NewSet returns group's informers of all resources of storage.k8s.io/v1alpha1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of storage.k8s.io/v1alpha1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

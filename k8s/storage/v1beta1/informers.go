@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// CSIDriverResource is the csidrivers of storage.k8s.io/v1beta1.
+// CSIDriverResource is the resource csidrivers of storage.k8s.io/v1beta1.
 var CSIDriverResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "csidrivers"}
 
 // NewCSIDriverInformer returns an informer of the csidrivers.
@@ -26,7 +26,7 @@ func NewCSIDriverLister(of informer.Indexable[*storagev1beta1.CSIDriver]) CSIDri
 	return informer.NewClusterLister(of, CSIDriverResource.GroupResource())
 }
 
-// CSINodeResource is the csinodes of storage.k8s.io/v1beta1.
+// CSINodeResource is the resource csinodes of storage.k8s.io/v1beta1.
 var CSINodeResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "csinodes"}
 
 // NewCSINodeInformer returns an informer of the csinodes.
@@ -42,7 +42,7 @@ func NewCSINodeLister(of informer.Indexable[*storagev1beta1.CSINode]) CSINodeLis
 	return informer.NewClusterLister(of, CSINodeResource.GroupResource())
 }
 
-// CSIStorageCapacityResource is the csistoragecapacities of storage.k8s.io/v1beta1.
+// CSIStorageCapacityResource is the resource csistoragecapacities of storage.k8s.io/v1beta1.
 var CSIStorageCapacityResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "csistoragecapacities"}
 
 // NewCSIStorageCapacityInformer returns an informer of the csistoragecapacities in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewCSIStorageCapacityLister(of informer.Indexable[*storagev1beta1.CSIStorag
 	return informer.NewLister(of, CSIStorageCapacityResource.GroupResource())
 }
 
-// StorageClassResource is the storageclasses of storage.k8s.io/v1beta1.
+// StorageClassResource is the resource storageclasses of storage.k8s.io/v1beta1.
 var StorageClassResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "storageclasses"}
 
 // NewStorageClassInformer returns an informer of the storageclasses.
@@ -74,7 +74,7 @@ func NewStorageClassLister(of informer.Indexable[*storagev1beta1.StorageClass]) 
 	return informer.NewClusterLister(of, StorageClassResource.GroupResource())
 }
 
-// VolumeAttachmentResource is the volumeattachments of storage.k8s.io/v1beta1.
+// VolumeAttachmentResource is the resource volumeattachments of storage.k8s.io/v1beta1.
 var VolumeAttachmentResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "volumeattachments"}
 
 // NewVolumeAttachmentInformer returns an informer of the volumeattachments.
@@ -90,7 +90,7 @@ func NewVolumeAttachmentLister(of informer.Indexable[*storagev1beta1.VolumeAttac
 	return informer.NewClusterLister(of, VolumeAttachmentResource.GroupResource())
 }
 
-// VolumeAttributesClassResource is the volumeattributesclasses of storage.k8s.io/v1beta1.
+// VolumeAttributesClassResource is the resource volumeattributesclasses of storage.k8s.io/v1beta1.
 var VolumeAttributesClassResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1beta1", Resource: "volumeattributesclasses"}
 
 // NewVolumeAttributesClassInformer returns an informer of the volumeattributesclasses.
@@ -116,7 +116,7 @@ type Set struct {
 	VolumeAttributesClasses *informer.Informer[*storagev1beta1.VolumeAttributesClass]
 }
 
-// NewSet returns group's informers of all resources of storage.k8s.io/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of storage.k8s.io/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

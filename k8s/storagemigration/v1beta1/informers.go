@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// StorageVersionMigrationResource is the storageversionmigrations of storagemigration.k8s.io/v1beta1.
+// StorageVersionMigrationResource is the resource storageversionmigrations of storagemigration.k8s.io/v1beta1.
 var StorageVersionMigrationResource = schema.GroupVersionResource{Group: "storagemigration.k8s.io", Version: "v1beta1", Resource: "storageversionmigrations"}
 
 // NewStorageVersionMigrationInformer returns an informer of the storageversionmigrations.
@@ -31,7 +31,7 @@ type Set struct {
 	StorageVersionMigrations *informer.Informer[*storagemigrationv1beta1.StorageVersionMigration]
 }
 
-// NewSet returns group's informers of all resources of storagemigration.k8s.io/v1beta1, and what lets go of them.
+// NewSet returns group's informers of all resources of storagemigration.k8s.io/v1beta1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is what these types are of.
+// GroupVersion is the group version of these types.
 var GroupVersion = schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
 
-// AddToScheme makes a scheme know these types, as clients need that are not typed.
+// AddToScheme adds these types to a scheme, for clients that use one.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Widget{}, &WidgetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
@@ -37,7 +37,7 @@ type WidgetList struct {
 	Items           []Widget `json:"items"`
 }
 
-// WidgetSpec is what is at spec of a Widget.
+// WidgetSpec is the type of spec of a Widget.
 type WidgetSpec struct {
 	// Factory is where the widget is made.
 	Factory string `json:"factory"`
@@ -46,18 +46,18 @@ type WidgetSpec struct {
 	Parts []WidgetSpecParts `json:"parts,omitzero"`
 }
 
-// WidgetSpecParts is what is at spec.parts[*] of a Widget.
+// WidgetSpecParts is the type of spec.parts[*] of a Widget.
 type WidgetSpecParts struct {
 	Count int32  `json:"count"`
 	Name  string `json:"name"`
 }
 
-// WidgetStatus is what is at status of a Widget.
+// WidgetStatus is the type of status of a Widget.
 type WidgetStatus struct {
 	Phase WidgetStatusPhase `json:"phase,omitempty"`
 }
 
-// WidgetStatusPhase is what is at status.phase of a Widget.
+// WidgetStatusPhase is the type of status.phase of a Widget.
 type WidgetStatusPhase string
 
 // The values of WidgetStatusPhase.

@@ -28,7 +28,7 @@ func (o *Widget) GetResourceVersion() string { return o.WidgetObjectMeta.Resourc
 // GetLabels returns metadata.labels.
 func (o *Widget) GetLabels() map[string]string { return o.WidgetObjectMeta.Labels }
 
-// WidgetObjectMeta is what is kept of metadata.
+// WidgetObjectMeta has some fields of metadata.
 type WidgetObjectMeta struct {
 	Name            string            `json:"name,omitempty"`
 	Namespace       string            `json:"namespace,omitempty"`
@@ -37,17 +37,17 @@ type WidgetObjectMeta struct {
 	Labels          map[string]string `json:"labels,omitempty"`
 }
 
-// WidgetSpec is what is kept of spec.
+// WidgetSpec has some fields of spec.
 type WidgetSpec struct {
 	Factory string `json:"factory,omitempty"`
 }
 
-// WidgetStatus is what is kept of status.
+// WidgetStatus has some fields of status.
 type WidgetStatus struct {
 	Phase WidgetStatusPhase `json:"phase,omitempty"`
 }
 
-// WidgetStatusPhase is what is at status.phase of a Widget.
+// WidgetStatusPhase is the type of status.phase of a Widget.
 type WidgetStatusPhase string
 
 // The values of WidgetStatusPhase.

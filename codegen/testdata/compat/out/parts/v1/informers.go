@@ -14,7 +14,7 @@ import (
 	partsv1 "github.com/typedinformer/informer/codegen/testdata/compat/parts/v1"
 )
 
-// GadgetResource is the gadgets of parts.example.com/v1.
+// GadgetResource is the resource gadgets of parts.example.com/v1.
 var GadgetResource = schema.GroupVersionResource{Group: "parts.example.com", Version: "v1", Resource: "gadgets"}
 
 // NewGadgetInformer returns an informer of the gadgets in namespaces, or in all if there are none.
@@ -22,7 +22,7 @@ func NewGadgetInformer(client *informer.Client, config informer.Config[*partsv1.
 	return informer.New(client, informer.Resource{GroupVersionResource: GadgetResource, Namespaces: namespaces}, config)
 }
 
-// IPPoolResource is the ippools of parts.example.com/v1.
+// IPPoolResource is the resource ippools of parts.example.com/v1.
 var IPPoolResource = schema.GroupVersionResource{Group: "parts.example.com", Version: "v1", Resource: "ippools"}
 
 // NewIPPoolInformer returns an informer of the ippools.
@@ -30,7 +30,7 @@ func NewIPPoolInformer(client *informer.Client, config informer.Config[*partsv1.
 	return informer.New(client, informer.Resource{GroupVersionResource: IPPoolResource}, config)
 }
 
-// ListedResource is the listeds of parts.example.com/v1.
+// ListedResource is the resource listeds of parts.example.com/v1.
 var ListedResource = schema.GroupVersionResource{Group: "parts.example.com", Version: "v1", Resource: "listeds"}
 
 // NewListedInformer returns an informer of the listeds in namespaces, or in all if there are none.
@@ -45,7 +45,7 @@ type Set struct {
 	Listeds *informer.Informer[*partsv1.Listed]
 }
 
-// NewSet returns group's informers of all resources of parts.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of parts.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

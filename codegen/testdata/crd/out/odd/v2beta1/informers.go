@@ -9,7 +9,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// NameResource is the names of odd.example.com/v2beta1, the version that they are stored in.
+// NameResource is the resource names of odd.example.com/v2beta1, the storage version.
 var NameResource = schema.GroupVersionResource{Group: "odd.example.com", Version: "v2beta1", Resource: "names"}
 
 // NewNameInformer returns an informer of the names in namespaces, or in all if there are none.
@@ -30,7 +30,7 @@ type Set struct {
 	Names *informer.Informer[*Name]
 }
 
-// NewSet returns group's informers of all resources of odd.example.com/v2beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of odd.example.com/v2beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is what these types are of.
+// GroupVersion is the group version of these types.
 var GroupVersion = schema.GroupVersion{Group: "odd.example.com", Version: "v2beta1"}
 
-// AddToScheme makes a scheme know these types, as clients need that are not typed.
+// AddToScheme adds these types to a scheme, for clients that use one.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Name{}, &NameList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
@@ -37,7 +37,7 @@ type NameList struct {
 	Items           []Name `json:"items"`
 }
 
-// NameSpec is what is at spec of a Name.
+// NameSpec is the type of spec of a Name.
 //
 // The property "-" is left out: no Go field can have this name.
 //
@@ -85,27 +85,27 @@ type NameSpec struct {
 	X日本             string                `json:"日本,omitempty"`
 }
 
-// NameSpecA is what is at spec.a of a Name.
+// NameSpecA is the type of spec.a of a Name.
 type NameSpecA struct {
 	BC *NameSpecABC `json:"bC,omitempty"`
 }
 
-// NameSpecABC is what is at spec.a.bC of a Name.
+// NameSpecABC is the type of spec.a.bC of a Name.
 type NameSpecABC struct {
 	X string `json:"x,omitempty"`
 }
 
-// NameSpecAB is what is at spec.aB of a Name.
+// NameSpecAB is the type of spec.aB of a Name.
 type NameSpecAB struct {
 	C *NameSpecABC2 `json:"c,omitempty"`
 }
 
-// NameSpecABC2 is what is at spec.aB.c of a Name.
+// NameSpecABC2 is the type of spec.aB.c of a Name.
 type NameSpecABC2 struct {
 	Y string `json:"y,omitempty"`
 }
 
-// NameSpecEnum is what is at spec.enum of a Name.
+// NameSpecEnum is the type of spec.enum of a Name.
 type NameSpecEnum string
 
 // The values of NameSpecEnum.
@@ -120,22 +120,22 @@ const (
 	NameSpecEnumLineBreak  NameSpecEnum = "line\nbreak"
 )
 
-// NameSpecEnumA3 is what is at spec.enumA of a Name.
+// NameSpecEnumA3 is the type of spec.enumA of a Name.
 type NameSpecEnumA3 struct {
 	B string `json:"b,omitempty"`
 }
 
-// NameSpecMetadata is what is at spec.metadata of a Name.
+// NameSpecMetadata is the type of spec.metadata of a Name.
 type NameSpecMetadata struct {
 	Name string `json:"name,omitempty"`
 }
 
-// NameSpecRef2 is what is at spec.ref of a Name.
+// NameSpecRef2 is the type of spec.ref of a Name.
 type NameSpecRef2 struct {
 	A string `json:"a,omitempty"`
 }
 
-// NameSpecTLSConfig is what is at spec.tlsConfig of a Name.
+// NameSpecTLSConfig is the type of spec.tlsConfig of a Name.
 type NameSpecTLSConfig struct {
 	CABundle string `json:"caBundle,omitempty"`
 }

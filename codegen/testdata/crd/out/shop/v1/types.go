@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// GroupVersion is what these types are of.
+// GroupVersion is the group version of these types.
 var GroupVersion = schema.GroupVersion{Group: "shop.example.com", Version: "v1"}
 
-// AddToScheme makes a scheme know these types, as clients need that are not typed.
+// AddToScheme adds these types to a scheme, for clients that use one.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Widget{}, &WidgetList{})
 	scheme.AddKnownTypes(GroupVersion, &WidgetSpec{}, &ListOfWidgetSpecs{})
@@ -46,7 +46,7 @@ type WidgetList struct {
 	Items           []Widget `json:"items"`
 }
 
-// WidgetSpec2 is what is at spec of a Widget.
+// WidgetSpec2 is the type of spec of a Widget.
 type WidgetSpec2 struct {
 	AnyValues map[string]runtime.RawExtension `json:"anyValues,omitzero"`
 	Anything  *runtime.RawExtension           `json:"anything,omitempty"`
@@ -91,13 +91,13 @@ type WidgetSpec2 struct {
 	Version          string                                 `json:"version,omitempty"`
 }
 
-// WidgetSpec2Bare is what is at spec.bare of a Widget.
+// WidgetSpec2Bare is the type of spec.bare of a Widget.
 type WidgetSpec2Bare struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }
 
-// WidgetSpec2Color is what is at spec.color of a Widget.
+// WidgetSpec2Color is the type of spec.color of a Widget.
 type WidgetSpec2Color string
 
 // The values of WidgetSpec2Color.
@@ -108,13 +108,13 @@ const (
 	WidgetSpec2ColorEmpty     WidgetSpec2Color = ""
 )
 
-// WidgetSpec2Matrix is what is at spec.matrix[*][*] of a Widget.
+// WidgetSpec2Matrix is the type of spec.matrix[*][*] of a Widget.
 type WidgetSpec2Matrix struct {
 	X *int64  `json:"x,omitempty"`
 	Y []int64 `json:"y,omitzero"`
 }
 
-// WidgetSpec2Mode is what is at spec.mode of a Widget.
+// WidgetSpec2Mode is the type of spec.mode of a Widget.
 type WidgetSpec2Mode string
 
 // The values of WidgetSpec2Mode.
@@ -128,29 +128,29 @@ const (
 	WidgetSpec2ModeAutoMatic2 WidgetSpec2Mode = "AutoMatic"
 )
 
-// WidgetSpec2Named is what is at spec.named[*] of a Widget.
+// WidgetSpec2Named is the type of spec.named[*] of a Widget.
 type WidgetSpec2Named struct {
 	Paths []string `json:"paths,omitzero"`
 }
 
-// WidgetSpec2NullableObjects is what is at spec.nullableObjects[*] of a Widget.
+// WidgetSpec2NullableObjects is the type of spec.nullableObjects[*] of a Widget.
 type WidgetSpec2NullableObjects struct {
 	A string `json:"a,omitempty"`
 }
 
-// WidgetSpec2OptionalNullable is what is at spec.optionalNullable of a Widget.
+// WidgetSpec2OptionalNullable is the type of spec.optionalNullable of a Widget.
 type WidgetSpec2OptionalNullable struct {
 	A string `json:"a,omitempty"`
 }
 
-// WidgetSpec2Parts is what is at spec.parts[*] of a Widget.
+// WidgetSpec2Parts is the type of spec.parts[*] of a Widget.
 type WidgetSpec2Parts struct {
 	Count *int32                 `json:"count,omitempty"`
 	Name  string                 `json:"name"`
 	Tags  []WidgetSpec2PartsTags `json:"tags,omitzero"`
 }
 
-// WidgetSpec2PartsTags is what is at spec.parts[*].tags[*] of a Widget.
+// WidgetSpec2PartsTags is the type of spec.parts[*].tags[*] of a Widget.
 type WidgetSpec2PartsTags string
 
 // The values of WidgetSpec2PartsTags.
@@ -159,33 +159,33 @@ const (
 	WidgetSpec2PartsTagsHeavy WidgetSpec2PartsTags = "heavy"
 )
 
-// WidgetSpec2Plain is what is at spec.plain of a Widget.
+// WidgetSpec2Plain is the type of spec.plain of a Widget.
 type WidgetSpec2Plain struct {
 	A string `json:"a,omitempty"`
 	B *bool  `json:"b,omitempty"`
 }
 
-// WidgetSpec2Some is what is at spec.some of a Widget.
+// WidgetSpec2Some is the type of spec.some of a Widget.
 //
-// The API server also keeps fields that this type does not have. They are lost when an object is decoded, and
-// removed when it is sent by an Update: use a Patch.
+// The API server also keeps fields that this type does not have. Decoding drops them, and an Update removes
+// them: use a Patch.
 type WidgetSpec2Some struct {
 	Known string `json:"known,omitempty"`
 }
 
-// WidgetSpec2Template is what is at spec.template of a Widget.
+// WidgetSpec2Template is the type of spec.template of a Widget.
 type WidgetSpec2Template struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              *WidgetSpec2TemplateSpec `json:"spec,omitempty"`
 }
 
-// WidgetSpec2TemplateSpec is what is at spec.template.spec of a Widget.
+// WidgetSpec2TemplateSpec is the type of spec.template.spec of a Widget.
 type WidgetSpec2TemplateSpec struct {
 	Image string `json:"image,omitempty"`
 }
 
-// WidgetStatus is what is at status of a Widget.
+// WidgetStatus is the type of status of a Widget.
 type WidgetStatus struct {
 	Conditions    []metav1.Condition          `json:"conditions,omitzero"`
 	Message       string                      `json:"message,omitempty"`
@@ -193,7 +193,7 @@ type WidgetStatus struct {
 	Phase         WidgetStatusPhase           `json:"phase,omitempty"`
 }
 
-// WidgetStatusOldConditions is what is at status.oldConditions[*] of a Widget.
+// WidgetStatusOldConditions is the type of status.oldConditions[*] of a Widget.
 type WidgetStatusOldConditions struct {
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 	Message            string       `json:"message,omitempty"`
@@ -203,7 +203,7 @@ type WidgetStatusOldConditions struct {
 	Type               string       `json:"type"`
 }
 
-// WidgetStatusPhase is what is at status.phase of a Widget.
+// WidgetStatusPhase is the type of status.phase of a Widget.
 type WidgetStatusPhase string
 
 // The values of WidgetStatusPhase.
@@ -227,7 +227,7 @@ type ListOfWidgetSpecs struct {
 	Items           []WidgetSpec `json:"items"`
 }
 
-// WidgetSpecSpec is what is at spec of a WidgetSpec.
+// WidgetSpecSpec is the type of spec of a WidgetSpec.
 type WidgetSpecSpec struct {
 	A string `json:"a,omitempty"`
 }

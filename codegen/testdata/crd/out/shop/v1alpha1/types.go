@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is what these types are of.
+// GroupVersion is the group version of these types.
 var GroupVersion = schema.GroupVersion{Group: "shop.example.com", Version: "v1alpha1"}
 
-// AddToScheme makes a scheme know these types, as clients need that are not typed.
+// AddToScheme adds these types to a scheme, for clients that use one.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Widget{}, &WidgetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
@@ -22,8 +22,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 //
 // Deprecated: shop.example.com/v1alpha1 Widget is deprecated; use v1
 //
-// The API server also keeps fields that this type does not have. They are lost when an object is decoded, and
-// removed when it is sent by an Update: use a Patch.
+// The API server also keeps fields that this type does not have. Decoding drops them, and an Update removes
+// them: use a Patch.
 type Widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// GridResource is the grids of grid.example.com/v1, the version that they are stored in.
+// GridResource is the resource grids of grid.example.com/v1, the storage version.
 var GridResource = schema.GroupVersionResource{Group: "grid.example.com", Version: "v1", Resource: "grids"}
 
 // NewGridInformer returns an informer of the grids.
@@ -26,7 +26,7 @@ type Set struct {
 	Grids *informer.Informer[*Grid]
 }
 
-// NewSet returns group's informers of all resources of grid.example.com/v1, and what lets go of them.
+// NewSet returns group's informers of all resources of grid.example.com/v1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is what these types are of.
+// GroupVersion is the group version of these types.
 var GroupVersion = schema.GroupVersion{Group: "grid.example.com", Version: "v1"}
 
-// AddToScheme makes a scheme know these types, as clients need that are not typed.
+// AddToScheme adds these types to a scheme, for clients that use one.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Grid{}, &GridList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

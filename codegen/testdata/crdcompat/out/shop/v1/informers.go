@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// WidgetResource is the widgets of shop.example.com/v1, the version that they are stored in.
+// WidgetResource is the resource widgets of shop.example.com/v1, the storage version.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
 
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
@@ -21,7 +21,7 @@ func NewWidgetInformer(client *informer.Client, config informer.Config[*Widget],
 	return informer.New(client, informer.Resource{GroupVersionResource: WidgetResource, Namespaces: namespaces}, config)
 }
 
-// WidgetSpecResource is the widgetspecs of shop.example.com/v1, the version that they are stored in.
+// WidgetSpecResource is the resource widgetspecs of shop.example.com/v1, the storage version.
 var WidgetSpecResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgetspecs"}
 
 // NewWidgetSpecInformer returns an informer of the widgetspecs.
@@ -35,7 +35,7 @@ type Set struct {
 	WidgetSpecs *informer.Informer[*WidgetSpec]
 }
 
-// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

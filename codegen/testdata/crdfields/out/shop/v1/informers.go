@@ -11,7 +11,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// WidgetResource is the widgets of shop.example.com/v1, the version that they are stored in.
+// WidgetResource is the resource widgets of shop.example.com/v1, the storage version.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
 
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ type WidgetLister struct {
 	byPart *informer.Index[*Widget, string]
 }
 
-// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+// NewWidgetLister returns a lister of an informer or of a store. It adds the indexes there: create one lister, and share it.
 func NewWidgetLister(of informer.Indexable[*Widget]) *WidgetLister {
 	return &WidgetLister{
 		Lister: informer.NewLister(of, WidgetResource.GroupResource()),
@@ -56,7 +56,7 @@ type Set struct {
 	Widgets *informer.Informer[*Widget]
 }
 
-// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -30,7 +30,7 @@ func (o *Widget) GetResourceVersion() string { return o.WidgetObjectMeta.Resourc
 // GetLabels returns metadata.labels.
 func (o *Widget) GetLabels() map[string]string { return o.WidgetObjectMeta.Labels }
 
-// WidgetObjectMeta is what is kept of metadata.
+// WidgetObjectMeta has some fields of metadata.
 type WidgetObjectMeta struct {
 	Name            string            `json:"name,omitempty"`
 	Namespace       string            `json:"namespace,omitempty"`
@@ -39,7 +39,7 @@ type WidgetObjectMeta struct {
 	Labels          map[string]string `json:"labels,omitempty"`
 }
 
-// WidgetSpec is what is kept of spec.
+// WidgetSpec has some fields of spec.
 type WidgetSpec struct {
 	Factory  string                      `json:"factory,omitempty"`
 	Mode     *WidgetSpec2Mode            `json:"mode,omitempty"`
@@ -48,28 +48,28 @@ type WidgetSpec struct {
 	Template *WidgetSpecTemplate         `json:"template,omitempty"`
 }
 
-// WidgetSpecParts is what is kept of spec.parts.
+// WidgetSpecParts has some fields of spec.parts.
 type WidgetSpecParts struct {
 	Name string `json:"name,omitempty"`
 }
 
-// WidgetSpecTemplate is what is kept of spec.template.
+// WidgetSpecTemplate has some fields of spec.template.
 type WidgetSpecTemplate struct {
 	WidgetSpecTemplateObjectMeta `json:"metadata,omitempty"`
 }
 
-// WidgetSpecTemplateObjectMeta is what is kept of spec.template.metadata.
+// WidgetSpecTemplateObjectMeta has some fields of spec.template.metadata.
 type WidgetSpecTemplateObjectMeta struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// WidgetStatus is what is kept of status.
+// WidgetStatus has some fields of status.
 type WidgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Phase      WidgetStatusPhase  `json:"phase,omitempty"`
 }
 
-// WidgetSpec2Mode is what is at spec.mode of a Widget.
+// WidgetSpec2Mode is the type of spec.mode of a Widget.
 type WidgetSpec2Mode string
 
 // The values of WidgetSpec2Mode.
@@ -83,12 +83,12 @@ const (
 	WidgetSpec2ModeAutoMatic2 WidgetSpec2Mode = "AutoMatic"
 )
 
-// WidgetSpec2Named is what is at spec.named[*] of a Widget.
+// WidgetSpec2Named is the type of spec.named[*] of a Widget.
 type WidgetSpec2Named struct {
 	Paths []string `json:"paths,omitzero"`
 }
 
-// WidgetStatusPhase is what is at status.phase of a Widget.
+// WidgetStatusPhase is the type of status.phase of a Widget.
 type WidgetStatusPhase string
 
 // The values of WidgetStatusPhase.

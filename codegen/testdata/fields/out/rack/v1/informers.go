@@ -12,7 +12,7 @@ import (
 	rackv1 "github.com/typedinformer/informer/codegen/testdata/fields/rack/v1"
 )
 
-// BareResource is the bares of rack.example.com/v1.
+// BareResource is the resource bares of rack.example.com/v1.
 var BareResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "bares"}
 
 // NewBareInformer returns an informer of the bares in namespaces, or in all if there are none.
@@ -20,7 +20,7 @@ func NewBareInformer(client *informer.Client, config informer.Config[*Bare], nam
 	return informer.New(client, informer.Resource{GroupVersionResource: BareResource, Namespaces: namespaces}, config)
 }
 
-// ThingResource is the things of rack.example.com/v1.
+// ThingResource is the resource things of rack.example.com/v1.
 var ThingResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "things"}
 
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
@@ -36,7 +36,7 @@ type ThingLister struct {
 	byPort *informer.Index[*Thing, int32]
 }
 
-// NewThingLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+// NewThingLister returns a lister of an informer or of a store. It adds the indexes there: create one lister, and share it.
 func NewThingLister(of informer.Indexable[*Thing]) *ThingLister {
 	return &ThingLister{
 		Lister: informer.NewLister(of, ThingResource.GroupResource()),
@@ -69,7 +69,7 @@ func (l *ThingLister) ByNode(node rackv1.NodeName) iter.Seq[*Thing] { return l.b
 // ByPort yields the things that have port at spec.ports[*].number.
 func (l *ThingLister) ByPort(port int32) iter.Seq[*Thing] { return l.byPort.Lookup(port) }
 
-// WholeResource is the wholes of rack.example.com/v1.
+// WholeResource is the resource wholes of rack.example.com/v1.
 var WholeResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "wholes"}
 
 // NewWholeInformer returns an informer of the wholes.
@@ -83,7 +83,7 @@ type WholeLister struct {
 	byNode *informer.Index[*Whole, string]
 }
 
-// NewWholeLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+// NewWholeLister returns a lister of an informer or of a store. It adds the indexes there: create one lister, and share it.
 func NewWholeLister(of informer.Indexable[*Whole]) *WholeLister {
 	return &WholeLister{
 		NamespaceLister: informer.NewClusterLister(of, WholeResource.GroupResource()),
@@ -101,7 +101,7 @@ type Set struct {
 	Wholes *informer.Informer[*Whole]
 }
 
-// NewSet returns group's informers of all resources of rack.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of rack.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

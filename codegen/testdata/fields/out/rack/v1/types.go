@@ -29,7 +29,7 @@ func (o *Bare) GetUID() types.UID { return o.BareObjectMeta.UID }
 // GetResourceVersion returns metadata.resourceVersion.
 func (o *Bare) GetResourceVersion() string { return o.BareObjectMeta.ResourceVersion }
 
-// BareObjectMeta is what is kept of metadata.
+// BareObjectMeta has some fields of metadata.
 type BareObjectMeta struct {
 	Name            string    `json:"name,omitempty"`
 	Namespace       string    `json:"namespace,omitempty"`
@@ -37,7 +37,7 @@ type BareObjectMeta struct {
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 }
 
-// BareSpec is what is kept of spec.
+// BareSpec has some fields of spec.
 type BareSpec struct {
 	Node rackv1.NodeName `json:"node,omitempty"`
 }
@@ -67,7 +67,7 @@ func (o *Thing) GetResourceVersion() string { return o.ThingObjectMeta.ResourceV
 // GetLabels returns metadata.labels.
 func (o *Thing) GetLabels() map[string]string { return o.ThingObjectMeta.Labels }
 
-// ThingObjectMeta is what is kept of metadata.
+// ThingObjectMeta has some fields of metadata.
 type ThingObjectMeta struct {
 	Name              string                     `json:"name,omitempty"`
 	Namespace         string                     `json:"namespace,omitempty"`
@@ -78,12 +78,12 @@ type ThingObjectMeta struct {
 	Annotations       ThingObjectMetaAnnotations `json:"annotations,omitempty"`
 }
 
-// ThingObjectMetaAnnotations are entries of metadata.annotations.
+// ThingObjectMetaAnnotations has some entries of metadata.annotations.
 type ThingObjectMetaAnnotations struct {
 	ExampleComX *string `json:"example.com/x,omitempty"`
 }
 
-// ThingSpec is what is kept of spec.
+// ThingSpec has some fields of spec.
 type ThingSpec struct {
 	Node       rackv1.NodeName           `json:"node,omitempty"`
 	Disks      []ThingSpecDisks          `json:"disks,omitempty"`
@@ -100,33 +100,33 @@ type ThingSpec struct {
 	Is         bool                      `json:"inlined,omitempty"`
 }
 
-// ThingSpecDisks is what is kept of spec.disks.
+// ThingSpecDisks has some fields of spec.disks.
 type ThingSpecDisks struct {
 	Name string `json:"name,omitempty"`
 }
 
-// ThingSpecPorts is what is kept of spec.ports.
+// ThingSpecPorts has some fields of spec.ports.
 type ThingSpecPorts struct {
 	Number int32 `json:"number,omitempty"`
 }
 
-// ThingSpecLimits are entries of spec.limits.
+// ThingSpecLimits has some entries of spec.limits.
 type ThingSpecLimits struct {
 	ABC *int64 `json:"a/b.c,omitempty"`
 	CPU *int64 `json:"cpu,omitempty"`
 }
 
-// ThingSpecTable is what is kept of spec.table.
+// ThingSpecTable has some fields of spec.table.
 type ThingSpecTable struct {
 	Width int `json:"Width,omitempty"`
 }
 
-// ThingSpecDeep is what is kept of spec.deep.
+// ThingSpecDeep has some fields of spec.deep.
 type ThingSpecDeep struct {
 	Er ThingSpecDeepEr `json:"er,omitempty"`
 }
 
-// ThingSpecDeepEr is what is kept of spec.deep.er.
+// ThingSpecDeepEr has some fields of spec.deep.er.
 type ThingSpecDeepEr struct {
 	Est *string `json:"est,omitempty"`
 }
@@ -155,7 +155,7 @@ func (o *Whole) GetResourceVersion() string { return o.WholeObjectMeta.ResourceV
 // GetLabels returns metadata.labels.
 func (o *Whole) GetLabels() map[string]string { return o.WholeObjectMeta.Labels }
 
-// WholeObjectMeta is what is kept of metadata.
+// WholeObjectMeta has some fields of metadata.
 type WholeObjectMeta struct {
 	Name                       string                      `json:"name,omitempty"`
 	GenerateName               string                      `json:"generateName,omitempty"`
@@ -174,17 +174,17 @@ type WholeObjectMeta struct {
 	ManagedFields              []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
 }
 
-// WholeSpec is what is kept of spec.
+// WholeSpec has some fields of spec.
 type WholeSpec struct {
 	Node string `json:"node,omitempty"`
 }
 
-// WholeItems is what is kept of items.
+// WholeItems has some fields of items.
 type WholeItems struct {
 	WholeItemsObjectMeta `json:"metadata,omitempty"`
 }
 
-// WholeItemsObjectMeta is what is kept of items.metadata.
+// WholeItemsObjectMeta has some fields of items.metadata.
 type WholeItemsObjectMeta struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }

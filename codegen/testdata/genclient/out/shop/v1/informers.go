@@ -10,7 +10,7 @@ import (
 	shopv1 "github.com/typedinformer/informer/codegen/testdata/genclient/api/shop/v1"
 )
 
-// AlsoReadOnlyResource is the alsoreadonlies of shop.example.com/v1.
+// AlsoReadOnlyResource is the resource alsoreadonlies of shop.example.com/v1.
 var AlsoReadOnlyResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "alsoreadonlies"}
 
 // NewAlsoReadOnlyInformer returns an informer of the alsoreadonlies in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewAlsoReadOnlyLister(of informer.Indexable[*shopv1.AlsoReadOnly]) AlsoRead
 	return informer.NewLister(of, AlsoReadOnlyResource.GroupResource())
 }
 
-// DepotResource is the depots of shop.example.com/v1.
+// DepotResource is the resource depots of shop.example.com/v1.
 var DepotResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "depots"}
 
 // NewDepotInformer returns an informer of the depots.
@@ -42,7 +42,7 @@ func NewDepotLister(of informer.Indexable[*shopv1.Depot]) DepotLister {
 	return informer.NewClusterLister(of, DepotResource.GroupResource())
 }
 
-// GroupedResource is the groupeds of shop.example.com/v1.
+// GroupedResource is the resource groupeds of shop.example.com/v1.
 var GroupedResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "groupeds"}
 
 // NewGroupedInformer returns an informer of the groupeds in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewGroupedLister(of informer.Indexable[*shopv1.Grouped]) GroupedLister {
 	return informer.NewLister(of, GroupedResource.GroupResource())
 }
 
-// ReadOnlyResource is the readonlies of shop.example.com/v1.
+// ReadOnlyResource is the resource readonlies of shop.example.com/v1.
 var ReadOnlyResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "readonlies"}
 
 // NewReadOnlyInformer returns an informer of the readonlies in namespaces, or in all if there are none.
@@ -74,7 +74,7 @@ func NewReadOnlyLister(of informer.Indexable[*shopv1.ReadOnly]) ReadOnlyLister {
 	return informer.NewLister(of, ReadOnlyResource.GroupResource())
 }
 
-// ShelfResource is the stock of shop.example.com/v1.
+// ShelfResource is the resource stock of shop.example.com/v1.
 var ShelfResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "stock"}
 
 // NewShelfInformer returns an informer of the stock in namespaces, or in all if there are none.
@@ -90,7 +90,7 @@ func NewShelfLister(of informer.Indexable[*shopv1.Shelf]) ShelfLister {
 	return informer.NewLister(of, ShelfResource.GroupResource())
 }
 
-// WidgetResource is the widgets of shop.example.com/v1.
+// WidgetResource is the resource widgets of shop.example.com/v1.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
 
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
@@ -116,7 +116,7 @@ type Set struct {
 	Widgets        *informer.Informer[*shopv1.Widget]
 }
 
-// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	corev1 "github.com/typedinformer/informer/codegen/testdata/groups/core/v1"
 )
 
-// ThingResource is the things of v1.
+// ThingResource is the resource things of v1.
 var ThingResource = schema.GroupVersionResource{Version: "v1", Resource: "things"}
 
 // NewThingInformer returns an informer of the things.
@@ -31,7 +31,7 @@ type Set struct {
 	Things *informer.Informer[*corev1.Thing]
 }
 
-// NewSet returns group's informers of all resources of v1, and what lets go of them.
+// NewSet returns group's informers of all resources of v1. Call release when you no longer need them.
 func NewSet(group *informer.Group) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	onev1alpha1 "github.com/typedinformer/informer/codegen/testdata/groups/one/v1alpha1"
 )
 
-// ThingResource is the things of one.example.com/v1alpha1.
+// ThingResource is the resource things of one.example.com/v1alpha1.
 var ThingResource = schema.GroupVersionResource{Group: "one.example.com", Version: "v1alpha1", Resource: "things"}
 
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	Things *informer.Informer[*onev1alpha1.Thing]
 }
 
-// NewSet returns group's informers of all resources of one.example.com/v1alpha1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of one.example.com/v1alpha1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

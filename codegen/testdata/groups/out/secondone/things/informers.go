@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer/codegen/testdata/groups/two/things"
 )
 
-// ThingResource is the things of two.example.com/v7.
+// ThingResource is the resource things of two.example.com/v7.
 var ThingResource = schema.GroupVersionResource{Group: "two.example.com", Version: "v7", Resource: "things"}
 
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	Things *informer.Informer[*things.Thing]
 }
 
-// NewSet returns group's informers of all resources of two.example.com/v7, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of two.example.com/v7, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

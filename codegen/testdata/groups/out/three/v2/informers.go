@@ -10,7 +10,7 @@ import (
 	threev2 "github.com/typedinformer/informer/codegen/testdata/groups/three/v2"
 )
 
-// ThingResource is the things of constant.example.com/v2.
+// ThingResource is the resource things of constant.example.com/v2.
 var ThingResource = schema.GroupVersionResource{Group: "constant.example.com", Version: "v2", Resource: "things"}
 
 // NewThingInformer returns an informer of the things in namespaces, or in all if there are none.
@@ -31,7 +31,7 @@ type Set struct {
 	Things *informer.Informer[*threev2.Thing]
 }
 
-// NewSet returns group's informers of all resources of constant.example.com/v2, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of constant.example.com/v2, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -14,7 +14,7 @@ import (
 	rackv1 "github.com/typedinformer/informer/codegen/testdata/indexes/rack/v1"
 )
 
-// MachineResource is the machines of rack.example.com/v1.
+// MachineResource is the resource machines of rack.example.com/v1.
 var MachineResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "machines"}
 
 // NewMachineInformer returns an informer of the machines in namespaces, or in all if there are none.
@@ -46,7 +46,7 @@ type MachineLister struct {
 	byZone    *informer.Index[*rackv1.Machine, string]
 }
 
-// NewMachineLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+// NewMachineLister returns a lister of an informer or of a store. It adds the indexes there: create one lister, and share it.
 func NewMachineLister(of informer.Indexable[*rackv1.Machine]) *MachineLister {
 	return &MachineLister{
 		Lister: informer.NewLister(of, MachineResource.GroupResource()),
@@ -124,7 +124,7 @@ func NewMachineLister(of informer.Indexable[*rackv1.Machine]) *MachineLister {
 	}
 }
 
-// ByAll yields the machines that have all among the keys that AllOf gives.
+// ByAll yields the machines that have all among the keys that AllOf returns.
 func (l *MachineLister) ByAll(all rackv1.Phase) iter.Seq[*rackv1.Machine] { return l.byAll.Lookup(all) }
 
 // ByApp yields the machines that have app at metadata.labels['app.kubernetes.io/name'].
@@ -135,10 +135,10 @@ func (l *MachineLister) ByClaim(claim string) iter.Seq[*rackv1.Machine] {
 	return l.byClaim.Lookup(claim)
 }
 
-// ByEven yields the machines that have even among the keys that Even gives.
+// ByEven yields the machines that have even among the keys that Even returns.
 func (l *MachineLister) ByEven(even bool) iter.Seq[*rackv1.Machine] { return l.byEven.Lookup(even) }
 
-// ByFirst yields the machines that have first among the keys that FirstVolume gives.
+// ByFirst yields the machines that have first among the keys that FirstVolume returns.
 func (l *MachineLister) ByFirst(first rackv1.Volume1) iter.Seq[*rackv1.Machine] {
 	return l.byFirst.Lookup(first)
 }
@@ -176,7 +176,7 @@ func (l *MachineLister) ByOwner(owner string) iter.Seq[*rackv1.Machine] {
 	return l.byOwner.Lookup(owner)
 }
 
-// ByPair yields the machines that have pair among the keys that PairOf gives.
+// ByPair yields the machines that have pair among the keys that PairOf returns.
 func (l *MachineLister) ByPair(pair [2]string) iter.Seq[*rackv1.Machine] {
 	return l.byPair.Lookup(pair)
 }
@@ -189,7 +189,7 @@ func (l *MachineLister) ByPhase(phase rackv1.Phase) iter.Seq[*rackv1.Machine] {
 // ByPort yields the machines that have port at spec.ports[*].value.
 func (l *MachineLister) ByPort(port int64) iter.Seq[*rackv1.Machine] { return l.byPort.Lookup(port) }
 
-// ByRef yields the machines that have ref among the keys that Refs gives.
+// ByRef yields the machines that have ref among the keys that Refs returns.
 func (l *MachineLister) ByRef(ref types.NamespacedName) iter.Seq[*rackv1.Machine] {
 	return l.byRef.Lookup(ref)
 }
@@ -203,7 +203,7 @@ func (l *MachineLister) ByUID(uid types.UID) iter.Seq[*rackv1.Machine] { return 
 // ByZone yields the machines that have zone at zone.
 func (l *MachineLister) ByZone(zone string) iter.Seq[*rackv1.Machine] { return l.byZone.Lookup(zone) }
 
-// SlotResource is the slots of rack.example.com/v1.
+// SlotResource is the resource slots of rack.example.com/v1.
 var SlotResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "slots"}
 
 // NewSlotInformer returns an informer of the slots.
@@ -218,7 +218,7 @@ type SlotLister struct {
 	byTall   *informer.Index[*rackv1.Slot, int32]
 }
 
-// NewSlotLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+// NewSlotLister returns a lister of an informer or of a store. It adds the indexes there: create one lister, and share it.
 func NewSlotLister(of informer.Indexable[*rackv1.Slot]) *SlotLister {
 	return &SlotLister{
 		NamespaceLister: informer.NewClusterLister(of, SlotResource.GroupResource()),
@@ -249,7 +249,7 @@ type Set struct {
 	Slots    *informer.Informer[*rackv1.Slot]
 }
 
-// NewSet returns group's informers of all resources of rack.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of rack.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

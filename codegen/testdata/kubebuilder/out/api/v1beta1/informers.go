@@ -10,7 +10,7 @@ import (
 	apiv1beta1 "github.com/typedinformer/informer/codegen/testdata/kubebuilder/api/v1beta1"
 )
 
-// BothResource is the both of batch.example.com/v1beta1.
+// BothResource is the resource both of batch.example.com/v1beta1.
 var BothResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "both"}
 
 // NewBothInformer returns an informer of the both.
@@ -26,7 +26,7 @@ func NewBothLister(of informer.Indexable[*apiv1beta1.Both]) BothLister {
 	return informer.NewClusterLister(of, BothResource.GroupResource())
 }
 
-// CronJobResource is the cronjobs of batch.example.com/v1beta1, the version that they are stored in.
+// CronJobResource is the resource cronjobs of batch.example.com/v1beta1, the storage version.
 var CronJobResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "cronjobs"}
 
 // NewCronJobInformer returns an informer of the cronjobs in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewCronJobLister(of informer.Indexable[*apiv1beta1.CronJob]) CronJobLister 
 	return informer.NewLister(of, CronJobResource.GroupResource())
 }
 
-// GearingResource is the gear of batch.example.com/v1beta1.
+// GearingResource is the resource gear of batch.example.com/v1beta1.
 var GearingResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "gear"}
 
 // NewGearingInformer returns an informer of the gear.
@@ -58,7 +58,7 @@ func NewGearingLister(of informer.Indexable[*apiv1beta1.Gearing]) GearingLister 
 	return informer.NewClusterLister(of, GearingResource.GroupResource())
 }
 
-// PolicyResource is the policies of batch.example.com/v1beta1.
+// PolicyResource is the resource policies of batch.example.com/v1beta1.
 var PolicyResource = schema.GroupVersionResource{Group: "batch.example.com", Version: "v1beta1", Resource: "policies"}
 
 // NewPolicyInformer returns an informer of the policies in namespaces, or in all if there are none.
@@ -82,7 +82,7 @@ type Set struct {
 	Policies *informer.Informer[*apiv1beta1.Policy]
 }
 
-// NewSet returns group's informers of all resources of batch.example.com/v1beta1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of batch.example.com/v1beta1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	wordsv1 "github.com/typedinformer/informer/codegen/testdata/plurals/words/v1"
 )
 
-// AResource is the a of words.example.com/v1.
+// AResource is the resource a of words.example.com/v1.
 var AResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "a"}
 
 // NewAInformer returns an informer of the a in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ func NewALister(of informer.Indexable[*wordsv1.A]) ALister {
 	return informer.NewLister(of, AResource.GroupResource())
 }
 
-// BatchResource is the batches of words.example.com/v1.
+// BatchResource is the resource batches of words.example.com/v1.
 var BatchResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "batches"}
 
 // NewBatchInformer returns an informer of the batches in namespaces, or in all if there are none.
@@ -42,7 +42,7 @@ func NewBatchLister(of informer.Indexable[*wordsv1.Batch]) BatchLister {
 	return informer.NewLister(of, BatchResource.GroupResource())
 }
 
-// BoxResource is the boxes of words.example.com/v1.
+// BoxResource is the resource boxes of words.example.com/v1.
 var BoxResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "boxes"}
 
 // NewBoxInformer returns an informer of the boxes in namespaces, or in all if there are none.
@@ -58,7 +58,7 @@ func NewBoxLister(of informer.Indexable[*wordsv1.Box]) BoxLister {
 	return informer.NewLister(of, BoxResource.GroupResource())
 }
 
-// DatumResource is the data of words.example.com/v1.
+// DatumResource is the resource data of words.example.com/v1.
 var DatumResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "data"}
 
 // NewDatumInformer returns an informer of the data in namespaces, or in all if there are none.
@@ -74,7 +74,7 @@ func NewDatumLister(of informer.Indexable[*wordsv1.Datum]) DatumLister {
 	return informer.NewLister(of, DatumResource.GroupResource())
 }
 
-// EndpointsResource is the endpoints of words.example.com/v1.
+// EndpointsResource is the resource endpoints of words.example.com/v1.
 var EndpointsResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "endpoints"}
 
 // NewEndpointsInformer returns an informer of the endpoints in namespaces, or in all if there are none.
@@ -90,7 +90,7 @@ func NewEndpointsLister(of informer.Indexable[*wordsv1.Endpoints]) EndpointsList
 	return informer.NewLister(of, EndpointsResource.GroupResource())
 }
 
-// GatewayResource is the gateways of words.example.com/v1.
+// GatewayResource is the resource gateways of words.example.com/v1.
 var GatewayResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "gateways"}
 
 // NewGatewayInformer returns an informer of the gateways in namespaces, or in all if there are none.
@@ -106,7 +106,7 @@ func NewGatewayLister(of informer.Indexable[*wordsv1.Gateway]) GatewayLister {
 	return informer.NewLister(of, GatewayResource.GroupResource())
 }
 
-// IPAddressResource is the ipaddresses of words.example.com/v1.
+// IPAddressResource is the resource ipaddresses of words.example.com/v1.
 var IPAddressResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "ipaddresses"}
 
 // NewIPAddressInformer returns an informer of the ipaddresses in namespaces, or in all if there are none.
@@ -122,7 +122,7 @@ func NewIPAddressLister(of informer.Indexable[*wordsv1.IPAddress]) IPAddressList
 	return informer.NewLister(of, IPAddressResource.GroupResource())
 }
 
-// IngressResource is the ingresses of words.example.com/v1.
+// IngressResource is the resource ingresses of words.example.com/v1.
 var IngressResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "ingresses"}
 
 // NewIngressInformer returns an informer of the ingresses in namespaces, or in all if there are none.
@@ -138,7 +138,7 @@ func NewIngressLister(of informer.Indexable[*wordsv1.Ingress]) IngressLister {
 	return informer.NewLister(of, IngressResource.GroupResource())
 }
 
-// KnifeResource is the knives of words.example.com/v1.
+// KnifeResource is the resource knives of words.example.com/v1.
 var KnifeResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "knives"}
 
 // NewKnifeInformer returns an informer of the knives in namespaces, or in all if there are none.
@@ -154,7 +154,7 @@ func NewKnifeLister(of informer.Indexable[*wordsv1.Knife]) KnifeLister {
 	return informer.NewLister(of, KnifeResource.GroupResource())
 }
 
-// LeafResource is the leaves of words.example.com/v1.
+// LeafResource is the resource leaves of words.example.com/v1.
 var LeafResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "leaves"}
 
 // NewLeafInformer returns an informer of the leaves in namespaces, or in all if there are none.
@@ -170,7 +170,7 @@ func NewLeafLister(of informer.Indexable[*wordsv1.Leaf]) LeafLister {
 	return informer.NewLister(of, LeafResource.GroupResource())
 }
 
-// MeshResource is the meshes of words.example.com/v1.
+// MeshResource is the resource meshes of words.example.com/v1.
 var MeshResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "meshes"}
 
 // NewMeshInformer returns an informer of the meshes in namespaces, or in all if there are none.
@@ -186,7 +186,7 @@ func NewMeshLister(of informer.Indexable[*wordsv1.Mesh]) MeshLister {
 	return informer.NewLister(of, MeshResource.GroupResource())
 }
 
-// NetworkPolicyResource is the networkpolicies of words.example.com/v1.
+// NetworkPolicyResource is the resource networkpolicies of words.example.com/v1.
 var NetworkPolicyResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "networkpolicies"}
 
 // NewNetworkPolicyInformer returns an informer of the networkpolicies in namespaces, or in all if there are none.
@@ -202,7 +202,7 @@ func NewNetworkPolicyLister(of informer.Indexable[*wordsv1.NetworkPolicy]) Netwo
 	return informer.NewLister(of, NetworkPolicyResource.GroupResource())
 }
 
-// NodeResource is the nodes of words.example.com/v1.
+// NodeResource is the resource nodes of words.example.com/v1.
 var NodeResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "nodes"}
 
 // NewNodeInformer returns an informer of the nodes in namespaces, or in all if there are none.
@@ -218,7 +218,7 @@ func NewNodeLister(of informer.Indexable[*wordsv1.Node]) NodeLister {
 	return informer.NewLister(of, NodeResource.GroupResource())
 }
 
-// PathResource is the paths of words.example.com/v1.
+// PathResource is the resource paths of words.example.com/v1.
 var PathResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "paths"}
 
 // NewPathInformer returns an informer of the paths in namespaces, or in all if there are none.
@@ -234,7 +234,7 @@ func NewPathLister(of informer.Indexable[*wordsv1.Path]) PathLister {
 	return informer.NewLister(of, PathResource.GroupResource())
 }
 
-// QuizResource is the quizes of words.example.com/v1.
+// QuizResource is the resource quizes of words.example.com/v1.
 var QuizResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "quizes"}
 
 // NewQuizInformer returns an informer of the quizes in namespaces, or in all if there are none.
@@ -250,7 +250,7 @@ func NewQuizLister(of informer.Indexable[*wordsv1.Quiz]) QuizLister {
 	return informer.NewLister(of, QuizResource.GroupResource())
 }
 
-// StaffResource is the staff of words.example.com/v1.
+// StaffResource is the resource staff of words.example.com/v1.
 var StaffResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "staff"}
 
 // NewStaffInformer returns an informer of the staff in namespaces, or in all if there are none.
@@ -266,7 +266,7 @@ func NewStaffLister(of informer.Indexable[*wordsv1.Staff]) StaffLister {
 	return informer.NewLister(of, StaffResource.GroupResource())
 }
 
-// StorageClassResource is the storageclasses of words.example.com/v1.
+// StorageClassResource is the resource storageclasses of words.example.com/v1.
 var StorageClassResource = schema.GroupVersionResource{Group: "words.example.com", Version: "v1", Resource: "storageclasses"}
 
 // NewStorageClassInformer returns an informer of the storageclasses in namespaces, or in all if there are none.
@@ -303,7 +303,7 @@ type Set struct {
 	StorageClasses  *informer.Informer[*wordsv1.StorageClass]
 }
 
-// NewSet returns group's informers of all resources of words.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of words.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

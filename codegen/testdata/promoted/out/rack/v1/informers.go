@@ -9,7 +9,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// AloneResource is the alones of rack.example.com/v1.
+// AloneResource is the resource alones of rack.example.com/v1.
 var AloneResource = schema.GroupVersionResource{Group: "rack.example.com", Version: "v1", Resource: "alones"}
 
 // NewAloneInformer returns an informer of the alones in namespaces, or in all if there are none.
@@ -30,7 +30,7 @@ type Set struct {
 	Alones *informer.Informer[*Alone]
 }
 
-// NewSet returns group's informers of all resources of rack.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of rack.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

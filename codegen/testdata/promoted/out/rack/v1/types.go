@@ -27,7 +27,7 @@ func (o *Alone) GetResourceVersion() string { return o.AloneObjectMeta.ResourceV
 // GetLabels returns metadata.labels.
 func (o *Alone) GetLabels() map[string]string { return o.AloneObjectMeta.Labels }
 
-// AloneObjectMeta is what is kept of metadata.
+// AloneObjectMeta has some fields of metadata.
 type AloneObjectMeta struct {
 	Name            string            `json:"name,omitempty"`
 	Namespace       string            `json:"namespace,omitempty"`

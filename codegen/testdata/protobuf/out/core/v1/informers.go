@@ -11,7 +11,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ConfigMapResource is the configmaps of v1.
+// ConfigMapResource is the resource configmaps of v1.
 var ConfigMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // NewConfigMapInformer returns an informer of the configmaps in namespaces, or in all if there are none.
@@ -19,7 +19,7 @@ func NewConfigMapInformer(client *informer.Client, config informer.Config[*Confi
 	return informer.New(client, informer.Resource{GroupVersionResource: ConfigMapResource, Namespaces: namespaces}, config)
 }
 
-// NodeResource is the nodes of v1.
+// NodeResource is the resource nodes of v1.
 var NodeResource = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // NewNodeInformer returns an informer of the nodes.
@@ -27,7 +27,7 @@ func NewNodeInformer(client *informer.Client, config informer.Config[*Node]) *in
 	return informer.New(client, informer.Resource{GroupVersionResource: NodeResource}, config)
 }
 
-// PodResource is the pods of v1.
+// PodResource is the resource pods of v1.
 var PodResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // NewPodInformer returns an informer of the pods in namespaces, or in all if there are none.
@@ -41,7 +41,7 @@ type PodLister struct {
 	byNode *informer.Index[*Pod, string]
 }
 
-// NewPodLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+// NewPodLister returns a lister of an informer or of a store. It adds the indexes there: create one lister, and share it.
 func NewPodLister(of informer.Indexable[*Pod]) *PodLister {
 	return &PodLister{
 		Lister: informer.NewLister(of, PodResource.GroupResource()),
@@ -59,7 +59,7 @@ type Set struct {
 	Pods       *informer.Informer[*Pod]
 }
 
-// NewSet returns group's informers of all resources of v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(

@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer/wire"
 )
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *ConfigMap) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -39,7 +39,7 @@ func (o *ConfigMap) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *ConfigMapObjectMeta) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -56,7 +56,7 @@ func (o *ConfigMapObjectMeta) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *Pod) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -71,7 +71,7 @@ func (o *Pod) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *PodObjectMeta) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -118,7 +118,7 @@ func (o *PodObjectMeta) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes an entry from protobuf. Others than those that o has are left out.
+// Unmarshal decodes an entry from protobuf. It skips entries for which o has no field.
 func (o *PodObjectMetaAnnotations) Unmarshal(entry []byte) error {
 	v := wire.Nested(entry)
 	var key string
@@ -131,7 +131,7 @@ func (o *PodObjectMetaAnnotations) Unmarshal(entry []byte) error {
 	return err
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *PodSpec) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -188,7 +188,7 @@ func (o *PodSpec) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *PodSpecContainers) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -211,7 +211,7 @@ func (o *PodSpecContainers) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *PodSpecContainersPorts) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -222,7 +222,7 @@ func (o *PodSpecContainersPorts) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *PodSpecContainersResources) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -240,7 +240,7 @@ func (o *PodSpecContainersResources) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *PodSpecSecurityContext) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {
@@ -254,7 +254,7 @@ func (o *PodSpecSecurityContext) Unmarshal(message []byte) error {
 	})
 }
 
-// Unmarshal decodes what o has from protobuf.
+// Unmarshal decodes the fields of o from protobuf.
 func (o *PodStatus) Unmarshal(message []byte) error {
 	return wire.Fields(message, func(number int, v wire.Value) error {
 		switch number {

@@ -27,7 +27,7 @@ func (o *ConfigMap) GetUID() types.UID { return o.ConfigMapObjectMeta.UID }
 // GetResourceVersion returns metadata.resourceVersion.
 func (o *ConfigMap) GetResourceVersion() string { return o.ConfigMapObjectMeta.ResourceVersion }
 
-// ConfigMapObjectMeta is what is kept of metadata.
+// ConfigMapObjectMeta has some fields of metadata.
 type ConfigMapObjectMeta struct {
 	Name            string    `json:"name,omitempty"`
 	Namespace       string    `json:"namespace,omitempty"`
@@ -55,7 +55,7 @@ func (o *Node) GetUID() types.UID { return o.NodeObjectMeta.UID }
 // GetResourceVersion returns metadata.resourceVersion.
 func (o *Node) GetResourceVersion() string { return o.NodeObjectMeta.ResourceVersion }
 
-// NodeObjectMeta is what is kept of metadata.
+// NodeObjectMeta has some fields of metadata.
 type NodeObjectMeta struct {
 	Name            string    `json:"name,omitempty"`
 	Namespace       string    `json:"namespace,omitempty"`
@@ -63,17 +63,17 @@ type NodeObjectMeta struct {
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 }
 
-// NodeSpec is what is kept of spec.
+// NodeSpec has some fields of spec.
 type NodeSpec struct {
 	Taints []corev1.Taint `json:"taints,omitempty"`
 }
 
-// NodeStatus is what is kept of status.
+// NodeStatus has some fields of status.
 type NodeStatus struct {
 	Images []NodeStatusImages `json:"images,omitempty"`
 }
 
-// NodeStatusImages is what is kept of status.images.
+// NodeStatusImages has some fields of status.images.
 type NodeStatusImages struct {
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
 }
@@ -106,7 +106,7 @@ func (o *Pod) GetResourceVersion() string { return o.PodObjectMeta.ResourceVersi
 // GetLabels returns metadata.labels.
 func (o *Pod) GetLabels() map[string]string { return o.PodObjectMeta.Labels }
 
-// PodObjectMeta is what is kept of metadata.
+// PodObjectMeta has some fields of metadata.
 type PodObjectMeta struct {
 	Name              string                   `json:"name,omitempty"`
 	Namespace         string                   `json:"namespace,omitempty"`
@@ -121,12 +121,12 @@ type PodObjectMeta struct {
 	Finalizers        []string                 `json:"finalizers,omitempty"`
 }
 
-// PodObjectMetaAnnotations are entries of metadata.annotations.
+// PodObjectMetaAnnotations has some entries of metadata.annotations.
 type PodObjectMetaAnnotations struct {
 	ExampleComOwner *string `json:"example.com/owner,omitempty"`
 }
 
-// PodSpec is what is kept of spec.
+// PodSpec has some fields of spec.
 type PodSpec struct {
 	Containers         []PodSpecContainers     `json:"containers,omitempty"`
 	NodeSelector       map[string]string       `json:"nodeSelector,omitempty"`
@@ -140,7 +140,7 @@ type PodSpec struct {
 	Overhead           corev1.ResourceList     `json:"overhead,omitempty"`
 }
 
-// PodSpecContainers is what is kept of spec.containers.
+// PodSpecContainers has some fields of spec.containers.
 type PodSpecContainers struct {
 	Image     string                     `json:"image,omitempty"`
 	Args      []string                   `json:"args,omitempty"`
@@ -148,23 +148,23 @@ type PodSpecContainers struct {
 	Resources PodSpecContainersResources `json:"resources,omitempty"`
 }
 
-// PodSpecContainersPorts is what is kept of spec.containers.ports.
+// PodSpecContainersPorts has some fields of spec.containers.ports.
 type PodSpecContainersPorts struct {
 	ContainerPort int32 `json:"containerPort,omitempty"`
 }
 
-// PodSpecContainersResources is what is kept of spec.containers.resources.
+// PodSpecContainersResources has some fields of spec.containers.resources.
 type PodSpecContainersResources struct {
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
-// PodSpecSecurityContext is what is kept of spec.securityContext.
+// PodSpecSecurityContext has some fields of spec.securityContext.
 type PodSpecSecurityContext struct {
 	RunAsUser          *int64  `json:"runAsUser,omitempty"`
 	SupplementalGroups []int64 `json:"supplementalGroups,omitempty"`
 }
 
-// PodStatus is what is kept of status.
+// PodStatus has some fields of status.
 type PodStatus struct {
 	Phase      corev1.PodPhase       `json:"phase,omitempty"`
 	Conditions []corev1.PodCondition `json:"conditions,omitempty"`

@@ -12,7 +12,7 @@ import (
 	shopv1 "github.com/typedinformer/informer/codegen/testdata/unfinished/shop/v1"
 )
 
-// WidgetResource is the widgets of shop.example.com/v1.
+// WidgetResource is the resource widgets of shop.example.com/v1.
 var WidgetResource = schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "widgets"}
 
 // NewWidgetInformer returns an informer of the widgets in namespaces, or in all if there are none.
@@ -26,7 +26,7 @@ type WidgetLister struct {
 	byNode *informer.Index[*shopv1.Widget, string]
 }
 
-// NewWidgetLister returns a lister of an informer or of a store, and adds its indexes there: make one, and share it.
+// NewWidgetLister returns a lister of an informer or of a store. It adds the indexes there: create one lister, and share it.
 func NewWidgetLister(of informer.Indexable[*shopv1.Widget]) *WidgetLister {
 	return &WidgetLister{
 		Lister: informer.NewLister(of, WidgetResource.GroupResource()),
@@ -42,7 +42,7 @@ type Set struct {
 	Widgets *informer.Informer[*shopv1.Widget]
 }
 
-// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none, and what lets go of them.
+// NewSet returns group's informers of all resources of shop.example.com/v1, in namespaces, or in all if there are none. Call release when you no longer need them.
 func NewSet(group *informer.Group, namespaces ...string) (set *Set, release func(), err error) {
 	set = &Set{}
 	release, err = group.Join(
