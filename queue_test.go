@@ -1,12 +1,14 @@
 package informer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -913,13 +915,16 @@ func TestKeysComeBackAsThemselves(t *testing.T) {
 // Guarantees: Q7, Q8
 func TestNoGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		before := runtime.NumGoroutine()
 		var queues []*informer.Queue[string]
 		check := func(when string) {
 			t.Helper()
 			synctest.Wait()
-			if n := runtime.NumGoroutine(); n > before {
-				t.Errorf("%s: %d goroutines more", when, n-before)
+			var all bytes.Buffer
+			if err := pprof.Lookup("goroutine").WriteTo(&all, 2); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(all.String(), "informer.(*Queue[") {
+				t.Errorf("%s: a goroutine is in a queue:\n%s", when, all.String())
 			}
 		}
 		for i := range 100 {
