@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -18,30 +19,40 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// history is a fleet of 30,000 pods and a repeatable stream of changes.
+// history is a fleet of 30,000 pods and repeatable streams of changes.
 type history struct {
-	pods    []*corev1.Pod
-	changes [2][]fleet.Change // the same changes with different resourceVersions, applied alternately so that no event repeats
+	pods []*corev1.Pod
+	// changes are the changes of each mix, twice with different resourceVersions: applied alternately, no event repeats.
+	changes map[string][2][]fleet.Change
 }
 
-// changesMade is a multiple of each batch size.
+// The mixes of changes: rollouts, which also add and delete pods, and updates only.
+var mixes = map[string]func(*fleet.Fleet) iter.Seq[fleet.Change]{
+	"rollouts": func(f *fleet.Fleet) iter.Seq[fleet.Change] { return f.Changes(1) },
+	"updates":  func(f *fleet.Fleet) iter.Seq[fleet.Change] { return f.Updates(1) },
+}
+
+// changesMade is a multiple of every batch's size.
 const changesMade = 20_480
 
-var podHistory = sync.OnceValue(func() (h history) {
+var podHistory = sync.OnceValue(func() history {
 	f := fleet.New(fleet.Config{Pods: 30_000})
+	h := history{changes: map[string][2][]fleet.Change{}}
 	for pod := range f.All() {
 		h.pods = append(h.pods, trimmed(pod))
 	}
-	for change := range f.Changes(1) {
-		change.Object = trimmed(change.Object)
-		h.changes[0] = append(h.changes[0], change)
-		if len(h.changes[0]) == changesMade {
-			break
+	for mix, stream := range mixes {
+		var changes [2][]fleet.Change
+		for change := range stream(f) {
+			change.Object = trimmed(change.Object)
+			changes[0] = append(changes[0], change)
+			change.Object = otherVersions([]*corev1.Pod{change.Object})[0]
+			changes[1] = append(changes[1], change)
+			if len(changes[0]) == changesMade {
+				break
+			}
 		}
-	}
-	for _, change := range h.changes[0] {
-		change.Object = otherVersions([]*corev1.Pod{change.Object})[0]
-		h.changes[1] = append(h.changes[1], change)
+		h.changes[mix] = changes
 	}
 	return h
 })
@@ -74,66 +85,74 @@ func transactionsOf(changes []fleet.Change) []cache.Transaction {
 // that arrive faster than they apply them. client-go's store has the index by namespace, which it needs to list one. Our
 // store also returns what each change replaced; client-go's informer reads that from its store first, which is not counted.
 func BenchmarkApply(b *testing.B) {
-	h := podHistory()
-	for _, index := range []string{"none", byNode} {
-		for _, size := range []int{1, 64} {
-			name := fmt.Sprintf("index=%s/batch=%d/", index, size)
-			report := func(b *testing.B, apply func(pass, from, to int)) {
-				at := 0
-				events, seconds, bytes := counted(b, size, func() {
-					from := at % changesMade
-					apply(at/changesMade%2, from, from+size)
-					at += size
+	for mix := range mixes {
+		for _, index := range []string{"none", byNode} {
+			for _, size := range []int{1, 64} {
+				b.Run(fmt.Sprintf("mix=%s/index=%s/batch=%d", mix, index, size), func(b *testing.B) {
+					benchmarkApply(b, mix, index, size)
 				})
-				b.ReportMetric(seconds*1e9/events, "ns/event")
-				b.ReportMetric(bytes/events, "alloc-B/event")
 			}
-			b.Run(name+"impl=client-go", func(b *testing.B) {
-				indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-				if index == byNode {
-					indexers = nodeIndexers
-				}
-				indexer := filledIndexer(b, h.pods, indexers)
-				txns := [2][]cache.Transaction{transactionsOf(h.changes[0]), transactionsOf(h.changes[1])}
-				if size > 1 {
-					store := indexer.(cache.TransactionStore)
-					report(b, func(pass, from, to int) {
-						if err := store.Transaction(txns[pass][from:to]...); err != nil {
-							b.Fatal(err)
-						}
-					})
-					return
-				}
-				report(b, func(pass, from, _ int) {
-					var err error
-					switch t := &txns[pass][from]; t.Type {
-					case cache.TransactionTypeAdd:
-						err = indexer.Add(t.Object)
-					case cache.TransactionTypeUpdate:
-						err = indexer.Update(t.Object)
-					case cache.TransactionTypeDelete:
-						err = indexer.Delete(t.Object)
-					}
-					if err != nil {
-						b.Fatal(err)
-					}
-				})
-			})
-			b.Run(name+"impl=informer", func(b *testing.B) {
-				store := filledStore(h.pods)
-				if index == byNode {
-					NewIndex(store, nodeOf)
-				}
-				deltas := [2][]Delta[*corev1.Pod]{deltasOf(h.changes[0]), deltasOf(h.changes[1])}
-				var changes []change[*corev1.Pod]
-				report(b, func(pass, from, to int) {
-					changes = mustApply(b, store, changes, deltas[pass][from:to]...)
-					clear(changes)
-					changes = changes[:0]
-				})
-			})
 		}
 	}
+}
+
+func benchmarkApply(b *testing.B, mix, index string, size int) {
+	h := podHistory()
+	changes := h.changes[mix]
+	report := func(b *testing.B, apply func(pass, from, to int)) {
+		at := 0
+		events, seconds, bytes := counted(b, size, func() {
+			from := at % changesMade
+			apply(at/changesMade%2, from, from+size)
+			at += size
+		})
+		b.ReportMetric(seconds*1e9/events, "ns/event")
+		b.ReportMetric(bytes/events, "alloc-B/event")
+	}
+	b.Run("impl=client-go", func(b *testing.B) {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		if index == byNode {
+			indexers = nodeIndexers
+		}
+		indexer := filledIndexer(b, h.pods, indexers)
+		txns := [2][]cache.Transaction{transactionsOf(changes[0]), transactionsOf(changes[1])}
+		if size > 1 {
+			store := indexer.(cache.TransactionStore)
+			report(b, func(pass, from, to int) {
+				if err := store.Transaction(txns[pass][from:to]...); err != nil {
+					b.Fatal(err)
+				}
+			})
+			return
+		}
+		report(b, func(pass, from, _ int) {
+			var err error
+			switch t := &txns[pass][from]; t.Type {
+			case cache.TransactionTypeAdd:
+				err = indexer.Add(t.Object)
+			case cache.TransactionTypeUpdate:
+				err = indexer.Update(t.Object)
+			case cache.TransactionTypeDelete:
+				err = indexer.Delete(t.Object)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	})
+	b.Run("impl=informer", func(b *testing.B) {
+		store := filledStore(h.pods)
+		if index == byNode {
+			NewIndex(store, nodeOf)
+		}
+		deltas := [2][]Delta[*corev1.Pod]{deltasOf(changes[0]), deltasOf(changes[1])}
+		var made []change[*corev1.Pod]
+		report(b, func(pass, from, to int) {
+			made = mustApply(b, store, made, deltas[pass][from:to]...)
+			clear(made)
+			made = made[:0]
+		})
+	})
 }
 
 const writesFor = time.Second

@@ -125,20 +125,25 @@ func (r *results) goals(say func(string, ...any)) {
 	var goals []goal
 	add := func(g ...goal) { goals = append(goals, g...) }
 	for _, f := range []struct {
-		format                  string
-		sync, syncCPU, watching float64
+		format                            string
+		sync, syncCPU, watching, watchCPU float64
+		latency                           float64
 	}{
-		{canned.JSON, 5, 0.25, 12},
-		{canned.Protobuf, 2, 0.7, 2.5},
+		{canned.JSON, 5, 0.25, 20, 0.05, 0.33},
+		{canned.Protobuf, 2, 0.7, 3, 0.33, 0.7},
 	} {
 		name := shortFormat(f.format)
 		add(r.rates("initial sync, "+name, fmt.Sprintf("%gx", f.sync), f.format, syncTime, true, f.sync),
 			r.shares("initial sync, "+name+": CPU", fmt.Sprint(f.syncCPU), f.format, syncCPU, all(f.syncCPU)),
 			r.rates("watch events to a handler, "+name, fmt.Sprintf("%gx", f.watching), f.format, eventRate, false, f.watching),
+			r.shares("watch events to a handler, "+name+": CPU of each", fmt.Sprint(f.watchCPU), f.format, eventCPU, all(f.watchCPU)),
+			atMost("watch events to a handler, "+name+": allocated for each", "2 kB", r.median(own, f.format, eventBytes), 2000, bytesText),
+			goal{what: "watch events to a handler, " + name + ": with Share against without", want: "1x", reached: [columns]verdict{
+				withShare: faster(r.median(ownShare, f.format, eventRate), r.median(own, f.format, eventRate), 1)}},
 			r.shares("live heap a pod, "+name, "0.75 by default, 0.35 with Share", f.format, liveHeap, [columns]float64{byDefault: 0.75, byLIST: 0.75, withShare: 0.35}),
 			r.shares("peak memory of the initial sync, "+name, "0.7 by default, 0.4 with Share", f.format, peakMemory, [columns]float64{byDefault: 0.7, byLIST: 0.7, withShare: 0.4}),
-			r.shares("time from write to handler, "+name+": p50", "a third", f.format, latency50, all(1.0/3)),
-			r.shares("time from write to handler, "+name+": p99", "a third", f.format, latency99, all(1.0/3)),
+			r.shares("time from write to handler, "+name+": p50", fmt.Sprint(f.latency), f.format, latency50, all(f.latency)),
+			r.shares("time from write to handler, "+name+": p99", fmt.Sprint(f.latency), f.format, latency99, all(f.latency)),
 			r.shares("unchanged relist, "+name+": CPU", "a tenth", f.format, relistCPU, all(0.1)))
 		events, live := goal{what: "unchanged relist, " + name + ": events", want: "none"}, goal{what: "unchanged relist, " + name + ": retained, a pod", want: "none: less than 1% of the heap"}
 		for i, pair := range pairs {
@@ -160,11 +165,12 @@ func (r *results) goals(say func(string, ...any)) {
 		goal{what: "slim struct as T: initial sync, JSON", want: "10x", reached: [columns]verdict{byDefault: faster(peerTime, time, 10)}},
 		r.microRate("store writes/s with 40 readers listing 80,000 pods", "500x", "StoreWritesWithReaders/readers=40", "writes/s", false, 500),
 		r.microRate("Get", "no slower", "Get", "ns/op", true, 1),
-		r.microRate("update of one", "no slower", "Apply/index=none/batch=1", "ns/event", true, 1),
+		r.microRate("update of one", "0.8x", "Apply/mix=updates/index=none/batch=1", "ns/event", true, 0.8),
+		r.microRate("update of one, with an index", "0.8x", "Apply/mix=updates/index=node/batch=1", "ns/event", true, 0.8),
 		r.microRate("List of 100,000 into a slice", "5x", "List/form=slice", "ns/op", true, 5),
 		r.microRate("List of 100,000, one after the other", "5x", "List/form=each", "ns/op", true, 5),
 		r.microRate("index lookup of 2,000 into a slice", "5x", "IndexLookup/by=node/form=slice", "ns/op", true, 5),
-		r.microRate("index lookup of 2,000, one after the other", "5x", "IndexLookup/by=node/form=each", "ns/op", true, 5),
+		r.microRate("index lookup of 2,000, one after the other", "6x", "IndexLookup/by=node/form=each", "ns/op", true, 6),
 		atMost("store overhead an object with a unique-valued index", "150 B", r.micro("StoreOverhead/state=changed/index=unique", own, "heap-B/object"), 150, bytesText),
 		atMost("one notification to one handler", "300 ns", r.micro("Notify/burst=1", own, "ns/notification"), 300, func(ns float64) string { return secondsText(ns / 1e9) }),
 		atMost("one notification to one handler: allocations", "1", r.micro("Notify/burst=1", own, "allocs/notification"), 1, number),

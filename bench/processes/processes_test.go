@@ -45,7 +45,7 @@ func TestCompare(t *testing.T) {
 			if p.formats != nil && !slices.Contains(p.formats, format) {
 				continue
 			}
-			for _, figure := range []string{syncTime, syncCPU, peakMemory, getTime, namespaceTime, allTime, relistCPU, relistEvents, eventRate, eventCPU, latency50, latency99} {
+			for _, figure := range []string{syncTime, syncCPU, peakMemory, getTime, namespaceTime, allTime, relistCPU, relistEvents, eventRate, eventCPU, eventBytes, latency50, latency99} {
 				if len(r.values(tables, p.name, format, figure)) != 1 {
 					t.Errorf("%s, %s: no %q", p.name, format, figure)
 				}

@@ -97,7 +97,7 @@ func (r *results) markdown(charts []chart) string {
 			{"sync", syncTime, secondsText}, {"CPU", syncCPU, secondsText}, {"of the server", syncServerCPU, secondsText},
 			{"peak", peakMemory, bytesText}, {"heap a pod", liveHeap, bytesText}})
 		r.table(say, format, []column{
-			{"events/s", eventRate, number}, {"CPU an event", eventCPU, secondsText}, {"p50", latency50, secondsText}, {"p99", latency99, secondsText}})
+			{"events/s", eventRate, number}, {"CPU an event", eventCPU, secondsText}, {"allocated", eventBytes, bytesText}, {"p50", latency50, secondsText}, {"p99", latency99, secondsText}})
 		r.table(say, format, []column{
 			{"relist: CPU", relistCPU, secondsText}, {"allocated", relistBytes, bytesText}, {"more live", relistRetained, bytesText}, {"events", relistEvents, number}})
 		if format != o.Formats[len(o.Formats)-1] {

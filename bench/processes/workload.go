@@ -65,6 +65,7 @@ const (
 	relistEvents   = "relist events" // to the handler
 	eventRate      = "events/s"      // from the release of the changes until each handler has received each
 	eventCPU       = "event CPU s"   // per event
+	eventBytes     = "event B"       // allocated per event
 	latency50      = "p50 s"         // from the server's write to the handler
 	latency99      = "p99 s"
 )
@@ -349,12 +350,13 @@ func (p *process) release(ctx context.Context, n, rate int) (first int, versions
 
 func (p *process) changes(ctx context.Context) error {
 	runtime.GC()
-	cpu, began := measure.CPU(), time.Now()
+	cpu, allocated, began := measure.CPU(), measure.Allocated(), time.Now()
 	if _, _, err := p.release(ctx, p.Changes, 0); err != nil {
 		return err
 	}
 	p.figures[eventRate] = float64(p.Changes) / time.Since(began).Seconds()
 	p.figures[eventCPU] = (measure.CPU() - cpu).Seconds() / float64(p.Changes)
+	p.figures[eventBytes] = float64(measure.Allocated()-allocated) / float64(p.Changes)
 	return nil
 }
 
