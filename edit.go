@@ -80,8 +80,8 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 
 // edit creates the next snapshot of a store. Its owner holds the store's lock from beginLocked to publishLocked.
 //
-// An edit writes to its own versions of the trees and the array; readers cannot see these before publishLocked. It changes four
-// things in place: Store.free, Store.next, the hints, and the hashes in the records.
+// An edit writes to its own versions of the trees and the array; readers cannot see these before publishLocked. It changes five
+// things in place: Store.free, Store.next, Store.records, the hints, and the hashes in the records.
 //
 // An edit calls functions of indexes and methods of objects, which may panic or end the goroutine. The edit then ends without
 // publication, and the things that it changed in place no longer match the published snapshot. The next edit notices that from
@@ -131,11 +131,11 @@ func (s *Store[T]) restoreLocked() {
 		s.next = max(s.next, r.Data.slot+1)
 		r.Data.hashes = r.Data.hashes[:0]
 	})
-	used := make([]bool, s.next)
-	snap.eachRecord(func(r *record) { used[r.Data.slot] = true })
+	s.records = make([]*record, s.next)
+	snap.eachRecord(func(r *record) { s.records[r.Data.slot] = r })
 	s.free = nil
-	for slot, used := range used {
-		if !used {
+	for slot, r := range s.records {
+		if r == nil {
 			s.free = append(s.free, uint32(slot))
 		}
 	}
@@ -177,7 +177,7 @@ func (w *edit[T]) upsert(obj T) {
 		w.add(key, obj)
 		w.note(change[T]{key: key, new: obj, added: true})
 	case !sameVersion(old, obj):
-		w.update(key, slot, obj)
+		w.update(w.store.records[slot], obj)
 		w.note(replaced(key, old, obj))
 	}
 }
@@ -189,11 +189,11 @@ func (w *edit[T]) remove(d *Delta[T]) {
 	if final {
 		key = KeyOf(d.Object)
 	}
-	r := w.next.record(key)
-	if r == nil {
+	slot, old, ok := w.next.find(key)
+	if !ok {
 		return
 	}
-	old := w.next.objects.Get(r.Data.slot)
+	r := w.store.records[slot]
 	w.drop(r)
 	c := change[T]{key: keyOfRecord(r), old: old, last: old, deleted: true}
 	if final && d.Object.GetUID() == old.GetUID() { // another UID: the store missed the deletion of old and a successor
@@ -264,7 +264,7 @@ func (w *edit[T]) replace(d *Delta[T]) {
 			w.drop(s.record)
 			w.note(change[T]{key: s.key, old: s.old, last: s.old, deleted: true})
 		default:
-			w.update(s.key, s.record.Data.slot, s.new)
+			w.update(s.record, s.new)
 			w.note(replaced(s.key, s.old, s.new))
 		}
 	}
@@ -272,7 +272,7 @@ func (w *edit[T]) replace(d *Delta[T]) {
 
 // fill adds items to an empty snapshot. They must be sorted and have distinct keys.
 func (w *edit[T]) fill(items []T) {
-	w.store.free, w.store.next = nil, uint32(len(items))
+	w.store.free, w.store.next, w.store.records = nil, uint32(len(items)), make([]*record, len(items))
 	w.next.objects = cow.Array[T]{}
 	all := make([]item[struct{}], len(items))
 	if !w.quiet {
@@ -281,6 +281,7 @@ func (w *edit[T]) fill(items []T) {
 	for i, obj := range items {
 		key := KeyOf(obj)
 		r := newRecord(key, uint32(i))
+		w.store.records[i] = r
 		all[i] = newItem(struct{}{}, w.next.place(key).Hash, r)
 		w.next.objects.Set(w.gen, r.Data.slot, obj)
 		w.note(change[T]{key: key, new: obj, added: true})
@@ -331,6 +332,7 @@ func newRecord(key Key, slot uint32) *record {
 // add adds obj under a key that the store does not have.
 func (w *edit[T]) add(key Key, obj T) {
 	r := newRecord(key, w.takeSlot())
+	w.store.records[r.Data.slot] = r
 	w.next.objects.Set(w.gen, r.Data.slot, obj)
 	hash := w.next.hints.Hash(key.Namespace, key.Name)
 	w.next.records.Set(w.gen, newItem(struct{}{}, uint32(hash), r))
@@ -351,16 +353,16 @@ func (w *edit[T]) takeSlot() uint32 {
 		return slot
 	}
 	s.next++
+	s.records = append(s.records, nil)
 	return s.next - 1
 }
 
-// update replaces the object that has this key and slot with obj.
-func (w *edit[T]) update(key Key, slot uint32, obj T) {
-	w.next.objects.Set(w.gen, slot, obj)
+// update replaces the object of r with obj.
+func (w *edit[T]) update(r *record, obj T) {
+	w.next.objects.Set(w.gen, r.Data.slot, obj)
 	if len(w.next.indexes) == 0 {
 		return
 	}
-	r := w.next.record(key)
 	old := append(w.store.hashes[:0], r.Data.hashes...)
 	w.store.hashes = old
 	r.Data.hashes = r.Data.hashes[:0]
@@ -381,6 +383,7 @@ func (w *edit[T]) drop(r *record) {
 		old = x.drop(w.gen, r, old)
 	}
 	w.store.free = append(w.store.free, r.Data.slot)
+	w.store.records[r.Data.slot] = nil
 }
 
 // buildHints builds the hints from the records. Only the writer may call it.
@@ -461,6 +464,14 @@ func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
 		return err
 	}
 	var free record // stands for the free slots
+	if len(s.records) != int(s.next) {
+		return fmt.Errorf("%d records by slot, but %d slots were given out", len(s.records), s.next)
+	}
+	for slot, r := range used {
+		if s.records[slot] != r {
+			return fmt.Errorf("slot %d is of record %v, and of %v by slot", slot, r, s.records[slot])
+		}
+	}
 	for _, slot := range s.free {
 		switch {
 		case slot >= s.next:

@@ -196,9 +196,8 @@ func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []
 	old, rest := hashes[1:1+hashes[0]], hashes[1+hashes[0]:]
 	for i := range t.buf {
 		it := &t.buf[i]
-		p := it.Place()
 		if slices.Contains(old, it.Hash) { // an equal hash can be that of another key
-			if have := t.tree.Get(&p); have != nil && have.Key == it.Key {
+			if have := t.tree.Find(it.Hash, r); have != nil && have.Key == it.Key {
 				continue
 			}
 		}

@@ -19,11 +19,12 @@ type Store[T Object] struct {
 	mu   sync.Mutex    // serializes writers; protects the fields below
 	wake chan struct{} // closed at the next publication; nil if nothing waits
 
-	gen     uint64   // the generation of the last edit
-	editing bool     // an edit has begun and was not published
-	free    []uint32 // unused slots below next
-	next    uint32   // the first slot that was never used
-	hashes  []uint32 // scratch memory of an edit
+	gen     uint64    // the generation of the last edit
+	editing bool      // an edit has begun and was not published
+	free    []uint32  // unused slots below next
+	next    uint32    // the first slot that was never used
+	records []*record // by slot; nil for an unused one
+	hashes  []uint32  // scratch memory of an edit
 }
 
 // Snapshot returns the current state. It costs one atomic load.

@@ -113,6 +113,12 @@ func TestTreeAndItsVersionsEqualAMap(t *testing.T) {
 						if got := tree.Get(&p); got == nil || describe(*got) != describe(want) {
 							t.Fatalf("generation %d: Get(%v) = %v, want %v", gen, p, got, want)
 						}
+						if got := tree.Find(want.Hash, want.Record); got == nil || describe(*got) != describe(want) {
+							t.Fatalf("generation %d: Find(%v) = %v, want %v", gen, p, got, want)
+						}
+						if got := tree.Find(want.Hash+1, want.Record); got != nil && got.Hash != want.Hash+1 {
+							t.Fatalf("generation %d: Find(%v) with another hash = %v", gen, p, got)
+						}
 					}
 					kept = append(kept, version{tree, maps.Clone(model)})
 				}
