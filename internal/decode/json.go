@@ -317,9 +317,10 @@ func (d *jsonDecoder) slice(p, old unsafe.Pointer, t *plan, depth int) bool {
 	if n == 0 {
 		*(*[]struct{})(p) = []struct{}{}
 	} else {
-		used := elements.Slice(0, n)
-		t.sliceOf(p, &before, used)
-		used.Clear()
+		elements.SetLen(n)
+		t.sliceOf(p, &before, elements)
+		elements.Clear()
+		elements.SetLen(room)
 	}
 	if uintptr(room)*t.elem.size <= maxScratch {
 		t.scratch = elements

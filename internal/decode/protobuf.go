@@ -327,13 +327,15 @@ func (d *protobufDecoder) repeated(elements []byte, n int, p, old unsafe.Pointer
 		v.Grow(n - v.Len())
 		v.SetLen(v.Cap())
 	}
-	used := v.Slice(0, n)
-	ok := d.elements(elements, n, used.UnsafePointer(), &before, t, depth)
+	room := v.Len()
+	v.SetLen(n)
+	ok := d.elements(elements, n, v.UnsafePointer(), &before, t, depth)
 	if ok {
-		t.sliceOf(p, &before, used)
+		t.sliceOf(p, &before, v)
 	}
-	used.Clear()
-	if uintptr(v.Len())*t.elem.size <= maxScratch {
+	v.Clear()
+	v.SetLen(room)
+	if uintptr(room)*t.elem.size <= maxScratch {
 		t.scratch = v
 	}
 	return ok
