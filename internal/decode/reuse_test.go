@@ -416,6 +416,79 @@ func TestCollidingPartStaysOld(t *testing.T) {
 	}
 }
 
+// A part that the version before did not have is decoded, even if all hashes are equal.
+func TestPartThatWasAbsentIsDecoded(t *testing.T) {
+	for _, f := range []Format{JSON, Protobuf} {
+		u := newUpdates(t, reflect.TypeFor[*corev1.Pod](), f)
+		u.d.hash = func([]byte) uint64 { return 0 }
+		without, with := []byte(`{"metadata":{"name":"a"}}`), []byte(`{"metadata":{"name":"a"},"spec":{"nodeName":"b"}}`)
+		if f == Protobuf {
+			without = proto.AppendBytes(nil, objectMetadata, proto.AppendBytes(nil, metaName, []byte("a")))
+			with = proto.AppendBytes(slices.Clone(without), 2, proto.AppendBytes(nil, 10, []byte("b")))
+		}
+		if pod := u.decode(with, u.decode(without, nil)).(*corev1.Pod); pod.Spec.NodeName != "b" {
+			t.Errorf("the node is %q", pod.Spec.NodeName)
+		}
+	}
+}
+
+// A version whose part did not change remembers the part's bytes like the version before.
+func TestMarksOfAnUnchangedPartStay(t *testing.T) {
+	for _, f := range []Format{JSON, Protobuf} {
+		u := newUpdates(t, reflect.TypeFor[*corev1.ConfigMap](), f)
+		raw := []byte(`{"metadata":{"name":"a"},"data":{"a":"b"}}`)
+		if f == Protobuf {
+			raw = proto.AppendBytes(nil, objectMetadata, proto.AppendBytes(nil, metaName, []byte("a")))
+			raw = proto.AppendBytes(raw, 2, proto.AppendBytes(proto.AppendBytes(nil, 1, []byte("a")), 2, []byte("b")))
+		}
+		first := u.decode(raw, nil)
+		second := u.decode(raw, first)
+		marks := func(obj any) marks { return u.d.typ.layout.marksOf(reflect.ValueOf(obj).UnsafePointer()) }
+		if now, was := marks(second), marks(first); !reflect.DeepEqual(now, was) || slices.Max(now.sizes) == 0 {
+			t.Errorf("the marks are %v after %v", now, was)
+		}
+	}
+}
+
+// The memory behind an object that no Decoder made is not taken for marks.
+func TestObjectMadeElsewhereHasNoMarks(t *testing.T) {
+	raw := []byte(`{"metadata":{"name":"a"},"data":{"a":"new"}}`)
+	u := newUpdates(t, reflect.TypeFor[*corev1.ConfigMap](), JSON)
+	u.d.hash = func([]byte) uint64 { return 7 }
+	l := newLayout(reflect.TypeFor[corev1.ConfigMap]())
+	memory := reflect.New(l.memory)
+	before := memory.Elem().Field(0).Addr().Interface().(*corev1.ConfigMap)
+	before.Name, before.Data = "a", map[string]string{"a": "old"}
+	marks := l.marksOf(memory.UnsafePointer())
+	for i := range marks.hashes {
+		marks.hashes[i], marks.sizes[i] = 7, uint32(len(`{"a":"new"}`))
+	}
+	obj, err := u.d.Decode(JSON, raw, Origin{Before: before})
+	if err != nil || obj.(*corev1.ConfigMap).Data["a"] != "new" {
+		t.Errorf("decoded %v, %v", obj, err)
+	}
+	if obj, err = u.d.Decode(JSON, raw, Origin{Before: before, Made: true}); err != nil || obj.(*corev1.ConfigMap).Data["a"] != "old" {
+		t.Errorf("the marks of this test are wrong: decoded %v, %v", obj, err)
+	}
+}
+
+// An entry that stands twice in an encoded map does not stand for another one of the map before.
+func TestRepeatedEntryIsNotTheMapBefore(t *testing.T) {
+	entry := func(key string) []byte {
+		return proto.AppendBytes(nil, 2, proto.AppendBytes(proto.AppendBytes(nil, 1, []byte(key)), 2, []byte("1")))
+	}
+	meta := proto.AppendBytes(nil, objectMetadata, proto.AppendBytes(nil, metaName, []byte("x")))
+	for f, raws := range map[Format][2][]byte{
+		JSON:     {[]byte(`{"metadata":{"name":"x"},"data":{"a":"1","b":"1"}}`), []byte(`{"metadata":{"name":"x"},"data":{"a":"1","a":"1"}}`)},
+		Protobuf: {slices.Concat(meta, entry("a"), entry("b")), slices.Concat(meta, entry("a"), entry("a"))},
+	} {
+		u := newUpdates(t, reflect.TypeFor[*corev1.ConfigMap](), f)
+		if now := u.decode(raws[1], u.decode(raws[0], nil)).(*corev1.ConfigMap); len(now.Data) != 1 {
+			t.Errorf("decoded %v", now.Data)
+		}
+	}
+}
+
 // The marks of an object take at most 48 bytes.
 func TestMarksAreSmall(t *testing.T) {
 	check := func(typ reflect.Type) (parts int) {
