@@ -24,7 +24,7 @@ type Index[T Object, K comparable] struct {
 	seed  maphash.Seed
 }
 
-// Indexable is the type of an argument of [NewIndex]: an [*Informer] or a [*Store].
+// Indexable is an [*Informer] or a [*Store]: what [NewIndex] and listers read.
 type Indexable[T Object] interface{ indexed() *Store[T] }
 
 func (s *Store[T]) indexed() *Store[T] { return s }

@@ -236,9 +236,10 @@ func (i *Informer[T]) Subscribe(h Handler[T]) *Subscription {
 // subscription that has ended with it; see [Subscription.Err].
 func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) *Subscription {
 	l := newListener(i.hub, h, config)
+	wrong := l.wrong()
 	i.hub.join(l)
-	if err := config.validate(); err != nil {
-		i.report(l.config.Name, err)
+	if wrong != nil {
+		i.report(l.config.Name, wrong)
 	}
 	return &Subscription{l}
 }

@@ -36,7 +36,7 @@ func newHub[T Object](resource Resource, store *Store[T]) *hub[T] {
 // join opens l. Its backlog begins with an addition for each object in the store. A listener that cannot be opened ends
 // at once.
 func (h *hub[T]) join(l *listener[T]) {
-	err := l.config.validate()
+	err := l.wrong()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.mu.Lock()
@@ -189,7 +189,7 @@ func newListener[T Object](h *hub[T], handler Handler[T], config SubscriptionCon
 	if config.MaxBacklog == 0 {
 		l.backlog.limit = defaultMaxBacklog
 	}
-	if config.OnPanic != nil {
+	if config.OnPanic != nil && handler != nil {
 		l.handler = guarded[T]{handler, config.OnPanic}
 		if config.Filter != nil {
 			l.config.Filter = guardedFilter(config.Filter, config.OnPanic)
@@ -220,6 +220,14 @@ func (l *listener[T]) waitSynced(ctx context.Context) error {
 		defer l.mu.Unlock()
 		return fmt.Errorf("handler %s of %s has %d initial objects left: %w", l.config.Name, l.resource, l.backlog.initial, context.Cause(ctx))
 	}
+}
+
+// wrong returns an error if what newListener was given makes no listener. It must be called before join.
+func (l *listener[T]) wrong() error {
+	if l.handler == nil {
+		return errors.New("the handler is nil")
+	}
+	return l.config.validate()
 }
 
 // changes opens the listener and yields its changes, in the goroutine that iterates.

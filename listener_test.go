@@ -814,6 +814,11 @@ func TestSubscriptionThatCannotBe(t *testing.T) {
 			}
 			sub.Close()
 		}
+		for _, config := range []SubscriptionConfig[*thing]{{}, {OnPanic: func(any) {}}} {
+			if err := inf.SubscribeWith(nil, config).Err(); err == nil || !strings.Contains(err.Error(), "the handler is nil") {
+				t.Errorf("without a handler: %v", err)
+			}
+		}
 		open := inf.Subscribe(&recorder{})
 		if err := open.Err(); err != nil {
 			t.Errorf("an open subscription has ended: %v", err)
