@@ -163,7 +163,7 @@ func (p *pipeline[B]) fail(err error) {
 }
 
 // errGoroutineEnded indicates that a user's function called runtime.Goexit, as testing.T's Fatal does.
-var errGoroutineEnded = errors.New("a function of the user, such as Transform or that of an index, or a method like UnmarshalJSON, ended its goroutine")
+var errGoroutineEnded = errors.New("a function of the user, such as Transform, the function of an index or UnmarshalJSON, ended its goroutine")
 
 // apart calls f on a goroutine of its own. It returns the error of f, or errGoroutineEnded when f ends that goroutine.
 func apart(f func() error) error {
