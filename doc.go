@@ -32,7 +32,7 @@
 //     of one key that wait for the handler fold into one, so its backlog has at most one entry for each key. With
 //     [DeliverEvery], the handler receives each change, within a limit.
 //   - A subscription may begin at any time. It starts with the objects in the store. No change is missed or delivered twice.
-//   - After [Subscription.Close] has returned, no call of the handler begins. Close does not block, so any handler may
+//   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for no handler, so any handler may
 //     call it. The channel of Subscription.Done is closed when the last call has returned.
 //   - If an object cannot be decoded, the informer reports it, keeps its last good version and continues with the others.
 //   - After a failure, a watch resumes at its resource version. The informer lists the collection again only when the server
@@ -40,7 +40,7 @@
 //   - Memory is bounded. Each namespace that Resource names, or the one watch of all namespaces, has a read buffer and at
 //     most five batches of encoded objects, each of 64 KiB and one object, with their decoded objects. An informer decodes
 //     at most four objects at once, and holds at most a thousand changes between the network and the store. The backlog of
-//     a handler has one entry for each key.
+//     a handler has at most one entry for each key, plus those of DeliverEvery.
 //   - No log, status or error contains content of an object, unless Transform, a handler or the server puts it into an
 //     error of its own. Only Config.OnDecodeError receives the bytes of an object that cannot be decoded.
 //   - At most one worker of a [Queue] has a key at a time, even if the key is added meanwhile. No key starves.
@@ -104,7 +104,7 @@
 //
 // # Reading the source
 //
-// The path of one watch event, file by file. A file uses only files above it in this list.
+// The path of one watch event, file by file:
 //
 //	client.go      sends the request; progress.go limits how long each part of the response may take
 //	watch.go       reads frames (internal/decode), and gives the encoded object of each frame to an intake

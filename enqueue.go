@@ -39,8 +39,8 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) Ev
 // old and the new state, so an owner that has lost the object is reconciled too. keys may return any number of keys, and must
 // not change the object.
 //
-// Enqueue calls keys for every change, since Reconcile may have seen each state in the store. A slow keys therefore delays the
-// informer, once more than SubscriptionConfig.MaxBacklog changes wait. If keys always returns none, the controller only waits
+// Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it delays the
+// informer once more than SubscriptionConfig.MaxBacklog changes wait. If keys always returns none, the controller only waits
 // until the informer has synced. Use this for objects that Reconcile reads and whose events do not matter.
 func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) EventSource[T, K] {
 	source := EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(when...)} })

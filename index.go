@@ -196,7 +196,7 @@ func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []
 	old, rest := hashes[1:1+hashes[0]], hashes[1+hashes[0]:]
 	for i := range t.buf {
 		it := &t.buf[i]
-		if slices.Contains(old, it.Hash) { // an equal hash can be that of another key
+		if slices.Contains(old, it.Hash) { // another key can have the same hash
 			if have := t.tree.Find(it.Hash, r); have != nil && have.Key == it.Key {
 				continue
 			}

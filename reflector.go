@@ -83,7 +83,7 @@ type ReflectorStatus struct {
 	WatchOpen bool
 	// Lists and Watches count requests. A streaming list counts as both.
 	Lists, Watches int
-	// Restored counts how often the reflector found older resource versions, as after a restore of the server from a backup.
+	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
 	Restored int
 	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset it.
 	Failures int
@@ -101,7 +101,7 @@ const (
 	maxBackoff       = 30 * time.Second
 	healthyAfter     = 2 * time.Minute  // the time without a failure that resets the backoff
 	maxRetryAfter    = 10 * time.Minute // the limit of a server's Retry-After
-	maxAhead         = 3                // the consecutive watches from a version that the server has not reached before a relist
+	maxAhead         = 3                // relist after this many consecutive watches from a version that the server has not reached
 	streamAgainAfter = time.Hour        // the pause before the next streaming list after the server refused one
 )
 

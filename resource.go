@@ -58,7 +58,7 @@ func (r Resource) validate() error {
 	for i, ns := range r.Namespaces {
 		switch {
 		case ns == "":
-			return fmt.Errorf("Resource.Namespaces[%d] of %s is empty: to follow all namespaces, name none", i, r.Resource)
+			return fmt.Errorf("Resource.Namespaces[%d] of %s is empty: leave Namespaces empty to follow all namespaces", i, r.Resource)
 		case slices.Contains(r.Namespaces[:i], ns):
 			return fmt.Errorf("Resource.Namespaces[%d] of %s repeats %q", i, r.Resource, ns)
 		}

@@ -230,7 +230,7 @@ func (c *TypedClient[T]) DeleteCollection(ctx context.Context, namespace string,
 // listQuery returns the parameters of a list.
 func listQuery(o metav1.ListOptions) (url.Values, error) {
 	if o.Watch || o.SendInitialEvents != nil {
-		return nil, errors.New("ListOptions with Watch or SendInitialEvents: an Informer or a Reflector watches")
+		return nil, errors.New("ListOptions with Watch or SendInitialEvents: use an Informer or a Reflector to watch")
 	}
 	q := url.Values{}
 	for name, value := range map[string]string{
