@@ -121,9 +121,9 @@ type ControllerStatus struct {
 	Running bool
 	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way.
 	Workers, Active int
-	// These count calls of Reconcile. Succeeded counts those that returned no error and no requeue. RequeuedAfter and
-	// BackedOff count those that requested a requeue. Failed counts those that returned an error or panicked. Terminal and
-	// Panicked are the parts of Failed with a TerminalError and a panic. QueueConfig.OnDone receives the durations.
+	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count those
+	// that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are the parts
+	// of Failed with a TerminalError and a panic. QueueConfig.OnDone receives the durations.
 	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
 	// Queue is the status of the queue.
 	Queue QueueStatus
