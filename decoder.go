@@ -126,7 +126,7 @@ func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, list *decode.ListIn
 // decode of an object, finish must be called for it, and for one object at a time.
 type decoder[T Object] struct {
 	*decoders[T]
-	metadata  *decoders[*metav1.PartialObjectMetadata] // for Config.Filter, and for bookmarks
+	metadata  *decoders[*metav1.PartialObjectMetadata] // for Config.Filter
 	resource  Resource
 	namespace string // the namespace of all objects; empty for any
 	config    Config[T]

@@ -66,7 +66,7 @@ func (h *hub[T]) join(l *listener[T]) {
 // additions if initial is true.
 func (h *hub[T]) apply(batch []Delta[T], changes []change[T], initial bool) ([]change[T], error) {
 	h.mu.Lock()
-	defer h.mu.Unlock() // also when an index's function panics
+	defer h.mu.Unlock() // even if the function of an index panics
 	changes, err := h.store.apply(batch, changes)
 	if err != nil || len(changes) == 0 {
 		return changes, err

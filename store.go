@@ -48,7 +48,8 @@ func (s *Store[T]) Len() int { return s.Snapshot().Len() }
 // ResourceVersion returns the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
 func (s *Store[T]) ResourceVersion() string { return s.Snapshot().ResourceVersion() }
 
-// published returns a channel that is closed at the next publication. To miss none, take the channel before the snapshot.
+// published returns a channel that is closed at the next publication. Callers take the channel before the snapshot, so they miss
+// no publication.
 func (s *Store[T]) published() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
