@@ -2,33 +2,34 @@ package informer
 
 // backlog holds the changes that wait for one handler, in order. It is not safe for concurrent use.
 //
-// Unless every is set, it folds: it then has at most one entry a key, which leads from the object that the handler was
-// given last to the latest one. A key that comes and goes unseen leaves a void entry, which is skipped.
+// Unless every is set, it folds changes: it has at most one entry per key, from the object that the handler received last to
+// the latest one. If an object is added and deleted before the handler receives it, its entry becomes void. A void entry is
+// not delivered.
 type backlog[T Object] struct {
 	every   bool // keep each change
 	limit   int  // with every: how many changes may wait besides one for each key
 	queue   []pending[T]
-	head    int            // queue[:head] is taken
-	first   uint64         // the number of queue[0], counted since the beginning
-	byKey   map[Key]uint64 // the number of the key's last entry; nil while few entries wait, which are compared one by one
-	void    int            // entries that wait and are void
-	initial int            // initial additions that wait, and those that the owner has taken and not returned yet
+	head    int            // queue[:head] has been taken
+	first   uint64         // the number of queue[0], counting all entries since the beginning
+	byKey   map[Key]uint64 // the number of the key's last entry; nil while few entries wait: find then scans them
+	void    int            // waiting entries that are void
+	initial int            // initial additions that wait or that the handler is processing
 }
 
-// pending is what a handler will receive for one key: that old, if it was given one, is gone or was replaced by new.
+// pending is the change that a handler will receive for one key: from old, if the handler has it, to new or a deletion.
 type pending[T Object] struct {
 	change[T]
 	initial bool
-	void    bool // it came and went unseen: there is nothing to deliver
+	void    bool // added and deleted before the handler received it: there is nothing to deliver
 }
 
-// fewEntries is how many entries can be compared with a key in the time that the map takes.
+// fewEntries is the number of entries that a scan compares in the time of a map lookup.
 const fewEntries = 8
 
-// maxIdleQueue is how many entries an empty backlog keeps room for. An idle handler should cost next to nothing.
+// maxIdleQueue is the capacity that an empty backlog keeps, in entries. An idle handler should cost next to nothing.
 const maxIdleQueue = 16
 
-// add appends c, or folds it into the entry of its key. Up to more changes follow it.
+// add appends c, or folds it into the entry of its key. At most more changes follow, which sizes the map.
 func (b *backlog[T]) add(c *change[T], initial bool, more int) {
 	if !b.every {
 		if p := b.find(c.key); p != nil {
@@ -62,7 +63,7 @@ func (b *backlog[T]) add(c *change[T], initial bool, more int) {
 	}
 }
 
-// find returns the last entry of key that waits, or nil.
+// find returns the last waiting entry of key, or nil.
 func (b *backlog[T]) find(key Key) *pending[T] {
 	if b.byKey != nil {
 		if number, ok := b.byKey[key]; ok {
@@ -109,16 +110,16 @@ func (b *backlog[T]) take(p *pending[T]) bool {
 // drop removes all entries.
 func (b *backlog[T]) drop() { b.queue, b.byKey, b.head, b.first, b.void = nil, nil, 0, 0, 0 }
 
-// empty says whether take would return false, unless all entries are void.
+// empty reports whether the queue has no entries. take also returns false if all entries are void.
 func (b *backlog[T]) empty() bool { return b.head == len(b.queue) }
 
-// len returns how many changes wait to be delivered.
+// len returns the number of changes to deliver.
 func (b *backlog[T]) len() int { return len(b.queue) - b.head - b.void }
 
-// full reports whether more changes wait than may.
+// full reports whether more changes wait than limit allows.
 func (b *backlog[T]) full() bool { return b.every && b.len() > b.limit && b.len()-b.keys() > b.limit }
 
-// keys returns how many keys the changes have that wait.
+// keys returns the number of distinct keys of the waiting changes.
 func (b *backlog[T]) keys() (n int) {
 	if b.byKey != nil {
 		return len(b.byKey)
@@ -131,7 +132,7 @@ func (b *backlog[T]) keys() (n int) {
 	return n
 }
 
-// compact makes room by moving the entries that wait to the beginning of the queue, without the void ones.
+// compact makes room: it moves the waiting entries to the beginning of the queue and removes void ones.
 func (b *backlog[T]) compact() {
 	b.first += uint64(b.head)
 	kept := b.queue[:0]
@@ -150,18 +151,18 @@ func (b *backlog[T]) compact() {
 	b.queue, b.head, b.void = kept, 0, 0
 }
 
-// fold adds the change that follows.
+// fold adds the next change of the same key to p.
 func (p *pending[T]) fold(c *change[T]) {
 	var none T
 	p.new = c.new
 	switch {
 	case !c.deleted:
-		p.added = p.added || c.added // an addition here follows a deletion that is still to be delivered
-	case p.added && !p.deleted: // the handler was never given what is deleted
+		p.added = p.added || c.added // c.added: p has a deletion to deliver first
+	case p.added && !p.deleted: // the handler never received the deleted object
 		p.void = c.new == none
-	case !p.deleted: // the handler was given old, which was updated since
+	case !p.deleted: // the handler has a version of the deleted object
 		p.deleted, p.last, p.final, p.added = true, c.last, c.final, c.added
-	default: // what the handler was given is gone already, and so is what came after it
+	default: // p has a deletion already; the handler never received the object that c deletes
 		p.added = c.added
 	}
 }

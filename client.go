@@ -24,42 +24,42 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// Client talks to one API server. TLS, authentication, proxies, HTTP/2, the user agent, warnings and the request rate
-// are as the rest.Config says, by client-go's own code. It is safe for concurrent use and meant to be shared.
+// Client sends requests to one API server. The rest.Config sets TLS, authentication, proxies, HTTP/2, the user agent, the
+// warning handler and the request rate; client-go's own code implements them. It is safe for concurrent use and meant to be
+// shared.
 //
-// What a broken or hostile server sends ends in an error of that request, or of that object, and the informer tries
-// again. A server cannot crash the process, keep an informer waiting for ever, or be sent on to another host with the
-// client's credentials. The limits are:
+// An invalid response of a broken or hostile server is an error of that request or object, and the informer retries. A server
+// cannot crash the process, block an informer forever, or redirect the client's credentials to another host. The limits are:
 //
-//   - 32 MiB for an object or a watch frame, 1 MiB for all that a list has beside its items: [ErrTooLarge]
-//   - 10,000 levels of nesting in an object; types that contain themselves, which could be nested in protobuf without
-//     a limit, are asked for in JSON
-//   - 90 s for the headers of an answer, and as much for each 16 KiB of a list: [ErrNoProgress]; time that the informer
-//     takes to decode does not count. A streaming list has 10 s for each KiB, a watch until it should have ended
-//   - 256 MiB of memory for what one object becomes when it is decoded, other than its strings: ErrTooLarge. A list of
-//     empty structs has a few bytes for each kilobyte. An informer decodes at most four objects at once, however many
+//   - 32 MiB for an object or a watch frame, 1 MiB for the parts of a list other than its items: [ErrTooLarge]
+//   - 10,000 levels of nesting in an object. A type that contains itself is requested in JSON, since its nesting in protobuf
+//     would have no limit
+//   - 90 s for the headers of a response, and 90 s for each 16 KiB of a list, without the time of decoding: [ErrNoProgress].
+//     A streaming list has 10 s for each KiB. A watch has until 30 s after the server should have ended it
+//   - 256 MiB of memory for one decoded object without its strings: ErrTooLarge. A kilobyte of memory can come from a few
+//     encoded bytes, such as a list of empty structs. An informer decodes at most four objects at once, however many
 //     namespaces it follows
 //   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
 //
-// There is no limit to how many objects a collection has. They all are kept, so it is up to the server, and to those
-// who may create objects, how much memory an informer takes.
+// There is no limit on the number of objects in a collection. The informer keeps all of them, so its memory depends on the
+// server and on everybody who may create objects.
 type Client struct {
 	base    *url.URL
 	http    *http.Client
 	watches *http.Client // http without a time limit on the body
 	limiter flowcontrol.RateLimiter
-	accept  string // what the configuration asks for; empty lets the type decide
+	accept  string // the configured media types; empty means those of the object's type
 	warn    func(ctx context.Context, code int, agent, text string)
 }
 
-// errNoClient refuses a nil *Client.
-var errNoClient = errors.New("the client is nil: make one by NewClient")
+// errNoClient indicates a nil *Client.
+var errNoClient = errors.New("the client is nil: create one with NewClient")
 
 // NewClient returns a client for config, which it does not keep or change.
 //
 // QPS, Burst and RateLimiter limit the requests of all informers of the client together; zero QPS means client-go's
-// default of 5 a second. Timeout limits lists, not watches. ContentType and AcceptContentTypes, where set, decide
-// what is asked for; otherwise it is protobuf for types that can decode it, and JSON.
+// default of 5 per second. Timeout limits lists, not watches. AcceptContentTypes, or else ContentType, sets the media types
+// to request. Empty means protobuf for types that support it, and JSON.
 func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	if config.UserAgent == "" {
@@ -73,7 +73,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("transport to the API server: %w", err)
 	}
-	lists := *httpClient // which may be http.DefaultClient
+	lists := *httpClient // a copy: httpClient may be http.DefaultClient
 	lists.CheckRedirect = checkRedirect
 	watches := lists
 	watches.Timeout = 0
@@ -110,24 +110,24 @@ func NewClient(config *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// checkRedirect lets a request go to no other server: client-go's transports put the credentials into each request,
-// wherever it goes.
+// checkRedirect rejects redirects to other servers: client-go's transports add the credentials to each request, whatever
+// its host.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	switch {
 	case req.URL.Scheme != from.Scheme || req.URL.Host != from.Host:
 		return fmt.Errorf("the server redirects to another one, %.10s://%.100s", req.URL.Scheme, req.URL.Host)
 	case len(via) >= 10:
-		return errors.New("the server redirects for ever")
+		return errors.New("the server redirects too often")
 	}
 	return nil
 }
 
-// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for what an object
-// takes in memory, 1 MiB for what a list has beside its items, 64 KiB for a Status.
+// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a decoded
+// object in memory, 1 MiB for the parts of a list other than its items, 64 KiB for a Status.
 var ErrTooLarge = decode.ErrTooLarge
 
-// wait waits for the turn of one more request. It comes before send, so that a deadline can be for the server alone.
+// wait waits until the rate limit allows one more request. Call it before send: the deadlines of send are for the server alone.
 func (c *Client) wait(ctx context.Context) error {
 	if c.limiter != nil {
 		if err := c.limiter.Wait(ctx); err != nil {
@@ -141,15 +141,15 @@ func (c *Client) wait(ctx context.Context) error {
 type request struct {
 	method      string
 	url         *url.URL
-	watch       bool // nothing limits how long the body takes
+	watch       bool // send sets no time limit for the body
 	accept      string
 	contentType string // of body
 	body        []byte
 	resource    schema.GroupResource // for errors
-	name        string               // the same
+	name        string               // for errors
 }
 
-// response is the answer to a request that succeeded. Its body must be closed.
+// response is the response to a request that succeeded. The caller must close it.
 type response struct {
 	io.ReadCloser
 	format decode.Format
@@ -162,7 +162,8 @@ func (r *response) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// send sends one request. A response that does not report success is an error, an [apierrors.APIStatus] with what the server said.
+// send sends one request. For a response that does not report success, it returns an [apierrors.APIStatus] with the server's
+// error.
 func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(maxSilence, func() { cancel(ErrNoProgress) })
@@ -186,7 +187,7 @@ func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
 	resp, err := httpClient.Do(req)
 	if err != nil {
 		if failed := (*url.Error)(nil); errors.As(err, &failed) {
-			err = failed.Err // the method and the path stand in the error once
+			err = failed.Err // fail adds the method and the path
 		}
 		return fail(because(ctx, err))
 	}
@@ -202,8 +203,8 @@ func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
 	}
 	timer.Stop() // the caller limits a watch
 	f, err := decode.FormatOf(resp.Header.Get("Content-Type"))
-	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" { // gzip is gone by now
-		err = fmt.Errorf("the server sent content encoding %.100q, which was not asked for", encoding)
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" { // http removes gzip
+		err = fmt.Errorf("the server sent content encoding %.100q, which was not requested", encoding)
 	}
 	if err != nil {
 		resp.Body.Close()
@@ -216,7 +217,7 @@ func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
 	return &response{body, f, end}, nil
 }
 
-// responseError makes the error that client-go makes of the same response.
+// responseError returns the same error as client-go does for resp.
 func responseError(resp *http.Response, method string, resource schema.GroupResource, name string) error {
 	retryAfter, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	retryAfter = min(retryAfter, math.MaxInt32)

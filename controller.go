@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time, and puts back those that
-// failed or that ask for it. Set the exported fields first, then call Watch for each source, then Run.
+// Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time. It adds a key again if its
+// reconcile failed or the [Result] requests it. Set the exported fields first, then call Watch for each source, then Run.
 //
 //	ctl := &informer.Controller[informer.Key]{
 //		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) { … },
@@ -23,32 +23,32 @@ type Controller[K comparable] struct {
 	// Name names the controller in logs and errors. Empty means "controller".
 	Name string
 	// Queue holds the keys. No other controller may use it. The controller does not close it. Nil means a new queue with
-	// the zero QueueConfig, and the name of the controller.
+	// the zero QueueConfig and the name of the controller.
 	Queue *Queue[K]
-	// Reconcile brings the world of one key to where it should be. It may be called for a key whose objects no longer
-	// exist. Its context ends with Timeout, and Grace after that of Run.
+	// Reconcile brings the actual state for one key to the desired state. It may be called for a key whose objects no longer
+	// exist. Its context ends after Timeout, and Grace after the end of Run's context.
 	Reconcile func(ctx context.Context, key K) (Result, error)
-	// MaxConcurrentReconciles is how many keys are reconciled at a time. Zero means 1.
+	// MaxConcurrentReconciles is the number of keys that are reconciled at a time. Zero means 1.
 	MaxConcurrentReconciles int
-	// Timeout is how long one call of Reconcile may take before its context ends. Zero means for ever.
+	// Timeout is the time after which the context of a call of Reconcile ends. Zero means no limit.
 	Timeout time.Duration
-	// Grace is how long calls of Reconcile that are under way may go on after the context of Run has ended, before
-	// their own context ends. Zero means 30 s, negative not at all.
+	// Grace is the time from the end of Run's context to the end of the context of the calls of Reconcile under way. Zero
+	// means 30 s. Negative means that both end at once.
 	Grace time.Duration
-	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too, and delays the key by the limiter's
-	// answer if that is longer. False means that RequeueAfter is the delay, however short, and no limit applies.
+	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that is
+	// longer. False means that the delay is RequeueAfter, however short, and no limit applies.
 	LimitRequeueAfter bool
-	// OnPanic receives the value of a panic of Reconcile. The function that recovers the panic calls it, so debug.Stack
-	// shows where the panic came from; the key has failed then. Nil means that the panic ends the program.
+	// OnPanic receives the value of a panic of Reconcile. It runs in the deferred function that recovers the panic, so
+	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the program.
 	OnPanic func(key K, value any)
 	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
 
 	mu       sync.Mutex // protects the fields below
-	used     *Queue[K]  // Queue, or a new one if that is nil; nil before it is needed
+	used     *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
 	unsynced []*watched // sources that are not known to be synced
 	status   ControllerStatus
-	begun    chan struct{} // closed when Run was called; the first user makes it
+	begun    chan struct{} // closed when Run has been called; nil before its first use
 }
 
 // watched is a source that a controller watches.
@@ -57,7 +57,7 @@ type watched struct {
 	subscription *Subscription // nil if subscribing panicked
 }
 
-// waitSynced returns nil when the controller has nothing to wait for any more.
+// waitSynced waits until the source has synced, or its subscription has been closed.
 func (w *watched) waitSynced(ctx context.Context) error {
 	<-w.subscribed
 	if w.subscription == nil {
@@ -70,7 +70,7 @@ func (w *watched) waitSynced(ctx context.Context) error {
 	return err
 }
 
-// failed returns the error of a subscription that ended before it synced.
+// failed returns the error of a subscription that ended before it synced, or nil.
 func (w *watched) failed() error {
 	<-w.subscribed
 	if w.subscription == nil || w.subscription.HasSynced() || errors.Is(w.subscription.Err(), ErrClosed) {
@@ -79,25 +79,26 @@ func (w *watched) failed() error {
 	return w.subscription.Err()
 }
 
-// Result says when to reconcile a key again that was reconciled without an error. With an error only Priority counts:
-// the key comes back when the queue's limiter says, and its failure count goes up.
+// Result says when to reconcile a key again. If Reconcile returns an error, only Priority counts: the queue's limiter sets
+// the delay, and the failure count of the key increases.
 type Result struct {
-	// RequeueAfter is how long to wait. The failure count starts anew, unless Backoff is set. Zero means not again, until
-	// the next event.
+	// RequeueAfter is the delay until the next reconcile of the key. Zero means no reconcile until the next event. Unless
+	// Backoff is set, the failure count is reset.
 	RequeueAfter time.Duration
-	// Backoff has the key come back when the queue's limiter says, but not before RequeueAfter, and its failure count go
-	// up, as with an error: for what is not there yet, and is no failure.
+	// Backoff retries the key after the delay of the queue's limiter or RequeueAfter, whichever is longer. It increases the
+	// failure count, as an error does. Use it to wait for something that does not exist yet, which is no failure. False
+	// means no backoff.
 	Backoff bool
-	// Priority is that with which the key comes back. Zero means that with which it was handed out.
+	// Priority is the priority of the key in the queue. Zero means the priority with which it was handed out.
 	Priority Priority
 }
 
-// TerminalError wraps an error of Reconcile that trying again will not help: the key is logged and counted, its failure
-// count starts anew, and it does not come back until the next event. TerminalError(nil) is such an error too, and not nil,
+// TerminalError wraps an error of Reconcile that a retry will not fix. The controller logs and counts the error, resets the
+// failure count, and does not reconcile the key until the next event. TerminalError(nil) is such an error too, and not nil,
 // as in controller-runtime: return nil for success.
 func TerminalError(err error) error { return &terminalError{err} }
 
-type terminalError struct{ err error } // which may be nil
+type terminalError struct{ err error } // err may be nil
 
 func (e *terminalError) Error() string {
 	if e.err == nil {
@@ -108,21 +109,21 @@ func (e *terminalError) Error() string {
 
 func (e *terminalError) Unwrap() error { return e.err }
 
-// panicError is the failure of a key whose Reconcile panicked.
+// panicError is the error of a call of Reconcile that panicked.
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic of Reconcile: %v", e.value) }
 
-// ControllerStatus tells how a [Controller] is doing.
+// ControllerStatus is the status of a [Controller].
 type ControllerStatus struct {
 	Name string
-	// Running says whether Run is under way.
+	// Running is true while Run is under way.
 	Running bool
-	// Workers is how many keys are reconciled at a time, Active how many are just now.
+	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way.
 	Workers, Active int
-	// Succeeded counts the calls of Reconcile that returned nothing but nil; RequeuedAfter and BackedOff those that
-	// asked to come back; Failed those that returned an error or panicked, of which Terminal are those with a terminal
-	// one and Panicked those that panicked. How long they took is in QueueConfig.OnDone.
+	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count those
+	// that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are the parts
+	// of Failed with a TerminalError and a panic. QueueConfig.OnDone receives the durations.
 	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
 	// Queue is the status of the queue.
 	Queue QueueStatus
@@ -130,30 +131,30 @@ type ControllerStatus struct {
 
 const defaultGrace = 30 * time.Second
 
-// Watch subscribes the controller to source, whose events from now on add keys to the queue. The controller reconciles
-// nothing until every source that it watches has synced: it never takes an object for gone that has not been read yet.
-// Watch therefore replaces a subscription of your own, after which the controller would not know what to wait for.
+// Watch subscribes the controller to source, whose events then add keys to the queue. The controller reconciles nothing
+// until every source has synced, so it never mistakes an object that has not been read yet for a deleted one. It does not
+// wait for a subscription that you create yourself.
 //
 // Call Watch before Run, or later for a source that appears later. A running controller then finishes the calls of
-// Reconcile that are under way, and begins the next one when the new source has synced. A source that cannot sync, such
-// as a resource that is not installed, holds the controller up; see Config.AbsentIsSynced. To stop watching a source,
-// close the subscription that Watch returns; the controller then no longer waits for it either.
+// Reconcile under way, and begins the next one when the new source has synced. A source that cannot sync, such as a
+// resource that is not installed, blocks the controller; see Config.AbsentIsSynced. To stop watching a source, close the
+// subscription that Watch returns. The controller then no longer waits for the source, either.
 func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	queue := c.queue()
 	w := &watched{subscribed: make(chan struct{})}
 	c.mu.Lock()
-	c.unsynced = append(c.unsynced, w) // before the first key comes
+	c.unsynced = append(c.unsynced, w) // before source adds its first key
 	c.mu.Unlock()
 	defer close(w.subscribed)
 	w.subscription = source.subscribe(queue)
 	return w.subscription
 }
 
-// Run waits until all sources have synced, and then reconciles until ctx ends or the queue is closed. Then it hands out
-// no more keys, waits for the calls of Reconcile that are under way, whose context ends after Grace, and returns why it
-// ended: the cause of ctx, [ErrClosed], or the error of a source that ended before it synced. Every goroutine that it
-// started has ended by then. A controller can run again afterwards, with the keys that the queue then has, but not twice
-// at a time. If a field is wrong, Run logs and returns an error that names the field.
+// Run waits until all sources have synced, and then reconciles until ctx ends or the queue is closed. It then takes no more
+// keys, and waits for the calls of Reconcile under way, whose context ends after Grace. It returns the cause of ctx,
+// [ErrClosed], or the error of a source that ended before it synced. Every goroutine that it started has ended then. A
+// later Run continues with the keys in the queue. If Run is already under way, it returns [ErrRunning]. If a field is wrong,
+// Run logs and returns an error that names the field.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		c.logger().Error("the controller does not run", "err", err)
@@ -183,14 +184,14 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	})
 	for range c.workers() {
 		workers.Go(func() {
-			defer stop(errExitedReconcile) // of several causes the first counts
+			defer stop(errExitedReconcile) // only the first cause counts
 			for {
 				key, err := queue.Get(work)
 				if err != nil {
 					stop(err)
 					return
 				}
-				if err := c.waitSources(work); err != nil { // Watch has been called meanwhile
+				if err := c.waitSources(work); err != nil { // Watch may have added a source
 					queue.putBack(key)
 					stop(err)
 					return
@@ -205,13 +206,13 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	return context.Cause(work)
 }
 
-// errExitedReconcile is why a controller ends if Reconcile, or a function of QueueConfig, calls runtime.Goexit, as
-// t.FailNow does.
+// errExitedReconcile indicates that Reconcile or a function of QueueConfig called runtime.Goexit, as t.FailNow does. It ends
+// the controller.
 var errExitedReconcile = errors.New("a call of Reconcile, QueueConfig.OnGet or OnDone ended its goroutine")
 
-// WaitSynced waits until all sources have synced and every key that came from them was reconciled once, with whatever
-// result, and then returns nil. If ctx ends first, it returns an error that says what it waited for. If a field is wrong
-// or a source ended before it synced, it returns that error at once, whether Run was called or not.
+// WaitSynced waits until all sources have synced and every key that they have added was reconciled once, with whatever
+// result, and then returns nil. If ctx ends first, it returns an error that names what is missing. If a field is wrong or
+// a source ended before it synced, it returns that error at once, whether Run was called or not.
 func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -235,7 +236,7 @@ func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 
 var errNotRunning = errors.New("controller not started")
 
-// Status returns how the controller is doing.
+// Status returns the present status of the controller.
 func (c *Controller[K]) Status() ControllerStatus {
 	c.mu.Lock()
 	s, queue := c.status, c.used
@@ -263,7 +264,7 @@ func (c *Controller[K]) validate() error {
 	c.mu.Unlock()
 	switch {
 	case c.Queue != nil && used != nil && used != c.Queue:
-		return fmt.Errorf("%s: Controller.Queue was set after Watch, whose keys are in another queue", c.name())
+		return fmt.Errorf("%s: Controller.Queue was set after Watch, which uses another queue", c.name())
 	case c.Reconcile == nil:
 		return fmt.Errorf("%s: Controller.Reconcile is nil", c.name())
 	case c.MaxConcurrentReconciles < 0:
@@ -298,7 +299,7 @@ func (c *Controller[K]) logger() *slog.Logger {
 	return l.With("controller", c.name())
 }
 
-// begin says whether Run may go on: it is not under way.
+// begin marks the controller as running. It returns false if it is running already.
 func (c *Controller[K]) begin() bool {
 	begun := c.running()
 	c.mu.Lock()
@@ -355,7 +356,7 @@ func (c *Controller[K]) failedSource() error {
 	return nil
 }
 
-// queue returns Queue, or a new queue if that is nil.
+// queue returns Queue, or a new queue if Queue is nil.
 func (c *Controller[K]) queue() *Queue[K] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -368,7 +369,7 @@ func (c *Controller[K]) queue() *Queue[K] {
 	return c.used
 }
 
-// reconcile reconciles key, and puts it back as the result says.
+// reconcile reconciles key, and adds it again if the result requests it.
 func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	c.update(func(s *ControllerStatus) { s.Active++ })
 	defer func() {

@@ -14,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// limit is how many goroutines may do something at a time. Nil means any number.
+// limit limits the number of goroutines between enter and leave. Nil means no limit.
 type limit chan struct{}
 
 func newLimit(n int) limit { return make(limit, n) }
@@ -31,7 +31,7 @@ func (l limit) leave() {
 	}
 }
 
-// keyOf returns the key of an encoded object. It is empty if the name is not known.
+// keyOf returns the key of an encoded object. It returns the empty key if the name is not known.
 func keyOf(id decode.Identity) Key {
 	if len(id.Name) == 0 {
 		return Key{}
@@ -39,19 +39,19 @@ func keyOf(id decode.Identity) Key {
 	return Key{Namespace: string(id.Namespace), Name: string(id.Name)}
 }
 
-// decoders decodes objects of one type, on any number of goroutines.
+// decoders decodes objects of one type. It is safe for concurrent use.
 type decoders[T Object] struct {
 	typ               *decode.Type
 	accept            string // for an object or a watch
 	acceptList        string
 	keepManagedFields bool
 
-	first atomic.Pointer[decode.Decoder] // stays, for what is decoded by one goroutine after the other
-	more  sync.Pool                      // of *decode.Decoder: the garbage collector may take them
+	first atomic.Pointer[decode.Decoder] // an idle decoder that the garbage collector does not free
+	more  sync.Pool                      // other idle ones, of type *decode.Decoder
 }
 
-// newDecoders returns decoders that ask for the media types in configured, as far as T can be decoded from them; empty means the
-// best that T can be decoded from.
+// newDecoders returns decoders that accept the media types in configured from which T can be decoded. An empty configured means
+// protobuf and JSON.
 func newDecoders[T Object](configured string, keepManagedFields bool) (*decoders[T], error) {
 	typ, err := decode.TypeOf(reflect.TypeFor[T]())
 	if err != nil {
@@ -88,7 +88,7 @@ func newDecoders[T Object](configured string, keepManagedFields bool) (*decoders
 // check returns an error if T cannot be decoded from f.
 func (d *decoders[T]) check(f decode.Format) error {
 	if f == decode.Protobuf && !d.typ.Protobuf() {
-		return fmt.Errorf("the server sent protobuf; for %v it was asked for JSON", reflect.TypeFor[T]().Elem())
+		return fmt.Errorf("the server sent protobuf, but the request for %v was for JSON", reflect.TypeFor[T]().Elem())
 	}
 	return nil
 }
@@ -109,11 +109,11 @@ func (d *decoders[T]) put(one *decode.Decoder) {
 	}
 }
 
-// decodeOne decodes one object, which is an item of list unless that is nil.
+// decodeOne decodes one object, which is an item of list unless list is nil.
 func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, list *decode.ListInfo) (T, error) {
 	one := d.get()
 	obj, err := one.Decode(f, raw, decode.Origin{List: list})
-	d.put(one) // unless a method of T has ended the goroutine
+	d.put(one) // skipped if a method of T has ended the goroutine
 	if err != nil {
 		var none T
 		return none, err
@@ -121,36 +121,36 @@ func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, list *decode.ListIn
 	return obj.(T), nil
 }
 
-// decoder turns the encoded objects of a reflector into objects of type T: it skips versions that are held already, asks
-// Config.Filter, decodes, and calls Config.Transform. An object that fails is a DecodeError. decode and finish may be called on
-// several goroutines at once, but for each object decode first and then finish, and finish for one object at a time.
+// decoder decodes the objects of a reflector. It skips versions that the sink holds already, calls Config.Filter, decodes,
+// and calls Config.Transform. A failure of an object becomes a DecodeError. Several goroutines may call decode at once. After
+// decode of an object, finish must be called for it, and for one object at a time.
 type decoder[T Object] struct {
 	*decoders[T]
-	metadata  *decoders[*metav1.PartialObjectMetadata] // for Config.Filter, and for bookmarks
+	metadata  *decoders[*metav1.PartialObjectMetadata] // for Config.Filter
 	resource  Resource
-	namespace string // of all objects; empty for any
+	namespace string // the namespace of all objects; empty for any
 	config    Config[T]
-	held      func(Key) (T, bool) // returns what the sink holds; nil if it does not say
-	own       bool                // what held returns was made here
+	held      func(Key) (T, bool) // returns the version that the sink holds; nil if the sink is no Holder
+	own       bool                // all objects that held returns come from decoders of this informer
 	failed    func(*DecodeError)  // logs and counts an object that cannot be decoded
-	decoding  limit               // of batches, with the other reflectors of an informer; nil if there is none
+	decoding  limit               // of batches in decode; the reflectors of an informer share it; nil if there is only one
 	calling   limit               // 1: of calls of Config.Transform, Filter and OnDecodeError
 }
 
-// encoded is one encoded object on its way to T.
+// encoded is one encoded object and the result of decode.
 type encoded[T Object] struct {
 	from, to int  // its bytes in the batch
 	deleted  bool // the server reported it as deleted: this is its last state
 	obj      T    // the result
-	held     bool // obj is the version that is held
-	old      T    // the version that is held, if it may have parts in common with obj
-	filtered bool // Config.Filter refuses it
+	held     bool // obj is the version that the sink holds
+	old      T    // the version that the sink holds, if obj may share parts with it
+	filtered bool // Config.Filter rejected it
 	err      error
 }
 
-// decoded is what became of one encoded object.
+// decoded is the result for one encoded object.
 type decoded[T Object] struct {
-	obj      T // if it is not filtered, and has not failed
+	obj      T // the zero T if filtered is true or failed is set
 	key      Key
 	version  string // its resource version
 	deleted  bool
@@ -158,8 +158,8 @@ type decoded[T Object] struct {
 	failed   *DecodeError
 }
 
-// find looks for what is held of the object that raw encodes. If that is the same version, there is nothing to decode, so that
-// a list without news costs little. After the server was restored, a version proves nothing.
+// find looks up the version that the sink holds of the object in raw. If it is the same version, decode skips the object, so a
+// relist without changes costs little. If restored is true, an equal version does not mean equal content.
 func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded[T]) {
 	if d.held == nil {
 		return
@@ -176,7 +176,7 @@ func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded
 	}
 }
 
-// decode decodes raw by one, unless find has found the object.
+// decode decodes raw with the decoder one, unless the sink holds the version already.
 func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, e *encoded[T]) {
 	var none T
 	if e.held {
@@ -187,7 +187,7 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		return
 	}
 	from := decode.Origin{List: list}
-	if d.config.Transform == nil { // which may write to all of its object
+	if d.config.Transform == nil { // Transform may write to its object, so that must not share parts
 		if e.old != none {
 			from.Before, from.Made = e.old, d.own
 		} else {
@@ -200,7 +200,7 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 	}
 }
 
-// accepts asks Config.Filter. An object whose metadata cannot be decoded is accepted, so that decode fails.
+// accepts calls Config.Filter. It returns true if the metadata cannot be decoded; decode then reports the error.
 func (d *decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo) bool {
 	meta, err := d.metadata.decodeOne(f, raw, list)
 	if err != nil {
@@ -211,12 +211,13 @@ func (d *decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo)
 	return d.config.Filter(meta)
 }
 
-// errForeign indicates an object of another namespace. A list tells whether the server is well again.
-var errForeign = errors.New("the server sent an object of another namespace than it was asked for")
+// errForeign indicates an object of another namespace. After it, the reflector lists.
+var errForeign = errors.New("the server sent an object of another namespace than requested")
 
-// finish calls Config.Transform, and reports a failure to Config.OnDecodeError. Its error is the end of the whole list or watch: an
-// object of another namespace. A server that ignores the namespace is broken or hostile, and its other objects are no better. A
-// list that fails changes nothing in the sink, and after a watch that fails so, the reflector lists.
+// finish calls Config.Transform, and reports a failure to Config.OnDecodeError. It returns an error for an object of another
+// namespace, which ends the whole list or watch: a server that ignores the namespace is broken or hostile, so its other
+// objects are not trustworthy, either. A list that fails changes nothing in the sink. After such a failure of a watch, the
+// reflector lists.
 func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, e *encoded[T]) (decoded[T], error) {
 	var none T
 	result := decoded[T]{deleted: e.deleted, filtered: e.filtered}
@@ -249,7 +250,7 @@ func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, e 
 	return result, nil
 }
 
-// transform calls Config.Transform, which has to keep the identity of the object.
+// transform calls Config.Transform. It returns an error if Transform changes the identity or version of the object.
 func (d *decoder[T]) transform(obj T, key Key) (T, error) {
 	var none T
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
@@ -271,7 +272,7 @@ func (d *decoder[T]) callTransform(obj T) (T, error) {
 	return d.config.Transform(obj)
 }
 
-// report reports that the object that raw encodes cannot be decoded. It gives raw to Config.OnDecodeError alone.
+// report reports that raw cannot be decoded. Only Config.OnDecodeError receives raw.
 func (d *decoder[T]) report(failed *DecodeError, raw []byte) {
 	short := *failed
 	short.Key = Key{Namespace: shortened(failed.Key.Namespace), Name: shortened(failed.Key.Name)}
@@ -286,7 +287,7 @@ func (d *decoder[T]) report(failed *DecodeError, raw []byte) {
 	d.config.OnDecodeError(&whole)
 }
 
-// shortened returns what a status keeps of a name, which a server can make as long as an object.
+// shortened returns a name for a status, cut to 300 bytes: a server can send a name as long as an object.
 func shortened(name string) string {
 	const longest = 300 // no name that kube-apiserver accepts is longer than 253
 	if len(name) <= longest {

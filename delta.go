@@ -43,7 +43,7 @@ type Delta[T Object] struct {
 	// Kept are the keys of objects that exist but could not be decoded. Replaced does not remove these objects from the
 	// store. The empty key stands for an object whose name could not be decoded; Replaced then removes nothing.
 	Kept []Key
-	// Restored indicates that the source went back in time, as a server does that was restored from a backup. An object can
+	// Restored indicates that the source went back in time, as a server does after a restore from a backup. An object can
 	// then have new content under a known UID and resource version, so Replaced compares objects by content.
 	Restored bool
 	// Namespace is the namespace that the source watches. Empty means the whole collection.

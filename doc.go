@@ -1,5 +1,5 @@
-// Package informer keeps typed local copies of Kubernetes collections and tells you what changes: client-go's informers,
-// stores and indexers with a type parameter that reaches from the HTTP body to your handler.
+// Package informer keeps typed local copies of Kubernetes collections and delivers their changes. It offers client-go's
+// informers, stores and indexers with a type parameter that reaches from the HTTP body to your handler.
 //
 //	client, err := informer.NewClient(restConfig)
 //	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
@@ -16,69 +16,66 @@
 // # Types
 //
 // The type parameter is a pointer to a struct that is an [Object]: a type of k8s.io/api, the Go type of a custom
-// resource, *unstructured.Unstructured, or a struct of your own with JSON tags and just the fields that you need, which
-// then are all that is decoded and held. *metav1.PartialObjectMetadata asks the server for metadata only. A type with
-// generated protobuf code is asked for in protobuf, others in JSON.
+// resource, *unstructured.Unstructured, or a struct of your own with JSON tags. The informer decodes and holds only the
+// fields that the struct has. For *metav1.PartialObjectMetadata it requests metadata only. It requests protobuf for a type
+// with generated protobuf code, and JSON for others.
 //
-// # What is promised
+// # Guarantees
 //
-//   - A store is never a mixture: each read is from one [Snapshot], in which the objects, every index and the resource
-//     version belong together. A list that replaces the world does so in one step.
-//   - Readers take no lock. However many list, and however slowly, the store is written to at its own pace.
-//   - A handler is told of changes one after the other, after the store has them. For each key they form a chain: old
-//     is exactly what this handler was last given. An object that was deleted and created anew under its name is a
-//     deletion and an addition, also when the deletion itself was missed.
-//   - A slow handler holds up nobody, nor does one that panics if SubscriptionConfig.OnPanic says so. Changes of one key
-//     that it has not read fold into one, so that its backlog never has more entries than there are keys; or, with
+//   - Reads are consistent. Each read sees one [Snapshot], in which the objects, every index and the resource version
+//     belong together. A list replaces the contents of the store in one step.
+//   - Readers take no lock. They never delay the writer, regardless of their number and of how long they iterate.
+//   - A handler receives changes one at a time, after the store has them. The changes of each key form a chain: old is
+//     exactly the object that this handler received last. If an object is deleted and recreated under the same name, the
+//     handler receives a deletion and an addition, even if the informer missed the deletion.
+//   - A slow handler delays nobody else. Neither does a handler that panics, if SubscriptionConfig.OnPanic is set. Changes
+//     of one key that wait for the handler fold into one, so its backlog has at most one entry for each key. With
 //     [DeliverEvery], the handler receives each change, within a limit.
-//   - A subscription at any time begins with what is there; nothing is missed or told twice.
-//   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for nothing, so any handler may
-//     call it; Subscription.Done tells when the last call has returned.
-//   - An object that cannot be decoded is reported, and holds up no other; its last good version stays.
-//   - After a failure a watch goes on where it was. The collection is listed again only when the server no longer has
-//     the changes since: see [Reflector].
-//   - Memory is bounded. For each namespace that Resource names, or for all of them: a read buffer and at most five
-//     batches of encoded objects, each of 64 KiB and one object, and what those batches were decoded into. For an
-//     informer: four objects in decoding at once, and a thousand changes between the network and the store. For a
-//     handler: one entry a key.
-//   - No content of an object is in a log, a status or an error, unless Transform, a handler or the server puts it into an
-//     error of its own. Config.OnDecodeError alone gets the bytes of an object that cannot be decoded.
-//   - A key of a [Queue] is in work once at a time, whatever it is asked for meanwhile, and none starves.
-//   - Run returns when everything that it started has ended, within the time of the handler call under way.
+//   - A subscription may begin at any time. It starts with the objects in the store. No change is missed or delivered twice.
+//   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for no handler, so any handler may
+//     call it. The channel of Subscription.Done is closed when the last call has returned.
+//   - If an object cannot be decoded, the informer reports it, keeps its last good version and continues with the others.
+//   - After a failure, a watch resumes at its resource version. The informer lists the collection again only when the server
+//     no longer has the changes since that version; see [Reflector].
+//   - Memory is bounded. Each namespace that Resource names, or the one watch of all namespaces, has a read buffer and at
+//     most five batches of encoded objects, each of 64 KiB and one object, with their decoded objects. An informer decodes
+//     at most four objects at once, and holds at most a thousand changes between the network and the store. The backlog of
+//     a handler has at most one entry for each key, plus those of DeliverEvery.
+//   - No log, status or error contains content of an object, unless Transform, a handler or the server puts it into an
+//     error of its own. Only Config.OnDecodeError receives the bytes of an object that cannot be decoded.
+//   - At most one worker of a [Queue] has a key at a time, even if the key is added meanwhile. No key starves.
+//   - Run returns after everything that it started has ended. It waits for the handler calls under way.
 //
-// GUARANTEES.md has each rule with the tests that hold it, and what client-go does there.
+// GUARANTEES.md lists each rule with its tests, and compares it with client-go.
 //
-// # What is not
+// # Rules for callers
 //
-// Do not write to an object that came from the package: it is shared with every reader, and with Config.Share parts of it
-// are parts of other objects. Copy it first.
+// Do not write to an object that came from the package: every reader shares it. With Config.Share, other objects share
+// parts of it. Copy it first.
 //
-// Do not assume that a handler sees every version: it sees the last one, and what it was told before; with [DeliverEvery] it sees
-// those that the informer saw. Nor that the store
-// is as it was when the change was made: it may be ahead of the handler, never behind.
+// Do not assume that a handler sees every version. It sees the latest one, and the version that it received before. With
+// [DeliverEvery] it sees each version that the informer saw. The store may be ahead of the handler, never behind.
 //
-// Order is kept for each key, and for one handler. There is none between handlers or informers.
+// Each handler receives the changes of a key in order. There is no order between handlers or informers.
 //
-// Do not block in a function that the informer calls. An index's function holds up the store. Config.Transform, Filter and
-// OnDecodeError are called between the network and the store, one at a time for the whole informer. So a slow one holds up
-// every namespace of that informer. Decoding goes on meanwhile, on up to four goroutines, with Filter or without. A type's
-// own UnmarshalJSON is called by all of them at once, for different objects.
+// Do not block in a function that the informer calls. The function of an index delays the store. The informer calls
+// Config.Transform, Filter and OnDecodeError between the network and the store, one at a time. So a slow one delays every
+// namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with Filter or without. These
+// goroutines call a type's own UnmarshalJSON concurrently, for different objects.
 //
-// Do not end the goroutine in such a function by runtime.Goexit, which is what FailNow and Fatal of a test do. In a
-// function of Config, or in UnmarshalJSON, it fails the list or watch, which is tried again after a backoff. In an index's
-// function it ends the informer. In a handler it ends the subscription. A panic crashes the program, except where an
-// OnPanic takes it.
+// Do not call runtime.Goexit in such a function, as FailNow and Fatal of a test do. In a function of Config, or in
+// UnmarshalJSON, it fails the list or watch, which the informer retries after a backoff. In the function of an index it
+// ends the informer. In a handler it ends the subscription. A panic crashes the program, unless an OnPanic recovers it.
 //
-// metadata.managedFields are dropped unless Config.KeepManagedFields says otherwise. Do not send an object from the store
-// back by Update if that matters to you; a patch or server-side apply does not mind.
+// The informer drops metadata.managedFields unless Config.KeepManagedFields is set. If they matter to you, do not send an
+// object from the store by Update. A patch or server-side apply is safe.
 //
 // # From change to reconcile
 //
-// A [Controller] calls your function for each key, one worker a key, and again after a failure. [Controller.Watch] tells
-// it where the keys come from: [EnqueueObject], [EnqueueOwner] and [Enqueue] choose them, and a [Predicate] says which
-// events matter. The controller reconciles nothing before all that it watches has synced. A [Queue] holds the keys, each
-// once, by priority, with delays and a rate limit: the initial list and a resync yield to changes as they happen. A
-// [TypedClient] writes.
+// A [Controller] calls your function for each key, one worker per key, and again after a failure. [Controller.Watch]
+// adds a source of keys: [EnqueueObject], [EnqueueOwner] and [Enqueue] choose the keys, and a [Predicate] selects events.
+// The controller reconciles nothing before all its sources have synced. A [Queue] holds each key once, by priority, with
+// delays and a rate limit: the initial list and a resync yield to changes as they happen. A [TypedClient] writes.
 //
 //	ctl := &informer.Controller[informer.Key]{
 //		MaxConcurrentReconciles: 4,
@@ -90,37 +87,38 @@
 //
 // # Reading your own writes
 //
-// [Informer.WaitForObject] waits until the store has the object that a write returned; [Informer.WaitForResourceVersion] until it has
-// everything up to a resource version; [Informer.Await] until an object meets a condition, such as [HasCondition].
+// [Informer.WaitForObject] waits until the store has the object that a write returned. [Informer.WaitForResourceVersion]
+// waits until it has every change up to a resource version. [Informer.Await] waits until an object meets a condition, such
+// as [HasCondition].
 //
 // # Testing
 //
-// Package informertest is an API server in the process. With its in-memory listener the whole way, HTTP included, runs
-// in a bubble of testing/synctest, where an hour of backoff takes no time. Its DetectMutations finds who writes to cached
-// objects. With the build tag assert each change of a store is checked.
+// Package informertest is an API server in the process. With its in-memory listener, the whole path, including HTTP, runs
+// in a bubble of testing/synctest, where an hour of backoff takes no time. Its DetectMutations finds code that writes to
+// cached objects. With the build tag assert, the store checks its invariants after each change.
 //
-// # Looking inside
+// # Diagnosis
 //
-// [Informer.Status] tells the state of each watch, the last failure, the resource version and the backlog of each
-// handler; [Informer.WaitSynced] says what it waited for in vain.
+// [Informer.Status] returns the state of each watch, the last failure, the resource version and the backlog of each
+// handler. If [Informer.WaitSynced] fails, its error names what is missing.
 //
 // # Reading the source
 //
-// The way of one watch event, file by file. A file knows those above it in this list, and none below.
+// The path of one watch event, file by file:
 //
 //	client.go      sends the request; progress.go limits how long each part of the response may take
-//	watch.go       reads frame after frame (internal/decode), and gives the encoded object of each to an intake
-//	intake.go      adds it to a batch; decoder.go looks whether the sink holds that version already
-//	pipeline.go    runs the batch on a worker, or on the reader if only one event came, and keeps the order
-//	decoder.go     asks Config.Filter, makes a T of the bytes (internal/decode), and calls Config.Transform
-//	reflector.go   puts a Delta into its Sink, which then has everything up to the event's resource version
-//	fifo.go        queues the delta; a full queue stops the reader, and so the server
-//	informer.go    takes what came together, on the reader if that is little, and edit.go applies it in one step to store.go and
+//	watch.go       reads frames (internal/decode), and gives the encoded object of each frame to an intake
+//	intake.go      adds it to a batch; decoder.go checks whether the sink holds that version already
+//	pipeline.go    runs the batch on a worker, or on the reader if few events came, and keeps the order
+//	decoder.go     calls Config.Filter, decodes the bytes into a T (internal/decode), and calls Config.Transform
+//	reflector.go   puts a Delta into its Sink, which then has every change up to the event's resource version
+//	fifo.go        queues the delta; a full queue blocks the reader, and so the server
+//	informer.go    takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to store.go and
 //	               index.go (internal/cow)
 //	listener.go    adds the change to the backlog of each handler (backlog.go), whose goroutine calls the handler
-//	enqueue.go     as a handler, adds keys to queue.go, from which controller.go reconciles; typedclient.go writes back
+//	enqueue.go     is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
 //
-// A list takes the same way: list.go reads its pages, and the reflector puts them into the sink as one Replaced. reflector.go is
-// the state machine that decides what to ask for next. wait.go has what callers wait for, group.go shares informers, and
-// lister.go reads them as client-go's listers do; package k8s and the generator in codegen build on these.
+// A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced.
+// reflector.go is the state machine that chooses the next request. wait.go implements the Wait methods, group.go shares
+// informers, and lister.go reads them as client-go's listers do. Package k8s and the generator in codegen build on these.
 package informer

@@ -85,7 +85,7 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 //
 // An edit calls functions of indexes and methods of objects, which may panic or end the goroutine. The edit then ends without
 // publication, and the things that it changed in place no longer match the published snapshot. The next edit notices that from
-// Store.editing, and first restores them from the snapshot.
+// Store.editing, and first restores these things from the snapshot.
 type edit[T Object] struct {
 	store   *Store[T]
 	next    *Snapshot[T]
@@ -403,8 +403,8 @@ func (w *edit[T]) advance(namespace, resourceVersion string) {
 	w.setSource(namespace, resourceVersion)
 }
 
-// setSource records that the source of namespace is at resourceVersion. Unlike advance it can go back, which happens after the
-// server was restored from a backup.
+// setSource records that the source of namespace is at resourceVersion. Unlike advance it can go back: a server that was
+// restored from a backup has older versions.
 func (w *edit[T]) setSource(namespace, resourceVersion string) {
 	src := source{namespace, resourceVersion}
 	i, found := w.sourceAt(namespace)
@@ -465,17 +465,17 @@ func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
 	}
 	var free record // stands for the free slots
 	if len(s.records) != int(s.next) {
-		return fmt.Errorf("%d records by slot, but %d slots were given out", len(s.records), s.next)
+		return fmt.Errorf("%d records by slot, but %d slots were allocated", len(s.records), s.next)
 	}
 	for slot, r := range used {
 		if s.records[slot] != r {
-			return fmt.Errorf("slot %d is of record %v, and of %v by slot", slot, r, s.records[slot])
+			return fmt.Errorf("slot %d belongs to record %v, but records by slot has %v", slot, r, s.records[slot])
 		}
 	}
 	for _, slot := range s.free {
 		switch {
 		case slot >= s.next:
-			return fmt.Errorf("free slot %d was never given out", slot)
+			return fmt.Errorf("free slot %d was never allocated", slot)
 		case used[slot] != nil:
 			return fmt.Errorf("free slot %d is in use, or free twice", slot)
 		case next.objects.Get(slot) != none:
@@ -484,7 +484,7 @@ func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
 		used[slot] = &free
 	}
 	if n := next.Len() + len(s.free); n != int(s.next) {
-		return fmt.Errorf("%d slots were given out, %d are in use or free", s.next, n)
+		return fmt.Errorf("%d slots were allocated, %d are in use or free", s.next, n)
 	}
 	if n := next.hints.Len(); n != next.Len() {
 		return fmt.Errorf("hints: %d names, but there are %d objects", n, next.Len())
@@ -522,11 +522,11 @@ func (s *Store[T]) checkItemLocked(next *Snapshot[T], it *item[struct{}], used [
 	slot := r.Data.slot
 	switch {
 	case it.Slot != slot:
-		return fmt.Errorf("record %s of slot %d is filed with slot %d", r, slot, it.Slot)
+		return fmt.Errorf("record %s has slot %d, but is filed with slot %d", r, slot, it.Slot)
 	case it.Hash != next.place(keyOfRecord(r)).Hash:
 		return fmt.Errorf("record %s is filed with another hash", r)
 	case slot >= s.next:
-		return fmt.Errorf("record %s has slot %d, which was never given out", r, slot)
+		return fmt.Errorf("record %s has slot %d, which was never allocated", r, slot)
 	case used[slot] != nil:
 		return fmt.Errorf("record %s has slot %d, and so has %s", r, slot, used[slot])
 	}

@@ -183,7 +183,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 		"which holds another":        func(s state) { s.snap.objects.Set(s.gen, 3, s.snap.objects.Get(4)) },
 		"is filed with slot":         func(s state) { stored(s, "n03").Slot++ },
 		"is filed with another hash": func(s state) { stored(s, "n03").Hash++ },
-		"never given out":            func(s state) { s.next = 60 },
+		"never allocated":            func(s state) { s.next = 60 },
 		"are in use or free":         func(s state) { s.free = nil },
 		"is in use, or free twice":   func(s state) { s.free[0] = 7 },
 		"holds an object":            func(s state) { s.snap.objects.Set(s.gen, s.free[0], &thing{name: "ghost"}) },

@@ -7,53 +7,55 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Source is where the keys of a [Controller] come from. [EnqueueObject], [EnqueueOwner], [Enqueue] and [EnqueueBy] return
-// one, and [Controller.Watch] subscribes to it.
+// Source adds keys to the queue of a [Controller]. [EnqueueObject], [EnqueueOwner], [Enqueue] and [EnqueueBy] return one, and
+// [Controller.Watch] subscribes to it.
 type Source[K comparable] interface {
 	subscribe(queue *Queue[K]) *Subscription
 }
 
-// EventSource is the [Source] that the events of one informer are.
+// EventSource is a [Source] that turns the events of one informer into keys.
 type EventSource[T Object, K comparable] struct {
 	informer *Informer[T]
 	handler  func(queue *Queue[K]) Handler[T]
 	config   SubscriptionConfig[T]
-	every    bool // the handler needs each change: the queue folds keys
+	every    bool // the handler needs each change; the queue still holds each key once
 }
 
-// EnqueueObject returns a source that adds an object's own key to the queue, at each event that meets all of when.
+// EnqueueObject returns a source that adds an object's own key to the queue, for each event for which all predicates in when
+// return true.
 //
-// Objects of the initial list and of a resync have [LowPriority], so a change as it happens does not wait behind the
-// whole collection. All other events have [NormalPriority].
+// Objects of the initial list and of a resync have [LowPriority], so changes do not wait behind the whole collection. All
+// other events have [NormalPriority].
 func EnqueueObject[T Object](i *Informer[T], when ...Predicate[T]) EventSource[T, Key] {
 	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
 }
 
-// EnqueueOwner is [EnqueueObject] with the keys of the object's owners; see [OwnerKeys].
+// EnqueueOwner is like [EnqueueObject], but adds the keys of the object's owners; see [OwnerKeys].
 func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) EventSource[T, Key] {
 	return Enqueue(i, OwnerKeys[T](owner), when...)
 }
 
-// Enqueue is [EnqueueObject] with the keys that the function keys returns. An update adds the keys of the old state and
-// those of the new one: an owner that has lost the object is reconciled too. keys may return any number of keys, and
-// must not change the object. Every change counts, also of an object that comes and goes while keys is slow: Reconcile may have
-// seen it in the store. So keys may delay the informer, once more than SubscriptionConfig.MaxBacklog changes wait. If it always
-// returns none, the controller only waits until the informer has synced, which
-// is right for objects that Reconcile reads and whose events do not matter.
+// Enqueue is like [EnqueueObject], but adds the keys that the function keys returns. For an update it adds the keys of both the
+// old and the new state, so an owner that has lost the object is reconciled too. keys may return any number of keys, and must
+// not change the object.
+//
+// Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it delays the
+// informer once more than SubscriptionConfig.MaxBacklog changes wait. If keys always returns none, the controller only waits
+// until the informer has synced. Use this for objects that Reconcile reads and whose events do not matter.
 func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) EventSource[T, K] {
 	source := EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(when...)} })
 	source.every = true
 	return source
 }
 
-// EnqueueBy returns a source with a handler of your own, which decides for each event what to add to queue, and how.
+// EnqueueBy returns a source with a custom handler, which chooses the keys and options to add to queue for each event.
 // [Controller.Watch] calls the function handler once, with the controller's queue.
 func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue[K]) Handler[T]) EventSource[T, K] {
 	return EventSource[T, K]{informer: i, handler: handler}
 }
 
-// With returns a source like s whose subscription has that configuration: a filter, or a resync. Only a source of EnqueueBy heeds
-// Delivery and Block.
+// With returns a copy of s whose subscription has that configuration, such as a filter or a resync. Only a source of EnqueueBy
+// uses Delivery and Block.
 func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] {
 	s.config = config
 	return s
@@ -107,19 +109,19 @@ type Owned interface {
 	GetOwnerReferences() []metav1.OwnerReference
 }
 
-// Owner says which owners of an object count.
+// Owner selects owners of an object.
 type Owner struct {
 	// GroupKind is the kind of the owner. Its version does not matter.
 	schema.GroupKind
-	// ClusterScoped says that owners are in no namespace. False means that they are in the namespace of the object.
+	// ClusterScoped is true if owners are in no namespace. False means that they are in the namespace of the object.
 	ClusterScoped bool
-	// All says that every owner counts. False means only the owner that is marked as the controller. An object has at
+	// All selects every owner of that kind. False means only the owner that is marked as the controller. An object has at
 	// most one of these.
 	All bool
 }
 
-// OwnerKeys returns a function that returns the keys of an object's owners. [EnqueueOwner] uses it. With [NewIndex] it
-// finds the objects of an owner.
+// OwnerKeys returns a function that returns the keys of an object's owners. [EnqueueOwner] uses it. Pass it to [NewIndex] for an
+// index that finds the objects of an owner.
 func OwnerKeys[T Owned](owner Owner) func(obj T) []Key {
 	return func(obj T) []Key {
 		var keys []Key
@@ -140,10 +142,10 @@ func OwnerKeys[T Owned](owner Owner) func(obj T) []Key {
 	}
 }
 
-// Predicate says whether an event matters.
+// Predicate reports whether an event matters.
 type Predicate[T Object] func(e Event[T]) bool
 
-// AllOf returns a predicate that is met when all of these are. Of none it is always met.
+// AllOf returns a predicate that returns true if all predicates do. Without predicates it always returns true.
 func AllOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	return func(e Event[T]) bool {
 		for _, p := range predicates {
@@ -155,7 +157,7 @@ func AllOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	}
 }
 
-// AnyOf returns a predicate that is met when any of these is. Of none it is never met.
+// AnyOf returns a predicate that returns true if any of the predicates does. Without predicates it always returns false.
 func AnyOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	return func(e Event[T]) bool {
 		for _, p := range predicates {
@@ -167,13 +169,13 @@ func AnyOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	}
 }
 
-// Not returns a predicate that is met when p is not.
+// Not returns a predicate that returns true if p returns false.
 func Not[T Object](p Predicate[T]) Predicate[T] {
 	return func(e Event[T]) bool { return !p(e) }
 }
 
-// GenerationChanged is a [Predicate] that leaves out updates which do not change metadata.generation, and resyncs.
-// For most types the API server changes it when the spec changes, and not with the status or the metadata.
+// GenerationChanged is a [Predicate] that rejects updates which do not change metadata.generation, and resyncs. For most
+// types the API server changes the generation when the spec changes, but not when the status or the metadata changes.
 func GenerationChanged[T interface {
 	Object
 	GetGeneration() int64
@@ -181,7 +183,7 @@ func GenerationChanged[T interface {
 	return e.Type != Updated || e.Old.GetGeneration() != e.Object.GetGeneration()
 }
 
-// LabelsChanged is a [Predicate] that leaves out updates which do not change the labels, and resyncs.
+// LabelsChanged is a [Predicate] that rejects updates which do not change the labels, and resyncs.
 func LabelsChanged[T interface {
 	Object
 	GetLabels() map[string]string
@@ -189,7 +191,7 @@ func LabelsChanged[T interface {
 	return e.Type != Updated || !maps.Equal(e.Old.GetLabels(), e.Object.GetLabels())
 }
 
-// AnnotationsChanged is a [Predicate] that leaves out updates which do not change the annotations, and resyncs.
+// AnnotationsChanged is a [Predicate] that rejects updates which do not change the annotations, and resyncs.
 func AnnotationsChanged[T interface {
 	Object
 	GetAnnotations() map[string]string

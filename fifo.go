@@ -6,46 +6,44 @@ import (
 	"sync"
 )
 
-// Sink is where a [Reflector] puts what it reads. [FIFO] is one.
+// Sink receives the deltas of a [Reflector]. [FIFO] is one.
 type Sink[T Object] interface {
-	// Put takes d, or waits until it can. It returns an error when ctx ends first or the sink takes no more.
+	// Put takes d, and waits while the sink has no room. It returns an error if ctx ends first or the sink is closed.
 	Put(ctx context.Context, d Delta[T]) error
 }
 
-// Holder is a [Sink] that says what it holds of an object. A [Reflector] asks it, and then does not decode versions that the sink
-// holds already; with Config.Share, new versions share with the ones that are held.
+// Holder is a [Sink] from which a [Reflector] can read the objects that it holds. The reflector does not decode versions that the
+// sink holds already. With Config.Share, new versions share equal parts with those that the sink holds.
 type Holder[T Object] interface {
 	Sink[T]
-	// Get returns the object as it was put, or false if there is none. It is called by several goroutines at once.
+	// Get returns the object that was put last for the key, or false if there is none. It must be safe for concurrent use.
 	Get(Key) (T, bool)
 }
 
-// batcher is a [Sink] that takes changes that came together in one step.
+// batcher is a [Sink] that can apply several deltas in one step.
 type batcher[T Object] interface {
-	// queue is Put, but the sink need not do anything with d before flush.
+	// queue is like Put, but the sink may defer the processing of d until flush.
 	queue(ctx context.Context, d Delta[T]) error
-	// flush says that nothing more came together with what was queued.
+	// flush ends a batch of queued deltas.
 	flush() error
 }
 
-// ErrClosed indicates that a FIFO takes no more deltas, or has none left and gets no more; or that a Subscription was
-// closed.
+// ErrClosed indicates that a FIFO or [Queue] is closed and, for a receiver, empty; or that a Subscription was closed.
 var ErrClosed = errors.New("closed")
 
-// fifoCapacity is the capacity of a FIFO whose owner names none: about a second of a busy cluster's changes, and
-// with 10 kB an object some 10 MB.
+// fifoCapacity is the default capacity of a FIFO: about a second of a busy cluster's changes, and some 10 MB with objects of
+// 10 kB.
 const fifoCapacity = 1024
 
-// FIFO is a bounded queue of deltas between the readers of the network and the one writer of a store. It is like a
-// buffered channel whose receiver takes all that is there at once, and that never puts a Replaced in one batch
-// with anything else.
+// FIFO is a bounded queue of deltas between reflectors and the one writer of a store. It is like a buffered channel whose
+// receiver takes all waiting deltas at once, except that a Replaced is always a batch of its own.
 //
-// Deltas come out in the order in which they went in, from any number of producers. A full FIFO makes producers
-// wait, which is how back-pressure reaches the server's socket. All methods are safe for concurrent use, but
-// batches make sense for one consumer only. Create one with [NewFIFO].
+// Deltas leave in the order in which they entered, from any number of producers. Producers wait while the FIFO is full, which
+// causes back-pressure up to the server's socket. All methods are safe for concurrent use, but only one consumer should take
+// batches, since their order matters. Create one with [NewFIFO].
 type FIFO[T Object] struct {
 	capacity int
-	readable chan struct{} // holds a token while there may be something to take
+	readable chan struct{} // holds a token while there may be deltas to take
 	writable chan struct{} // holds a token while there may be room
 
 	mu      sync.Mutex // protects the fields below
@@ -62,7 +60,8 @@ func NewFIFO[T Object](capacity int) *FIFO[T] {
 	return &FIFO[T]{capacity: capacity, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)}
 }
 
-// Put appends d. It waits while the FIFO is full, and returns ctx's error when that ends first, or [ErrClosed].
+// Put appends d. It waits while the FIFO is full. It returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO is
+// closed.
 func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
 	err := f.queue(ctx, d)
 	if err == nil {
@@ -71,7 +70,7 @@ func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
 	return err
 }
 
-// queue is Put, but does not wake the consumer, unless it has to wait for room.
+// queue is like Put, but does not wake the consumer, unless it has to wait for room.
 func (f *FIFO[T]) queue(ctx context.Context, d Delta[T]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +85,7 @@ func (f *FIFO[T]) queue(ctx context.Context, d Delta[T]) error {
 		f.mu.Lock()
 		f.blocked--
 		if ctx.Err() != nil {
-			signal(f.writable) // it may have been the token of another producer
+			signal(f.writable) // this call may have taken the token of another producer
 			return ctx.Err()
 		}
 	}
@@ -101,8 +100,8 @@ func (f *FIFO[T]) queue(ctx context.Context, d Delta[T]) error {
 	return nil
 }
 
-// Take waits until there is something, and returns it all in order, using batch's memory; but a Replaced comes
-// alone. It returns ctx's error when that ends first, and [ErrClosed] when nothing is left in a closed FIFO.
+// Take waits until there are deltas, and returns all of them in order, using batch's memory. A Replaced is always a batch of
+// its own. Take returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO is closed and empty.
 func (f *FIFO[T]) Take(ctx context.Context, batch []Delta[T]) ([]Delta[T], error) {
 	for {
 		var err error
@@ -115,7 +114,7 @@ func (f *FIFO[T]) Take(ctx context.Context, batch []Delta[T]) ([]Delta[T], error
 	}
 }
 
-// wait waits until there may be something to take, or the FIFO is closed.
+// wait waits until there may be deltas to take, or the FIFO is closed.
 func (f *FIFO[T]) wait(ctx context.Context) error {
 	select {
 	case <-f.readable:
@@ -125,7 +124,7 @@ func (f *FIFO[T]) wait(ctx context.Context) error {
 	}
 }
 
-// takeNow is Take, but does not wait: it returns an empty batch when there is nothing.
+// takeNow is like Take, but does not wait: it returns an empty batch if there are no deltas.
 func (f *FIFO[T]) takeNow(batch []Delta[T]) ([]Delta[T], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +136,7 @@ func (f *FIFO[T]) takeNow(batch []Delta[T]) ([]Delta[T], error) {
 	return f.takeLocked(batch, n), nil
 }
 
-// takeFew takes all there is, if that is no more than most, without a Replaced. Otherwise it takes nothing and wakes the consumer.
+// takeFew takes all deltas, if there are at most most and none is a Replaced. Otherwise it takes none and wakes the consumer.
 func (f *FIFO[T]) takeFew(batch []Delta[T], most int) []Delta[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +164,7 @@ func (f *FIFO[T]) takeLocked(batch []Delta[T], n int) []Delta[T] {
 	return batch
 }
 
-// batchLocked returns how many of the first items make the next batch.
+// batchLocked returns the number of items in the next batch.
 func (f *FIFO[T]) batchLocked() int {
 	for i := range f.items {
 		if f.items[i].Type == Replaced {
@@ -175,8 +174,8 @@ func (f *FIFO[T]) batchLocked() int {
 	return len(f.items)
 }
 
-// Close lets no more in: producers, also those that wait, get [ErrClosed]. With drain the consumer still gets what
-// is there; without, it is dropped. Closing again can only drop.
+// Close closes the FIFO. Put then returns [ErrClosed], also in producers that wait. If drain is true, the consumer still
+// receives the deltas in the FIFO; otherwise Close drops them. Closing again can only drop deltas.
 func (f *FIFO[T]) Close(drain bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,7 +187,7 @@ func (f *FIFO[T]) Close(drain bool) {
 	signal(f.writable)
 }
 
-// Len returns how many deltas wait, and how many producers wait for room.
+// Len returns the number of deltas in the FIFO, and the number of producers that wait for room.
 func (f *FIFO[T]) Len() (deltas, blocked int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

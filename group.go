@@ -9,24 +9,24 @@ import (
 	"sync"
 )
 
-// Group shares informers: all who ask it for the same type, resource, namespaces and selectors get the same one, which
-// runs from the first to the last of them. It starts them together, and waits for all of them.
+// Group shares informers: all users of the same type, resource, namespaces and selectors get the same informer. It runs from
+// the first user until the last one releases it. A group starts its informers together, and waits for all of them.
 //
-// Create one with [NewGroup], ask it by [Shared], and call Run. All methods are safe for concurrent use.
+// Create one with [NewGroup], get informers with [Shared], and call Run. All methods are safe for concurrent use.
 type Group struct {
 	client *Client
 
 	mu      sync.Mutex // protects the fields below
 	members map[shareKey]*member
-	order   []*member               // as they joined
-	ctx     context.Context         // of Run; nil before
-	end     context.CancelCauseFunc // of ctx
-	running sync.WaitGroup          // informers that run; Add only while Run holds on to it
+	order   []*member               // in the order in which they joined
+	ctx     context.Context         // the context of Run; nil before Run
+	end     context.CancelCauseFunc // ends ctx
+	running sync.WaitGroup          // the running informers; only added to before Run waits for it
 	started bool
 	stopped bool
 }
 
-// shareKey tells which users share one informer.
+// shareKey identifies an informer of a group. Users with equal keys share one informer.
 type shareKey struct {
 	object   reflect.Type
 	resource string
@@ -37,10 +37,10 @@ type member struct {
 	key      shareKey
 	informer sharedInformer
 	users    int
-	cancel   context.CancelFunc // ends its Run; nil when it does not run
+	cancel   context.CancelFunc // ends its Run; nil if it does not run
 }
 
-// sharedInformer is an Informer whose T the group does not know.
+// sharedInformer is an Informer of any T.
 type sharedInformer interface {
 	Run(ctx context.Context) error
 	HasSynced() bool
@@ -54,12 +54,13 @@ func NewGroup(client *Client) *Group {
 	return &Group{client: client, members: map[shareKey]*member{}}
 }
 
-// Shared returns the group's informer of resource, made with config if it is the first to ask, and a function that
-// lets go of it. When its last user lets go, the informer stops; who asks again later gets a new one. Release does
-// not wait for that, and may be called several times.
+// Shared returns the group's informer of resource, and a function that releases it. The first call creates the informer with
+// config. The informer stops when its last user releases it; a later call creates a new one. release does not wait until the
+// informer has stopped. Calling it again does nothing.
 //
-// A later user gets the informer as the first one configured it. It may pass the zero Config, or one that is equal;
-// functions are never equal, so a Transform or OnDecodeError of its own is an error.
+// A later call returns the informer with its first configuration. Its config must be the zero Config, or equal to the first
+// one. Functions are never equal, so a later Transform, Filter or OnDecodeError is an error. So is a resource or config that
+// is wrong. If the group has stopped, the error wraps [ErrStopped].
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
@@ -90,10 +91,10 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 	return shared, sync.OnceFunc(func() { g.release(m) }), nil
 }
 
-// joins returns an error unless a user who asks for c can do with an informer that has first.
+// joins returns an error unless a user with config c can share an informer with config first.
 func (c *Config[T]) joins(first *Config[T]) error {
 	if c.Transform != nil || c.Filter != nil || c.OnDecodeError != nil {
-		return errors.New("the informer exists already, and has the functions of its first Config: leave Transform, Filter and OnDecodeError out, or give the first one the same resource under other selectors")
+		return errors.New("the informer exists already, with the functions of its first Config: leave Transform, Filter and OnDecodeError nil, or create another informer with New")
 	}
 	mine, theirs := *c, *first
 	theirs.Transform, theirs.Filter, theirs.OnDecodeError = nil, nil, nil
@@ -112,7 +113,7 @@ func (g *Group) startLocked(m *member) {
 	ctx, m.cancel = context.WithCancel(g.ctx)
 	g.running.Go(func() {
 		if err := m.informer.Run(ctx); ctx.Err() == nil {
-			g.end(err) // nobody asked it to stop
+			g.end(err) // the informer ended by itself
 		}
 	})
 }
@@ -128,13 +129,13 @@ func (g *Group) release(m *member) {
 	if m.cancel != nil {
 		m.cancel()
 	} else {
-		m.informer.abandon() // Run will not know of it, and somebody may be waiting for it
+		m.informer.abandon() // no Run will end it, and somebody may wait for it
 	}
 }
 
-// Run runs all informers of the group, also those that come later, until ctx ends. It returns the cause of that, once
-// all of them have stopped. If one of them ends by itself, Run stops the others and returns its error: [ErrRunning] for
-// an informer that was run by somebody else. A group runs once: later calls return [ErrRunning].
+// Run runs all informers of the group, also those that join later, until ctx ends. It returns the cause of ctx, once all of
+// them have stopped. If one of them ends by itself, Run stops the others and returns its error: [ErrRunning] for an
+// informer whose Run was called directly. A group runs once; later calls return [ErrRunning].
 func (g *Group) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.started {
@@ -158,16 +159,16 @@ func (g *Group) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// HasSynced reports whether every informer that is in the group now has synced. For an empty group it returns true. It
-// can become false again, when an informer joins that has not synced yet.
+// HasSynced reports whether every informer that is now in the group has synced. For an empty group it returns true. It
+// returns false again after an informer has joined that has not synced yet.
 func (g *Group) HasSynced() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !slices.ContainsFunc(g.order, func(m *member) bool { return !m.informer.HasSynced() })
 }
 
-// WaitSynced waits until every informer that is in the group now has synced, and then returns nil. If ctx ends first or
-// the group stops, it returns the errors of all that have not synced, each a [*NotSyncedError].
+// WaitSynced waits until every informer that is now in the group has synced, and then returns nil. If ctx ends first or the
+// group stops, it returns the errors of all informers that have not synced, each a [*NotSyncedError].
 func (g *Group) WaitSynced(ctx context.Context) error {
 	g.mu.Lock()
 	members := slices.Clone(g.order)
@@ -185,7 +186,7 @@ func (g *Group) WaitSynced(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Status returns how the informers are doing, in the order in which they came.
+// Status returns the status of each informer, in the order in which they joined.
 func (g *Group) Status() []InformerStatus {
 	g.mu.Lock()
 	members := slices.Clone(g.order)
@@ -197,8 +198,8 @@ func (g *Group) Status() []InformerStatus {
 	return statuses
 }
 
-// SharedInto returns a function for [Group.Join]. The function gets a group's informer of resource by [Shared], with the
-// zero [Config], and puts it into *to.
+// SharedInto returns a function for [Group.Join]. The function calls [Shared] with the zero [Config], and stores the informer
+// in *to.
 func SharedInto[T Object](to **Informer[T], resource Resource) func(g *Group) (release func(), err error) {
 	return func(g *Group) (release func(), err error) {
 		*to, release, err = Shared(g, resource, Config[T]{})
@@ -206,9 +207,9 @@ func SharedInto[T Object](to **Informer[T], resource Resource) func(g *Group) (r
 	}
 }
 
-// Join gets several informers of the group, each by a function that [SharedInto] returned, or none: it returns a function
-// that releases all of them, or the first error. Generated code makes the Set of an API version by it. To configure one
-// of the informers, call [Shared] for it first.
+// Join gets several informers of the group, each by a function from [SharedInto]. It returns a function that releases all of
+// them. If one fails, Join releases the others and returns the error. Generated code uses it for the Set of an API version. To
+// configure one of the informers, call [Shared] for it first.
 func (g *Group) Join(members ...func(g *Group) (release func(), err error)) (release func(), err error) {
 	var releases []func()
 	release = func() {

@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// Handler receives the changes of an informer's objects, one call after the other.
+// Handler receives the changes of an informer's objects, one call at a time.
 //
-// For each key the calls form a chain: old is exactly the object that this handler was given last. A slow handler
+// For each key the calls form a chain: old is exactly the object that this handler received last. A slow handler
 // delays nobody else: its changes wait in a backlog of its own, where changes of one key fold into one. A handler may
 // read the store and the indexes. They already have the change, and may be ahead of it. A handler must not write to
 // the objects.
 type Handler[T Object] interface {
 	// OnAdd receives an object that is new to this handler. initial is true for the objects that existed when the
-	// handler began: those of the informer's first list, and those in the store at a later subscription.
+	// subscription began: those of the informer's first list, and those that the store had at a later subscription.
 	OnAdd(obj T, initial bool)
-	// OnUpdate receives an object that has replaced old. Unless Config.Transform is set, a slice, map or pointer that did not
-	// change is the same one in both. So reflect.DeepEqual and equality.Semantic.DeepEqual of a part that did not change return
-	// almost at once: equality.Semantic.DeepEqual(old.Spec, new.Spec) is a cheap test.
+	// OnUpdate receives an object that has replaced old. Unless Config.Transform is set, old and new share each slice, map
+	// and pointer that did not change. Comparing an unchanged part is therefore cheap, for example by
+	// equality.Semantic.DeepEqual(old.Spec, new.Spec) or reflect.DeepEqual.
 	OnUpdate(old, new T)
-	// OnDelete receives an object that is gone. If final is true, last is its state at the deletion. Otherwise last is
-	// the last known state: the deletion itself was missed, or the object no longer passes the subscription's filter.
+	// OnDelete receives an object that no longer exists. If final is true, last is its state at the deletion. Otherwise
+	// last is the last known state: the informer missed the deletion, or the object no longer passes the subscription's
+	// filter.
 	OnDelete(last T, final bool)
 }
 
@@ -58,39 +59,38 @@ func (h HandlerFuncs[T]) OnDelete(last T, final bool) {
 type SubscriptionConfig[T Object] struct {
 	// Name names the handler in SubscriptionStatus. Empty means the type of the handler.
 	Name string
-	// Filter restricts the subscription to the objects for which it returns true. An object that starts to pass is an
-	// addition, one that stops to pass a deletion. The handler's goroutine calls Filter, once for each version that the
-	// handler could be given. Nil means all objects.
+	// Filter restricts the subscription to the objects for which it returns true. An object that starts to pass is
+	// delivered as an addition, an object that stops passing as a deletion. The handler's goroutine calls Filter, once for
+	// each version that it takes from the backlog. Nil means all objects.
 	Filter func(T) bool
-	// Delivery says which changes a slow handler receives. Zero means DeliverLatest.
+	// Delivery selects the changes that a slow handler receives. Zero means DeliverLatest.
 	Delivery Delivery
-	// MaxBacklog is how many changes may wait with DeliverEvery, in addition to one for each key, which a list can add
-	// at once. Zero means 1,024.
+	// MaxBacklog is the number of changes that may wait with DeliverEvery, in addition to one for each key, which a list
+	// can add at once. Zero means 1,024.
 	MaxBacklog int
 	// Block makes the informer, its store and its other handlers wait while more than MaxBacklog changes wait. The
 	// informer checks it between batches of at most 1,024 changes. False means that the subscription ends instead, with
 	// [ErrBacklog].
 	Block bool
 	// Resync is how often the handler receives every object again, by OnUpdate with equal old and new. A round begins
-	// between one and 1.1 times Resync after the subscription has synced, or after the round before has ended. It never
-	// asks the server, and yields to changes. Zero means never. Resync only helps a handler that compares objects with
+	// between one and 1.1 times Resync after the subscription has its initial list, or after the previous round has ended.
+	// It sends no request, and yields to changes. Zero means never. Resync only helps a handler that compares objects with
 	// something that changes without the informer.
 	Resync time.Duration
-	// OnPanic receives the value of a panic of the handler or of Filter. The function that recovers the panic calls it,
-	// so debug.Stack shows where the panic came from. Delivery then goes on as if the handler had returned, or as if
-	// Filter had returned false. Nil means that the panic ends the program.
+	// OnPanic receives the value of a panic of the handler or of Filter. It runs in the deferred function that recovers
+	// the panic, so debug.Stack shows the origin of the panic. Delivery then continues as if the handler had returned, or
+	// as if Filter had returned false. Nil means that the panic ends the program.
 	OnPanic func(value any)
 }
 
-// Delivery says which changes a slow handler receives.
+// Delivery selects the changes that a slow handler receives.
 type Delivery uint8
 
 const (
-	// DeliverLatest folds the changes of one key into one: from the object that the handler was given last to the
-	// latest.
+	// DeliverLatest folds the changes of one key into one: from the object that the handler received last to the latest.
 	DeliverLatest Delivery = iota
-	// DeliverEvery delivers each change that the informer saw. Changes that it missed while a watch was broken still
-	// fold into one, found by listing the collection again.
+	// DeliverEvery delivers each change that the informer saw. Changes of one key that it missed while a watch was broken
+	// still fold into one, which it finds by listing the collection again.
 	DeliverEvery
 )
 
@@ -125,31 +125,31 @@ type subscriber interface {
 	status() SubscriptionStatus
 }
 
-// HasSynced reports whether the handler has returned from the whole initial list.
+// HasSynced reports whether the handler has processed the whole initial list.
 func (s *Subscription) HasSynced() bool { return s.listener.hasSynced() }
 
-// WaitSynced waits until the handler has returned from the whole initial list, and then returns nil. It returns an
-// error if ctx ends or the subscription ends first.
+// WaitSynced waits until the handler has processed the whole initial list, and then returns nil. It returns an error if
+// ctx ends or the subscription ends first.
 func (s *Subscription) WaitSynced(ctx context.Context) error { return s.listener.waitSynced(ctx) }
 
 // Close ends the subscription and drops the changes that wait for its handler. After Close has returned, no call of the
-// handler or of Filter begins. Close does not wait for a call that is under way: receive from Done before you free what
-// the handler uses.
+// handler or of Filter begins. Close does not wait for a call under way: receive from Done before you free resources
+// that the handler uses.
 //
 //	sub.Close()
 //	<-sub.Done()
 //
-// Because Close waits for no handler, every handler may call it, for its own subscription or for another, and so may a
-// goroutine that holds a lock which the handler needs. A closed subscription retains neither the handler nor an object
-// once Done is closed. Closing again does nothing.
+// Because Close waits for no handler, a handler may close its own subscription or another one. So may a goroutine that
+// holds a lock which the handler needs. Once Done is closed, the subscription retains neither the handler nor an object.
+// Closing again does nothing.
 func (s *Subscription) Close() { s.listener.end(ErrClosed) }
 
 // Done returns a channel that is closed when the subscription has ended and the last call of the handler has returned.
-// Err says why the subscription ended. The handler itself must not wait for Done.
+// Err then returns the reason. The handler itself must not wait for Done.
 func (s *Subscription) Done() <-chan struct{} { return s.listener.released() }
 
 // Err returns nil while the subscription is open. Afterwards it returns [ErrClosed] if Close ended it, an error that
-// wraps [ErrStopped] if the informer has stopped, [ErrBacklog], or what is wrong with the SubscriptionConfig.
+// wraps [ErrStopped] if the informer has stopped, [ErrBacklog], or the error of an invalid SubscriptionConfig.
 func (s *Subscription) Err() error { return s.listener.err() }
 
 // Status returns the present status of the subscription.
@@ -158,27 +158,27 @@ func (s *Subscription) Status() SubscriptionStatus { return s.listener.status() 
 // SubscriptionStatus is the status of a [Subscription].
 type SubscriptionStatus struct {
 	Name string
-	// Backlog is how many keys have changes that wait for the handler; with DeliverEvery, how many changes wait.
+	// Backlog is the number of keys with changes that wait for the handler. With DeliverEvery, it is the number of changes.
 	Backlog int
-	// Busy is how long the call that is under way has taken so far. Zero means that none is.
+	// Busy is how long the current call has taken so far. Zero means that no call is under way.
 	Busy time.Duration
-	// Synced says whether the handler has returned from all of the initial additions.
+	// Synced is true once the handler has processed the whole initial list.
 	Synced bool
-	// Blocking says whether the informer waits for the handler; see SubscriptionConfig.Block.
+	// Blocking is true while the informer waits for the handler; see SubscriptionConfig.Block.
 	Blocking bool
 }
 
 // Event is one change as [Informer.Changes] yields it. It carries the arguments of a method of [Handler].
 type Event[T Object] struct {
 	Type EventType
-	// Object is the new state; for Deleted, the last known one.
+	// Object is the new state; for Deleted, the last known state.
 	Object T
-	// Old is the object that this iteration yielded last for the key. Only Updated has it.
+	// Old is the object that this iteration yielded last for the key. Only Updated events have it.
 	Old T
 	// Initial is true if an Added object existed when the iteration, or the informer, began.
 	Initial bool
-	// Final is true if Object of a Deleted event is the state at the deletion. False means that the deletion was found
-	// by listing again, and that Object is the last known state.
+	// Final is true if Object of a Deleted event is the state at the deletion. False means that the informer missed the
+	// deletion, and that Object is the last known state.
 	Final bool
 }
 

@@ -158,7 +158,7 @@ var hostiles = map[string]hostile{
 	"list/gzip error bomb":  {verb: "list", code: 500, header: "Content-Encoding: gzip", want: "an error on the server", send: compressed(sends("", " "))},
 	"list/gzip that is not": {verb: "list", header: "Content-Encoding: gzip", is: gzip.ErrHeader, send: sends(listHead + "]}")},
 	"list/gzip cut":         {verb: "list", header: "Content-Encoding: gzip", is: io.ErrUnexpectedEOF, send: sends("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff")},
-	"list/brotli":           {verb: "list", header: "Content-Encoding: br", want: `content encoding "br", which was not asked for`, send: sends("?")},
+	"list/brotli":           {verb: "list", header: "Content-Encoding: br", want: `content encoding "br", which was not requested`, send: sends("?")},
 
 	// Slow responses.
 	"list/no headers": {verb: "list", is: informer.ErrNoProgress, within: 2 * time.Minute, send: func(_ io.Writer, r *http.Request) { <-r.Context().Done() }},

@@ -72,7 +72,7 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 func (x *Index[T, K]) List(key K) []T {
 	snap := x.store.Snapshot()
 	t, hash := x.treeIn(snap), x.hash(key)
-	most := t.Len() // of the items with that hash
+	most := t.Len() // the number of items with that hash
 	if next := hash + 1<<cow.OrdinalBits; next > hash {
 		most = t.Rank(&cow.Place{Hash: next})
 	}
@@ -196,7 +196,7 @@ func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []
 	old, rest := hashes[1:1+hashes[0]], hashes[1+hashes[0]:]
 	for i := range t.buf {
 		it := &t.buf[i]
-		if slices.Contains(old, it.Hash) { // an equal hash can be that of another key
+		if slices.Contains(old, it.Hash) { // another key can have the same hash
 			if have := t.tree.Find(it.Hash, r); have != nil && have.Key == it.Key {
 				continue
 			}
@@ -208,7 +208,7 @@ func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []
 			t.tree.Delete(gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
 		}
 	}
-	clear(t.buf) // so that it keeps no record in memory
+	clear(t.buf) // it must not keep records in memory
 	return rest
 }
 
@@ -220,7 +220,7 @@ func (t *keyTree[T, K]) drop(gen uint64, r *record, hashes []uint32) []uint32 {
 }
 
 func (t *keyTree[T, K]) restoreHashes(snap *Snapshot[T]) {
-	count := make(map[*record]int, snap.Len()) // the position of the number of keys in a record's hashes
+	count := make(map[*record]int, snap.Len()) // where a record's hashes have the number of its keys in this index
 	snap.eachRecord(func(r *record) {
 		count[r] = len(r.Data.hashes)
 		r.Data.hashes = append(r.Data.hashes, 0)

@@ -15,18 +15,18 @@ import (
 type Informer[T Object] struct {
 	resource   Resource
 	config     Config[T]
-	invalid    error // what New found wrong
+	invalid    error // the reason why New rejected its arguments; nil if it did not
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
 	store      *Store[T]
 	hub        *hub[T]
 	end        context.CancelCauseFunc // ends Run
 
-	// applying is held while deltas are taken from fifo, until they are in the store and in every backlog: so they stay in order,
-	// whoever applies them.
+	// applying is held from taking deltas out of fifo until they are in the store and in every backlog. This keeps deltas in
+	// order, regardless of which goroutine applies them.
 	applying sync.Mutex
 	// applying protects the fields below.
-	full    bool        // a listener has no room: apply waits for that
+	full    bool        // a listener has no room; apply waits for it
 	batch   []Delta[T]  // scratch memory
 	changes []change[T] // scratch memory
 
@@ -48,7 +48,7 @@ var (
 // New returns an informer of resource. It starts no goroutine and sends no request; Run does.
 //
 // If client, resource, T or config is wrong, New logs the error. Run, WaitSynced, WaitForResourceVersion, WaitForObject
-// and Await then return it at once, and a subscription has ended with it.
+// and Await then return it at once, and each subscription ends with it.
 func New[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
 	i := newInformer(client, resource, config)
 	if i.invalid != nil {
@@ -75,7 +75,7 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 	return i
 }
 
-// makeReflectors makes one reflector for each namespace, or returns what is wrong.
+// makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config is wrong.
 func (i *Informer[T]) makeReflectors(client *Client) error {
 	if err := i.resource.validate(); err != nil {
 		return err
@@ -113,13 +113,13 @@ func (f feed[T]) flush() error                                { return f.informe
 // after the informer has stopped.
 func (i *Informer[T]) Store() *Store[T] { return i.store }
 
-// Resource returns which collection the informer follows.
+// Resource returns the collection that the informer follows.
 func (i *Informer[T]) Resource() Resource { return i.resource }
 
-// Run follows the collection until ctx ends, and returns the cause of that. If what New was given is wrong, Run returns
-// that error at once. If a user's function, such as an index's, ends its goroutine by runtime.Goexit, Run ends with an error.
-// It waits for the handler calls that are under way: when it returns, every goroutine that it started has ended, and no
-// handler is called any more. An informer runs once; later calls return [ErrRunning].
+// Run follows the collection until ctx ends, and returns the cause of ctx. If New rejected its arguments, Run returns
+// that error at once. If the function of an index calls runtime.Goexit, Run returns an error. Run waits for the handler calls
+// under way. When it returns, every goroutine that it started has ended, and no handler is called any more. An informer runs
+// once; later calls return [ErrRunning].
 func (i *Informer[T]) Run(ctx context.Context) error {
 	if err := i.begin(); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	run := func(f func(context.Context) error) {
 		running.Go(func() {
-			defer end(fmt.Errorf("%s: %w", i.resource, errGoroutineEnded)) // of several causes the first counts
+			defer end(fmt.Errorf("%s: %w", i.resource, errGoroutineEnded)) // only the first cause counts
 			end(f(ctx))
 		})
 	}
@@ -158,12 +158,13 @@ func (i *Informer[T]) begin() error {
 	return nil
 }
 
-// HasSynced reports whether the store has had the whole collection. Once true, it stays true.
+// HasSynced reports whether the store has received the whole collection. Once true, it stays true.
 func (i *Informer[T]) HasSynced() bool { return isClosed(i.hub.synced) }
 
-// WaitSynced waits until the store has the whole collection, and then returns nil. If ctx ends first, the error says
-// what is missing and why, and wraps the cause of ctx. If the informer stops first, the error wraps [ErrStopped]. If what
-// [New] was given is wrong, WaitSynced returns that error at once, whether Run was called or not.
+// WaitSynced waits until the store has the whole collection, and then returns nil. If ctx ends first, it returns a
+// [*NotSyncedError] that wraps the cause of ctx, or an error that wraps [ErrNotStarted] too if Run was not called. If the
+// informer stops first, the error wraps [ErrStopped]. If [New] rejected its arguments, WaitSynced returns that error at once,
+// whether Run was called or not.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 	if i.HasSynced() {
 		return nil
@@ -208,11 +209,11 @@ func (i *Informer[T]) unsynced(cause error) error {
 	return &NotSyncedError{Resource: i.resource, Why: strings.Join(why, "; "), errs: errs}
 }
 
-// NotSyncedError indicates that an informer does not have the whole collection yet. It wraps the cause of the context's
-// end, or [ErrStopped], and the last failure of each part that is missing.
+// NotSyncedError indicates that an informer does not have the whole collection yet. It wraps the cause of the context, or
+// [ErrStopped], and the last failure of each missing part.
 type NotSyncedError struct {
 	Resource Resource
-	// Why names the state of each part that is missing, and its last failure.
+	// Why names the state of each missing part, and its last failure.
 	Why  string
 	errs []error
 }
@@ -222,17 +223,17 @@ func (e *NotSyncedError) Error() string {
 	return fmt.Sprintf("%s not synced: %s: %v", e.Resource, e.Why, e.errs[0])
 }
 
-// Unwrap returns what e wraps.
+// Unwrap returns the errors that e wraps.
 func (e *NotSyncedError) Unwrap() []error { return e.errs }
 
-// Subscribe registers h. It first calls OnAdd for every object in the store, and then delivers every change from that
-// moment on: nothing is missed in between, and nothing comes twice. On an informer that has stopped, Subscribe returns
-// a subscription that has ended; see [Subscription.Err].
+// Subscribe registers h. The subscription first calls OnAdd for every object in the store, and then delivers every later
+// change. No change is missed or delivered twice. On an informer that has stopped, Subscribe returns a subscription that has
+// ended; see [Subscription.Err].
 func (i *Informer[T]) Subscribe(h Handler[T]) *Subscription {
 	return i.SubscribeWith(h, SubscriptionConfig[T]{})
 }
 
-// SubscribeWith is Subscribe with a configuration. If that is wrong, SubscribeWith logs the error and returns a
+// SubscribeWith is like Subscribe, with a configuration. If config is wrong, SubscribeWith logs the error and returns a
 // subscription that has ended with it; see [Subscription.Err].
 func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) *Subscription {
 	l := newListener(i.hub, h, config)
@@ -244,9 +245,9 @@ func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) 
 	return &Subscription{l}
 }
 
-// Changes yields what a handler would receive, in the goroutine that iterates. It begins with an addition for each
-// object in the store. It ends when ctx ends, when the informer stops, or when the loop is left. While the loop is
-// busy, changes of one key fold into one.
+// Changes yields the events that a handler would receive, in the goroutine that iterates. It begins with an addition for
+// each object in the store. It ends when ctx ends, when the informer stops, or when the loop breaks. While the loop body
+// is busy, changes of one key fold into one.
 func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) {
 		newListener[T](i.hub, nil, SubscriptionConfig[T]{Name: "Changes"}).changes(ctx)(yield)
@@ -270,24 +271,24 @@ func (i *Informer[T]) Status() InformerStatus {
 // InformerStatus is the status of an [Informer].
 type InformerStatus struct {
 	Resource Resource
-	// Synced says whether the store has had the whole collection once. It has followed the collection since.
+	// Synced is true once the store has received the whole collection. It stays true.
 	Synced bool
-	// ResourceVersion is the version up to which the store is complete; see [Snapshot.ResourceVersion].
+	// ResourceVersion is the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
 	ResourceVersion string
-	// Objects is how many objects the store has.
+	// Objects is the number of objects in the store.
 	Objects int
-	// Reflectors are the parts of the informer: one for each namespace that it follows by itself.
+	// Reflectors has one status for each namespace of Resource, or one for all namespaces.
 	Reflectors []ReflectorStatus
-	// Queued is how many changes were read and are not in the store yet. Blocked is how many readers wait because there
-	// are too many of these.
+	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
+	// that queue is full.
 	Queued, Blocked int
-	// Handlers are the open subscriptions, in the order in which they came.
+	// Handlers are the open subscriptions, in the order in which they joined.
 	Handlers []SubscriptionStatus
 }
 
 func (i *Informer[T]) indexed() *Store[T] { return i.store }
 
-// apply writes what the reflectors read to the store, and delivers it.
+// apply writes the deltas of the reflectors to the store, and delivers the changes.
 func (i *Informer[T]) apply(ctx context.Context) error {
 	for {
 		if err := i.fifo.wait(ctx); err != nil {
@@ -313,8 +314,8 @@ func (i *Informer[T]) applyBatch(ctx context.Context) (err error) {
 	return i.applyLocked()
 }
 
-// fewChanges is how many changes a reflector applies by itself. More are left to another goroutine, so that the reflector can
-// decode on.
+// fewChanges is the largest number of changes that a reflector applies by itself. It leaves more to another goroutine, and
+// continues to decode.
 const fewChanges = 32
 
 // flush applies the changes that wait in the FIFO, if they are few, no other goroutine is applying, and all listeners have room.
@@ -330,7 +331,7 @@ func (i *Informer[T]) flush() error {
 		return nil
 	}
 	i.batch = i.fifo.takeFew(i.batch, fewChanges)
-	ended := true // by runtime.Goexit in the function of an index; without this, the reflector would try again
+	ended := true // stays true if the function of an index calls runtime.Goexit; the reflector must not retry then
 	defer func() {
 		if ended {
 			i.end(fmt.Errorf("%s: %w", i.resource, errGoroutineEnded))
@@ -341,7 +342,7 @@ func (i *Informer[T]) flush() error {
 	return err
 }
 
-// applyLocked applies i.batch, if there is something in it.
+// applyLocked applies i.batch, unless it is empty.
 func (i *Informer[T]) applyLocked() (err error) {
 	if len(i.batch) == 0 {
 		return nil
@@ -360,7 +361,7 @@ func (i *Informer[T]) applyLocked() (err error) {
 	clear(i.batch)
 	clear(i.changes)
 	if i.changes = i.changes[:0]; cap(i.changes) > fifoCapacity {
-		i.changes = nil // a list is rare, and its changes are many
+		i.changes = nil // only a list has that many changes, and lists are rare
 	}
 	return nil
 }
@@ -381,13 +382,13 @@ func (i *Informer[T]) report(handler string, why error) {
 	i.config.logger().Error("a subscription has ended", "resource", i.resource.String(), "handler", handler, "why", why)
 }
 
-// stop ends all subscriptions, waits for the calls under way, and drops what is not in the store.
+// stop ends all subscriptions, waits for the calls under way, and drops the deltas that are not in the store.
 func (i *Informer[T]) stop() {
 	i.hub.stop(ErrStopped)
 	i.fifo.Close(false)
 }
 
-// abandon ends an informer that has not been started, so that nobody waits for it. Run then returns [ErrStopped].
+// abandon ends an informer that was not started, so that nobody waits for it. Run then returns [ErrStopped].
 func (i *Informer[T]) abandon() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

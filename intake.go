@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// batchBytes is how much a batch has at most, but for its last object, and batchObjects how many objects; minBatchBytes
-	// is how much is worth a worker when nobody waits for it.
+	// A batch is full when it has batchBytes bytes or batchObjects objects. A worker takes a batch of a list when it has
+	// minBatchBytes bytes.
 	batchBytes    = 64 << 10
 	minBatchBytes = 16 << 10
 	batchObjects  = 1 << 10
-	// waiting is how long reading takes if it has to wait for the network. After minRush reads in a row that did not wait, the
-	// work is shared: a few changes that come together are decoded sooner than another goroutine is awake.
+	// A read that takes at least waiting has waited for the network. After minRush consecutive reads of a watch that did not
+	// wait, workers decode: the reader itself decodes a few changes sooner than another goroutine wakes up.
 	waiting = 30 * time.Microsecond
 	minRush = 8
 )
 
-// batch is some objects that one goroutine decodes.
+// batch is a number of objects that one goroutine decodes.
 type batch[T Object] struct {
 	raw     []byte
 	objects []encoded[T]
-	list    *decode.ListInfo // whose items they are, as far as it had been read; nil for none
+	list    *decode.ListInfo // the list of the objects, as far as it had been read; nil for a watch
 }
 
 func (b *batch[T]) bytes(e *encoded[T]) []byte { return b.raw[e.from:e.to] }
 
-// batches keeps batches for use again.
+// batches is a pool of batches.
 type batches[T Object] struct{ pool sync.Pool }
 
 func (p *batches[T]) get() *batch[T] {
@@ -47,26 +47,26 @@ func (p *batches[T]) put(b *batch[T]) {
 	}
 }
 
-// intake decodes the objects of one response, on several goroutines, and hands on what becomes of them, in order.
+// intake decodes the objects of one response on several goroutines, and hands on the results in order.
 //
-// When all wait for the network, as mostly in a watch, there is no other goroutine: the reader decodes what is news as soon as it
-// is there.
+// While the reader mostly waits for the network, as in a quiet watch, there is no other goroutine: the reader decodes each change
+// at once.
 type intake[T Object] struct {
 	decoder  *decoder[T]
 	batches  *batches[T]
 	format   decode.Format
-	live     bool // each object is news; else no object is of use before the last one
-	restored bool // the server was restored: equal versions prove nothing
+	live     bool // decode each object soon, for a watch; false for a list, which is of use only when complete
+	restored bool // the server was restored: an equal version does not mean equal content
 	hand     func(decoded[T]) error
-	handed   func() error // called after hand was, for all of a batch; nil for none
+	handed   func() error // called after hand has returned for each object of a batch; nil for none
 	pipeline pipeline[batch[T]]
 
-	waited bool // for the network, since something was flushed
-	rush   int  // how many times in a row something was flushed without that
+	waited bool // a read has waited for the network since the last flush of a batch
+	rush   int  // consecutive flushes of a batch without such a wait
 }
 
-// newIntake returns an intake for a response in that format. It hands on one object at a time. After an error of hand it hands on
-// nothing more, and calls cancel, which has to end the response.
+// newIntake returns an intake for a response in format f. It calls hand for one object at a time. After an error of hand it calls
+// cancel, which must end the response, and does not call hand again.
 func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel func(error), hand func(decoded[T]) error) *intake[T] {
 	in := &intake[T]{decoder: d, batches: b, format: f, hand: hand}
 	in.pipeline = pipeline[batch[T]]{
@@ -80,7 +80,7 @@ func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel f
 	return in
 }
 
-// add takes an encoded object, whose bytes it copies. list is nil, or the list whose item it is, as far as that has been read.
+// add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or nil.
 func (in *intake[T]) add(raw []byte, deleted bool, list *decode.ListInfo) {
 	in.pipeline.add(func(b *batch[T]) {
 		if list != nil && b.list == nil {
@@ -97,7 +97,7 @@ func (in *intake[T]) add(raw []byte, deleted bool, list *decode.ListInfo) {
 	})
 }
 
-// fill has what was added decoded, as far as that is worth it by now, and then reads more of the response.
+// fill flushes the added objects, and then reads more of the response.
 func (in *intake[T]) fill(body interface{ Fill() error }) error {
 	if in.waited {
 		in.rush = 0
@@ -115,8 +115,8 @@ func (in *intake[T]) fill(body interface{ Fill() error }) error {
 	return err
 }
 
-// flush has what was added decoded, unless there is time for more of it. quiet says that no more is to be expected for now. It
-// returns false when nothing was added.
+// flush starts to decode the open batch, unless it is a small batch of a list. If quiet is true, no more objects are expected
+// soon. It returns false if there is no open batch.
 func (in *intake[T]) flush(quiet bool) bool {
 	return in.pipeline.flush(func(b *batch[T]) dispatch {
 		switch {
@@ -129,7 +129,7 @@ func (in *intake[T]) flush(quiet bool) bool {
 	})
 }
 
-// wait waits until everything that was added has been handed on, and returns the first failure.
+// wait waits until all added objects have been handed on, and returns the first failure.
 func (in *intake[T]) wait() error { return in.pipeline.wait() }
 
 func (in *intake[T]) decode(b *batch[T]) {

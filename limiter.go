@@ -7,39 +7,39 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimiter says how long a key has to wait before it is tried again. It is client-go's
-// workqueue.TypedRateLimiter by shape, so that one that is written for client-go can be used as it is. Its methods must
-// be safe for concurrent use; a [Queue] calls them without holding its lock.
+// RateLimiter computes the delay before each retry of a key. It has the methods of client-go's workqueue.TypedRateLimiter, so
+// a limiter written for client-go works without changes. Its methods must be safe for concurrent use; a [Queue] calls them
+// without holding its lock.
 type RateLimiter[K comparable] interface {
-	// When counts a try of key, and returns how long to wait before it.
+	// When counts a try of key, and returns the delay before it.
 	When(key K) time.Duration
-	// Forget drops what is known of key: it succeeded, or is given up. The next try is the first again.
+	// Forget resets the count of key, which succeeded or is given up. The next try counts as the first.
 	Forget(key K)
-	// NumRequeues returns how many tries of key were counted since it was last forgotten.
+	// NumRequeues returns the number of tries of key since the last Forget.
 	NumRequeues(key K) int
 }
 
-// DefaultLimiter returns a new limiter as controllers of Kubernetes have it by default: the longer of 5 ms to 1,000 s,
-// doubling with each try of the key, and what a bucket of 100 that is filled at 10 a second gives all keys together.
-// After an outage that failed thousands of keys the bucket lets them back at 10 a second; for keys that should come back
-// by their own count alone, use an ExponentialLimiter.
+// DefaultLimiter returns a new limiter with the defaults of Kubernetes controllers. The delay is the longer of two: 5 ms to
+// 1,000 s, doubling with each try of the key, and the delay of a token bucket for all keys together, which holds 100 tokens
+// and gets 10 per second. After an outage that failed thousands of keys, the bucket admits 10 of them per second. For a delay
+// that depends on the tries of the key only, use an ExponentialLimiter.
 func DefaultLimiter[K comparable]() RateLimiter[K] {
 	return MaxOfLimiter[K]{&ExponentialLimiter[K]{}, &BucketLimiter[K]{rate.NewLimiter(10, 100)}}
 }
 
-// ExponentialLimiter doubles the wait with each try of a key. It holds one counter for each key that was tried and not
-// yet forgotten. The zero value is ready to use.
+// ExponentialLimiter doubles the delay with each try of a key. It holds one counter for each key that was tried and not yet
+// forgotten. The zero value is ready to use. All methods are safe for concurrent use.
 type ExponentialLimiter[K comparable] struct {
-	// Base is the wait before the first try. Zero means 5 ms.
+	// Base is the delay before the first try. Zero means 5 ms.
 	Base time.Duration
-	// Max is the longest wait. Zero means 1,000 s.
+	// Max is the longest delay. Zero means 1,000 s.
 	Max time.Duration
 
 	mu    sync.Mutex // protects tries
 	tries map[K]int
 }
 
-// When returns Base after n tries doubled n times, or Max if that is shorter.
+// When counts a try of key. After n earlier tries it returns Base doubled n times, but at most Max.
 func (l *ExponentialLimiter[K]) When(key K) time.Duration {
 	base, longest := l.Base, l.Max
 	if base <= 0 {
@@ -55,7 +55,7 @@ func (l *ExponentialLimiter[K]) When(key K) time.Duration {
 	}
 	n := l.tries[key]
 	l.tries[key] = n + 1
-	if n >= 63 || base > longest>>n { // before it overflows
+	if n >= 63 || base > longest>>n { // base << n would exceed longest or overflow
 		return longest
 	}
 	return base << n
@@ -81,7 +81,7 @@ type BucketLimiter[K comparable] struct {
 	Limiter *rate.Limiter
 }
 
-// When takes a token, and returns how long it takes until there is one.
+// When reserves a token, and returns the time until it is available.
 func (l *BucketLimiter[K]) When(K) time.Duration {
 	if l.Limiter == nil {
 		return 0
@@ -89,16 +89,16 @@ func (l *BucketLimiter[K]) When(K) time.Duration {
 	return l.Limiter.Reserve().Delay()
 }
 
-// Forget does nothing: a token that was taken is taken.
+// Forget does nothing: a bucket does not take tokens back.
 func (l *BucketLimiter[K]) Forget(K) {}
 
-// NumRequeues returns zero: a bucket knows no keys.
+// NumRequeues returns zero: a bucket does not count tries by key.
 func (l *BucketLimiter[K]) NumRequeues(K) int { return 0 }
 
-// MaxOfLimiter asks each of its limiters and goes by the largest answer.
+// MaxOfLimiter returns the largest result of its limiters.
 type MaxOfLimiter[K comparable] []RateLimiter[K]
 
-// When returns the longest wait.
+// When counts a try of key with each limiter, and returns the longest delay.
 func (m MaxOfLimiter[K]) When(key K) (wait time.Duration) {
 	for _, l := range m {
 		wait = max(wait, l.When(key))
@@ -106,14 +106,14 @@ func (m MaxOfLimiter[K]) When(key K) (wait time.Duration) {
 	return wait
 }
 
-// Forget makes each limiter forget the key.
+// Forget calls Forget of each limiter.
 func (m MaxOfLimiter[K]) Forget(key K) {
 	for _, l := range m {
 		l.Forget(key)
 	}
 }
 
-// NumRequeues returns the largest number.
+// NumRequeues returns the largest number of the limiters.
 func (m MaxOfLimiter[K]) NumRequeues(key K) (n int) {
 	for _, l := range m {
 		n = max(n, l.NumRequeues(key))

@@ -16,17 +16,17 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// pageSize is how many objects a page of a list has, as client-go's.
+// pageSize is the default number of objects in a page of a list, the same as in client-go.
 const pageSize = 500
 
-// collection is the collection that a reflector reads, or its part in one namespace.
+// collection reads a collection, or one namespace of it, for a reflector.
 type collection[T Object] struct {
 	client    *Client
 	resource  Resource
 	namespace string // empty for all
 	decoder   *decoder[T]
 	batches   batches[T]
-	read      atomic.Int64 // objects of the present list, or of the last one
+	read      atomic.Int64 // objects read of the current list, or of the last one
 	lists     atomic.Int64 // requests
 	watches   atomic.Int64 // requests
 }
@@ -54,11 +54,11 @@ func (c *collection[T]) send(ctx context.Context, query url.Values, accept strin
 	return resp, nil
 }
 
-// listing is a list that is being read.
+// listing collects the objects of a list.
 type listing[T Object] struct {
-	items []T          // the last one of a key counts
-	kept  map[Key]bool // could not be decoded; the empty key for what did not even tell its own
-	gone  map[Key]int  // of a key that was deleted, how many items there were by then
+	items []T          // if several have one key, the last one counts
+	kept  map[Key]bool // keys of objects that could not be decoded; the empty key if the key could not, either
+	gone  map[Key]int  // for each deleted key, the number of items at the deletion
 }
 
 func (l *listing[T]) add(obj T) {
@@ -68,7 +68,7 @@ func (l *listing[T]) add(obj T) {
 	l.items = append(l.items, obj)
 }
 
-// fail notes that the newest version of an object cannot be decoded. An earlier one among the items stays.
+// fail notes that the newest version of an object could not be decoded. An earlier version among the items stays.
 func (l *listing[T]) fail(key Key) {
 	if l.kept == nil {
 		l.kept = map[Key]bool{}
@@ -84,7 +84,7 @@ func (l *listing[T]) remove(key Key) {
 	l.gone[key] = len(l.items)
 }
 
-// present returns the items that were not deleted since.
+// present returns the items without those that were deleted later.
 func (l *listing[T]) present() []T {
 	if len(l.gone) == 0 {
 		return l.items
@@ -98,8 +98,8 @@ func (l *listing[T]) present() []T {
 	return items
 }
 
-// list reads the collection page by page, in a state that is at least as new as least. It returns the resource version of that
-// state. If restored, versions that the sink holds prove nothing.
+// list reads the collection page by page, at resource version least or later. It returns the resource version of the list. If
+// restored is true, an equal version in the sink does not mean equal content.
 func (c *collection[T]) list(ctx context.Context, least string, size int, restored bool) (l listing[T], version string, err error) {
 	if size == 0 {
 		size = pageSize
@@ -110,7 +110,7 @@ func (c *collection[T]) list(ctx context.Context, least string, size int, restor
 	for page := 1; ; page++ {
 		info, err := c.page(ctx, query, &l, restored)
 		if page > 1 && apierrors.IsResourceExpired(err) {
-			// The continue token outlived its snapshot. Read everything at once, from the cache, at least as new.
+			// The snapshot of the continue token has expired. Read everything at once, from the cache, at version or later.
 			l = listing[T]{}
 			c.read.Store(0)
 			info, err = c.page(ctx, atLeast(version), &l, restored)
@@ -128,7 +128,7 @@ func (c *collection[T]) list(ctx context.Context, least string, size int, restor
 	}
 }
 
-// atLeast asks for a state that is as new as rv: any for "0", the newest for "".
+// atLeast returns the parameters of a list at resource version rv or later: any for "0", the newest for "".
 func atLeast(rv string) url.Values {
 	switch rv {
 	case "":
@@ -180,14 +180,14 @@ func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T
 		case io.EOF:
 			err = nil
 		}
-		if failed := in.wait(); failed != nil { // by then, or because of it, reading ended too
+		if failed := in.wait(); failed != nil { // the intake's failure comes first: it may have ended the read
 			err = failed
 		}
 		return list.Info, err
 	}
 }
 
-// reaches returns an error for which isTooLarge holds if the server has not reached resource version rv.
+// reaches sends a list request at resource version rv. If the server has not reached rv, isTooLarge is true for the error.
 func (c *collection[T]) reaches(ctx context.Context, rv string) error {
 	if err := c.client.wait(ctx); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (c *collection[T]) reaches(ctx context.Context, rv string) error {
 	return resp.Close()
 }
 
-// isTooLarge reports whether the server has not reached the version that it was asked for.
+// isTooLarge reports whether err means that the server has not reached the requested resource version.
 func isTooLarge(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// hub connects a store with its listeners. A change of the store and its entry into every backlog are one step, and so
-// are reading the store and joining or ending: a listener is in the hub exactly while it is open.
+// hub connects a store with its listeners. Under its lock, it applies each batch to the store and to every backlog, and it adds
+// each listener together with the objects of the store. A listener is in the hub exactly while it is open.
 type hub[T Object] struct {
 	resource Resource
 	store    *Store[T]
 	unsynced func(cause error) error         // returns an error that says what store lacks
-	report   func(handler string, why error) // receives a subscription that ended by itself
+	report   func(handler string, why error) // reports a subscription that ended by itself
 
 	synced     chan struct{}  // closed when store has the whole collection
-	stopped    chan struct{}  // closed when the hub takes no listener any more
+	stopped    chan struct{}  // closed when the hub accepts no more listeners
 	why        error          // why stopped is closed
 	delivering sync.WaitGroup // goroutines that deliver; only an open listener adds to it
 
 	mu        sync.Mutex     // protects listeners and writes to store; taken before the locks of store and of a listener
-	listeners []*listener[T] // a slice is never written to once it is here
+	listeners []*listener[T] // copied on write
 }
 
 func newHub[T Object](resource Resource, store *Store[T]) *hub[T] {
 	return &hub[T]{resource: resource, store: store, synced: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// join opens l. Its backlog begins with an addition for each object in the store. A listener that cannot be opened ends
-// at once.
+// join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped or the configuration of
+// l is wrong, l ends at once.
 func (h *hub[T]) join(l *listener[T]) {
 	err := l.wrong()
 	h.mu.Lock()
@@ -62,11 +62,11 @@ func (h *hub[T]) join(l *listener[T]) {
 	}
 }
 
-// apply writes batch to the store and gives every listener the changes, which it appends to changes. They are initial
+// apply writes batch to the store, appends the resulting changes to changes, and adds these to every backlog. They are initial
 // additions if initial is true.
 func (h *hub[T]) apply(batch []Delta[T], changes []change[T], initial bool) ([]change[T], error) {
 	h.mu.Lock()
-	defer h.mu.Unlock() // also when an index's function panics
+	defer h.mu.Unlock() // even if the function of an index panics
 	changes, err := h.store.apply(batch, changes)
 	if err != nil || len(changes) == 0 {
 		return changes, err
@@ -79,7 +79,7 @@ func (h *hub[T]) apply(batch []Delta[T], changes []change[T], initial bool) ([]c
 	return changes, nil
 }
 
-// load tells the listeners that the store has the whole collection.
+// load notes that the store has the whole collection, and notifies the listeners.
 func (h *hub[T]) load() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +99,7 @@ func (h *hub[T]) waitForRoom(ctx context.Context) {
 // full reports whether waitForRoom would wait.
 func (h *hub[T]) full() bool { return slices.ContainsFunc(h.all(), (*listener[T]).full) }
 
-// all returns the listeners, which are open.
+// all returns the open listeners.
 func (h *hub[T]) all() []*listener[T] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +131,7 @@ func (h *hub[T]) stop(why error) {
 	h.delivering.Wait()
 }
 
-// forgetLocked removes l.
+// forgetLocked removes l from the hub.
 func (h *hub[T]) forgetLocked(l *listener[T]) {
 	h.listeners = slices.DeleteFunc(slices.Clone(h.listeners), func(other *listener[T]) bool { return other == l })
 }
@@ -142,26 +142,26 @@ func (h *hub[T]) forgetLocked(l *listener[T]) {
 //
 //	join -> open --end--> ended --no call is under way--> released
 //
-// An ended listener begins no call. A released one refers to nothing of T, so that a user may keep its Subscription.
+// An ended listener begins no call. A released listener refers to no object, so keeping its Subscription costs little memory.
 type listener[T Object] struct {
 	hub      atomic.Pointer[hub[T]] // nil once released
 	resource Resource
 	config   SubscriptionConfig[T]
 	handler  Handler[T]    // nil once released
-	given    map[Key]T     // with a filter: what the handler has; only the goroutine that delivers uses it
-	start    func()        // run, bound once: otherwise it would be allocated each time that run starts
-	wake     chan struct{} // receives a token when there is news for an iteration; nil for a handler
+	given    map[Key]T     // with a filter: the objects that the handler has; only the delivering goroutine uses it
+	start    func()        // the method value run; creating it once saves an allocation each time that run starts
+	wake     chan struct{} // holds a token when an iteration may have something to yield; nil for a handler
 
 	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
 	backlog backlog[T]
 	running bool          // a goroutine delivers; always true for an iteration
-	calling time.Time     // when the call that is under way began; zero when none is
-	loaded  bool          // the backlog has had all initial additions
-	synced  chan struct{} // closed when the handler has returned from all of them
+	calling time.Time     // when the current call began; zero if no call is under way
+	loaded  bool          // the backlog has received all initial additions
+	synced  chan struct{} // closed when the handler has processed all of them
 	closed  chan struct{} // closed when the listener has ended
-	ended   error         // why it has ended; nil while it is open
-	done    chan struct{} // closed when it is released
-	room    chan struct{} // closed when the backlog is no longer full; nil when nobody waits
+	ended   error         // why the listener has ended; nil while it is open
+	done    chan struct{} // closed when the listener is released
+	room    chan struct{} // closed when the backlog is no longer full; nil if nobody waits
 	resync  *time.Timer   // begins a round of resync; nil without resync and before the listener is loaded
 	round   bool          // a round is under way
 	from    Key           // where the round continues
@@ -288,11 +288,11 @@ func (l *listener[T]) status() SubscriptionStatus {
 	return s
 }
 
-// open says whether a call of the handler may begin.
+// open reports whether a call of the handler may begin.
 func (l *listener[T]) open() bool { return !isClosed(l.closed) }
 
-// enqueue adds changes to the backlog, in the order in which they happened, and has them delivered. The listener is open,
-// and the caller holds the lock of the hub. If this ends the subscription, enqueue returns why.
+// enqueue adds changes to the backlog, in the order in which they happened, and starts their delivery. The listener must be open,
+// and the caller must hold the lock of the hub. If this ends the subscription, enqueue returns the reason.
 func (l *listener[T]) enqueue(changes []change[T], initial bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -307,14 +307,14 @@ func (l *listener[T]) enqueueLocked(changes []change[T], initial bool) error {
 		l.endLocked(ErrBacklog)
 		return ErrBacklog
 	}
-	l.checkSyncedLocked() // initial additions may have been dropped
+	l.checkSyncedLocked() // the backlog may have dropped void initial additions
 	if !l.backlog.empty() {
 		l.kickLocked()
 	}
 	return nil
 }
 
-// load notes that the backlog has had all initial additions.
+// load notes that the backlog has received all initial additions.
 func (l *listener[T]) load() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -344,7 +344,7 @@ func (l *listener[T]) full() bool {
 
 func (l *listener[T]) fullLocked() bool { return l.ended == nil && l.backlog.full() }
 
-// waitForRoom waits while the backlog is full and the informer is to wait for that.
+// waitForRoom waits while the backlog is full.
 func (l *listener[T]) waitForRoom(ctx context.Context) {
 	l.mu.Lock()
 	if !l.fullLocked() {
@@ -363,7 +363,7 @@ func (l *listener[T]) waitForRoom(ctx context.Context) {
 	}
 }
 
-// kickLocked makes sure that a goroutine delivers what is in the backlog.
+// kickLocked makes sure that a goroutine delivers the backlog.
 func (l *listener[T]) kickLocked() {
 	if l.wake != nil {
 		signal(l.wake)
@@ -397,7 +397,7 @@ func (l *listener[T]) run() {
 	returned = true
 }
 
-// next replaces *p, whose delivery has ended, by what to deliver next. It returns false if there is nothing.
+// next replaces *p, whose delivery has ended, with the next entry to deliver. It returns false if there is none.
 func (l *listener[T]) next(p *pending[T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -427,7 +427,7 @@ func (l *listener[T]) next(p *pending[T]) bool {
 	return true
 }
 
-// deliver calls the handler, twice at most. The listener may end before either call.
+// deliver calls the handler at most twice. The listener may end before either call.
 func (l *listener[T]) deliver(p *pending[T]) {
 	var none T
 	if l.config.Filter != nil {
@@ -446,7 +446,7 @@ func (l *listener[T]) deliver(p *pending[T]) {
 	}
 }
 
-// deliverFiltered goes by what the handler was really given: a filter may change its mind.
+// deliverFiltered is deliver with a filter. It compares with the objects in given, since the result of a filter can change.
 func (l *listener[T]) deliverFiltered(p *pending[T]) {
 	var none T
 	old, has := l.given[p.key]
@@ -490,7 +490,7 @@ func (l *listener[T]) beginResync() {
 // continueResync adds the next object of the round to the backlog if that is empty.
 func (l *listener[T]) continueResync() {
 	h := l.hub.Load()
-	h.mu.Lock() // all that the store has is in the backlog, or was
+	h.mu.Lock() // under this lock, every change in the store has been added to the backlog
 	defer h.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -507,7 +507,7 @@ func (l *listener[T]) continueResync() {
 	l.resync.Reset(l.untilResync())
 }
 
-// endLocked closes the listener: it leaves the hub, whose lock the caller holds too, and what waits is dropped.
+// endLocked ends the listener: it removes it from the hub and drops the backlog. The caller holds the lock of the hub, too.
 func (l *listener[T]) endLocked(why error) {
 	if l.ended != nil {
 		return
@@ -524,7 +524,7 @@ func (l *listener[T]) endLocked(why error) {
 	}
 }
 
-// releaseLocked drops what refers to objects or to functions of the user.
+// releaseLocked drops the references to objects and to functions of the user.
 func (l *listener[T]) releaseLocked() {
 	l.hub.Store(nil)
 	l.handler, l.given, l.resync = nil, nil, nil
@@ -532,7 +532,7 @@ func (l *listener[T]) releaseLocked() {
 	close(l.done)
 }
 
-// guarded is a Handler whose panics go to onPanic.
+// guarded is a Handler that recovers panics and passes their values to onPanic.
 type guarded[T Object] struct {
 	handler Handler[T]
 	onPanic func(value any)
@@ -566,7 +566,7 @@ func guardedFilter[T Object](filter func(T) bool, onPanic func(value any)) func(
 	}
 }
 
-// eventBuffer is a Handler that collects events: a pending makes two at most.
+// eventBuffer is a Handler that collects events: at most two for each pending.
 type eventBuffer[T Object] []Event[T]
 
 func (b *eventBuffer[T]) OnAdd(obj T, initial bool) {

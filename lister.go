@@ -9,30 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Labeled is what a [Lister] reads: an [Object] that has labels, as every one that embeds metav1.ObjectMeta does.
+// Labeled is an [Object] with labels, for a [Lister]. Every type that embeds metav1.ObjectMeta is one.
 type Labeled interface {
 	Object
 	GetLabels() map[string]string
 }
 
-// Lister reads a [Store] as controllers are used to from client-go: by name, with a NotFound error, and by
-// label selector. It adds nothing to the store and costs nothing; make as many as you like.
+// Lister reads a [Store] as client-go's listers do: by name, with a NotFound error, and by label selector. It holds no data
+// of its own, so creating one is cheap.
 //
-// Each call reads one consistent [Snapshot]. What it returns is ordered by namespace, then name, and must not be
-// written to. All methods are safe for concurrent use.
+// Each call reads one consistent [Snapshot]. Lists are ordered by namespace, then name. Callers must not write to the
+// objects. All methods are safe for concurrent use.
 type Lister[T Labeled] struct {
 	store    *Store[T]
 	resource schema.GroupResource
 }
 
-// NewLister returns a lister of an [Informer] or of a [Store]. An informer's lister is empty at first and complete once
-// the informer has synced, as its store is. NotFound errors name resource.
+// NewLister returns a lister of an [Informer] or of a [Store]. An informer's lister is empty at first, and complete once the
+// informer has synced. NotFound errors name resource.
 func NewLister[T Labeled](of Indexable[T], resource schema.GroupResource) Lister[T] {
 	return Lister[T]{of.indexed(), resource}
 }
 
-// Get returns the object with that key, or the NotFound error that the API server would answer: apierrors.IsNotFound
-// tells.
+// Get returns the object with that key, or the NotFound error that the API server would return; see apierrors.IsNotFound.
 func (l Lister[T]) Get(key Key) (T, error) {
 	obj, ok := l.store.Get(key)
 	if !ok {
@@ -47,8 +46,8 @@ func (l Lister[T]) List(selector labels.Selector) []T { return l.Namespace("").L
 // All yields every object.
 func (l Lister[T]) All() iter.Seq[T] { return l.store.All() }
 
-// Namespace returns a lister of the objects of one namespace. Empty means what it means in client-go: lists are of all
-// namespaces, and Get is of an object that is in none.
+// Namespace returns a lister of the objects of one namespace. If namespace is empty, List and All return the objects of all
+// namespaces, and Get returns an object without a namespace, as in client-go.
 func (l Lister[T]) Namespace(namespace string) NamespaceLister[T] {
 	return NamespaceLister[T]{l, namespace}
 }
@@ -59,12 +58,12 @@ type NamespaceLister[T Labeled] struct {
 	namespace string
 }
 
-// NewClusterLister is [NewLister] for a cluster-scoped resource, whose objects have only a name.
+// NewClusterLister is like [NewLister], for a cluster-scoped resource, whose objects have no namespace.
 func NewClusterLister[T Labeled](of Indexable[T], resource schema.GroupResource) NamespaceLister[T] {
 	return NewLister(of, resource).Namespace("")
 }
 
-// Get returns the object of that name, or the NotFound error that the API server would answer.
+// Get returns the object with that name, or the NotFound error that the API server would return.
 func (l NamespaceLister[T]) Get(name string) (T, error) {
 	return l.lister.Get(Key{Namespace: l.namespace, Name: name})
 }

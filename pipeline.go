@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// maxWorkers is how many workers a pipeline has at most. More would wait for the goroutine that reads.
+// maxWorkers is the maximum number of workers of a pipeline. More would wait for the goroutine that reads.
 const maxWorkers = 4
 
 // pipeline runs a function on batches, on several goroutines, and hands the batches on one by one, in order.
@@ -15,8 +15,8 @@ const maxWorkers = 4
 //	caller -> open batch --+-- worker: do ------------------ hand on, take the next batch ...
 //	                       +-- worker: do, wait for its turn ----------- hand on ...
 //
-// Workers come when there is something to do, and go when there is nothing. Input that arrives while all workers are busy
-// accumulates in one batch. A pipeline is for one caller.
+// A pipeline starts a worker when there is a batch to process. A worker ends when there is none. Input that arrives while all
+// workers are busy accumulates in one batch. The methods are for one goroutine.
 type pipeline[B any] struct {
 	open       func() *B      // returns an empty batch
 	full       func(*B) bool  // reports whether the caller has to wait before it adds to a batch
@@ -26,16 +26,16 @@ type pipeline[B any] struct {
 	maxWorkers int            // 0: the caller does everything
 
 	mu      sync.Mutex // protects the fields below
-	changed sync.Cond  // a worker took the batch, or went
-	batch   *B         // the open one, which no worker has taken; nil for none
+	changed sync.Cond  // signaled when a worker has taken the batch or ends
+	batch   *B         // the open batch, which no worker has taken; nil for none
 	workers int
 	last    chan struct{} // closed when all batches that were taken have been handed on; nil if there was none
 
-	failed  atomic.Bool // nothing is handed on any more
-	failure error       // why; of the goroutine that set failed
+	failed  atomic.Bool // once true, no batch is handed on
+	failure error       // the reason; the goroutine that set failed writes it
 }
 
-// start makes p ready for use, once its functions are set.
+// start makes p ready for use. Its functions must be set.
 func (p *pipeline[B]) start() {
 	p.changed.L = &p.mu
 	if n := runtime.GOMAXPROCS(0); n > 1 {
@@ -43,7 +43,7 @@ func (p *pipeline[B]) start() {
 	}
 }
 
-// add calls put with the open batch. It waits while that is full. After a failure it drops the input.
+// add calls put with the open batch. It first waits while the batch is full. After a failure it does nothing.
 func (p *pipeline[B]) add(put func(*B)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,16 +62,16 @@ func (p *pipeline[B]) add(put func(*B)) {
 	put(p.batch)
 }
 
-// dispatch says who works on the open batch.
+// dispatch selects who works on the open batch.
 type dispatch uint8
 
 const (
-	later    dispatch = iota // nobody yet: there may be more to add
-	byWorker                 // the next worker that is free
+	later    dispatch = iota // nobody yet: more input may follow
+	byWorker                 // the next free worker
 	byCaller                 // the caller, unless there are workers
 )
 
-// flush has the open batch done as choose says. It returns false if there is none.
+// flush dispatches the open batch as choose returns. It returns false if there is no open batch.
 func (p *pipeline[B]) flush(choose func(*B) dispatch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *pipeline[B]) dispatchLocked(who dispatch) {
 	}
 }
 
-// wait waits until everything that was added has been handed on, and returns the first failure.
+// wait waits until all added input has been handed on, and returns the first failure.
 func (p *pipeline[B]) wait() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,11 +107,11 @@ func (p *pipeline[B]) wait() error {
 	return p.failure
 }
 
-// work works on one batch after the other, as long as there are any.
+// work processes batches until there are no more.
 func (p *pipeline[B]) work() {
 	b, before, done := p.take()
 	defer func() {
-		if b != nil { // else take has noted that the worker goes
+		if b != nil { // do or hand has ended the goroutine; if b is nil, take has removed the worker
 			p.fail(errGoroutineEnded)
 			close(done)
 			p.mu.Lock()
@@ -130,8 +130,8 @@ func (p *pipeline[B]) work() {
 	}
 }
 
-// take takes the open batch. Its turn is when before is closed; the worker closes done behind it. Without a batch, the worker has
-// to go.
+// take takes the open batch. The worker may hand it on once before is closed or if it is nil, and then closes done. If b is nil,
+// there is no batch, and the worker must end.
 func (p *pipeline[B]) take() (b *B, before <-chan struct{}, done chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *pipeline[B]) take() (b *B, before <-chan struct{}, done chan struct{}) 
 	return b, before, done
 }
 
-// handOn hands on b, whose turn it is.
+// handOn hands on b, unless p has failed. All earlier batches must have been handed on.
 func (p *pipeline[B]) handOn(b *B) {
 	if p.failed.Load() {
 		return
@@ -163,7 +163,7 @@ func (p *pipeline[B]) fail(err error) {
 }
 
 // errGoroutineEnded indicates that a user's function called runtime.Goexit, as testing.T's Fatal does.
-var errGoroutineEnded = errors.New("a function of the user, such as Transform or that of an index, or a method like UnmarshalJSON, ended its goroutine")
+var errGoroutineEnded = errors.New("a function of the user, such as Transform, the function of an index or UnmarshalJSON, ended its goroutine")
 
 // apart calls f on a goroutine of its own. It returns the error of f, or errGoroutineEnded when f ends that goroutine.
 func apart(f func() error) error {

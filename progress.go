@@ -12,30 +12,30 @@ var ErrNoProgress = errors.New("no progress: the server did not send in time")
 
 // Deadlines of a response.
 const (
-	// maxSilence limits how long the server may take for the headers of a response, and then for each listProgress bytes
-	// of a list. kube-apiserver itself gives up on a list after a minute.
+	// maxSilence is the time limit for the headers of a response, and then for each listProgress bytes of a list.
+	// kube-apiserver itself ends a list request after a minute.
 	maxSilence   = 90 * time.Second
 	listProgress = 16 << 10
-	// streamDeadline limits how long the server may take for the headers of a streaming list, and then for each
-	// streamProgress bytes of the initial events.
+	// streamDeadline is the time limit for the headers of a streaming list, and then for each streamProgress bytes of the
+	// initial events.
 	streamDeadline = 10 * time.Second
 	streamProgress = 1 << 10
-	// statusTimeout limits how long the body of an error may take.
+	// statusTimeout is the time limit for the body of an error.
 	statusTimeout = 10 * time.Second
-	// watchGrace is how much later than it was asked to the server may end a watch.
+	// watchGrace is the time that the server has to end a watch after its timeoutSeconds.
 	watchGrace = 30 * time.Second
 )
 
-// progress is the body of a response. It ends the request when the server takes longer than limit for so many bytes. Only time
-// that Read waits counts. A server that sends one byte now and then makes no progress.
+// progress is the body of a response. It ends the request if Read waits longer than limit for each part of the given number of
+// bytes. Time between calls of Read does not count. A server that only sends a byte from time to time makes no progress.
 type progress struct {
 	io.ReadCloser
-	ctx   context.Context // of the request
+	ctx   context.Context // the context of the request
 	timer *time.Timer     // ends ctx; runs while Read waits
 	limit time.Duration
 	bytes int
-	left  time.Duration // of limit
-	read  int           // of bytes
+	left  time.Duration // the rest of limit for the current part
+	read  int           // the bytes read of the current part
 }
 
 func newProgress(ctx context.Context, body io.ReadCloser, timer *time.Timer, limit time.Duration, bytes int) *progress {
@@ -62,13 +62,13 @@ func (p *progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// endAt replaces the limit by one deadline for all that follows.
+// endAt replaces the limit with a deadline for the rest of the body.
 func (p *progress) endAt(d time.Duration) {
 	p.limit = 0
 	p.timer.Reset(d)
 }
 
-// because returns why ctx was ended, if it was, rather than what came of that.
+// because returns the cause of ctx if ctx has ended, and err otherwise.
 func because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

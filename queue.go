@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Priority orders the keys that wait in a [Queue]. There are three, so that numbers kept by priority are bounded:
-// values below zero are LowPriority, those above are HighPriority.
+// Priority orders the keys that wait in a [Queue]. There are three priorities: values below zero mean LowPriority, values
+// above zero mean HighPriority.
 type Priority int
 
 const (
 	// LowPriority is for keys that can wait: those of an initial list, and of a resync.
 	LowPriority Priority = -1
-	// NormalPriority is for changes as they happen. It is what [Queue.Add] uses.
+	// NormalPriority is for changes as they happen. [Queue.Add] uses it.
 	NormalPriority Priority = 0
-	// HighPriority is for what must not wait behind changes.
+	// HighPriority is for keys that must not wait behind changes.
 	HighPriority Priority = 1
 )
 
@@ -26,7 +26,7 @@ func (p Priority) String() string {
 	return [priorities]string{"high", "normal", "low"}[p.level()]
 }
 
-// priorities is how many there are.
+// priorities is the number of priorities.
 const priorities = 3
 
 // level returns 0 for the highest priority, 2 for the lowest.
@@ -34,7 +34,7 @@ func (p Priority) level() int {
 	return 1 - min(max(int(p), -1), 1)
 }
 
-// QueueState is what a [Queue] takes and gives.
+// QueueState is the state of a [Queue].
 //
 //	Open -- Drain --> Draining -- the last key is done --> Closed
 //	 |                   |                                   ^
@@ -42,11 +42,11 @@ func (p Priority) level() int {
 type QueueState uint8
 
 const (
-	// QueueOpen takes keys and hands them out.
+	// QueueOpen accepts keys and hands them out.
 	QueueOpen QueueState = iota
-	// QueueDraining takes none, and hands out those that it has.
+	// QueueDraining refuses new keys, and hands out the keys that it has.
 	QueueDraining
-	// QueueClosed takes none and has none.
+	// QueueClosed refuses new keys, and hands out none.
 	QueueClosed
 )
 
@@ -65,135 +65,133 @@ func (s QueueState) String() string {
 
 // QueueConfig is the configuration of a [Queue]. The zero value is right for most.
 //
-// OnGet and OnDone are for histograms; everything else that client-go's workqueue measures is in [QueueStatus]. The
-// goroutine that calls Get or Done calls them, without a lock. If one of them panics or ends the goroutine, the queue
-// stays as it should be: a key that Get has not returned waits again, and a key that is done is done.
+// OnGet and OnDone are for histograms; [QueueStatus] has all other metrics of client-go's workqueue. The goroutine that
+// calls Get or Done calls them, without a lock. If one of them panics or ends the goroutine, the queue stays consistent:
+// a key that Get has not returned waits again, and a key that is done stays done.
 type QueueConfig[K comparable] struct {
 	// Name names the queue in errors and in QueueStatus. Empty means "queue".
 	Name string
-	// RateLimiter says how long AddRateLimited delays a key. Nil means one of the queue's own from DefaultLimiter.
+	// RateLimiter returns the delays for AddRateLimited. Nil means a new DefaultLimiter.
 	RateLimiter RateLimiter[K]
-	// OnGet receives the priority of each key that is handed out, and how long the key waited since it was ready:
-	// workqueue_queue_duration_seconds. Nil means that nobody measures.
+	// OnGet receives the priority of each key that Get hands out, and the time since the key became ready:
+	// workqueue_queue_duration_seconds. Nil means no measurement.
 	OnGet func(p Priority, waited time.Duration)
-	// OnDone receives the priority of each key that is done, and how long the key was in work:
-	// workqueue_work_duration_seconds. Nil means that nobody measures.
+	// OnDone receives the priority of each key that is done, and the time since Get handed it out:
+	// workqueue_work_duration_seconds. Nil means no measurement.
 	OnDone func(p Priority, worked time.Duration)
 }
 
-// AddOptions says how [Queue.AddWith] adds keys. The zero value is what Add does.
+// AddOptions configures [Queue.AddWith]. With the zero value, it adds keys as Add does.
 type AddOptions struct {
-	// Priority is that of the keys. Zero is NormalPriority, but for a key that is in work and added with After or
-	// RateLimited: that is a retry, and zero keeps the priority with which the key was handed out.
+	// Priority is the priority of the keys. Zero means NormalPriority. For a key in work that is added with After or
+	// RateLimited, which is a retry, zero means the priority with which the key was handed out.
 	Priority Priority
-	// After is how long until the keys are ready. Zero and below mean now.
+	// After is the delay until the keys are ready. Zero and below mean no delay.
 	After time.Duration
-	// RateLimited has the queue's limiter count the keys, and delays them by its answer or by After, whichever is
-	// longer: what comes back at an interval cannot outrun the limit.
+	// RateLimited asks the queue's limiter for a delay for each key, which counts a try. The key waits for that delay or
+	// for After, whichever is longer. False means that no limit applies.
 	RateLimited bool
 }
 
-// QueueStatus tells how a [Queue] is doing. With each field stands the metric that client-go's workqueue reports it as.
+// QueueStatus is the status of a [Queue]. The comments name the equivalent metrics of client-go's workqueue.
 type QueueStatus struct {
 	Name  string
 	State QueueState
-	// Depth is how many keys are ready and wait for a worker: workqueue_depth. A key in work that is to run once more
-	// is one of them. Each priority has an entry.
+	// Depth is the number of ready keys of each priority: workqueue_depth. It includes keys in work that were added again.
+	// Each priority has an entry.
 	Depth map[Priority]int
-	// Delayed is how many keys wait for their time.
+	// Delayed is the number of keys whose delay has not ended.
 	Delayed int
-	// InWork is how many keys were handed out and are not done.
+	// InWork is the number of keys that were handed out and are not done.
 	InWork int
-	// Adds is how often a key became ready that was not: workqueue_adds_total.
+	// Adds counts how often a key became ready: workqueue_adds_total.
 	Adds uint64
-	// Retries is how often a key was added with a delay or rate-limited: workqueue_retries_total.
+	// Retries counts how often a key was added with a delay or rate-limited: workqueue_retries_total.
 	Retries uint64
-	// Refused is how often a key was added to a queue that takes none any more.
+	// Refused counts how often a key was added to a draining or closed queue.
 	Refused uint64
-	// LongestRunning is for how long the key longest in work has been: workqueue_longest_running_processor_seconds.
+	// LongestRunning is the longest time that a key has been in work: workqueue_longest_running_processor_seconds.
 	LongestRunning time.Duration
-	// Unfinished is for how long all keys in work have been, added up: workqueue_unfinished_work_seconds.
+	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
 	Unfinished time.Duration
 }
 
-// Queue holds the keys that are to be worked on, each once, however often it is added. It is like client-go's
-// workqueue, with priorities, and without goroutines: nothing runs but its callers, and a timer while keys are delayed.
+// Queue holds keys to reconcile, each once, however often it is added. It is like client-go's workqueue, with priorities
+// and without goroutines: it uses only its callers' goroutines, and a timer while keys are delayed.
 //
-// A key that Get hands out is in work until Done, and given to nobody else until then. Added while in work, it runs
-// once more after Done. Of all that a key was asked for while it waited, the best counts: the highest priority, and
-// the earliest time. A key that is ready or delayed is what it is at the time of Add; adding it with a delay does not
-// make it run again later.
+// A key that Get hands out is in work until Done. Get does not hand it out again before. A key that is added while in work
+// becomes ready again after Done. If a waiting key is added again, it gets the higher of both priorities and the earlier of
+// both times. AddAfter never postpones a ready key, and does not make it run again later.
 //
-// Get hands out the ready key of the highest priority, of these the one that came to that priority first; a key asked
-// for at a higher priority goes behind those that are there. Low priorities do not starve: the key that has been ready
-// for longest, whatever its priority, is passed over 15 times at most, so that a key behind n older ones is handed out
-// after at most 16 x (n + 1) others.
+// Get hands out a ready key of the highest priority, in the order in which the keys got that priority. Low priorities do not
+// starve: Get passes over the key that has been ready for longest at most 15 times in a row. A key behind n older ones is
+// therefore handed out after at most 16 x (n + 1) others.
 //
-// A queue costs about 150 bytes and the key's own size for each key that it has, and gives that back. All methods
+// A queue takes about 150 bytes plus the size of the key for each key that it has, and frees this memory later. All methods
 // are safe for concurrent use. Create one with [NewQueue].
 type Queue[K comparable] struct {
 	config  QueueConfig[K]
 	limiter RateLimiter[K]
-	epoch   time.Time     // times are counted from here: reading the clock is cheaper without the date
-	ready   chan struct{} // holds a token while there may be something for a Get
+	epoch   time.Time     // the base of all times: time.Since reads the clock faster than time.Now
+	ready   chan struct{} // holds a token while a Get may have something to return
 	drained chan struct{} // closed when the last key of a Drain is done
-	closed  chan struct{} // closed by Close, unless drained is
+	closed  chan struct{} // closed by Close, unless drained is closed
 
 	mu      sync.Mutex // protects the fields below
 	state   QueueState
 	entries map[K]*entry[K]      // the keys that are ready, delayed, or in work; and some that are idle
-	most    int                  // entries has had, since it was made
-	idle    chain[K]             // entries of keys that were done, the oldest first: many come again. Up to idleEntries
-	idling  int                  // how many these are
+	most    int                  // the largest length of entries since the map was created
+	idle    chain[K]             // at most idleEntries entries of keys that are done, the oldest first: many are added again
+	idling  int                  // the length of idle
 	levels  [priorities]chain[K] // the ready keys that are not in work, by priority
-	age     chain[K]             // all of these, the oldest first
-	passed  int                  // how many keys in a row were handed out past the oldest
+	age     chain[K]             // all ready keys that are not in work, the oldest first
+	passed  int                  // the consecutive keys that were handed out before the oldest
 	working chain[K]             // the keys in work, the longest first
-	busy    int                  // how many these are
-	depth   [priorities]int      // ready keys, those in work that run once more included
-	delayed delays[K]            // the keys that wait for their time
-	order   uint64               // of the delays: counts them
+	busy    int                  // the length of working
+	depth   [priorities]int      // ready keys, including keys in work that were added again
+	delayed delays[K]            // the keys whose delay has not ended
+	order   uint64               // counts the delays
 	timer   *time.Timer          // calls fall when the first delayed key is ready, or earlier; nil before the first delay
-	armed   time.Duration        // when that is; zero means never
+	armed   time.Duration        // when the timer fires; zero means never
 	adds    uint64
 	retries uint64
 	refused uint64
-	// A key that becomes ready belongs to the newest generation, until it is done. WaitProcessed begins a new one, and
-	// waits until no key is left of those before.
+	// A key that becomes ready belongs to the newest generation until it is done. WaitProcessed begins a new generation, and
+	// waits until the older ones have no keys.
 	oldest, newest *generation
 }
 
-// entry is all that a queue knows of a key.
+// entry is the state of a key.
 type entry[K comparable] struct {
 	key     K
-	links   [2]link[K]    // in levels or working, and in age
-	ready   *generation   // in which the key became ready; nil when it is not
-	working *generation   // in which the key in work was ready; nil when it is not in work
-	at      time.Duration // when the key will be ready; zero when it is not delayed. Never set together with ready
-	order   uint64        // among equal at
+	links   [2]link[K]    // in levels, working or idle, and in age
+	ready   *generation   // the generation in which the key became ready; nil if the key is not ready
+	working *generation   // the generation of the key in work; nil if the key is not in work
+	at      time.Duration // when the delay ends; zero if the key is not delayed. Never set together with ready
+	order   uint64        // orders entries with equal at
 	index   int           // in delayed
-	since   time.Duration // when it became ready, if anybody asks
-	began   time.Duration // when it was handed out
-	level   uint8         // of its priority: asked for, while ready or delayed
-	given   uint8         // with which it was handed out
-	idle    bool          // in idle
+	since   time.Duration // when the key became ready; set only with OnGet
+	began   time.Duration // when the key was handed out
+	level   uint8         // the level of the priority, while the key is ready or delayed
+	given   uint8         // the level with which the key was handed out
+	idle    bool          // the entry is in Queue.idle
 }
 
 // generation counts the keys that became ready between two calls of WaitProcessed.
 type generation struct {
 	left int           // keys that are not done
-	done chan struct{} // closed when none is left, here and before; nil in the newest
+	done chan struct{} // closed when this and all older generations have no keys left; nil in the newest
 	next *generation   // nil in the newest
 }
 
 const (
-	// starveAfter is how many keys are handed out past the oldest before it has its turn: enough that low priorities
-	// take 6 % of the workers when there is plenty else to do, and few enough that a backlog of them goes down.
+	// starveAfter is the number of keys that may be handed out before the oldest one. With 15, low priorities get 6 % of the
+	// workers under load, so their backlog still shrinks.
 	starveAfter = 15
-	// fallAtOnce is how many delayed keys become ready in one go, about 20 us; others get at the queue in between.
+	// fallAtOnce is the number of delayed keys that become ready under one lock, which takes about 20 us.
 	fallAtOnce = 64
-	// idleEntries is how many keys a queue remembers that it has no more. When they come again, that saves half of the
-	// time in the map; and the entry serves another key when it is full. They cost it up to 1 MB.
+	// idleEntries is the number of entries that a queue keeps of keys that are done. Adding such a key again takes half the
+	// time in the map. A full queue of idle entries reuses the oldest one for another key. They take up to 1 MB.
 	idleEntries = 4096
 )
 
@@ -220,33 +218,32 @@ func NewQueue[K comparable](config QueueConfig[K]) *Queue[K] {
 	return q
 }
 
-// Add makes key ready at NormalPriority. A delay that it has is forgotten. A queue that drains or is closed refuses
-// keys, which [Queue.Status] counts.
+// Add makes key ready at NormalPriority, and ends its delay if it has one. A draining or closed queue refuses keys, which
+// [Queue.Status] counts.
 func (q *Queue[K]) Add(key K) { q.add(key, AddOptions{}) }
 
 // AddAfter makes key ready after delay, unless it is ready by then. A key in work keeps the priority with which it was
 // handed out.
 func (q *Queue[K]) AddAfter(key K, delay time.Duration) { q.add(key, AddOptions{After: delay}) }
 
-// AddRateLimited makes key ready when the queue's limiter says, unless it is ready by then. A key in work keeps the
-// priority with which it was handed out.
+// AddRateLimited makes key ready after the delay of the queue's limiter, unless it is ready by then. A key in work keeps
+// the priority with which it was handed out.
 func (q *Queue[K]) AddRateLimited(key K) { q.add(key, AddOptions{RateLimited: true}) }
 
-// AddWith adds keys as o says, one after the other.
+// AddWith adds keys with options o, one after the other.
 func (q *Queue[K]) AddWith(o AddOptions, keys ...K) {
 	for _, key := range keys {
 		q.add(key, o)
 	}
 }
 
-// Get waits for a key and hands it out; Done must be called for it. When ctx has ended it returns the cause of that,
-// even if there are keys. It returns [ErrClosed] when there are none and will be none: after Close, and once a
-// draining queue has no key left to hand out.
+// Get waits for a ready key and hands it out. The caller must call Done for it. If ctx has ended, Get returns the cause of
+// ctx, even if there are keys. It returns [ErrClosed] after Close, and once a draining queue has no key left to hand out.
 func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 	var none K
 	for {
 		if ctx.Err() != nil {
-			signal(q.ready) // it may have been the token of another
+			signal(q.ready) // this call may have taken the token of another
 			return none, context.Cause(ctx)
 		}
 		q.mu.Lock()
@@ -284,7 +281,8 @@ func (q *Queue[K]) observeGet(key K, p Priority, waited time.Duration) {
 	returned = true
 }
 
-// Done ends the work on key. It must be called once for each Get. For a key that is not in work it does nothing.
+// Done ends the work on key. It must be called once for each key that Get returns. For a key that is not in work it does
+// nothing.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	e := q.entries[key]
@@ -318,8 +316,8 @@ func (q *Queue[K]) doneLocked(e *entry[K]) {
 	q.settleLocked()
 }
 
-// Cancel takes key out of the queue if it is ready or delayed, and says whether it was. Work on it that is under way
-// goes on, but is not done once more. What the limiter knows of it stays; see Forget.
+// Cancel removes key from the queue if it is ready or delayed, and reports whether it was. If key is in work, that work
+// continues, but key does not run once more. Cancel does not reset the limiter; see Forget.
 func (q *Queue[K]) Cancel(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -342,13 +340,13 @@ func (q *Queue[K]) Cancel(key K) bool {
 	return true
 }
 
-// Forget has the limiter forget key, so that its next retry is the first. To be called when the work on it succeeded.
+// Forget resets the limiter for key, so that its next retry counts as the first. Call it when the work on key succeeded.
 func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
 
-// NumRequeues returns how often key was added rate-limited since it was last forgotten.
+// NumRequeues returns the number of times that key was added rate-limited since the last Forget.
 func (q *Queue[K]) NumRequeues(key K) int { return q.limiter.NumRequeues(key) }
 
-// Len returns how many keys are ready, of the priorities named or, if none is, of all.
+// Len returns the number of ready keys of the given priorities. Without arguments, it counts all priorities.
 func (q *Queue[K]) Len(of ...Priority) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -362,9 +360,10 @@ func (q *Queue[K]) Len(of ...Priority) int {
 	return n
 }
 
-// WaitProcessed waits until every key that is now ready or in work was done once, or cancelled, and returns nil then.
-// What is added from now on is not waited for; nor are delayed keys, so that one that fails counts as done when it was
-// tried. It returns an error that says what is left when ctx ends first, and [ErrClosed] when keys are dropped by Close.
+// WaitProcessed waits until every key that is now ready or in work is done once or cancelled, and then returns nil. It does
+// not wait for keys that are delayed or added later. A key that fails and is retried later therefore counts as done. If ctx
+// ends first, the error has the number of keys left and wraps the cause of ctx. If Close drops keys, the error is
+// [ErrClosed].
 func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 	q.mu.Lock()
 	g := q.newest
@@ -386,10 +385,10 @@ func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 	}
 }
 
-// Drain has the queue take no more keys, drops those that are delayed, and waits until those that are ready and in
-// work are done: a key in work that was added before runs once more, one added now is refused. It returns nil then,
-// also if called again. When ctx ends first it returns an error that says what is left, and the queue goes on
-// draining; when Close drops keys it returns [ErrClosed].
+// Drain makes the queue refuse new keys, drops delayed keys, and waits until all ready keys and keys in work are done. This
+// includes keys in work that were added again before. It then returns nil, also if called again. If ctx ends first, the
+// error has the number of keys left and wraps the cause of ctx, and the queue continues to drain. If Close drops keys, the
+// error is [ErrClosed].
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
 	if q.state == QueueOpen {
@@ -416,8 +415,8 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	}
 }
 
-// Close has the queue take no more keys and drops all that it has. Keys in work are not waited for; their Done is
-// still welcome. Closing again does nothing.
+// Close makes the queue refuse new keys and drops all waiting keys. It does not wait for keys in work, for which Done may
+// still be called. Closing again does nothing.
 func (q *Queue[K]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -439,7 +438,7 @@ func (q *Queue[K]) Close() {
 	q.settleLocked()
 }
 
-// Status returns how the queue is doing.
+// Status returns the present status of the queue.
 func (q *Queue[K]) Status() QueueStatus {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -507,8 +506,8 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 	}
 }
 
-// putBack undoes the Get that handed key out, unless Done has been called: key is ready at the priority that it had,
-// behind the keys that are ready.
+// putBack undoes the Get that handed key out, unless Done has been called. key is ready again at its priority, behind the
+// other ready keys.
 func (q *Queue[K]) putBack(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -536,7 +535,7 @@ func (q *Queue[K]) putBack(key K) {
 	}
 	q.working.remove(e)
 	q.busy--
-	e.ready, e.working = e.working, nil // a WaitProcessed goes on waiting for it
+	e.ready, e.working = e.working, nil // the old generation, so WaitProcessed still waits for the key
 	q.enqueueLocked(e)
 }
 
@@ -558,7 +557,7 @@ func (q *Queue[K]) nextLocked() *entry[K] {
 	return nil
 }
 
-// handOutLocked puts e to work, and returns how long it waited if anybody asks.
+// handOutLocked marks e as in work. With OnGet, it returns how long e waited.
 func (q *Queue[K]) handOutLocked(e *entry[K]) (waited time.Duration) {
 	q.dequeueLocked(e)
 	q.depth[e.level]--
@@ -576,7 +575,7 @@ func (q *Queue[K]) handOutLocked(e *entry[K]) (waited time.Duration) {
 	return waited
 }
 
-// makeReadyLocked makes e ready, which it is not.
+// makeReadyLocked makes e ready. It must not be ready already.
 func (q *Queue[K]) makeReadyLocked(e *entry[K]) {
 	if q.config.OnGet != nil {
 		e.since = q.now()
@@ -590,7 +589,7 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) {
 	}
 }
 
-// enqueueLocked lets e, which is ready and no longer in work, be handed out.
+// enqueueLocked makes e available to Get. It must be ready and not in work.
 func (q *Queue[K]) enqueueLocked(e *entry[K]) {
 	q.levels[e.level].push(e)
 	q.age.push(e)
@@ -602,24 +601,24 @@ func (q *Queue[K]) dequeueLocked(e *entry[K]) {
 	q.age.remove(e)
 }
 
-// moveUpLocked gives e, which is ready, another priority.
+// moveUpLocked changes the priority of e, which must be ready.
 func (q *Queue[K]) moveUpLocked(e *entry[K], level uint8) {
 	if level == e.level {
 		return
 	}
 	q.depth[e.level]--
 	q.depth[level]++
-	if e.working == nil { // it keeps its place by age
+	if e.working == nil { // e keeps its position in age
 		q.levels[e.level].remove(e)
 		q.levels[level].push(e)
 	}
 	e.level = level
 }
 
-// delayLocked delays e, which is not ready, by d, unless it is delayed by less.
+// delayLocked delays e by d, unless its present delay ends earlier. e must not be ready.
 func (q *Queue[K]) delayLocked(e *entry[K], d time.Duration) {
 	at := q.now() + d
-	if at < 0 { // overflow: as good as never
+	if at < 0 { // overflow
 		at = math.MaxInt64
 	}
 	if e.at != 0 && e.at <= at {
@@ -642,8 +641,8 @@ func (q *Queue[K]) undelayLocked(e *entry[K]) {
 	q.armLocked()
 }
 
-// armLocked sees to it that the timer fires no later than the first delayed key is ready. It may fire earlier: to set
-// it back when that key is taken away costs more than one call too many.
+// armLocked makes sure that the timer fires when the first delay ends, or earlier. Resetting the timer when that key is
+// removed would cost more than a needless call of fall.
 func (q *Queue[K]) armLocked() {
 	if len(q.delayed) == 0 {
 		q.delayed.shrink()
@@ -665,7 +664,7 @@ func (q *Queue[K]) armLocked() {
 	}
 }
 
-// fall is what the timer does: it makes the delayed keys ready whose time has come.
+// fall makes the delayed keys ready whose delay has ended. The timer calls it.
 func (q *Queue[K]) fall() {
 	for more := true; more; {
 		q.mu.Lock()
@@ -674,7 +673,7 @@ func (q *Queue[K]) fall() {
 	}
 }
 
-// fallLocked makes some of them ready, and says whether more are to be.
+// fallLocked makes at most fallAtOnce of these keys ready, and reports whether there may be more.
 func (q *Queue[K]) fallLocked() bool {
 	now := q.now()
 	for range fallAtOnce {
@@ -691,12 +690,12 @@ func (q *Queue[K]) fallLocked() bool {
 	return true
 }
 
-// endedLocked says whether no key is handed out any more.
+// endedLocked reports whether the queue hands out no more keys.
 func (q *Queue[K]) endedLocked() bool {
 	return q.state != QueueOpen && q.waitingLocked() == 0
 }
 
-// settleLocked tells those who wait for the end if it has come.
+// settleLocked wakes Get and Drain if the queue has ended.
 func (q *Queue[K]) settleLocked() {
 	if !q.endedLocked() {
 		return
@@ -724,7 +723,7 @@ func (q *Queue[K]) finishLocked(g *generation) {
 	}
 }
 
-// advanceLocked ends the generations that have no key left, nor have those before them.
+// advanceLocked ends the oldest generations, up to the first one that has keys left.
 func (q *Queue[K]) advanceLocked() {
 	for q.oldest != q.newest && q.oldest.left == 0 {
 		close(q.oldest.done)
@@ -732,7 +731,7 @@ func (q *Queue[K]) advanceLocked() {
 	}
 }
 
-// entryLocked returns the entry of key, which may be idle.
+// entryLocked returns the entry of key. It creates one or reuses an idle one.
 func (q *Queue[K]) entryLocked(key K) *entry[K] {
 	e := q.entries[key]
 	if e != nil {
@@ -758,7 +757,7 @@ func (q *Queue[K]) entryLocked(key K) *entry[K] {
 	return e
 }
 
-// releaseLocked lets e go if nothing is left to know of its key.
+// releaseLocked makes e idle or removes it, if its key is neither ready, delayed nor in work.
 func (q *Queue[K]) releaseLocked(e *entry[K]) {
 	if e.ready != nil || e.working != nil || e.at != 0 {
 		return
@@ -780,10 +779,10 @@ func (q *Queue[K]) now() time.Duration { return time.Since(q.epoch) }
 
 func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }
 
-// link ties an entry into a chain.
+// link connects an entry with its neighbors in a chain.
 type link[K comparable] struct{ next, prev *entry[K] }
 
-// chain is a list of entries that takes one out of the middle without looking for it.
+// chain is a doubly linked list of entries.
 type chain[K comparable] struct {
 	first, last *entry[K]
 	by          int // which of an entry's links it uses
@@ -819,8 +818,8 @@ func (l *chain[K]) remove(e *entry[K]) {
 	e.links[l.by] = link[K]{}
 }
 
-// delays is a heap of entries by time, and by order of their coming for equal times. It has four branches at each
-// node, for half the levels of two.
+// delays is a heap of entries, ordered by at, then by order. Each node has four children, which halves the levels of a
+// binary heap.
 type delays[K comparable] []*entry[K]
 
 func (d delays[K]) before(a, b *entry[K]) bool {
@@ -848,7 +847,7 @@ func (d *delays[K]) remove(e *entry[K]) {
 	d.down(last)
 }
 
-// up moves e towards the first while it is before what is there.
+// up moves e towards the root while it is before its parent.
 func (d *delays[K]) up(e *entry[K]) {
 	h, i := *d, e.index
 	for i > 0 {
@@ -863,7 +862,7 @@ func (d *delays[K]) up(e *entry[K]) {
 	h[i], e.index = e, i
 }
 
-// down moves e away from the first while what is there is before it.
+// down moves e away from the root while a child is before it.
 func (d *delays[K]) down(e *entry[K]) {
 	h, i := *d, e.index
 	for {
@@ -882,7 +881,7 @@ func (d *delays[K]) down(e *entry[K]) {
 	h[i] = e
 }
 
-// shrink gives back the memory of an empty heap that was large.
+// shrink frees the memory of an empty heap that was large.
 func (d *delays[K]) shrink() {
 	if cap(*d) > idleEntries {
 		*d = nil

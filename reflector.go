@@ -31,7 +31,8 @@ import (
 //	                 |
 //	                 +-- after a while -- Absent <-- not served (404) -- Listing
 //
-// A watch that the server ends in good order is followed by the next one. From every state, the end of Run's context leads to Idle.
+// When the server ends a watch normally, the reflector opens the next one. From every state, the end of Run's context leads
+// to Idle.
 type ReflectorState uint8
 
 const (
@@ -39,11 +40,11 @@ const (
 	ReflectorIdle ReflectorState = iota
 	// ReflectorListing reads the whole collection.
 	ReflectorListing
-	// ReflectorWatching follows the changes; ReflectorStatus.WatchOpen reports whether a watch is open just now.
+	// ReflectorWatching follows the changes; ReflectorStatus.WatchOpen reports whether a watch is open.
 	ReflectorWatching
-	// ReflectorBackoff waits before it tries again.
+	// ReflectorBackoff waits before a retry.
 	ReflectorBackoff
-	// ReflectorAbsent waits for the resource to be served: its custom resource definition is not installed.
+	// ReflectorAbsent waits until the server serves the resource, whose custom resource definition is not installed.
 	ReflectorAbsent
 )
 
@@ -66,105 +67,105 @@ func (s ReflectorState) String() string {
 
 // ReflectorStatus is the status of a [Reflector].
 type ReflectorStatus struct {
-	// Namespace is the part of the collection; empty means all of it.
+	// Namespace is the namespace that the reflector follows. Empty means the whole collection.
 	Namespace string
 	State     ReflectorState
-	// Since is when it entered State.
+	// Since is the time at which the reflector entered State.
 	Since time.Time
-	// LastError is the last failure, nil when there was none. It stays after things are well again. A [*DecodeError] in it
-	// has no Raw.
+	// LastError is the last failure. Nil means that there was none. A success does not clear it. A [*DecodeError] in it has
+	// no Raw.
 	LastError error
-	// LastErrorTime is when that was.
+	// LastErrorTime is the time of LastError.
 	LastErrorTime time.Time
-	// ResourceVersion is the version up to which the sink has everything. Empty before the first list.
+	// ResourceVersion is the resource version up to which the sink has every change. Empty before the first list.
 	ResourceVersion string
-	// WatchOpen says whether a watch is open, so that changes come in as they happen.
+	// WatchOpen is true while a watch is open.
 	WatchOpen bool
 	// Lists and Watches count requests. A streaming list counts as both.
 	Lists, Watches int
-	// Restored counts how often the reflector found that the server went back in time, as when it is restored from a backup.
+	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
 	Restored int
-	// Failures is the number of failures in a row, on which the backoff depends. Two minutes without one make it zero.
+	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset it.
 	Failures int
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int
-	// Stale is how many objects there are whose newest version could not be decoded. Of each the store has an older
-	// one, or none.
+	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
+	// none.
 	Stale int
-	// Read is how many objects of the present list, or of the last one, have been read.
+	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
 }
 
 const (
 	minBackoff       = 800 * time.Millisecond
 	maxBackoff       = 30 * time.Second
-	healthyAfter     = 2 * time.Minute  // without a failure, backoff begins anew
-	maxRetryAfter    = 10 * time.Minute // the longest wait that a server can ask for
-	maxAhead         = 3                // watches in a row from a version that the server has not reached
-	streamAgainAfter = time.Hour        // after the server refused a streaming list
+	healthyAfter     = 2 * time.Minute  // the time without a failure that resets the backoff
+	maxRetryAfter    = 10 * time.Minute // the limit of a server's Retry-After
+	maxAhead         = 3                // relist after this many consecutive watches from a version that the server has not reached
+	streamAgainAfter = time.Hour        // the pause before the next streaming list after the server refused one
 )
 
-// Reflector reads one collection, or one namespace of it, by list and watch, and puts what it reads into a [Sink]:
-// one Replaced for a list, then one delta for each event of the watch. After a failure it goes on where it was; it
-// lists again only when the server no longer has the changes since.
+// Reflector reads one collection, or one namespace of it, by list and watch, and puts deltas into a [Sink]: one Replaced for a
+// list, then one delta for each event of the watch. After a failure it resumes at its resource version. It lists again only
+// when the server no longer has the changes since that version.
 //
-// An [Informer] has one for each namespace that it follows. Use one on its own to feed something else than a Store.
+// An [Informer] has one for each namespace that it follows. Use one on its own to feed something other than a Store.
 type Reflector[T Object] struct {
 	collection[T]
 	sink    Sink[T]
-	batcher batcher[T] // sink, if it is one
+	batcher batcher[T] // sink as a batcher; nil if it is none
 	config  Config[T]
 	log     *slog.Logger
 
-	// Of the goroutine in Run, or of one that it waits for.
+	// Only the goroutine in Run, or one that it waits for, uses these.
 	state state
 	stale map[Key]struct{} // objects whose newest version could not be decoded
 
 	mu       sync.Mutex // protects the fields below
 	status   ReflectorStatus
-	failures int       // in a row, as of retryAt
+	failures int       // consecutive failures, as of retryAt
 	retryAt  time.Time // when the wait after the last failure ends
 }
 
-// state is what a reflector does next, and all that this depends on.
+// state determines the next request of a reflector.
 type state struct {
 	name ReflectorState // ReflectorListing or ReflectorWatching
-	rv   string         // the sink has everything up to this resource version; empty for nothing
+	rv   string         // the resource version up to which the sink has every change; empty before the first list
 
-	// Of ReflectorListing.
-	least    string    // the resource version that the list has at least: "0" for any, "" for the newest
-	restored bool      // the server went back in time since the sink was filled: equal versions prove nothing
-	told     bool      // the sink need not be told if the resource is not served
-	paged    time.Time // until then the server refuses a streaming list
+	// Used while listing.
+	least    string    // the minimum resource version of the list: "0" for any, "" for the newest
+	restored bool      // the server went back in time since the last list: an equal version does not mean equal content
+	told     bool      // no empty Replaced is needed if the server does not serve the resource
+	paged    time.Time // use paged lists until then: the server refused a streaming list
 
-	// Of ReflectorWatching.
-	open  *openWatch // a watch that is open already, since it began with the collection
-	ahead int        // watches in a row from a version that the server has not reached
+	// Used while watching.
+	open  *openWatch // the open watch of a streaming list; nil if there is none
+	ahead int        // consecutive watches from a version that the server has not reached
 }
 
-// watching returns the state after the whole collection went into the sink.
+// watching returns the state after the whole collection has entered the sink.
 func (s state) watching() state {
 	return state{name: ReflectorWatching, rv: s.rv, paged: s.paged}
 }
 
-// listing returns a state that lists at least that version.
+// listing returns a state that lists the collection at resource version least or later.
 func (s state) listing(least string) state {
 	s.name, s.least, s.ahead = ReflectorListing, least, 0
 	return s
 }
 
-// Failures that the reflector recognizes by these errors rather than by what the server says.
+// Failures that the reflector detects itself.
 var (
 	errEmptyWatch = errors.New("the server ended the watch at once")
 	errWentBack   = errors.New("the server went back in time")
-	// A list tells what is gone.
-	errUnknownDeleted = errors.New("the server deleted an object without telling its name")
+	// errUnknownDeleted leads to a list, which shows the objects that are left.
+	errUnknownDeleted = errors.New("the server reported the deletion of an object without its name")
 )
 
-const noteRestored = "the server was restored: read everything anew"
+const noteRestored = "the server was restored: list everything again"
 
-// failed returns the state after err, and where to wait before it: ReflectorBackoff, ReflectorAbsent, or ReflectorIdle for not at
-// all. note says what changed, for the log.
+// failed returns the state after err, and the state in which to wait first: ReflectorBackoff, ReflectorAbsent, or
+// ReflectorIdle for no wait. note describes the transition for the log.
 func (s state) failed(err error, now time.Time) (next state, wait ReflectorState, note string) {
 	expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 	tooLarge := isTooLarge(err)
@@ -181,7 +182,7 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 		return next, ReflectorBackoff, noteRestored
 	case watching && (expired || apierrors.IsStoreReadError(err) || errors.Is(err, errUnknownDeleted) || errors.Is(err, errForeign)):
 		return s.listing(s.rv), ReflectorBackoff, "" // the changes since rv are lost
-	case watching && apierrors.IsNotFound(err): // the resource is gone: the list will tell
+	case watching && apierrors.IsNotFound(err): // the resource may no longer be served: the list shows that
 		return s.listing(""), ReflectorBackoff, ""
 	case watching:
 		return s, ReflectorBackoff, ""
@@ -197,7 +198,8 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 	return s, ReflectorBackoff, ""
 }
 
-// NewReflector returns a reflector of resource, of which Namespaces may name one at most. It does nothing before Run.
+// NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It returns an
+// error if client, resource, T, sink or config is wrong.
 func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T]) (*Reflector[T], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
@@ -209,7 +211,7 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	case client == nil:
 		return nil, errNoClient
 	case sink == nil:
-		return nil, errors.New("the sink is nil: a reflector needs one to put into what it reads")
+		return nil, errors.New("the sink is nil: a reflector needs a sink for its deltas")
 	}
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -277,14 +279,14 @@ func (r *Reflector[T]) noteDecodeError(failed *DecodeError) {
 	r.update(func(s *ReflectorStatus) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
 }
 
-// errSink marks an error of the sink: the end of the reflector.
+// errSink wraps an error of the sink, which ends the reflector.
 type errSink struct{ error }
 
 func (e errSink) Unwrap() error { return e.error }
 
-// Run lists and watches until ctx ends, and returns why it ended, or until the sink fails, and returns its error.
-// No other failure ends it. It starts no goroutine that outlives it. It can be run again afterwards, and then begins
-// where it was, but not twice at a time.
+// Run lists and watches until ctx ends or the sink fails. It returns the cause of ctx or the error of the sink. No other
+// failure ends it. Every goroutine that it started has ended when it returns. A later Run resumes where this one ended. Two
+// calls of Run must not overlap.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.enter(ReflectorIdle)
 	defer func() {
@@ -294,8 +296,8 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		err := apart(func() error { return r.step(ctx) }) // which calls functions of the user's
-		if failed := r.flush(); failed != nil {           // of what came before a failure
+		err := apart(func() error { return r.step(ctx) }) // step calls functions of the user
+		if failed := r.flush(); failed != nil {           // flushes deltas from before a failure, too
 			err = failed
 		}
 		if ctx.Err() != nil {
@@ -312,7 +314,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	}
 }
 
-// step lists, or watches, once.
+// step lists or watches once.
 func (r *Reflector[T]) step(ctx context.Context) error {
 	r.enter(r.state.name)
 	switch {
@@ -324,7 +326,7 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 	return r.stream(ctx)
 }
 
-// recover goes on after err, and waits for as long as that takes. It returns an error when ctx ended, or the sink failed.
+// recover enters the state after err, and waits for the backoff. It returns an error if ctx ends or the sink fails.
 func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	now := time.Now()
 	next, wait, note := r.state.failed(err, now)
@@ -356,7 +358,8 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	return r.wait(ctx, wait, delay)
 }
 
-// backoff returns how long to wait after one more failure: exponential with full jitter, or what the server says.
+// backoff counts one more failure and returns how long to wait: exponential backoff with full jitter, or the server's
+// Retry-After.
 func (r *Reflector[T]) backoff(now time.Time, err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -364,7 +367,7 @@ func (r *Reflector[T]) backoff(now time.Time, err error) time.Duration {
 	delay := rand.N(min(minBackoff<<min(before, 10), maxBackoff))
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		delay = min(time.Duration(seconds)*time.Second, maxRetryAfter)
-		delay += rand.N(delay/10 + 1) // clients that were sent away together should not come back together
+		delay += rand.N(delay/10 + 1) // clients that the server rejected together should not retry together
 	}
 	r.failures, r.retryAt = before+1, now.Add(delay)
 	return delay
@@ -389,7 +392,7 @@ func (r *Reflector[T]) wait(ctx context.Context, s ReflectorState, d time.Durati
 	}
 }
 
-// absent tells the sink that nothing is there, once for each time that the resource is no longer served.
+// absent empties the sink, once for each time that the server stops serving the resource.
 func (r *Reflector[T]) absent(ctx context.Context) error {
 	if r.state.told {
 		return nil
@@ -448,7 +451,7 @@ func (r *Reflector[T]) close(w *openWatch) {
 	r.update(func(s *ReflectorStatus) { s.WatchOpen = false })
 }
 
-// watch follows the changes until the watch ends. It returns nil when the server ended it in good order.
+// watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
 func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	w := r.state.open
 	if r.state.open = nil; w == nil {
@@ -474,8 +477,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	return nil
 }
 
-// probe asks whether the server has reached the version of a watch that had not even a bookmark. So is a watch from a version that a
-// restored server has yet to reach: the server sends nothing until then, and never the changes before.
+// probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored server may not
+// have: it then sends nothing until it reaches that version, and never sends the changes before it.
 func (r *Reflector[T]) probe(ctx context.Context) error {
 	err := r.collection.reaches(ctx, r.state.rv)
 	if isTooLarge(err) {
@@ -488,7 +491,7 @@ func (r *Reflector[T]) probe(ctx context.Context) error {
 func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) error {
 	restored := r.state.restored
 	if err := r.notBack(rv); err != nil && !restored {
-		return err // some of it may be what is held rather than what was sent
+		return err // l may contain objects of the sink instead of those that the server sent
 	}
 	kept := slices.Collect(maps.Keys(l.kept))
 	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored})
@@ -499,7 +502,7 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 	return err
 }
 
-// change puts the change of one object into the sink. An object that Config.Filter refuses is gone.
+// change puts the change of one object into the sink. It removes an object that Config.Filter rejects.
 func (r *Reflector[T]) change(ctx context.Context, o decoded[T]) error {
 	d := Delta[T]{ResourceVersion: o.version}
 	gone := o.deleted || o.filtered
@@ -511,17 +514,17 @@ func (r *Reflector[T]) change(ctx context.Context, o decoded[T]) error {
 	case gone && o.key.Name == "" && o.failed != nil:
 		return fmt.Errorf("watch: %w: %w", errUnknownDeleted, o.failed.Err)
 	case gone && o.key.Name == "":
-		return fmt.Errorf("watch: %w: Config.Filter refuses it", errUnknownDeleted)
+		return fmt.Errorf("watch: %w: Config.Filter rejects it", errUnknownDeleted)
 	case gone:
 		d.Type, d.Key = Removed, o.key
-	default: // what the sink holds of it stays
+	default: // the sink keeps its version of the object
 		d.Type = Bookmarked
 	}
 	r.changeStale(o.key, o.failed != nil && !gone)
 	return r.tell(ctx, d)
 }
 
-// tell puts a change into the sink, unless it is from before what the sink has.
+// tell puts d into the sink. It returns an error if d is older than the sink.
 func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 	if err := r.notBack(d.ResourceVersion); err != nil {
 		return err
@@ -529,7 +532,7 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 	return r.put(ctx, d)
 }
 
-// notBack returns an error when resource version rv is older than what the sink has.
+// notBack returns an error if resource version rv precedes that of the sink.
 func (r *Reflector[T]) notBack(rv string) error {
 	if rv != "" && r.state.rv != "" && older(rv, r.state.rv) {
 		return fmt.Errorf("%w: resource version %s after %s", errWentBack, rv, r.state.rv)
@@ -537,7 +540,7 @@ func (r *Reflector[T]) notBack(rv string) error {
 	return nil
 }
 
-// setStale notes that these are all objects whose newest version could not be decoded.
+// setStale records the keys of all objects whose newest version could not be decoded.
 func (r *Reflector[T]) setStale(keys []Key) {
 	r.stale = make(map[Key]struct{}, len(keys))
 	for _, key := range keys {
@@ -546,7 +549,7 @@ func (r *Reflector[T]) setStale(keys []Key) {
 	r.update(func(s *ReflectorStatus) { s.Stale = len(r.stale) })
 }
 
-// changeStale notes of one object whether its newest version could not be decoded.
+// changeStale records whether the newest version of an object could not be decoded.
 func (r *Reflector[T]) changeStale(key Key, stale bool) {
 	switch {
 	case stale:
@@ -554,12 +557,12 @@ func (r *Reflector[T]) changeStale(key Key, stale bool) {
 	case len(r.stale) > 0:
 		delete(r.stale, key)
 	default:
-		return // as nearly always
+		return // the common case
 	}
 	r.update(func(s *ReflectorStatus) { s.Stale = len(r.stale) })
 }
 
-// put puts d into the sink, which then has everything up to d's resource version. flush comes after it.
+// put puts d into the sink, which then has every change up to d's resource version. The caller must call flush later.
 func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
 	d.Namespace = r.namespace
 	put := r.sink.Put
@@ -576,7 +579,7 @@ func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
 	return nil
 }
 
-// flush tells the sink that nothing more came together with what was put.
+// flush flushes the sink, if it is a batcher.
 func (r *Reflector[T]) flush() error {
 	if r.batcher == nil {
 		return nil

@@ -399,7 +399,7 @@ func TestWatchWithAForeignNamespaceFailsAndLists(t *testing.T) {
 				case strings.HasPrefix(name, "none"):
 					object = "/y"
 				}
-				if err := status.LastError; err == nil || !strings.Contains(err.Error(), "another namespace than it was asked for: "+object+" instead of one of a") {
+				if err := status.LastError; err == nil || !strings.Contains(err.Error(), "another namespace than requested: "+object+" instead of one of a") {
 					w.Errorf("LastError: %v", err)
 				}
 				if status.Lists != 2 || !status.WatchOpen || status.Stale != 0 {

@@ -13,18 +13,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Resource says which collection an [Informer] follows.
+// Resource identifies the collection that an [Informer] follows.
 type Resource struct {
 	schema.GroupVersionResource
-	// Namespaces are the namespaces to follow, each by a list and a watch of its own. Empty means all of them, and
-	// is the only choice for cluster-scoped resources.
+	// Namespaces are the namespaces to follow, each by a list and a watch of its own. Empty means all namespaces. It must be
+	// empty for cluster-scoped resources.
 	Namespaces []string
-	// LabelSelector and FieldSelector restrict the collection, in the syntax of metav1.ListOptions. The server
-	// evaluates them: an object that stops matching is deleted as far as the informer can see. Empty means all.
+	// LabelSelector and FieldSelector restrict the collection, in the syntax of metav1.ListOptions. The server evaluates
+	// them, and reports an object that stops matching as deleted. Empty means all objects.
 	LabelSelector, FieldSelector string
 }
 
-// String describes the resource for messages: "apps/v1 deployments in a,b with labels app=web".
+// String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web".
 func (r Resource) String() string {
 	var b strings.Builder
 	b.WriteString(r.GroupVersion().String())
@@ -58,7 +58,7 @@ func (r Resource) validate() error {
 	for i, ns := range r.Namespaces {
 		switch {
 		case ns == "":
-			return fmt.Errorf("Resource.Namespaces[%d] of %s is empty: to follow all namespaces, name none", i, r.Resource)
+			return fmt.Errorf("Resource.Namespaces[%d] of %s is empty: leave Namespaces empty to follow all namespaces", i, r.Resource)
 		case slices.Contains(r.Namespaces[:i], ns):
 			return fmt.Errorf("Resource.Namespaces[%d] of %s repeats %q", i, r.Resource, ns)
 		}
@@ -72,7 +72,7 @@ func (r Resource) validate() error {
 	return nil
 }
 
-// sources returns the namespaces that are listed and watched one by one; "" stands for all at once.
+// sources returns the namespaces that need a list and a watch each. A single "" means one for all namespaces.
 func (r Resource) sources() []string {
 	if len(r.Namespaces) == 0 {
 		return []string{""}

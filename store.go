@@ -20,7 +20,7 @@ type Store[T Object] struct {
 	wake chan struct{} // closed at the next publication; nil if nothing waits
 
 	gen     uint64    // the generation of the last edit
-	editing bool      // an edit has begun and was not published
+	editing bool      // an edit has begun and has not been published
 	free    []uint32  // unused slots below next
 	next    uint32    // the first slot that was never used
 	records []*record // by slot; nil for an unused one
@@ -48,7 +48,8 @@ func (s *Store[T]) Len() int { return s.Snapshot().Len() }
 // ResourceVersion returns the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
 func (s *Store[T]) ResourceVersion() string { return s.Snapshot().ResourceVersion() }
 
-// published returns a channel that is closed at the next publication. To miss none, take the channel before the snapshot.
+// published returns a channel that is closed at the next publication. Callers take the channel before the snapshot, so they miss
+// no publication.
 func (s *Store[T]) published() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +59,8 @@ func (s *Store[T]) published() <-chan struct{} {
 	return s.wake
 }
 
-// Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any time; the
-// objects in it then stay in memory. All methods are safe for concurrent use.
+// Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any time, which
+// keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
 	hints   *cow.Hints     // from names to slots; shared by all snapshots
 	records tree[struct{}] // by name
@@ -101,14 +102,14 @@ type indexTree[T Object] interface {
 	build(gen uint64, snap *Snapshot[T])
 	// add files obj under the new record r.
 	add(gen uint64, r *record, obj T)
-	// update files obj under r. The first part of hashes is where the previous version was filed; update returns the rest.
+	// update files obj under r. The first part of hashes is that of the previous version; update returns the rest.
 	update(gen uint64, r *record, hashes []uint32, obj T) []uint32
-	// drop removes r. The first part of hashes is where its object was filed; drop returns the rest.
+	// drop removes r. The first part of hashes is that of its object; drop returns the rest.
 	drop(gen uint64, r *record, hashes []uint32) []uint32
 	// restoreHashes appends the part of this index to the hashes of each record of snap.
 	restoreHashes(snap *Snapshot[T])
-	// check returns an error that names a broken invariant, or nil. It removes the first part of each record's hashes from the
-	// map, which is the part of this index.
+	// check returns an error that names a broken invariant, or nil. It removes the part of this index, which comes first, from
+	// each record's hashes in the map.
 	check(hashes map[*record][]uint32) error
 }
 

@@ -23,35 +23,34 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// TypedClient reads and writes single objects at the API server, beside the [Informer] that follows them. What it
-// returns is what the server answered, with managedFields; it belongs to the caller. To read a write from the cache,
-// wait for it:
+// TypedClient reads and writes objects at the API server, not in a cache. It returns the objects of the response, with
+// managedFields; they belong to the caller. To read a write from the [Informer] that follows the objects, wait for it:
 //
 //	updated, err := client.Update(ctx, changed, metav1.UpdateOptions{})
 //	…
 //	err = websites.WaitForObject(ctx, updated)
 //
-// If the watch is down, this blocks until it recovers: a reconciler should give it a context that ends soon, and come back
-// later, or set Controller.Timeout.
+// If the watch is down, this blocks until it recovers. A reconciler should pass a context that ends soon and retry later, or
+// set Controller.Timeout.
 //
-// Errors of the server are those of k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsConflict and so on. An answer of
-// 429 or 5xx with Retry-After, which says that nothing was done, is waited for, ten times at most.
+// Errors of the server are those of k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsConflict and so on. A response of 429
+// or 5xx with Retry-After means that the server did nothing. The client then waits and retries, up to ten tries in all.
 //
-// Objects from the cache must be copied before they are changed. One that lacks fields, because a Config.Transform
-// dropped them or because T has only some, must not be sent by Update, which would remove them at the server: use Patch
-// or Apply. It is safe for concurrent use.
+// Copy objects from the cache before you change them. Do not send an object that lacks fields by Update, for example because
+// a Config.Transform dropped them or T does not have them: the server would remove these fields. Use Patch or Apply instead.
+// All methods are safe for concurrent use.
 //
-// T needs nothing but [Object] for Get, Patch, Apply and Delete. For Create, Update and UpdateStatus it must be a
-// runtime.Object too, which says that it has all fields of the object: embed metav1.TypeMeta, and have DeepCopyObject
-// generated. *metav1.PartialObjectMetadata is one, but has only metadata.
+// For Get, List, Patch, Apply and Delete, T only needs to be an [Object]. For Create, Update and UpdateStatus it must also be
+// a runtime.Object, which shows that it has all fields of the object: embed metav1.TypeMeta, and generate DeepCopyObject.
+// *metav1.PartialObjectMetadata has only metadata, so these methods reject it.
 //
-// A call that cannot succeed, whatever the server has, sends nothing and returns a [TerminalError], which a [Controller]
-// does not try again: because of T or the resource, a nil object, an object without a kind or a name that is none.
+// A call that can never succeed sends nothing and returns a [TerminalError], which a [Controller] does not retry. Reasons are
+// a wrong T or resource, a nil object, an object without a kind, and an invalid name.
 type TypedClient[T Object] struct {
 	client   *Client
 	resource schema.GroupVersionResource
-	invalid  error // of each call; nil if T and resource are right
-	partial  error // of a call that sends a T; nil if T has all fields of the object
+	invalid  error // the error of every call; nil if client, T and resource are valid
+	partial  error // the error of a call that sends a T; nil if T has all fields of the object
 
 	decoders *decoders[T]
 }
@@ -77,7 +76,7 @@ func NewTypedClient[T Object](client *Client, resource schema.GroupVersionResour
 	return c
 }
 
-// isWhole returns an error that says what T lacks to be sent as the whole object, nil if it lacks nothing.
+// isWhole returns an error that says what T lacks to be sent as a whole object. It returns nil if T lacks nothing.
 func isWhole[T Object]() error {
 	var none T
 	if _, metadataOnly := any(none).(*metav1.PartialObjectMetadata); metadataOnly {
@@ -98,7 +97,7 @@ func isWhole[T Object]() error {
 		"the API server would remove the others: use Patch or Apply", none, missing, remedy)
 }
 
-// Get reads an object, not from a cache.
+// Get reads an object from the server.
 func (c *TypedClient[T]) Get(ctx context.Context, key Key, o metav1.GetOptions) (T, error) {
 	q := url.Values{}
 	if o.ResourceVersion != "" {
@@ -107,28 +106,28 @@ func (c *TypedClient[T]) Get(ctx context.Context, key Key, o metav1.GetOptions) 
 	return c.one(ctx, objectRequest{method: http.MethodGet, key: key, query: q})
 }
 
-// Create creates obj, and returns it as the server has it. With metadata.generateName and no name, the server chooses
-// one.
+// Create creates obj, and returns the object that the server stored. If obj has metadata.generateName and no name, the server
+// chooses a name.
 func (c *TypedClient[T]) Create(ctx context.Context, obj T, o metav1.CreateOptions) (T, error) {
 	return c.whole(ctx, objectRequest{method: http.MethodPost, query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}, obj)
 }
 
-// Update replaces an object by obj, if the server has it at obj's resource version; otherwise the error is a conflict.
-// For types with a status subresource the status is ignored.
+// Update replaces an object with obj, if the server has it at obj's resource version; otherwise the error is a conflict. For
+// types with a status subresource the server ignores the status.
 func (c *TypedClient[T]) Update(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error) {
 	return c.whole(ctx, objectRequest{method: http.MethodPut, query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}, obj)
 }
 
-// UpdateStatus replaces the status of an object by that of obj. The API server ignores the spec of obj and, of custom
-// resources, the metadata. Of many kinds of Kubernetes it takes labels, annotations, finalizers and owner references too.
+// UpdateStatus replaces the status of an object with that of obj. The API server ignores the spec of obj and, for custom
+// resources, the metadata. For many built-in kinds it also updates labels, annotations, finalizers and owner references.
 func (c *TypedClient[T]) UpdateStatus(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error) {
 	r := objectRequest{method: http.MethodPut, subresource: []string{"status"}, query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}
 	return c.whole(ctx, r, obj)
 }
 
-// Patch changes an object by a patch of that type: a JSON merge patch (types.MergePatchType, RFC 7386), a JSON patch
-// (types.JSONPatchType, RFC 6902), a strategic merge patch (built-in types only), or a server-side apply. With
-// subresource "status" it changes the status.
+// Patch applies a patch of type pt to an object: a JSON merge patch (types.MergePatchType, RFC 7386), a JSON patch
+// (types.JSONPatchType, RFC 6902), a strategic merge patch (built-in types only), or a server-side apply. With subresource
+// "status" it changes the status.
 func (c *TypedClient[T]) Patch(ctx context.Context, key Key, pt types.PatchType, patch []byte, o metav1.PatchOptions, subresource ...string) (T, error) {
 	q := writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)
 	if o.Force != nil {
@@ -137,10 +136,10 @@ func (c *TypedClient[T]) Patch(ctx context.Context, key Key, pt types.PatchType,
 	return c.one(ctx, objectRequest{method: http.MethodPatch, key: key, subresource: subresource, query: q, contentType: string(pt), body: patch})
 }
 
-// Apply declares the fields of an object that the caller owns, by server-side apply (KEP-555): those that configuration
-// has are set, and those that it had at the last call and no longer has are removed. configuration is encoded as JSON;
-// give it as one of client-go's apply configurations, a map, or a struct in which fields that are not meant are left
-// out when they are zero. o.FieldManager names the caller and must be set.
+// Apply declares the fields of an object that the caller owns, by server-side apply (KEP-555). The server sets the fields of
+// configuration, and removes those that the previous configuration had and this one lacks. configuration is encoded as JSON.
+// It may be one of client-go's apply configurations, a map, or a struct whose unset fields have omitempty or omitzero.
+// o.FieldManager names the caller and must be set.
 func (c *TypedClient[T]) Apply(ctx context.Context, key Key, configuration any, o metav1.ApplyOptions, subresource ...string) (T, error) {
 	var none T
 	if o.FieldManager == "" {
@@ -153,7 +152,7 @@ func (c *TypedClient[T]) Apply(ctx context.Context, key Key, configuration any, 
 	return c.Patch(ctx, key, types.ApplyPatchType, body, metav1.PatchOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, Force: &o.Force}, subresource...)
 }
 
-// Delete deletes an object, or begins to, if it has finalizers or a grace period.
+// Delete deletes an object. If the object has finalizers or a grace period, Delete only begins the deletion.
 func (c *TypedClient[T]) Delete(ctx context.Context, key Key, o metav1.DeleteOptions) error {
 	body, err := json.Marshal(&o)
 	if err != nil {
@@ -162,22 +161,23 @@ func (c *TypedClient[T]) Delete(ctx context.Context, key Key, o metav1.DeleteOpt
 	return c.discard(ctx, objectRequest{method: http.MethodDelete, key: key, contentType: decode.MediaJSON, body: body})
 }
 
-// discard sends r, and drops the response.
+// discard sends r, and discards the response.
 func (c *TypedClient[T]) discard(ctx context.Context, r objectRequest) error {
 	resp, err := c.do(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer resp.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(resp, decode.MaxObjectBytes)); err != nil { // to the end, so that the connection is used again
+	if _, err := io.Copy(io.Discard, io.LimitReader(resp, decode.MaxObjectBytes)); err != nil { // EOF keeps the connection
 		return c.errorf(r.method, r.key, err)
 	}
 	return nil
 }
 
-// List reads the objects of a namespace, or of all namespaces if that is empty, not from a cache. o may have selectors, a resource
-// version and, for pages, Limit and Continue; the result's Continue then begins the next page, and is empty on the last one.
-// o.Watch and o.SendInitialEvents are errors: an [Informer] watches. An object that cannot be decoded is an error that names it.
+// List reads the objects of a namespace from the server, or of all namespaces if namespace is empty. o may have selectors, a
+// resource version and, for pages, Limit and Continue. The Continue of the result is that of the next page, and empty on the last
+// one. List returns an error for o.Watch and o.SendInitialEvents; use an [Informer] to watch. If an object cannot be decoded, it
+// returns an error that names the object.
 func (c *TypedClient[T]) List(ctx context.Context, namespace string, o metav1.ListOptions) ([]T, metav1.ListMeta, error) {
 	key := Key{Namespace: namespace}
 	query, err := listQuery(o)
@@ -213,7 +213,7 @@ func (c *TypedClient[T]) List(ctx context.Context, namespace string, o metav1.Li
 	}
 }
 
-// DeleteCollection deletes the objects of a namespace, or of all namespaces if that is empty, that o's selectors match.
+// DeleteCollection deletes the objects of a namespace that match o's selectors. An empty namespace means all namespaces.
 func (c *TypedClient[T]) DeleteCollection(ctx context.Context, namespace string, d metav1.DeleteOptions, o metav1.ListOptions) error {
 	key := Key{Namespace: namespace}
 	body, err := json.Marshal(&d)
@@ -230,7 +230,7 @@ func (c *TypedClient[T]) DeleteCollection(ctx context.Context, namespace string,
 // listQuery returns the parameters of a list.
 func listQuery(o metav1.ListOptions) (url.Values, error) {
 	if o.Watch || o.SendInitialEvents != nil {
-		return nil, errors.New("ListOptions with Watch or SendInitialEvents: an Informer or a Reflector watches")
+		return nil, errors.New("ListOptions with Watch or SendInitialEvents: use an Informer or a Reflector to watch")
 	}
 	q := url.Values{}
 	for name, value := range map[string]string{
@@ -264,11 +264,11 @@ func writeOptions(dryRun []string, fieldManager, fieldValidation string) url.Val
 	return q
 }
 
-// objectRequest is a request for one object, or, without a name, for a collection.
+// objectRequest is a request for one object or a collection.
 type objectRequest struct {
 	method      string
 	key         Key
-	collection  bool // all objects of the key's namespace, or of all of them if that is empty
+	collection  bool // all objects of the key's namespace; of all namespaces if that is empty
 	subresource []string
 	query       url.Values
 	contentType string
@@ -279,12 +279,12 @@ func (c *TypedClient[T]) errorf(what string, key Key, err error) error {
 	return fmt.Errorf("%s %s %s: %w", what, c.resource.GroupResource(), key, err)
 }
 
-// refuse returns the error of a request that is not sent, since it cannot succeed.
+// refuse returns the error of a request that is not sent, because it cannot succeed.
 func (c *TypedClient[T]) refuse(what string, key Key, err error) error {
 	return TerminalError(c.errorf(what, key, err))
 }
 
-// whole sends obj, all of it, at the key that it has.
+// whole sends r for the key of obj, with obj as the body.
 func (c *TypedClient[T]) whole(ctx context.Context, r objectRequest, obj T) (T, error) {
 	var none T
 	if c.invalid != nil {
@@ -305,8 +305,8 @@ func (c *TypedClient[T]) whole(ctx context.Context, r objectRequest, obj T) (T, 
 	return c.one(ctx, r)
 }
 
-// encode encodes obj as JSON. One of a Go type whose kind is not set, as those from the cache are, gets the name of the
-// type for its kind, as it has in a runtime.Scheme.
+// encode encodes obj as JSON. If obj is a Go struct without a kind, as objects of the cache are, encode sets the kind to the
+// name of the type, as a runtime.Scheme does.
 func (c *TypedClient[T]) encode(obj any) ([]byte, error) {
 	if o, ok := obj.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Kind == "" {
 		if _, dynamic := obj.(runtime.Unstructured); dynamic {
@@ -348,10 +348,10 @@ func (c *TypedClient[T]) one(ctx context.Context, r objectRequest) (T, error) {
 	return obj, nil
 }
 
-// maxTries is how often a write is sent that the server does not take: as often as client-go does.
+// maxTries is the maximum number of times that a request is sent, the same as in client-go.
 const maxTries = 10
 
-// do sends r, again if the server says that it did nothing.
+// do sends r, and retries if the server reports that it did nothing.
 func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*response, error) {
 	if c.invalid != nil {
 		return nil, c.invalid
@@ -361,7 +361,7 @@ func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*response, er
 		segments = append(segments, r.key.Namespace)
 	}
 	if !r.collection && r.method != http.MethodPost {
-		segments = append(segments, r.key.Name) // without a name, a deletion would be of all
+		segments = append(segments, r.key.Name) // an empty name would delete the whole collection
 	}
 	for _, s := range append(segments, r.subresource...) {
 		if reasons := rest.IsValidPathSegmentName(s); s == "" || len(reasons) > 0 {
@@ -407,7 +407,7 @@ func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*response, er
 	}
 }
 
-// retryAfter returns how long the server wants us to wait that did not take a request, zero if it did not say so.
+// retryAfter returns the Retry-After of a 429 or 5xx response, or zero if there is none.
 func retryAfter(err error) time.Duration {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

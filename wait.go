@@ -13,8 +13,8 @@ import (
 )
 
 // WaitForResourceVersion waits until the store has every change up to resourceVersion. The version may come from any
-// answer of the server about this resource: a list, an event, a bookmark or a write. It returns an error if ctx ends or
-// the informer stops first, or if resourceVersion is not a number as KEP-5504 defines it.
+// response of the server for this resource: a list, an event, a bookmark or a write. It returns an error if ctx ends or the
+// informer stops first, or if resourceVersion is not a decimal number, as KEP-5504 defines it.
 //
 // If the informer follows several namespaces, each of them must reach resourceVersion. A quiet namespace reaches it with
 // its next bookmark, about once a minute. [Informer.WaitForObject] waits for the object's own namespace only.
@@ -34,10 +34,10 @@ type Versioned interface {
 	GetResourceVersion() string
 }
 
-// WaitForObject waits until the store has obj, as a write returned it, or a newer version, or until the store knows that
-// obj is gone. A read after it sees the write. It returns nil at once for an object that the informer does not follow:
-// an object of another namespace, or one that the label selector does not match, or a field selector on metadata.name or
-// metadata.namespace. It returns an error if ctx ends or the informer stops first.
+// WaitForObject waits until the store has obj, which a write returned, or a newer version, or until the store knows that obj
+// no longer exists. A later read sees the write. WaitForObject returns nil at once for an object that the informer
+// does not follow: one of another namespace, or one that does not match the label selector or a field selector on
+// metadata.name or metadata.namespace. It returns an error if ctx ends or the informer stops first.
 func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	rv := obj.GetResourceVersion()
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
@@ -55,7 +55,7 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	})
 }
 
-// follows reports whether obj may be in the store. It does not know every field selector.
+// follows reports whether obj may be in the store. It ignores field selectors on fields other than name and namespace.
 func (i *Informer[T]) follows(obj Versioned) bool {
 	r := i.resource
 	if len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, obj.GetNamespace()) {

@@ -21,17 +21,17 @@ import (
 
 const (
 	shortWatch      = time.Second     // an empty watch that ends sooner counts as a failure
-	minWatchTimeout = 5 * time.Minute // the server ends a watch after this, and up to twice as long
+	minWatchTimeout = 5 * time.Minute // the server ends a watch after one to two times this
 )
 
 // openWatch is one watch that the server has accepted.
 type openWatch struct {
 	response *response
 	frames   decode.Frames
-	events   int // that have been read
+	events   int // events that have been read
 	opened   time.Time
 	timeout  time.Duration   // the server ends the watch this long after opened
-	request  context.Context // of the request
+	request  context.Context // the context of the request
 	cancel   context.CancelCauseFunc
 	deadline *time.Timer // ends request
 	progress *progress   // ends request when the initial events take too long; nil for a watch without them
@@ -43,7 +43,7 @@ func (w *openWatch) close() {
 	w.response.Close()
 }
 
-// open opens a watch. With initial, it begins with the whole collection.
+// open opens a watch. If initial is true, the watch begins with the whole collection.
 func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool) (_ *openWatch, err error) {
 	w := &openWatch{timeout: minWatchTimeout + rand.N(minWatchTimeout)}
 	query.Set("watch", "1")
@@ -75,8 +75,8 @@ func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool
 	return w, nil
 }
 
-// bookmark returns the next bookmark of w, as it is encoded. It gives the objects before it to in, and waits until in has handed
-// them on. Its error is io.EOF when the server ended the watch in good order.
+// bookmark returns the next bookmark of w, encoded. It adds the objects before it to in, and waits until in has handed them
+// on. It returns io.EOF if the server ended the watch normally.
 func (c *collection[T]) bookmark(w *openWatch, in *intake[T]) (raw []byte, err error) {
 	for {
 		frame, err := w.frames.Next()
@@ -106,7 +106,7 @@ func (c *collection[T]) bookmark(w *openWatch, in *intake[T]) (raw []byte, err e
 		case event == apiwatch.Error:
 			return nil, errorEvent(w.response.format, frame.Raw)
 		case strings.ContainsFunc(frame.Event, func(c rune) bool { return c < 'A' || c > 'Z' }):
-			return nil, errors.New("watch: the server sent an event whose type is not a name") // and may be content
+			return nil, errors.New("watch: the server sent an event whose type is not a name") // the type may be content
 		}
 		return nil, fmt.Errorf("watch: the server sent an event of type %.100q", frame.Event)
 	}
@@ -124,8 +124,8 @@ func errorEvent(f decode.Format, raw []byte) error {
 	return fmt.Errorf("watch: %w", apierrors.FromObject(status))
 }
 
-// isRefusal reports whether the server did not want the request as it was, rather than the client, the resource or the
-// resource version.
+// isRefusal reports whether the server rejected the form of the request, and not the client, the resource or the resource
+// version.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -141,16 +141,16 @@ func isRefusal(err error) bool {
 
 var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")
 
-// errNoStreaming indicates that the collection cannot be read as the initial events of a watch: a list can.
+// errNoStreaming indicates that a streaming list is not possible. The reflector falls back to a paged list.
 var errNoStreaming = errors.New("streaming list not possible")
 
-// initialEvents reads the collection from a watch that begins with it (KEP-3157), and returns its resource version. What follows is
-// a watch like any other.
+// initialEvents reads the collection from the initial events of a watch (KEP-3157), and returns its resource version.
+// Afterwards w is an ordinary watch.
 func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T], version string, err error) {
 	c.read.Store(0)
 	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, func(o decoded[T]) error {
 		c.read.Add(1)
-		switch { // changes can come in between
+		switch { // the initial events may include changes
 		case (o.deleted || o.filtered) && o.key.Name != "":
 			l.remove(o.key)
 		case o.filtered || o.failed != nil:
@@ -164,7 +164,7 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 	defer in.wait()
 	raw, err := c.bookmark(w, in)
 	if err == io.EOF {
-		return l, "", fmt.Errorf("%w: the server ended the watch without the bookmark behind the initial events", errNoStreaming)
+		return l, "", fmt.Errorf("%w: the server ended the watch without a bookmark after the initial events", errNoStreaming)
 	}
 	if err != nil {
 		return l, "", err
@@ -182,9 +182,9 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 	return l, meta.ResourceVersion, nil
 }
 
-// follow calls change for each change of an object, one at a time and in order, together after those that came together, and
-// progressed for each bookmark between them, until one of them fails, or the watch ends. Its error is io.EOF when the server ended
-// the watch in good order.
+// follow calls change for each change of an object, one at a time and in order. It calls together after each batch of
+// changes, and progressed for each bookmark. It ends when one of these functions fails or the watch ends. It returns io.EOF
+// if the server ended the watch normally.
 func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, together func() error, progressed func(version string) error) error {
 	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, change)
 	in.live, in.handed = true, together
