@@ -117,7 +117,7 @@ func trial(t reflect.Type, f Format) (err error) {
 }
 
 // recursive reports whether a t can contain another t, at any depth. Generated protobuf code calls itself for each level, without
-// a limit, and a stack overflow ends the process. encoding/json, in every version, and kube-apiserver limit JSON to 10,000 levels.
+// a limit, and a stack overflow ends the process. kube-apiserver and all versions of encoding/json limit JSON to 10,000 levels.
 func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
