@@ -134,7 +134,7 @@ func newStructFields(t reflect.Type) (s structFields) {
 	return s
 }
 
-// rank is 0 for a field with a name in its tag, 1 for others. A field of rank 0 hides those of rank 1.
+// rank is 0 for a field with a name in its tag, 1 for others. At equal depth, rank 0 hides rank 1.
 func (f *field) rank() int {
 	if f.tagged {
 		return 0

@@ -89,8 +89,8 @@ func (id *Identity) complete() bool {
 	return id.Namespace != nil && id.Name != nil && id.UID != nil && id.ResourceVersion != nil
 }
 
-// Peek reads the identity of an encoded object without decoding the object. The result is the same as that of a [Decoder], even
-// if a field occurs twice or is encoded in an unusual way. It may refer to raw's memory.
+// Peek reads the identity of an encoded object without decoding the object. The result is the identity that a [Decoder] decodes
+// from raw, even if a field occurs twice or is encoded in an unusual way. It may refer to raw's memory.
 func (f Format) Peek(raw []byte) Identity {
 	if f == JSON {
 		return peekJSON(raw, false)

@@ -440,8 +440,8 @@ type words struct {
 
 // sliceMaker makes slices of one type.
 type sliceMaker struct {
-	slice reflect.Value // nil, except during make
-	words *words        // those of slice
+	slice reflect.Value // a nil slice, except during make
+	words *words        // the words of slice
 }
 
 func newSliceMaker(t reflect.Type) sliceMaker {

@@ -246,8 +246,8 @@ func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointe
 	return i
 }
 
-// pointer sets the pointer at p, a t, to the value that decode stores at its first argument. The second argument is the address of
-// the previous value, or nil.
+// pointer sets the pointer at p, a t, to the value that decode stores at its first argument. The second argument is the address
+// of the previous value, or nil.
 func (d *protobufDecoder) pointer(p, old unsafe.Pointer, t *plan, decode func(p, old unsafe.Pointer) bool) bool {
 	d.left.take(int(t.elem.size))
 	if old != nil {
