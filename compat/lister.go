@@ -22,7 +22,7 @@ func New[T informer.Labeled](of informer.Indexable[T], resource schema.GroupReso
 	return ResourceLister[T]{all.Namespace(""), all}
 }
 
-// In returns a lister of one namespace.
+// In returns a lister of namespace.
 func (l ResourceLister[T]) In(namespace string) ResourceLister[T] {
 	l.lister = l.all.Namespace(namespace)
 	return l
@@ -33,7 +33,7 @@ func (l ResourceLister[T]) List(selector labels.Selector) (ret []T, err error) {
 	return l.lister.List(selector), nil
 }
 
-// Get returns the object of that name, or a NotFound error.
+// Get returns the object called name, or a NotFound error.
 func (l ResourceLister[T]) Get(name string) (T, error) {
 	return l.lister.Get(name)
 }

@@ -38,7 +38,7 @@ func String[S ~string](to *S, v Value) error {
 	return nil
 }
 
-// Bytes decodes bytes.
+// Bytes decodes bytes into a copy.
 func Bytes[B ~[]byte](to *B, v Value) error {
 	if v.field.Wire != proto.Bytes {
 		return ErrMalformed
@@ -74,7 +74,7 @@ func Double[F ~float64](to *F, v Value) error {
 	return nil
 }
 
-// Message decodes a message into to, which may have content already.
+// Message decodes a message into to, which may already have content.
 func Message(to interface{ Unmarshal([]byte) error }, v Value) error {
 	if v.field.Wire != proto.Bytes {
 		return ErrMalformed
@@ -85,7 +85,7 @@ func Message(to interface{ Unmarshal([]byte) error }, v Value) error {
 // Nested returns a Value that holds a message.
 func Nested(message []byte) Value { return Value{proto.Field{Wire: proto.Bytes, Bytes: message}} }
 
-// Entry decodes an entry of a map. It calls key and value for its parts; an absent part gets no call.
+// Entry decodes an entry of a map. It calls key and value only for the parts that are present.
 func Entry(entry Value, key, value func(v Value) error) error {
 	if entry.field.Wire != proto.Bytes {
 		return ErrMalformed

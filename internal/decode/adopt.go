@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// adopt makes the parts of *new that are equal to those of *old the same ones. It may write to anything in *new, and to
-// nothing in *old, which are pointers of one type.
+// adopt makes *new share the equal parts of *old. Both are pointers of one type. adopt may modify anything in *new, and
+// modifies nothing in *old.
 func (ps plans) adopt(old, new any) {
 	o, n := reflect.ValueOf(old), reflect.ValueOf(new)
 	ps.adoptAt(ps.of(n.Type().Elem()), o.UnsafePointer(), n.UnsafePointer(), 0)
 }
 
-// adoptAt does so with the p at new and the one at old, and returns whether they are equal.
+// adoptAt does the same for the values of type p.typ at old and new, and reports whether they are equal.
 func (ps plans) adoptAt(p *plan, old, new unsafe.Pointer, depth int) bool {
 	if depth++; depth > maxNesting {
 		return false
@@ -91,8 +91,8 @@ func (ps plans) adoptAt(p *plan, old, new unsafe.Pointer, depth int) bool {
 	return equal
 }
 
-// adoptTree makes the equal parts of two trees of maps, slices and other values, as unstructured objects have them, the same ones.
-// It returns old and true if all of new is equal, otherwise new and false.
+// adoptTree makes new share the equal parts of old. Both are trees of maps, slices and scalars, as in unstructured objects.
+// It returns old and true if the trees are equal, otherwise new and false.
 func adoptTree(old, new any) (any, bool) {
 	equal := false
 	switch n := new.(type) {

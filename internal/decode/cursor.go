@@ -10,14 +10,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// cursor walks over JSON that is all in memory. It does not check that what it skips is JSON. Its methods return false, or
-// nothing, where they do not find what they look for, and leave the cursor somewhere behind.
+// cursor walks over JSON in memory. It does not validate the values that it skips. A method that fails returns false or nil.
+// The position of the cursor is then unspecified, unless the method documents it.
 type cursor struct {
 	b []byte
 	i int
 }
 
-// space skips white space, and returns the byte behind, 0 at the end.
+// space skips white space. It returns the next byte, or 0 at the end.
 func (c *cursor) space() byte {
 	for ; c.i < len(c.b); c.i++ {
 		if !isSpace(c.b[c.i]) {
@@ -27,7 +27,7 @@ func (c *cursor) space() byte {
 	return 0
 }
 
-// take skips want.
+// take skips white space and want.
 func (c *cursor) take(want byte) bool {
 	if c.space() != want {
 		return false
@@ -36,7 +36,7 @@ func (c *cursor) take(want byte) bool {
 	return true
 }
 
-// open enters an object or array, and reports whether there is an element in it. Where there is none of them, i is 0.
+// open enters an object or array, and reports whether it has an element. If there is no object or array, open sets i to 0.
 func (c *cursor) open(begin, end byte) bool {
 	if c.space() != begin {
 		c.i = 0
@@ -50,7 +50,7 @@ func (c *cursor) open(begin, end byte) bool {
 	return true
 }
 
-// comma skips what stands behind an element: a comma, or the end, which sets more to false.
+// comma skips the comma or closing bracket after an element. At the closing bracket, it sets *more to false.
 func (c *cursor) comma(end byte, more *bool) bool {
 	switch c.space() {
 	case ',':
@@ -75,7 +75,7 @@ func (c *cursor) elements(element func() bool) bool {
 }
 
 // members calls member for each member of the object at the cursor. member skips the value, or returns false to end the walk.
-// key is the name without quotes, and still escaped; at is the offset of its first quote.
+// key is the name without quotes, still escaped; at is the offset of its opening quote.
 func (c *cursor) members(member func(key []byte, at int) bool) bool {
 	for more := c.open('{', '}'); more; {
 		if c.space() != '"' {
@@ -93,7 +93,8 @@ func (c *cursor) members(member func(key []byte, at int) bool) bool {
 	return c.i > 0
 }
 
-// value returns the value at the cursor, which is in that many objects and arrays, and skips it; nil when there is none.
+// value skips the value at the cursor and returns it, or nil if there is none. above is the number of objects and arrays around
+// the value.
 func (c *cursor) value(above int) []byte {
 	c.space()
 	from, depth := c.i, 0
@@ -130,12 +131,13 @@ func (c *cursor) value(above int) []byte {
 	return scalar(c.b[from:c.i])
 }
 
-// managedFields skips metadata.managedFields as API servers write them: an array of objects, no array in any of them, followed by
-// the end of the metadata or by another member. Otherwise it skips nothing. It looks at the brackets only, so it takes a tenth of
+// managedFields skips metadata.managedFields as API servers write them: an array of objects that contain no arrays. The end of
+// the metadata or another member must follow. Otherwise it skips no value. It inspects only the brackets, so it takes a tenth of
 // the time of value.
 //
-// A bracket in a string is not taken for the end: a string ends with a quote, and no letter follows that. If an array in one of the
-// objects is taken for the end, the braces and brackets behind it do not match, so the decoder rejects the object.
+// A bracket in a string never counts as the end: a quote and a letter would have to follow it. That quote would end the string,
+// and no letter can follow the end of a string. If managedFields takes the end of an inner array for its own, the brackets after
+// it do not match, and the decoder rejects the object.
 func (c *cursor) managedFields() bool {
 	if c.space() != '[' {
 		return false
@@ -174,7 +176,7 @@ func (c *cursor) literal(want string) bool {
 	return true
 }
 
-// number returns a whole number and skips it; nothing when there is none.
+// number skips an integer and returns it. The result is empty if there is no integer.
 func (c *cursor) number() []byte {
 	from := c.i
 	for ; c.i < len(c.b); c.i++ {
@@ -195,15 +197,15 @@ func (c *cursor) number() []byte {
 	return c.b[from:c.i]
 }
 
-// text returns the string at the cursor and skips it, if it is plain: if it means what is written, which is ASCII without
-// escapes. Otherwise it skips nothing but white space.
+// text skips the string at the cursor and returns it without quotes, if it is plain: ASCII without escapes. Otherwise it skips
+// only white space.
 func (c *cursor) text() (text []byte, plain bool) {
 	if c.space() != '"' {
 		return nil, false
 	}
 	b, i := c.b, c.i+1
 	from := i
-	for ; i+8 <= len(b); i += 8 { // eight bytes at a time, until one that is a quote, an escape, a control character, or not ASCII
+	for ; i+8 <= len(b); i += 8 { // eight bytes at a time, up to a quote, escape, control character or non-ASCII byte
 		w := binary.LittleEndian.Uint64(b[i:])
 		quotes, escapes := w^('"'*eachByte), w^('\\'*eachByte)
 		if found := ((quotes-eachByte)&^quotes | (escapes-eachByte)&^escapes | (w-' '*eachByte)&^w | w) & highBits; found != 0 {
@@ -227,8 +229,8 @@ func (c *cursor) text() (text []byte, plain bool) {
 	return nil, false
 }
 
-// stringEnd returns the place behind the quote that ends the string whose first byte is b[from], or -1. There is no
-// such quote before b[i].
+// stringEnd returns the offset after the closing quote of the string whose first byte is b[from], or -1. It searches from b[i]:
+// the caller knows that the string does not end before.
 func stringEnd(b []byte, from, i int) int {
 	for {
 		for {
@@ -258,7 +260,7 @@ func stringEnd(b []byte, from, i int) int {
 	}
 }
 
-// Eight bytes at a time: eachByte times a byte is that byte in each, and highBits marks the ones that are found.
+// Constants to inspect eight bytes at a time: eachByte times a byte repeats it eight times; highBits marks the bytes found.
 const (
 	eachByte = 0x0101010101010101
 	highBits = 0x8080808080808080
@@ -266,8 +268,8 @@ const (
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
-// unquoted returns the string that value is, as the decoders would, and nil if it is none. Names, UIDs and versions mostly
-// mean what is written, and cost no memory.
+// unquoted decodes a string as the decoders do. It returns nil if value is not a string. It allocates only for strings that are
+// not plain; names, UIDs and resource versions mostly are.
 func unquoted(value []byte) []byte {
 	if len(value) < 2 || value[0] != '"' {
 		return nil
@@ -285,7 +287,7 @@ func unquoted(value []byte) []byte {
 	return text
 }
 
-// memberName returns the name of a member that is written as key.
+// memberName decodes the name of a member. key is the name without quotes, still escaped.
 func memberName(key []byte) []byte {
 	if bytes.IndexByte(key, '\\') < 0 {
 		return key

@@ -17,17 +17,17 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// Type is a Go type whose objects a [Decoder] makes. It is safe for concurrent use.
+// Type is a Go type that a [Decoder] decodes objects into. It is safe for concurrent use.
 type Type struct {
 	elem     reflect.Type // the struct
 	layout   layout
-	protobuf bool // it can be decoded from protobuf
+	protobuf bool // objects can be decoded from protobuf
 }
 
-// named is what every object has.
+// named is implemented by every object.
 type named interface{ GetName() string }
 
-// message is a message of generated protobuf code.
+// message is implemented by messages of generated protobuf code.
 type message interface{ Unmarshal([]byte) error }
 
 var (
@@ -35,11 +35,11 @@ var (
 	messageType = reflect.TypeFor[message]()
 )
 
-// knownTypes has the Type, or the error, of each reflect.Type that was asked for: to find out takes longer than to decode an object.
+// knownTypes caches the *Type, or the error, of each reflect.Type. newType takes longer than decoding an object.
 var knownTypes sync.Map
 
-// TypeOf returns the Type of t, a pointer to a struct that has the method GetName. It returns an error if no object can be decoded
-// into a t.
+// TypeOf returns the Type of t, which must be a pointer to a struct and have the method GetName. It returns an error if no object
+// can be decoded into a t.
 func TypeOf(t reflect.Type) (*Type, error) {
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v is not a pointer to a struct", t)
@@ -65,21 +65,21 @@ func newType(elem reflect.Type) any {
 	}
 	t := &Type{elem: elem, layout: newLayout(elem)}
 	if reflect.PointerTo(elem).Implements(messageType) && !recursive(elem, map[reflect.Type]bool{}) {
-		// A type that embeds a message, like metav1.ObjectMeta, has the method as well, which takes the object for that message.
+		// A type that embeds a message, like metav1.ObjectMeta, inherits its method, which decodes the object as that message.
 		t.protobuf = trial(elem, Protobuf) == nil
 	}
 	return t
 }
 
-// Protobuf reports whether objects of the type can be decoded from protobuf. All can be decoded from JSON.
+// Protobuf reports whether objects of the type can be decoded from protobuf. All types can be decoded from JSON.
 func (t *Type) Protobuf() bool { return t.protobuf }
 
-// decodable returns an error when no object that has what all objects have can be decoded into a t.
+// decodable returns an error if no object with metadata can be decoded into a t.
 func decodable(t reflect.Type) error {
 	if path, reason := jsonObstacle(t, map[reflect.Type]bool{}); path != "" {
 		return fmt.Errorf("%v cannot be decoded: field %s %s", t, path, reason)
 	}
-	if reflect.PointerTo(t).Implements(jsonUnmarshalerType) { // who knows what it expects
+	if reflect.PointerTo(t).Implements(jsonUnmarshalerType) { // the method may expect other members
 		return nil
 	}
 	if err := trial(t, JSON); err != nil {
@@ -91,10 +91,10 @@ func decodable(t reflect.Type) error {
 // trialName is the name of the object that trial decodes.
 const trialName = "trial"
 
-// trial decodes an object that has metadata alone into a new t, in a format for which t has what it needs.
+// trial decodes an object that has only metadata into a new t. t must have the methods that format f needs.
 func trial(t reflect.Type, f Format) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // it has the method of an embedded pointer
+		if r := recover(); r != nil { // the method belongs to an embedded pointer, which is nil
 			err = fmt.Errorf("a method panics: %v", r)
 		}
 	}()
@@ -116,9 +116,8 @@ func trial(t reflect.Type, f Format) (err error) {
 	return err
 }
 
-// recursive reports whether a t can contain another one, to any depth. Generated code that decodes protobuf calls itself
-// for each level, however many there are, and the end of the stack is the end of the process. JSON is limited to 10,000 levels
-// by every version of encoding/json and by kube-apiserver.
+// recursive reports whether a t can contain another t, at any depth. Generated protobuf code calls itself for each level, without
+// a limit, and a stack overflow ends the process. kube-apiserver and all versions of encoding/json limit JSON to 10,000 levels.
 func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
@@ -126,7 +125,7 @@ func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
 	case reflect.Map:
 		return recursive(t.Key(), in) || recursive(t.Elem(), in)
 	case reflect.Interface:
-		return true // for all that can be seen
+		return true // it may contain anything
 	case reflect.Struct:
 		if t == reflect.TypeFor[runtime.RawExtension]() {
 			return false // its interface is not decoded
@@ -135,7 +134,7 @@ func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
 		if seen {
 			return known
 		}
-		in[t] = true // until it turns out that it is not
+		in[t] = true // until all fields are checked
 		for i := range t.NumField() {
 			if recursive(t.Field(i).Type, in) {
 				return true
@@ -146,8 +145,8 @@ func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
 	return false
 }
 
-// Decoder decodes objects of one type. It learns the types of the fields that it meets, and remembers strings that repeat: it is
-// for one goroutine, and better used for many objects than for one.
+// Decoder decodes objects of one type. It caches the types of the fields that it meets, and strings that repeat. So use one
+// Decoder for many objects. It is not safe for concurrent use.
 type Decoder struct {
 	typ               *Type
 	keepManagedFields bool
@@ -155,10 +154,10 @@ type Decoder struct {
 	json              *jsonDecoder
 	wire              *protobufDecoder
 	shared            weakSharer
-	hash              func([]byte) uint64 // of the bytes of a part; tests put a weak one here
+	hash              func([]byte) uint64 // hashes the bytes of a part; tests set a weak hash
 }
 
-// NewDecoder returns a Decoder for objects of type t. Unless keepManagedFields, it drops metadata.managedFields.
+// NewDecoder returns a Decoder for objects of type t. It drops metadata.managedFields unless keepManagedFields is set.
 func NewDecoder(t *Type, keepManagedFields bool) *Decoder {
 	plans, strings := plans{}, newInterner()
 	return &Decoder{
@@ -173,21 +172,21 @@ func NewDecoder(t *Type, keepManagedFields bool) *Decoder {
 
 var errNoName = errors.New("it has no metadata.name")
 
-// Origin says what the object to decode comes with, and what it may share.
+// Origin describes where an encoded object comes from, and what the decoded object may share.
 type Origin struct {
-	List *ListInfo // the list that it is an item of, nil for none
-	// Before is another version of the object, to which nobody writes any more: a pointer of the decoder's type, or nil. The
-	// new object has the parts of it that are equal.
+	List *ListInfo // the list that contains the object; nil if there is none
+	// Before is another version of the object: a pointer of the decoder's type, or nil. Nobody may modify it any more. The new
+	// object shares its equal parts.
 	Before any
-	// Made says that Decode of a [Decoder] of this [Type] returned Before. Then parts whose bytes are the same are not decoded.
-	// Nothing checks it: if it is false, memory is read that is not Before's.
+	// Made means that Decode of a [Decoder] of this [Type] returned Before. Decode then skips parts whose bytes are unchanged.
+	// Nothing checks Made: if it is wrong, Decode reads memory that does not belong to Before.
 	Made bool
-	// Share lets parts of the object be parts of other objects too. Before has to be nil.
+	// Share lets the object share parts with other objects. Before must be nil.
 	Share bool
 }
 
-// Decode decodes one encoded object into a new one, and returns a pointer to it. Nothing of the object lies in raw's memory. An
-// object without a name is an error.
+// Decode decodes an encoded object into a new one, and returns a pointer to it. The object does not refer to raw's memory.
+// An object without a name is an error.
 func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
 	memory := reflect.New(d.typ.layout.memory).UnsafePointer()
 	obj := reflect.NewAt(d.typ.elem, memory).Interface()
@@ -200,7 +199,8 @@ func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
 	return obj, nil
 }
 
-// Metadata decodes the metadata of an encoded object. Unlike the objects of a [Decoder], it need not have a name: a bookmark has none.
+// Metadata decodes the metadata of an encoded object. Unlike [Decoder.Decode], it accepts an object without a name, like a
+// bookmark.
 func (f Format) Metadata(raw []byte) (*metav1.PartialObjectMetadata, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	d := NewDecoder(&Type{elem: reflect.TypeFor[metav1.PartialObjectMetadata](), protobuf: true}, false)
@@ -210,11 +210,11 @@ func (f Format) Metadata(raw []byte) (*metav1.PartialObjectMetadata, error) {
 	return meta, nil
 }
 
-// Adopt makes the parts of *now that are equal to those of *before the same ones. Both are pointers of the decoder's type. Adopt
-// may write to anything in *now, and writes to nothing in *before.
+// Adopt makes *now share the equal parts of *before. Both are pointers of the decoder's type. Adopt may modify anything in *now,
+// and modifies nothing in *before.
 func (d *Decoder) Adopt(before, now any) { d.plans.adopt(before, now) }
 
-// checkName returns an error when obj has no name, or has none to ask for: when its metadata is an embedded pointer, and was null.
+// checkName returns an error if obj has no name, or if GetName panics because the metadata is an embedded pointer that is nil.
 func checkName(obj any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -227,7 +227,7 @@ func checkName(obj any) (err error) {
 	return nil
 }
 
-// cleared calls clear, which clears a part of an object. Where that is an embedded pointer that is nil, clear panics.
+// cleared calls clear, which clears a part of an object. It recovers if clear panics because that part is a nil embedded pointer.
 func cleared(clear func()) {
 	defer func() { _ = recover() }()
 	clear()
@@ -248,7 +248,7 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 			return err
 		}
 		if typed, ok := target.(interface{ GetObjectKind() schema.ObjectKind }); ok {
-			cleared(func() { // the type says it; so does client-go
+			cleared(func() { // the Go type implies the kind; client-go clears it too
 				if kind := typed.GetObjectKind(); !kind.GroupVersionKind().Empty() {
 					kind.SetGroupVersionKind(schema.GroupVersionKind{})
 				}
@@ -256,8 +256,8 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 		}
 	}
 	if !d.keepManagedFields {
-		// Nothing is left of them, unless the server writes metadata twice or out of the ordinary. If so, the metadata are not
-		// those of the version before, which had none either, so they may be written to.
+		// managedFields remain only if the server writes metadata twice or in an unusual way. The metadata is then not shared
+		// with the previous version, which has no managedFields, so it may be modified.
 		switch meta := target.(type) {
 		case *unstructured.Unstructured:
 			if _, found, _ := unstructured.NestedFieldNoCopy(meta.Object, "metadata", "managedFields"); found {
@@ -277,7 +277,7 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 	return nil
 }
 
-// typed decodes raw into target, a pointer to a struct: by our own decoder what is as usual, by the library of the format all else.
+// typed decodes raw into target, a pointer to a struct. If our own decoder rejects raw, it falls back to the format's library.
 func (d *Decoder) typed(target any, f Format, raw []byte, from Origin) error {
 	v := reflect.ValueOf(target).Elem()
 	var shared *sharer
@@ -321,7 +321,7 @@ func (d *Decoder) byLibrary(target any, f Format, raw []byte) error {
 	return withoutContent(target.(message).Unmarshal(raw), t)
 }
 
-// reuse returns what target takes from the version before.
+// reuse returns the marks of target and of the previous version.
 func (d *Decoder) reuse(target any, from Origin) reuse {
 	r := reuse{layout: &d.typ.layout, hash: d.hash, now: d.typ.layout.marksOf(reflect.ValueOf(target).UnsafePointer())}
 	if from.Before != nil && from.Made {
@@ -330,7 +330,7 @@ func (d *Decoder) reuse(target any, from Origin) reuse {
 	return r
 }
 
-// alone returns raw without what may stand behind it in its frame, and without managedFields unless they are kept.
+// alone returns raw without the frame members that may follow the object, and without managedFields unless they are kept.
 func (d *Decoder) alone(f Format, raw []byte) []byte {
 	if f == JSON {
 		cursor := cursor{b: raw}

@@ -13,8 +13,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// withoutContent returns an error that says what err says, and where in a t, but quotes nothing of the encoded object. The errors of
-// libraries, and of methods of t, quote values and names of members, which may be secret.
+// withoutContent returns an error with the reason of err and the position in a t, which quotes nothing of the encoded object.
+// Errors of libraries and of t's methods quote values and member names, which may be secret.
 func withoutContent(err error, t reflect.Type) error {
 	var wrong *json.UnmarshalTypeError
 	var token *jsontext.SyntacticError
@@ -26,7 +26,7 @@ func withoutContent(err error, t reflect.Type) error {
 	case errors.As(err, &wrong):
 		value, _, _ := strings.Cut(wrong.Value, " ") // "number 7"
 		text := fmt.Sprintf("JSON %s does not fit Go type %.100v", value, wrong.Type)
-		if wrong.Field != "" { // a path by fields of Go types: keys of maps are not in it
+		if wrong.Field != "" { // a path of struct fields, without map keys
 			text += fmt.Sprintf(" at .%.200s", wrong.Field)
 		}
 		return errors.New(text)
@@ -36,13 +36,13 @@ func withoutContent(err error, t reflect.Type) error {
 		return fmt.Errorf("malformed JSON after offset %d%s", token.ByteOffset, reason(token.Err))
 	case errors.As(err, &number):
 		return fmt.Errorf("JSON number%s", reason(number.Err))
-	case strings.HasPrefix(err.Error(), "proto: "): // of generated code, which names fields and wire types, and quotes nothing
+	case strings.HasPrefix(err.Error(), "proto: "): // from generated code, which names fields and wire types but quotes nothing
 		return err
 	}
-	return fmt.Errorf("the Go type %v does not accept it%s", t, reason(err))
+	return fmt.Errorf("Go type %v rejects the input%s", t, reason(err))
 }
 
-// reasons are beginnings of error texts that quote nothing.
+// reasons are prefixes of error texts. They quote nothing.
 var reasons = []string{
 	"invalid character", "invalid escape sequence", "invalid surrogate pair", "invalid UTF-8", "illegal character", "illegal base64 data",
 	"unexpected EOF", "unexpected end of JSON input", "object member name must be a string", "missing value after object name",
@@ -50,13 +50,13 @@ var reasons = []string{
 	"json: invalid use of ,string struct tag", "json: invalid number literal", "json: cannot set embedded pointer to unexported struct",
 }
 
-// reason returns the part of err's text that is known to quote nothing, behind ": ".
+// reason returns ": " and the part of err's text that is known to quote nothing, or "" if there is none.
 func reason(err error) string {
 	if number := (*strconv.NumError)(nil); errors.As(err, &number) {
 		err = number.Err
 	}
 	if err != nil {
-		if deep := "exceeded max depth"; strings.HasSuffix(err.Error(), deep) { // behind one character
+		if deep := "exceeded max depth"; strings.HasSuffix(err.Error(), deep) { // the text before it quotes a character
 			return ": " + deep
 		}
 		for _, known := range reasons {

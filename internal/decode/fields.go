@@ -12,8 +12,8 @@ import (
 	"unicode"
 )
 
-// This file has the rules by which sigs.k8s.io/json, and so client-go, understands Go types: which fields a struct has, and which
-// types hold no JSON.
+// This file implements the rules by which sigs.k8s.io/json, and so client-go, reads Go types: which fields a struct has, and
+// which types cannot hold JSON.
 
 var (
 	jsonUnmarshalerType = reflect.TypeFor[json.Unmarshaler]()
@@ -21,7 +21,7 @@ var (
 	jsonNumberType      = reflect.TypeFor[json.Number]()
 )
 
-// knownFields has the structFields of types: many decoders have types in common.
+// knownFields caches the structFields of types, since many decoders have types in common.
 var knownFields sync.Map
 
 // field is one field of a struct, or of a struct embedded in it.
@@ -30,22 +30,22 @@ type field struct {
 	index    []int // as of reflect.Type.FieldByIndex
 	typ      reflect.Type
 	offset   uintptr // in the struct, unless it is behind a pointer
-	tagged   bool    // the tag has the name
-	declared bool    // it has a tag, whatever is in it
-	quoted   bool    // the tag has ",string", for a type that heeds it
-	pointer  bool    // an embedded pointer leads to it
-	locked   bool    // it cannot be set: its own embedded pointer, or one that leads to it, is to an unexported struct
-	opaque   bool    // it is an embedded field of an unexported type, whose methods do not count
+	tagged   bool    // the name is from the tag
+	declared bool    // it has a tag that is not empty
+	quoted   bool    // the tag has the option ",string", and the type supports it
+	pointer  bool    // it is behind an embedded pointer
+	locked   bool    // it cannot be set: it is, or is behind, an embedded pointer to an unexported struct
+	opaque   bool    // it is an embedded field of an unexported type: the methods of the type are ignored
 	managed  bool    // it is called managedFields
 }
 
-// structFields are the fields of a struct, and how much memory the embedded pointers that lead to them take.
+// structFields holds the fields of a struct, and the total size of the structs behind its embedded pointers.
 type structFields struct {
 	fields   []field
 	embedded uintptr
 }
 
-// fieldsOf returns the fields of t, a struct. They must not be written to.
+// fieldsOf returns the fields of t, a struct. The caller must not modify them.
 func fieldsOf(t reflect.Type) structFields {
 	if known, ok := knownFields.Load(t); ok {
 		return known.(structFields)
@@ -55,13 +55,13 @@ func fieldsOf(t reflect.Type) structFields {
 	return s
 }
 
-// newStructFields works out the fields of t. The rules are those of encoding/json: an invalid name in a tag does not count;
-// of fields with one name the least embedded one does, of those the one that is tagged, and if there are several, none.
+// newStructFields computes the fields of t by the rules of encoding/json. It ignores an invalid name in a tag. Of the fields with
+// the same name, the least nested one wins, then the tagged one. If several remain, it drops them all.
 func newStructFields(t reflect.Type) (s structFields) {
 	var fields []field
 	type level struct {
 		field
-		count int // how often the level has this type
+		count int // how often this type occurs at the level
 	}
 	visited := map[reflect.Type]bool{}
 	for next := []level{{field{typ: t}, 1}}; len(next) > 0; {
@@ -134,7 +134,7 @@ func newStructFields(t reflect.Type) (s structFields) {
 	return s
 }
 
-// rank is 0 for a field with a name in its tag, which hides the others.
+// rank is 0 for a field with a name in its tag, 1 for others. At equal depth, rank 0 hides rank 1.
 func (f *field) rank() int {
 	if f.tagged {
 		return 0
@@ -142,27 +142,27 @@ func (f *field) rank() int {
 	return 1
 }
 
-// validJSONName reports whether a tag may give a field that name.
+// validJSONName reports whether name is valid in a tag.
 func validJSONName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
 }
 
-// quotable reports whether ",string" has a meaning for a type of that kind.
+// quotable reports whether types of kind k support the option ",string".
 func quotable(k reflect.Kind) bool {
 	return k == reflect.String || k >= reflect.Bool && k <= reflect.Float64
 }
 
-// jsonObstacle looks for a field below t that is tagged for JSON, and can hold none but null. It returns the names that lead
-// there, and the reason; without such a field, an empty path. A field without a tag may have any type: no API uses its name.
-// Types that decode themselves are taken at their word.
+// jsonObstacle looks for a field below t that has a tag for JSON, but can only hold null. It returns the path to the field and
+// the reason, or an empty path if there is no such field. A field without a tag may have any type: no API uses its name.
+// jsonObstacle trusts types that decode themselves.
 func jsonObstacle(t reflect.Type, seen map[reflect.Type]bool) (path, reason string) {
 	if seen[t] {
 		return "", ""
 	}
 	seen[t] = true
-	if t.Kind() != reflect.Struct { // it may be an obstacle elsewhere, if not here
+	if t.Kind() != reflect.Struct { // it may be an obstacle at another place
 		defer delete(seen, t)
 	}
 	if pointer := reflect.PointerTo(t); pointer.Implements(jsonUnmarshalerType) || pointer.Implements(textUnmarshalerType) {
@@ -170,7 +170,7 @@ func jsonObstacle(t reflect.Type, seen map[reflect.Type]bool) (path, reason stri
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		if seen[t.Elem()] && t.Elem().Kind() == reflect.Pointer { // to itself
+		if seen[t.Elem()] && t.Elem().Kind() == reflect.Pointer { // a pointer type that points to itself
 			break
 		}
 		return jsonObstacle(t.Elem(), seen)
@@ -202,7 +202,7 @@ func jsonObstacle(t reflect.Type, seen map[reflect.Type]bool) (path, reason stri
 	return "", fmt.Sprintf("is of type %v, which holds no JSON: change the type, or leave the field out with the tag `json:\"-\"`", t)
 }
 
-// jsonMapKey reports whether maps with keys of type t hold JSON.
+// jsonMapKey reports whether maps with keys of type t can hold JSON.
 func jsonMapKey(t reflect.Type) bool {
 	k := t.Kind()
 	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr || reflect.PointerTo(t).Implements(textUnmarshalerType)

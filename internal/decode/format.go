@@ -26,7 +26,7 @@ const (
 	MediaProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// FormatOf returns the format that a Content-Type names.
+// FormatOf returns the format of a Content-Type.
 func FormatOf(contentType string) (Format, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
@@ -38,32 +38,32 @@ func FormatOf(contentType string) (Format, error) {
 	return JSON, fmt.Errorf("the server sent content type %.100q; it was asked for JSON or protobuf", contentType)
 }
 
-// Limits of what a server may send.
+// Limits on responses of the server.
 const (
-	// MaxObjectBytes limits one object, and one watch frame, as it comes over the wire. etcd accepts 1.5 MB by default;
-	// an object is larger as JSON, and some clusters run etcd with a higher limit.
+	// MaxObjectBytes limits the encoded size of an object and of a watch frame. etcd accepts 1.5 MB by default. An object is
+	// larger in JSON, and some clusters run etcd with a higher limit.
 	MaxObjectBytes = 32 << 20
-	// MaxStatusBytes limits a Status.
+	// MaxStatusBytes limits the encoded size of a Status.
 	MaxStatusBytes = 64 << 10
 	// MaxMessage limits the message of a Status, which is logged.
 	MaxMessage = 8 << 10
-	// maxListBytes limits all of a list but its items. That is kind, metadata with a continue token, and little else.
+	// maxListBytes limits the bytes of a list outside its items: kind, metadata with a continue token, and little else.
 	maxListBytes = 1 << 20
-	// maxNesting limits how deep objects and arrays are in each other. The JSON library has the same limit.
+	// maxNesting limits the nesting depth of objects and arrays. The JSON library has the same limit.
 	maxNesting = 10_000
 )
 
-// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for what an object
-// takes in memory, 1 MiB for what a list has beside its items, 64 KiB for a Status.
+// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a decoded
+// object in memory, 1 MiB for a list without its items, 64 KiB for a Status.
 var ErrTooLarge = errors.New("too large")
 
 var (
 	errObjectTooLarge = fmt.Errorf("an object or frame of more than %d MiB is %w", MaxObjectBytes>>20, ErrTooLarge)
-	errListTooLarge   = fmt.Errorf("a list with more than %d MiB beside its items is %w", maxListBytes>>20, ErrTooLarge)
+	errListTooLarge   = fmt.Errorf("a list of more than %d MiB without its items is %w", maxListBytes>>20, ErrTooLarge)
 )
 
-// Status decodes a metav1.Status; a protobuf message comes without its envelope. Its message is at most MaxMessage bytes long.
-// Also beside an error, the result is not nil.
+// Status decodes a metav1.Status. In protobuf, body is the message without its envelope. It truncates Status.Message
+// after MaxMessage bytes. The result is not nil even if there is an error.
 func (f Format) Status(body []byte) (*metav1.Status, error) {
 	status := &metav1.Status{}
 	if len(body) > MaxStatusBytes {
@@ -81,16 +81,16 @@ func (f Format) Status(body []byte) (*metav1.Status, error) {
 	return status, err
 }
 
-// Identity tells an object and its version apart. What is nil is not there, or cannot be read.
+// Identity identifies a version of an object. A nil field is absent or cannot be read.
 type Identity struct{ Namespace, Name, UID, ResourceVersion []byte }
 
-// complete reports whether nothing is missing.
+// complete reports whether no field is nil.
 func (id *Identity) complete() bool {
 	return id.Namespace != nil && id.Name != nil && id.UID != nil && id.ResourceVersion != nil
 }
 
-// Peek reads the identity of an encoded object without decoding the object. The result is what a [Decoder] makes of the same
-// bytes, also if a field is there twice or written in an unusual way. It may lie in raw's memory.
+// Peek reads the identity of an encoded object without decoding the object. The result is the identity that a [Decoder] decodes
+// from raw, even if a field occurs twice or is encoded in an unusual way. It may refer to raw's memory.
 func (f Format) Peek(raw []byte) Identity {
 	if f == JSON {
 		return peekJSON(raw, false)
@@ -98,7 +98,7 @@ func (f Format) Peek(raw []byte) Identity {
 	return peekProtobuf(raw, false)
 }
 
-// Glance is Peek, but stops at the first value of each field. No server writes a field twice.
+// Glance is like Peek, but stops at the first value of each field. No server writes a field twice.
 func (f Format) Glance(raw []byte) Identity {
 	if f == JSON {
 		return peekJSON(raw, true)
@@ -114,12 +114,12 @@ func (f Format) cut(raw []byte) []byte {
 	return cutProtobuf(raw)
 }
 
-// protobufMagic begins every protobuf body and every object in a watch frame; behind it stands a runtime.Unknown.
+// protobufMagic begins every protobuf body and every object in a watch frame. A runtime.Unknown follows it.
 // See the API concepts documentation, "Kubernetes Protobuf encoding".
 const protobufMagic = "k8s\x00"
 
-// Field numbers of the messages that this package takes apart. Each kind of the Kubernetes API has its metadata in
-// field 1, and each list has its items in field 2.
+// Field numbers of the messages that this package parses itself. Each kind of the Kubernetes API has its metadata in field 1,
+// and each list has its items in field 2.
 const (
 	unknownTypeMeta    = 1 // runtime.Unknown
 	unknownRaw         = 2
@@ -138,7 +138,7 @@ const (
 	rawExtensionRaw    = 1 // runtime.RawExtension
 )
 
-// Unwrap returns the message of an object that is encoded in protobuf and has its envelope.
+// Unwrap returns the message in the envelope of an object that is encoded in protobuf.
 func Unwrap(body []byte) (message []byte, err error) {
 	if len(body) < len(protobufMagic) || string(body[:len(protobufMagic)]) != protobufMagic {
 		return nil, fmt.Errorf("%w: it does not begin with %q", proto.ErrMalformed, protobufMagic)

@@ -13,13 +13,13 @@ import (
 // Frame is one event of a watch. Its bytes are valid until the next call of Next or Fill.
 type Frame struct {
 	Event string // the watch.EventType
-	// Raw is the object: the protobuf message without envelope, or JSON, behind which other members of the frame may stand.
+	// Raw is the object: a protobuf message without its envelope, or JSON. Other members of the frame may follow the JSON.
 	Raw []byte
 }
 
-// Frames reads the frames of a watch from a body, as [List] reads the items of a list. It is for one goroutine.
+// Frames reads the frames of a watch from a body, as [List] reads the items of a list. It is not safe for concurrent use.
 type Frames interface {
-	// Next returns the next frame. It returns ErrMore if Fill has to be called first, and io.EOF when the body ends between
+	// Next returns the next frame. It returns ErrMore if the caller must call Fill first, and io.EOF if the body ends between
 	// two frames.
 	Next() (Frame, error)
 	// Fill reads from the body once. After the last byte, it returns nil.
@@ -63,8 +63,8 @@ func (s *jsonFrames) Next() (Frame, error) {
 	c := cursor{b: s.unused()[from:to]}
 	var event, object []byte
 	whole := c.members(func(key []byte, _ int) bool {
-		value := c.value(-MaxObjectBytes) // the decoder of the object limits its depth
-		switch name := memberName(key); { // the first counts, as in line
+		value := c.value(-MaxObjectBytes) // the object's decoder limits the depth
+		switch name := memberName(key); { // the first of each counts, as in line
 		case string(name) == "type" && event == nil:
 			event = unquoted(value)
 		case string(name) == "object" && object == nil:
@@ -82,9 +82,9 @@ func (s *jsonFrames) Next() (Frame, error) {
 	return Frame{eventType(event), object}, nil
 }
 
-// line returns the first frame of b and where it ends, if it is as kube-apiserver writes it, on a line of its own, and all there.
-// That is several times faster than a look at what is in it. A closing brace, a new line and an opening brace are the end of one
-// frame and the beginning of the next, since no JSON has them in a string, or has a value right behind another.
+// line returns the first frame of b and its end, if the frame is complete, on a line of its own and in the form that
+// kube-apiserver writes. That is several times faster than parsing the frame. A closing brace, a newline and an opening brace
+// always separate two frames: JSON has no newline in a string, and no value directly after another.
 func line(b []byte) (f Frame, to int) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 0 || end+1 == len(b) || b[end+1] != '{' {
@@ -95,7 +95,7 @@ func line(b []byte) (f Frame, to int) {
 		return Frame{}, 0
 	}
 	raw := f.Raw
-	for at := 0; at < len(raw); at++ { // an object behind another one is the next frame, on the same line
+	for at := 0; at < len(raw); at++ { // an object directly after another one is the next frame, on the same line
 		open := bytes.IndexByte(raw[at:], '{')
 		if open < 0 {
 			break
@@ -112,7 +112,7 @@ func line(b []byte) (f Frame, to int) {
 	return f, end + 1
 }
 
-// usual returns the frame whose bytes are b, if its members begin as those that kube-apiserver writes do.
+// usual returns the frame that b encodes, if its members begin like those that kube-apiserver writes.
 func usual(b []byte) (f Frame, ok bool) {
 	rest, ok := bytes.CutPrefix(b, []byte(`{"type":"`))
 	if !ok || len(rest) == 0 || rest[len(rest)-1] != '}' {
@@ -125,7 +125,7 @@ func usual(b []byte) (f Frame, ok bool) {
 	return Frame{eventType(event), raw}, true
 }
 
-// eventType returns name as a string, which for the types that there are takes no memory.
+// eventType returns name as a string. It does not allocate for the usual event types.
 func eventType(name []byte) string {
 	switch string(name) {
 	case "ADDED":
@@ -143,7 +143,7 @@ func eventType(name []byte) string {
 type protobufFrames struct{ stream }
 
 func (s *protobufFrames) Next() (Frame, error) {
-	const header = 4 // bytes of the length before each frame
+	const header = 4 // size in bytes of the length before each frame
 	b := s.unused()
 	if len(b) == 0 {
 		return Frame{}, s.more()

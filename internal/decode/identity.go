@@ -6,8 +6,8 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// jsonMetadata calls member for each member of the metadata of an encoded object until it returns false. The member is
-// raw[from:to]. If an object has metadata more than once, the decoders merge them; with first, only the first are read.
+// jsonMetadata calls member for each member of the metadata of an encoded object, until member returns false. The member is
+// raw[from:to]. The decoders merge metadata that occurs more than once. If first is set, jsonMetadata reads only the first one.
 func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, to int) bool) {
 	c := cursor{b: raw}
 	c.members(func(key []byte, _ int) bool {
@@ -21,8 +21,8 @@ func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, 
 	})
 }
 
-// peekJSON reads an object's identity without decoding the object: as the decoders would, or, with first, no further than
-// it has to.
+// peekJSON reads an object's identity as the decoders do. If first is set, it reads only the first metadata, and stops as soon as
+// the identity is complete.
 func peekJSON(raw []byte, first bool) (id Identity) {
 	unknown := false
 	jsonMetadata(raw, first, func(name, value []byte, _, _ int) bool {
@@ -41,7 +41,7 @@ func peekJSON(raw []byte, first bool) (id Identity) {
 		}
 		if text := unquoted(value); text != nil {
 			*to = text
-		} else if string(value) != "null" { // which leaves what was there before
+		} else if string(value) != "null" { // null keeps the earlier value
 			*to = nil
 			unknown = unknown || to == &id.Namespace
 		}
@@ -53,8 +53,9 @@ func peekJSON(raw []byte, first bool) (id Identity) {
 	return id
 }
 
-// peekProtobuf reads an object's identity without decoding the object: as the generated code would, which merges metadata
-// that are there twice, or, with first, no further than it has to. Nothing is known if metadata are malformed.
+// peekProtobuf reads an object's identity as the generated code does, which merges metadata that occurs more than once. If first
+// is set, it reads only the first metadata, and stops as soon as the identity is complete. If metadata is malformed, the identity
+// is empty.
 func peekProtobuf(raw []byte, first bool) (id Identity) {
 	var err error
 	_ = proto.Fields(raw, func(object proto.Field) bool {
@@ -97,8 +98,8 @@ func cutJSON(raw []byte) []byte {
 	return slices.Concat(raw[:from], raw[to:])
 }
 
-// memberSpan returns what to cut so that the member raw[from:to] goes, with one of the commas around it. What is left is JSON
-// only if raw is. It returns 0, 0 if that cannot be done.
+// memberSpan returns the range to cut to remove the member raw[from:to] and one of the commas around it. The rest is valid JSON
+// only if raw is. memberSpan returns 0, 0 if the member cannot be removed.
 func memberSpan(raw []byte, from, to int) (int, int) {
 	before := from
 	for before > 0 && isSpace(raw[before-1]) {
@@ -117,7 +118,7 @@ func memberSpan(raw []byte, from, to int) (int, int) {
 	return from, c.i
 }
 
-// metadataOf returns the metadata of an encoded object, without bytes when there is none.
+// metadataOf returns the metadata field of an encoded object, or the zero Field if there is none.
 func metadataOf(raw []byte) (meta proto.Field) {
 	_ = proto.Fields(raw, func(f proto.Field) bool {
 		if f.Number != objectMetadata || f.Wire != proto.Bytes {

@@ -13,11 +13,11 @@ import (
 )
 
 // jsonDecoder decodes the JSON that API servers write, several times faster than a library that accepts all JSON. It rejects
-// unusual input; the library then decodes the object from its beginning, and says what is wrong with it. So jsonDecoder must never
-// accept input that the library rejects, or understands otherwise. The exception is values that it skips: it does not validate
-// them.
+// unusual input; the library then decodes the object from its beginning, and reports what is wrong with it. So jsonDecoder must
+// never accept input that the library rejects or decodes differently. The exception is values that it skips: it does not
+// validate them.
 //
-// It keeps memory to work with, and is for one goroutine.
+// It reuses working memory, and is not safe for concurrent use.
 type jsonDecoder struct {
 	plans             plans
 	strings           *interner
@@ -33,7 +33,7 @@ type jsonDecoder struct {
 	inMetadata bool
 }
 
-// maxJSONDepth limits how deep a jsonDecoder decodes types that contain themselves.
+// maxJSONDepth limits the depth to which a jsonDecoder decodes types that contain themselves.
 const maxJSONDepth = 200
 
 func newJSONDecoder(plans plans, keepManagedFields bool, strings *interner) *jsonDecoder {
@@ -45,8 +45,8 @@ func newJSONDecoder(plans plans, keepManagedFields bool, strings *interner) *jso
 	}
 }
 
-// decode decodes raw into v, which is zero. old is the version before, nil if there is none. decode returns false if the library has
-// to do it; parts of v are written to then.
+// decode decodes raw into v, which must be zero. old is the previous version, or nil if there is none. If decode returns false,
+// the library must decode raw; parts of v may then be set.
 func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse, shared *sharer) (ok bool, err error) {
 	t := d.plans.of(v.Type())
 	if t.json <= jsonMethod {
@@ -61,7 +61,7 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, re
 	return ok, nil
 }
 
-// value decodes the value at i into the t at p, which is zero. What is equal to the t at old, it takes from there; old may be nil.
+// value decodes the value at i into the t at p, which must be zero. It shares the equal parts of the t at old; old may be nil.
 func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
 	c := d.space()
 	if c == 'n' && t.json > jsonMethod {
@@ -104,7 +104,7 @@ func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
 	return ok
 }
 
-// other decodes the value at i, which begins with c, into the t at p, if t is not one of the kinds that are frequent.
+// other decodes the value at i, which begins with c, into the t at p. It handles the less frequent kinds of types.
 func (d *jsonDecoder) other(p unsafe.Pointer, t *plan, c byte, depth int) (ok bool) {
 	switch t.json {
 	case jsonMap:
@@ -130,7 +130,7 @@ func (d *jsonDecoder) other(p unsafe.Pointer, t *plan, c byte, depth int) (ok bo
 	return d.measure(t, depth) && unmarshalJSON(d.b[from:d.i], reflect.NewAt(t.typ, p).Interface()) == nil
 }
 
-// pointer sets the pointer at p, a t, to what it decodes.
+// pointer decodes the value at i, and sets the pointer at p, a t, to the result.
 func (d *jsonDecoder) pointer(p, old unsafe.Pointer, t *plan, depth int) bool {
 	if !d.left.take(int(t.elem.size)) {
 		return false
@@ -163,11 +163,11 @@ func (d *jsonDecoder) any(c byte, depth int) (v any, ok bool) {
 		return nil, false
 	}
 	v, err := decodeTree(d.tokens, raw, &d.left)
-	d.tokens.Reset(noInput{}) // it does not retain raw
+	d.tokens.Reset(noInput{}) // release raw
 	return v, err == nil
 }
 
-// validated returns the value at i, which begins with c, after a look at whether it is JSON; nil when it is not.
+// validated returns the value at i, which begins with c, or nil if it is not valid JSON.
 func (d *jsonDecoder) validated(c byte, depth int) []byte {
 	d.space()
 	from := d.i
@@ -212,7 +212,7 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 			}
 			continue
 		}
-		if seen[at/64]&(1<<(at%64)) != 0 { // the last one counts, on top of the first
+		if seen[at/64]&(1<<(at%64)) != 0 { // the library decodes the second value on top of the first
 			return false
 		}
 		seen[at/64] |= 1 << (at % 64)
@@ -241,11 +241,11 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 	return d.i > 0
 }
 
-// part decodes the value of f, a part of the object at p, unless its bytes are those of the version before.
+// part decodes the value of f, a part of the object at p. If its bytes are unchanged, it takes the part of the previous version.
 func (d *jsonDecoder) part(part int, p, old unsafe.Pointer, f *member) bool {
 	d.space()
 	from := d.i
-	if size, ok := d.reuse.unchanged(part, d.b[from:]); ok { // which ends there, as an object or array does
+	if size, ok := d.reuse.unchanged(part, d.b[from:]); ok { // the value ends there: it is an object or array
 		d.i += size
 		f.plan.assign(unsafe.Add(p, f.offset), unsafe.Add(old, f.offset))
 		return true
@@ -328,7 +328,7 @@ func (d *jsonDecoder) slice(p, old unsafe.Pointer, t *plan, depth int) bool {
 	return true
 }
 
-// maxScratch is how much memory is kept to collect the elements of slices of one type.
+// maxScratch limits the memory, in bytes, that is kept to collect the elements of slices of one type.
 const maxScratch = 64 << 10
 
 func (d *jsonDecoder) mapping(p unsafe.Pointer, t *plan, depth int) bool {
@@ -362,7 +362,7 @@ func (d *jsonDecoder) mapping(p unsafe.Pointer, t *plan, depth int) bool {
 	return true
 }
 
-// equals skips the object at i if it is equal to m, whose names come in order. Otherwise it skips nothing.
+// equals skips the object at i if it is equal to m and its names are sorted. Otherwise it skips nothing.
 func (d *jsonDecoder) equals(m map[string]string) bool {
 	from, n := d.i, 0
 	var last string

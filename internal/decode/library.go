@@ -12,36 +12,35 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// budget is how much memory one object may still take, other than its strings. It has 64 bits on every platform, so that the
-// sizes of many elements do not overflow.
+// budget is the memory, in bytes, that one object may still take, not counting its strings. It has 64 bits on every platform, so
+// that the total size of many elements does not overflow.
 type budget int64
 
-// maxDecoded is the budget of an object. Without it, two bytes of an encoded object can become an element of a slice that takes a
-// kilobyte.
+// maxDecoded is the budget of an object. Without it, two bytes of an encoded object can become a slice element of a kilobyte.
 const maxDecoded = 256 << 20
 
 var errDecodedTooLarge = fmt.Errorf("an object that takes more than %d MiB of memory is %w", maxDecoded>>20, ErrTooLarge)
 
-// take takes n bytes. It returns false if the budget is exceeded.
+// take subtracts n bytes. It returns false if the budget is exceeded.
 func (b *budget) take(n int) bool {
 	*b -= budget(n)
 	return *b >= 0
 }
 
-// takeEach takes size bytes n times, as take does.
+// takeEach subtracts size bytes n times. It returns false if the budget is exceeded.
 func (b *budget) takeEach(n, size int) bool {
 	*b -= budget(n) * budget(size)
 	return *b >= 0
 }
 
-// unmarshalJSON decodes raw into target as client-go does, with the library that it uses. Its error quotes nothing of raw, which
-// may be secret.
+// unmarshalJSON decodes raw into target with the library that client-go uses. Its error quotes nothing of raw, which may be
+// secret.
 func unmarshalJSON(raw []byte, target any) error {
 	return withoutContent(kjson.UnmarshalCaseSensitivePreserveInts(raw, target), reflect.TypeOf(target).Elem())
 }
 
-// byLibrary decodes raw into target, which is zero, by the library, if the result stays within the limit for an object. The library
-// rejects input that is not JSON.
+// byLibrary decodes raw into target, which must be zero, with the library. It returns an error if the result would exceed the
+// limit for an object. The library rejects input that is not JSON.
 func (d *jsonDecoder) byLibrary(raw []byte, target any) error {
 	d.b, d.i, d.left = raw, 0, maxDecoded
 	d.measure(d.plans.of(reflect.TypeOf(target).Elem()), 0)
@@ -52,8 +51,8 @@ func (d *jsonDecoder) byLibrary(raw []byte, target any) error {
 	return unmarshalJSON(raw, target)
 }
 
-// measure skips the value at i, and takes the memory that the library needs for it in a t from the budget; t is nil for a value
-// that is not kept. It returns false when there is no value, or the budget is exceeded.
+// measure skips the value at i, and subtracts from the budget the memory that the library needs to decode it into a t. t is nil
+// for a value that the library drops. measure returns false if there is no value, or if the budget is exceeded.
 func (d *jsonDecoder) measure(t *plan, depth int) bool {
 	c := d.space()
 	for t != nil && t.typ.Kind() == reflect.Pointer && c != 'n' {
@@ -80,7 +79,7 @@ func (d *jsonDecoder) measure(t *plan, depth int) bool {
 	return d.cursor.value(depth) != nil
 }
 
-// decodeMap decodes an object as unstructured.Unstructured has it.
+// decodeMap decodes an object into the content of an unstructured.Unstructured.
 func decodeMap(raw []byte, left *budget) (map[string]any, error) {
 	v, err := decodeTree(newTokens(), raw, left)
 	if err != nil {
@@ -93,14 +92,14 @@ func decodeMap(raw []byte, left *budget) (map[string]any, error) {
 	return m, nil
 }
 
-// noInput is the input of a decoder without any.
+// noInput is an empty input.
 type noInput struct{}
 
 func (noInput) Read([]byte) (int, error) { return 0, io.EOF }
 
 func newTokens() *jsontext.Decoder { return jsontext.NewDecoder(noInput{}) }
 
-// decodeTree decodes a value as client-go does into the type any: a number that is whole and fits is an int64, otherwise a float64.
+// decodeTree decodes a value as client-go decodes into the type any: an integer that fits is an int64, other numbers are float64.
 func decodeTree(d *jsontext.Decoder, raw []byte, left *budget) (any, error) {
 	d.Reset(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	v, err := decodeAny(d, left)
@@ -113,7 +112,7 @@ func decodeTree(d *jsontext.Decoder, raw []byte, left *budget) (any, error) {
 	return v, nil
 }
 
-// About how many bytes decodeAny takes from a budget for a map, a member of one, and any other value.
+// Approximate bytes that decodeAny takes from a budget for a map, for each of its members, and for every value.
 const (
 	mapBytes    = 320
 	memberBytes = 64

@@ -13,14 +13,14 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// ListInfo is what a list says of itself. Fields are set as far as the list has been read: built-in types have kind and
-// metadata before the items, custom resources have them behind.
+// ListInfo is the kind and metadata of a list. Each field is set once the list has been read that far: built-in types have kind
+// and metadata before the items, custom resources have them after the items.
 type ListInfo struct {
 	Kind, APIVersion string
 	metav1.ListMeta
 }
 
-// check refuses an object that is not a list.
+// check rejects an object that is not a list.
 func (l *ListInfo) check() error {
 	if l.Kind != "" && !strings.HasSuffix(l.Kind, "List") {
 		return fmt.Errorf("the server sent a %.100s instead of a list", l.Kind)
@@ -33,10 +33,10 @@ func (l *ListInfo) check() error {
 //	for {
 //		raw, err := list.Next()
 //		if err == decode.ErrMore {
-//			err = list.Fill() // the place to do something else before the network
+//			err = list.Fill() // waits for the network: do other work first
 //			…
 //
-// It is for one goroutine.
+// It is not safe for concurrent use.
 type List struct {
 	Info ListInfo
 	listReader
@@ -56,9 +56,9 @@ func NewList(body io.Reader, f Format) *List {
 	return &List{listReader: &protobufList{stream: newStream(body)}}
 }
 
-// Next returns the next item, whose bytes are valid until the next call of Next or Fill. It returns ErrMore if Fill has to be
-// called first, and io.EOF behind the whole list, whose body has been read to its end then, so that the connection can be used
-// again. A list that ends too soon is an error, never a shorter list.
+// Next returns the next item, whose bytes are valid until the next call of Next or Fill. It returns ErrMore if the caller must
+// call Fill first. It returns io.EOF after the whole list: the body has then been read to its end, so the connection can be
+// reused. A list that ends too soon is an error, never a shorter list.
 func (l *List) Next() (raw []byte, err error) {
 	raw, err = l.next(&l.Info)
 	if err != nil && err != io.EOF && err != ErrMore {
@@ -67,16 +67,16 @@ func (l *List) Next() (raw []byte, err error) {
 	return raw, err
 }
 
-// errTwoLists refuses a body that one reader takes for one list, and another reader for another.
+// errTwoLists rejects a body in which two readers could find different lists.
 var errTwoLists = errors.New("the server sent two lists in one")
 
-// jsonList is what of a list in JSON comes next.
+// jsonList is the state of reading a list in JSON.
 type jsonList struct {
 	jsonStream
 	state  jsonListState
-	comma  bool // another element was before
-	isList bool // it has items
-	beside int  // bytes that were beside the items
+	comma  bool // an element precedes the next one
+	isList bool // items have been found
+	beside int  // bytes read outside the items
 }
 
 type jsonListState uint8
@@ -100,7 +100,7 @@ func (s *jsonList) next(info *ListInfo) ([]byte, error) {
 			s.state = jsonListMembers
 		case jsonListMembers:
 			if err := s.member(info); err == ErrMore && s.beside+len(s.unused()) > maxListBytes {
-				return nil, errListTooLarge // whatever the rest of it is
+				return nil, errListTooLarge // whatever follows
 			} else if err != nil {
 				return nil, err
 			}
@@ -132,7 +132,8 @@ func (s *jsonList) next(info *ListInfo) ([]byte, error) {
 	}
 }
 
-// element returns where another element of an object or array begins, or that there is none, and where that ends.
+// element returns the offset of the next element of an object or array. If there is none, more is false and at is the offset
+// after the closing bracket.
 func (s *jsonList) element(end byte) (at int, more bool, err error) {
 	c, at, err := s.peek(0)
 	switch {
@@ -147,7 +148,7 @@ func (s *jsonList) element(end byte) (at int, more bool, err error) {
 	return at, true, err
 }
 
-// member reads a member beside the items, or up to the first item.
+// member reads the next member of the list. If that is the array of items, it reads only up to the first item.
 func (s *jsonList) member(info *ListInfo) error {
 	at, more, err := s.element('}')
 	if err != nil {
@@ -218,14 +219,14 @@ func (s *jsonList) member(info *ListInfo) error {
 	return nil
 }
 
-// protobufList is what of a list in protobuf comes next: a field of the envelope, or one of the list in it.
+// protobufList is the state of reading a list in protobuf, which is a field of an envelope.
 type protobufList struct {
 	stream
-	begun  bool  // the magic was there
-	within bool  // the next field is one of the list
-	left   int64 // bytes of the list
-	isList bool  // there was a list
-	beside int   // bytes that were beside the items
+	begun  bool  // the magic has been read
+	within bool  // the next field is in the list, not in the envelope
+	left   int64 // unread bytes of the list
+	isList bool  // a list has been found
+	beside int   // bytes read outside the items
 }
 
 func (s *protobufList) next(info *ListInfo) ([]byte, error) {
@@ -279,21 +280,21 @@ func (s *protobufList) next(info *ListInfo) ([]byte, error) {
 	}
 }
 
-// field uses up the next field. Of the field that has the list, it uses up only what is before the list. number is 0 for
-// that field, and for one that is not of bytes.
+// field uses up the next field. Of the field that holds the list, it uses up only the bytes before the list. number is 0 for
+// that field, and for a field whose wire type is not Bytes.
 func (s *protobufList) field() (number int, body []byte, err error) {
 	b := s.unused()
 	if s.within && s.left < int64(len(b)) {
 		b = b[:s.left]
 	}
-	malformed := s.within && int64(len(b)) == s.left // where more is needed
+	malformed := s.within && int64(len(b)) == s.left // if the field needs bytes after b
 	more := func(at int) error {
 		if malformed || len(b)-at >= proto.MaxUvarint {
 			return proto.ErrMalformed
 		}
 		return unexpectedEOF(s.more())
 	}
-	// Readers differ about numbers that have too many bits: there are none in a list.
+	// Readers disagree on numbers of more than 64 bits, so a list must not have them.
 	uvarint := func(i int) (v uint64, end int, err error) {
 		v, end = proto.Uvarint(b, i)
 		switch {
@@ -367,7 +368,7 @@ func (s *protobufList) field() (number int, body []byte, err error) {
 	return number, body, nil
 }
 
-// enter begins a list of that size, whose first byte is at offset at.
+// enter begins a list of size bytes, whose first byte is at offset at.
 func (s *protobufList) enter(size uint64, at int) error {
 	if s.isList {
 		return errTwoLists
@@ -377,7 +378,7 @@ func (s *protobufList) enter(size uint64, at int) error {
 	return nil
 }
 
-// typeMeta decodes a runtime.TypeMeta, on top of what is known.
+// typeMeta decodes a runtime.TypeMeta. It keeps the values of absent fields.
 func (l *ListInfo) typeMeta(b []byte) error {
 	return proto.Fields(b, func(f proto.Field) bool {
 		switch f.Number {

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// plans has the plan of each type that a decoder met. It is for one goroutine.
+// plans caches the plan of each type that a decoder met. It is not safe for concurrent use.
 type plans map[reflect.Type]*plan
 
-// plan says what a decoder knows of one Go type: how it is decoded from JSON and from protobuf, and how two values of it are
-// compared in order to be shared. What takes its fields is worked out at the first use, since most types are never used.
+// plan describes how to decode one Go type from JSON and from protobuf, and how to compare two values of it in order to share
+// them. The parts that depend on the fields of the type are computed at first use, since most types are never used.
 type plan struct {
 	typ    reflect.Type
 	size   uintptr
@@ -23,17 +23,17 @@ type plan struct {
 	slices sliceMaker // of this type, if it is a slice
 
 	json jsonKind
-	// members are the fields of a struct in JSON, those of embedded structs among them, found by name. embedded is how much
-	// memory the structs take that are embedded by pointers.
+	// members are the fields of a struct in JSON, including those of embedded structs. names finds a member. embedded is the
+	// total size of the structs that are embedded by pointers.
 	members     []member
 	embedded    uintptr
 	names       nameTable
 	jsonLearned bool
-	// scratch is a slice that elements are collected in, or a map's element; not valid while it is in use.
+	// scratch is a slice to collect elements in, or a value for an element of the pointer or map. It is invalid while in use.
 	scratch reflect.Value
 
 	wire wireKind
-	// numbers are the fields of a message, found by number; plan is nil where there is none.
+	// numbers are the fields of a message by number. The plan of an unused number is nil.
 	numbers     []number
 	wireLearned bool
 
@@ -52,12 +52,12 @@ type member struct {
 // number is one field of a protobuf message.
 type number struct {
 	plan   *plan
-	offset uintptr // in the struct
-	index  int     // the same
+	offset uintptr // in the struct, in bytes
+	index  int     // in the struct
 	hits   hits
 }
 
-// part is one field of a struct that is shared.
+// part is one field of a struct, to compare and share.
 type part struct {
 	plan   *plan
 	offset uintptr
@@ -67,13 +67,13 @@ type part struct {
 type jsonKind uint8
 
 const (
-	// jsonWhole is a type whose methods count in some places and not in others: the library decodes objects that have one.
+	// jsonWhole is a type whose methods apply only in some places. The library decodes the whole of an object that has one.
 	jsonWhole  jsonKind = iota
 	jsonOther           // the library decodes it
-	jsonText            // it has UnmarshalText, for which the library calls it
+	jsonText            // it has UnmarshalText, which the library calls
 	jsonMethod          // it has UnmarshalJSON
 	jsonBytes           // base64
-	jsonAny             // what an unstructured object would have there
+	jsonAny             // decoded as in an unstructured object
 	jsonTime            // metav1.Time
 	jsonString
 	jsonBool
@@ -90,13 +90,13 @@ const (
 type wireKind uint8
 
 const (
-	wireOther  wireKind = iota // nothing that is known: the message that has it is decoded by its own method
+	wireOther  wireKind = iota // unknown: a message with such a field is decoded by its own method
 	wireMethod                 // a message that decodes itself
-	wireTime                   // metav1.Time, which does so too
+	wireTime                   // metav1.Time, which decodes itself too
 	wireMessage
 	wireString
 	wireByteSlice
-	wireBool // this and the next are numbers
+	wireBool // from here to wireInt64: numbers
 	wireInt32
 	wireInt64
 	wirePointer
@@ -108,9 +108,9 @@ const (
 type sameKind uint8
 
 const (
-	sameOther  sameKind = iota // whole, by reflection
+	sameOther  sameKind = iota // as a whole, by reflection
 	sameBytes                  // numbers and bools
-	sameString                 // by value; equal strings are mostly one already
+	sameString                 // by value; equal strings mostly share memory already
 	sameTime
 	sameQuantity
 	sameStruct
@@ -120,8 +120,8 @@ const (
 )
 
 const (
-	maxFields      = 128  // in a struct that is decoded here from JSON
-	maxFieldNumber = 1000 // in a message that is decoded here from protobuf
+	maxFields      = 128  // of a struct that jsonDecoder decodes
+	maxFieldNumber = 1000 // of a message that protobufDecoder decodes
 )
 
 var (
@@ -147,10 +147,10 @@ func (ps plans) of(t reflect.Type) *plan {
 	return p
 }
 
-// jsonKindOf returns how t is decoded from JSON, as far as its own fields do not matter.
+// jsonKindOf returns how t is decoded from JSON. It ignores the types of its fields.
 func jsonKindOf(t reflect.Type) jsonKind {
 	whole := false
-	if t.Kind() != reflect.Pointer { // which has the methods of what it points to
+	if t.Kind() != reflect.Pointer { // a pointer has the methods of its element
 		pointer := reflect.PointerTo(t)
 		method, text := pointer.Implements(jsonUnmarshalerType), pointer.Implements(textUnmarshalerType)
 		switch {
@@ -160,7 +160,7 @@ func jsonKindOf(t reflect.Type) jsonKind {
 			return jsonMethod
 		case text && t.Name() != "":
 			return jsonText
-		case method || text: // they count behind a pointer
+		case method || text: // the library calls them only behind a pointer
 			whole = true
 		}
 	}
@@ -182,7 +182,7 @@ func jsonKindOf(t reflect.Type) jsonKind {
 		}
 	case reflect.Pointer:
 		switch {
-		case t.Name() != "": // the methods of what it points to do not count
+		case t.Name() != "": // the library ignores the methods of the element
 			kind = jsonWhole
 		case t.Elem().Kind() != reflect.Pointer:
 			kind = jsonPointer
@@ -211,12 +211,12 @@ func jsonKindOf(t reflect.Type) jsonKind {
 	return kind
 }
 
-// shareable reports whether several objects can have one value of the type.
+// shareable reports whether several objects can share a value of the type.
 func (p *plan) shareable() bool {
 	return p.json == jsonPointer || p.json == jsonSlice || p.json == jsonMap || p.json == jsonStringMap
 }
 
-// learnJSON works out the members of a struct.
+// learnJSON computes the members of a struct.
 func (ps plans) learnJSON(p *plan) {
 	if p.jsonLearned {
 		return
@@ -233,7 +233,7 @@ func (ps plans) learnJSON(p *plan) {
 	p.names = newNameTable(names)
 }
 
-// member returns the plan of the member with that name, nil when there is no such member.
+// member returns the plan of the member called name, or nil if there is no such member.
 func (p *plan) member(name []byte) *plan {
 	if at := p.names.find(name); at >= 0 && p.members[at].name == string(name) {
 		return p.members[at].plan
@@ -241,14 +241,14 @@ func (p *plan) member(name []byte) *plan {
 	return nil
 }
 
-// wireKindOf returns how t is decoded from protobuf, as far as its own fields do not matter.
+// wireKindOf returns how t is decoded from protobuf. It ignores its fields.
 func wireKindOf(t reflect.Type) wireKind {
 	method := t.Kind() != reflect.Pointer && reflect.PointerTo(t).Implements(messageType)
 	switch {
 	case t == timeType:
 		return wireTime
 	case t.Kind() == reflect.Struct && method:
-		return wireMessage // until learnWire finds out that it is not
+		return wireMessage // learnWire may change it to wireMethod
 	case method:
 		return wireMethod
 	}
@@ -278,8 +278,8 @@ func wireKindOf(t reflect.Type) wireKind {
 	return wireOther
 }
 
-// learnWire works out the fields of a message. It returns false if the message is decoded by its own method, because one of its
-// fields is not like those of the API's types.
+// learnWire computes the fields of a message. It returns false if a field is unlike those of the API's types: the message's own
+// method then decodes it.
 func (ps plans) learnWire(p *plan) bool {
 	if p.wireLearned {
 		return p.wire == wireMessage
@@ -305,8 +305,7 @@ func (ps plans) learnWire(p *plan) bool {
 	return known
 }
 
-// numbersOf returns the fields of a message, nil when one of them is not like those of the API's types. Their plans are
-// not set.
+// numbersOf returns the fields of a message without their plans, or nil if one of them is unlike those of the API's types.
 func numbersOf(t reflect.Type) []number {
 	numbers := []number{}
 	for i := range t.NumField() {
@@ -319,7 +318,8 @@ func numbersOf(t reflect.Type) []number {
 			return nil
 		}
 		n, err := strconv.Atoi(tag[1])
-		if err != nil || n <= 0 || n > maxFieldNumber || len(tag) > 2 && tag[2] == "req" { // a message that requires it checks that it is there
+		// The method of a message checks that required fields are present.
+		if err != nil || n <= 0 || n > maxFieldNumber || len(tag) > 2 && tag[2] == "req" {
 			return nil
 		}
 		for len(numbers) <= n {
@@ -358,7 +358,7 @@ func sameKindOf(t reflect.Type) sameKind {
 		}
 		for i := range t.NumField() {
 			if !t.Field(i).IsExported() {
-				return sameOther // whose parts are not ours to write to
+				return sameOther // adopt must not modify its unexported fields
 			}
 		}
 		return sameStruct
@@ -366,7 +366,7 @@ func sameKindOf(t reflect.Type) sameKind {
 	return sameOther
 }
 
-// learnSame works out the parts of a struct.
+// learnSame computes the parts of a struct.
 func (ps plans) learnSame(p *plan) {
 	if p.sameLearned {
 		return
@@ -378,11 +378,11 @@ func (ps plans) learnSame(p *plan) {
 	}
 }
 
-// nameTable finds a name among a few: what it finds still has to be compared.
+// nameTable finds a name among a few. The caller must compare the name that it finds.
 type nameTable struct {
-	slots []uint8 // 1 + the number of the name; 0 for none
+	slots []uint8 // 1 + the index of the name; 0 if empty
 	a, b  uint32
-	many  map[string]int // when no table was found
+	many  map[string]int // used if no table without collisions was found
 }
 
 func newNameTable(names []string) nameTable {
@@ -411,7 +411,7 @@ func newNameTable(names []string) nameTable {
 	return t
 }
 
-// slot mixes the length of a name, its first, middle and last bytes.
+// slot returns the slot of a name: a hash of its length and four of its bytes.
 func (t *nameTable) slot(name []byte) uint32 {
 	n := uint32(len(name))
 	if n == 0 {
@@ -432,7 +432,7 @@ func (t *nameTable) find(name []byte) int {
 	return int(t.slots[t.slot(name)]) - 1
 }
 
-// words are what a slice consists of. A pointer or a map is just the first of them.
+// words are the words that make up a slice. A pointer or a map consists of the first one only.
 type words struct {
 	data     unsafe.Pointer
 	len, cap int
@@ -440,8 +440,8 @@ type words struct {
 
 // sliceMaker makes slices of one type.
 type sliceMaker struct {
-	slice reflect.Value // nil, except while one is made
-	words *words        // the same
+	slice reflect.Value // a nil slice, except during make
+	words *words        // the words of slice
 }
 
 func newSliceMaker(t reflect.Type) sliceMaker {
@@ -449,7 +449,7 @@ func newSliceMaker(t reflect.Type) sliceMaker {
 	return sliceMaker{p.Elem(), (*words)(p.UnsafePointer())}
 }
 
-// make puts a slice of n elements, without room for more, at p, and returns where its elements are.
+// make stores a slice of length and capacity n at p, and returns the address of its elements.
 func (m *sliceMaker) make(n int, p unsafe.Pointer) unsafe.Pointer {
 	m.slice.Grow(n)
 	m.slice.SetLen(n)

@@ -10,12 +10,12 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// protobufDecoder decodes the protobuf that API servers write. It knows messages by the protobuf tags of their fields, as the
-// generated code does, but allocates each slice and map once, in its final size, and stores equal strings once. It rejects unusual
+// protobufDecoder decodes the protobuf that API servers write. It reads the fields of a message from their protobuf tags. Unlike
+// the generated code, it allocates each slice and map once, in its final size, and stores equal strings once. It rejects unusual
 // input; the generated code then decodes the object from its beginning. So protobufDecoder must never accept input that the
-// generated code rejects, or understands otherwise.
+// generated code rejects or decodes differently.
 //
-// It is for one goroutine.
+// It is not safe for concurrent use.
 type protobufDecoder struct {
 	plans             plans
 	strings           *interner
@@ -32,8 +32,8 @@ func newProtobufDecoder(plans plans, keepManagedFields bool, strings *interner) 
 	return &protobufDecoder{plans: plans, strings: strings, keepManagedFields: keepManagedFields}
 }
 
-// decode decodes raw into v, which is zero. old is the version before, nil if there is none. decode returns false if the generated
-// code has to do it; parts of v are written to then.
+// decode decodes raw into v, which must be zero. old is the previous version, or nil if there is none. If decode returns false,
+// the generated code must decode raw; parts of v may then be set.
 func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse, shared *sharer) (ok bool, err error) {
 	t := d.plans.of(v.Type())
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
@@ -48,18 +48,18 @@ func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer
 	return ok, nil
 }
 
-// unknownBytes is how much memory a byte of a message may take if nothing is known of the message's type.
+// unknownBytes is the memory that a message of an unknown type may take per encoded byte.
 const unknownBytes = 32
 
-// fits reports whether the object that the generated code makes of msg, a t, stays within the limit for an object. A malformed
-// message fits: the generated code rejects it.
+// fits reports whether msg, decoded into a t by the generated code, stays within the limit for an object. A malformed message
+// fits: the generated code rejects it.
 func (d *protobufDecoder) fits(msg []byte, t reflect.Type) bool {
 	d.left = maxDecoded
 	d.measure(msg, d.plans.of(t))
 	return d.left >= 0
 }
 
-// measure takes the memory that the generated code needs for msg, a t, from the budget.
+// measure subtracts from the budget the memory that the generated code needs to decode msg into a t.
 func (d *protobufDecoder) measure(msg []byte, t *plan) {
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		d.left.takeEach(len(msg), unknownBytes)
@@ -70,13 +70,13 @@ func (d *protobufDecoder) measure(msg []byte, t *plan) {
 			return true
 		}
 		field := t.numbers[f.Number].plan
-		one := field // the type that the field adds one value of
+		one := field // the type of each value that the field adds
 		switch field.wire {
 		case wireSlice:
 			one = field.elem
 			n := 1
 			if f.Wire == proto.Bytes && one.wire >= wireBool {
-				n = len(f.Bytes) // of packed numbers, at most
+				n = len(f.Bytes) // at most this many packed numbers
 			}
 			d.left.takeEach(n, 2*int(one.size)) // slices grow by doubling
 		case wireMap:
@@ -102,8 +102,8 @@ func (d *protobufDecoder) measure(msg []byte, t *plan) {
 	})
 }
 
-// message decodes a message into the t at p. What is equal to the t at old, it takes from there; old may be nil. It accepts fields in the order of their numbers, each once, and the elements of a
-// repeated field together, as servers write them.
+// message decodes msg into the t at p. It shares the equal parts of the t at old; old may be nil. It accepts only what servers
+// write: fields in the order of their numbers, each once, and the elements of a repeated field together.
 func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, depth int) bool {
 	if !d.plans.learnWire(t) {
 		return depth > 1 && d.left.takeEach(len(msg), unknownBytes) && messageAt(p, t).Unmarshal(msg) == nil
@@ -156,7 +156,7 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 		}
 		n := 1
 		if known.plan.wire >= wireSlice {
-			for i < len(msg) { // the others of the same field
+			for i < len(msg) { // the other elements of the field
 				next, at := proto.Uvarint(msg, i)
 				if next != tag || at == 0 {
 					break
@@ -201,7 +201,7 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 	return true
 }
 
-// number sets the t at p, or a new value that it then points to.
+// number sets the t at p to value. If t is a pointer, number sets the value that it points to.
 func (d *protobufDecoder) number(value uint64, p, old unsafe.Pointer, t *plan) bool {
 	if t.wire == wirePointer {
 		return d.pointer(p, old, t, func(p, old unsafe.Pointer) bool { return d.number(value, p, old, t.elem) })
@@ -219,8 +219,8 @@ func (d *protobufDecoder) number(value uint64, p, old unsafe.Pointer, t *plan) b
 	return true
 }
 
-// numbers decodes a repeated field of numbers with that tag, whose first element is at msg[i], into the t at p. It returns where the
-// next field begins, or 0 for a failure.
+// numbers decodes a repeated field of numbers into the t at p. Its elements have the given tag; the first one is at msg[i].
+// numbers returns the offset of the next field, or 0 if it fails.
 func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointer, t *plan) int {
 	slice := reflect.NewAt(t.typ, p).Elem()
 	for n := 0; ; n++ {
@@ -246,7 +246,8 @@ func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointe
 	return i
 }
 
-// pointer sets the pointer at p, a t, to what decode puts at its first argument. The second is where that was before, or nil.
+// pointer sets the pointer at p, a t, to the value that decode stores at its first argument. The second argument is the address
+// of the previous value, or nil.
 func (d *protobufDecoder) pointer(p, old unsafe.Pointer, t *plan, decode func(p, old unsafe.Pointer) bool) bool {
 	d.left.take(int(t.elem.size))
 	if old != nil {
@@ -315,10 +316,10 @@ func (d *protobufDecoder) repeated(elements []byte, n int, p, old unsafe.Pointer
 		return false
 	}
 	before := elementsAt(old)
-	if before.len != n { // it cannot be the same
+	if before.len != n { // the slice has changed
 		return d.elements(elements, n, t.slices.make(n, p), &before, t, depth)
 	}
-	v := t.scratch // not more than the slice before
+	v := t.scratch // no larger than the previous slice
 	t.scratch = reflect.Value{}
 	if !v.IsValid() {
 		v = reflect.New(t.typ).Elem()
@@ -341,7 +342,7 @@ func (d *protobufDecoder) repeated(elements []byte, n int, p, old unsafe.Pointer
 	return ok
 }
 
-// elements decodes the n elements of a slice, the first of them to p.
+// elements decodes the n elements of a slice into the array at p.
 func (d *protobufDecoder) elements(elements []byte, n int, p unsafe.Pointer, before *words, t *plan, depth int) bool {
 	for i, at := 0, 0; i < n; i++ {
 		_, at = proto.Uvarint(elements, at)
@@ -353,14 +354,14 @@ func (d *protobufDecoder) elements(elements []byte, n int, p unsafe.Pointer, bef
 	return true
 }
 
-// Tags of the entries of a map.
+// Tags of the key and the value in an entry of a map.
 const (
 	mapKey   = 1<<3 | uint64(proto.Bytes)
 	mapValue = 2<<3 | uint64(proto.Bytes)
 )
 
-// entryAt reads the entry of a map that begins at elements[i], and returns where the next one begins. It returns 0 unless the entry
-// has a key and a value of bytes.
+// entryAt reads the entry of a map at elements[i]. end is the offset of the next entry, or 0 unless key and value have wire type
+// Bytes.
 func entryAt(elements []byte, i int) (key, value []byte, end int) {
 	_, i = proto.Uvarint(elements, i)
 	entry, end := proto.Body(elements, i)
@@ -371,7 +372,7 @@ func entryAt(elements []byte, i int) (key, value []byte, end int) {
 	if key, at = proto.Body(entry, at); at == 0 {
 		return nil, nil, 0
 	}
-	if at < len(entry) { // an empty value need not be there
+	if at < len(entry) { // an empty value may be absent
 		tag, at = proto.Uvarint(entry, at)
 		if value, at = proto.Body(entry, at); tag != mapValue || at != len(entry) {
 			return nil, nil, 0
@@ -380,7 +381,7 @@ func entryAt(elements []byte, i int) (key, value []byte, end int) {
 	return key, value, end
 }
 
-// equals reports whether the n entries of elements are those of m, in the order of their names.
+// equals reports whether the n entries of elements are those of m, sorted by key.
 func (d *protobufDecoder) equals(elements []byte, n int, m map[string]string) bool {
 	if len(m) != n {
 		return false
@@ -425,7 +426,7 @@ func (d *protobufDecoder) mapping(elements []byte, n int, p, old unsafe.Pointer,
 			return false
 		}
 		if e.SetZero(); t.elem.wire == wireMethod && e.Kind() == reflect.Slice {
-			e.Set(reflect.MakeSlice(t.elem.typ, 0, 0)) // as the generated code begins
+			e.Set(reflect.MakeSlice(t.elem.typ, 0, 0)) // like the generated code
 		}
 		if !d.single(value, e.Addr().UnsafePointer(), nil, t.elem, depth) {
 			return false

@@ -9,34 +9,34 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// An update of an object repeats most of the version before. This file has what a new version takes from the one before it:
+// An update of an object repeats most of the previous version. This file lets the new version take from the previous one:
 //
-//   - A part, which is a field of the object like spec or status, if its encoded bytes are those of the part before. The object
-//     remembers a hash of these bytes and how many they were, in marks. The part is then not decoded at all.
-//   - Each string, slice, map and pointer of what is decoded, if it is equal to the one at the same place before. It takes no
-//     memory then.
+//   - A part, which is a field of the object like spec or status, if its encoded bytes are unchanged. Each object has the hash
+//     and the length of these bytes in its marks. An unchanged part is not decoded at all.
+//   - A decoded string, slice, map or pointer, if it is equal to the one at the same place in the previous version. It then
+//     takes no memory.
 //
-// Two parts that differ have one hash by chance once in 2^64: the seed is random, so nobody can look for such parts. If it
-// happens, the object keeps the old part until the next change of it. At 10,000 changes a second, that is once in
+// Two different parts have the same hash by chance once in 2^64: the seed is random, so nobody can search for such parts. If it
+// happens, the object keeps the old part until that part changes again. At 10,000 changes a second, it happens once in
 // 58 million years.
 
-// maxParts is how many parts of an object have marks, which take 12 bytes each.
+// maxParts limits the parts of an object that have marks, which take 12 bytes each.
 const maxParts = 4
 
-// layout says where the parts of a type are, and its marks.
+// layout describes where objects of a type have their parts and their marks.
 type layout struct {
-	memory reflect.Type // of an object and the marks behind it
-	marks  uintptr      // their offset
-	parts  []uintptr    // the offset of each
+	memory reflect.Type // an object, followed by its marks
+	marks  uintptr      // the offset of the marks
+	parts  []uintptr    // the offset of each part
 }
 
-// newLayout returns the layout of elem, a struct: its first fields that can be large, other than the metadata, which change with
-// every version.
+// newLayout returns the layout of elem, a struct. The parts are its first fields that can be large, without the metadata, which
+// changes with every version.
 func newLayout(elem reflect.Type) layout {
 	l := layout{memory: elem}
 	fields := fieldsOf(elem).fields
 	if elem == reflect.TypeFor[unstructured.Unstructured]() {
-		fields, l.parts = nil, make([]uintptr, 3) // members of the object, by their place
+		fields, l.parts = nil, make([]uintptr, 3) // members of the object, in their order
 	}
 	for _, f := range fields {
 		if len(l.parts) == maxParts {
@@ -67,7 +67,7 @@ func large(t reflect.Type) bool {
 	return false
 }
 
-// part returns the number of the part at offset, or -1.
+// part returns the index of the part at offset, or -1.
 func (l *layout) part(offset uintptr) int {
 	for i, at := range l.parts {
 		if at == offset {
@@ -77,13 +77,14 @@ func (l *layout) part(offset uintptr) int {
 	return -1
 }
 
-// marks remember the encoded bytes of the parts of one object. They lie behind the object in its memory, so they are freed with it.
+// marks holds the hashes and sizes of the encoded parts of one object. They follow the object in its memory, so they are freed
+// with it.
 type marks struct {
-	hashes []uint64 // by part; of one without bytes, or of one that nothing is known of, the size is 0
+	hashes []uint64 // by part; the size of an absent or unknown part is 0
 	sizes  []uint32
 }
 
-// marksOf returns the marks of an object, whose memory has the layout.
+// marksOf returns the marks of an object whose memory has layout l.
 func (l *layout) marksOf(object unsafe.Pointer) marks {
 	n := len(l.parts)
 	if n == 0 {
@@ -98,18 +99,18 @@ func (m marks) clear() {
 	clear(m.sizes)
 }
 
-// reuse is what the decoding of one object takes from the version before. The zero value takes nothing.
+// reuse holds the marks to find out which parts of one object are unchanged.
 type reuse struct {
 	*layout  // of the object
 	hash     func([]byte) uint64
-	was, now marks // was is empty unless a Decoder made the version before
+	was, now marks // of the previous version and of the object; was is empty unless a Decoder made the previous version
 }
 
 var partSeed = maphash.MakeSeed()
 
 func hashOfPart(b []byte) uint64 { return maphash.Bytes(partSeed, b) }
 
-// unchanged reports whether raw begins with the bytes of the part before, and returns how many they are.
+// unchanged reports whether raw begins with the bytes of the part in the previous version, and returns their length.
 func (r *reuse) unchanged(part int, raw []byte) (size int, ok bool) {
 	if r.was.sizes == nil {
 		return 0, false
@@ -122,14 +123,14 @@ func (r *reuse) unchanged(part int, raw []byte) (size int, ok bool) {
 	return size, true
 }
 
-// note remembers the bytes of a part that was decoded.
+// note marks a decoded part with the hash and the length of raw, its bytes.
 func (r *reuse) note(part int, raw []byte) {
 	if uint64(len(raw)) < 1<<32 {
 		r.now.hashes[part], r.now.sizes[part] = r.hash(raw), uint32(len(raw))
 	}
 }
 
-// at returns the place of a field in the version before, nil if there is none.
+// at returns the address of a field in the previous version, or nil if there is none.
 func at(old unsafe.Pointer, offset uintptr) unsafe.Pointer {
 	if old == nil {
 		return nil
@@ -137,7 +138,7 @@ func at(old unsafe.Pointer, offset uintptr) unsafe.Pointer {
 	return unsafe.Add(old, offset)
 }
 
-// elementsAt returns the slice at old, an empty one if old is nil.
+// elementsAt returns the slice at old, or an empty one if old is nil.
 func elementsAt(old unsafe.Pointer) words {
 	if old == nil {
 		return words{}
@@ -145,7 +146,7 @@ func elementsAt(old unsafe.Pointer) words {
 	return *(*words)(old)
 }
 
-// at returns element i of the slice, nil if there is none.
+// at returns the address of element i of the slice, or nil if there is none.
 func (w *words) at(i int, size uintptr) unsafe.Pointer {
 	if i >= w.len {
 		return nil
@@ -153,7 +154,7 @@ func (w *words) at(i int, size uintptr) unsafe.Pointer {
 	return unsafe.Add(w.data, uintptr(i)*size)
 }
 
-// stringAt returns the string at old, an empty one if old is nil.
+// stringAt returns the string at old, or an empty one if old is nil.
 func stringAt(old unsafe.Pointer) string {
 	if old == nil {
 		return ""
@@ -161,7 +162,7 @@ func stringAt(old unsafe.Pointer) string {
 	return *(*string)(old)
 }
 
-// stringMapAt returns the map at old, nil if old is nil.
+// stringMapAt returns the map at old, or nil if old is nil.
 func stringMapAt(old unsafe.Pointer) map[string]string {
 	if old == nil {
 		return nil
@@ -169,25 +170,25 @@ func stringMapAt(old unsafe.Pointer) map[string]string {
 	return *(*map[string]string)(old)
 }
 
-// identical reports whether size bytes are the same at a and b. If they are, so are the values, since their strings, slices, maps
-// and pointers have the same memory.
+// identical reports whether the size bytes at a and b are equal. The values there are then equal too, since their strings,
+// slices, maps and pointers refer to the same memory.
 func identical(a, b unsafe.Pointer, size uintptr) bool {
 	return bytes.Equal(unsafe.Slice((*byte)(a), size), unsafe.Slice((*byte)(b), size))
 }
 
-// assign sets the t at p to the one at from.
+// assign sets the t at p to the t at from.
 func (t *plan) assign(p, from unsafe.Pointer) {
 	reflect.NewAt(t.typ, p).Elem().Set(reflect.NewAt(t.typ, from).Elem())
 }
 
-// keep sets the t at p, which was decoded, to the one at old if they are equal.
+// keep replaces the decoded t at p with the t at old, if both are equal.
 func (ps plans) keep(t *plan, p, old unsafe.Pointer) {
 	if old != nil && ps.adoptAt(t, old, p, 0) {
 		t.assign(p, old)
 	}
 }
 
-// borrow returns a zero value of what t points to, or of the elements of the map t, to decode into. giveBack ends its use.
+// borrow returns a zero value of the element type of t, a pointer or a map, to decode into. giveBack ends its use.
 func (t *plan) borrow() reflect.Value {
 	v := t.scratch
 	t.scratch = reflect.Value{}
@@ -202,7 +203,7 @@ func (t *plan) giveBack(v reflect.Value) {
 	t.scratch = v
 }
 
-// pointTo sets the pointer at p, a t, to a value equal to v: to the one at old if that is the same, otherwise to a new one.
+// pointTo sets the pointer at p, a t. It points to old if the value there is identical to v, otherwise to a copy of v.
 func (t *plan) pointTo(p, old unsafe.Pointer, v reflect.Value) {
 	if old == nil || !identical(v.Addr().UnsafePointer(), old, t.elem.size) {
 		made := reflect.New(t.elem.typ)
@@ -212,7 +213,7 @@ func (t *plan) pointTo(p, old unsafe.Pointer, v reflect.Value) {
 	*(*unsafe.Pointer)(p) = old
 }
 
-// sliceOf sets the slice at p, a t, to one with the elements of used: to old if it has the same, otherwise to a new one.
+// sliceOf sets the slice at p, a t, to old if its elements are identical to those of used, otherwise to a copy of used.
 func (t *plan) sliceOf(p unsafe.Pointer, old *words, used reflect.Value) {
 	n := used.Len()
 	if old.len == n && identical(used.UnsafePointer(), old.data, uintptr(n)*t.elem.size) {

@@ -9,17 +9,17 @@ import (
 	"weak"
 )
 
-// interner stores equal strings once. Most strings of a collection repeat, like the names of images, nodes and ports. It remembers a
-// limited number of strings, and prefers those that repeat to new ones.
+// interner stores equal strings once. Most strings of a collection repeat, like the names of images, nodes and ports. It
+// remembers a limited number of strings, and prefers those that repeat to new ones.
 type interner struct {
-	sets [][2]string // by hash; in each the one that was asked for again comes first
-	new  int         // strings that were new since the last growth
+	sets [][2]string // by hash; in each set, the string that repeated comes first
+	new  int         // new strings since the last growth
 }
 
 const (
 	minInterned = 1 << 6
 	maxInterned = 1 << 12
-	// maxInternedString is the length of the longest string that is remembered.
+	// maxInternedString is the maximum length of a string that is remembered.
 	maxInternedString = 256
 )
 
@@ -62,8 +62,7 @@ func (n *interner) grow() {
 	}
 }
 
-// hashOf is quick rather than good: it looks at the ends of text only. Strings that share a place push each other out, and
-// nothing worse.
+// hashOf is fast rather than good: it looks only at the ends of text. Strings in the same set evict each other, nothing worse.
 func hashOf(text []byte) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	var a, b uint64
@@ -79,24 +78,24 @@ func hashOf(text []byte) uint64 {
 	return high ^ low
 }
 
-// sharer makes equal pointers, slices and maps one value: what was decoded from the same bytes. It remembers a limited
-// number of them. The garbage collector may take all of it between two objects, so that it keeps nothing alive for long.
+// sharer lets pointers, slices and maps that were decoded from the same bytes share one value. It remembers a limited number of
+// values. The garbage collector may free it between two objects, so it keeps nothing alive for long.
 type sharer struct {
 	seed maphash.Seed
-	sets [1 << 11][2]sharedValue // as those of interner
+	sets [1 << 11][2]sharedValue // as in interner
 }
 
-// sharedValue is a pointer, a map or a slice that was decoded.
+// sharedValue is a decoded pointer, map or slice.
 type sharedValue struct {
 	typ   reflect.Type
-	raw   string // what it was decoded from
+	raw   string // the encoded value
 	value words
 }
 
-// maxShared is the length of the longest that is remembered of what something was decoded from.
+// maxShared is the maximum length of an encoded value that is remembered.
 const maxShared = 4 << 10
 
-// weakSharer is a sharer that the garbage collector may take. The zero value is ready for use.
+// weakSharer is a sharer that the garbage collector may free. The zero value is ready for use.
 type weakSharer struct{ weak.Pointer[sharer] }
 
 func (w *weakSharer) get() *sharer {
@@ -112,7 +111,7 @@ func (s *sharer) set(raw []byte) *[2]sharedValue {
 	return &s.sets[maphash.Bytes(s.seed, raw)&uint64(len(s.sets)-1)]
 }
 
-// find puts the t that was decoded from raw at p. It returns false when that is not remembered.
+// find sets the t at p to the value that was decoded from raw. It returns false if none is remembered.
 func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) bool {
 	set := s.set(raw)
 	for i := range set {
@@ -145,10 +144,10 @@ func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer) {
 	s.set(raw)[1] = sharedValue{t, string(raw), value}
 }
 
-// hits tells of one field of a type whether it is worth the time to look for a value to share.
+// hits counts for one field of a type how often a value to share was found.
 type hits struct{ turns, tries, hits uint8 }
 
-// worth returns true where one try in four is a hit, and otherwise now and then.
+// worth reports whether to look for a value to share: always if at least one try in four is a hit, otherwise every 32nd time.
 func (h *hits) worth() bool {
 	h.turns++
 	return 4*int(h.hits) >= int(h.tries) || h.turns%32 == 0

@@ -6,31 +6,31 @@ import (
 	"io"
 )
 
-// ErrMore indicates that Next needs bytes of the body that have not been read: call Fill, then Next again.
-var ErrMore = errors.New("more of the body has to be read")
+// ErrMore indicates that Next needs more bytes of the body: call Fill, then Next again.
+var ErrMore = errors.New("more of the body must be read: call Fill")
 
-// stream holds what has been read of a body and not been used. A reader inspects what is there by its offset from the first
-// unused byte, and uses it up when an item is complete. If an item is not complete, the reader returns ErrMore, and inspects it
-// again once there is more.
+// stream holds the bytes that have been read from a body but not used. A reader inspects them by their offset from the first
+// unused byte, and uses them up when an item is complete. Until then, it returns ErrMore, and inspects the item again after the
+// next Fill.
 type stream struct {
 	body  io.Reader
-	buf   []byte // buf[used:] is not used
+	buf   []byte // buf[used:] is unused
 	used  int
-	ended bool // there is no more to read
+	ended bool // the body has been read to its end
 }
 
 func newStream(body io.Reader) stream {
 	return stream{body: body, buf: make([]byte, 0, 64<<10)}
 }
 
-// unused returns what is there.
+// unused returns the unused bytes.
 func (s *stream) unused() []byte { return s.buf[s.used:] }
 
 // use marks the first n bytes as used. They stay valid until the next Fill.
 func (s *stream) use(n int) { s.used += n }
 
-// Fill reads from the body once. It waits for the network. Memory grows with what really comes, not with what a length
-// promises. At the end of the body, Fill returns nil; Next then returns io.EOF, or io.ErrUnexpectedEOF.
+// Fill reads from the body once. It waits for the network. Memory grows with the bytes that arrive, not with a length that the
+// server sends. At the end of the body, Fill returns nil; Next then returns io.EOF or io.ErrUnexpectedEOF.
 func (s *stream) Fill() error {
 	kept := s.unused()
 	if len(kept) > MaxObjectBytes {
@@ -59,7 +59,7 @@ func (s *stream) Fill() error {
 	return io.ErrNoProgress
 }
 
-// more returns ErrMore, or io.EOF if there is no more.
+// more returns ErrMore, or io.EOF at the end of the body.
 func (s *stream) more() error {
 	if s.ended {
 		return io.EOF
@@ -67,25 +67,25 @@ func (s *stream) more() error {
 	return ErrMore
 }
 
-// jsonStream reads JSON values from a stream without decoding them. It only looks for where strings, objects and arrays end;
-// the decoder of a value finds out whether it is valid.
+// jsonStream reads JSON values from a stream without decoding them. It only finds the ends of strings, objects and arrays; the
+// decoder of a value validates it.
 type jsonStream struct {
 	stream
-	// How far the scan came when it needed more. It continues there, so that a large value is not scanned again and again.
+	// The scans that stopped because they needed more bytes. They continue there, so that a large value is scanned only once.
 	scan  scan // in a value
 	blank scan // in white space
 }
 
-// scan is how far what begins at an offset was inspected.
+// scan is the progress of inspecting the value or white space that begins at offset from.
 type scan struct{ from, at, searched, depth int }
 
-// use is stream.use.
+// use is like stream.use, and resets the scans.
 func (s *jsonStream) use(n int) {
 	s.stream.use(n)
 	s.scan, s.blank = scan{}, scan{}
 }
 
-// peek returns the first byte at offset i or behind it that is not white space, and its offset.
+// peek returns the first byte at or after offset i that is not white space, and its offset.
 func (s *jsonStream) peek(i int) (byte, int, error) {
 	from := i
 	if s.blank.from == from {
@@ -100,7 +100,7 @@ func (s *jsonStream) peek(i int) (byte, int, error) {
 	return 0, i, s.more()
 }
 
-// expect returns the offset behind c, which has to be the next byte that is not white space.
+// expect returns the offset after c, which must be the next byte that is not white space.
 func (s *jsonStream) expect(c byte, i int) (int, error) {
 	got, at, err := s.peek(i)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *jsonStream) expect(c byte, i int) (int, error) {
 	return at + 1, nil
 }
 
-// value returns the offsets of the value at offset i or behind white space.
+// value returns the bounds of the value at offset i, after any white space.
 func (s *jsonStream) value(i int) (from, to int, err error) {
 	c, from, err := s.peek(i)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *jsonStream) value(i int) (from, to int, err error) {
 	if s.scan.from == from && s.scan.at >= from {
 		now = s.scan
 	}
-	if c != '{' && c != '[' && c != '"' { // a number, true, false or null ends where something else begins
+	if c != '{' && c != '[' && c != '"' { // a number, true, false or null ends before a comma, a bracket or white space
 		for i := now.at; i < len(b); i++ {
 			if c := b[i]; c == ',' || c == '}' || c == ']' || isSpace(c) {
 				return from, i, nil

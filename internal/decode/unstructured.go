@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// unstructured decodes raw, which is JSON, into u. A part is a member of the object, by its place among those that can be large.
+// unstructured decodes raw, which is JSON, into u. The parts are the members that can be large, in their order.
 func (d *Decoder) unstructured(u *unstructured.Unstructured, raw []byte, before *unstructured.Unstructured, reuse reuse) error {
 	left := budget(maxDecoded)
 	if content := d.members(raw, before, reuse, &left); content != nil {
@@ -18,12 +18,12 @@ func (d *Decoder) unstructured(u *unstructured.Unstructured, raw []byte, before 
 	}
 	reuse.now.clear()
 	left = maxDecoded
-	content, err := decodeMap(raw, &left) // which says what is wrong with it
+	content, err := decodeMap(raw, &left) // reports what is wrong with raw
 	u.Object = content
 	return err
 }
 
-// members decodes an object member by member. It returns nil if raw is not a usual object.
+// members decodes an object member by member. It returns nil if raw is unusual.
 func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse reuse, left *budget) map[string]any {
 	content, parts := map[string]any{}, 0
 	left.take(valueBytes + mapBytes)

@@ -1,6 +1,6 @@
-// Package proto walks over protobuf messages in memory. It accepts and refuses what the code does that gogo/protobuf
+// Package proto walks over protobuf messages in memory. It accepts and rejects the same input as the code that gogo/protobuf
 // generates for the Kubernetes API: a field may be a group, field numbers count modulo 2^32, and other numbers modulo 2^64.
-// Nothing here allocates memory, and nothing reads beyond a message, whatever is in it.
+// Reading a message allocates no memory and never reads beyond its end, whatever its content.
 package proto
 
 import (
@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// ErrMalformed indicates that a message is not valid protobuf, or not of the type that it should be of.
+// ErrMalformed indicates that a message is not valid protobuf, or not of the expected type.
 var ErrMalformed = errors.New("malformed protobuf")
 
 // Wire is the wire type of a field: how its value is encoded.
@@ -28,9 +28,9 @@ const (
 type Field struct {
 	Number   int
 	Wire     Wire
-	From, To int    // the whole field is message[From:To], with its tag
-	Bits     uint64 // the value of Varint, Fixed64 and Fixed32
-	Bytes    []byte // the value of Bytes, in the message's memory
+	From, To int    // message[From:To] is the field with its tag
+	Bits     uint64 // the value, if Wire is Varint, Fixed64 or Fixed32
+	Bytes    []byte // the value, if Wire is Bytes; it refers to the message's memory
 }
 
 // Tag returns the tag of a field.
@@ -39,8 +39,8 @@ func Tag(number int, wire Wire) uint64 { return uint64(number)<<3 | uint64(wire)
 // Split returns the field number and the wire type of a tag. No field has a number below 1.
 func Split(tag uint64) (number int, wire Wire) { return int(int32(tag >> 3)), Wire(tag & 7) }
 
-// Uvarint returns the number at message[i], without the bits beyond 64, and where the next item begins. end is 0 if there is
-// no number: the message ends within it, or it is longer than ten bytes.
+// Uvarint returns the number at message[i] modulo 2^64, and the offset of the next item. end is 0 if there is no number: the
+// message ends within it, or it is longer than ten bytes.
 func Uvarint(message []byte, i int) (v uint64, end int) {
 	if i < len(message) && message[i] < 0x80 {
 		return uint64(message[i]), i + 1
@@ -48,7 +48,7 @@ func Uvarint(message []byte, i int) (v uint64, end int) {
 	return longUvarint(message, i)
 }
 
-// MaxUvarint is the length of the longest number in bytes.
+// MaxUvarint is the maximum length of a number in bytes.
 const MaxUvarint = 10
 
 func longUvarint(message []byte, i int) (v uint64, end int) {
@@ -62,8 +62,8 @@ func longUvarint(message []byte, i int) (v uint64, end int) {
 	return 0, 0
 }
 
-// Body returns the bytes behind the length at message[i], and where the next item begins, which is 0 if the message ends
-// before.
+// Body returns the bytes after the length at message[i], and the offset of the next item. end is 0 if the length is malformed, or
+// if the message ends before.
 func Body(message []byte, i int) (body []byte, end int) {
 	size, i := Uvarint(message, i)
 	if i == 0 || size > uint64(len(message)-i) {
@@ -73,7 +73,7 @@ func Body(message []byte, i int) (body []byte, end int) {
 	return message[i:end:end], end
 }
 
-// Skip returns where the value ends that begins at message[i], 0 if it is malformed. The value of a group ends behind its end.
+// Skip returns the end of the value at message[i], or 0 if it is malformed. The value of a group ends after its end tag.
 func Skip(message []byte, i int, wire Wire) (end int) {
 	for depth := 0; ; {
 		switch wire {
@@ -108,7 +108,7 @@ func Skip(message []byte, i int, wire Wire) (end int) {
 	}
 }
 
-// Next reads the field that begins at message[i]. It returns false if that is malformed.
+// Next reads the field that begins at message[i]. It returns false if the field is malformed.
 func Next(message []byte, i int) (f Field, ok bool) {
 	tag, at := Uvarint(message, i)
 	number, wire := Split(tag)
@@ -135,8 +135,8 @@ func Next(message []byte, i int) (f Field, ok bool) {
 	return f, f.To > 0
 }
 
-// Fields calls field for each field of message, in order, until it returns false. It returns [ErrMalformed] if it meets a field
-// that is malformed.
+// Fields calls field for each field of message, in order, until field returns false. At a malformed field, it returns
+// [ErrMalformed].
 func Fields(message []byte, field func(Field) bool) error {
 	for i := 0; i < len(message); {
 		f, ok := Next(message, i)
