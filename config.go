@@ -32,7 +32,8 @@ type Config[T Object] struct {
 	// Cached objects must never be written to. With Share, code that writes to one object changes others too; in tests,
 	// informertest.DetectMutations finds such code. Transform may write to the object that it receives. So with Transform,
 	// an object shares only with its own previous versions, and Transform must return memory of its own. False means that an
-	// object shares unchanged parts with its own previous versions, but only strings with other objects.
+	// object shares only strings with other objects, and unchanged parts with its own previous versions unless Transform is
+	// set.
 	Share bool
 	// OnDecodeError is called when an object cannot be decoded, while later objects wait. The informer keeps the last good
 	// version of the object and continues with the others. Nil means that the informer only logs and counts the error.

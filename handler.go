@@ -17,8 +17,8 @@ type Handler[T Object] interface {
 	// OnAdd receives an object that is new to this handler. initial is true for the objects that existed when the
 	// subscription began: those of the informer's first list, and those that the store had at a later subscription.
 	OnAdd(obj T, initial bool)
-	// OnUpdate receives an object that has replaced old. Unless Config.Transform is set, old and new share each slice, map
-	// and pointer that did not change. Comparing an unchanged part is therefore cheap, for example by
+	// OnUpdate receives an object that has replaced old. Unless Config.Transform is set without Config.Share, old and new
+	// share each slice, map and pointer that did not change. Comparing an unchanged part is therefore cheap, for example by
 	// equality.Semantic.DeepEqual(old.Spec, new.Spec) or reflect.DeepEqual.
 	OnUpdate(old, new T)
 	// OnDelete receives an object that no longer exists. If final is true, last is its state at the deletion. Otherwise

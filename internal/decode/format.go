@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -76,7 +77,7 @@ func (f Format) Status(body []byte) (*metav1.Status, error) {
 		err = withoutContent(status.Unmarshal(body), reflect.TypeFor[metav1.Status]())
 	}
 	if len(status.Message) > MaxMessage {
-		status.Message = status.Message[:MaxMessage] + " ..."
+		status.Message = strings.ToValidUTF8(status.Message[:MaxMessage], "") + " ..."
 	}
 	return status, err
 }

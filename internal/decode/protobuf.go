@@ -185,6 +185,9 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 		if share {
 			share = !d.shared.find(body, known.plan.typ, to)
 			if known.hits.note(!share); !share {
+				if part >= 0 {
+					d.reuse.note(part, body)
+				}
 				continue
 			}
 		}

@@ -447,6 +447,15 @@ func TestMarksOfAnUnchangedPartStay(t *testing.T) {
 		if now, was := marks(second), marks(first); !reflect.DeepEqual(now, was) || slices.Max(now.sizes) == 0 {
 			t.Errorf("the marks are %v after %v", now, was)
 		}
+		for range 2 { // the second one shares the part
+			obj, err := u.d.Decode(f, raw, Origin{Share: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now, was := marks(obj), marks(first); !reflect.DeepEqual(now, was) {
+				t.Errorf("with Share, the marks are %v instead of %v", now, was)
+			}
+		}
 	}
 }
 
