@@ -104,7 +104,10 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		inf.put(list(1, "a"))
 		synctest.Wait()
 		exits = true
-		go inf.queued(upsert(2, "a"))
+		go func() {
+			_ = inf.fifo.queue(t.Context(), upsert(2, "a"))
+			_ = inf.flush()
+		}()
 		synctest.Wait()
 		if err := inf.Subscribe(&recorder{}).Err(); err == nil {
 			t.Error("the informer goes on")

@@ -39,7 +39,7 @@ func withoutContent(err error, t reflect.Type) error {
 	case strings.HasPrefix(err.Error(), "proto: "): // from generated code, which names fields and wire types but quotes nothing
 		return err
 	}
-	return fmt.Errorf("Go type %v rejects the input%s", t, reason(err))
+	return fmt.Errorf("the Go type %v rejects the input%s", t, reason(err))
 }
 
 // reasons are prefixes of error texts. They quote nothing.
