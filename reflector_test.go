@@ -594,7 +594,7 @@ func (k keeper) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
 func (k keeper) Get(key informer.Key) (*corev1.Pod, bool) { return k.store.Get(key) }
 
 // A reflector whose sink returns its objects decodes only new versions, even without an informer.
-// Guarantees: R18
+// Guarantees: R19
 func TestReflectorSkipsWhatItsSinkHolds(t *testing.T) {
 	bubble(t, func(w world) {
 		for i := range 10 {

@@ -182,8 +182,12 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 			return nil, fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	if formats, err := server.Served(); err != nil || !slices.Equal(formats, []string{j.Format}) {
-		return nil, fmt.Errorf("the server got requests for %q: %w", formats, err)
+	formats, err := server.Served()
+	if err == nil && !slices.Equal(formats, []string{j.Format}) {
+		err = fmt.Errorf("the server got requests for %q", formats)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return p.figures, nil
 }
