@@ -142,7 +142,8 @@ func OwnerKeys[T Owned](owner Owner) func(obj T) []Key {
 	}
 }
 
-// Predicate reports whether an event matters.
+// Predicate reports whether an event matters. Comparing parts that did not change is cheap, for example Old.Spec and
+// Object.Spec by equality.Semantic.DeepEqual; see OnUpdate of [Handler].
 type Predicate[T Object] func(e Event[T]) bool
 
 // AllOf returns a predicate that returns true if all predicates do. Without predicates it always returns true.
