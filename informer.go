@@ -309,7 +309,7 @@ func (i *Informer[T]) applyBatch(ctx context.Context) (err error) {
 	}
 	i.full = false
 	if i.batch, err = i.fifo.takeNow(i.batch); err != nil {
-		return context.Cause(ctx)
+		return err
 	}
 	return i.applyLocked()
 }
