@@ -22,10 +22,10 @@ type Informer[T Object] struct {
 	hub        *hub[T]
 	end        context.CancelCauseFunc // ends Run
 
-	// applying is held from taking deltas out of fifo until they are in the store and in every backlog. This keeps deltas in
-	// order, regardless of which goroutine applies them.
+	// A goroutine holds applying while it moves deltas from fifo to the store and to every backlog. Two goroutines apply
+	// deltas: that of apply, and that of a reflector in flush. The lock keeps the deltas in order.
 	applying sync.Mutex
-	// applying protects the fields below.
+	// applying also protects the fields below.
 	full    bool        // a listener has no room; apply waits for it
 	batch   []Delta[T]  // scratch memory
 	changes []change[T] // scratch memory
