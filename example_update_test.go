@@ -21,9 +21,13 @@ func ExampleHandlerFuncs_update() {
 	if err != nil {
 		panic(err)
 	}
+	pod, err := pods.Create(newPod("default", "web"))
+	if err != nil {
+		panic(err)
+	}
 	done := make(chan struct{})
 	inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, informer.Config[*corev1.Pod]{})
-	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
+	subscription := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 		Update: func(old, new *corev1.Pod) {
 			if equality.Semantic.DeepEqual(old.Spec, new.Spec) {
 				return
@@ -36,11 +40,8 @@ func ExampleHandlerFuncs_update() {
 	defer stop()
 	go inf.Run(ctx)
 
-	pod, err := pods.Create(newPod("default", "web"))
-	if err == nil {
-		err = inf.WaitSynced(ctx)
-	}
-	if err != nil {
+	// Without this, the handler may miss the first versions: Add then receives the pod as it is after the changes.
+	if err := subscription.WaitSynced(ctx); err != nil {
 		panic(err)
 	}
 	for _, change := range []func(*corev1.Pod){
