@@ -15,7 +15,13 @@ func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, 
 			return c.value(0) != nil
 		}
 		return c.members(func(key []byte, at int) bool {
-			value := c.value(0)
+			c.space()
+			var value []byte
+			if from := c.i; string(key) == "managedFields" && c.managedFields() { // as the decoders skip them
+				value = c.b[from:c.i]
+			} else {
+				value = c.value(0)
+			}
 			return value != nil && member(memberName(key), value, at, c.i)
 		}) && !first
 	})
