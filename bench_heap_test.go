@@ -60,21 +60,24 @@ func BenchmarkHeap(b *testing.B) {
 
 // syncOwn runs an informer until it has that many pods, and returns a function that stops it.
 func syncOwn(b *testing.B, server *canned, keepManagedFields bool, pods int) func() {
+	inf, stop := runOwn(b, server, Config[*corev1.Pod]{KeepManagedFields: keepManagedFields})
+	if n := inf.Store().Len(); n != pods {
+		b.Fatalf("the store has %d pods", n)
+	}
+	return stop
+}
+
+// runOwn runs an informer with paged lists until it has synced, and returns a function that stops it.
+func runOwn(b *testing.B, server *canned, config Config[*corev1.Pod]) (inf *Informer[*corev1.Pod], stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
-	inf := New(server.client(b), podResource, Config[*corev1.Pod]{
-		KeepManagedFields: keepManagedFields,
-		PagedList:         true,
-		Logger:            slog.New(slog.DiscardHandler),
-	})
+	config.PagedList, config.Logger = true, slog.New(slog.DiscardHandler)
+	inf = New(server.client(b), podResource, config)
 	var running sync.WaitGroup
 	running.Go(func() { _ = inf.Run(ctx) })
 	if err := inf.WaitSynced(ctx); err != nil {
 		b.Fatal(err)
 	}
-	if n := inf.Store().Len(); n != pods {
-		b.Fatalf("the store has %d pods", n)
-	}
-	return func() {
+	return inf, func() {
 		cancel()
 		running.Wait()
 	}

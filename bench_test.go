@@ -278,7 +278,8 @@ func counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {
 type canned struct {
 	media  string
 	list   []byte
-	frames []byte // the frames of a watch, which then stays open
+	frames []byte        // the frames of a watch, which then stays open
+	hold   chan struct{} // holds up watches until it is closed; nil for none
 }
 
 func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -297,6 +298,9 @@ func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if c.media == decode.MediaProtobuf {
 		resp.Header.Set("Content-Type", c.media+";stream=watch")
+	}
+	if c.hold != nil {
+		<-c.hold
 	}
 	ctx, cancel := context.WithCancel(req.Context())
 	resp.ContentLength = -1

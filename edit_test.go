@@ -32,6 +32,20 @@ func TestSameVersionIsNoChange(t *testing.T) {
 	}
 }
 
+// A store that adds and deletes objects does not grow.
+func TestSlotOfADeletedObjectIsUsedAgain(t *testing.T) {
+	store, _ := NewStore[*thing]()
+	mustApply(t, store, nil, list(1, "a", "b", "c"))
+	for rv := 2; rv <= 100; rv += 2 {
+		name := fmt.Sprint("new", rv)
+		mustApply(t, store, nil, upsert(rv, name))
+		mustApply(t, store, nil, remove(rv+1, name))
+	}
+	if store.next != 4 || len(store.free) != 1 {
+		t.Errorf("%d slots, %d of them free, want 4 and 1", store.next, len(store.free))
+	}
+}
+
 // The error of an invalid delta names the delta and the reason. The batch has no effect.
 //
 // Guarantees: C6, R22

@@ -75,6 +75,7 @@ func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
 				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
 					w.Fatal(err)
 				}
+				synctest.Wait() // the store has a change before the handler's backlog has it
 				release()
 				handler.Want(w.T, append([]string{"update ns/a 1->2"}, c.events...)...)
 			})
@@ -172,6 +173,7 @@ func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
 					w.Fatal(err)
 				}
+				synctest.Wait() // the store has a change before the handler's backlog has it
 				if sub.Status().Synced {
 					w.Error("synced during the first call")
 				}

@@ -72,6 +72,25 @@ func TestFlushDoesNotWaitForRoom(t *testing.T) {
 	})
 }
 
+// A reflector that cannot apply its changes, because another goroutine is applying, leaves them to that goroutine.
+// Guarantees: F1
+func TestFlushDuringApply(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		applying := make(chan struct{})
+		NewIndex(inf.Informer, func(*thing) []string { <-applying; return nil })
+		inf.put(list(1, "a"))
+		synctest.Wait()
+		inf.queued(upsert(2, "b"))
+		told.Want(t)
+		close(applying)
+		told.Want(t, "add a @1 initial=true", "add b @2 initial=false")
+	})
+}
+
 // A list is never applied together with changes: its additions are initial, and the informer has synced after it.
 // Guarantees: F4
 func TestFlushLeavesListsToApply(t *testing.T) {

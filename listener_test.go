@@ -357,7 +357,8 @@ func TestNoCallAfterRunBesideClose(t *testing.T) {
 
 // Guarantees: H11
 func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
-	for _, filter := range []func(*thing) bool{nil, func(*thing) bool { return true }} {
+	filtered := 0
+	for _, filter := range []func(*thing) bool{nil, func(*thing) bool { filtered++; return true }} {
 		Bubble(t, func(t *testing.T) {
 			inf := startFed(t)
 			defer inf.stop()
@@ -374,6 +375,46 @@ func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 			inf.put(other) // one entry: a deletion and an addition
 			rec.Want(t, "add a @1 initial=true", "delete a @1 final=false")
 		})
+	}
+	if filtered != 1 {
+		t.Errorf("the filter was called %d times, want once before Close", filtered)
+	}
+}
+
+// If the subscription ends after its goroutine has taken a change from the backlog, the change is dropped.
+//
+// Guarantees: H11
+func TestCloseBeforeTheCallDropsIt(t *testing.T) {
+	for _, filter := range []func(*thing) bool{nil, func(*thing) bool { return true }} {
+		for name, next := range map[string]Delta[*thing]{"update": upsert(2, "a"), "deletion": remove(2, "a")} {
+			t.Run(fmt.Sprintf("filter=%t/%s", filter != nil, name), func(t *testing.T) {
+				Bubble(t, func(t *testing.T) {
+					inf := startFed(t)
+					defer inf.stop()
+					rec := &recorder{}
+					sub := inf.SubscribeWith(rec, SubscriptionConfig[*thing]{Filter: filter})
+					inf.put(list(1, "a"))
+					rec.Want(t, "add a @1 initial=true")
+					l := sub.listener.(*listener[*thing])
+					l.mu.Lock()
+					l.running = true // this test delivers instead of a goroutine
+					l.mu.Unlock()
+					inf.put(next)
+					synctest.Wait()
+					var p pending[*thing]
+					if !l.next(&p) {
+						t.Fatal("nothing to deliver")
+					}
+					sub.Close()
+					l.deliver(&p)
+					rec.Want(t)
+					if l.next(&p) {
+						t.Error("a closed subscription has a change to deliver")
+					}
+					<-sub.Done()
+				})
+			})
+		}
 	}
 }
 

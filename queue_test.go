@@ -876,6 +876,22 @@ func TestCloseDropsEverything(t *testing.T) {
 	})
 }
 
+// Guarantees: Q7
+func TestCloseDropsTheRetryOfAKeyInWork(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("work")
+		take(t, q)
+		q.AddAfter("work", time.Second)
+		q.Close()
+		if q.Cancel("work") {
+			t.Error("the retry waits in a closed queue")
+		}
+		q.Done("work")
+		expectClosed(t, q)
+	})
+}
+
 // The queue keeps entries of finished keys to reuse their memory. A key that returns is still itself.
 // Guarantees: Q1
 func TestKeysComeBackAsThemselves(t *testing.T) {
@@ -1021,6 +1037,9 @@ func TestKeyIsNotLostWhenOnGetDoesNotReturn(t *testing.T) {
 					}
 					q.Done("a")
 					if err := <-processed; err != nil {
+						t.Error(err)
+					}
+					if err := q.WaitProcessed(t.Context()); err != nil { // no generation has keys left
 						t.Error(err)
 					}
 					if meanwhile == "Drain" {

@@ -1,11 +1,13 @@
 package informer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -169,6 +171,7 @@ func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 	for _, paged := range []bool{false, true} {
 		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
 			var failed []string
+			var raw, copied [][]byte
 			calls := map[string]int{}
 			config := informer.Config[*corev1.Pod]{
 				PagedList: paged,
@@ -179,20 +182,29 @@ func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 						return nil, errors.New("bad pod")
 					case "nil":
 						return nil, nil
-					case "renamed":
+					case "name":
 						p.Name = "other"
+					case "namespace":
+						p.Namespace = "other"
+					case "uid":
+						p.UID = "other"
+					case "resourceVersion":
+						p.ResourceVersion = "7"
 					}
 					p.Spec = corev1.PodSpec{}
 					return p, nil
 				},
-				OnDecodeError: func(err *informer.DecodeError) { failed = append(failed, err.Error()) },
+				OnDecodeError: func(err *informer.DecodeError) {
+					failed = append(failed, err.Error())
+					raw, copied = append(raw, err.Raw), append(copied, bytes.Clone(err.Raw))
+				},
 			}
 			bubble(t, func(w world) {
 				inf, rec := w.podInformer(config)
 				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=bad"), newPod("ns", "c", "v=1"))
 				defer start(w.T, inf)()
 				rec.Want(w.T, "add ns/a 1 initial=true", "add ns/c 1 initial=true")
-				for _, v := range []string{"bad", "nil", "renamed"} {
+				for _, v := range []string{"bad", "nil", "name", "namespace", "uid", "resourceVersion"} {
 					w.relabel("ns", "a", v)
 				}
 				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
@@ -209,16 +221,20 @@ func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 				w.relabel("ns", "c", "bad") // its deletion cannot be decoded, but counts
 				w.delete("ns", "c")
 				rec.Want(w.T, "delete ns/c 1 final=false")
+				const changed = "decode pods ns/a: transform: it changed the object's namespace, name, uid or resourceVersion"
 				want := []string{
 					"decode pods ns/b: transform: bad pod",
 					"decode pods ns/a: transform: bad pod",
 					"decode pods ns/a: transform: it returned nil and no error",
-					"decode pods ns/a: transform: it changed the object's namespace, name, uid or resourceVersion",
+					changed, changed, changed, changed,
 					"decode pods ns/c: transform: bad pod",
 					"decode pods ns/c: transform: bad pod",
 				}
 				if diff := cmp.Diff(want, failed); diff != "" {
 					w.Errorf("errors (-want +got):\n%s", diff)
+				}
+				if !slices.EqualFunc(raw, copied, bytes.Equal) {
+					w.Error("DecodeError.Raw has changed since OnDecodeError")
 				}
 				for version, n := range calls {
 					if n != 1 {
