@@ -91,11 +91,12 @@ type mode struct {
 	transform  bool   // adds a label
 	keep       bool   // KeepManagedFields
 	share      bool   // Config.Share
+	compact    bool   // Config.Compact
 }
 
 func (m mode) settings() []string {
 	return []string{m.kind, fmt.Sprintf("paged=%t", m.paged), fmt.Sprintf("protobuf=%t", m.protobuf), fmt.Sprintf("namespaces=%t", m.namespaces),
-		fmt.Sprintf("selector=%t", m.selector), fmt.Sprintf("transform=%t", m.transform), fmt.Sprintf("keep=%t", m.keep), fmt.Sprintf("share=%t", m.share)}
+		fmt.Sprintf("selector=%t", m.selector), fmt.Sprintf("transform=%t", m.transform), fmt.Sprintf("keep=%t", m.keep), fmt.Sprintf("share=%t", m.share), fmt.Sprintf("compact=%t", m.compact)}
 }
 
 // String returns the settings that are not the default: "Pod,paged,keep".
@@ -115,10 +116,11 @@ var everyMode = flag.Bool("conformance.all", false, "run TestConformance in ever
 func modes() []mode {
 	var all []mode
 	for _, kind := range []string{"Pod", "PartialObjectMetadata", "Unstructured", "slimPod"} {
-		for bits := range 1 << 7 {
+		for bits := range 1 << 8 {
 			on := func(bit int) bool { return bits&(1<<bit) != 0 }
-			m := mode{kind, on(0), on(1), on(2), on(3), on(4), on(5), on(6)}
-			if canProtobuf := kind == "Pod" || kind == "PartialObjectMetadata"; canProtobuf || !m.protobuf {
+			m := mode{kind, on(0), on(1), on(2), on(3), on(4), on(5), on(6), on(7)}
+			canProtobuf := kind == "Pod" || kind == "PartialObjectMetadata"
+			if (canProtobuf || !m.protobuf) && !(m.share && m.compact) {
 				all = append(all, m)
 			}
 		}
@@ -195,7 +197,7 @@ func newRig[T labeled](w world, m mode) *rig[T] {
 		w.create(other)
 	}
 	r.config.PagedList, r.config.PageSize = m.paged, 2
-	r.config.KeepManagedFields, r.config.Share = m.keep, m.share
+	r.config.KeepManagedFields, r.config.Share, r.config.Compact = m.keep, m.share, m.compact
 	if m.transform {
 		r.config.Transform = r.mark
 	}

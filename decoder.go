@@ -41,6 +41,7 @@ func keyOf(id decode.Identity) Key {
 
 // decoders decodes objects of one type. It is safe for concurrent use.
 type decoders[T Object] struct {
+	goType            reflect.Type
 	typ               *decode.Type
 	accept            string // for an object or a watch
 	acceptList        string
@@ -50,10 +51,10 @@ type decoders[T Object] struct {
 	more  sync.Pool                      // other idle ones, of type *decode.Decoder
 }
 
-// newDecoders returns decoders that accept the media types in configured from which T can be decoded. An empty configured means
-// protobuf and JSON.
-func newDecoders[T Object](configured string, keepManagedFields bool) (*decoders[T], error) {
-	typ, err := decode.TypeOf(reflect.TypeFor[T]())
+// newDecoders returns decoders of objects of type t, a pointer, that accept the media types in configured from which such objects
+// can be decoded. An empty configured means protobuf and JSON.
+func newDecoders[T Object](t reflect.Type, configured string, keepManagedFields bool) (*decoders[T], error) {
+	typ, err := decode.TypeOf(t)
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +71,14 @@ func newDecoders[T Object](configured string, keepManagedFields bool) (*decoders
 		media = []string{decode.MediaJSON}
 	}
 	as := func(kind string) string {
-		var none T
-		if _, metadataOnly := any(none).(*metav1.PartialObjectMetadata); !metadataOnly {
+		if metadataOnly := t == reflect.TypeFor[*metav1.PartialObjectMetadata](); !metadataOnly {
 			return strings.Join(media, ",")
 		}
 		suffix := ";as=" + kind + ";g=" + metav1.GroupName + ";v=v1"
 		return strings.Join(media, suffix+",") + suffix
 	}
 	return &decoders[T]{
+		goType:            t,
 		typ:               typ,
 		accept:            as("PartialObjectMetadata"),
 		acceptList:        as("PartialObjectMetadataList"),
@@ -88,7 +89,7 @@ func newDecoders[T Object](configured string, keepManagedFields bool) (*decoders
 // check returns an error if T cannot be decoded from f.
 func (d *decoders[T]) check(f decode.Format) error {
 	if f == decode.Protobuf && !d.typ.Protobuf() {
-		return fmt.Errorf("the server sent protobuf, but the request for %v was for JSON", reflect.TypeFor[T]().Elem())
+		return fmt.Errorf("the server sent protobuf, but the request for %v was for JSON", d.goType.Elem())
 	}
 	return nil
 }
@@ -126,6 +127,7 @@ func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, list *decode.ListIn
 // decode of an object, finish must be called for it, and for one object at a time.
 type decoder[T Object] struct {
 	*decoders[T]
+	packing   packing[T]                               // makes a T of what decoders decode; nil if they decode a T
 	metadata  *decoders[*metav1.PartialObjectMetadata] // for Config.Filter
 	resource  Resource
 	namespace string // the namespace of all objects; empty for any
@@ -135,6 +137,14 @@ type decoder[T Object] struct {
 	failed    func(*DecodeError)  // logs and counts an object that cannot be decoded
 	decoding  limit               // of batches in decode; the reflectors of an informer share it; nil if there is only one
 	calling   limit               // 1: of calls of Config.Transform, Filter and OnDecodeError
+}
+
+// packing makes a T of each decoded object of another type.
+type packing[T Object] interface {
+	// pack returns the T of obj, which one has decoded from raw. old is the previous version, or the zero T.
+	pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
+	// alive returns the decoded object of old, or nil if it would have to be decoded again.
+	alive(old T) any
 }
 
 // encoded is one encoded object and the result of decode.
@@ -188,14 +198,23 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 	}
 	from := decode.Origin{List: list}
 	if d.config.Transform == nil { // Transform may write to its object, so that must not share parts
-		if e.old != none {
-			from.Before, from.Made = e.old, d.own
-		} else {
+		switch {
+		case e.old == none:
 			from.Share = d.config.Share
+		case d.packing != nil:
+			from.Before = d.packing.alive(e.old)
+		default:
+			from.Before = e.old
 		}
+		from.Made = d.own && from.Before != nil
 	}
-	var obj any
-	if obj, e.err = one.Decode(f, raw, from); e.err == nil {
+	obj, err := one.Decode(f, raw, from)
+	switch {
+	case err != nil:
+		e.err = err
+	case d.packing != nil:
+		e.obj = d.packing.pack(one, f, raw, list, obj, e.old)
+	default:
 		e.obj = obj.(T)
 	}
 }

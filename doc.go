@@ -53,6 +53,9 @@
 // Do not write to an object that came from the package: every reader shares it. With Config.Share, other objects share
 // parts of it. Copy it first.
 //
+// With Config.Compact, the same objects in the same order come from compressed bytes. A read then takes microseconds, so do
+// not read the whole collection where an [Index] or a [Lister] finds what you need.
+//
 // Do not assume that a handler sees every version. It sees the latest one, and the version that it received before. With
 // [DeliverEvery] it sees each version that the informer saw. The store may be ahead of the handler, never behind.
 //
@@ -111,11 +114,13 @@
 //	intake.go      adds it to a batch; decoder.go checks whether the sink holds that version already
 //	pipeline.go    runs the batch on a worker, or on the reader if few events came, and keeps the order
 //	decoder.go     calls Config.Filter, decodes the bytes into a T (internal/decode), and calls Config.Transform
+//	packed.go      with Config.Compact only: compresses the bytes (internal/pack), which the steps below then pass on
 //	reflector.go   puts a Delta into its Sink, which then has every change up to the event's resource version
 //	fifo.go        queues the delta; a full queue blocks the reader, and so the server
 //	informer.go    takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to store.go and
 //	               index.go (internal/cow)
 //	listener.go    adds the change to the backlog of each handler (backlog.go), whose goroutine calls the handler
+//	compact.go     with Config.Compact only: decodes what the handler receives
 //	enqueue.go     is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
 //
 // A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced.

@@ -115,12 +115,12 @@ func (w *edit[T]) publishLocked() {
 	if asserting {
 		s.assertLocked(w.next)
 	}
+	if s.show != nil {
+		s.show(w.next)
+	}
 	s.current.Store(w.next)
 	s.editing = false
-	if s.wake != nil {
-		close(s.wake)
-		s.wake = nil
-	}
+	s.notifyLocked()
 }
 
 // restoreLocked restores everything that an edit changes in place from the published snapshot.
@@ -166,6 +166,14 @@ func replaced[T Object](key Key, old, obj T) change[T] {
 func sameVersion[T Object](a, b T) bool {
 	rv := b.GetResourceVersion()
 	return rv != "" && a.GetResourceVersion() == rv && a.GetUID() == b.GetUID()
+}
+
+// sameContent reports whether a and b are equal.
+func sameContent[T Object](a, b T) bool {
+	if p, ok := any(a).(*packed); ok {
+		return p.sameContent(any(b).(*packed))
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // upsert adds obj or replaces the previous version. It ignores a version that the store has.
@@ -241,7 +249,7 @@ func (w *edit[T]) replace(d *Delta[T]) {
 			old := objects.Get(leaf[i].Slot)
 			switch {
 			case next < len(items) && KeyOf(items[next]) == key:
-				if !sameVersion(old, items[next]) || d.Restored && !reflect.DeepEqual(old, items[next]) {
+				if !sameVersion(old, items[next]) || d.Restored && !sameContent(old, items[next]) {
 					steps = append(steps, step{r, key, old, items[next]})
 				}
 				next++

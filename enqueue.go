@@ -64,7 +64,7 @@ func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] 
 func (s EventSource[T, K]) subscribe(queue *Queue[K]) *Subscription {
 	config := s.config
 	if s.every {
-		config.Delivery, config.Block = DeliverEvery, true
+		config.Delivery, config.Block, config.NewOnly = DeliverEvery, true, false
 	}
 	return s.informer.SubscribeWith(s.handler(queue), config)
 }

@@ -77,6 +77,8 @@ type SubscriptionConfig[T Object] struct {
 	// It sends no request, and yields to changes. Zero means never. Resync only helps a handler that compares objects with
 	// something that changes without the informer.
 	Resync time.Duration
+	// NewOnly passes the zero T to OnUpdate as old. With Config.Compact, that saves decoding the previous version.
+	NewOnly bool
 	// OnPanic receives the value of a panic of the handler or of Filter. It runs in the deferred function that recovers
 	// the panic, so debug.Stack shows the origin of the panic. Delivery then continues as if the handler had returned, or
 	// as if Filter had returned false. Nil means that the panic ends the program.

@@ -68,17 +68,19 @@ func bubble(t *testing.T, test func(w world)) {
 	informer.Bubble(t, func(t *testing.T) { test(newWorld(t, true)) })
 }
 
-// forEachMode runs test for streaming and paged lists, in JSON and in protobuf.
+// forEachMode runs test for streaming and paged lists, in JSON and in protobuf, with and without Compact.
 func forEachMode(t *testing.T, test func(w world, client *informer.Client, config informer.Config[*corev1.Pod])) {
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		for _, paged := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s,paged=%v", strings.TrimPrefix(media, "application/"), paged), func(t *testing.T) {
-				bubble(t, func(w world) {
-					config := quiet[*corev1.Pod]()
-					config.PagedList, config.PageSize = paged, 7
-					test(w, w.client(func(c *rest.Config) { c.ContentType = media }), config)
+			for _, compact := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s,paged=%v,compact=%v", strings.TrimPrefix(media, "application/"), paged, compact), func(t *testing.T) {
+					bubble(t, func(w world) {
+						config := quiet[*corev1.Pod]()
+						config.PagedList, config.PageSize, config.Compact = paged, 7, compact
+						test(w, w.client(func(c *rest.Config) { c.ContentType = media }), config)
+					})
 				})
-			})
+			}
 		}
 	}
 }

@@ -22,6 +22,9 @@ type Index[T Object, K comparable] struct {
 	slot  int // in Snapshot.indexes
 	keys  func(T) []K
 	seed  maphash.Seed
+	// packed is nil without Config.Compact. With it, packed is the index of the store that this index's store shows, with the
+	// same seed.
+	packed *Index[*packed, K]
 }
 
 // Indexable is an [*Informer] or a [*Store]: what [NewIndex] and listers read.
@@ -33,6 +36,10 @@ func (s *Store[T]) indexed() *Store[T] { return s }
 // keys of an object: none, one or several. Repeated keys count once.
 func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[T, K] {
 	s := in.indexed()
+	if s.packed != nil {
+		inner := NewIndex(s.packed, func(p *packed) []K { return keys(unpack[T](p)) })
+		return &Index[T, K]{store: s, keys: keys, seed: inner.seed, packed: inner}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var w edit[T]
@@ -53,7 +60,7 @@ func (x *Index[T, K]) Lookup(key K) iter.Seq[T] { return x.LookupIn(x.store.Snap
 func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		p := cow.Place{Hash: x.hash(key)}
-		objects := snap.objects.Reader()
+		objects := snap.reader()
 		x.treeIn(snap).Ascend(&p, func(items []item[K]) bool {
 			for i := range items {
 				if items[i].Hash>>cow.OrdinalBits != p.Hash>>cow.OrdinalBits {
@@ -124,6 +131,9 @@ func (x *Index[T, K]) hash(key K) uint32 {
 
 // treeIn returns the index's tree in snap. If snap has none, treeIn builds it.
 func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K] {
+	if x.packed != nil && snap.packed != nil {
+		return x.packed.treeIn(snap.packed)
+	}
 	if x.slot < len(snap.indexes) {
 		if t, ok := snap.indexes[x.slot].(*keyTree[T, K]); ok && t.index == x {
 			return t.tree
@@ -137,7 +147,7 @@ func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K] {
 // allItems returns the items of all objects of snap, sorted. It first calls each with the record and the items of each object.
 func (x *Index[T, K]) allItems(snap *Snapshot[T], each func(*record, []item[K])) []item[K] {
 	items := make([]item[K], 0, snap.Len())
-	objects := snap.objects.Reader()
+	objects := snap.reader()
 	snap.eachRecord(func(r *record) {
 		before := len(items)
 		items = x.items(r, objects.Get(r.Data.slot), items)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"strings"
 	"sync"
 )
@@ -13,12 +14,18 @@ import (
 //
 // Create one with [New], add handlers and indexes at any time, and call Run. All methods are safe for concurrent use.
 type Informer[T Object] struct {
-	resource   Resource
-	config     Config[T]
-	invalid    error // the reason why New rejected its arguments; nil if it did not
+	resource Resource
+	config   Config[T]
+	invalid  error // the reason why New rejected its arguments; nil if it did not
+	store    *Store[T]
+	parts    int             // the number of reflectors
+	synced   <-chan struct{} // closed when store has the whole collection
+	stopped  <-chan struct{} // closed when the informer has stopped
+
+	compact *Informer[*packed] // with Config.Compact: does the work, and the fields below are not set; nil otherwise
+
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
-	store      *Store[T]
 	hub        *hub[T]
 	end        context.CancelCauseFunc // ends Run
 
@@ -59,6 +66,35 @@ func New[T Object](client *Client, resource Resource, config Config[T]) *Informe
 
 // newInformer is New without the log, for a caller that returns the error.
 func newInformer[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
+	if config.Compact {
+		return newCompact(client, resource, config)
+	}
+	return makeInformer(client, resource, config, nil, reflect.TypeFor[T](), nil)
+}
+
+// newCompact is newInformer with Config.Compact. The informer shows another one, of packed objects, which does the work.
+func newCompact[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
+	t := reflect.TypeFor[T]()
+	packer, err := newPacker(t, config.KeepManagedFields)
+	if err == nil {
+		err = config.validate()
+	}
+	inner := makeInformer(client, resource, compactConfig(config, packer), err, t, packer)
+	return &Informer[T]{
+		resource: resource,
+		config:   config,
+		invalid:  inner.invalid,
+		store:    newCompactStore[T](inner.store),
+		parts:    inner.parts,
+		synced:   inner.synced,
+		stopped:  inner.stopped,
+		compact:  inner,
+	}
+}
+
+// makeInformer makes an informer that holds a T for each object. It decodes objects of type t, a pointer. If that is not T,
+// packing makes a T of each. If invalid is not nil, the informer is invalid for that reason.
+func makeInformer[T Object](client *Client, resource Resource, config Config[T], invalid error, t reflect.Type, packing packing[T]) *Informer[T] {
 	store, _ := NewStore[T]()
 	i := &Informer[T]{
 		resource: resource,
@@ -68,15 +104,20 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 		hub:      newHub(resource, store),
 		listed:   map[string]bool{},
 	}
+	i.synced, i.stopped = i.hub.synced, i.hub.stopped
 	i.hub.unsynced, i.hub.report = i.unsynced, i.report
-	if i.invalid = i.makeReflectors(client); i.invalid != nil {
+	if i.invalid = invalid; invalid == nil {
+		i.invalid = i.makeReflectors(client, t, packing)
+	}
+	i.parts = len(i.reflectors)
+	if i.invalid != nil {
 		i.hub.stop(i.invalid)
 	}
 	return i
 }
 
 // makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config is wrong.
-func (i *Informer[T]) makeReflectors(client *Client) error {
+func (i *Informer[T]) makeReflectors(client *Client, t reflect.Type, packing packing[T]) error {
 	if err := i.resource.validate(); err != nil {
 		return err
 	}
@@ -85,7 +126,7 @@ func (i *Informer[T]) makeReflectors(client *Client) error {
 		if namespace != "" {
 			part.Namespaces = []string{namespace}
 		}
-		r, err := NewReflector(client, part, feed[T]{i}, i.config)
+		r, err := newReflector(client, part, feed[T]{i}, i.config, t, packing)
 		if err != nil {
 			return err
 		}
@@ -121,6 +162,9 @@ func (i *Informer[T]) Resource() Resource { return i.resource }
 // under way. When it returns, every goroutine that it started has ended, and no handler is called any more. An informer runs
 // once; later calls return [ErrRunning].
 func (i *Informer[T]) Run(ctx context.Context) error {
+	if i.compact != nil {
+		return i.compact.Run(ctx)
+	}
 	if err := i.begin(); err != nil {
 		return err
 	}
@@ -159,20 +203,23 @@ func (i *Informer[T]) begin() error {
 }
 
 // HasSynced reports whether the store has received the whole collection. Once true, it stays true.
-func (i *Informer[T]) HasSynced() bool { return isClosed(i.hub.synced) }
+func (i *Informer[T]) HasSynced() bool { return isClosed(i.synced) }
 
 // WaitSynced waits until the store has the whole collection, and then returns nil. If ctx ends first, it returns a
 // [*NotSyncedError] that wraps the cause of ctx, or an error that wraps [ErrNotStarted] too if Run was not called. If the
 // informer stops first, the error wraps [ErrStopped]. If [New] rejected its arguments, WaitSynced returns that error at once,
 // whether Run was called or not.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error {
+	if i.compact != nil {
+		return i.compact.WaitSynced(ctx)
+	}
 	if i.HasSynced() {
 		return nil
 	}
 	select {
-	case <-i.hub.synced:
+	case <-i.synced:
 		return nil
-	case <-i.hub.stopped:
+	case <-i.stopped:
 		return i.unsynced(ErrStopped)
 	case <-ctx.Done():
 		return i.unsynced(context.Cause(ctx))
@@ -236,6 +283,9 @@ func (i *Informer[T]) Subscribe(h Handler[T]) *Subscription {
 // SubscribeWith is like Subscribe, with a configuration. If config is wrong, SubscribeWith logs the error and returns a
 // subscription that has ended with it; see [Subscription.Err].
 func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) *Subscription {
+	if i.compact != nil {
+		return i.compact.SubscribeWith(compactSubscription(h, config))
+	}
 	l := newListener(i.hub, h, config)
 	wrong := l.wrong()
 	i.hub.join(l)
@@ -250,12 +300,23 @@ func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) 
 // is busy, changes of one key fold into one.
 func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) {
+		if i.compact != nil {
+			for e := range i.compact.Changes(ctx) {
+				if !yield(unpackEvent[T](e)) {
+					return
+				}
+			}
+			return
+		}
 		newListener[T](i.hub, nil, SubscriptionConfig[T]{Name: "Changes"}).changes(ctx)(yield)
 	}
 }
 
 // Status returns the present status of the informer.
 func (i *Informer[T]) Status() InformerStatus {
+	if i.compact != nil {
+		return i.compact.Status()
+	}
 	snap := i.store.Snapshot()
 	s := InformerStatus{Resource: i.resource, Synced: i.HasSynced(), ResourceVersion: snap.ResourceVersion(), Objects: snap.Len()}
 	s.Queued, s.Blocked = i.fifo.Len()
@@ -390,6 +451,10 @@ func (i *Informer[T]) stop() {
 
 // abandon ends an informer that was not started, so that nobody waits for it. Run then returns [ErrStopped].
 func (i *Informer[T]) abandon() {
+	if i.compact != nil {
+		i.compact.abandon()
+		return
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.started && !isClosed(i.hub.stopped) {

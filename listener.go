@@ -442,7 +442,7 @@ func (l *listener[T]) deliver(p *pending[T]) {
 	case p.added:
 		l.handler.OnAdd(p.new, p.initial)
 	default:
-		l.handler.OnUpdate(p.old, p.new)
+		l.update(p.old, p.new)
 	}
 }
 
@@ -463,7 +463,7 @@ func (l *listener[T]) deliverFiltered(p *pending[T]) {
 	case !l.open():
 	case passes && has:
 		l.given[p.key] = p.new
-		l.handler.OnUpdate(old, p.new)
+		l.update(old, p.new)
 	case passes:
 		l.given[p.key] = p.new
 		l.handler.OnAdd(p.new, p.initial)
@@ -471,6 +471,14 @@ func (l *listener[T]) deliverFiltered(p *pending[T]) {
 		delete(l.given, p.key)
 		l.handler.OnDelete(old, false)
 	}
+}
+
+func (l *listener[T]) update(old, new T) {
+	if l.config.NewOnly {
+		var none T
+		old = none
+	}
+	l.handler.OnUpdate(old, new)
 }
 
 // untilResync returns how long to wait before a round. It spreads the rounds of many handlers.

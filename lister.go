@@ -77,6 +77,14 @@ func (l NamespaceLister[T]) List(selector labels.Selector) []T {
 		return slices.Collect(l.All())
 	}
 	var list []T
+	if snap := l.lister.store.Snapshot(); snap.packed != nil {
+		for p := range snap.packed.in(l.namespace) {
+			if selector.Matches(p.labels) {
+				list = append(list, unpack[T](p))
+			}
+		}
+		return list
+	}
 	for obj := range l.All() {
 		if selector.Matches(labels.Set(obj.GetLabels())) {
 			list = append(list, obj)
@@ -87,8 +95,5 @@ func (l NamespaceLister[T]) List(selector labels.Selector) []T {
 
 // All yields every object.
 func (l NamespaceLister[T]) All() iter.Seq[T] {
-	if l.namespace == "" {
-		return l.lister.store.All()
-	}
-	return l.lister.store.Namespace(l.namespace)
+	return l.lister.store.Snapshot().in(l.namespace)
 }

@@ -27,7 +27,7 @@ import (
 
 // A server and its network fail at random while an informer of a random kind follows it, and the informer's users come and
 // go. In the end all of them agree with the server.
-// Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18
+// Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18, D3
 func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
 	informer.EachSeed(t, informer.Short(100, 1000), func(m *informer.Model) {
 		switch m.IntN(5) {
@@ -115,6 +115,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	config.PagedList = m.IntN(2) == 0
 	config.PageSize = []int{0, 1, 2, 3, 5, 7}[m.IntN(6)]
 	config.AbsentIsSynced = m.IntN(2) == 0
+	config.Compact = m.IntN(3) == 0
 	bad := m.IntN(4) == 0
 	if bad {
 		config.Transform = func(obj T) (T, error) {
@@ -125,8 +126,8 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 		}
 	}
 	p.Informer = informer.New(client, p.resource, config)
-	m.Step("informer of %s as %s: json=%v paged=%v page=%d absentIsSynced=%v bad=%v window=%d", p.resource, kind, restConfig.ContentType != "",
-		config.PagedList, config.PageSize, config.AbsentIsSynced, bad, options.Window)
+	m.Step("informer of %s as %s: json=%v paged=%v page=%d absentIsSynced=%v compact=%v bad=%v window=%d", p.resource, kind, restConfig.ContentType != "",
+		config.PagedList, config.PageSize, config.AbsentIsSynced, config.Compact, bad, options.Window)
 
 	for range m.IntN(4) {
 		p.Act()

@@ -382,7 +382,7 @@ func (u *Users[T]) follow() {
 // checkLateSubscription subscribes while nothing changes.
 func (u *Users[T]) checkLateSubscription() {
 	synctest.Wait()
-	if !isClosed(u.Informer.hub.synced) {
+	if !u.Informer.HasSynced() {
 		return
 	}
 	f := u.newFollower("late handler")
@@ -396,30 +396,47 @@ func (u *Users[T]) checkLateSubscription() {
 	}
 }
 
+// underPressure is a listener of any T.
+type underPressure interface {
+	pressure() (behind int, block, blocking bool)
+}
+
+// pressure returns the number of changes that wait if these are too many, whether the listener may block the informer, and
+// whether it does.
+func (l *listener[T]) pressure() (behind int, block, blocking bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended != nil {
+		return 0, l.config.Block, false
+	}
+	if l.backlog.full() {
+		behind = l.backlog.len()
+	}
+	return behind, l.config.Block, l.room != nil
+}
+
 // checkBacklogs checks H3: no handler is further behind than allowed, unless the informer waits.
 func (u *Users[T]) checkBacklogs() {
 	synctest.Wait()
-	over, blocking := 0, 0
+	over, blocked := 0, 0
 	for _, f := range u.followers {
 		sub := f.sub.Load()
 		if sub == nil {
 			continue
 		}
-		l := sub.listener.(*listener[T])
-		l.mu.Lock()
-		if l.ended == nil && l.backlog.full() {
+		behind, block, blocking := sub.listener.(underPressure).pressure()
+		if behind > 0 {
 			over++
-			if !l.config.Block {
-				f.errorf("H3: %d changes behind", l.backlog.len())
+			if !block {
+				f.errorf("H3: %d changes behind", behind)
 			}
 		}
-		if l.ended == nil && l.room != nil {
-			blocking++
+		if blocking {
+			blocked++
 		}
-		l.mu.Unlock()
 	}
-	if (over > 0) != (blocking > 0) {
-		u.Errorf("H3: %d handlers are over the limit, the informer waits for %d", over, blocking)
+	if (over > 0) != (blocked > 0) {
+		u.Errorf("H3: %d handlers are over the limit, the informer waits for %d", over, blocked)
 	}
 }
 
@@ -460,7 +477,7 @@ func (u *Users[T]) underWay() bool {
 	for _, src := range u.Informer.Store().Snapshot().sources {
 		have[src.namespace] = src.resourceVersion
 	}
-	return slices.ContainsFunc(u.Informer.reflectors, func(r *Reflector[T]) bool { return r.Status().ResourceVersion != have[r.namespace] })
+	return slices.ContainsFunc(u.Informer.Status().Reflectors, func(r ReflectorStatus) bool { return r.ResourceVersion != have[r.Namespace] })
 }
 
 func (u *Users[T]) setBack(back bool) {
@@ -472,8 +489,14 @@ func (u *Users[T]) setBack(back bool) {
 // Stale returns the keys whose newest version the informer could not decode. Nothing else may change meanwhile.
 func (u *Users[T]) Stale() []Key {
 	synctest.Wait()
-	var keys []Key
-	for _, r := range u.Informer.reflectors {
+	if u.Informer.compact != nil {
+		return staleOf(u.Informer.compact)
+	}
+	return staleOf(u.Informer)
+}
+
+func staleOf[T Object](i *Informer[T]) (keys []Key) {
+	for _, r := range i.reflectors {
 		keys = append(keys, slices.SortedFunc(maps.Keys(r.stale), compareKeys)...)
 	}
 	return keys
@@ -572,8 +595,10 @@ func (u *Users[T]) Check(want map[Key]string) {
 		f.checkPanics()
 		sub := f.sub.Load()
 		behind := sub != nil && errors.Is(sub.Err(), ErrBacklog)
-		if behind && (!f.every || sub.listener.(*listener[T]).config.Block) {
-			f.errorf("H3: %v", sub.Err())
+		if behind {
+			if _, block, _ := sub.listener.(underPressure).pressure(); block || !f.every {
+				f.errorf("H3: %v", sub.Err())
+			}
 		}
 		if f.closed.Load() || behind {
 			continue

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/url"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -201,6 +202,14 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 // NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It returns an
 // error if client, resource, T, sink or config is wrong.
 func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T]) (*Reflector[T], error) {
+	if config.Compact {
+		return nil, errors.New("Config.Compact: a reflector holds no objects, so it cannot hold them in compact form; only an Informer can")
+	}
+	return newReflector(client, resource, sink, config, reflect.TypeFor[T](), nil)
+}
+
+// newReflector is NewReflector for objects of type t, a pointer. If that is not T, packing makes a T of each.
+func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T], t reflect.Type, packing packing[T]) (*Reflector[T], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
 	}
@@ -216,11 +225,11 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	own, err := newDecoders[T](client.accept, config.KeepManagedFields)
+	own, err := newDecoders[T](t, client.accept, config.KeepManagedFields)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := newDecoders[*metav1.PartialObjectMetadata](client.accept, false)
+	metadata, err := newDecoders[*metav1.PartialObjectMetadata](reflect.TypeFor[*metav1.PartialObjectMetadata](), client.accept, false)
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +242,7 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	}
 	r.decoder = &decoder[T]{
 		decoders:  own,
+		packing:   packing,
 		metadata:  metadata,
 		resource:  resource,
 		namespace: r.namespace,

@@ -15,6 +15,8 @@ import (
 // returned. All methods are safe for concurrent use.
 type Store[T Object] struct {
 	current atomic.Pointer[Snapshot[T]]
+	packed  *Store[*packed]         // with Config.Compact: the store that this one shows; nil otherwise
+	show    func(next *Snapshot[T]) // called with each snapshot before it is published; nil for none
 
 	mu   sync.Mutex    // serializes writers; protects the fields below
 	wake chan struct{} // closed at the next publication; nil if nothing waits
@@ -59,6 +61,14 @@ func (s *Store[T]) published() <-chan struct{} {
 	return s.wake
 }
 
+// notifyLocked closes the channel that published returned.
+func (s *Store[T]) notifyLocked() {
+	if s.wake != nil {
+		close(s.wake)
+		s.wake = nil
+	}
+}
+
 // Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any time, which
 // keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
@@ -67,6 +77,30 @@ type Snapshot[T Object] struct {
 	objects cow.Array[T]   // by slot
 	indexes []indexTree[T] // by Index.slot
 	sources []source       // sorted by namespace
+	// packed is nil without Config.Compact. With it, this snapshot has the same hints, records and sources as packed, and its
+	// objects and indexes are empty.
+	packed *Snapshot[*packed]
+}
+
+// objectReader reads the objects of a snapshot by slot. It must not be used concurrently.
+type objectReader[T Object] struct {
+	objects cow.ArrayReader[T]
+	packed  *cow.ArrayReader[*packed]
+}
+
+func (s *Snapshot[T]) reader() objectReader[T] {
+	if s.packed == nil {
+		return objectReader[T]{objects: s.objects.Reader()}
+	}
+	r := s.packed.objects.Reader()
+	return objectReader[T]{packed: &r}
+}
+
+func (r *objectReader[T]) Get(slot uint32) T {
+	if r.packed != nil {
+		return unpack[T](r.packed.Get(slot))
+	}
+	return r.objects.Get(slot)
 }
 
 // record is the entry of an object in the trees, from its addition to its deletion. The current version of the object is in
@@ -118,6 +152,10 @@ type source struct{ namespace, resourceVersion string }
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
+	if s.packed != nil {
+		_, p, ok := s.packed.find(key)
+		return unpack[T](p), ok
+	}
 	_, obj, ok := s.find(key)
 	return obj, ok
 }
@@ -160,7 +198,7 @@ func (s *Snapshot[T]) place(key Key) cow.Place {
 // All yields every object, ordered by namespace, then name.
 func (s *Snapshot[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		objects := s.objects.Reader()
+		objects := s.reader()
 		s.records.All(func(items []item[struct{}]) bool {
 			for i := range items {
 				if !yield(objects.Get(items[i].Slot)) {
@@ -175,7 +213,7 @@ func (s *Snapshot[T]) All() iter.Seq[T] {
 // From yields every object at or after key, in the order of All. The snapshot need not have an object with that key.
 func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		objects := s.objects.Reader()
+		objects := s.reader()
 		p := cow.Place{Space: key.Namespace, Name: key.Name}
 		s.records.Ascend(&p, func(items []item[struct{}]) bool {
 			for i := range items {
@@ -191,7 +229,7 @@ func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 // Namespace yields every object of one namespace, ordered by name.
 func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		objects := s.objects.Reader()
+		objects := s.reader()
 		s.records.Ascend(&cow.Place{Space: namespace}, func(items []item[struct{}]) bool {
 			whole := items[len(items)-1].Record.Space == namespace
 			for i := range items {
@@ -204,10 +242,18 @@ func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
 	}
 }
 
+// in yields every object of one namespace, or of all if namespace is empty.
+func (s *Snapshot[T]) in(namespace string) iter.Seq[T] {
+	if namespace == "" {
+		return s.All()
+	}
+	return s.Namespace(namespace)
+}
+
 // List returns the objects that All yields, as a new slice.
 func (s *Snapshot[T]) List() []T {
 	list := make([]T, 0, s.Len())
-	objects := s.objects.Reader()
+	objects := s.reader()
 	s.records.All(func(items []item[struct{}]) bool {
 		for i := range items {
 			list = append(list, objects.Get(items[i].Slot))

@@ -65,7 +65,7 @@ func NewTypedClient[T Object](client *Client, resource schema.GroupVersionResour
 	case client == nil:
 		err = errNoClient
 	default:
-		c.decoders, err = newDecoders[T](client.accept, true)
+		c.decoders, err = newDecoders[T](reflect.TypeFor[T](), client.accept, true)
 	}
 	if err != nil {
 		c.invalid = TerminalError(err)

@@ -23,7 +23,7 @@ func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersio
 		return err
 	}
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		return len(s.sources) == len(i.reflectors) && reached(s.ResourceVersion(), resourceVersion)
+		return len(s.sources) == i.parts && reached(s.ResourceVersion(), resourceVersion)
 	})
 }
 
@@ -84,7 +84,7 @@ func (i *Informer[T]) Await(ctx context.Context, key Key, cond func(obj T) bool)
 	var met T
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		obj, ok := s.Get(key)
-		if !ok && !isClosed(i.hub.synced) || !cond(obj) {
+		if !ok && !isClosed(i.synced) || !cond(obj) {
 			return false
 		}
 		met = obj
@@ -111,7 +111,7 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 		case <-published:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-i.hub.stopped:
+		case <-i.stopped:
 			if cond(i.store.Snapshot()) {
 				return nil
 			}

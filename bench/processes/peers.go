@@ -28,6 +28,7 @@ const (
 	ownKept         = "informer, managedFields kept"
 	ownLIST         = "informer, LIST"
 	ownShare        = "informer, Share"
+	ownCompact      = "informer, Compact"
 	ownSlim         = "informer, slim struct"
 )
 
@@ -42,6 +43,7 @@ var peers = []peer{
 	{name: ownKept, what: "Config.KeepManagedFields", connect: connectInformer(informer.Config[*corev1.Pod]{KeepManagedFields: true})},
 	{name: own, what: "default settings: a streaming list, managedFields dropped", connect: connectInformer(informer.Config[*corev1.Pod]{})},
 	{name: ownShare, what: "default settings and Config.Share", connect: connectInformer(informer.Config[*corev1.Pod]{Share: true})},
+	{name: ownCompact, what: "default settings and Config.Compact", connect: connectInformer(informer.Config[*corev1.Pod]{Compact: true})},
 	{name: ownLIST, what: "the same with Config.PagedList", connect: connectInformer(informer.Config[*corev1.Pod]{PagedList: true})},
 	{name: ownSlim, what: "a custom struct with these fields only; in JSON, because it is not a protobuf message", connect: connectInformer(informer.Config[*slimPod]{}), formats: []string{canned.JSON}},
 }

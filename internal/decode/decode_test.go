@@ -81,7 +81,7 @@ func TestTruncatedObject(t *testing.T) {
 		if f == Protobuf {
 			raw, _ = Unwrap(raw)
 		}
-		if id := f.Peek(raw); len(id.Name) == 0 || len(id.UID) == 0 || len(f.cut(raw)) == len(raw) {
+		if id := f.Peek(raw); len(id.Name) == 0 || len(id.UID) == 0 || len(f.cut(raw, nil)) == len(raw) {
 			t.Errorf("format %d: peeked %+v", f, id)
 		}
 		for cut := range raw {
@@ -133,7 +133,7 @@ func TestMalformedProtobufObject(t *testing.T) {
 		var want metav1.PartialObjectMetadata
 		refused := want.Unmarshal([]byte(raw))
 		id := peekProtobuf([]byte(raw), false)
-		switch cut := cutProtobuf([]byte(raw)); {
+		switch cut := cutProtobuf([]byte(raw), nil); {
 		case refused != nil && (id.Name != nil || len(cut) != len(raw)):
 			t.Errorf("%q: peeked %+v, cut to %q", field, id, cut)
 		case refused == nil && (string(id.Name) != want.Name || len(cut) != len(raw)-3):
@@ -221,7 +221,7 @@ func TestCutMendsNothing(t *testing.T) {
 		`{"metadata":{"name":"a" "managedFields":[]}}`, `{"metadata":{"name":"a","managedFields":[],}}`, `{"metadata":{"managedFields":[]]}}`,
 		`{"metadata":{"name":"a","managedFields":[] "uid":"b"}}`, `{"metadata":{"managedFields":[],,"name":"a"}}`,
 	} {
-		if cut := cutJSON([]byte(raw)); jsontext.Value(cut).IsValid() {
+		if cut := cutJSON([]byte(raw), nil); jsontext.Value(cut).IsValid() {
 			t.Errorf("%s: cut to %s", raw, cut)
 		}
 	}

@@ -236,7 +236,7 @@ func cleared(clear func()) {
 func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 	if u, ok := target.(*unstructured.Unstructured); ok {
 		before, _ := from.Before.(*unstructured.Unstructured)
-		if err := d.unstructured(u, d.alone(f, raw), before, d.reuse(target, from)); err != nil {
+		if err := d.unstructured(u, d.Alone(f, raw, nil), before, d.reuse(target, from)); err != nil {
 			return err
 		}
 		if from.List != nil && u.GetKind() == "" { // lists of built-in types name the kind once
@@ -301,7 +301,7 @@ func (d *Decoder) typed(target any, f Format, raw []byte, from Origin) error {
 	}
 	v.SetZero()
 	reuse.now.clear()
-	if err := d.byLibrary(target, f, d.alone(f, raw)); err != nil {
+	if err := d.byLibrary(target, f, d.Alone(f, raw, nil)); err != nil {
 		return err
 	}
 	if from.Before != nil {
@@ -330,8 +330,9 @@ func (d *Decoder) reuse(target any, from Origin) reuse {
 	return r
 }
 
-// alone returns raw without the frame members that may follow the object, and without managedFields unless they are kept.
-func (d *Decoder) alone(f Format, raw []byte) []byte {
+// Alone returns raw without the frame members that may follow the object, and without managedFields unless they are kept. The
+// result is part of raw, or in the memory of buf[:cap(buf)].
+func (d *Decoder) Alone(f Format, raw, buf []byte) []byte {
 	if f == JSON {
 		cursor := cursor{b: raw}
 		if value := cursor.value(0); value != nil && cursor.space() == ',' {
@@ -339,7 +340,7 @@ func (d *Decoder) alone(f Format, raw []byte) []byte {
 		}
 	}
 	if !d.keepManagedFields {
-		raw = f.cut(raw)
+		raw = f.cut(raw, buf)
 	}
 	return raw
 }

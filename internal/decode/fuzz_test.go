@@ -282,7 +282,7 @@ func checkPeek(t *testing.T, f Format, raw []byte) {
 	}
 	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod](), keepManagedFields: true}
 	whole, err := c.decode(f, bytes.Clone(raw), nil, false)
-	rest := f.cut(raw)
+	rest := f.cut(raw, nil)
 	if len(rest) > len(raw) {
 		t.Fatalf("%d bytes cut to %d", len(raw), len(rest))
 	}
@@ -436,7 +436,7 @@ func FuzzMetadata(f *testing.F) {
 		if format == Protobuf {
 			if err = want.Unmarshal(raw); err != nil { // the decoder does not validate managedFields
 				want = metav1.PartialObjectMetadata{}
-				err = want.Unmarshal(cutProtobuf(raw))
+				err = want.Unmarshal(cutProtobuf(raw, nil))
 			}
 		} else if err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &want); err != nil {
 			return // our decoder skips it

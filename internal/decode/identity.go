@@ -1,8 +1,6 @@
 package decode
 
 import (
-	"slices"
-
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
@@ -90,7 +88,7 @@ func peekProtobuf(raw []byte, first bool) (id Identity) {
 }
 
 // cutJSON returns an encoded object without metadata.managedFields.
-func cutJSON(raw []byte) []byte {
+func cutJSON(raw, buf []byte) []byte {
 	from, to := 0, 0
 	jsonMetadata(raw, true, func(name, _ []byte, begin, end int) bool {
 		if string(name) == "managedFields" {
@@ -101,7 +99,7 @@ func cutJSON(raw []byte) []byte {
 	if to == 0 {
 		return raw
 	}
-	return slices.Concat(raw[:from], raw[to:])
+	return append(append(buf[:0], raw[:from]...), raw[to:]...)
 }
 
 // memberSpan returns the range to cut to remove the member raw[from:to] and one of the commas around it. The rest is valid JSON
@@ -137,19 +135,24 @@ func metadataOf(raw []byte) (meta proto.Field) {
 }
 
 // cutProtobuf returns an encoded object without metadata.managedFields.
-func cutProtobuf(raw []byte) []byte {
+func cutProtobuf(raw, buf []byte) []byte {
 	meta := metadataOf(raw)
-	kept := make([]byte, 0, len(meta.Bytes))
-	err := proto.Fields(meta.Bytes, func(f proto.Field) bool {
+	size := 0
+	if err := withoutManagedFields(meta.Bytes, func(f []byte) { size += len(f) }); err != nil || size == len(meta.Bytes) {
+		return raw
+	}
+	without := append(buf[:0], raw[:meta.From]...)
+	without = proto.AppendHeader(without, objectMetadata, size)
+	_ = withoutManagedFields(meta.Bytes, func(f []byte) { without = append(without, f...) })
+	return append(without, raw[meta.To:]...)
+}
+
+// withoutManagedFields calls each with each field of the metadata, except managedFields.
+func withoutManagedFields(meta []byte, each func(field []byte)) error {
+	return proto.Fields(meta, func(f proto.Field) bool {
 		if f.Number != metaManaged {
-			kept = append(kept, meta.Bytes[f.From:f.To]...)
+			each(meta[f.From:f.To])
 		}
 		return true
 	})
-	if err != nil || len(kept) == len(meta.Bytes) {
-		return raw
-	}
-	without := append(make([]byte, 0, len(raw)), raw[:meta.From]...)
-	without = proto.AppendBytes(without, objectMetadata, kept)
-	return append(without, raw[meta.To:]...)
 }

@@ -184,6 +184,7 @@ func protobufVariants(raw, other []byte, depth int) (all [][]byte) {
 }
 
 // A new version decodes to the same object with and without the version before, whatever changed.
+// Guarantees: D1
 func TestUpdateEqualsWholeDecode(t *testing.T) {
 	for _, gvk := range builtinKinds() {
 		t.Run(strings.ReplaceAll(gvk.GroupVersion().String(), "/", ".")+"."+gvk.Kind, func(t *testing.T) {
@@ -228,6 +229,7 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 }
 
 // The same holds for consecutive versions of the pods of a fleet.
+// Guarantees: D1
 func TestUpdatesOfAFleet(t *testing.T) {
 	pods := fleet.New(fleet.Config{Pods: 300})
 	for _, f := range []Format{JSON, Protobuf} {
@@ -263,6 +265,7 @@ func fleetFrame(t testing.TB, f Format, pod *corev1.Pod) []byte {
 }
 
 // Unchanged parts take no memory: they are the values of the version before.
+// Guarantees: D2
 func TestUpdateKeepsWhatDidNotChange(t *testing.T) {
 	for _, media := range []string{MediaJSON, MediaProtobuf} {
 		t.Run(media, func(t *testing.T) {

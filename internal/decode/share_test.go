@@ -50,6 +50,7 @@ func decodeFleet(t *testing.T, f Format, pods int, share bool) []*corev1.Pod {
 }
 
 // Objects that share parts equal those that do not, and take much less memory.
+// Guarantees: D2
 func TestShare(t *testing.T) {
 	const pods = 3000
 	for _, f := range []Format{JSON, Protobuf} {

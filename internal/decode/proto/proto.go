@@ -153,7 +153,11 @@ func Fields(message []byte, field func(Field) bool) error {
 
 // AppendBytes appends a field of bytes to a message.
 func AppendBytes(message []byte, number int, value []byte) []byte {
+	return append(AppendHeader(message, number, len(value)), value...)
+}
+
+// AppendHeader appends the beginning of a field of size bytes to a message. The bytes must follow.
+func AppendHeader(message []byte, number, size int) []byte {
 	message = binary.AppendUvarint(message, Tag(number, Bytes))
-	message = binary.AppendUvarint(message, uint64(len(value)))
-	return append(message, value...)
+	return binary.AppendUvarint(message, uint64(size))
 }

@@ -1,0 +1,200 @@
+package informer
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// compactPods is the number of pods in the informers of BenchmarkCompactGet and BenchmarkCompactList: so many that the garbage
+// collector frees a pod before it is read again.
+const compactPods = 30000
+
+// compactInformer returns a synced informer of compactPods pods, and a function that stops it.
+func compactInformer(b *testing.B, media string) (*Informer[*corev1.Pod], func()) {
+	server := cannedList(b, media, fleet.New(fleet.Config{Pods: compactPods}).All())
+	inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: true})
+	server.list = nil // a large heap would delay the collector
+	runtime.GC()
+	return inf, stop
+}
+
+// BenchmarkCompactGet reads one pod by its key. With state=cold nobody has the pod, so it is decoded; with state=held a caller
+// has it.
+func BenchmarkCompactGet(b *testing.B) {
+	formats(b, func(b *testing.B, media string) {
+		inf, stop := compactInformer(b, media)
+		defer stop()
+		var keys []Key
+		inf.store.Snapshot().eachRecord(func(r *record) { keys = append(keys, keyOfRecord(r)) })
+		random := rand.New(rand.NewPCG(1, 1))
+		random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		get := func(b *testing.B, keys []Key) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, ok := inf.Store().Get(keys[i%len(keys)]); !ok {
+					b.Fatal("a pod is missing")
+				}
+			}
+		}
+		b.Run("state=cold", func(b *testing.B) { get(b, keys) })
+		b.Run("state=held", func(b *testing.B) {
+			held := make([]*corev1.Pod, 1000)
+			for i := range held {
+				held[i], _ = inf.Store().Get(keys[i])
+			}
+			get(b, keys[:len(held)])
+			clear(held)
+		})
+	})
+}
+
+// BenchmarkCompactList reads the pods of one namespace, which nobody has, one after the other.
+func BenchmarkCompactList(b *testing.B) {
+	formats(b, func(b *testing.B, media string) {
+		inf, stop := compactInformer(b, media)
+		defer stop()
+		pods := 0
+		namespaces := slices.Sorted(maps.Keys(maps.Collect(func(yield func(string, bool) bool) {
+			inf.store.Snapshot().eachRecord(func(r *record) { yield(r.Space, true) })
+		})))
+		for i := 0; b.Loop(); i++ {
+			for range inf.Store().Namespace(namespaces[i%len(namespaces)]) {
+				pods++
+			}
+		}
+		b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(pods), "ns/pod")
+		b.ReportMetric(0, "ns/op") // the namespaces differ in size
+	})
+}
+
+// kindObjects is the number of objects in the informers of BenchmarkCompactHeap.
+const kindObjects = 5000
+
+// BenchmarkCompactHeap measures all memory that a synced informer holds, per object, for kinds other than pods.
+func BenchmarkCompactHeap(b *testing.B) {
+	b.Run("kind=Secret", func(b *testing.B) { compactHeap[*corev1.Secret](b, benchSecret) })
+	b.Run("kind=ConfigMap", func(b *testing.B) { compactHeap[*corev1.ConfigMap](b, benchConfigMap) })
+	b.Run("kind=Widget", func(b *testing.B) { compactHeap[*unstructured.Unstructured](b, benchWidget) })
+}
+
+// compactHeap measures kindObjects objects that object makes, held decoded, with Share and with Compact.
+func compactHeap[T Object](b *testing.B, object func(random *rand.Rand, meta metav1.ObjectMeta) any) {
+	list := func(n int) *canned {
+		random := rand.New(rand.NewPCG(1, 1))
+		var items []any
+		for i := range n {
+			meta := metav1.ObjectMeta{
+				Namespace:         fmt.Sprint("team-", i*20/n),
+				Name:              fmt.Sprintf("object-%05d", i),
+				UID:               types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", random.Uint32(), i, i%4096, i%4096, random.Uint64()>>16)),
+				ResourceVersion:   fmt.Sprint(1000000 + 7*i),
+				CreationTimestamp: metav1.Unix(1700000000+int64(i), 0),
+				Labels:            map[string]string{"app": fmt.Sprint("app-", i*100/n), "managed-by": "bench"},
+			}
+			items = append(items, object(random, meta))
+		}
+		raw, err := json.Marshal(map[string]any{"kind": "WidgetList", "apiVersion": "example.com/v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": items})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return &canned{media: decode.MediaJSON, list: raw}
+	}
+	server, few := list(kindObjects), list(10)
+	for _, hold := range []struct {
+		name   string
+		config Config[T]
+	}{{"decoded", Config[T]{}}, {"share", Config[T]{Share: true}}, {"compact", Config[T]{Compact: true}}} {
+		b.Run("hold="+hold.name, func(b *testing.B) {
+			_, stop := runOwn(b, few, hold.config) // allocate one-time data before measuring
+			stop()
+			var held int64
+			runs := 0
+			for b.Loop() {
+				before := liveMemory()
+				inf, stop := runOwn(b, server, hold.config)
+				held += liveMemory() - before
+				if inf.Store().Len() != kindObjects {
+					b.Fatalf("%d objects", inf.Store().Len())
+				}
+				stop()
+				runs++
+			}
+			b.ReportMetric(float64(held)/float64(runs*kindObjects), "heap-B/object")
+			b.ReportMetric(float64(len(server.list))/kindObjects, "json-B/object")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func randomText(random *rand.Rand, n int) string {
+	raw := make([]byte, n)
+	for i := range raw {
+		raw[i] = byte(random.Uint32())
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+// benchSecret returns a certificate with its key, or a few passwords. Neither can be compressed.
+func benchSecret(random *rand.Rand, meta metav1.ObjectMeta) any {
+	s := &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{}}
+	if random.IntN(2) == 0 {
+		s.Type = corev1.SecretTypeTLS
+		for key, size := range map[string]int{corev1.TLSCertKey: 1100, corev1.TLSPrivateKeyKey: 1200} {
+			kind := map[string]string{corev1.TLSCertKey: "CERTIFICATE", corev1.TLSPrivateKeyKey: "RSA PRIVATE KEY"}[key]
+			s.Data[key] = fmt.Appendf(nil, "-----BEGIN %s-----\n%s\n-----END %s-----\n", kind, randomText(random, size), kind)
+		}
+		return s
+	}
+	for _, key := range []string{"username", "password", "connection-string"} {
+		s.Data[key] = []byte(randomText(random, 24))
+	}
+	return s
+}
+
+// benchConfigMap returns the configuration of one of many similar programs.
+func benchConfigMap(random *rand.Rand, meta metav1.ObjectMeta) any {
+	var text bytes.Buffer
+	for section := range 8 {
+		fmt.Fprintf(&text, "section%d:\n", section)
+		for _, option := range []string{"enabled", "timeout", "retries", "endpoint", "cacheSize", "logLevel"} {
+			fmt.Fprintf(&text, "  %s: %v\n", option, []any{true, "30s", random.IntN(9), fmt.Sprintf("http://service-%d.team.svc:8080", random.IntN(500)), 1 << random.IntN(12), "info"}[random.IntN(6)])
+		}
+	}
+	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": text.String(), "environment": "production", "checksum": randomText(random, 32)}}
+}
+
+// benchWidget returns a custom resource with a long spec, as operators of databases or pipelines have.
+func benchWidget(random *rand.Rand, meta metav1.ObjectMeta) any {
+	var steps []any
+	for i := range 12 {
+		steps = append(steps, map[string]any{
+			"name":      fmt.Sprintf("step-%d", i),
+			"image":     fmt.Sprintf("registry.example.com/tools/step-%d:v1.%d.0", i, random.IntN(9)),
+			"arguments": []any{"--verbose", fmt.Sprintf("--shard=%d", random.IntN(64)), "--output=/data/result", fmt.Sprintf("--revision=%x", random.Uint64())},
+			"resources": map[string]any{"cpu": fmt.Sprintf("%dm", 100*(1+random.IntN(9))), "memory": "256Mi"},
+			"retry":     map[string]any{"limit": random.IntN(5), "backoff": "10s", "onError": "always"},
+			"when":      strings.Repeat("condition and ", random.IntN(4)) + "true",
+		})
+	}
+	return map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta,
+		"spec":   map[string]any{"schedule": fmt.Sprintf("%d * * * *", random.IntN(60)), "steps": steps, "owner": meta.Labels["app"]},
+		"status": map[string]any{"phase": "Running", "observedGeneration": random.IntN(20), "lastRun": "2026-11-22T10:00:00Z"},
+	}
+}

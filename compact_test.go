@@ -1,0 +1,302 @@
+package informer_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+)
+
+// forEachCompact runs test with Config.Compact, in JSON and in protobuf.
+func forEachCompact(t *testing.T, test func(w world, client *informer.Client, config informer.Config[*corev1.Pod])) {
+	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		t.Run(media, func(t *testing.T) {
+			bubble(t, func(w world) {
+				config := quiet[*corev1.Pod]()
+				config.Compact = true
+				test(w, w.client(func(c *rest.Config) { c.ContentType = media }), config)
+			})
+		})
+	}
+}
+
+// While a caller holds an object, all readers get that one. After it was freed, they get an equal one.
+// Guarantees: D3
+func TestCompactReadersShareAnObject(t *testing.T) {
+	forEachCompact(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		byV := informer.NewIndex(inf, func(p *corev1.Pod) []string { return []string{p.Labels["v"]} })
+		lister := informer.NewLister(inf, podGVR.GroupResource())
+		defer start(w.T, inf)()
+		key := informer.Key{Namespace: "ns", Name: "a"}
+		readers := map[string]func() *corev1.Pod{
+			"Get":       func() *corev1.Pod { p, _ := inf.Store().Get(key); return p },
+			"All":       func() *corev1.Pod { return slices.Collect(inf.Store().All())[0] },
+			"From":      func() *corev1.Pod { return slices.Collect(inf.Store().Snapshot().From(key))[0] },
+			"Namespace": func() *corev1.Pod { return slices.Collect(inf.Store().Namespace("ns"))[0] },
+			"List":      func() *corev1.Pod { return inf.Store().List()[0] },
+			"Lookup":    func() *corev1.Pod { return slices.Collect(byV.Lookup("1"))[0] },
+			"selector":  func() *corev1.Pod { return lister.List(labels.SelectorFromSet(labels.Set{"v": "1"}))[0] },
+		}
+		first := readers["Get"]()
+		copied := first.DeepCopy()
+		for name, read := range readers {
+			runtime.GC()
+			if got := read(); got != first {
+				w.Errorf("%s returns another object than the one that is held", name)
+			}
+		}
+		runtime.KeepAlive(first)
+		first = nil
+		for name, read := range readers {
+			runtime.GC()
+			if diff := cmp.Diff(copied, read()); diff != "" {
+				w.Errorf("%s, decoded again (-before +now):\n%s", name, diff)
+			}
+		}
+	})
+}
+
+// Readers that decode an object at the same time get the same one.
+// Guarantees: D3
+func TestCompactConcurrentReaders(t *testing.T) {
+	forEachCompact(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		for i := range 20 {
+			w.create(newPod("ns", fmt.Sprint("p", i)))
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		defer start(w.T, inf)()
+		for range 20 {
+			runtime.GC()
+			var lists [4][]*corev1.Pod
+			var reading sync.WaitGroup
+			for i := range lists {
+				reading.Go(func() { lists[i] = inf.Store().List() })
+			}
+			reading.Wait()
+			for i := range lists {
+				if !slices.Equal(lists[i], lists[0]) {
+					w.Fatal("two readers have different objects")
+				}
+			}
+		}
+	})
+}
+
+// An object that nobody reads is not held decoded.
+func TestCompactFreesObjects(t *testing.T) {
+	forEachCompact(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.create(newPod("ns", "a"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		sub := inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		if err := sub.WaitSynced(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		sub.Close()
+		*rec = recorder[*corev1.Pod]{}
+		held := func() weak.Pointer[corev1.Pod] {
+			p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
+			return weak.Make(p)
+		}()
+		for range 100 {
+			if runtime.GC(); held.Value() == nil {
+				return
+			}
+		}
+		w.Error("the object is still in memory")
+	})
+}
+
+// What Transform drops is not held, and what it adds is.
+// Guarantees: R20
+func TestCompactHoldsTheResultOfTransform(t *testing.T) {
+	forEachCompact(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		calls := 0
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			calls++
+			p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName}
+			p.Annotations = map[string]string{"added": p.Name}
+			return p, nil
+		}
+		w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		defer start(w.T, inf)()
+		for range 3 {
+			runtime.GC()
+			p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
+			if p.Spec.NodeName != "n1" || len(p.Spec.Containers) > 0 || p.Annotations["added"] != "a" || p.Labels["v"] != "1" {
+				w.Errorf("the store has %v", p)
+			}
+		}
+		if calls != 1 {
+			w.Errorf("Transform was called %d times for one version", calls)
+		}
+	})
+}
+
+// annotated has a field that has no encoding.
+type annotated struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		NodeName string `json:"nodeName"`
+	} `json:"spec"`
+	length int
+}
+
+// A result of Transform that cannot be encoded without loss is held as it is.
+// Guarantees: R20
+func TestCompactHoldsWhatHasNoEncoding(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*annotated]()
+		config.Compact = true
+		config.Transform = func(a *annotated) (*annotated, error) {
+			if a.Name == "a" {
+				a.length = len(a.Spec.NodeName)
+			}
+			return a, nil
+		}
+		w.create(newPod("ns", "a"), newPod("ns", "b"))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*annotated]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		w.relabel("ns", "a", "2")
+		synctest.Wait()
+		for name, length := range map[string]int{"a": 2, "b": 0} {
+			runtime.GC()
+			if got, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: name}); got.length != length || got.Spec.NodeName != "n1" {
+				w.Errorf("the store has %+v", got)
+			}
+		}
+		rec.Want(w.T, "add ns/a @2 initial=true", "add ns/b @3 initial=true", "update ns/a @2->2")
+	})
+}
+
+// once can be decoded only once.
+type once struct {
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+var decodedOnce sync.Map
+
+func (o *once) UnmarshalJSON(raw []byte) error {
+	type plain once
+	if err := json.Unmarshal(raw, (*plain)(o)); err != nil {
+		return err
+	}
+	if _, again := decodedOnce.LoadOrStore(o.UID, true); again {
+		return errors.New("once is enough")
+	}
+	return nil
+}
+
+// A type that cannot decode the same bytes twice is a mistake that a read names.
+func TestCompactTypeThatDecodesOnce(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*once]()
+		config.Compact = true
+		w.create(newPod("ns", "a"))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		defer start(w.T, inf)()
+		runtime.GC()
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "*informer_test.once ns/a was decoded before, but cannot be decoded again") {
+				w.Errorf("the panic says %q", text)
+			}
+		}()
+		inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
+	})
+}
+
+// With NewOnly, OnUpdate gets no old version, neither of a change nor in a resync.
+func TestNewOnly(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		var subs []*informer.Subscription
+		var got [2][]string
+		for i, filter := range []func(*corev1.Pod) bool{nil, func(*corev1.Pod) bool { return true }} {
+			update := func(old, new *corev1.Pod) { got[i] = append(got[i], fmt.Sprintf("%t %s", old == nil, new.Labels["v"])) }
+			subs = append(subs, inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Update: update},
+				informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, Filter: filter, Resync: time.Hour}))
+		}
+		defer start(w.T, inf)()
+		for _, sub := range subs {
+			if err := sub.WaitSynced(w.Context()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		w.relabel("ns", "a", "2")
+		<-time.After(67 * time.Minute)
+		synctest.Wait()
+		for i := range got {
+			if want := []string{"true 2", "true 2"}; !slices.Equal(got[i], want) {
+				w.Errorf("handler %d got %q, want %q", i, got[i], want)
+			}
+		}
+	})
+}
+
+// An index reads snapshots of other stores, whether these are compact or not.
+// Guarantees: C5, D3
+func TestCompactIndexReadsOtherSnapshots(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=2"), newPod("ns", "c", "v=1"))
+		var informers []*informer.Informer[*corev1.Pod]
+		var indexes []*informer.Index[*corev1.Pod, string]
+		for _, compact := range []bool{false, true} {
+			config := quiet[*corev1.Pod]()
+			config.Compact = compact
+			inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+			defer start(w.T, inf)()
+			informers = append(informers, inf)
+			indexes = append(indexes, informer.NewIndex(inf, func(p *corev1.Pod) []string { return []string{p.Labels["v"]} }))
+		}
+		for i, inf := range informers {
+			for j, index := range indexes {
+				var names []string
+				for p := range index.LookupIn(inf.Store().Snapshot(), "1") {
+					names = append(names, p.Name)
+				}
+				if n := index.CountIn(inf.Store().Snapshot(), "2"); n != 1 || !slices.Equal(names, []string{"a", "c"}) {
+					w.Errorf("index %d finds %q and %d in snapshot %d", j, names, n, i)
+				}
+			}
+		}
+	})
+}
+
+// Compact has no Share, and a Reflector has no Compact.
+func TestCompactOfWrongConfig(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Compact, config.Share = true, true
+		err := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config).Run(w.Context())
+		if err == nil || !strings.Contains(err.Error(), "Config.Compact and Config.Share exclude each other") {
+			w.Errorf("Run: %v", err)
+		}
+		config.Share = false
+		_, err = informer.NewReflector(w.client(), informer.Resource{GroupVersionResource: podGVR}, informer.NewFIFO[*corev1.Pod](0), config)
+		if err == nil || !strings.Contains(err.Error(), "Config.Compact") {
+			w.Errorf("NewReflector: %v", err)
+		}
+	})
+}

@@ -1,0 +1,325 @@
+package informer
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/pack"
+)
+
+// packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an informer of
+// *packed inside: its store, FIFO and backlogs hold a *packed for each version, and only what a caller reads is decoded.
+//
+// Identity and labels can be read without decoding. packed is an [Object]. It is safe for concurrent use.
+type packed struct {
+	form            *form
+	data            string // the UID, the resource version, then the packed object
+	namespace, name string
+	labels          labelSet
+	uid, version    uint32                      // their lengths in data
+	decoded         atomic.Pointer[decode.Weak] // nil if the object has not been decoded since it was packed
+}
+
+// form is what many packed objects have in common.
+type form struct {
+	by     *packer
+	dict   *pack.Dictionary
+	format decode.Format
+	list   *decode.ListInfo // nil for objects that did not come in a list
+	held   any              // an object that is not packed; its form belongs to it alone
+}
+
+func (p *packed) GetNamespace() string       { return p.namespace }
+func (p *packed) GetName() string            { return p.name }
+func (p *packed) GetUID() types.UID          { return types.UID(p.data[:p.uid]) }
+func (p *packed) GetResourceVersion() string { return p.data[p.uid:][:p.version] }
+
+// alive returns p decoded, or nil if that takes time.
+func (p *packed) alive() any {
+	if p.form.held != nil {
+		return p.form.held
+	}
+	if known := p.decoded.Load(); known != nil {
+		return known.Object(p.form.by.decoders.typ)
+	}
+	return nil
+}
+
+// setDecoded notes that obj is p decoded, unless that is no longer the last known one.
+func (p *packed) setDecoded(known *decode.Weak, obj any) bool {
+	weak := decode.WeakOf(obj)
+	return p.decoded.CompareAndSwap(known, &weak)
+}
+
+// object returns p decoded. While a caller holds the result, all callers get the same object. It can share memory with other,
+// another version of the object in decoded form, or nil.
+//
+// The bytes were decoded once before they were packed. If that fails now, the type's own decoder does not always do the same, or
+// the memory is damaged; object then panics.
+func (p *packed) object(other any) any {
+	for {
+		known := p.decoded.Load() // before alive, so that setDecoded replaces what alive found dead
+		if obj := p.alive(); obj != nil {
+			return obj
+		}
+		obj, err := p.form.by.unpack(p, other)
+		if err != nil {
+			panic(fmt.Sprintf("informer: %v %s was decoded before, but cannot be decoded again: %v", p.form.by.typ, KeyOf(p), err))
+		}
+		if p.setDecoded(known, obj) {
+			return obj
+		}
+	}
+}
+
+// sameContent reports whether p and other have equal objects.
+func (p *packed) sameContent(other *packed) bool {
+	return reflect.DeepEqual(p.object(nil), other.object(nil))
+}
+
+// unpack returns the object of p, or the zero T if p is nil.
+func unpack[T Object](p *packed) T {
+	if p == nil {
+		var none T
+		return none
+	}
+	return p.object(nil).(T)
+}
+
+// packer packs objects of one type. It is safe for concurrent use. It implements [packing].
+type packer struct {
+	typ       reflect.Type // the type of the objects, a pointer
+	decoders  *decoders[*packed]
+	transform func(obj any) (any, error) // Config.Transform; nil for none
+
+	bytes pack.Packer
+	form  atomic.Pointer[form] // the last one
+}
+
+// newPacker returns a packer of objects of type t, a pointer. It returns an error if no object can be decoded into a t.
+func newPacker(t reflect.Type, keepManagedFields bool) (*packer, error) {
+	decoders, err := newDecoders[*packed](t, "", keepManagedFields)
+	return &packer{typ: t, decoders: decoders}, err
+}
+
+// alive returns old in decoded form, or nil if that takes time.
+func (k *packer) alive(old *packed) any {
+	if old == nil || k.transform != nil {
+		return nil
+	}
+	return old.alive()
+}
+
+// pack returns obj, which one has decoded from raw, in packed form. old is the previous version, or nil.
+//
+// With Config.Transform it packs nothing: transformed does.
+func (k *packer) pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old *packed) *packed {
+	if k.transform != nil {
+		return k.hold(obj)
+	}
+	buf := rawBuffers.Get().(*[]byte)
+	defer rawBuffers.Put(buf)
+	if cap(*buf) < len(raw) {
+		*buf = make([]byte, 0, len(raw))
+	}
+	p := k.packBytes(obj, f, one.Alone(f, raw, *buf), list, old)
+	p.setDecoded(nil, obj)
+	return p
+}
+
+// hold returns obj without packing it.
+func (k *packer) hold(obj any) *packed {
+	p := identify(obj.(identified), nil)
+	p.form = &form{by: k, held: obj}
+	p.data = identityOf(obj.(identified))
+	return p
+}
+
+// identified has the methods of [Object].
+type identified interface {
+	GetNamespace() string
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+}
+
+func identityOf(obj identified) string { return string(obj.GetUID()) + obj.GetResourceVersion() }
+
+// identify returns a packed with the identity and the labels of obj, but without data. It uses strings of old, if old is not nil:
+// those of obj may be part of a larger string.
+func identify(obj identified, old *packed) *packed {
+	p := &packed{namespace: obj.GetNamespace(), name: obj.GetName(), uid: uint32(len(obj.GetUID())), version: uint32(len(obj.GetResourceVersion()))}
+	if old != nil && KeyOf(old) == KeyOf(p) {
+		p.namespace, p.name = old.namespace, old.name
+	} else {
+		p.namespace, p.name = unique.Make(p.namespace).Value(), strings.Clone(p.name)
+	}
+	if labeled, ok := obj.(interface{ GetLabels() map[string]string }); ok {
+		if labels := labeled.GetLabels(); old != nil && old.labels.equal(labels) {
+			p.labels = old.labels
+		} else {
+			p.labels = newLabelSet(labels)
+		}
+	}
+	return p
+}
+
+// packBytes returns obj as packed, whose encoded form is raw.
+func (k *packer) packBytes(obj any, f decode.Format, raw []byte, list *decode.ListInfo, old *packed) *packed {
+	p := identify(obj.(identified), old)
+	var dict *pack.Dictionary
+	p.data, dict = k.bytes.Pack(identityOf(obj.(identified)), raw)
+	p.form = k.formOf(dict, f, list)
+	return p
+}
+
+// formOf returns a form, which is the last one if nothing has changed.
+func (k *packer) formOf(dict *pack.Dictionary, f decode.Format, list *decode.ListInfo) *form {
+	var kind, version string
+	if list != nil {
+		kind, version = list.Kind, list.APIVersion
+	}
+	if last := k.form.Load(); last != nil && last.dict == dict && last.format == f && (last.list != nil) == (list != nil) &&
+		(list == nil || last.list.Kind == kind && last.list.APIVersion == version) {
+		return last
+	}
+	next := &form{by: k, dict: dict, format: f}
+	if list != nil {
+		next.list = &decode.ListInfo{Kind: kind, APIVersion: version}
+	}
+	k.form.Store(next)
+	return next
+}
+
+// rawBuffers is a pool of memory for encoded objects.
+var rawBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// unpack decodes the data of p.
+func (k *packer) unpack(p *packed, other any) (any, error) {
+	buf := rawBuffers.Get().(*[]byte)
+	defer rawBuffers.Put(buf)
+	raw, err := p.form.dict.Unpack(*buf, p.data[p.uid+p.version:])
+	if err != nil {
+		return nil, err
+	}
+	*buf = raw
+	one := k.decoders.get()
+	made := k.transform == nil // otherwise Transform may have made other
+	obj, err := one.Decode(p.form.format, raw, decode.Origin{List: p.form.list, Before: other, Made: made && other != nil})
+	k.decoders.put(one) // skipped if a method of T has ended the goroutine
+	return obj, err
+}
+
+// transformed calls Config.Transform for p, which pack returned, and packs the result. That must be encoded again. If it does not
+// survive that, because it has a field without an encoding, it is held as it is.
+func (k *packer) transformed(p *packed) (*packed, error) {
+	obj, err := k.transform(p.object(nil))
+	if obj == nil || err != nil {
+		return nil, err
+	}
+	format := decode.JSON
+	var raw []byte
+	if m, ok := obj.(interface{ Marshal() ([]byte, error) }); ok && k.decoders.typ.Protobuf() {
+		format = decode.Protobuf
+		raw, err = m.Marshal()
+	} else {
+		raw, err = json.Marshal(obj)
+	}
+	if err != nil {
+		return k.hold(obj), nil
+	}
+	result := k.packBytes(obj, format, raw, nil, nil)
+	if again, err := k.unpack(result, nil); err != nil || !reflect.DeepEqual(obj, again) {
+		return k.hold(obj), nil
+	}
+	result.setDecoded(nil, obj)
+	return result, nil
+}
+
+// labelSet is a set of labels that takes little memory: equal sets of different objects are one. It implements labels.Labels.
+type labelSet struct{ text unique.Handle[string] }
+
+// The text of a labelSet has the key and the value of each label, in the order of the keys. Each string follows its length.
+func newLabelSet(labels map[string]string) labelSet {
+	if len(labels) == 0 {
+		return labelSet{}
+	}
+	var text []byte
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		for _, s := range []string{key, labels[key]} {
+			text = append(binary.AppendUvarint(text, uint64(len(s))), s...)
+		}
+	}
+	return labelSet{unique.Make(string(text))}
+}
+
+// equal reports whether s has exactly these labels.
+func (s labelSet) equal(labels map[string]string) bool {
+	n := 0
+	for key, value := range s.all {
+		if have, ok := labels[key]; !ok || have != value {
+			return false
+		}
+		n++
+	}
+	return n == len(labels)
+}
+
+// all yields the labels in the order of the keys.
+func (s labelSet) all(yield func(key, value string) bool) {
+	if s == (labelSet{}) {
+		return
+	}
+	for text := s.text.Value(); text != ""; {
+		var key, value string
+		key, text = cutLabel(text)
+		value, text = cutLabel(text)
+		if !yield(key, value) {
+			return
+		}
+	}
+}
+
+// cutLabel returns the first string of the text of a labelSet, and the rest.
+func cutLabel(text string) (first, rest string) {
+	n, shift := 0, 0
+	for text[0] >= 0x80 {
+		n |= int(text[0]&0x7f) << shift
+		text, shift = text[1:], shift+7
+	}
+	n |= int(text[0]) << shift
+	return text[1 : 1+n], text[1+n:]
+}
+
+// Lookup returns the value of the label key.
+func (s labelSet) Lookup(key string) (value string, ok bool) {
+	for have, value := range s.all {
+		if have == key {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// Has reports whether there is a label key.
+func (s labelSet) Has(key string) bool {
+	_, ok := s.Lookup(key)
+	return ok
+}
+
+// Get returns the value of the label key, or "".
+func (s labelSet) Get(key string) string {
+	value, _ := s.Lookup(key)
+	return value
+}
