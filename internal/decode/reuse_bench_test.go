@@ -2,6 +2,7 @@ package decode
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 
@@ -44,14 +45,20 @@ func BenchmarkUpdate(b *testing.B) {
 			b.Run(fmt.Sprintf("format=%v/whole=%t", f, whole), func(b *testing.B) {
 				b.ReportAllocs()
 				d := NewDecoder(typ, false)
-				held := map[types.NamespacedName]any{}
+				listed := map[types.NamespacedName]any{}
 				for _, u := range first {
-					if held[u.key], err = d.Decode(f, u.raw, Origin{}); err != nil {
+					if listed[u.key], err = d.Decode(f, u.raw, Origin{}); err != nil {
 						b.Fatal(err)
 					}
 				}
+				var held map[types.NamespacedName]any
 				n := 0
 				for b.Loop() {
+					if n%len(changes) == 0 { // each update must change something
+						b.StopTimer()
+						held = maps.Clone(listed)
+						b.StartTimer()
+					}
 					u := &changes[n%len(changes)]
 					var from Origin
 					if was := held[u.key]; was != nil && !whole {
