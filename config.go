@@ -36,10 +36,10 @@ type Config[T Object] struct {
 	// object shares only strings with other objects, and unchanged parts with its own previous versions unless Transform is
 	// set.
 	Share bool
-	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. An object then takes a
-	// tenth of the memory, and a read takes microseconds: [Store.Get] returns a decoded object, and while a caller holds it,
-	// all readers get that one. Iterators decode one object after the other, so reading the whole collection takes little
-	// memory. Keys, label selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A
+	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a tenth
+	// of the memory that it takes in client-go; what cannot be compressed, like most secrets, saves nothing. A read takes
+	// microseconds: [Store.Get] returns a decoded object, and while a caller holds it, all readers get that one. Iterators
+	// decode one object after the other, so reading the whole collection takes little memory. Keys, label selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A
 	// handler receives decoded objects; see SubscriptionConfig.NewOnly.
 	//
 	// The function of an index is still called once for each version. With Transform, the result of Transform is encoded
