@@ -129,7 +129,7 @@ func (k *packer) pack(one *decode.Decoder, f decode.Format, raw []byte, list *de
 		return k.hold(obj)
 	}
 	buf := rawBuffers.Get().(*[]byte)
-	defer rawBuffers.Put(buf)
+	defer putRawBuffer(buf)
 	if cap(*buf) < len(raw) {
 		*buf = make([]byte, 0, len(raw))
 	}
@@ -205,10 +205,16 @@ func (k *packer) formOf(dict *pack.Dictionary, f decode.Format, list *decode.Lis
 // rawBuffers is a pool of memory for encoded objects.
 var rawBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
+func putRawBuffer(buf *[]byte) {
+	if cap(*buf) <= 2*batchBytes {
+		rawBuffers.Put(buf)
+	}
+}
+
 // unpack decodes the data of p.
 func (k *packer) unpack(p *packed, other any) (any, error) {
 	buf := rawBuffers.Get().(*[]byte)
-	defer rawBuffers.Put(buf)
+	defer putRawBuffer(buf)
 	raw, err := p.form.dict.Unpack(*buf, p.data[p.uid+p.version:])
 	if err != nil {
 		return nil, err
