@@ -176,8 +176,11 @@ func TestCompactHoldsWhatHasNoEncoding(t *testing.T) {
 		w.create(newPod("ns", "a"), newPod("ns", "b"))
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
 		rec := &recorder[*annotated]{}
-		inf.Subscribe(rec)
+		sub := inf.Subscribe(rec)
 		defer start(w.T, inf)()
+		if err := sub.WaitSynced(w.Context()); err != nil {
+			w.Fatal(err)
+		}
 		w.relabel("ns", "a", "2")
 		synctest.Wait()
 		for name, length := range map[string]int{"a": 2, "b": 0} {
