@@ -161,7 +161,7 @@ type annotated struct {
 	length int
 }
 
-// A result of Transform that cannot be encoded without loss is held as it is.
+// If encoding loses a part of Transform's result, the informer holds the decoded result.
 // Guarantees: R20
 func TestCompactHoldsWhatHasNoEncoding(t *testing.T) {
 	bubble(t, func(w world) {

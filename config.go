@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -39,15 +40,20 @@ type Config[T Object] struct {
 	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a tenth
 	// of the memory that it takes in client-go; what cannot be compressed, like most secrets, saves nothing. A read takes
 	// microseconds: [Store.Get] returns a decoded object, and while a caller holds it, all readers get that one. Iterators
-	// decode one object after the other, so reading the whole collection takes little memory. Keys, label selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A
-	// handler receives decoded objects; see SubscriptionConfig.NewOnly.
+	// decode one object after the other, so reading the whole collection takes little memory. Keys, label selectors of a
+	// [Lister] and lookups in an [Index] decode only the objects that they return. A handler receives decoded objects; see
+	// SubscriptionConfig.NewOnly.
 	//
-	// The function of an index is still called once for each version. With Transform, the result of Transform is encoded
-	// and held, so nothing that Transform drops takes memory. A result that is not equal after encoding and decoding, because
-	// it has a value in a field without an encoding, is held decoded. T must decode the same bytes to the same object each
-	// time: if a type's own UnmarshalJSON does not, a read panics. Compact and Share exclude each other. A [Reflector] has
-	// no Compact. False means that objects are held decoded.
+	// The function of an index is still called once for each version. With Transform, the informer encodes the result of
+	// Transform and holds that, so nothing that Transform drops takes memory. If the encoding loses something, because a field
+	// has none, the informer holds the decoded object. T must decode the same bytes to the same object each time: if a type's
+	// own UnmarshalJSON does not, a read panics. Compact and Share exclude each other. A [Reflector] has no Compact. False
+	// means that objects are held decoded.
 	Compact bool
+	// Prototype is needed only if T is an interface type, as for a program that learns the type of its objects at run time:
+	// a pointer of the type to decode, such as &corev1.Pod{} for an Informer[client.Object]. Its content does not matter, and
+	// it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T itself.
+	Prototype T
 	// OnDecodeError is called when an object cannot be decoded, while later objects wait. The informer keeps the last good
 	// version of the object and continues with the others. Nil means that the informer only logs and counts the error.
 	OnDecodeError func(*DecodeError)
@@ -68,10 +74,22 @@ func (c *Config[T]) validate() error {
 	if c.PageSize < 0 {
 		return fmt.Errorf("Config.PageSize is %d: it must not be negative", c.PageSize)
 	}
+	if t := reflect.TypeFor[T](); c.goType() == t && t.Kind() == reflect.Interface {
+		return fmt.Errorf("Config.Prototype is nil: %v is an interface, so the prototype must name the type of the objects", t)
+	}
 	if c.Compact && c.Share {
 		return errors.New("Config.Compact and Config.Share exclude each other: compact objects share nothing")
 	}
 	return nil
+}
+
+// goType returns the type to decode, a pointer.
+func (c *Config[T]) goType() reflect.Type {
+	var none T
+	if c.Prototype != none {
+		return reflect.TypeOf(c.Prototype)
+	}
+	return reflect.TypeFor[T]()
 }
 
 func (c *Config[T]) logger() *slog.Logger {

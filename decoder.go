@@ -141,6 +141,8 @@ type decoder[T Object] struct {
 
 // packing makes a T of each decoded object of another type.
 type packing[T Object] interface {
+	// goType returns the type of the decoded objects, a pointer.
+	goType() reflect.Type
 	// pack returns the T of obj, which one has decoded from raw. old is the previous version, or the zero T.
 	pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
 	// alive returns the decoded object of old, or nil if it would have to be decoded again.

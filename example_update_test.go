@@ -40,7 +40,7 @@ func ExampleHandlerFuncs_update() {
 	defer stop()
 	go inf.Run(ctx)
 
-	// Without this, the handler may miss the first versions: Add then receives the pod as it is after the changes.
+	// The loop below must not start earlier: the first changes could fold into the addition.
 	if err := subscription.WaitSynced(ctx); err != nil {
 		panic(err)
 	}

@@ -28,7 +28,8 @@ type Group struct {
 
 // shareKey identifies an informer of a group. Users with equal keys share one informer.
 type shareKey struct {
-	object   reflect.Type
+	object   reflect.Type // T
+	decoded  reflect.Type // the same, or the type of Config.Prototype
 	resource string
 }
 
@@ -64,7 +65,7 @@ func NewGroup(client *Client) *Group {
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
-	key := shareKey{reflect.TypeFor[T](), fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector, sorted.FieldSelector})}
+	key := shareKey{reflect.TypeFor[T](), config.goType(), fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector, sorted.FieldSelector})}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,6 +100,7 @@ func (c *Config[T]) joins(first *Config[T]) error {
 	mine, theirs := *c, *first
 	theirs.Transform, theirs.Filter, theirs.OnDecodeError = nil, nil, nil
 	zero := Config[T]{}
+	mine.Prototype, theirs.Prototype = zero.Prototype, zero.Prototype // of the same type
 	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {
 		return fmt.Errorf("the informer exists already, with another Config")
 	}

@@ -147,7 +147,7 @@ func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K] {
 // allItems returns the items of all objects of snap, sorted. It first calls each with the record and the items of each object.
 func (x *Index[T, K]) allItems(snap *Snapshot[T], each func(*record, []item[K])) []item[K] {
 	items := make([]item[K], 0, snap.Len())
-	objects := snap.reader()
+	objects := snap.shared().reader()
 	snap.eachRecord(func(r *record) {
 		before := len(items)
 		items = x.items(r, objects.Get(r.Data.slot), items)

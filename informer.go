@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
 	"strings"
 	"sync"
 )
@@ -69,17 +68,16 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 	if config.Compact {
 		return newCompact(client, resource, config)
 	}
-	return makeInformer(client, resource, config, nil, reflect.TypeFor[T](), nil)
+	return makeInformer(client, resource, config, nil, nil)
 }
 
 // newCompact is newInformer with Config.Compact. The informer shows another one, of packed objects, which does the work.
 func newCompact[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
-	t := reflect.TypeFor[T]()
-	packer, err := newPacker(t, config.KeepManagedFields)
-	if err == nil {
-		err = config.validate()
+	packer, err := newPacker(config.goType(), config.KeepManagedFields)
+	if invalid := config.validate(); invalid != nil {
+		err = invalid // says more
 	}
-	inner := makeInformer(client, resource, compactConfig(config, packer), err, t, packer)
+	inner := makeInformer(client, resource, compactConfig(config, packer), packer, err)
 	return &Informer[T]{
 		resource: resource,
 		config:   config,
@@ -92,9 +90,9 @@ func newCompact[T Object](client *Client, resource Resource, config Config[T]) *
 	}
 }
 
-// makeInformer makes an informer that holds a T for each object. It decodes objects of type t, a pointer. If that is not T,
-// packing makes a T of each. If invalid is not nil, the informer is invalid for that reason.
-func makeInformer[T Object](client *Client, resource Resource, config Config[T], invalid error, t reflect.Type, packing packing[T]) *Informer[T] {
+// makeInformer makes an informer that holds a T for each object. packing is that of newReflector. If invalid is not nil, the
+// informer is invalid for that reason.
+func makeInformer[T Object](client *Client, resource Resource, config Config[T], packing packing[T], invalid error) *Informer[T] {
 	store, _ := NewStore[T]()
 	i := &Informer[T]{
 		resource: resource,
@@ -107,7 +105,7 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 	i.synced, i.stopped = i.hub.synced, i.hub.stopped
 	i.hub.unsynced, i.hub.report = i.unsynced, i.report
 	if i.invalid = invalid; invalid == nil {
-		i.invalid = i.makeReflectors(client, t, packing)
+		i.invalid = i.makeReflectors(client, packing)
 	}
 	i.parts = len(i.reflectors)
 	if i.invalid != nil {
@@ -117,7 +115,7 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 }
 
 // makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config is wrong.
-func (i *Informer[T]) makeReflectors(client *Client, t reflect.Type, packing packing[T]) error {
+func (i *Informer[T]) makeReflectors(client *Client, packing packing[T]) error {
 	if err := i.resource.validate(); err != nil {
 		return err
 	}
@@ -126,7 +124,7 @@ func (i *Informer[T]) makeReflectors(client *Client, t reflect.Type, packing pac
 		if namespace != "" {
 			part.Namespaces = []string{namespace}
 		}
-		r, err := newReflector(client, part, feed[T]{i}, i.config, t, packing)
+		r, err := newReflector(client, part, feed[T]{i}, i.config, packing)
 		if err != nil {
 			return err
 		}

@@ -52,6 +52,30 @@ func (l Lister[T]) Namespace(namespace string) NamespaceLister[T] {
 	return NamespaceLister[T]{l, namespace}
 }
 
+// Select yields the objects of snap in namespace whose labels selector matches, in the order of [Snapshot.All]. An empty
+// namespace means all namespaces, and a nil selector matches all. With Config.Compact, only the matching objects are decoded.
+func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Selector) iter.Seq[T] {
+	switch {
+	case selector == nil || selector.Empty():
+		return snap.in(namespace)
+	case snap.packed != nil:
+		return func(yield func(T) bool) {
+			for p := range snap.packed.in(namespace) {
+				if selector.Matches(p.labels) && !yield(snap.unpack(p)) {
+					return
+				}
+			}
+		}
+	}
+	return func(yield func(T) bool) {
+		for obj := range snap.shared().in(namespace) {
+			if selector.Matches(labels.Set(obj.GetLabels())) && !yield(snap.give(obj)) {
+				return
+			}
+		}
+	}
+}
+
 // NamespaceLister reads the objects of one namespace, or those of a cluster-scoped resource; see [Lister.Namespace].
 type NamespaceLister[T Labeled] struct {
 	lister    Lister[T]
@@ -70,27 +94,10 @@ func (l NamespaceLister[T]) Get(name string) (T, error) {
 
 // List returns the objects whose labels selector matches, as a new slice. A nil selector matches all.
 func (l NamespaceLister[T]) List(selector labels.Selector) []T {
-	if selector == nil || selector.Empty() {
-		if l.namespace == "" {
-			return l.lister.store.List()
-		}
-		return slices.Collect(l.All())
+	if l.namespace == "" && (selector == nil || selector.Empty()) {
+		return l.lister.store.List()
 	}
-	var list []T
-	if snap := l.lister.store.Snapshot(); snap.packed != nil {
-		for p := range snap.packed.in(l.namespace) {
-			if selector.Matches(p.labels) {
-				list = append(list, unpack[T](p))
-			}
-		}
-		return list
-	}
-	for obj := range l.All() {
-		if selector.Matches(labels.Set(obj.GetLabels())) {
-			list = append(list, obj)
-		}
-	}
-	return list
+	return slices.Collect(Select(l.lister.store.Snapshot(), l.namespace, selector))
 }
 
 // All yields every object.

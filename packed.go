@@ -64,23 +64,28 @@ func (p *packed) setDecoded(known *decode.Weak, obj any) bool {
 
 // object returns p decoded. While a caller holds the result, all callers get the same object. It can share memory with other,
 // another version of the object in decoded form, or nil.
-//
-// The bytes were decoded once before they were packed. If that fails now, the type's own decoder does not always do the same, or
-// the memory is damaged; object then panics.
 func (p *packed) object(other any) any {
 	for {
 		known := p.decoded.Load() // before alive, so that setDecoded replaces what alive found dead
 		if obj := p.alive(); obj != nil {
 			return obj
 		}
-		obj, err := p.form.by.unpack(p, other)
-		if err != nil {
-			panic(fmt.Sprintf("informer: %v %s was decoded before, but cannot be decoded again: %v", p.form.by.typ, KeyOf(p), err))
-		}
-		if p.setDecoded(known, obj) {
+		if obj := p.decode(other); p.setDecoded(known, obj) {
 			return obj
 		}
 	}
+}
+
+// decode returns p decoded, as an object that only the caller has. It can share memory with other, as for object.
+//
+// The bytes were decoded once before they were packed. If that fails now, the type's own decoder does not always do the same, or
+// the memory is damaged; decode then panics.
+func (p *packed) decode(other any) any {
+	obj, err := p.form.by.unpack(p, other)
+	if err != nil {
+		panic(fmt.Sprintf("informer: %v %s was decoded before, but cannot be decoded again: %v", p.form.by.goType(), KeyOf(p), err))
+	}
+	return obj
 }
 
 // sameContent reports whether p and other have equal objects.
@@ -99,7 +104,6 @@ func unpack[T Object](p *packed) T {
 
 // packer packs objects of one type. It is safe for concurrent use. It implements [packing].
 type packer struct {
-	typ       reflect.Type // the type of the objects, a pointer
 	decoders  *decoders[*packed]
 	transform func(obj any) (any, error) // Config.Transform; nil for none
 
@@ -110,8 +114,11 @@ type packer struct {
 // newPacker returns a packer of objects of type t, a pointer. It returns an error if no object can be decoded into a t.
 func newPacker(t reflect.Type, keepManagedFields bool) (*packer, error) {
 	decoders, err := newDecoders[*packed](t, "", keepManagedFields)
-	return &packer{typ: t, decoders: decoders}, err
+	return &packer{decoders: decoders}, err
 }
+
+// goType returns the type of the objects, a pointer.
+func (k *packer) goType() reflect.Type { return k.decoders.goType }
 
 // alive returns old in decoded form, or nil if that takes time.
 func (k *packer) alive(old *packed) any {
@@ -227,8 +234,8 @@ func (k *packer) unpack(p *packed, other any) (any, error) {
 	return obj, err
 }
 
-// transformed calls Config.Transform for p, which pack returned, and packs the result. That must be encoded again. If it does not
-// survive that, because it has a field without an encoding, it is held as it is.
+// transformed calls Config.Transform for p, which pack returned. It encodes the result and packs that. If the encoding loses
+// something, because a field has none, transformed packs nothing.
 func (k *packer) transformed(p *packed) (*packed, error) {
 	obj, err := k.transform(p.object(nil))
 	if obj == nil || err != nil {

@@ -205,11 +205,12 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if config.Compact {
 		return nil, errors.New("Config.Compact: a reflector holds no objects, so it cannot hold them in compact form; only an Informer can")
 	}
-	return newReflector(client, resource, sink, config, reflect.TypeFor[T](), nil)
+	return newReflector(client, resource, sink, config, nil)
 }
 
-// newReflector is NewReflector for objects of type t, a pointer. If that is not T, packing makes a T of each.
-func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T], t reflect.Type, packing packing[T]) (*Reflector[T], error) {
+// newReflector is NewReflector. If packing is not nil, the reflector decodes objects of packing's type, and packing makes a T of
+// each.
+func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T], packing packing[T]) (*Reflector[T], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
 	}
@@ -224,6 +225,10 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	}
 	if err := config.validate(); err != nil {
 		return nil, err
+	}
+	t := config.goType()
+	if packing != nil {
+		t = packing.goType()
 	}
 	own, err := newDecoders[T](t, client.accept, config.KeepManagedFields)
 	if err != nil {

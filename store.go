@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/typedinformer/informer/internal/cow"
 )
 
@@ -80,27 +82,75 @@ type Snapshot[T Object] struct {
 	// packed is nil without Config.Compact. With it, this snapshot has the same hints, records and sources as packed, and its
 	// objects and indexes are empty.
 	packed *Snapshot[*packed]
+	copied func(T) T // copies each object that is read; nil unless Copies returned this snapshot
+}
+
+// Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which the caller
+// may write to. With Config.Compact, a copy costs no more than decoding the object: the decoded one is not copied again.
+func Copies[T interface {
+	Object
+	DeepCopyObject() runtime.Object
+}](s *Snapshot[T]) *Snapshot[T] {
+	view := *s
+	view.copied = func(obj T) T { return obj.DeepCopyObject().(T) }
+	return &view
+}
+
+// shared returns s without copying objects, if s is a view that Copies returned.
+func (s *Snapshot[T]) shared() *Snapshot[T] {
+	if s.copied == nil {
+		return s
+	}
+	view := *s
+	view.copied = nil
+	return &view
+}
+
+// give returns obj for a reader: a copy if s is a view that Copies returned.
+func (s *Snapshot[T]) give(obj T) T {
+	if s.copied != nil {
+		return s.copied(obj)
+	}
+	return obj
+}
+
+// unpack returns the object of p for a reader, as give does.
+func (s *Snapshot[T]) unpack(p *packed) T {
+	switch {
+	case s.copied == nil:
+		return unpack[T](p)
+	case p.alive() != nil:
+		return s.copied(unpack[T](p))
+	}
+	return p.decode(nil).(T)
 }
 
 // objectReader reads the objects of a snapshot by slot. It must not be used concurrently.
 type objectReader[T Object] struct {
 	objects cow.ArrayReader[T]
-	packed  *cow.ArrayReader[*packed]
+	view    *Snapshot[T]              // nil if readers get the objects that the store holds
+	packed  *cow.ArrayReader[*packed] // with Config.Compact
 }
 
 func (s *Snapshot[T]) reader() objectReader[T] {
-	if s.packed == nil {
-		return objectReader[T]{objects: s.objects.Reader()}
+	r := objectReader[T]{objects: s.objects.Reader()}
+	if s.packed != nil {
+		packed := s.packed.objects.Reader()
+		r.view, r.packed = s, &packed
+	} else if s.copied != nil {
+		r.view = s
 	}
-	r := s.packed.objects.Reader()
-	return objectReader[T]{packed: &r}
+	return r
 }
 
 func (r *objectReader[T]) Get(slot uint32) T {
-	if r.packed != nil {
-		return unpack[T](r.packed.Get(slot))
+	if r.view == nil {
+		return r.objects.Get(slot)
 	}
-	return r.objects.Get(slot)
+	if r.packed != nil {
+		return r.view.unpack(r.packed.Get(slot))
+	}
+	return r.view.give(r.objects.Get(slot))
 }
 
 // record is the entry of an object in the trees, from its addition to its deletion. The current version of the object is in
@@ -153,10 +203,16 @@ type source struct{ namespace, resourceVersion string }
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
 	if s.packed != nil {
-		_, p, ok := s.packed.find(key)
-		return unpack[T](p), ok
+		if _, p, ok := s.packed.find(key); ok {
+			return s.unpack(p), true
+		}
+		var none T
+		return none, false
 	}
 	_, obj, ok := s.find(key)
+	if ok {
+		obj = s.give(obj)
+	}
 	return obj, ok
 }
 

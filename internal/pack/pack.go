@@ -46,8 +46,8 @@ type Packer struct {
 	probe  [probes][]byte
 }
 
-// Dictionary is what values were packed with. It never changes, and is safe for concurrent use. Nil means that a value is stored
-// as it is.
+// Dictionary is the dictionary of packed values. It never changes, and is safe for concurrent use. Nil means that a value is not
+// compressed.
 type Dictionary struct {
 	dict *s2.Dict // nil for the first one: S2 without a dictionary
 }

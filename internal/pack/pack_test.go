@@ -87,7 +87,7 @@ func TestDictionaryFollowsTheValues(t *testing.T) {
 	}
 }
 
-// A value is stored as it is if compressing it saves less than an eighth.
+// A Packer does not compress a value if that saves less than an eighth.
 func TestIncompressibleValue(t *testing.T) {
 	var p Packer
 	random := rand.New(rand.NewPCG(1, 1))

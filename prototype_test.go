@@ -1,0 +1,216 @@
+package informer_test
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/typedinformer/informer"
+)
+
+// anyObject is an interface that every API type implements, like controller-runtime's client.Object.
+type anyObject interface {
+	metav1.Object
+	runtime.Object
+}
+
+// forEachPrototype runs test in each mode with each kind of type that an informer of anyObject can have at run time. seen returns
+// a pod of the server as such an informer holds it.
+func forEachPrototype(t *testing.T, test func(w world, client *informer.Client, config informer.Config[anyObject], seen func(*corev1.Pod) anyObject)) {
+	for _, c := range []struct {
+		prototype anyObject
+		seen      func(*corev1.Pod) anyObject
+	}{
+		{&corev1.Pod{}, func(p *corev1.Pod) anyObject { return seenAs[*corev1.Pod](p, false) }},
+		{(*corev1.Pod)(nil), func(p *corev1.Pod) anyObject { return seenAs[*corev1.Pod](p, false) }},
+		{&unstructured.Unstructured{}, func(p *corev1.Pod) anyObject { return seenAs[*unstructured.Unstructured](p, false) }},
+		{&metav1.PartialObjectMetadata{}, func(p *corev1.Pod) anyObject { return seenAs[*metav1.PartialObjectMetadata](p, false) }},
+	} {
+		t.Run(fmt.Sprintf("%T,nil=%v", c.prototype, reflect.ValueOf(c.prototype).IsNil()), func(t *testing.T) {
+			forEachMode(t, func(w world, client *informer.Client, pods informer.Config[*corev1.Pod]) {
+				config := quiet[anyObject]()
+				config.PagedList, config.PageSize, config.Compact, config.Prototype = pods.PagedList, pods.PageSize, pods.Compact, c.prototype
+				test(w, client, config, c.seen)
+			})
+		})
+	}
+}
+
+// typeless clears what a list of the server says about its items: unstructured objects and metadata keep it, others do not.
+func typeless(obj anyObject) anyObject {
+	if meta, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		meta = meta.DeepCopy()
+		meta.TypeMeta = metav1.TypeMeta{}
+		return meta
+	}
+	return obj
+}
+
+// An informer whose type is known at run time holds and reports what an informer of that type does.
+func TestPrototype(t *testing.T) {
+	forEachPrototype(t, func(w world, client *informer.Client, config informer.Config[anyObject], seen func(*corev1.Pod) anyObject) {
+		for i := range 20 {
+			w.create(newPod(fmt.Sprint("ns", i%2), fmt.Sprint("p", i), fmt.Sprint("v=", i%3)))
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		byV := informer.NewIndex(inf, func(o anyObject) []string { return []string{o.GetLabels()["v"]} })
+		rec := &recorder[anyObject]{}
+		sub := inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		if err := sub.WaitSynced(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if got := len(rec.Told()); got != 20 {
+			w.Errorf("%d additions, want 20", got)
+		}
+		updated := w.relabel("ns0", "p0", "new")
+		synctest.Wait()
+		w.delete("ns1", "p1")
+		synctest.Wait()
+		if got := len(rec.Told()); got != 22 || rec.Broken() != 0 {
+			w.Errorf("%d calls, %d of which do not follow from earlier ones; want 22 and 0", got, rec.Broken())
+		}
+
+		var want []anyObject
+		for p := range w.pods.All() {
+			want = append(want, seen(p))
+		}
+		var got []anyObject
+		for obj := range inf.Store().All() {
+			got = append(got, typeless(obj))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			w.Errorf("store (-server +store):\n%s", diff)
+		}
+		key := informer.KeyOf(updated)
+		if list := byV.List("new"); len(list) != 1 || informer.KeyOf(list[0]) != key {
+			w.Errorf("index: %v", names(list))
+		}
+		selector := labels.SelectorFromSet(labels.Set{"v": "1"})
+		if got, want := names(informer.NewLister(inf, podGVR.GroupResource()).List(selector)), names(byV.List("1")); got != want || got == "" {
+			w.Errorf("label selector: %q, index: %q", got, want)
+		}
+		if reflect.TypeOf(got[0]) != reflect.TypeOf(config.Prototype) {
+			w.Errorf("objects are %T, want %T", got[0], config.Prototype)
+		}
+	})
+}
+
+// Copies returns objects that the caller may write to, wherever they are read.
+func TestCopies(t *testing.T) {
+	forEachPrototype(t, func(w world, client *informer.Client, config informer.Config[anyObject], seen func(*corev1.Pod) anyObject) {
+		created := w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		byV := informer.NewIndex(inf, func(o anyObject) []string { return []string{o.GetLabels()["v"]} })
+		defer start(w.T, inf)()
+		want, key := seen(created), informer.KeyOf(created)
+		first := func(list []anyObject) anyObject {
+			if len(list) != 1 {
+				w.Fatalf("%d objects, want 1", len(list))
+			}
+			return list[0]
+		}
+		for name, read := range map[string]func(*informer.Snapshot[anyObject]) anyObject{
+			"Get":       func(s *informer.Snapshot[anyObject]) anyObject { obj, _ := s.Get(key); return obj },
+			"All":       func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(s.All())) },
+			"From":      func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(s.From(key))) },
+			"Namespace": func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(s.Namespace("ns"))) },
+			"List":      func(s *informer.Snapshot[anyObject]) anyObject { return first(s.List()) },
+			"LookupIn":  func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(byV.LookupIn(s, "1"))) },
+			"Select": func(s *informer.Snapshot[anyObject]) anyObject {
+				return first(slices.Collect(informer.Select(s, "ns", labels.SelectorFromSet(labels.Set{"v": "1"}))))
+			},
+			"Select without a selector": func(s *informer.Snapshot[anyObject]) anyObject {
+				return first(slices.Collect(informer.Select(s, "", nil)))
+			},
+		} {
+			held := func() anyObject { return read(inf.Store().Snapshot()) }
+			copied := func() anyObject { return read(informer.Copies(inf.Store().Snapshot())) }
+			// Without Compact, the store holds an object; with it, a copy is decoded if no caller holds the object.
+			cold := copied()
+			shared := held()
+			warm := copied()
+			if cold == warm || cold == shared || warm == shared {
+				w.Errorf("%s returns an object twice", name)
+			}
+			for _, obj := range []anyObject{cold, warm} {
+				if diff := cmp.Diff(want, typeless(obj)); diff != "" {
+					w.Errorf("%s (-server +copy):\n%s", name, diff)
+				}
+				obj.SetName("written")
+				l := obj.GetLabels()
+				l["v"] = "written"
+				obj.SetLabels(l)
+			}
+			if diff := cmp.Diff(want, typeless(held())); diff != "" {
+				w.Errorf("%s: writing to a copy changed the object in the store (-before +after):\n%s", name, diff)
+			}
+			if got := held(); got != shared {
+				w.Errorf("%s: the store has another object than before", name)
+			}
+		}
+		if _, ok := informer.Copies(inf.Store().Snapshot()).Get(informer.Key{Name: "none"}); ok {
+			w.Error("an object that does not exist")
+		}
+	})
+}
+
+// A prototype is needed exactly if T is an interface, and its type must be one that can be decoded.
+// Guarantees: L4
+func TestPrototypeIsChecked(t *testing.T) {
+	bubble(t, func(w world) {
+		for _, compact := range []bool{false, true} {
+			config := quiet[anyObject]()
+			config.Compact = compact
+			err := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config).Run(w.Context())
+			if err == nil || !strings.Contains(err.Error(), "Config.Prototype is nil") {
+				w.Errorf("Compact=%v, without a prototype: %v", compact, err)
+			}
+			config.Prototype = wrongObject{}
+			err = informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config).Run(w.Context())
+			if err == nil || !strings.Contains(err.Error(), "wrongObject") {
+				w.Errorf("Compact=%v, with a prototype that is no pointer: %v", compact, err)
+			}
+		}
+		config := quiet[anyObject]()
+		if _, err := informer.NewReflector(w.client(), informer.Resource{GroupVersionResource: podGVR}, informer.NewFIFO[anyObject](0), config); err == nil ||
+			!strings.Contains(err.Error(), "Config.Prototype is nil") {
+			w.Errorf("a reflector without a prototype: %v", err)
+		}
+	})
+}
+
+// wrongObject is no pointer, so it cannot be decoded.
+type wrongObject struct{ anyObject }
+
+// Two informers of a group share one only if they have the same type at run time.
+func TestGroupSharesByPrototype(t *testing.T) {
+	bubble(t, func(w world) {
+		g := informer.NewGroup(w.client())
+		shared := func(prototype anyObject) *informer.Informer[anyObject] {
+			config := informer.Config[anyObject]{Prototype: prototype}
+			inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, config)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return inf
+		}
+		pods, meta := shared(&corev1.Pod{}), shared(&metav1.PartialObjectMetadata{})
+		if pods == meta {
+			w.Error("two types share an informer")
+		}
+		if again := shared(&corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod"}}); again != pods {
+			w.Error("two prototypes of one type do not share an informer")
+		}
+	})
+}
