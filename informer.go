@@ -23,6 +23,7 @@ type Informer[T Object] struct {
 
 	compact *Informer[*packed] // with Config.Compact: does the work, and the fields below are not set; nil otherwise
 
+	packing    packing[T] // nil without Config.Compact
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
 	hub        *hub[T]
@@ -97,6 +98,7 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 	i := &Informer[T]{
 		resource: resource,
 		config:   config,
+		packing:  packing,
 		fifo:     NewFIFO[T](0),
 		store:    store,
 		hub:      newHub(resource, store),
@@ -105,7 +107,7 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 	i.synced, i.stopped = i.hub.synced, i.hub.stopped
 	i.hub.unsynced, i.hub.report = i.unsynced, i.report
 	if i.invalid = invalid; invalid == nil {
-		i.invalid = i.makeReflectors(client, packing)
+		i.invalid = i.makeReflectors(client)
 	}
 	i.parts = len(i.reflectors)
 	if i.invalid != nil {
@@ -115,7 +117,7 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 }
 
 // makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config is wrong.
-func (i *Informer[T]) makeReflectors(client *Client, packing packing[T]) error {
+func (i *Informer[T]) makeReflectors(client *Client) error {
 	if err := i.resource.validate(); err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func (i *Informer[T]) makeReflectors(client *Client, packing packing[T]) error {
 		if namespace != "" {
 			part.Namespaces = []string{namespace}
 		}
-		r, err := newReflector(client, part, feed[T]{i}, i.config, packing)
+		r, err := newReflector(client, part, feed[T]{i}, i.config, i.packing)
 		if err != nil {
 			return err
 		}
@@ -181,6 +183,13 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 		run(r.Run)
 	}
 	run(i.apply)
+	if i.packing != nil {
+		running.Go(func() {
+			if i.WaitSynced(ctx) == nil {
+				i.packing.settle(ctx, i.store)
+			}
+		})
+	}
 	running.Wait()
 	return context.Cause(ctx)
 }

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -23,12 +24,17 @@ import (
 //
 // Identity and labels can be read without decoding. packed is an [Object]. It is safe for concurrent use.
 type packed struct {
-	form            *form
-	data            string // the UID, the resource version, then the packed object
+	body            atomic.Pointer[body] // repack replaces it by an equal one
 	namespace, name string
 	labels          labelSet
-	uid, version    uint32                      // their lengths in data
+	uid, version    uint32                      // their lengths in body.data
 	decoded         atomic.Pointer[decode.Weak] // nil if the object has not been decoded since it was packed
+}
+
+// body is an object in encoded and compressed form. It never changes.
+type body struct {
+	form *form
+	data string // the UID, the resource version, then the packed object
 }
 
 // form is what many packed objects have in common.
@@ -42,18 +48,16 @@ type form struct {
 
 func (p *packed) GetNamespace() string       { return p.namespace }
 func (p *packed) GetName() string            { return p.name }
-func (p *packed) GetUID() types.UID          { return types.UID(p.data[:p.uid]) }
-func (p *packed) GetResourceVersion() string { return p.data[p.uid:][:p.version] }
+func (p *packed) GetUID() types.UID          { return types.UID(p.body.Load().data[:p.uid]) }
+func (p *packed) GetResourceVersion() string { return p.body.Load().data[p.uid:][:p.version] }
 
 // alive returns p decoded, or nil if that takes time.
 func (p *packed) alive() any {
-	if p.form.held != nil {
-		return p.form.held
-	}
+	form := p.body.Load().form
 	if known := p.decoded.Load(); known != nil {
-		return known.Object(p.form.by.decoders.typ)
+		return known.Object(form.by.decoders.typ)
 	}
-	return nil
+	return form.held
 }
 
 // setDecoded notes that obj is p decoded, unless that is no longer the last known one.
@@ -81,9 +85,10 @@ func (p *packed) object(other any) any {
 // The bytes were decoded once before they were packed. If that fails now, the type's own decoder does not always do the same, or
 // the memory is damaged; decode then panics.
 func (p *packed) decode(other any) any {
-	obj, err := p.form.by.unpack(p, other)
+	k := p.body.Load().form.by
+	obj, err := k.unpack(p, other)
 	if err != nil {
-		panic(fmt.Sprintf("informer: %v %s was decoded before, but cannot be decoded again: %v", p.form.by.goType(), KeyOf(p), err))
+		panic(fmt.Sprintf("informer: %v %s was decoded before, but cannot be decoded again: %v", k.goType(), KeyOf(p), err))
 	}
 	return obj
 }
@@ -148,8 +153,7 @@ func (k *packer) pack(one *decode.Decoder, f decode.Format, raw []byte, list *de
 // hold returns obj without packing it.
 func (k *packer) hold(obj any) *packed {
 	p := identify(obj.(identified), nil)
-	p.form = &form{by: k, held: obj}
-	p.data = identityOf(obj.(identified))
+	p.body.Store(&body{&form{by: k, held: obj}, identityOf(obj.(identified))})
 	return p
 }
 
@@ -163,7 +167,7 @@ type identified interface {
 
 func identityOf(obj identified) string { return string(obj.GetUID()) + obj.GetResourceVersion() }
 
-// identify returns a packed with the identity and the labels of obj, but without data. It uses strings of old, if old is not nil:
+// identify returns a packed with the identity and the labels of obj, but without body. It uses strings of old, if old is not nil:
 // those of obj may be part of a larger string.
 func identify(obj identified, old *packed) *packed {
 	p := &packed{namespace: obj.GetNamespace(), name: obj.GetName(), uid: uint32(len(obj.GetUID())), version: uint32(len(obj.GetResourceVersion()))}
@@ -185,10 +189,37 @@ func identify(obj identified, old *packed) *packed {
 // packBytes returns obj as packed, whose encoded form is raw.
 func (k *packer) packBytes(obj any, f decode.Format, raw []byte, list *decode.ListInfo, old *packed) *packed {
 	p := identify(obj.(identified), old)
-	var dict *pack.Dictionary
-	p.data, dict = k.bytes.Pack(identityOf(obj.(identified)), raw)
-	p.form = k.formOf(dict, f, list)
+	data, dict := k.bytes.Pack(identityOf(obj.(identified)), raw)
+	p.body.Store(&body{k.formOf(dict, f, list), data})
 	return p
+}
+
+// settle packs the objects of store again. Most were packed while the dictionary knew only the first ones.
+func (k *packer) settle(ctx context.Context, store *Store[*packed]) {
+	for p := range store.All() {
+		if ctx.Err() != nil {
+			return
+		}
+		k.repack(p)
+	}
+}
+
+// repack packs the object of p again if another dictionary has become better since p was packed. Readers may read p meanwhile.
+func (k *packer) repack(p *packed) {
+	have := p.body.Load()
+	if have.form.held != nil || !k.bytes.Outdated(have.form.dict) {
+		return
+	}
+	buf := rawBuffers.Get().(*[]byte)
+	defer putRawBuffer(buf)
+	n := p.uid + p.version
+	raw, err := have.form.dict.Unpack(*buf, have.data[n:])
+	if err != nil {
+		return // a reader of the object reports it
+	}
+	*buf = raw
+	data, dict := k.bytes.Repack(have.data[:n], raw)
+	p.body.Store(&body{k.formOf(dict, have.form.format, have.form.list), data}) // even if it is larger: the older dictionary takes memory, too
 }
 
 // formOf returns a form, which is the last one if nothing has changed.
@@ -222,14 +253,15 @@ func putRawBuffer(buf *[]byte) {
 func (k *packer) unpack(p *packed, other any) (any, error) {
 	buf := rawBuffers.Get().(*[]byte)
 	defer putRawBuffer(buf)
-	raw, err := p.form.dict.Unpack(*buf, p.data[p.uid+p.version:])
+	have := p.body.Load()
+	raw, err := have.form.dict.Unpack(*buf, have.data[p.uid+p.version:])
 	if err != nil {
 		return nil, err
 	}
 	*buf = raw
 	one := k.decoders.get()
 	made := k.transform == nil // otherwise Transform may have made other
-	obj, err := one.Decode(p.form.format, raw, decode.Origin{List: p.form.list, Before: other, Made: made && other != nil})
+	obj, err := one.Decode(have.form.format, raw, decode.Origin{List: have.form.list, Before: other, Made: made && other != nil})
 	k.decoders.put(one) // skipped if a method of T has ended the goroutine
 	return obj, err
 }

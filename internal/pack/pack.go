@@ -66,10 +66,15 @@ func putBuffer(b *[]byte) {
 // value if that saves less than an eighth.
 func (p *Packer) Pack(head string, raw []byte) (string, *Dictionary) {
 	p.observe(raw)
-	d := p.current.Load()
-	if d == nil {
-		d = &first
-	}
+	return p.Repack(head, raw)
+}
+
+// Outdated reports whether Repack would use another dictionary than d.
+func (p *Packer) Outdated(d *Dictionary) bool { return d != p.dictionary() }
+
+// Repack is Pack for a value that was packed before: the dictionary does not follow it.
+func (p *Packer) Repack(head string, raw []byte) (string, *Dictionary) {
+	d := p.dictionary()
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	need := len(head) + s2.MaxEncodedLen(len(raw))
@@ -83,6 +88,14 @@ func (p *Packer) Pack(head string, raw []byte) (string, *Dictionary) {
 		return head + string(raw), nil
 	}
 	return string(b[:n+len(packed)]), d
+}
+
+// dictionary returns the present dictionary.
+func (p *Packer) dictionary() *Dictionary {
+	if d := p.current.Load(); d != nil {
+		return d
+	}
+	return &first
 }
 
 var first Dictionary
@@ -150,10 +163,7 @@ func (p *Packer) tryLocked(size int) {
 	if dict == nil { // too few bytes
 		return
 	}
-	next, now := &Dictionary{dict}, p.current.Load()
-	if now == nil {
-		now = &first
-	}
+	next, now := &Dictionary{dict}, p.dictionary()
 	before, after := 0, 0
 	buf := make([]byte, s2.MaxEncodedLen(maxSample))
 	for _, raw := range p.probe {
