@@ -74,6 +74,8 @@ const (
 	metadataForm
 )
 
+func (f form) String() string { return [...]string{"typed", "unstructured", "metadata"}[f] }
+
 // formOf returns the form of an object or a list.
 func formOf(obj runtime.Object) form {
 	switch obj.(type) {

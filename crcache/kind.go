@@ -38,6 +38,7 @@ type kind struct {
 type part struct {
 	namespace string // of the configuration; empty for all others
 	single    bool   // all objects are of one namespace, or cluster-scoped
+	series    series // of its metrics
 	config    cache.Config
 	informer  *informer.Informer[client.Object]
 	removed   context.Context // ends with the removal of the kind
@@ -102,8 +103,12 @@ func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace stri
 	p := &part{
 		namespace: namespace,
 		single:    len(resource.Namespaces) == 1 || !k.namespaced,
+		series:    series{name: k.id.form.String(), resource: mapping.Resource},
 		config:    config,
 		done:      make(chan struct{}),
+	}
+	if namespace != "" {
+		p.series.name += "/" + namespace
 	}
 	p.removed, p.cancel = context.WithCancel(context.Background())
 	p.informer = informer.New(apiClient, resource, informer.Config[client.Object]{
@@ -160,6 +165,8 @@ func (p *part) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.removed, cancel)()
+	collected.add(p, p.series)
+	defer collected.remove(p)
 	if err := p.informer.Run(ctx); ctx.Err() == nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "an informer of the cache has ended")
 	}
@@ -240,4 +247,3 @@ func (p *part) copies(disabled *bool) bool {
 	off := func(b *bool) bool { return b != nil && *b }
 	return !off(disabled) && !off(p.config.UnsafeDisableDeepCopy)
 }
-

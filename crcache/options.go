@@ -143,5 +143,7 @@ func checkHTTPClient(c *http.Client) error {
 
 // kindOfScheme returns a kindOf for the types of opts.Scheme.
 func kindOfScheme(opts *cache.Options) kindOf {
-	return func(obj client.Object) (schema.GroupVersionKind, error) { return apiutil.GVKForObject(obj, opts.Scheme) }
+	return func(obj client.Object) (schema.GroupVersionKind, error) {
+		return apiutil.GVKForObject(obj, opts.Scheme)
+	}
 }
