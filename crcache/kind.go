@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -117,12 +118,27 @@ func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace stri
 		KeepManagedFields: !how.dropManagedFields,
 		Share:             how.share,
 		Compact:           how.compact,
+		OnFailure:         c.onFailure(k, resource),
 		Logger:            slog.New(logr.ToSlogHandler(c.log)),
 	})
 	if err := p.invalid(); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// onFailure returns the function that calls DefaultWatchErrorHandler of cache.Options, or nil. A handler such as that of client-go
+// logs the name of its reflector, so it gets one that only has a name.
+func (c *objectCache) onFailure(k *kind, resource informer.Resource) func(error) {
+	handler := c.opts.DefaultWatchErrorHandler
+	if handler == nil {
+		return nil
+	}
+	r := toolscache.NewReflectorWithOptions(&toolscache.ListWatch{}, k.prototype, nil, toolscache.ReflectorOptions{
+		Name:            resource.String(),
+		TypeDescription: k.id.gvk.String(),
+	})
+	return func(err error) { handler(c.ctx, r, err) } // c.ctx is set before an informer runs
 }
 
 // invalid returns the error with which informer.New rejected its arguments, or nil.
