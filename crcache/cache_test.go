@@ -3,10 +3,12 @@ package crcache_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -314,5 +316,33 @@ func TestMetrics(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("missing: %v", want)
+	}
+}
+
+// The objects of an informer that is removed do not stay in memory, even if the cache lives on.
+func TestRemoveInformerReleasesItsMemory(t *testing.T) {
+	w := newWorld(t, false)
+	w.pod("a", "x")
+	c := w.started(cache.Options{}, crcache.Options{})
+	i := w.informerOf(c)
+	if _, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := crcache.Get[*corev1.Pod](t.Context(), c, client.ObjectKey{Namespace: "a", Name: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := weak.Make(pod)
+	stopped := crcache.Stopped(i)
+	if err := c.RemoveInformer(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	pod, i = nil, nil
+	<-stopped
+	for range 3 { // finalizers and pools may keep it for a cycle
+		runtime.GC()
+	}
+	if held.Value() != nil {
+		t.Error("the object is still in memory")
 	}
 }

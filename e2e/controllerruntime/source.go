@@ -62,8 +62,8 @@ func copySource(ctx context.Context, crcache, dir string) error {
 }
 
 // useOurs changes the copy of controller-runtime's sources in dir, so that clusters, managers and the tests of suites create
-// caches of the module crcache.
-func useOurs(ctx context.Context, crcache, dir string) error {
+// caches of the module crcache. options are the fields of a crcache.Options, in Go.
+func useOurs(ctx context.Context, crcache, options, dir string) error {
 	_, err := goCommand(ctx, dir, "mod", "edit",
 		"-require=github.com/typedinformer/informer@v0.0.0", "-replace=github.com/typedinformer/informer="+filepath.Dir(crcache),
 		"-require=github.com/typedinformer/informer/crcache@v0.0.0", "-replace=github.com/typedinformer/informer/crcache="+crcache)
@@ -78,11 +78,11 @@ func useOurs(ctx context.Context, crcache, dir string) error {
 	if n != 1 {
 		return fmt.Errorf("pkg/cluster/cluster.go mentions cache.New %d times: its default is where managers get their cache", n)
 	}
-	if err := writeNew(cluster, "zz_crcache.go", "cluster"); err != nil {
+	if err := writeNew(cluster, "zz_crcache.go", "cluster", options); err != nil {
 		return err
 	}
 	for _, s := range suites {
-		if err := useOursInTests(dir, s); err != nil {
+		if err := useOursInTests(dir, s, options); err != nil {
 			return fmt.Errorf("%s: %w", s.dir, err)
 		}
 	}
@@ -90,7 +90,7 @@ func useOurs(ctx context.Context, crcache, dir string) error {
 }
 
 // useOursInTests changes the test files of s that create a cache.
-func useOursInTests(root string, s suite) error {
+func useOursInTests(root string, s suite, options string) error {
 	have := map[string]bool{"cluster": true} // the packages with newCache
 	return eachTestFile(root, s, func(file, pkg string) error {
 		n, err := replaceNew(file)
@@ -98,7 +98,7 @@ func useOursInTests(root string, s suite) error {
 			return err
 		}
 		have[pkg] = true
-		return writeNew(filepath.Dir(file), "zz_crcache_"+pkg+"_test.go", pkg)
+		return writeNew(filepath.Dir(file), "zz_crcache_"+pkg+"_test.go", pkg, options)
 	})
 }
 
@@ -154,7 +154,7 @@ func replaceNew(file string) (int, error) {
 }
 
 // writeNew writes a Go file that declares newCache.
-func writeNew(dir, file, pkg string) error {
+func writeNew(dir, file, pkg, options string) error {
 	src := `package ` + pkg + `
 
 import (
@@ -163,7 +163,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-var newCache cache.NewCacheFunc = crcache.New(crcache.Options{})
+var newCache cache.NewCacheFunc = crcache.New(crcache.Options{` + options + `})
 `
 	return os.WriteFile(filepath.Join(dir, file), []byte(src), 0o644)
 }

@@ -14,6 +14,7 @@ import (
 
 var (
 	whose = flag.String("cache", "ours", "`whose` cache the specs test: ours or theirs")
+	how   = flag.String("options", "", "the `fields` of crcache.Options, in Go, such as 'Compact: true'")
 	only  = flag.String("focus", "", "run only specs that match this `regexp`, and expect nothing of others")
 )
 
@@ -34,7 +35,7 @@ func TestSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *whose == "ours" {
-		if err := useOurs(ctx, crcache, dir); err != nil {
+		if err := useOurs(ctx, crcache, *how, dir); err != nil {
 			t.Fatal(err)
 		}
 	}
