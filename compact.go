@@ -8,6 +8,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 		Filter:            config.Filter,
 		KeepManagedFields: config.KeepManagedFields,
 		OnDecodeError:     config.OnDecodeError,
+		OnFailure:         config.OnFailure,
 		PagedList:         config.PagedList,
 		PageSize:          config.PageSize,
 		AbsentIsSynced:    config.AbsentIsSynced,

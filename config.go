@@ -11,9 +11,9 @@ import (
 
 // Config is the configuration of an [Informer] or a [Reflector]. The zero value is right for most.
 //
-// An informer calls Transform, Filter and OnDecodeError one at a time: no two of these calls overlap, even with several
-// namespaces. If one of them panics, the program crashes. If one of them calls runtime.Goexit, as t.FailNow does, the list
-// or watch fails, and the informer retries it after a backoff.
+// An informer calls Transform, Filter, OnDecodeError and OnFailure one at a time: no two of these calls overlap, even with
+// several namespaces. If one of them panics, the program crashes. If one of them calls runtime.Goexit, as t.FailNow does, the
+// list or watch fails, and the informer retries it after a backoff.
 type Config[T Object] struct {
 	// Transform is called once for each decoded object before it is stored, and returns the object to store: usually obj
 	// itself without fields that nobody reads. It may write to obj. It must keep namespace, name, uid and resourceVersion.
@@ -57,6 +57,9 @@ type Config[T Object] struct {
 	// OnDecodeError is called when an object cannot be decoded, while later objects wait. The informer keeps the last good
 	// version of the object and continues with the others. Nil means that the informer only logs and counts the error.
 	OnDecodeError func(*DecodeError)
+	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again. The error is the one that
+	// ReflectorStatus.LastError then has. Nil means that the informer only logs and counts the failure.
+	OnFailure func(error)
 	// PagedList reads the collection by LIST, page by page. False means that the informer uses a streaming list (KEP-3157),
 	// and falls back to LIST if the server does not support it.
 	PagedList bool

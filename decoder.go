@@ -137,7 +137,7 @@ type decoder[T Object] struct {
 	own       bool                // all objects that held returns come from decoders of this informer
 	failed    func(*DecodeError)  // logs and counts an object that cannot be decoded
 	decoding  limit               // of batches in decode; the reflectors of an informer share it; nil if there is only one
-	calling   limit               // 1: of calls of Config.Transform, Filter and OnDecodeError
+	calling   limit               // 1: of calls of Config.Transform, Filter, OnDecodeError and OnFailure
 }
 
 // packing makes a T of each decoded object of another type.

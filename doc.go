@@ -62,8 +62,8 @@
 // Each handler receives the changes of a key in order. There is no order between handlers or informers.
 //
 // Do not block in a function that the informer calls. The function of an index delays the store. The informer calls
-// Config.Transform, Filter and OnDecodeError between the network and the store, one at a time. So a slow one delays every
-// namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with Filter or without. These
+// Config.Transform, Filter, OnDecodeError and OnFailure between the network and the store, one at a time. So a slow one delays
+// every namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with Filter or without. These
 // goroutines call a type's own UnmarshalJSON concurrently, for different objects.
 //
 // Do not call runtime.Goexit in such a function, as FailNow and Fatal of a test do. In a function of Config, or in

@@ -60,8 +60,8 @@ func NewGroup(client *Client) *Group {
 // informer has stopped. Calling it again does nothing.
 //
 // A later call returns the informer with its first configuration. Its config must be the zero Config, or equal to the first
-// one. Functions are never equal, so a later Transform, Filter or OnDecodeError is an error. So is a resource or config that
-// is wrong. If the group has stopped, the error wraps [ErrStopped].
+// one. Functions are never equal, so a later Transform, Filter, OnDecodeError or OnFailure is an error. So is a resource or
+// config that is wrong. If the group has stopped, the error wraps [ErrStopped].
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
@@ -94,11 +94,11 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 
 // joins returns an error unless a user with config c can share an informer with config first.
 func (c *Config[T]) joins(first *Config[T]) error {
-	if c.Transform != nil || c.Filter != nil || c.OnDecodeError != nil {
-		return errors.New("the informer exists already, with the functions of its first Config: leave Transform, Filter and OnDecodeError nil, or create another informer with New")
+	if c.Transform != nil || c.Filter != nil || c.OnDecodeError != nil || c.OnFailure != nil {
+		return errors.New("the informer exists already, with the functions of its first Config: leave Transform, Filter, OnDecodeError and OnFailure nil, or create another informer with New")
 	}
 	mine, theirs := *c, *first
-	theirs.Transform, theirs.Filter, theirs.OnDecodeError = nil, nil, nil
+	theirs.Transform, theirs.Filter, theirs.OnDecodeError, theirs.OnFailure = nil, nil, nil, nil
 	zero := Config[T]{}
 	mine.Prototype, theirs.Prototype = zero.Prototype, zero.Prototype // of the same type
 	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {

@@ -351,6 +351,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 			s.Restored++
 		}
 	})
+	r.reportFailure(err)
 	from := r.state
 	r.state = next
 	switch wait {
@@ -371,6 +372,19 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		r.log.Warn("try again", "why", err, "after", delay, "resourceVersion", r.state.rv, "relist", r.state.name == ReflectorListing)
 	}
 	return r.wait(ctx, wait, delay)
+}
+
+// reportFailure calls Config.OnFailure.
+func (r *Reflector[T]) reportFailure(err error) {
+	if r.config.OnFailure == nil {
+		return
+	}
+	r.decoder.calling.enter()
+	defer r.decoder.calling.leave()
+	_ = apart(func() error { // OnFailure may call runtime.Goexit
+		r.config.OnFailure(err)
+		return nil
+	})
 }
 
 // backoff counts one more failure and returns how long to wait: exponential backoff with full jitter, or the server's

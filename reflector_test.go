@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,6 +164,35 @@ func TestInitialEventsDoNotMoveTheVersion(t *testing.T) {
 		}
 		rec.Want(w.T, "update ns/b 1->2")
 		w.wantRequests(streams, streams, "watch resourceVersion=96")
+	})
+}
+
+// Config.OnFailure receives each failure of a list or a watch, even if it ends its goroutine.
+func TestOnFailureReceivesEachFailure(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		remove := w.server.Inject(informertest.Fault{Error: apierrors.NewForbidden(podGVR.GroupResource(), "", errors.New("no"))})
+		var failures []error
+		third := make(chan struct{})
+		config.OnFailure = func(err error) {
+			if failures = append(failures, err); len(failures) == 3 {
+				close(third)
+			}
+			runtime.Goexit()
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error)
+		go func() { ended <- inf.Run(ctx) }()
+		<-third
+		remove()
+		if err := inf.WaitSynced(ctx); err != nil {
+			w.Error(err)
+		}
+		if last := inf.Status().Reflectors[0].LastError; failures[len(failures)-1] != last || !apierrors.IsForbidden(last) {
+			w.Errorf("%v, last of the status: %v", failures, last)
+		}
+		cancel()
+		<-ended
 	})
 }
 

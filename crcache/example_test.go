@@ -1,0 +1,60 @@
+package crcache_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/typedinformer/informer/crcache"
+)
+
+func ExampleNew() {
+	var config *rest.Config // such as ctrl.GetConfigOrDie()
+	_ = func() (ctrl.Manager, error) {
+		mgr, err := ctrl.NewManager(config, ctrl.Options{NewCache: crcache.New(crcache.Options{})})
+		return mgr, err
+	}
+}
+
+func ExampleOptions() {
+	options := crcache.Options{
+		DropManagedFields: true,
+		Compact:           true,
+		ByObject: map[client.Object]crcache.ByObject{
+			&corev1.Node{}: {Compact: new(false)},
+		},
+	}
+	fmt.Println(options.Compact)
+	// Output: true
+}
+
+func ExampleIndex() {
+	_ = func(ctx context.Context, mgr ctrl.Manager) error {
+		pods := mgr.GetCache()
+		byNode, err := crcache.NewIndex(ctx, pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+		if err != nil {
+			return err
+		}
+		pod, err := crcache.Get[*corev1.Pod](ctx, pods, client.ObjectKey{Namespace: "default", Name: "web-0"})
+		if err != nil {
+			return err
+		}
+		for neighbor := range byNode.Lookup(pod.Spec.NodeName) {
+			fmt.Println(neighbor.Name)
+		}
+		return nil
+	}
+}
+
+func ExampleWaitForObject() {
+	_ = func(ctx context.Context, mgr ctrl.Manager, pod *corev1.Pod) error {
+		if err := mgr.GetClient().Update(ctx, pod); err != nil {
+			return err
+		}
+		return crcache.WaitForObject(ctx, mgr.GetCache(), pod)
+	}
+}

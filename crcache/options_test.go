@@ -1,0 +1,368 @@
+package crcache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/typedinformer/informer/crcache"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// New rejects what the cache cannot do, and names the field.
+func TestWrongOptionsAreNamed(t *testing.T) {
+	no := ptr(false)
+	for _, test := range []struct {
+		want    string
+		opts    cache.Options
+		options crcache.Options
+	}{
+		{want: "cache.Options.NewInformer", opts: cache.Options{NewInformer: func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+			return nil
+		}}},
+		{want: "cache.Options.DefaultEnableWatchBookmarks", opts: cache.Options{DefaultEnableWatchBookmarks: no}},
+		{want: `cache.Options.DefaultNamespaces["a"].EnableWatchBookmarks`, opts: cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {EnableWatchBookmarks: no}}}},
+		{want: "cache.Options.ByObject[*v1.Pod].EnableWatchBookmarks", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {EnableWatchBookmarks: no}}}},
+		{want: `cache.Options.ByObject[*v1.Pod].Namespaces["a"].EnableWatchBookmarks`, opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: map[string]cache.Config{"a": {EnableWatchBookmarks: no}}}}}},
+		{want: "cache.Options.ByObject[*v1.Node].Namespaces", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Namespaces: map[string]cache.Config{}}}}},
+		{want: "cache.Options.ByObject[*v1.Service]", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {}}}},
+		{want: "cache.Options.HTTPClient", opts: cache.Options{HTTPClient: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}}},
+		{want: "crcache.Options.Compact and Share", options: crcache.Options{Compact: true, Share: true}},
+		{want: "crcache.Options.ByObject[*v1.Pod]", options: crcache.Options{Share: true, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}}},
+		{want: "crcache.Options.ByObject[*crcache_test.unknown]", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&unknown{}: {}}}},
+	} {
+		test.opts.Mapper = mapper()
+		_, err := crcache.New(test.options)(&rest.Config{Host: "localhost"}, test.opts)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, want an error that names %s", err, test.want)
+		}
+	}
+}
+
+// unknown is in no scheme.
+type unknown struct{ corev1.Pod }
+
+// Each option that selects objects has the effect of controller-runtime's cache, and more specific options prevail.
+func TestOptionsSelectObjects(t *testing.T) {
+	label := func(name string) labels.Selector { return labels.SelectorFromSet(labels.Set{"name": name}) }
+	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+	for _, test := range []struct {
+		name string
+		opts cache.Options
+		want []string
+	}{
+		{"none", cache.Options{}, []string{"a/x", "a/y", "b/x", "c/z"}},
+		{"DefaultLabelSelector", cache.Options{DefaultLabelSelector: label("x")}, []string{"a/x", "b/x"}},
+		{"DefaultFieldSelector", cache.Options{DefaultFieldSelector: named("y")}, []string{"a/y"}},
+		{"DefaultFieldSelector on a namespace", cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.namespace", "b")}, []string{"b/x"}},
+		{"DefaultNamespaces", cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "c": {LabelSelector: label("none")}}}, []string{"a/x", "a/y"}},
+		{"all other namespaces", cache.Options{DefaultNamespaces: map[string]cache.Config{cache.AllNamespaces: {}, "a": {FieldSelector: named("y")}}}, []string{"b/x", "c/z", "a/y"}},
+		{"ByObject.Label", cache.Options{
+			DefaultLabelSelector: label("x"),
+			ByObject:             map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.Everything(), Field: named("z")}},
+		}, []string{"c/z"}},
+		{"ByObject.Namespaces", cache.Options{
+			DefaultNamespaces: map[string]cache.Config{"c": {}},
+			ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: label("x"), Namespaces: map[string]cache.Config{"a": {}, "b": {}}}},
+		}, []string{"a/x", "b/x"}},
+		{"ByObject without namespaces", cache.Options{
+			DefaultNamespaces: map[string]cache.Config{"a": {FieldSelector: named("y")}},
+			ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {}},
+		}, []string{"a/y"}},
+		{"ByObject with all namespaces", cache.Options{
+			DefaultNamespaces: map[string]cache.Config{"a": {}},
+			ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: map[string]cache.Config{}}},
+		}, []string{"a/x", "a/y", "b/x", "c/z"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, false)
+			for _, key := range []string{"a/x", "a/y", "b/x", "c/z"} {
+				namespace, name, _ := strings.Cut(key, "/")
+				w.pod(namespace, name)
+			}
+			c := w.started(test.opts, crcache.Options{})
+			var all []string
+			for i, name := range w.names(c) {
+				if all = append(all, name); i >= len(test.want) {
+					break
+				}
+			}
+			// The order of configured namespaces is theirs; all others, "", come first.
+			if strings.Join(all, " ") != strings.Join(test.want, " ") {
+				t.Errorf("%v, want %v", all, test.want)
+			}
+		})
+	}
+}
+
+// The transform of the most specific option is the one that counts.
+func TestTransform(t *testing.T) {
+	set := func(value string) toolscache.TransformFunc {
+		return func(obj any) (any, error) {
+			obj.(client.Object).SetAnnotations(map[string]string{"by": value})
+			return obj, nil
+		}
+	}
+	for _, compact := range []bool{false, true} {
+		w := newWorld(t, false)
+		w.pod("a", "x")
+		w.pod("b", "x")
+		c := w.started(cache.Options{
+			DefaultTransform: set("default"),
+			ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
+				Namespaces: map[string]cache.Config{"a": {Transform: set("namespace")}, "b": {}},
+				Transform:  set("object"),
+			}},
+		}, crcache.Options{Compact: compact})
+		for namespace, want := range map[string]string{"a": "namespace", "b": "object"} {
+			var pod corev1.Pod
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "x"}, &pod); err != nil || pod.Annotations["by"] != want {
+				t.Errorf("%s: %v %v, want %s", namespace, err, pod.Annotations, want)
+			}
+		}
+	}
+}
+
+// A transform that returns an object of another type fails for the object, like one that returns an error.
+func TestTransformToAnotherType(t *testing.T) {
+	w := newWorld(t, false)
+	w.pod("a", "x")
+	c := w.started(cache.Options{DefaultTransform: func(any) (any, error) { return &corev1.Node{}, nil }}, crcache.Options{})
+	w.wantNames(c, nil)
+}
+
+// Reads return copies, unless the configuration or the call disables that.
+func TestUnsafeDisableDeepCopy(t *testing.T) {
+	yes, no := ptr(true), ptr(false)
+	byObject := func(by cache.ByObject) cache.Options {
+		return cache.Options{DefaultUnsafeDisableDeepCopy: yes, ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: by}}
+	}
+	for _, test := range []struct {
+		name   string
+		opts   cache.Options
+		call   *bool
+		shared bool
+	}{
+		{"default", cache.Options{}, nil, false},
+		{"by call", cache.Options{}, yes, true},
+		{"DefaultUnsafeDisableDeepCopy", cache.Options{DefaultUnsafeDisableDeepCopy: yes}, nil, true},
+		{"ByObject", byObject(cache.ByObject{UnsafeDisableDeepCopy: no}), nil, false},
+		{"namespace", byObject(cache.ByObject{Namespaces: map[string]cache.Config{"a": {UnsafeDisableDeepCopy: no}}}), nil, false},
+		{"not by call", cache.Options{DefaultUnsafeDisableDeepCopy: yes}, no, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, false)
+			w.pod("a", "x")
+			c := w.started(test.opts, crcache.Options{})
+			held, err := crcache.Get[*corev1.Pod](t.Context(), c, client.ObjectKey{Namespace: "a", Name: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got corev1.Pod
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(held), &got, &client.GetOptions{UnsafeDisableDeepCopy: test.call}); err != nil {
+				t.Fatal(err)
+			}
+			var list corev1.PodList
+			if err := c.List(t.Context(), &list, &client.ListOptions{UnsafeDisableDeepCopy: test.call}); err != nil || len(list.Items) != 1 {
+				t.Fatal(err, len(list.Items))
+			}
+			for _, pod := range []corev1.Pod{got, list.Items[0]} {
+				if shared := &pod.Spec.Containers[0] == &held.Spec.Containers[0]; shared != test.shared {
+					t.Errorf("shared: %v, want %v", shared, test.shared)
+				}
+				if hasKind := pod.Kind == "Pod"; hasKind == test.shared {
+					t.Errorf("kind %q", pod.Kind)
+				}
+			}
+		})
+	}
+}
+
+// SyncPeriod, and that of a handler, repeat all objects.
+func TestSyncPeriod(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		opts cache.Options
+		own  *time.Duration
+		want time.Duration // zero for never
+	}{
+		{"default", cache.Options{}, nil, 10 * time.Hour},
+		{"SyncPeriod", cache.Options{SyncPeriod: ptr(time.Minute)}, nil, time.Minute},
+		{"ByObject", cache.Options{SyncPeriod: ptr(time.Hour), ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {SyncPeriod: ptr(time.Minute)}}}, nil, time.Minute},
+		{"namespace", cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {SyncPeriod: ptr(time.Minute)}}}, nil, time.Minute},
+		{"of the handler", cache.Options{}, ptr(2 * time.Minute), 2 * time.Minute},
+		{"too short", cache.Options{}, ptr(time.Millisecond), time.Second},
+		{"never", cache.Options{}, ptr(time.Duration(0)), 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, true)
+				w.pod("a", "x")
+				c := w.cache(test.opts, crcache.Options{})
+				stop := w.start(c)
+				start := time.Now()
+				repeated := make(chan time.Duration, 1000)
+				_, err := w.informerOf(c).AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{
+					UpdateFunc: func(old, new any) {
+						if old != new {
+							t.Error("a resync changes an object")
+						}
+						select {
+						case repeated <- time.Since(start):
+						default:
+						}
+					},
+				}, toolscache.HandlerOptions{ResyncPeriod: test.own})
+				if err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case after := <-repeated:
+					if test.want == 0 || after < test.want || after > test.want*12/10 {
+						t.Errorf("repeated after %v, want %v", after, test.want)
+					}
+				case <-time.After(24 * time.Hour):
+					if test.want != 0 {
+						t.Errorf("not repeated, want %v", test.want)
+					}
+				}
+				stop()
+				w.server.Close()
+			})
+		})
+	}
+}
+
+func TestReaderFailOnMissingInformer(t *testing.T) {
+	w := newWorld(t, false)
+	w.pod("a", "x")
+	c := w.started(cache.Options{ReaderFailOnMissingInformer: true}, crcache.Options{})
+	key := client.ObjectKey{Namespace: "a", Name: "x"}
+	_, typed := crcache.Get[*corev1.Pod](t.Context(), c, key)
+	for _, err := range []error{c.Get(t.Context(), key, &corev1.Pod{}), c.List(t.Context(), &corev1.PodList{}), typed} {
+		if missing := (*cache.ErrResourceNotCached)(nil); !errors.As(err, &missing) || missing.GVK.Kind != "Pod" {
+			t.Errorf("%v", err)
+		}
+	}
+	w.informerOf(c)
+	w.wantNames(c, []string{"a/x"})
+}
+
+// The cache sends its requests with the client of its options.
+func TestHTTPClient(t *testing.T) {
+	w := newWorld(t, false)
+	requests := make(chan string, 10)
+	c := w.started(cache.Options{HTTPClient: &http.Client{Transport: countedTransport{http.DefaultTransport, requests}}}, crcache.Options{})
+	w.wantNames(c, nil)
+	if path := <-requests; path != "/api/v1/pods" {
+		t.Errorf("first request to %s", path)
+	}
+}
+
+// Without a mapper and a scheme, the cache uses the server's discovery and client-go's scheme.
+func TestDefaultMapperAndScheme(t *testing.T) {
+	w := newWorld(t, false)
+	w.pod("a", "x")
+	c, err := crcache.New(crcache.Options{})(w.config(), cache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start(c)
+	w.wantNames(c, []string{"a/x"})
+}
+
+// A scheme that lacks a type is an error of each call with it.
+func TestScheme(t *testing.T) {
+	w := newWorld(t, false)
+	c := w.started(cache.Options{Scheme: runtime.NewScheme()}, crcache.Options{})
+	if err := c.List(t.Context(), &corev1.PodList{}); !runtime.IsNotRegisteredError(err) {
+		t.Error(err)
+	}
+	if _, err := crcache.Get[*corev1.Pod](t.Context(), c, client.ObjectKey{}); !runtime.IsNotRegisteredError(err) {
+		t.Error(err)
+	}
+}
+
+func TestDefaultWatchErrorHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		remove := w.server.Inject(informertest.Fault{Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))})
+		failures := make(chan error, 100)
+		c := w.cache(cache.Options{DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
+			toolscache.DefaultWatchErrorHandler(ctx, r, err) // needs a reflector
+			failures <- err
+		}}, crcache.Options{})
+		stop := w.start(c)
+		if _, err := c.GetInformer(t.Context(), &corev1.Pod{}, cache.BlockUntilSynced(false)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-failures; !apierrors.IsForbidden(err) {
+			t.Error(err)
+		}
+		remove()
+		w.wantNames(c, nil)
+		stop()
+		w.server.Close()
+	})
+}
+
+// Each way to hold objects returns the same objects.
+func TestStorage(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options crcache.Options
+		managed bool
+		shared  bool
+	}{
+		{"default", crcache.Options{}, true, false},
+		{"Compact", crcache.Options{Compact: true}, true, false},
+		{"Share", crcache.Options{Share: true}, true, true},
+		{"DropManagedFields", crcache.Options{DropManagedFields: true}, false, false},
+		{"ByObject", crcache.Options{Compact: true, ByObject: map[client.Object]crcache.ByObject{
+			&corev1.Pod{}: {Compact: ptr(false), Share: ptr(true), DropManagedFields: ptr(true)},
+		}}, false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, false)
+			const many = 200
+			w.pod("a", "x")
+			w.pod("b", "x")
+			for i := range many {
+				w.pod("many", fmt.Sprint(i))
+				w.relabel("many", fmt.Sprint(i), "many", "true")
+			}
+			c := w.started(cache.Options{}, test.options)
+			w.wantNames(c, []string{"a/x", "b/x"}, client.Limit(2))
+			w.wantNames(c, []string{"b/x"}, client.InNamespace("b"), client.MatchingLabels{"name": "x"})
+			pods, err := crcache.List[*corev1.Pod](t.Context(), c, client.MatchingLabels{"many": "true"})
+			if err != nil || len(pods) != many {
+				t.Fatal(len(pods), err)
+			}
+			if managed := len(pods[0].ManagedFields) > 0; managed != test.managed {
+				t.Errorf("managedFields: %v, want %v", managed, test.managed)
+			}
+			different := map[*corev1.PodSecurityContext]bool{}
+			for _, pod := range pods {
+				different[pod.Spec.SecurityContext] = true
+			}
+			if shared := len(different) < many/2; shared != test.shared { // the decoder learns what is worth sharing
+				t.Errorf("%d equal parts are %d values, want them shared: %v", many, len(different), test.shared)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package crcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/typedinformer/informer"
+)
+
+// Get reads one object into out.
+func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
+	id, k, err := c.idOf(out)
+	if err != nil {
+		return err
+	}
+	if k == nil {
+		k, err = c.reading(ctx, id)
+	} else {
+		err = c.ready(ctx, k)
+	}
+	if err != nil {
+		return err
+	}
+	p, key, err := k.partOf(key)
+	if err != nil {
+		return err
+	}
+	var options client.GetOptions
+	options.ApplyOptions(opts)
+	snap := p.informer.Store().Snapshot()
+	copies := p.copies(options.UnsafeDisableDeepCopy)
+	if copies {
+		snap = informer.Copies(snap)
+	}
+	obj, ok := snap.Get(key)
+	if !ok {
+		return k.notFound(key)
+	}
+	to, from := reflect.ValueOf(out), reflect.ValueOf(obj)
+	if to.Type() != from.Type() {
+		return fmt.Errorf("get %s %s: the cache has a %T, not a %T", k.id.gvk.Kind, key, obj, out)
+	}
+	to.Elem().Set(from.Elem())
+	if copies {
+		out.GetObjectKind().SetGroupVersionKind(k.id.gvk)
+	}
+	return nil
+}
+
+// partOf returns the part that has the object with a key, and the key in that part.
+func (k *kind) partOf(key client.ObjectKey) (*part, client.ObjectKey, error) {
+	if !k.namespaced {
+		key.Namespace = ""
+	}
+	p := k.part(key.Namespace)
+	if p == nil {
+		return nil, key, k.unknownNamespace(key.Namespace)
+	}
+	return p, key, nil
+}
+
+// notFound names the kind where the API server names the resource, as controller-runtime's cache does.
+func (k *kind) notFound(key client.ObjectKey) error {
+	return apierrors.NewNotFound(schema.GroupResource{Group: k.id.gvk.Group, Resource: k.id.gvk.Kind}, key.Name)
+}
+
+// List reads the objects that opts select into out.
+func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...client.ListOption) error {
+	id, err := c.idOfList(out)
+	if err != nil {
+		return err
+	}
+	k, err := c.reading(ctx, id)
+	if err != nil {
+		return err
+	}
+	var options client.ListOptions
+	options.ApplyOptions(opts)
+	items := []runtime.Object{}
+	err = k.list(&options, true, func(obj client.Object, copied bool) {
+		if copied {
+			obj.GetObjectKind().SetGroupVersionKind(id.gvk)
+		}
+		items = append(items, obj)
+	})
+	if err != nil {
+		return err
+	}
+	if err := meta.SetList(out, items); err != nil {
+		return err
+	}
+	out.SetContinue("continue-not-supported")
+	return nil
+}
+
+var errContinue = errors.New("continue list option is not supported by the cache")
+
+// list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless the
+// configuration or options disable that.
+func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client.Object, copied bool)) error {
+	if options.Continue != "" {
+		return errContinue
+	}
+	left := options.Limit
+	if left <= 0 {
+		left = -1
+	}
+	namespace := options.Namespace
+	if !k.namespaced && namespace != "" {
+		return nil // no object is in it
+	}
+	parts, err := k.in(namespace)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		copies := copy && p.copies(options.UnsafeDisableDeepCopy)
+		objects, err := k.selected(p, namespace, options, copies)
+		if err != nil {
+			return err
+		}
+		for obj := range objects {
+			take(obj, copies)
+			if left--; left == 0 {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// selected yields the objects of a part that match a namespace and the selectors of options.
+func (k *kind) selected(p *part, namespace string, options *client.ListOptions, copies bool) (iter.Seq[client.Object], error) {
+	snap := p.informer.Store().Snapshot()
+	view := snap
+	if copies {
+		view = informer.Copies(snap)
+	}
+	if options.FieldSelector == nil {
+		return informer.Select(view, namespace, options.LabelSelector), nil
+	}
+	conditions, err := k.conditions(options.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	first, others, selector := conditions[0], conditions[1:], options.LabelSelector
+	if len(others) == 0 && (selector == nil || selector.Empty()) {
+		return first.index.lookup(p, view, namespace, first.value), nil
+	}
+	return func(yield func(client.Object) bool) {
+		for obj := range first.index.lookup(p, snap, namespace, first.value) {
+			if selector != nil && !selector.Matches(labels.Set(obj.GetLabels())) || !meetsAll(obj, others) {
+				continue
+			}
+			if copies {
+				obj = obj.DeepCopyObject().(client.Object)
+			}
+			if !yield(obj) {
+				return
+			}
+		}
+	}, nil
+}

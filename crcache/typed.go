@@ -1,0 +1,171 @@
+package crcache
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/typedinformer/informer"
+)
+
+// Get returns the object with a key, and creates its informer and waits for it as the method Get of c does. T is a Go type that
+// the scheme of c has, such as *corev1.Pod. c is a cache that the function from [New] created, as a manager's GetCache returns it.
+//
+// Get does not copy. All readers share the object, so the caller must not write to it. Its kind and apiVersion are empty. If the
+// object does not exist, the error meets apierrors.IsNotFound.
+func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectKey) (T, error) {
+	var none T
+	k, err := kindFor[T](ctx, c)
+	if err != nil {
+		return none, err
+	}
+	p, key, err := k.partOf(key)
+	if err != nil {
+		return none, err
+	}
+	if obj, ok := p.informer.Store().Get(key); ok {
+		return obj.(T), nil
+	}
+	return none, k.notFound(key)
+}
+
+// List returns the objects that opts select, as the method List of c does. See [Get] for T, c, and what callers must not do with
+// the objects. The slice is the caller's own.
+func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.ListOption) ([]T, error) {
+	k, err := kindFor[T](ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var options client.ListOptions
+	options.ApplyOptions(opts)
+	var list []T
+	err = k.list(&options, false, func(obj client.Object, _ bool) { list = append(list, obj.(T)) })
+	return list, err
+}
+
+// Index finds objects by keys that a function computes from them, like informer.Index. [NewIndex] creates one. All methods are
+// safe for concurrent use.
+type Index[T client.Object, K comparable] struct {
+	parts []*informer.Index[client.Object, K]
+}
+
+// NewIndex adds an index of the objects of type T to c, before or after its start. It creates the informer of T if there is none,
+// and does not wait for it. keys returns the keys of an object: none, one or several. It is called once for each version of an
+// object, must be fast, and must not write to the object or call c. See [Get] for T and c.
+//
+// An index belongs to the informer that T had at the call. After RemoveInformer, its lookups find what it had then.
+func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache, keys func(T) []K) (*Index[T, K], error) {
+	own, prototype, err := ownCache[T](c)
+	if err != nil {
+		return nil, err
+	}
+	i, err := own.GetInformer(ctx, prototype, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	x := &Index[T, K]{}
+	for _, p := range i.(*kind).parts {
+		x.parts = append(x.parts, informer.NewIndex(p.informer, func(obj client.Object) []K { return keys(obj.(T)) }))
+	}
+	return x, nil
+}
+
+// Lookup yields the objects that have key, ordered by namespace, then name; if the cache has a configuration for each of several
+// namespaces, one namespace after the other. All readers share the objects: callers must not write to them. Lookup does not wait:
+// before c has synced, it finds the objects that c has.
+func (x *Index[T, K]) Lookup(key K) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, part := range x.parts {
+			for obj := range part.Lookup(key) {
+				if !yield(obj.(T)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// List returns the objects that Lookup yields, as a new slice.
+func (x *Index[T, K]) List(key K) []T { return slices.Collect(x.Lookup(key)) }
+
+// Count returns the number of objects that have key. It takes time proportional to that number.
+func (x *Index[T, K]) Count(key K) int {
+	n := 0
+	for _, part := range x.parts {
+		n += part.Count(key)
+	}
+	return n
+}
+
+// WaitForObject waits until c has obj, which a write returned, or a newer version of it, or knows that it no longer exists. A
+// later read sees the write. It returns nil at once for an object that c does not follow: one of another namespace, or one that
+// does not match the selectors for labels, name or namespace. It returns an error if ctx ends or the informer stops first. obj
+// may be of any form; each has an informer of its own, which WaitForObject creates if there is none.
+func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error {
+	own, ok := c.(*objectCache)
+	if !ok {
+		return foreign(c)
+	}
+	id, k, err := own.idOf(obj)
+	if err != nil {
+		return err
+	}
+	if k == nil {
+		k, err = own.reading(ctx, id)
+	} else {
+		err = own.ready(ctx, k)
+	}
+	if err != nil {
+		return err
+	}
+	p := k.part(obj.GetNamespace())
+	if p == nil {
+		return nil
+	}
+	return p.informer.WaitForObject(ctx, obj)
+}
+
+// kindFor returns the informers of T for a read, once they have synced.
+func kindFor[T client.Object](ctx context.Context, c cache.Cache) (*kind, error) {
+	if own, ok := c.(*objectCache); ok {
+		if k := own.known.Load().byType[reflect.TypeFor[T]()]; k != nil {
+			return k, own.ready(ctx, k)
+		}
+	}
+	own, prototype, err := ownCache[T](c)
+	if err != nil {
+		return nil, err
+	}
+	id, _, err := own.idOf(prototype)
+	if err != nil {
+		return nil, err
+	}
+	return own.reading(ctx, id)
+}
+
+// ownCache returns c as the type that [New] creates, and an object of type T.
+func ownCache[T client.Object](c cache.Cache) (*objectCache, T, error) {
+	var none T
+	own, ok := c.(*objectCache)
+	if !ok {
+		return nil, none, foreign(c)
+	}
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Pointer {
+		return nil, none, fmt.Errorf("%v is no pointer to a Go type of the scheme", t)
+	}
+	prototype := reflect.New(t.Elem()).Interface().(T)
+	if formOf(prototype) != typed {
+		return nil, none, fmt.Errorf("%v stands for every kind: only the methods of the cache can read it", t)
+	}
+	return own, prototype, nil
+}
+
+func foreign(c cache.Cache) error {
+	return fmt.Errorf("the cache is a %T: crcache.New has not created it", c)
+}
