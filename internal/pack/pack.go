@@ -72,19 +72,14 @@ func (p *Packer) Pack(head string, raw []byte) (string, *Dictionary) {
 		return head + string(raw), nil
 	}
 	p.observe(raw)
-	return p.pack(head, raw, (*Dictionary).encode)
+	return p.Repack(head, raw)
 }
 
 // Outdated reports whether Repack would use another dictionary than d.
 func (p *Packer) Outdated(d *Dictionary) bool { return d != p.dictionary() }
 
-// Repack is Pack for a value that was packed before: the dictionary does not follow it. Repack takes three times as long, and
-// saves a tenth of the result.
+// Repack is Pack for a value that was packed before: the dictionary does not follow it.
 func (p *Packer) Repack(head string, raw []byte) (string, *Dictionary) {
-	return p.pack(head, raw, (*Dictionary).encodeBetter)
-}
-
-func (p *Packer) pack(head string, raw []byte, encode func(d *Dictionary, dst, raw []byte) []byte) (string, *Dictionary) {
 	d := p.dictionary()
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
@@ -94,7 +89,7 @@ func (p *Packer) pack(head string, raw []byte, encode func(d *Dictionary, dst, r
 	}
 	b := (*buf)[:need]
 	n := copy(b, head)
-	packed := encode(d, b[n:], raw)
+	packed := d.encode(b[n:], raw)
 	if len(packed) > len(raw)-len(raw)/8 {
 		return head + string(raw), nil
 	}
@@ -116,13 +111,6 @@ func (d *Dictionary) encode(dst, raw []byte) []byte {
 		return s2.Encode(dst, raw)
 	}
 	return d.dict.Encode(dst, raw)
-}
-
-func (d *Dictionary) encodeBetter(dst, raw []byte) []byte {
-	if d.dict == nil {
-		return s2.EncodeBetter(dst, raw)
-	}
-	return d.dict.EncodeBetter(dst, raw)
 }
 
 // Unpack returns the value in packed. It may use the memory of buf[:cap(buf)].
