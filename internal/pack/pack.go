@@ -68,9 +68,6 @@ func putBuffer(b *[]byte) {
 // Pack returns head, followed by raw in packed form, and the dictionary that [Dictionary.Unpack] needs. It does not compress a
 // value that is longer than 32 MiB, or if that saves less than an eighth.
 func (p *Packer) Pack(head string, raw []byte) (string, *Dictionary) {
-	if len(raw) > maxValue {
-		return head + string(raw), nil
-	}
 	p.observe(raw)
 	return p.Repack(head, raw)
 }
@@ -80,6 +77,9 @@ func (p *Packer) Outdated(d *Dictionary) bool { return d != p.dictionary() }
 
 // Repack is Pack for a value that was packed before: the dictionary does not follow it.
 func (p *Packer) Repack(head string, raw []byte) (string, *Dictionary) {
+	if len(raw) > maxValue {
+		return head + string(raw), nil
+	}
 	d := p.dictionary()
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
