@@ -142,6 +142,58 @@ func compactHeap[T Object](b *testing.B, object func(random *rand.Rand, meta met
 	}
 }
 
+// BenchmarkCompactUpdates follows updates with an informer that has every pod, from the HTTP client to a handler. The handler reads
+// both versions, or only the new one (SubscriptionConfig.NewOnly), or there is none.
+func BenchmarkCompactUpdates(b *testing.B) {
+	pods := fleet.New(fleet.Config{Pods: decodedObjects})
+	var last string
+	for change := range first(pods.Updates(1)) {
+		last = change.Object.ResourceVersion
+	}
+	formats(b, func(b *testing.B, media string) {
+		server := cannedList(b, media, pods.All())
+		server.frames = watchFrames(b, media, pods.Updates(1))
+		for _, compact := range []bool{false, true} {
+			for _, handler := range []string{"none", "new", "both"} {
+				b.Run(fmt.Sprintf("compact=%t/handler=%s", compact, handler), func(b *testing.B) {
+					events := 0
+					for b.Loop() {
+						b.StopTimer()
+						server.hold = make(chan struct{})
+						inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: compact})
+						left, handled := decodedObjects, make(chan struct{})
+						if handler != "none" {
+							sub := inf.SubscribeWith(HandlerFuncs[*corev1.Pod]{Update: func(_, new *corev1.Pod) {
+								if left--; left == 0 {
+									close(handled)
+								}
+							}}, SubscriptionConfig[*corev1.Pod]{NewOnly: handler == "new", Delivery: DeliverEvery, MaxBacklog: 2 * decodedObjects})
+							if err := sub.WaitSynced(b.Context()); err != nil {
+								b.Fatal(err)
+							}
+						}
+						runtime.GC() // of the list
+						b.StartTimer()
+						close(server.hold)
+						if err := inf.WaitForResourceVersion(b.Context(), last); err != nil {
+							b.Fatal(err)
+						}
+						if handler != "none" {
+							<-handled
+						}
+						b.StopTimer()
+						stop()
+						events += decodedObjects
+						b.StartTimer()
+					}
+					b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(events), "ns/event")
+					b.ReportMetric(0, "ns/op") // has no meaning here
+				})
+			}
+		}
+	})
+}
+
 func randomText(random *rand.Rand, n int) string {
 	raw := make([]byte, n)
 	for i := range raw {
