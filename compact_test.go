@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +100,62 @@ func TestCompactConcurrentReaders(t *testing.T) {
 	})
 }
 
+// counted counts how often an object of its type is decoded.
+type counted struct {
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+var decodedCounted atomic.Int64
+
+func (c *counted) UnmarshalJSON(raw []byte) error {
+	type plain counted
+	decodedCounted.Add(1)
+	return json.Unmarshal(raw, (*plain)(c))
+}
+
+// A read decodes only the objects that it returns, and a label selector sees the labels of the present version.
+func TestCompactDecodesOnlyWhatIsReturned(t *testing.T) {
+	bubble(t, func(w world) {
+		for i := range 20 {
+			w.create(newPod(fmt.Sprint("ns", i%2), fmt.Sprintf("p%02d", i), fmt.Sprint("v=", i/2%5)))
+		}
+		config := quiet[*counted]()
+		config.Compact = true
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		byV := informer.NewIndex(inf, func(c *counted) []string { return []string{c.Labels["v"]} })
+		defer start(w.T, inf)()
+		w.relabel("ns0", "p00", "4")
+		synctest.Wait()
+		one, four := labels.SelectorFromSet(labels.Set{"v": "1"}), labels.SelectorFromSet(labels.Set{"v": "4"})
+		store, lister := inf.Store(), informer.NewLister(inf, podGVR.GroupResource())
+		for name, c := range map[string]struct {
+			read func() []*counted
+			want string
+		}{
+			"Get": {func() []*counted {
+				c, _ := store.Get(informer.Key{Namespace: "ns0", Name: "p00"})
+				return []*counted{c}
+			}, "ns0/p00"},
+			"Namespace": {func() []*counted { return slices.Collect(store.Namespace("ns1")) },
+				"ns1/p01 ns1/p03 ns1/p05 ns1/p07 ns1/p09 ns1/p11 ns1/p13 ns1/p15 ns1/p17 ns1/p19"},
+			"Lookup":              {func() []*counted { return slices.Collect(byV.Lookup("4")) }, "ns0/p00 ns0/p08 ns0/p18 ns1/p09 ns1/p19"},
+			"List":                {func() []*counted { return lister.List(four) }, "ns0/p00 ns0/p08 ns0/p18 ns1/p09 ns1/p19"},
+			"List of a namespace": {func() []*counted { return lister.Namespace("ns1").List(four) }, "ns1/p09 ns1/p19"},
+			"Select":              {func() []*counted { return slices.Collect(informer.Select(store.Snapshot(), "ns0", one)) }, "ns0/p02 ns0/p12"},
+			"Select of the old version": {func() []*counted {
+				return slices.Collect(informer.Select(store.Snapshot(), "ns0", labels.SelectorFromSet(labels.Set{"v": "0"})))
+			}, "ns0/p10"},
+		} {
+			runtime.GC()
+			before := decodedCounted.Load()
+			got := c.read()
+			if n := int(decodedCounted.Load() - before); names(got) != c.want || n > len(got) {
+				w.Errorf("%s returns %q and decodes %d objects, want %q and no others", name, names(got), n, c.want)
+			}
+		}
+	})
+}
+
 // An object that nobody reads is not held decoded.
 func TestCompactFreesObjects(t *testing.T) {
 	forEachCompact(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
@@ -148,6 +205,35 @@ func TestCompactHoldsTheResultOfTransform(t *testing.T) {
 		}
 		if calls != 1 {
 			w.Errorf("Transform was called %d times for one version", calls)
+		}
+	})
+}
+
+// The old version of an update is as Transform returned it, also if Transform changed the new version where the server did not.
+// Guarantees: R20
+func TestCompactOldVersionWithTransform(t *testing.T) {
+	forEachCompact(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			if p.Labels["v"] == "2" {
+				p.Spec.NodeName = "other"
+			}
+			return p, nil
+		}
+		w.create(newPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		var got []string
+		sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
+			Update: func(old, new *corev1.Pod) { got = append(got, old.Spec.NodeName+"->"+new.Spec.NodeName) },
+		})
+		defer start(w.T, inf)()
+		if err := sub.WaitSynced(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		runtime.GC()
+		w.relabel("ns", "a", "2")
+		synctest.Wait()
+		if want := []string{"n1->other"}; !slices.Equal(got, want) {
+			w.Errorf("updates from and to the nodes %q, want %q", got, want)
 		}
 	})
 }

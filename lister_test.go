@@ -19,15 +19,17 @@ import (
 
 // A lister answers like client-go's lister, which has no order.
 func TestListerAnswersAsClientGo(t *testing.T) {
-	bubble(t, func(w world) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		t := w.T
 		nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
 		w.create(newPod("b", "x", "app=web", "v=1"), newPod("a", "y", "app=web"), newPod("a", "x", "v=2"), newPod("a", "z"))
 		for _, name := range []string{"n2", "n1"} {
 			nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": name}}})
 		}
-		podInformer := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		nodeInformer := informer.New(w.client(), informer.Resource{GroupVersionResource: nodeGVR}, quiet[*corev1.Node]())
+		podInformer := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		nodeConfig := quiet[*corev1.Node]()
+		nodeConfig.Compact = config.Compact
+		nodeInformer := informer.New(client, informer.Resource{GroupVersionResource: nodeGVR}, nodeConfig)
 		podLister, nodeLister := informer.NewLister(podInformer, podGVR.GroupResource()), informer.NewClusterLister(nodeInformer, nodeGVR.GroupResource())
 		if list := podLister.List(nil); len(list) != 0 {
 			t.Errorf("%d objects before the start", len(list))

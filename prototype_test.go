@@ -3,6 +3,7 @@ package informer_test
 import (
 	"fmt"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -137,6 +138,7 @@ func TestCopies(t *testing.T) {
 			held := func() anyObject { return read(inf.Store().Snapshot()) }
 			copied := func() anyObject { return read(informer.Copies(inf.Store().Snapshot())) }
 			// Without Compact, the store holds an object; with it, a copy is decoded if no caller holds the object.
+			goruntime.GC()
 			cold := copied()
 			shared := held()
 			warm := copied()
@@ -163,6 +165,35 @@ func TestCopies(t *testing.T) {
 			w.Error("an object that does not exist")
 		}
 	})
+}
+
+// copiedPod counts how often one of its type is copied.
+type copiedPod struct {
+	corev1.Pod
+	copies *int
+}
+
+func (p *copiedPod) DeepCopyObject() runtime.Object {
+	*p.copies++
+	return &copiedPod{*p.DeepCopy(), p.copies}
+}
+
+// Select copies only the objects that match.
+func TestSelectOfCopies(t *testing.T) {
+	store, writer := informer.NewStore[*copiedPod]()
+	copies := 0
+	for i := range 20 {
+		pod := &copiedPod{*newPod("ns", fmt.Sprint("p", i), fmt.Sprint("v=", i)), &copies}
+		if err := writer.Apply(informer.Delta[*copiedPod]{Type: informer.Upserted, Object: pod}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	selector := labels.SelectorFromSet(labels.Set{"v": "7"})
+	got := slices.Collect(informer.Select(informer.Copies(store.Snapshot()), "ns", selector))
+	held, _ := store.Get(informer.Key{Namespace: "ns", Name: "p7"})
+	if len(got) != 1 || got[0] == held || got[0].Name != "p7" || copies != 1 {
+		t.Errorf("%d objects and %d copies, want one of each", len(got), copies)
+	}
 }
 
 // A prototype is needed exactly if T is an interface, and its type must be one that can be decoded.
