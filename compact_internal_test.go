@@ -24,6 +24,7 @@ func TestCompactHasEverySetting(t *testing.T) {
 		Compact:           true,
 		Prototype:         &thing{},
 		OnDecodeError:     func(*DecodeError) {},
+		OnFailure:         func(error) {},
 		PagedList:         true,
 		PageSize:          3,
 		AbsentIsSynced:    true,
