@@ -191,7 +191,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 			for _, l := range i.hub.all() {
 				_ = l.waitSynced(ctx) // the handlers need the processor more
 			}
-			i.packing.settle(ctx, i.store)
+			i.packing.settle(ctx, i.store.All())
 		})
 	}
 	running.Wait()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -194,9 +195,9 @@ func (k *packer) packBytes(obj any, f decode.Format, raw []byte, list *decode.Li
 	return p
 }
 
-// settle packs the objects of store again. Most were packed while the dictionary knew only the first ones.
-func (k *packer) settle(ctx context.Context, store *Store[*packed]) {
-	for p := range store.All() {
+// settle packs objects again. Most were packed while the dictionary knew only the first ones.
+func (k *packer) settle(ctx context.Context, objects iter.Seq[*packed]) {
+	for p := range objects {
 		if ctx.Err() != nil {
 			return
 		}

@@ -131,7 +131,7 @@ func TestSettle(t *testing.T) {
 	}
 	var reading sync.WaitGroup
 	reading.Go(check)
-	k.settle(t.Context(), store)
+	k.settle(t.Context(), store.All())
 	reading.Wait()
 	check()
 	after, outdated := size()
@@ -144,7 +144,7 @@ func TestSettle(t *testing.T) {
 	last, _ := store.Get(KeyOf(replaced.Items[0]))
 	body := last.body.Load()
 	k.bytes = pack.Packer{} // every dictionary is outdated now
-	k.settle(ended, store)
+	k.settle(ended, store.All())
 	if last.body.Load() != body {
 		t.Error("settle continues after its context has ended")
 	}
