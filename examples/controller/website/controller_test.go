@@ -22,12 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/examples/controller/leader"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -104,15 +102,15 @@ func alone(ctx context.Context, ctl *Controller) error { return ctl.Run(ctx) }
 // elected runs a controller with leader election, as its replicas run in a cluster.
 func (c *cluster) elected(who string) func(ctx context.Context, ctl *Controller) error {
 	return func(ctx context.Context, ctl *Controller) error {
-		client, err := coordinationv1client.NewForConfig(c.server.Config())
+		client, err := informer.NewClient(c.server.Config())
 		c.must(err)
-		return leader.Run(ctx, leader.Config{
-			Lock: &resourcelock.LeaseLock{
-				LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: client, LockConfig: resourcelock.ResourceLockConfig{Identity: who},
-			},
+		elector, err := leader.New(client, leader.Config{
+			Namespace: "ns", Name: name, Identity: who,
 			Fatal:  func() { c.Errorf("%s: Fatal", who) },
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		}, ctl.Run)
+		})
+		c.must(err)
+		return elector.Run(ctx, ctl.Run)
 	}
 }
 
