@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/examples/controller/website"
+	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/leader"
 )
 
@@ -46,6 +48,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	duration := flags.Duration("for", 0, "end after this `time`, like 10s; zero means run until Ctrl-C")
 	kubeconfig := flags.String("kubeconfig", "", "`path` of a kubeconfig: its current context's cluster")
 	namespace := flags.String("lease-namespace", "default", "real cluster: `namespace` of the lease that replicas contend for")
+	probes := flags.String("probes", "", "real cluster: `address`, like :8081, of /readyz and /livez; empty means none")
 	workers := flags.Int("workers", 4, "`number` of websites reconciled at the same time")
 	websites := flags.Int("websites", 50, "simulation: `number` of websites")
 	crd := flags.Bool("crd", false, "print the custom resource definition and exit")
@@ -83,10 +86,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "replica %s at %s\n", r.elector.Status().Identity, config.Host)
-	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.Go(func() error { return r.run(ctx) })
+	tasks, running := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return r.run(running) })
+	if *probes != "" {
+		tasks.Go(func() error { return r.serve(running, *probes) })
+	}
 	tasks.Go(func() error {
-		for second(ctx) {
+		for second(running) {
 			s := r.controller.Status()
 			fmt.Fprintf(out, "leading: %t  reconciles: %d ok, %d failed, %d to be retried  queue: %v ready, %d delayed\n",
 				s.Running, s.Succeeded, s.Failed, s.BackedOff, s.Queue.Depth, s.Queue.Delayed)
@@ -151,6 +157,16 @@ func (r *replica) run(ctx context.Context) error {
 		return err
 	})
 	return tasks.Wait()
+}
+
+// serve answers the probes until ctx ends.
+func (r *replica) serve(ctx context.Context, address string) error {
+	mux := http.NewServeMux()
+	mux.Handle("/readyz", health.Ready(r.controller.Health()))
+	mux.Handle("/livez", health.Live(r.controller.Health()))
+	server := &http.Server{Addr: address, Handler: mux, ReadTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	return server.ListenAndServe()
 }
 
 func (r *replica) name() string {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/watchcache"
@@ -528,6 +531,21 @@ func TestReplicas(t *testing.T) {
 		}
 		for _, name := range names[1:] {
 			c.wantReady(name)
+		}
+	})
+}
+
+// The probes pass while the controller works.
+func TestHealth(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		ctl, _ := c.start("a", alone)
+		<-time.After(time.Minute)
+		for _, probe := range []http.Handler{health.Ready(ctl.Health()), health.Live(ctl.Health())} {
+			w := httptest.NewRecorder()
+			probe.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			if w.Code != http.StatusOK {
+				c.Errorf("%d %s", w.Code, w.Body)
+			}
 		}
 	})
 }
