@@ -122,7 +122,7 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error)
 	e.mu.Unlock()
 	defer e.enter(Idle)
 	for {
-		l := &lease{client: e.client, config: &e.config}
+		l := &lease{client: e.client, config: &e.config, wall: e.wall}
 		if err := e.contend(ctx, l); err != nil {
 			return err
 		}

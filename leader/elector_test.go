@@ -281,7 +281,7 @@ func TestOnlyTheOwnLeaseIsReleased(t *testing.T) {
 		s.replica("b", 0)
 		<-time.After(time.Second)
 		a := s.elector("a")
-		if err := (&lease{client: a.client, config: &a.config}).release(s.Context()); err != nil || *s.lease().Spec.HolderIdentity != "b" {
+		if err := (&lease{client: a.client, config: &a.config, wall: a.wall}).release(s.Context()); err != nil || *s.lease().Spec.HolderIdentity != "b" {
 			s.Errorf("%v, %v", s.lease(), err)
 		}
 	})

@@ -23,6 +23,7 @@ type lease struct {
 	seen   *coordinationv1.Lease // nil if it does not exist, or was not read yet
 	since  time.Time             // when a response first had the present spec. Only its monotonic clock is used
 	stale  bool                  // the server may have another version
+	wall   func() time.Time      // the wall clock, for the times that people read in the Lease
 }
 
 // acquire takes the lease if no other replica holds it, and reports whether it did.
@@ -72,7 +73,7 @@ func (l *lease) release(ctx context.Context) error {
 	released := l.seen.DeepCopy()
 	released.Spec.HolderIdentity = new("")
 	released.Spec.LeaseDurationSeconds = new(int32(1)) // as client-go does; zero is not valid
-	released.Spec.RenewTime = new(metav1.NowMicro())
+	released.Spec.RenewTime = new(metav1.NewMicroTime(l.wall()))
 	updated, err := l.client.Update(ctx, released, metav1.UpdateOptions{})
 	if err == nil {
 		l.see(updated)
@@ -100,7 +101,7 @@ func (l *lease) read(ctx context.Context) error {
 func (l *lease) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.config.requestTimeout())
 	defer cancel()
-	now := metav1.NowMicro()
+	now := metav1.NewMicroTime(l.wall())
 	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.config.Namespace, Name: l.config.Name}}
 	write := func() (*coordinationv1.Lease, error) { return l.client.Create(ctx, next, metav1.CreateOptions{}) }
 	if l.seen != nil {
