@@ -79,6 +79,7 @@
 // adds a source of keys: [EnqueueObject], [EnqueueOwner] and [Enqueue] choose the keys, and a [Predicate] selects events.
 // The controller reconciles nothing before all its sources have synced. A [Queue] holds each key once, by priority, with
 // delays and a rate limit: the initial list and a resync yield to changes as they happen. A [TypedClient] writes.
+// Package leader elects one of several replicas, which then runs the controller.
 //
 //	ctl := &informer.Controller[informer.Key]{
 //		MaxConcurrentReconciles: 4,
@@ -103,7 +104,8 @@
 // # Diagnosis
 //
 // [Informer.Status] returns the state of each watch, the last failure, the resource version and the backlog of each
-// handler. If [Informer.WaitSynced] fails, its error names what is missing.
+// handler. If [Informer.WaitSynced] fails, its error names what is missing. Package health has handlers for
+// readiness and liveness probes.
 //
 // # Reading the source
 //

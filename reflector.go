@@ -82,6 +82,9 @@ type ReflectorStatus struct {
 	ResourceVersion string
 	// WatchOpen is true while a watch is open.
 	WatchOpen bool
+	// NoWatchSince is the time since which no watch has been open: the end of the last one, or the beginning of Run. Zero
+	// while a watch is open, and before Run.
+	NoWatchSince time.Time
 	// Lists and Watches count requests. A streaming list counts as both.
 	Lists, Watches int
 	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
@@ -304,6 +307,11 @@ func (e errSink) Unwrap() error { return e.error }
 // calls of Run must not overlap.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.enter(ReflectorIdle)
+	r.update(func(s *ReflectorStatus) {
+		if s.NoWatchSince.IsZero() {
+			s.NoWatchSince = time.Now()
+		}
+	})
 	defer func() {
 		if r.state.open != nil {
 			r.close(r.state.open)
@@ -470,14 +478,14 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 func (r *Reflector[T]) open(ctx context.Context, query url.Values, initial bool) (*openWatch, error) {
 	w, err := r.collection.open(ctx, query, initial)
 	if err == nil {
-		r.update(func(s *ReflectorStatus) { s.WatchOpen = true })
+		r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
 	}
 	return w, err
 }
 
 func (r *Reflector[T]) close(w *openWatch) {
 	w.close()
-	r.update(func(s *ReflectorStatus) { s.WatchOpen = false })
+	r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
 }
 
 // watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.

@@ -4,8 +4,7 @@
 //	go run ./examples/controller -kubeconfig ~/.kube/config   # a real cluster; in a pod, it finds its own
 //	go run ./examples/controller -crd | kubectl apply -f -    # installs the CRD on a real cluster
 //
-// To build on it, read website (the controller), leader (one replica of several works), and then run. Leave out
-// simulate.go.
+// To build on it, read website (the controller), and then run. Leave out simulate.go.
 package main
 
 import (
@@ -15,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -22,17 +22,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/examples/controller/leader"
 	"github.com/typedinformer/informer/examples/controller/website"
+	"github.com/typedinformer/informer/health"
+	"github.com/typedinformer/informer/leader"
 )
 
 func main() {
@@ -51,6 +48,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	duration := flags.Duration("for", 0, "end after this `time`, like 10s; zero means run until Ctrl-C")
 	kubeconfig := flags.String("kubeconfig", "", "`path` of a kubeconfig: its current context's cluster")
 	namespace := flags.String("lease-namespace", "default", "real cluster: `namespace` of the lease that replicas contend for")
+	probes := flags.String("probes", "", "real cluster: `address`, like :8081, of /readyz and /livez; empty means none")
 	workers := flags.Int("workers", 4, "`number` of websites reconciled at the same time")
 	websites := flags.Int("websites", 50, "simulation: `number` of websites")
 	crd := flags.Bool("crd", false, "print the custom resource definition and exit")
@@ -87,11 +85,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "replica %s at %s\n", r.identity, config.Host)
-	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.Go(func() error { return r.run(ctx) })
+	fmt.Fprintf(out, "replica %s at %s\n", r.elector.Status().Identity, config.Host)
+	tasks, running := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return r.run(running) })
+	if *probes != "" {
+		tasks.Go(func() error { return r.serve(running, *probes) })
+	}
 	tasks.Go(func() error {
-		for second(ctx) {
+		for second(running) {
 			s := r.controller.Status()
 			fmt.Fprintf(out, "leading: %t  reconciles: %d ok, %d failed, %d to be retried  queue: %v ready, %d delayed\n",
 				s.Running, s.Succeeded, s.Failed, s.BackedOff, s.Queue.Depth, s.Queue.Delayed)
@@ -116,34 +117,28 @@ func second(ctx context.Context) bool {
 
 // replica is one process of the controller.
 type replica struct {
-	identity   string
 	controller *website.Controller
-	election   leader.Config
+	elector    *leader.Elector
 }
 
 func newReplica(config *rest.Config, namespace string, workers int, log *slog.Logger) (*replica, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, err
-	}
-	r := &replica{identity: host + "_" + string(uuid.NewUUID())} // unique, also among earlier processes
 	client, err := informer.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
-	if r.controller, err = website.New(client, website.Config{Workers: workers, Logger: log}); err != nil {
-		return nil, err
-	}
-	leases, err := coordinationv1client.NewForConfig(config)
+	controller, err := website.New(client, website.Config{Workers: workers, Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	r.election = leader.Config{Logger: log, Lock: &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: "website-controller"},
-		Client:     leases,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: r.identity},
-	}}
-	return r, nil
+	leases, err := informer.NewClient(config) // with a rate limit of its own
+	if err != nil {
+		return nil, err
+	}
+	elector, err := leader.New(leases, leader.Config{Namespace: namespace, Name: "website-controller", Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	return &replica{controller, elector}, nil
 }
 
 // run follows the cluster, and reconciles while this replica is the leader. The informers outlive the workers.
@@ -152,7 +147,7 @@ func (r *replica) run(ctx context.Context) error {
 	var tasks errgroup.Group
 	tasks.Go(func() error {
 		defer stop()
-		return leader.Run(ctx, r.election, r.controller.Run)
+		return r.elector.Run(ctx, r.controller.Run)
 	})
 	tasks.Go(func() error {
 		err := r.controller.Follow(following)
@@ -164,4 +159,17 @@ func (r *replica) run(ctx context.Context) error {
 	return tasks.Wait()
 }
 
-func (r *replica) name() string { return r.identity[strings.LastIndex(r.identity, "-")+1:] }
+// serve answers the probes until ctx ends.
+func (r *replica) serve(ctx context.Context, address string) error {
+	mux := http.NewServeMux()
+	mux.Handle("/readyz", health.Ready(r.controller.Health()))
+	mux.Handle("/livez", health.Live(r.controller.Health()))
+	server := &http.Server{Addr: address, Handler: mux, ReadTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	return server.ListenAndServe()
+}
+
+func (r *replica) name() string {
+	identity := r.elector.Status().Identity
+	return identity[strings.LastIndex(identity, "-")+1:]
+}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/health"
 )
 
 const (
@@ -131,4 +132,12 @@ func (c *Controller) Follow(ctx context.Context) error {
 		return fmt.Errorf("follow: %w", err)
 	}
 	return nil
+}
+
+// Health returns what the probes check.
+func (c *Controller) Health() health.Config {
+	return health.Config{
+		Groups:      []func() []informer.InformerStatus{c.group.Status},
+		Controllers: []func() informer.ControllerStatus{c.Controller.Status},
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -22,12 +24,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/examples/controller/leader"
+	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -104,15 +105,15 @@ func alone(ctx context.Context, ctl *Controller) error { return ctl.Run(ctx) }
 // elected runs a controller with leader election, as its replicas run in a cluster.
 func (c *cluster) elected(who string) func(ctx context.Context, ctl *Controller) error {
 	return func(ctx context.Context, ctl *Controller) error {
-		client, err := coordinationv1client.NewForConfig(c.server.Config())
+		client, err := informer.NewClient(c.server.Config())
 		c.must(err)
-		return leader.Run(ctx, leader.Config{
-			Lock: &resourcelock.LeaseLock{
-				LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Client: client, LockConfig: resourcelock.ResourceLockConfig{Identity: who},
-			},
+		elector, err := leader.New(client, leader.Config{
+			Namespace: "ns", Name: name, Identity: who,
 			Fatal:  func() { c.Errorf("%s: Fatal", who) },
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		}, ctl.Run)
+		})
+		c.must(err)
+		return elector.Run(ctx, ctl.Run)
 	}
 }
 
@@ -530,6 +531,21 @@ func TestReplicas(t *testing.T) {
 		}
 		for _, name := range names[1:] {
 			c.wantReady(name)
+		}
+	})
+}
+
+// The probes pass while the controller works.
+func TestHealth(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		ctl, _ := c.start("a", alone)
+		<-time.After(time.Minute)
+		for _, probe := range []http.Handler{health.Ready(ctl.Health()), health.Live(ctl.Health())} {
+			w := httptest.NewRecorder()
+			probe.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			if w.Code != http.StatusOK {
+				c.Errorf("%d %s", w.Code, w.Body)
+			}
 		}
 	})
 }

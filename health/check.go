@@ -1,0 +1,137 @@
+package health
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer"
+)
+
+// check is the result of one check.
+type check struct {
+	name    string
+	failure string // empty if the check has passed
+}
+
+// ready returns the checks of readiness.
+func (c *Config) ready() (checks []check) {
+	for _, s := range c.informers() {
+		checks = append(checks,
+			check{"informer/" + s.Resource.String() + "/synced", synced(s)},
+			check{"informer/" + s.Resource.String() + "/watch", watching(s, limit(c.MaxNoWatch))})
+	}
+	return checks
+}
+
+// live returns the checks of liveness.
+func (c *Config) live() (checks []check) {
+	for _, s := range c.informers() {
+		checks = append(checks, check{"informer/" + s.Resource.String() + "/handlers", handling(s, limit(c.MaxHandlerCall))})
+	}
+	for _, status := range c.Controllers {
+		s := status()
+		checks = append(checks, check{"controller/" + s.Name + "/queue", progressing(s.Queue, limit(c.MaxWork))})
+	}
+	for _, status := range c.Queues {
+		s := status()
+		checks = append(checks, check{"queue/" + s.Name, progressing(s, limit(c.MaxWork))})
+	}
+	return checks
+}
+
+// informers returns the status of each informer, also of those in groups.
+func (c *Config) informers() (all []informer.InformerStatus) {
+	for _, status := range c.Informers {
+		all = append(all, status())
+	}
+	for _, statuses := range c.Groups {
+		all = append(all, statuses()...)
+	}
+	return all
+}
+
+// synced says what the store of an informer lacks.
+func synced(s informer.InformerStatus) string {
+	if s.Synced {
+		return ""
+	}
+	failures := []string{"not synced"}
+	for _, r := range s.Reflectors {
+		failures = append(failures, describe(r))
+	}
+	return strings.Join(failures, "; ")
+}
+
+// watching says which watches are down for longer than limit. A resource that the server does not serve has none.
+func watching(s informer.InformerStatus, limit time.Duration) string {
+	var failures []string
+	for _, r := range s.Reflectors {
+		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent {
+			continue
+		}
+		if down := time.Since(r.NoWatchSince); down > limit {
+			failures = append(failures, fmt.Sprintf("no watch for %v, %s", round(down), describe(r)))
+		}
+	}
+	return strings.Join(failures, "; ")
+}
+
+// handling says which handlers have been in one call for longer than limit.
+func handling(s informer.InformerStatus, limit time.Duration) string {
+	var failures []string
+	for _, h := range s.Handlers {
+		if h.Busy > limit {
+			failures = append(failures, fmt.Sprintf("handler %q in one call for %v, backlog %d", h.Name, round(h.Busy), h.Backlog))
+		}
+	}
+	return strings.Join(failures, "; ")
+}
+
+// progressing says that a key has been in work for longer than limit.
+func progressing(s informer.QueueStatus, limit time.Duration) string {
+	if s.LongestRunning <= limit {
+		return ""
+	}
+	ready := 0
+	for _, n := range s.Depth {
+		ready += n
+	}
+	return fmt.Sprintf("a key in work for %v, %d in work, %d ready", round(s.LongestRunning), s.InWork, ready)
+}
+
+// describe describes the state of a reflector without the text of its error.
+func describe(r informer.ReflectorStatus) string {
+	text := fmt.Sprintf("state %v for %v", r.State, round(time.Since(r.Since)))
+	if r.Namespace != "" {
+		text = "namespace " + r.Namespace + ": " + text
+	}
+	if r.LastError != nil {
+		text += fmt.Sprintf(", last error %v ago: %s", round(time.Since(r.LastErrorTime)), class(r.LastError))
+	}
+	return text
+}
+
+// class returns what may be shown of an error. Its text may come from the server, a proxy or a login plugin.
+func class(err error) string {
+	var answer apierrors.APIStatus
+	var decoding *informer.DecodeError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &decoding):
+		return "an object cannot be decoded"
+	case errors.As(err, &answer):
+		return strings.TrimSpace(fmt.Sprintf("%d %s", answer.Status().Code, http.StatusText(int(answer.Status().Code))))
+	case errors.Is(err, informer.ErrNoProgress), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.Is(err, informer.ErrTooLarge):
+		return "response too large"
+	}
+	return "see the log"
+}
+
+func round(d time.Duration) time.Duration { return d.Round(time.Second) }

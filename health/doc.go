@@ -1,0 +1,29 @@
+// Package health answers the readiness and liveness probes of a program that uses informers, groups, controllers and queues.
+//
+//	config := health.Config{
+//		Groups:      []func() []informer.InformerStatus{group.Status},
+//		Controllers: []func() informer.ControllerStatus{controller.Status},
+//	}
+//	mux.Handle("/readyz", health.Ready(config))
+//	mux.Handle("/livez", health.Live(config))
+//
+// Readiness says whether the stores can be read. It fails when a restart would not help:
+//
+//	informer/<resource>/synced      the store does not have the whole collection yet
+//	informer/<resource>/watch       no watch has been open for longer than Config.MaxNoWatch
+//
+// Liveness says whether the program makes progress. It fails when only a restart helps:
+//
+//	informer/<resource>/handlers    a call of a handler takes longer than Config.MaxHandlerCall
+//	controller/<name>/queue         a key has been in work for longer than Config.MaxWork
+//	queue/<name>                    the same, for a queue without a Controller
+//
+// A key that waits is no failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an outage
+// of the API server makes a program unready, but never restarts it.
+//
+// The handlers answer like /readyz and /livez of Kubernetes: 200 and "ok", or 500. To callers that Config.Authorize admits,
+// ?verbose, or a failure, shows one line for each check: "[+]name ok" or "[-]name failed: reason". Other callers see only
+// whether the program is ready or live. No line has the content of an object, its name, a message of the server or a
+// credential. It has resources, selectors and namespaces, the names of handlers, queues and controllers, and the HTTP status
+// of the last failed request. Informer.Status and the log have the whole error.
+package health

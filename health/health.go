@@ -1,0 +1,92 @@
+package health
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/typedinformer/informer"
+)
+
+// Config says what to check. The handlers call its functions at each request, concurrently. Do not change it after [Ready]
+// or [Live].
+type Config struct {
+	// Informers are the Status methods of informers outside of groups.
+	Informers []func() informer.InformerStatus
+	// Groups are the Status methods of groups. Informers that join later are checked, too.
+	Groups []func() []informer.InformerStatus
+	// Controllers are the Status methods of controllers.
+	Controllers []func() informer.ControllerStatus
+	// Queues are the Status methods of queues that no controller uses.
+	Queues []func() informer.QueueStatus
+	// MaxNoWatch is how long an informer may be without an open watch. Zero means 5 minutes. Negative means no limit.
+	MaxNoWatch time.Duration
+	// MaxHandlerCall is how long a call of a handler, or an iteration of Informer.Changes, may take. Zero means 5 minutes.
+	// Negative means no limit.
+	MaxHandlerCall time.Duration
+	// MaxWork is how long a key may be in work. It should exceed Controller.Timeout. Zero means 5 minutes. Negative means no
+	// limit.
+	MaxWork time.Duration
+	// Authorize reports whether the sender of a request may see the single checks. Nil means that nobody may.
+	Authorize func(*http.Request) bool
+}
+
+// limit returns the duration of a limit in Config.
+func limit(configured time.Duration) time.Duration {
+	switch {
+	case configured == 0:
+		return 5 * time.Minute
+	case configured < 0:
+		return math.MaxInt64
+	}
+	return configured
+}
+
+// Ready returns the handler for /readyz. It says whether every informer has synced, and has a watch. Without informers, it
+// says ok.
+func Ready(config Config) http.Handler { return &handler{config, "readyz", (*Config).ready} }
+
+// Live returns the handler for /livez. It says whether the handlers and queues make progress.
+func Live(config Config) http.Handler { return &handler{config, "livez", (*Config).live} }
+
+// handler answers a probe.
+type handler struct {
+	config Config
+	name   string
+	checks func(*Config) []check
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var lines bytes.Buffer
+	passed := true
+	for _, c := range h.checks(&h.config) {
+		if c.failure == "" {
+			fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
+			continue
+		}
+		passed = false
+		fmt.Fprintf(&lines, "[-]%s failed: %s\n", c.name, c.failure)
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	result := "passed"
+	if !passed {
+		result = "failed"
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	authorized := h.config.Authorize != nil && h.config.Authorize(r)
+	switch {
+	case authorized && (!passed || r.URL.Query().Has("verbose")):
+		_, _ = lines.WriteTo(w)
+		fmt.Fprintf(w, "%s check %s\n", h.name, result)
+	case passed:
+		fmt.Fprint(w, "ok")
+	default:
+		fmt.Fprintf(w, "%s check failed\n", h.name)
+	}
+}

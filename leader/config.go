@@ -1,0 +1,90 @@
+package leader
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+// Config is the configuration of an [Elector]. Only Namespace and Name are required. The durations have the names and
+// defaults of client-go's leaderelection. All replicas should have the same ones.
+type Config struct {
+	// Namespace and Name are those of the Lease. The elector creates it. The service account needs the verbs get, create and
+	// update for leases in the group coordination.k8s.io.
+	Namespace, Name string
+	// Identity is the name of this replica in the Lease. It must be unique: no other replica may have it, nor an earlier
+	// process of this one. Empty means the host name, "_" and a random UUID.
+	Identity string
+	// LeaseDuration is how long other replicas wait after the last renewal that they saw, in whole seconds. Zero means 15 s.
+	LeaseDuration time.Duration
+	// RenewDeadline is the age of the lease at which the context of the work ends. The work must then return within
+	// LeaseDuration - RenewDeadline - Margin. For an informer.Controller, this must exceed its Grace. Zero means two thirds of
+	// LeaseDuration.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between two renewals. A replica that does not lead waits 1 to 2.2 times as long between two
+	// attempts. RenewDeadline must be at least twice as long. Zero means 2 s.
+	RetryPeriod time.Duration
+	// Fatal is called when the work has not returned in time, and must not return. Nil means os.Exit(1).
+	Fatal func()
+	// Logger receives a record when this replica begins or stops leading, and when requests begin to fail. Nil means
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Margin is how long before the end of the lease the work must have returned. It covers clocks of different speeds, and the
+// end of the process.
+const Margin = time.Second
+
+// complete sets the defaults. It returns an error that names the field that is wrong.
+func (c *Config) complete() error {
+	if c.LeaseDuration == 0 {
+		c.LeaseDuration = 15 * time.Second
+	}
+	if c.RenewDeadline == 0 {
+		c.RenewDeadline = c.LeaseDuration * 2 / 3
+	}
+	if c.RetryPeriod == 0 {
+		c.RetryPeriod = 2 * time.Second
+	}
+	if c.Fatal == nil {
+		c.Fatal = func() { os.Exit(1) }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	switch {
+	case c.Namespace == "":
+		return errors.New("Config.Namespace is empty")
+	case c.Name == "":
+		return errors.New("Config.Name is empty")
+	case c.LeaseDuration < 0 || c.LeaseDuration%time.Second != 0 || c.LeaseDuration > 24*time.Hour:
+		return fmt.Errorf("Config.LeaseDuration is %v: it must be in whole seconds, and at most a day", c.LeaseDuration)
+	case c.RetryPeriod < 0:
+		return fmt.Errorf("Config.RetryPeriod is %v", c.RetryPeriod)
+	case c.RenewDeadline < 2*c.RetryPeriod:
+		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline, c.RetryPeriod)
+	case c.grace() <= 0:
+		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline, Margin, c.LeaseDuration)
+	}
+	if c.Identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("Config.Identity is empty, and the host has no name: %w", err)
+		}
+		c.Identity = host + "_" + string(uuid.NewUUID())
+	}
+	return nil
+}
+
+// expiry is the age of the lease at which the work must have returned.
+func (c *Config) expiry() time.Duration { return c.LeaseDuration - Margin }
+
+// grace is how long the work may take to return after its context has ended.
+func (c *Config) grace() time.Duration { return c.expiry() - c.RenewDeadline }
+
+// requestTimeout leaves time for two requests before RenewDeadline.
+func (c *Config) requestTimeout() time.Duration { return c.RenewDeadline / 2 }

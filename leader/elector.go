@@ -1,0 +1,233 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/typedinformer/informer"
+)
+
+// ErrLost is the cause of the work's context if the lease was not renewed in time, or if another replica took it.
+var ErrLost = errors.New("the lease is lost")
+
+// State is the state of an [Elector].
+//
+//	Idle -- Run --> Candidate -- acquired --> Leading -- lost, the work returned, or ctx ended --> Stopping
+//	 ^                |    ^                                                                      |    |
+//	 +-- ctx ended ---+    +------------------------ released after a loss -----------------------+    |
+//	 +------------------------------------------------------- released otherwise ----------------------+
+type State uint8
+
+const (
+	// Idle means that Run is not under way.
+	Idle State = iota
+	// Candidate tries to take the lease.
+	Candidate
+	// Leading runs the work.
+	Leading
+	// Stopping waits until the work has returned, whose context has ended, and then releases the lease.
+	Stopping
+)
+
+// String returns the name of the state, such as "Leading".
+func (s State) String() string {
+	switch s {
+	case Idle:
+		return "Idle"
+	case Candidate:
+		return "Candidate"
+	case Leading:
+		return "Leading"
+	case Stopping:
+		return "Stopping"
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// Status is the status of an [Elector].
+type Status struct {
+	// Identity is the name of this replica; see Config.Identity.
+	Identity string
+	// State is Leading only while the lease is younger than RenewDeadline by the clocks at the time of the call. So it is
+	// right in a process that was suspended, too.
+	State State
+	// Since is the time at which the elector entered State.
+	Since time.Time
+	// Holder is the identity in the Lease as this replica last saw it. Empty means none.
+	Holder string
+	// Renewed is the time at which this replica sent its last successful renewal. Zero means that it has never led.
+	Renewed time.Time
+	// LastError is the last failure of a request. Nil means that there was none. A success does not clear it.
+	LastError error
+	// LastErrorTime is the time of LastError.
+	LastErrorTime time.Time
+}
+
+// Elector contends for a Lease, and runs work while it holds it. Create one with [New]. All methods are safe for concurrent
+// use.
+type Elector struct {
+	config Config
+	client *informer.TypedClient[*coordinationv1.Lease]
+	wall   func() time.Time // the wall clock
+
+	mu      sync.Mutex // protects the fields below
+	status  Status
+	renewed instant // when the last successful renewal was sent
+	failing bool    // the last request failed
+}
+
+// instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and the
+// wall clock may be set.
+type instant struct{ monotonic, wall time.Time }
+
+// New returns an elector. It sends no request; Run does. It returns an error that names the field of config that is wrong.
+//
+// Give the elector a client of its own. Renewals that wait behind the requests of the work, for the rate limit of a shared
+// client, may come too late.
+func New(client *informer.Client, config Config) (*Elector, error) {
+	if client == nil {
+		return nil, errors.New("leader: the client is nil: create one with informer.NewClient")
+	}
+	if err := config.complete(); err != nil {
+		return nil, fmt.Errorf("leader: %w", err)
+	}
+	config.Logger = config.Logger.With("lease", config.Namespace+"/"+config.Name, "identity", config.Identity)
+	return &Elector{
+		config: config,
+		client: informer.NewTypedClient[*coordinationv1.Lease](client, coordinationv1.SchemeGroupVersion.WithResource("leases")),
+		wall:   func() time.Time { return time.Now().Round(0) },
+		status: Status{Identity: config.Identity, Since: time.Now()},
+	}, nil
+}
+
+// Run calls work whenever this replica holds the lease. It ends the context of work when ctx ends, or with the cause [ErrLost]
+// when the lease is lost. After a loss it contends for the lease again. Run returns the cause of ctx, or the result of work if
+// work returns before its context ends. By then, work has returned, the lease is released, and every goroutine that Run
+// started has ended. If the release fails, the lease expires by itself. Failing requests do not end Run; see Status.
+//
+// Run may be called again later. If it is already under way, it returns an error that wraps [informer.ErrRunning].
+func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error) error {
+	e.mu.Lock()
+	if e.status.State != Idle {
+		e.mu.Unlock()
+		return fmt.Errorf("leader: %w", informer.ErrRunning)
+	}
+	e.enterLocked(Candidate)
+	e.mu.Unlock()
+	defer e.enter(Idle)
+	for {
+		l := &lease{client: e.client, config: &e.config, wall: e.wall}
+		if err := e.contend(ctx, l); err != nil {
+			return err
+		}
+		if ended, err := e.lead(ctx, l, work); ended {
+			return err
+		}
+		e.enter(Candidate)
+	}
+}
+
+// Status returns the present status of the elector.
+func (e *Elector) Status() Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.status
+	if s.State == Leading && e.ageLocked() >= e.config.RenewDeadline {
+		s.State, s.Since = Stopping, e.renewed.monotonic.Add(e.config.RenewDeadline)
+	}
+	return s
+}
+
+// contend returns nil when this replica has taken the lease, or the cause of ctx.
+func (e *Elector) contend(ctx context.Context, l *lease) error {
+	for ctx.Err() == nil {
+		sent := e.now()
+		acquired, err := l.acquire(ctx)
+		if ctx.Err() != nil && !acquired {
+			break
+		}
+		e.note(l, err)
+		if acquired {
+			e.renew(sent)
+		}
+		switch {
+		case acquired && ctx.Err() != nil:
+			e.release(ctx, l)
+		case acquired && e.age() < e.config.RenewDeadline:
+			return nil
+		}
+		sleep(ctx, wait.Jitter(e.config.RetryPeriod, 1.2))
+	}
+	return context.Cause(ctx)
+}
+
+// release releases the lease if this replica holds it. If that fails, the lease expires by itself.
+func (e *Elector) release(ctx context.Context, l *lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.config.requestTimeout())
+	defer cancel()
+	e.note(l, l.release(ctx))
+}
+
+// note records the result of a request, and who holds the lease.
+func (e *Elector) note(l *lease, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.status.Holder = l.holder()
+	if err != nil {
+		e.status.LastError, e.status.LastErrorTime = err, time.Now()
+		if !e.failing {
+			e.config.Logger.Warn("requests for the lease fail", "err", err)
+		}
+	}
+	e.failing = err != nil
+}
+
+// renew records when a successful renewal was sent.
+func (e *Elector) renew(sent instant) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.renewed, e.status.Renewed = sent, sent.wall
+}
+
+func (e *Elector) now() instant { return instant{time.Now(), e.wall()} }
+
+// age returns the time since the last successful renewal was sent, on the clock that shows more.
+func (e *Elector) age() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ageLocked()
+}
+
+func (e *Elector) ageLocked() time.Duration {
+	return max(time.Since(e.renewed.monotonic), e.wall().Sub(e.renewed.wall))
+}
+
+func (e *Elector) enter(s State) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.enterLocked(s)
+}
+
+func (e *Elector) enterLocked(s State) {
+	if e.status.State != s {
+		e.status.State, e.status.Since = s, time.Now()
+	}
+}
+
+// sleep waits for d, and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
