@@ -148,7 +148,7 @@ type packing[T Object] interface {
 	pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
 	// alive returns the decoded object of old, or nil if it would have to be decoded again.
 	alive(old T) any
-	// settle is called once, when store has the whole collection. It may run until ctx ends.
+	// settle is called once, when the handlers have processed the first list, which is in store. It may run until ctx ends.
 	settle(ctx context.Context, store *Store[T])
 }
 

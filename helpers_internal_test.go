@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -228,8 +229,22 @@ func (t *thing) GetUID() types.UID { return types.UID(t.uid) }
 
 func (t *thing) GetResourceVersion() string { return t.rv }
 
-// UnmarshalJSON is required of a type whose fields JSON cannot fill. No test decodes a thing.
-func (t *thing) UnmarshalJSON([]byte) error { panic("a thing is decoded") }
+// encodedThing is a thing as JSON.
+type encodedThing struct {
+	Namespace, Name, UID, ResourceVersion string
+	Tags                                  []string
+}
+
+func (t *thing) MarshalJSON() ([]byte, error) {
+	return json.Marshal(encodedThing{t.namespace, t.name, t.uid, t.rv, t.tags})
+}
+
+func (t *thing) UnmarshalJSON(raw []byte) error {
+	var e encodedThing
+	err := json.Unmarshal(raw, &e)
+	*t = thing{e.Namespace, e.Name, e.UID, e.ResourceVersion, e.Tags}
+	return err
+}
 
 func compareThings(a, b *thing) int {
 	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))

@@ -185,9 +185,13 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	run(i.apply)
 	if i.packing != nil {
 		running.Go(func() {
-			if i.WaitSynced(ctx) == nil {
-				i.packing.settle(ctx, i.store)
+			if i.WaitSynced(ctx) != nil {
+				return
 			}
+			for _, l := range i.hub.all() {
+				_ = l.waitSynced(ctx) // the handlers need the processor more
+			}
+			i.packing.settle(ctx, i.store)
 		})
 	}
 	running.Wait()

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"runtime"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/decode"
 )
 
-// Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace.
+// Random deltas are put into the FIFO of an informer, by one producer or by one for each namespace. Some informers are compact.
 // Guarantees: C1, C3, C4, C6, C8, F1, F2, H1, H2, H4, H5, H7, H8, H11, H12
 func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 	EachSeed(t, Short(200, 2000), func(m *Model) {
@@ -26,8 +30,23 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		if several {
 			resource.Namespaces = []string{"ns0", "ns1", "ns2", "ns3"}
 		}
-		inf := New(client, resource, Config[*thing]{Logger: slog.New(slog.DiscardHandler)})
-		inf.fifo = NewFIFO[*thing](1 + m.IntN(20))
+		capacity, compact := 1+m.IntN(20), m.IntN(3) == 0
+		inf := New(client, resource, Config[*thing]{Logger: slog.New(slog.DiscardHandler), Compact: compact})
+		m.Step("namespaces %q, compact=%v, FIFO of %d", resource.Namespaces, compact, capacity)
+		// feed returns a function that puts d into the FIFO.
+		feed := func(d Delta[*thing]) (put func(context.Context) error) {
+			return func(ctx context.Context) error { return inf.fifo.Put(ctx, d) }
+		}
+		if compact {
+			packer := newThingPacker(m)
+			inf.compact.fifo = NewFIFO[*packed](capacity)
+			feed = func(d Delta[*thing]) func(context.Context) error {
+				packed := packer.delta(d)
+				return func(ctx context.Context) error { return inf.compact.fifo.Put(ctx, packed) }
+			}
+		} else {
+			inf.fifo = NewFIFO[*thing](capacity)
+		}
 		users := &Users[*thing]{
 			Model:    m,
 			Informer: inf,
@@ -43,13 +62,13 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		go func() { ended <- inf.Run(ctx) }()
 
 		// The deltas of one namespace are in order. The deltas of all namespaces have one producer.
-		producers := map[string]chan Delta[*thing]{}
+		producers := map[string]chan func(context.Context) error{}
 		for _, namespace := range resource.sources() {
-			queue := make(chan Delta[*thing], 1000)
+			queue := make(chan func(context.Context) error, 1000)
 			producers[namespace] = queue
 			go func() {
-				for d := range queue {
-					if inf.fifo.Put(ctx, d) != nil {
+				for put := range queue {
+					if put(ctx) != nil {
 						return
 					}
 				}
@@ -63,7 +82,7 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 				users.Fed = append(users.Fed, d.Object.rv)
 			}
 			m.Step("%s %q %s: %d items, %d kept, restored %v", d.Type, d.Namespace, d.ResourceVersion, len(d.Items), len(d.Kept), d.Restored)
-			producers[d.Namespace] <- d
+			producers[d.Namespace] <- feed(d)
 		}
 		for _, namespace := range resource.sources() {
 			put(g.replacement(namespace))
@@ -82,6 +101,9 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(g.rv)})
 			case n == 2: // an old version must have no effect
 				put(Delta[*thing]{Type: Bookmarked, Namespace: source, ResourceVersion: fmt.Sprint(1 + m.IntN(g.rv))})
+			case n == 3 && compact:
+				m.Step("free objects that nobody has")
+				runtime.GC()
 			case n < 9:
 				users.Act()
 			case n < 17:
@@ -119,4 +141,47 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		}
 		users.Stopped()
 	})
+}
+
+// thingPacker packs things as an informer does.
+type thingPacker struct {
+	*Model
+	*packer
+}
+
+func newThingPacker(m *Model) thingPacker {
+	packer, err := newPacker(reflect.TypeFor[*thing](), false)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return thingPacker{m, packer}
+}
+
+// delta returns d with packed objects.
+func (k thingPacker) delta(d Delta[*thing]) Delta[*packed] {
+	p := Delta[*packed]{Type: d.Type, Key: d.Key, Kept: d.Kept, Restored: d.Restored, Namespace: d.Namespace, ResourceVersion: d.ResourceVersion}
+	if d.Object != nil {
+		p.Object = k.thing(d.Object)
+	}
+	for _, t := range d.Items {
+		p.Items = append(p.Items, k.thing(t))
+	}
+	return p
+}
+
+// thing returns t in packed form. Some things are decoded, like new objects from a server, others like objects that nobody has
+// read for a while. Some are not packed, as if the encoding would lose something.
+func (k thingPacker) thing(t *thing) *packed {
+	if k.IntN(8) == 0 {
+		return k.hold(t)
+	}
+	raw, err := t.MarshalJSON()
+	if err != nil {
+		k.Fatal(err)
+	}
+	p := k.packBytes(t, decode.JSON, raw, nil, nil)
+	if k.IntN(2) == 0 {
+		p.setDecoded(nil, p.decode(nil))
+	}
+	return p
 }

@@ -291,8 +291,8 @@ func TestCustomResourceIntoItsGoType(t *testing.T) {
 			forEachMode(t, func(t *testing.T, m mode) {
 				g := g
 				g.T = t
-				config := logged[*gadget](t)
-				config.PagedList, config.PageSize = m.paged, 2
+				config := configOf[*gadget](t, m)
+				config.PageSize = 2
 				var record requests
 				inf := informer.New(newClient(t, m.contentType, &record), informer.Resource{GroupVersionResource: g.resource}, config)
 				told := newEvents[*gadget]()
@@ -355,16 +355,14 @@ func TestCustomResourceUnstructuredAndMetadataOnly(t *testing.T) {
 	}
 	forEachMode(t, func(t *testing.T, m mode) {
 		resource, client, _ := follow(t, m)
-		config := logged[*unstructured.Unstructured](t)
-		config.PagedList = m.paged
+		config := configOf[*unstructured.Unstructured](t, m)
 		inf := informer.New(client, resource, config)
 		start(t, inf)
 		storeEquals(t, inf, g.list())
 	})
 	forEachMode(t, func(t *testing.T, m mode) {
 		resource, client, record := follow(t, m)
-		config := logged[*metav1.PartialObjectMetadata](t)
-		config.PagedList = m.paged
+		config := configOf[*metav1.PartialObjectMetadata](t, m)
 		inf := informer.New(client, resource, config)
 		start(t, inf)
 		var want []*metav1.PartialObjectMetadata

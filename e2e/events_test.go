@@ -183,8 +183,8 @@ func life[T informer.Object](t *testing.T, k kind[T], s scope, m mode) {
 	outside := other.create("pod", "0")
 
 	record := requests{keepBodies: true}
-	config := logged[T](t)
-	config.PagedList, config.Share = m.paged, s.labels
+	config := configOf[T](t, m)
+	config.Share = s.labels && !m.compact
 	inf := informer.New(newClient(t, m.contentType, &record), resource, config)
 	byVersion := informer.NewIndex(inf, func(obj T) []string { return []string{obj.GetResourceVersion()} })
 	told := []events[T]{newEvents[T](), newEvents[T]()}
@@ -455,8 +455,7 @@ func TestFieldSelectorEnteringIsAddLeavingIsDelete(t *testing.T) {
 		w := newWriter(t)
 		w.create("a", "1")
 		w.create("b", "1")
-		config := logged[*corev1.Pod](t)
-		config.PagedList = m.paged
+		config := configOf[*corev1.Pod](t, m)
 		inf := informer.New(newClient(t, m.contentType, nil), informer.Resource{
 			GroupVersionResource: podsResource, Namespaces: []string{w.namespace}, FieldSelector: "status.phase=Running,metadata.name!=b",
 		}, config)
@@ -481,8 +480,7 @@ func TestFieldSelectorEnteringIsAddLeavingIsDelete(t *testing.T) {
 func TestReadYourOwnWrites(t *testing.T) {
 	forEachMode(t, func(t *testing.T, m mode) {
 		w := newWriter(t)
-		config := logged[*corev1.Pod](t)
-		config.PagedList = m.paged
+		config := configOf[*corev1.Pod](t, m)
 		inf := informer.New(newClient(t, m.contentType, nil), informer.Resource{GroupVersionResource: podsResource}, config)
 		start(t, inf)
 		ctx := within(t, patience)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"testing"
 
@@ -63,6 +64,7 @@ func followWidgets[T informer.Labeled](t *testing.T, name string, i *informer.In
 			}
 		},
 		view: func(t *testing.T, namespaces []string) widgetView {
+			goruntime.GC() // with Config.Compact, objects that nobody has are then decoded again
 			view := widgetView{}
 			add := func(question string, objects []T) {
 				names := []string{}
@@ -131,27 +133,36 @@ func TestGeneratedListersOfACustomResource(t *testing.T) {
 	namespaces := []string{newNamespace(t), newNamespace(t)}
 	client := newClient(t, runtime.ContentTypeJSON, nil)
 
-	goTypes := shopinformers.NewWidgetInformer(client, logged[*shopv1.Widget](t), namespaces...)
-	goLister := shopinformers.NewWidgetLister(goTypes)
+	var followers []widgetsFollower
+	for _, compact := range []bool{false, true} {
+		config := logged[*shopv1.Widget](t)
+		config.Compact = compact
+		types := shopinformers.NewWidgetInformer(client, config, namespaces...)
+		lister := shopinformers.NewWidgetLister(types)
+		by := map[string]func() []*shopv1.Widget{
+			"wheel": func() []*shopv1.Widget { return slices.Collect(lister.ByPart("wheel")) },
+			"made":  func() []*shopv1.Widget { return slices.Collect(lister.ByPhase(shopv1.Made)) },
+		}
+		for _, factory := range widgetFactories {
+			by["factory "+factory] = func() []*shopv1.Widget { return slices.Collect(lister.ByFactory(factory)) }
+		}
+		followers = append(followers, followWidgets(t, fmt.Sprintf("Go types, compact=%v", compact), types, lister.Lister, by,
+			func(w *shopv1.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }))
+	}
 	crdTypes := fromcrd.NewWidgetInformer(client, logged[*fromcrd.Widget](t))
 	crdLister := fromcrd.NewWidgetLister(crdTypes)
 	slimTypes := slim.NewWidgetInformer(client, logged[*slim.Widget](t))
 	slimLister := slim.NewWidgetLister(slimTypes)
-	byGo, byCRD, bySlim := map[string]func() []*shopv1.Widget{}, map[string]func() []*fromcrd.Widget{}, map[string]func() []*slim.Widget{}
+	byCRD, bySlim := map[string]func() []*fromcrd.Widget{}, map[string]func() []*slim.Widget{}
 	for _, factory := range widgetFactories {
-		byGo["factory "+factory] = func() []*shopv1.Widget { return slices.Collect(goLister.ByFactory(factory)) }
 		byCRD["factory "+factory] = func() []*fromcrd.Widget { return slices.Collect(crdLister.ByFactory(factory)) }
 		bySlim["factory "+factory] = func() []*slim.Widget { return slices.Collect(slimLister.ByFactory(factory)) }
 	}
-	byGo["wheel"] = func() []*shopv1.Widget { return slices.Collect(goLister.ByPart("wheel")) }
-	byGo["made"] = func() []*shopv1.Widget { return slices.Collect(goLister.ByPhase(shopv1.Made)) }
 	byCRD["wheel"] = func() []*fromcrd.Widget { return slices.Collect(crdLister.ByPart("wheel")) }
 	byCRD["made"] = func() []*fromcrd.Widget { return slices.Collect(crdLister.ByPhase(fromcrd.WidgetStatusPhaseMade)) }
-	followers := []widgetsFollower{
-		followWidgets(t, "Go types", goTypes, goLister.Lister, byGo, func(w *shopv1.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }),
+	followers = append(followers,
 		followWidgets(t, "types from the CRD", crdTypes, crdLister.Lister, byCRD, func(w *fromcrd.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }),
-		followWidgets(t, "slim types", slimTypes, slimLister.Lister, bySlim, func(w *slim.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }),
-	}
+		followWidgets(t, "slim types", slimTypes, slimLister.Lister, bySlim, func(w *slim.Widget) string { return fmt.Sprint(w.Spec.Factory, w.Status.Phase) }))
 
 	// agree compares the listers with the API server.
 	agree := func(t *testing.T, key informer.Key, written informer.Versioned) {

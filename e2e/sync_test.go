@@ -109,11 +109,10 @@ func TestStoreEqualsADirectList(t *testing.T) {
 		if len(want) < n {
 			t.Fatalf("listed %d pods, want at least %d", len(want), n)
 		}
-		sync := func(t *testing.T, paged bool, record *requests, wrappers ...func(http.RoundTripper) http.RoundTripper) []request {
+		sync := func(t *testing.T, m mode, record *requests, wrappers ...func(http.RoundTripper) http.RoundTripper) []request {
 			t.Helper()
-			config := logged[*corev1.Pod](t)
-			config.PagedList = paged
-			inf := informer.New(newClient(t, contentType, record, wrappers...), informer.Resource{GroupVersionResource: podsResource}, config)
+			resource := informer.Resource{GroupVersionResource: podsResource}
+			inf := informer.New(newClient(t, m.contentType, record, wrappers...), resource, configOf[*corev1.Pod](t, m))
 			start(t, inf)
 			storeEquals(t, inf, want)
 			made := record.all()
@@ -130,7 +129,7 @@ func TestStoreEqualsADirectList(t *testing.T) {
 
 		t.Run("streaming,"+formatName(contentType), func(t *testing.T) {
 			var record requests
-			if got := sync(t, false, &record); len(got) != 0 {
+			if got := sync(t, mode{contentType: contentType}, &record); len(got) != 0 {
 				t.Errorf("made %d lists, want none: %v", len(got), got)
 			}
 			if got := record.all(); len(got) != 1 || !got[0].watch() || !got[0].streamingList() {
@@ -141,15 +140,19 @@ func TestStoreEqualsADirectList(t *testing.T) {
 		t.Run("paged,"+formatName(contentType), func(t *testing.T) {
 			// The server's watch cache answers resourceVersion=0 and ignores limit.
 			var record requests
-			got := sync(t, true, &record)
+			got := sync(t, mode{contentType: contentType, paged: true}, &record)
 			if len(got) != 1 || got[0].Query.Encode() != "limit=500&resourceVersion=0" {
 				t.Errorf("made the lists %v, want one with limit=500 and resourceVersion=0", got)
 			}
 		})
 
+		// modes has the other combination of a format and a list with Compact.
+		compact := mode{contentType: contentType, paged: contentType == runtime.ContentTypeProtobuf, compact: true}
+		t.Run(compact.String(), func(t *testing.T) { sync(t, compact, &requests{}) })
+
 		t.Run("paged at any version,"+formatName(contentType), func(t *testing.T) {
 			var record requests
-			got := sync(t, true, &record, func(rt http.RoundTripper) http.RoundTripper { return &expireFirst{RoundTripper: rt} })
+			got := sync(t, mode{contentType: contentType, paged: true}, &record, func(rt http.RoundTripper) http.RoundTripper { return &expireFirst{RoundTripper: rt} })
 			if pages := (len(want) + pageSize - 1) / pageSize; len(got) != 1+pages || got[0].Status != http.StatusGone {
 				t.Fatalf("made %d lists, want %d pages after the rejected one: %v", len(got), pages, got)
 			}

@@ -170,6 +170,7 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 	}{
 		{true, "sync", func(ctx context.Context) error { return p.sync(ctx, config, connect) }},
 		{j.Reads, "reads", func(context.Context) error { return p.reads() }},
+		{true, "heap", func(context.Context) error { return p.heap() }}, // after the reads: a peer may still have something to tidy up after the sync
 		{j.Relist, "relist", p.relist},
 		{j.Changes > 0, "changes", p.changes},
 		{j.Paced > 0, "paced changes", p.paced},
@@ -217,6 +218,7 @@ type process struct {
 	info   canned.Info
 	handlers
 	stores []store
+	empty  int64 // the live heap before the sync
 	figures
 }
 
@@ -226,7 +228,8 @@ func (p *process) sync(ctx context.Context, config *rest.Config, connect func(*r
 	if err != nil {
 		return err
 	}
-	heap, cpu, began := measure.LiveHeap(), measure.CPU(), time.Now()
+	p.empty = measure.LiveHeap()
+	cpu, began := measure.CPU(), time.Now()
 	follow, err := connect(config)
 	if err != nil {
 		return err
@@ -249,13 +252,17 @@ func (p *process) sync(ctx context.Context, config *rest.Config, connect func(*r
 		return err
 	}
 	p.figures[syncServerCPU] = (after - serverCPU).Seconds()
-	p.figures[liveHeap] = float64(measure.LiveHeap()-heap) / float64(p.info.Pods)
 	for _, store := range p.stores {
 		if n := store.all(); n != p.info.Pods {
 			return fmt.Errorf("there are %d pods instead of %d", n, p.info.Pods)
 		}
 	}
 	return p.check(p.info.Pods)
+}
+
+func (p *process) heap() error {
+	p.figures[liveHeap] = float64(measure.LiveHeap()-p.empty) / float64(p.info.Pods)
+	return nil
 }
 
 func (p *process) reads() error {

@@ -13,6 +13,9 @@ import (
 )
 
 const (
+	// maxValue is the length of the longest value that is compressed: no longer object is decoded. A packed value begins with its
+	// length, for which Unpack allocates memory. If memory is damaged, that length could be 4 GiB.
+	maxValue      = 32 << 20
 	maxDictionary = s2.MaxDictSize
 	// A dictionary costs memory: its bytes and a table of 32 KiB. So it has at most one byte for 16 bytes that were packed, and
 	// there is none before firstTrial bytes. A new one is tried after firstTrial bytes, then each time that the number of bytes
@@ -63,7 +66,7 @@ func putBuffer(b *[]byte) {
 }
 
 // Pack returns head, followed by raw in packed form, and the dictionary that [Dictionary.Unpack] needs. It does not compress a
-// value if that saves less than an eighth.
+// value that is longer than 32 MiB, or if that saves less than an eighth.
 func (p *Packer) Pack(head string, raw []byte) (string, *Dictionary) {
 	p.observe(raw)
 	return p.Repack(head, raw)
@@ -74,6 +77,9 @@ func (p *Packer) Outdated(d *Dictionary) bool { return d != p.dictionary() }
 
 // Repack is Pack for a value that was packed before: the dictionary does not follow it.
 func (p *Packer) Repack(head string, raw []byte) (string, *Dictionary) {
+	if len(raw) > maxValue {
+		return head + string(raw), nil
+	}
 	d := p.dictionary()
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
@@ -116,10 +122,14 @@ func (d *Dictionary) Unpack(buf []byte, packed string) ([]byte, error) {
 	defer putBuffer(src)
 	*src = append((*src)[:0], packed...)
 	var raw []byte
-	var err error
-	if d.dict == nil {
+	n, err := s2.DecodedLen(*src)
+	switch {
+	case err != nil:
+	case n > maxValue:
+		err = s2.ErrTooLarge
+	case d.dict == nil:
 		raw, err = s2.Decode(buf[:cap(buf)], *src)
-	} else {
+	default:
 		raw, err = d.dict.Decode(buf[:cap(buf)], *src)
 	}
 	if err != nil {

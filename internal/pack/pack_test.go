@@ -2,8 +2,11 @@ package pack
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -139,6 +142,36 @@ func TestDamagedValue(t *testing.T) {
 	}
 	if got, err := v.dict.Unpack(nil, v.packed[4:len(v.packed)/2]); err == nil {
 		t.Errorf("half a value unpacks to %d bytes", len(got))
+	}
+}
+
+// Unpack allocates little for a value whose length is damaged.
+func TestDamagedLength(t *testing.T) {
+	var p Packer
+	for _, raw := range pods(t, 300) {
+		p.value(raw)
+	}
+	damaged := string(binary.AppendUvarint(nil, 1<<32-1)) + strings.Repeat("x", 100)
+	for name, dict := range map[string]*Dictionary{"without a dictionary": &first, "with a dictionary": p.current.Load()} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		got, err := dict.Unpack(nil, damaged)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; err == nil || n > 2*maxValue {
+			t.Errorf("%s, Unpack returns %d bytes, %v, and allocates %d", name, len(got), err, n)
+		}
+	}
+}
+
+// A Packer compresses the longest values that a server sends, but no longer ones.
+func TestLongValue(t *testing.T) {
+	var p Packer
+	for n, compressed := range map[int]bool{maxValue: true, maxValue + 1: false} {
+		v := p.value(bytes.Repeat([]byte("a"), n))
+		if got := v.dict != nil; got != compressed {
+			t.Errorf("a value of %d bytes takes %d, compressed=%v", n, len(v.packed), got)
+		}
+		v.check(t)
 	}
 }
 
