@@ -3,11 +3,15 @@ module github.com/typedinformer/informer/bench
 
 go 1.26.0
 
-replace github.com/typedinformer/informer => ../
+replace (
+	github.com/typedinformer/informer => ../
+	github.com/typedinformer/informer/crcache => ../crcache
+)
 
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/typedinformer/informer v0.0.0
+	github.com/typedinformer/informer/crcache v0.0.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"github.com/typedinformer/informer/bench/internal/canned"
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
@@ -130,7 +131,7 @@ func (r *results) bars(name, title, unit, figure string, scale float64) (chart, 
 		bars.Horizontal, bars.Color, bars.LineStyle.Width = true, formatColors[i%len(formatColors)], 0
 		bars.Offset = width * (vg.Length(len(r.Options.Formats)-1)/2 - vg.Length(i))
 		p.Add(bars)
-		c.legend.Add(shortFormat(format), bars)
+		c.legend.Add(canned.Name(format), bars)
 	}
 	p.NominalY(names...)
 	return c, true
@@ -171,7 +172,7 @@ func (r *results) lines(series, name, title, of, unit, figure string, n, scale f
 			}
 			p.Add(line, dots)
 			some = true
-			c.legend.Add(peer.name+", "+shortFormat(format), line)
+			c.legend.Add(peer.name+", "+canned.Name(format), line)
 		}
 	}
 	p.Y.Min, p.Y.Max = p.Y.Min/1.5, p.Y.Max*1.5 // a logarithmic axis must not be a point

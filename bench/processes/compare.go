@@ -127,13 +127,13 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 				err = measure.Run(&run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
 				switch {
 				case errors.Is(err, measure.ErrMemory):
-					run.Failure = fmt.Sprintf("more than %s of memory", bytesText(float64(limit)))
+					run.Failure = fmt.Sprintf("more than %s of memory", measure.Bytes(float64(limit)))
 				case err != nil:
 					run.Failure = err.Error()
 				}
 				r.Runs = append(r.Runs, run)
 				log.Printf("%s, round %d of %d, %d pods, %d handlers, %d informers, %s, %s: %.1f s %s",
-					name, round+1, runs, pods, j.Handlers, j.Informers, shortFormat(format), p.name, time.Since(began).Seconds(), run.Failure)
+					name, round+1, runs, pods, j.Handlers, j.Informers, canned.Name(format), p.name, time.Since(began).Seconds(), run.Failure)
 			}
 		}
 		if err := r.save(); err != nil {
@@ -164,7 +164,7 @@ func (r *results) failures() error {
 	var errs []error
 	for _, run := range r.Runs {
 		if run.Failure != "" && !strings.HasPrefix(run.Failure, "more than") {
-			errs = append(errs, fmt.Errorf("%s, %s, %s: %s", run.Series, run.Peer, shortFormat(run.Format), run.Failure))
+			errs = append(errs, fmt.Errorf("%s, %s, %s: %s", run.Series, run.Peer, canned.Name(run.Format), run.Failure))
 		}
 	}
 	return errors.Join(errs...)

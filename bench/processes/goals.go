@@ -49,7 +49,7 @@ func faster(a, b, limit float64) verdict {
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
 		return verdict{}
 	}
-	return verdict{number(ratio) + "x", ratio < limit}
+	return verdict{measure.Number(ratio) + "x", ratio < limit}
 }
 
 // share judges a as a share of b, which should be at most limit; 0 means no limit.
@@ -58,7 +58,7 @@ func share(a, b, limit float64) verdict {
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) || ratio == 0 {
 		return verdict{}
 	}
-	return verdict{number(ratio), limit > 0 && ratio > limit}
+	return verdict{measure.Number(ratio), limit > 0 && ratio > limit}
 }
 
 // median returns the median of a figure in the tables, or NaN if there is none.
@@ -132,12 +132,12 @@ func (r *results) goals(say func(string, ...any)) {
 		{canned.JSON, 5, 0.25, 20, 0.05, 0.33},
 		{canned.Protobuf, 2, 0.7, 3, 0.33, 0.7},
 	} {
-		name := shortFormat(f.format)
+		name := canned.Name(f.format)
 		add(r.rates("initial sync, "+name, fmt.Sprintf("%gx", f.sync), f.format, syncTime, true, f.sync),
 			r.shares("initial sync, "+name+": CPU", fmt.Sprint(f.syncCPU), f.format, syncCPU, all(f.syncCPU)),
 			r.rates("watch events to a handler, "+name, fmt.Sprintf("%gx", f.watching), f.format, eventRate, false, f.watching),
 			r.shares("watch events to a handler, "+name+": CPU of each", fmt.Sprint(f.watchCPU), f.format, eventCPU, all(f.watchCPU)),
-			atMost("watch events to a handler, "+name+": allocated for each", "2 kB", r.median(own, f.format, eventBytes), 2000, bytesText),
+			atMost("watch events to a handler, "+name+": allocated for each", "2 kB", r.median(own, f.format, eventBytes), 2000, measure.Bytes),
 			goal{what: "watch events to a handler, " + name + ": with Share against without", want: "1x", reached: [columns]verdict{
 				withShare: faster(r.median(ownShare, f.format, eventRate), r.median(own, f.format, eventRate), 1)}},
 			r.shares("live heap a pod, "+name, "0.75 by default, 0.35 with Share", f.format, liveHeap, [columns]float64{byDefault: 0.75, byLIST: 0.75, withShare: 0.35}),
@@ -148,10 +148,10 @@ func (r *results) goals(say func(string, ...any)) {
 		events, live := goal{what: "unchanged relist, " + name + ": events", want: "none"}, goal{what: "unchanged relist, " + name + ": retained, a pod", want: "none: less than 1% of the heap"}
 		for i, pair := range pairs {
 			if n := r.median(pair[0], f.format, relistEvents); !math.IsNaN(n) {
-				events.reached[i] = verdict{number(n), n > 0}
+				events.reached[i] = verdict{measure.Number(n), n > 0}
 				// The heap varies a little, and includes the client's buffers. Only growth with the number of pods counts.
 				retained := max(r.median(pair[0], f.format, relistRetained)/float64(r.Options.Pods), 0)
-				live.reached[i] = verdict{bytesText(retained), retained > r.median(pair[0], f.format, liveHeap)/100}
+				live.reached[i] = verdict{measure.Bytes(retained), retained > r.median(pair[0], f.format, liveHeap)/100}
 			}
 		}
 		add(events, live)
@@ -171,17 +171,17 @@ func (r *results) goals(say func(string, ...any)) {
 		r.microRate("List of 100,000, one after the other", "5x", "List/form=each", "ns/op", true, 5),
 		r.microRate("index lookup of 2,000 into a slice", "5x", "IndexLookup/by=node/form=slice", "ns/op", true, 5),
 		r.microRate("index lookup of 2,000, one after the other", "6x", "IndexLookup/by=node/form=each", "ns/op", true, 6),
-		atMost("store overhead an object with a unique-valued index", "150 B", r.micro("StoreOverhead/state=changed/index=unique", own, "heap-B/object"), 150, bytesText),
-		atMost("one notification to one handler", "300 ns", r.micro("Notify/burst=1", own, "ns/notification"), 300, func(ns float64) string { return secondsText(ns / 1e9) }),
-		atMost("one notification to one handler: allocations", "1", r.micro("Notify/burst=1", own, "allocs/notification"), 1, number),
-		atMost("an idle handler", "1.5 kB", r.micro("IdleHandler", own, "B/handler"), 1500, bytesText),
-		atMost("an idle handler: goroutines", "1", r.micro("IdleHandler", own, "goroutines/handler"), 1, number),
+		atMost("store overhead an object with a unique-valued index", "150 B", r.micro("StoreOverhead/state=changed/index=unique", own, "heap-B/object"), 150, measure.Bytes),
+		atMost("one notification to one handler", "300 ns", r.micro("Notify/burst=1", own, "ns/notification"), 300, func(ns float64) string { return measure.Seconds(ns / 1e9) }),
+		atMost("one notification to one handler: allocations", "1", r.micro("Notify/burst=1", own, "allocs/notification"), 1, measure.Number),
+		atMost("an idle handler", "1.5 kB", r.micro("IdleHandler", own, "B/handler"), 1500, measure.Bytes),
+		atMost("an idle handler: goroutines", "1", r.micro("IdleHandler", own, "goroutines/handler"), 1, measure.Number),
 	)
 	binary := math.NaN()
 	if size, ok := r.Binaries[own]; ok {
 		binary = float64(size)
 	}
-	add(atMost("binary of a minimal pod controller, stripped", "14 MB", binary, 14e6, bytesText))
+	add(atMost("binary of a minimal pod controller, stripped", "14 MB", binary, 14e6, measure.Bytes))
 
 	say("### Goals\n")
 	say("Compared with client-go: with managedFields kept in both, dropped in both, and both with default settings. Missed goals are bold;" +

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/typedinformer/informer/bench/internal/canned"
@@ -76,14 +75,14 @@ func (r *results) markdown(charts []chart) string {
 	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback HTTP. The server is another"+
 		" process, and has all its answers encoded before ([bench/processes](bench/processes)). There is one handler; each process"+
 		" checks the number of pods, events and versions that the handler received. Medians of %d alternating runs; ± is half of"+
-		" the distance between the best and the worst.\n", number(float64(o.Pods)), o.Runs)
-	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU, bytesText(float64(m.Memory)), m.Load, m.Date)
+		" the distance between the best and the worst.\n", measure.Number(float64(o.Pods)), o.Runs)
+	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU, measure.Bytes(float64(m.Memory)), m.Load, m.Date)
 	say("- **Versions.** Go %s, client-go %s, controller-runtime %s.", m.Go, m.Peers["k8s.io/client-go"], m.Peers["sigs.k8s.io/controller-runtime"])
 	say("- **sync** is the time from before the client is made until the handler has received each pod, **peak** the peak resident" +
 		" memory of the process until then, **heap** the live heap afterwards, per pod.")
 	say("- **events/s** is for %s changes that come as fast as they are read; **p50, p99** are the times from the server's write to the"+
 		" handler, for %s changes at %s a second. Each change updates a random pod: 70%% of them change the status, 20%% the metadata"+
-		" and 10%% the spec, and all of them resourceVersion and managedFields.", number(float64(o.Changes)), number(float64(o.Paced)), number(float64(o.Rate)))
+		" and 10%% the spec, and all of them resourceVersion and managedFields.", measure.Number(float64(o.Changes)), measure.Number(float64(o.Paced)), measure.Number(float64(o.Rate)))
 	say("- **relist** follows 410 Expired on the watch, without changes: processor time, allocated memory, retained memory, and" +
 		" events to the handler.")
 	for _, p := range peers {
@@ -92,26 +91,26 @@ func (r *results) markdown(charts []chart) string {
 	say("")
 	r.goals(say)
 	for _, format := range o.Formats {
-		name := shortFormat(format)
+		name := canned.Name(format)
 		say("\n### %s\n", name)
 		r.table(say, format, []column{
-			{"sync", syncTime, secondsText}, {"CPU", syncCPU, secondsText}, {"of the server", syncServerCPU, secondsText},
-			{"peak", peakMemory, bytesText}, {"heap a pod", liveHeap, bytesText}})
+			{"sync", syncTime, measure.Seconds}, {"CPU", syncCPU, measure.Seconds}, {"of the server", syncServerCPU, measure.Seconds},
+			{"peak", peakMemory, measure.Bytes}, {"heap a pod", liveHeap, measure.Bytes}})
 		r.table(say, format, []column{
-			{"events/s", eventRate, number}, {"CPU an event", eventCPU, secondsText}, {"allocated", eventBytes, bytesText}, {"p50", latency50, secondsText}, {"p99", latency99, secondsText}})
+			{"events/s", eventRate, measure.Number}, {"CPU an event", eventCPU, measure.Seconds}, {"allocated", eventBytes, measure.Bytes}, {"p50", latency50, measure.Seconds}, {"p99", latency99, measure.Seconds}})
 		r.table(say, format, []column{
-			{"relist: CPU", relistCPU, secondsText}, {"allocated", relistBytes, bytesText}, {"more live", relistRetained, bytesText}, {"events", relistEvents, number}})
+			{"relist: CPU", relistCPU, measure.Seconds}, {"allocated", relistBytes, measure.Bytes}, {"more live", relistRetained, measure.Bytes}, {"events", relistEvents, measure.Number}})
 		if format != o.Formats[len(o.Formats)-1] {
 			continue // reads do not depend on the format
 		}
 		say("\n### Reads\n")
 		inNamespace := measure.Median(r.values(tables, own, format, inNamespace))
 		say("Reads of one pod by its key, of the %s pods of a namespace, and of all %s; the reader looks at each pod."+
-			" controller-runtime copies the objects, client-go makes a new slice for a list, and we make neither.\n", number(inNamespace), number(float64(o.Pods)))
-		nano := func(ns float64) string { return secondsText(ns / 1e9) }
+			" controller-runtime copies the objects, client-go makes a new slice for a list, and we make neither.\n", measure.Number(inNamespace), measure.Number(float64(o.Pods)))
+		nano := func(ns float64) string { return measure.Seconds(ns / 1e9) }
 		r.table(say, format, []column{
-			{"Get", getTime, nano}, {"allocated", getBytes, bytesText}, {"namespace", namespaceTime, nano}, {"allocated", namespaceBytes, bytesText},
-			{"all", allTime, nano}, {"allocated", allBytes, bytesText}})
+			{"Get", getTime, nano}, {"allocated", getBytes, measure.Bytes}, {"namespace", namespaceTime, nano}, {"allocated", namespaceBytes, measure.Bytes},
+			{"all", allTime, nano}, {"allocated", allBytes, measure.Bytes}})
 	}
 	if len(r.Binaries) > 0 {
 		say("\n### Binaries\n")
@@ -119,7 +118,7 @@ func (r *results) markdown(charts []chart) string {
 			" `CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'`.\n")
 		say("| controller-runtime | client-go | informer |")
 		say("| ---: | ---: | ---: |")
-		say("| %s | %s | %s |", bytesText(float64(r.Binaries["controller-runtime"])), bytesText(float64(r.Binaries[clientGo])), bytesText(float64(r.Binaries[own])))
+		say("| %s | %s | %s |", measure.Bytes(float64(r.Binaries["controller-runtime"])), measure.Bytes(float64(r.Binaries[clientGo])), measure.Bytes(float64(r.Binaries[own])))
 	}
 	if len(charts) > 0 {
 		say("\n### Charts\n")
@@ -159,8 +158,8 @@ func (r *results) scaling(say func(string, ...any), show func(series string)) {
 		n                   func(processRun) int
 	}{
 		{sizes, "pods", "", func(p processRun) int { return p.Pods }},
-		{handlersN, "handlers", fmt.Sprintf(" One informer of %s pods; events/s is until every handler has received the changes.", number(float64(min(handlerPods, r.Options.Pods)))), func(p processRun) int { return p.Handlers }},
-		{informerN, "informers", fmt.Sprintf(" They follow the same %s pods, through one client.", number(float64(min(informerPods, r.Options.Pods)))), func(p processRun) int { return p.Informers }},
+		{handlersN, "handlers", fmt.Sprintf(" One informer of %s pods; events/s is until every handler has received the changes.", measure.Number(float64(min(handlerPods, r.Options.Pods)))), func(p processRun) int { return p.Handlers }},
+		{informerN, "informers", fmt.Sprintf(" They follow the same %s pods, through one client.", measure.Number(float64(min(informerPods, r.Options.Pods)))), func(p processRun) int { return p.Informers }},
 	} {
 		var rows []processRun
 		for _, run := range r.Runs {
@@ -172,17 +171,17 @@ func (r *results) scaling(say func(string, ...any), show func(series string)) {
 			continue
 		}
 		say("\n### By number of %s\n", s.title)
-		say("Medians of %d runs, %s changes.%s\n", min(r.Options.Runs, maxScaleRuns), number(scaleChanges), s.what)
+		say("Medians of %d runs, %s changes.%s\n", min(r.Options.Runs, maxScaleRuns), measure.Number(scaleChanges), s.what)
 		say("| %s | | | sync | CPU | peak | heap | events/s |", s.title)
 		say("| ---: | --- | --- | ---: | ---: | ---: | ---: | ---: |")
 		for _, row := range rows {
-			text := fmt.Sprintf("| %s | %s | %s |", number(float64(s.n(row))), shortFormat(row.Format), row.Peer)
+			text := fmt.Sprintf("| %s | %s | %s |", measure.Number(float64(s.n(row))), canned.Name(row.Format), row.Peer)
 			if row.Failure != "" {
 				say("%s %s | | | | |", text, row.Failure)
 				continue
 			}
-			for _, c := range []column{{figure: syncTime, text: secondsText}, {figure: syncCPU, text: secondsText}, {figure: peakMemory, text: bytesText},
-				{figure: liveHeap, text: func(b float64) string { return bytesText(b * float64(row.Pods)) }}, {figure: eventRate, text: number}} {
+			for _, c := range []column{{figure: syncTime, text: measure.Seconds}, {figure: syncCPU, text: measure.Seconds}, {figure: peakMemory, text: measure.Bytes},
+				{figure: liveHeap, text: func(b float64) string { return measure.Bytes(b * float64(row.Pods)) }}, {figure: eventRate, text: measure.Number}} {
 				text += " " + cell(r.valuesLike(row, c.figure), c.text) + " |"
 			}
 			say("%s", text)
@@ -254,61 +253,4 @@ func wrap(text string) string {
 		b.WriteString(line)
 	}
 	return b.String()
-}
-
-func shortFormat(media string) string {
-	switch media {
-	case canned.JSON:
-		return "JSON"
-	case canned.Protobuf:
-		return "protobuf"
-	}
-	return media
-}
-
-// number formats a number with three significant digits and separated thousands.
-func number(v float64) string {
-	switch abs := math.Abs(v); {
-	case v == math.Trunc(v) && abs < 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case abs < 0.995:
-		return strconv.FormatFloat(v, 'g', 2, 64)
-	case abs < 9.995:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	case abs < 99.95:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	unit := math.Pow(10, max(math.Floor(math.Log10(math.Abs(v)))-2, 0))
-	text := strconv.FormatFloat(math.Abs(math.Round(v/unit)*unit), 'f', 0, 64)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	if v < 0 {
-		text = "-" + text
-	}
-	return text
-}
-
-func bytesText(b float64) string {
-	switch abs := math.Abs(b); {
-	case abs >= 1e9:
-		return number(b/1e9) + " GB"
-	case abs >= 1e6:
-		return number(b/1e6) + " MB"
-	case abs >= 1e3:
-		return number(b/1e3) + " kB"
-	}
-	return strconv.FormatFloat(b, 'f', 0, 64) + " B"
-}
-
-func secondsText(s float64) string {
-	switch {
-	case s >= 1:
-		return number(s) + " s"
-	case s >= 1e-3:
-		return number(s*1e3) + " ms"
-	case s >= 1e-6:
-		return number(s*1e6) + " us"
-	}
-	return number(s*1e9) + " ns"
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/bench/internal/canned"
+	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/report.golden")
@@ -137,17 +138,17 @@ PASS
 
 func TestNumber(t *testing.T) {
 	for value, want := range map[float64]string{0: "0", 0.0004567: "0.00046", 0.9: "0.9", 3.14159: "3.14", 31.4159: "31.4", 314.159: "314", 12: "12", 999.6: "1,000", 12345: "12,300", -12345: "-12,300", 1234567: "1,230,000"} {
-		if got := number(value); got != want {
+		if got := measure.Number(value); got != want {
 			t.Errorf("%v is %s instead of %s", value, got, want)
 		}
 	}
 	for value, want := range map[float64]string{3: "3 B", 12_600: "12.6 kB", 803_000_000: "803 MB", 25.1e9: "25.1 GB", -5e3: "-5 kB"} {
-		if got := bytesText(value); got != want {
+		if got := measure.Bytes(value); got != want {
 			t.Errorf("%v is %s instead of %s", value, got, want)
 		}
 	}
 	for value, want := range map[float64]string{9.04: "9.04 s", 0.25: "250 ms", 0.0000186: "18.6 us", 337e-9: "337 ns"} {
-		if got := secondsText(value); got != want {
+		if got := measure.Seconds(value); got != want {
 			t.Errorf("%v is %s instead of %s", value, got, want)
 		}
 	}

@@ -294,21 +294,10 @@ func (p *process) reads() error {
 	return err
 }
 
-// each reads for up to 200 ms, and at least three times. It returns the time and the allocated bytes per read.
+// each measures a read; see [measure.Each].
 func (p *process) each(read func(i int) error) (ns, bytes float64, err error) {
-	enough := min(200*time.Millisecond, time.Duration(p.info.Pods)*10*time.Microsecond)
-	runtime.GC()
-	allocated, began, n := measure.Allocated(), time.Now(), 0
-	for more := 3; n < more; n++ {
-		if err := read(n); err != nil {
-			return 0, 0, err
-		}
-		if n+1 == more && time.Since(began) < enough {
-			more *= 2
-		}
-	}
-	took := time.Since(began)
-	return float64(took.Nanoseconds()) / float64(n), float64(measure.Allocated()-allocated) / float64(n), nil
+	clock := func() time.Duration { return time.Duration(measure.Now()) }
+	return measure.Each(min(200*time.Millisecond, time.Duration(p.info.Pods)*10*time.Microsecond), clock, read)
 }
 
 // relist makes the watch expire, and waits for the first change after the following list. Events before that are due to the

@@ -17,6 +17,17 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
+// Name returns the name of a media type in text: JSON or protobuf.
+func Name(media string) string {
+	switch media {
+	case JSON:
+		return "JSON"
+	case Protobuf:
+		return "protobuf"
+	}
+	return media
+}
+
 // format has everything encoded in one format.
 type format struct {
 	media, watchMedia string

@@ -53,6 +53,32 @@ func Allocated() int64 {
 	return int64(memory.TotalAlloc)
 }
 
+// ThreadCPU returns the processor time that this thread has used. The caller must have called runtime.LockOSThread.
+func ThreadCPU() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		panic(err) // every Linux has it
+	}
+	return time.Duration(now.Nano())
+}
+
+// Each reads repeatedly until enough time of a clock has passed, and at least three times. It returns the time and the allocated
+// bytes of a read.
+func Each(enough time.Duration, clock func() time.Duration, read func(i int) error) (ns, bytes float64, err error) {
+	runtime.GC()
+	allocated, began, n := Allocated(), clock(), 0
+	for more := 3; n < more; n++ {
+		if err := read(n); err != nil {
+			return 0, 0, err
+		}
+		if n+1 == more && clock()-began < enough {
+			more *= 2
+		}
+	}
+	took := clock() - began
+	return float64(took.Nanoseconds()) / float64(n), float64(Allocated()-allocated) / float64(n), nil
+}
+
 // PeakMemory returns the peak of this process's resident memory, in bytes.
 func PeakMemory() int64 { return kernelBytes("/proc/self/status", "VmHWM") }
 
