@@ -1,18 +1,14 @@
 package informer_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"runtime"
-	"runtime/pprof"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,39 +20,10 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/leak"
 )
 
-// TestMain fails the package when a test leaves a goroutine of this module behind.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if left := leftBehind(); left != "" {
-			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s", left)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leftBehind returns the stacks of the goroutines that run this module's code, except the caller's.
-func leftBehind() string {
-	var left []string
-	for range 100 { // goroutines that are about to end may do so
-		left = left[:0]
-		var all bytes.Buffer
-		pprof.Lookup("goroutine").WriteTo(&all, 2)
-		for _, stack := range strings.Split(all.String(), "\n\n") {
-			if strings.Contains(stack, "typedinformer/informer") && !strings.Contains(stack, "leftBehind") {
-				left = append(left, stack)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		runtime.Gosched()
-	}
-	return strings.Join(left, "\n\n")
-}
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // Guarantees: L1
 func TestThousandCyclesLeaveNothing(t *testing.T) {

@@ -12,11 +12,8 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"net"
-	"net/http"
 	"os"
 	"regexp"
-	"runtime"
 	"strings"
 	"time"
 
@@ -125,15 +122,5 @@ func (r result) append(name string) error {
 
 // serve runs the server process. The relist needs one change more.
 func serve(o options) error {
-	server, err := canned.New(canned.Config{Pods: o.pods, Changes: o.changes + 1, Formats: o.formats})
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	runtime.GC()
-	fmt.Printf("http://%s\n", listener.Addr())
-	return http.Serve(listener, server)
+	return canned.Serve(canned.Config{Pods: o.pods, Changes: o.changes + 1, Formats: o.formats})
 }

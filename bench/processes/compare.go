@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
-	"net/http"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -172,17 +169,7 @@ func (r *results) failures() error {
 
 // serve runs the server process.
 func serve(o options) error {
-	server, err := canned.New(canned.Config{Pods: o.Pods, Changes: o.Changes, Formats: o.Formats})
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	runtime.GC()
-	fmt.Printf("http://%s\n", listener.Addr())
-	return http.Serve(listener, server)
+	return canned.Serve(canned.Config{Pods: o.Pods, Changes: o.Changes, Formats: o.Formats})
 }
 
 // work runs a client process.

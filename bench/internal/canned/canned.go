@@ -13,7 +13,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sort"
 	"strconv"
@@ -137,6 +139,21 @@ var discovery = map[string]string{
 	"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
 	"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 	"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]}]}`,
+}
+
+// Serve serves one server on a free port until the process ends. It first prints its URL on a line, for [measure.Serve].
+func Serve(c Config) error {
+	server, err := New(c)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	runtime.GC()
+	fmt.Printf("http://%s\n", listener.Addr())
+	return http.Serve(listener, server)
 }
 
 // pods answers lists and watches.
