@@ -111,6 +111,7 @@ func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return s.Len() == objects }); err != nil {
 		t.Fatal(err)
 	}
+	inf.hub.all() // under the lock of the hub: the last batch is in every backlog, not only in the store
 	for i, sub := range subs {
 		for sub.Status().Backlog > 0 {
 			runtime.Gosched()
