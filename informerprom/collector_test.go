@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +120,28 @@ func TestRemoveEndsSeries(t *testing.T) {
 	again()
 	if n := seriesOf(t, registry); n != before || n == 0 {
 		t.Errorf("%d series, want %d", n, before)
+	}
+}
+
+// Scrapes may run while configurations come and go.
+func TestConcurrentScrapes(t *testing.T) {
+	c := informerprom.New(informerprom.Config{})
+	registry := registryOf(c)
+	var tasks sync.WaitGroup
+	for range 4 {
+		tasks.Go(func() {
+			for range 20 {
+				remove := c.Add(everything())
+				if _, err := registry.Gather(); err != nil {
+					t.Error(err)
+				}
+				remove()
+			}
+		})
+	}
+	tasks.Wait()
+	if n := seriesOf(t, registry); n != 0 {
+		t.Errorf("%d series", n)
 	}
 }
 

@@ -10,7 +10,7 @@
 // an informer leaves its group, a subscription is closed, or the function that [Collector.Add] returned is called.
 //
 // Where client-go or controller-runtime has a metric, this package uses its name, help and labels, so existing dashboards and
-// alerts work. Some metrics have more labels than there.
+// alerts work. The metrics of reflectors have one label more, watch_namespace.
 //
 // # Informers
 //
@@ -75,6 +75,12 @@
 //	controller_runtime_max_concurrent_reconciles       the maximum number of concurrent reconciles
 //	controller_runtime_active_workers                  reconciles under way
 //	informer_controller_running                        1 if Run is under way
+//
+// # Histograms
+//
+// A status has no distributions, so workqueue_queue_duration_seconds, workqueue_work_duration_seconds and
+// controller_runtime_reconcile_time_seconds are missing. QueueConfig.OnGet and QueueConfig.OnDone receive these durations, for
+// a histogram of your own.
 //
 // # Equal labels
 //
