@@ -84,8 +84,10 @@
 //
 // # Equal labels
 //
-// Sources with equal labels share a series. It has their sum, or for times the largest value, and for versions and for
-// metrics of 0 and 1 the smallest. Use Config.Name and names of controllers, queues and subscriptions to keep them apart.
+// Sources with equal labels share a series. Its value is their sum. For times and consecutive failures, it is the largest
+// value; for versions, and for metrics that are 0 or 1, the smallest. A counter of such a series falls when one of the sources
+// ends, which rate() takes for a restart. Use Config.Name and the names of controllers, queues and subscriptions to keep
+// sources apart.
 //
 // Labels have names that the program gives, resources, and namespaces of the configuration, never the name or namespace of an
 // object. So the number of series is bounded as long as those names are.
