@@ -1,0 +1,71 @@
+package informerprom
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/typedinformer/informer"
+)
+
+// Config says what to collect. A scrape calls its functions, and scrapes may be concurrent. Do not change it after [New] or
+// [Collector.Add].
+type Config struct {
+	// Name is the label name of the metrics of informers. It keeps informers of one resource apart, such as those with
+	// different selectors. Empty means no name.
+	Name string
+	// Informers are the Status methods of informers outside of groups.
+	Informers []func() informer.InformerStatus
+	// Groups are the Status methods of groups. Informers that join later are collected, too.
+	Groups []func() []informer.InformerStatus
+	// Controllers are the Status methods of controllers. They have the status of their queues.
+	Controllers []func() informer.ControllerStatus
+	// Queues are the Status methods of queues that no controller uses.
+	Queues []func() informer.QueueStatus
+}
+
+// Collector is a [prometheus.Collector] of informers, queues and controllers. Create one with [New]. All methods are safe for
+// concurrent use. A registry accepts only one Collector, because all have the same metrics.
+type Collector struct {
+	mu      sync.Mutex // protects configs
+	configs []*Config
+}
+
+// New returns a collector for config. [Collector.Add] adds what is created later, or ends before the collector.
+func New(config Config) *Collector { return &Collector{configs: []*Config{&config}} }
+
+// Add adds config. The returned function removes it: later scrapes neither call its functions nor have its series. Add does
+// not wait for a scrape under way, which may still call them. Removing again does nothing.
+func (c *Collector) Add(config Config) (remove func()) {
+	added := &config
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.configs = append(c.configs, added)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.configs = slices.DeleteFunc(c.configs, func(other *Config) bool { return other == added })
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range metrics {
+		to <- m.desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	c.mu.Lock()
+	configs := slices.Clone(c.configs)
+	c.mu.Unlock()
+	p := page{}
+	for _, config := range configs {
+		p.addConfig(config)
+	}
+	for s, value := range p {
+		to <- prometheus.MustNewConstMetric(s.metric.desc, s.metric.kind, value, s.labels[:s.metric.labels]...)
+	}
+}

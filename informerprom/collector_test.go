@@ -1,0 +1,226 @@
+package informerprom_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informerprom"
+)
+
+var (
+	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+)
+
+// fixed returns a function that returns v.
+func fixed[T any](v T) func() T { return func() T { return v } }
+
+// registryOf returns a registry that has only c, and checks what it collects.
+func registryOf(c prometheus.Collector) *prometheus.Registry {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	return registry
+}
+
+// seriesOf returns the number of series of a registry.
+func seriesOf(t *testing.T, registry prometheus.Gatherer) int {
+	t.Helper()
+	n, err := testutil.GatherAndCount(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// expect fails the test unless the metrics with these names are those of the page.
+func expect(t *testing.T, registry prometheus.Gatherer, page string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(page), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// everything is a configuration in which each metric has a value of its own.
+func everything() informerprom.Config {
+	return informerprom.Config{
+		Name: "edge",
+		Informers: []func() informer.InformerStatus{fixed(informer.InformerStatus{
+			Resource:        informer.Resource{GroupVersionResource: deployments, Namespaces: []string{"a", "b"}},
+			Synced:          true,
+			ResourceVersion: "9123456789012345678", // more digits than a float64 holds
+			Objects:         11,
+			Queued:          12,
+			Blocked:         13,
+			Reflectors: []informer.ReflectorStatus{
+				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Lists: 21, Watches: 22, Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26},
+				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31},
+			},
+			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true}},
+		})},
+		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
+		Controllers: []func() informer.ControllerStatus{fixed(informer.ControllerStatus{
+			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58,
+			Queue: informer.QueueStatus{
+				Name:    "sites",
+				Depth:   map[informer.Priority]int{informer.HighPriority: 61, informer.NormalPriority: 62, informer.LowPriority: 63},
+				Delayed: 64, InWork: 65, Adds: 66, Retries: 67, Refused: 68, LongestRunning: 2500 * time.Millisecond, Unfinished: 3500 * time.Millisecond,
+			},
+		})},
+		Queues: []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71})},
+	}
+}
+
+// Every metric has the value of its field.
+func TestValues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // time stands still
+		page, err := os.ReadFile("testdata/page.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, registryOf(informerprom.New(everything())), string(page))
+	})
+}
+
+func TestLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(registryOf(informerprom.New(everything())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// A removed configuration has no series, and the others keep theirs.
+func TestRemoveEndsSeries(t *testing.T) {
+	c := informerprom.New(informerprom.Config{Queues: []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs"})}})
+	registry := registryOf(c)
+	before := seriesOf(t, registry)
+	remove := c.Add(everything())
+	again := c.Add(everything())
+	if n := seriesOf(t, registry); n <= before {
+		t.Errorf("%d series, want more than %d", n, before)
+	}
+	for range 2 { // the second call does nothing
+		remove()
+	}
+	if n := seriesOf(t, registry); n <= before {
+		t.Errorf("%d series: the other configuration has been removed, too", n)
+	}
+	again()
+	if n := seriesOf(t, registry); n != before || n == 0 {
+		t.Errorf("%d series, want %d", n, before)
+	}
+}
+
+// Scrapes may run while configurations come and go.
+func TestConcurrentScrapes(t *testing.T) {
+	c := informerprom.New(informerprom.Config{})
+	registry := registryOf(c)
+	var tasks sync.WaitGroup
+	for range 4 {
+		tasks.Go(func() {
+			for range 20 {
+				remove := c.Add(everything())
+				if _, err := registry.Gather(); err != nil {
+					t.Error(err)
+				}
+				remove()
+			}
+		})
+	}
+	tasks.Wait()
+	if n := seriesOf(t, registry); n != 0 {
+		t.Errorf("%d series", n)
+	}
+}
+
+// Sources with equal labels share a series.
+func TestEqualLabels(t *testing.T) {
+	behind := everything()
+	status := behind.Informers[0]()
+	status.Synced, status.Objects, status.ResourceVersion = false, 100, "5"
+	status.Reflectors = []informer.ReflectorStatus{{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, Lists: 100, Failures: 3}}
+	status.Handlers = []informer.SubscriptionStatus{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
+	behind.Informers[0] = fixed(status)
+	c := informerprom.New(everything())
+	c.Add(behind)
+	expect(t, registryOf(c), `
+# HELP informer_objects Number of objects in the store.
+# TYPE informer_objects gauge
+informer_objects{group="apps",name="edge",resource="deployments",version="v1"} 111
+informer_objects{group="",name="edge",resource="pods",version="v1"} 0
+# HELP informer_synced Whether the store has received the whole collection: 1 or 0.
+# TYPE informer_synced gauge
+informer_synced{group="apps",name="edge",resource="deployments",version="v1"} 0
+informer_synced{group="",name="edge",resource="pods",version="v1"} 0
+# HELP informer_store_resource_version The 15 least significant digits of the resource version of the store.
+# TYPE informer_store_resource_version gauge
+informer_store_resource_version{group="apps",name="edge",resource="deployments",version="v1"} 5
+informer_store_resource_version{group="",name="edge",resource="pods",version="v1"} 0
+# HELP informer_subscriptions Number of open subscriptions.
+# TYPE informer_subscriptions gauge
+informer_subscriptions{group="apps",handler="web",name="edge",resource="deployments",version="v1"} 3
+# HELP informer_subscription_backlog Number of keys or changes that wait for the handler.
+# TYPE informer_subscription_backlog gauge
+informer_subscription_backlog{group="apps",handler="web",name="edge",resource="deployments",version="v1"} 141
+# HELP informer_subscription_busy_seconds How long the current call of the handler has taken so far.
+# TYPE informer_subscription_busy_seconds gauge
+informer_subscription_busy_seconds{group="apps",handler="web",name="edge",resource="deployments",version="v1"} 2
+# HELP informer_reflector_failures Number of consecutive failures, which determines the backoff.
+# TYPE informer_reflector_failures gauge
+informer_reflector_failures{group="apps",name="edge",resource="deployments",version="v1",watch_namespace="a"} 3
+informer_reflector_failures{group="apps",name="edge",resource="deployments",version="v1",watch_namespace="b"} 31
+# HELP reflector_lists_total Total number of API lists done by the reflectors
+# TYPE reflector_lists_total counter
+reflector_lists_total{name="edge deployments.v1.apps",watch_namespace="a"} 121
+reflector_lists_total{name="edge deployments.v1.apps",watch_namespace="b"} 0
+# HELP workqueue_adds_total Total number of adds handled by workqueue
+# TYPE workqueue_adds_total counter
+workqueue_adds_total{controller="",name="jobs"} 142
+workqueue_adds_total{controller="site",name="sites"} 132
+`, "informer_objects", "informer_synced", "informer_store_resource_version", "informer_subscriptions", "informer_subscription_backlog",
+		"informer_subscription_busy_seconds", "informer_reflector_failures", "reflector_lists_total", "workqueue_adds_total")
+}
+
+// A name that is not UTF-8 does not make a scrape fail.
+func TestNameWithoutUTF8(t *testing.T) {
+	c := informerprom.New(informerprom.Config{Queues: []func() informer.QueueStatus{
+		fixed(informer.QueueStatus{Name: "a\xff", Adds: 1}), fixed(informer.QueueStatus{Name: "a\xfe", Adds: 2}),
+	}})
+	expect(t, registryOf(c), `
+# HELP workqueue_adds_total Total number of adds handled by workqueue
+# TYPE workqueue_adds_total counter
+workqueue_adds_total{controller="",name="a`+"\uFFFD"+`"} 3
+`, "workqueue_adds_total")
+}
+
+// A controller without a queue has the metrics of controllers only.
+func TestControllerWithoutQueue(t *testing.T) {
+	controller := &informer.Controller[string]{Name: "site"}
+	registry := registryOf(informerprom.New(informerprom.Config{Controllers: []func() informer.ControllerStatus{controller.Status}}))
+	if n, err := testutil.GatherAndCount(registry, "workqueue_depth", "workqueue_adds_total"); n != 0 || err != nil {
+		t.Errorf("%d series of a queue, %v", n, err)
+	}
+	if n, err := testutil.GatherAndCount(registry, "controller_runtime_max_concurrent_reconciles"); n != 1 || err != nil {
+		t.Errorf("%d series of the controller, %v", n, err)
+	}
+}
+
+func TestZeroConfig(t *testing.T) {
+	for _, c := range []*informerprom.Collector{informerprom.New(informerprom.Config{}), {}} {
+		if n := seriesOf(t, registryOf(c)); n != 0 {
+			t.Errorf("%d series", n)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Package informerprom is a Prometheus collector for informers, groups, queues and controllers.
+//
+//	metrics := informerprom.New(informerprom.Config{
+//		Groups:      []func() []informer.InformerStatus{group.Status},
+//		Controllers: []func() informer.ControllerStatus{controller.Status},
+//	})
+//	prometheus.MustRegister(metrics)
+//
+// A scrape calls the Status functions. Between scrapes, the collector costs nothing. A series ends when its source does: when
+// an informer leaves its group, a subscription is closed, or the function that [Collector.Add] returned is called.
+//
+// Where client-go or controller-runtime has a metric, this package uses its name, help and labels, so existing dashboards and
+// alerts work. The metrics of reflectors have one label more, watch_namespace.
+//
+// # Informers
+//
+// These have the labels name (Config.Name), group, version and resource:
+//
+//	informer_synced                   1 if the store has received the whole collection
+//	informer_objects                  objects in the store
+//	informer_queued_items             changes that wait to enter the store
+//	informer_blocked_reflectors       reflectors that wait because that queue is full
+//	informer_store_resource_version   the 15 least significant digits of the resource version of the store
+//
+// An informer has a reflector for each namespace of its configuration, or one for all namespaces. Its metrics also have the
+// label watch_namespace, which is empty for all namespaces:
+//
+//	informer_reflector_state              the number of reflectors in the state that the label state names
+//	informer_reflector_failures           consecutive failures, which determine the backoff
+//	informer_watch_open                   1 if a watch is open
+//	informer_no_watch_seconds             the time since which no watch has been open; 0 if one is open
+//	informer_last_error_timestamp_seconds the time of the last failure; no series if there was none
+//	informer_server_restores_total        how often the server went back in time, as after a restore from a backup
+//	informer_decode_errors_total          objects and events that could not be decoded
+//	informer_stale_objects                objects whose newest version could not be decoded
+//	informer_list_objects                 objects read so far of the current list, or of the last one
+//
+// These have the labels of client-go, name and watch_namespace. Here name is Config.Name and the resource, such as
+// "deployments.v1.apps":
+//
+//	reflector_lists_total             requests that list; a streaming list is also a watch
+//	reflector_watches_total           requests that watch
+//	reflector_last_resource_version   the 15 least significant digits of the resource version of the reflector
+//
+// The metrics of subscriptions have the labels of informers and handler, which is the name of the subscription:
+//
+//	informer_subscriptions            open subscriptions
+//	informer_subscription_synced      1 if the handler has processed the whole initial list
+//	informer_subscription_backlog     keys, or with DeliverEvery changes, that wait for the handler
+//	informer_subscription_busy_seconds how long the current call of the handler has taken so far
+//	informer_subscription_blocking    subscriptions for whose handler the informer waits
+//
+// # Queues
+//
+// They have the labels name and controller, which is empty for a queue without a Controller. The label priority of the depth
+// is high, normal or low:
+//
+//	workqueue_depth                             ready keys
+//	workqueue_adds_total                        how often a key became ready
+//	workqueue_retries_total                     how often a key was added with a delay or rate-limited
+//	workqueue_unfinished_work_seconds           the total time that the keys in work have been in work
+//	workqueue_longest_running_processor_seconds the longest time that a key has been in work
+//	informer_queue_delayed_keys                 keys whose delay has not ended
+//	informer_queue_working_keys                 keys in work
+//	informer_queue_refused_total                how often a key was added to a draining or closed queue
+//
+// # Controllers
+//
+// They have the label controller:
+//
+//	controller_runtime_reconcile_total                 reconciles, with the label result: success, requeue_after, requeue, error
+//	controller_runtime_reconcile_errors_total          reconciles that returned an error or panicked
+//	controller_runtime_terminal_reconcile_errors_total reconciles that returned a TerminalError
+//	controller_runtime_reconcile_panics_total          reconciles that panicked
+//	controller_runtime_max_concurrent_reconciles       the maximum number of concurrent reconciles
+//	controller_runtime_active_workers                  reconciles under way
+//	informer_controller_running                        1 if Run is under way
+//
+// # Histograms
+//
+// A status has no distributions, so workqueue_queue_duration_seconds, workqueue_work_duration_seconds and
+// controller_runtime_reconcile_time_seconds are missing. QueueConfig.OnGet and QueueConfig.OnDone receive these durations, for
+// a histogram of your own.
+//
+// # Equal labels
+//
+// Sources with equal labels share a series. Its value is their sum. For times and consecutive failures, it is the largest
+// value; for versions, and for metrics that are 0 or 1, the smallest. A counter of such a series falls when one of the sources
+// ends, which rate() takes for a restart. Use Config.Name and the names of controllers, queues and subscriptions to keep
+// sources apart.
+//
+// Labels have names that the program gives, resources, and namespaces of the configuration, never the name or namespace of an
+// object. So the number of series is bounded as long as those names are.
+//
+// # In a controller-runtime manager
+//
+// controller-runtime's registry already has metrics with these names, so the collector cannot be registered there. Register
+// it in a registry of its own, and serve both with prometheus.Gatherers{metrics.Registry, registry}.
+//
+// # Alerts and dashboard
+//
+// The files alerts.yaml and dashboard.json have alert rules for Prometheus and a dashboard for Grafana.
+package informerprom

@@ -1,0 +1,108 @@
+package informerprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metric is the definition of a metric.
+type metric struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	labels int                        // the number of labels, at most maxLabels
+	merge  func(a, b float64) float64 // the value of a series that two sources have
+}
+
+// maxLabels is the largest number of labels of a metric.
+const maxLabels = 6
+
+// The labels of the metrics.
+var (
+	ofInformer     = []string{"name", "group", "version", "resource"}
+	ofReflector    = []string{"name", "group", "version", "resource", "watch_namespace"}
+	ofState        = []string{"name", "group", "version", "resource", "watch_namespace", "state"}
+	ofRequests     = []string{"name", "watch_namespace"}
+	ofSubscription = []string{"name", "group", "version", "resource", "handler"}
+	ofDepth        = []string{"name", "controller", "priority"}
+	ofQueue        = []string{"name", "controller"}
+	ofController   = []string{"controller"}
+	ofResult       = []string{"controller", "result"}
+)
+
+// metrics has each metric. A metric of client-go or controller-runtime has the help that it has there: a page with both must
+// have one help for a name.
+var metrics []*metric
+
+// The metrics of informers.
+var (
+	informerSynced  = gauge("informer_synced", "Whether the store has received the whole collection: 1 or 0.", least, ofInformer)
+	informerObjects = gauge("informer_objects", "Number of objects in the store.", sum, ofInformer)
+	informerQueued  = gauge("informer_queued_items", "Number of items currently queued in the FIFO.", sum, ofInformer)
+	informerBlocked = gauge("informer_blocked_reflectors", "Number of reflectors that wait because the queue of the informer is full.", sum, ofInformer)
+	informerVersion = gauge("informer_store_resource_version", "The 15 least significant digits of the resource version of the store.", least, ofInformer)
+)
+
+// The metrics of reflectors.
+var (
+	reflectorState        = gauge("informer_reflector_state", "Number of reflectors in a state.", sum, ofState)
+	reflectorFailures     = gauge("informer_reflector_failures", "Number of consecutive failures, which determines the backoff.", most, ofReflector)
+	reflectorWatchOpen    = gauge("informer_watch_open", "Whether a watch is open: 1 or 0.", least, ofReflector)
+	reflectorNoWatch      = gauge("informer_no_watch_seconds", "Time since which no watch has been open. 0 if one is open.", most, ofReflector)
+	reflectorLastError    = gauge("informer_last_error_timestamp_seconds", "Time of the last failure since the Unix epoch.", most, ofReflector)
+	reflectorRestored     = counter("informer_server_restores_total", "How often the server went back in time, as after a restore from a backup.", ofReflector)
+	reflectorDecodeErrors = counter("informer_decode_errors_total", "Objects and events that could not be decoded.", ofReflector)
+	reflectorStale        = gauge("informer_stale_objects", "Number of objects whose newest version could not be decoded.", sum, ofReflector)
+	reflectorRead         = gauge("informer_list_objects", "Number of objects read so far of the current list, or of the last one.", sum, ofReflector)
+	reflectorLists        = counter("reflector_lists_total", "Total number of API lists done by the reflectors", ofRequests)
+	reflectorWatches      = counter("reflector_watches_total", "Total number of API watches done by the reflectors", ofRequests)
+	reflectorVersion      = gauge("reflector_last_resource_version", "Last resource version seen for the reflectors", least, ofRequests)
+)
+
+// The metrics of subscriptions.
+var (
+	subscriptions        = gauge("informer_subscriptions", "Number of open subscriptions.", sum, ofSubscription)
+	subscriptionSynced   = gauge("informer_subscription_synced", "Whether the handler has processed the whole initial list: 1 or 0.", least, ofSubscription)
+	subscriptionBacklog  = gauge("informer_subscription_backlog", "Number of keys or changes that wait for the handler.", sum, ofSubscription)
+	subscriptionBusy     = gauge("informer_subscription_busy_seconds", "How long the current call of the handler has taken so far.", most, ofSubscription)
+	subscriptionBlocking = gauge("informer_subscription_blocking", "Number of subscriptions for whose handler the informer waits.", sum, ofSubscription)
+)
+
+// The metrics of queues.
+var (
+	queueDepth      = gauge("workqueue_depth", "Current depth of workqueue by workqueue and priority", sum, ofDepth)
+	queueAdds       = counter("workqueue_adds_total", "Total number of adds handled by workqueue", ofQueue)
+	queueRetries    = counter("workqueue_retries_total", "Total number of items added to the workqueue with a non-zero delay (rate-limited requeues, explicit RequeueAfter or AddAfter calls)", ofQueue)
+	queueUnfinished = gauge("workqueue_unfinished_work_seconds", "How many seconds of work has been done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", sum, ofQueue)
+	queueLongest    = gauge("workqueue_longest_running_processor_seconds", "How many seconds has the longest running processor for workqueue been running.", most, ofQueue)
+	queueDelayed    = gauge("informer_queue_delayed_keys", "Number of keys whose delay has not ended.", sum, ofQueue)
+	queueWorking    = gauge("informer_queue_working_keys", "Number of keys in work.", sum, ofQueue)
+	queueRefused    = counter("informer_queue_refused_total", "How often a key was added to a draining or closed queue.", ofQueue)
+)
+
+// The metrics of controllers.
+var (
+	reconciles        = counter("controller_runtime_reconcile_total", "Total number of reconciliations per controller", ofResult)
+	reconcileErrors   = counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller", ofController)
+	reconcileTerminal = counter("controller_runtime_terminal_reconcile_errors_total", "Total number of terminal reconciliation errors per controller", ofController)
+	reconcilePanics   = counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller", ofController)
+	controllerWorkers = gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", sum, ofController)
+	controllerActive  = gauge("controller_runtime_active_workers", "Number of currently used workers per controller", sum, ofController)
+	controllerRunning = gauge("informer_controller_running", "Whether the controller runs: 1 or 0.", least, ofController)
+)
+
+func counter(name, help string, labels []string) *metric {
+	return newMetric(prometheus.CounterValue, name, help, sum, labels)
+}
+
+func gauge(name, help string, merge func(a, b float64) float64, labels []string) *metric {
+	return newMetric(prometheus.GaugeValue, name, help, merge, labels)
+}
+
+func newMetric(kind prometheus.ValueType, name, help string, merge func(a, b float64) float64, labels []string) *metric {
+	m := &metric{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, labels: len(labels), merge: merge}
+	metrics = append(metrics, m)
+	return m
+}
+
+func sum(a, b float64) float64   { return a + b }
+func least(a, b float64) float64 { return min(a, b) }
+func most(a, b float64) float64  { return max(a, b) }

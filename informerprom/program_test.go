@@ -1,0 +1,151 @@
+package informerprom_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informerprom"
+	"github.com/typedinformer/informer/informertest"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// program is a program with a group of one informer, and a controller that fails once for its pod.
+type program struct {
+	*testing.T
+	server     *informertest.Server
+	pods       *informer.Informer[*corev1.Pod]
+	release    func() // releases pods
+	controller *informer.Controller[informer.Key]
+	registry   *prometheus.Registry
+}
+
+// inProgram calls test in a bubble, while the program runs and is idle.
+func inProgram(t *testing.T, test func(p *program)) {
+	synctest.Test(t, func(t *testing.T) {
+		server := informertest.NewServer(informertest.Options{InMemory: true})
+		defer server.Close()
+		collection := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: pods})
+		if _, err := collection.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "secret", Name: "secret"}}); err != nil {
+			t.Fatal(err)
+		}
+		client, err := informer.NewClient(server.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &program{T: t, server: server}
+		group := informer.NewGroup(client)
+		p.pods, p.release, err = informer.Shared(group, informer.Resource{GroupVersionResource: pods}, informer.Config[*corev1.Pod]{Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		p.controller = &informer.Controller[informer.Key]{Name: "site", Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+			if calls++; calls == 1 {
+				return informer.Result{}, errors.New("failed")
+			}
+			return informer.Result{}, nil
+		}}
+		p.controller.Watch(informer.EnqueueObject(p.pods))
+		p.registry = registryOf(informerprom.New(informerprom.Config{
+			Groups:      []func() []informer.InformerStatus{group.Status},
+			Controllers: []func() informer.ControllerStatus{p.controller.Status},
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		var tasks sync.WaitGroup
+		defer tasks.Wait()
+		defer cancel()
+		tasks.Go(func() { _ = group.Run(ctx) })
+		tasks.Go(func() { _ = p.controller.Run(ctx) })
+		p.rest(time.Minute)
+		test(p)
+	})
+}
+
+// rest lets d pass, and then waits until the program is idle.
+func (p *program) rest(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// scrape returns the page that Prometheus reads.
+func (p *program) scrape() string {
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		p.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if strings.Contains(w.Body.String(), "secret") {
+		p.Errorf("the page has the name of an object:\n%s", w.Body)
+	}
+	return w.Body.String()
+}
+
+// has fails the test unless the page has each line, or none of them if they begin with "no ".
+func (p *program) has(lines ...string) {
+	p.Helper()
+	page := "\n" + p.scrape()
+	for _, line := range lines {
+		unwanted, no := strings.CutPrefix(line, "no ")
+		if no && strings.Contains(page, "\n"+unwanted) {
+			p.Errorf("the page has %s", unwanted)
+		}
+		if !no && !strings.Contains(page, "\n"+line+"\n") {
+			p.Errorf("the page lacks %s", line)
+		}
+	}
+}
+
+// The page shows what a program does.
+func TestPageOfAProgram(t *testing.T) {
+	inProgram(t, func(p *program) {
+		p.has(
+			`informer_synced{group="",name="",resource="pods",version="v1"} 1`,
+			`informer_objects{group="",name="",resource="pods",version="v1"} 1`,
+			`informer_watch_open{group="",name="",resource="pods",version="v1",watch_namespace=""} 1`,
+			`informer_reflector_state{group="",name="",resource="pods",state="Watching",version="v1",watch_namespace=""} 1`,
+			`reflector_lists_total{name="pods.v1.",watch_namespace=""} 1`,
+			`workqueue_adds_total{controller="site",name="site"} 2`,
+			`workqueue_retries_total{controller="site",name="site"} 1`,
+			`controller_runtime_reconcile_total{controller="site",result="success"} 1`,
+			`controller_runtime_reconcile_total{controller="site",result="error"} 1`,
+			`informer_controller_running{controller="site"} 1`,
+		)
+		p.server.Stop()
+		p.rest(4 * time.Minute)
+		p.has(
+			`informer_synced{group="",name="",resource="pods",version="v1"} 1`,
+			`informer_watch_open{group="",name="",resource="pods",version="v1",watch_namespace=""} 0`,
+			`informer_no_watch_seconds{group="",name="",resource="pods",version="v1",watch_namespace=""} 240`,
+		)
+	})
+}
+
+// The series of an informer end when its last user releases it, and those of a subscription when it is closed.
+func TestSeriesEnd(t *testing.T) {
+	inProgram(t, func(p *program) {
+		s := p.pods.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "web"})
+		p.rest(0)
+		p.has(`informer_subscription_synced{group="",handler="web",name="",resource="pods",version="v1"} 1`)
+		s.Close()
+		<-s.Done()
+		p.has(`no informer_subscription_synced{group="",handler="web"`, `informer_synced{group="",name="",resource="pods",version="v1"} 1`)
+		p.release()
+		p.has("no informer_synced", "no reflector_", "no informer_subscription", `informer_controller_running{controller="site"} 1`)
+	})
+}
