@@ -97,8 +97,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, failure(http.StatusMethodNotAllowed, "only GET and HEAD are allowed"))
 		return
 	}
-	if r.URL.Path == "" { // http.StripPrefix removed all of it
-		redirect(w, r)
+	if r.URL.Path == "" && redirected(w, r) { // http.StripPrefix removed the whole path
 		return
 	}
 	switch name := lastElement(r.URL.Path); name {
@@ -123,15 +122,16 @@ func lastElement(p string) string {
 	return name
 }
 
-// redirect adds a slash to the path, because the links of the page are relative.
-func redirect(w http.ResponseWriter, r *http.Request) {
-	asked, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil || lastElement(asked.Path) == "" {
-		writeError(w, failure(http.StatusNotFound, "not found: mount the handler at a path that ends in a slash"))
-		return
+// redirected adds a slash to the path that the client requested, because the links of the page are relative. It reports
+// whether that was needed.
+func redirected(w http.ResponseWriter, r *http.Request) bool {
+	requested, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil || lastElement(requested.Path) == "" {
+		return false
 	}
-	w.Header().Set("Location", "./"+url.PathEscape(lastElement(asked.Path))+"/")
+	w.Header().Set("Location", "./"+url.PathEscape(lastElement(requested.Path))+"/")
 	w.WriteHeader(http.StatusMovedPermanently)
+	return true
 }
 
 // contentTypes are the types of the files of the page. Those of package mime depend on the machine.

@@ -160,15 +160,18 @@ func class(err error) string {
 	return "see the log"
 }
 
-// round returns d for people: with two units at most.
+// round returns d for people, as the page shows durations: "2 min 5 s".
 func round(d time.Duration) string {
+	s := int(max(d, 0).Round(time.Second).Seconds())
 	switch {
-	case d >= 48*time.Hour:
-		return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %d s", s/60, s%60)
+	case s < 48*3600:
+		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
 	}
-	return max(d, 0).Round(time.Second).String()
+	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
 }
 
 // count returns a number and the noun that it counts.

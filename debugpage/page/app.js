@@ -217,13 +217,12 @@ function makeChart(c) {
   c.value = el('span', {class: 'value'});
   c.line = el('path', {class: 'line'});
   c.area = el('path', {class: 'area'});
-  c.dot = el('circle', {r: '0'});
   c.svg = el('svg', {viewBox: '0 0 300 92', preserveAspectRatio: 'none', role: 'img'},
     ...[0.5, 46, 91.5].map((y) => el('line', {class: 'grid', x1: '0', x2: '300', y1: y, y2: y})), c.area, c.line);
   c.from = el('span');
-  c.top = el('span');
-  c.node = el('figure', {class: 'chart', title: c.help}, el('figcaption', {}, c.value, el('span', {class: 'label'}, c.label), el('span', {class: 'grow'})), c.svg,
-    el('div', {class: 'axis', 'aria-hidden': 'true'}, c.from, c.top, el('span', {}, 'now')));
+  c.top = el('span', {class: 'max', 'aria-hidden': 'true'});
+  c.node = el('figure', {class: 'chart', title: c.help}, el('figcaption', {}, el('span', {class: 'title'}, c.label), c.value, el('span', {class: 'grow'}), c.top), c.svg,
+    el('div', {class: 'axis', 'aria-hidden': 'true'}, c.from, el('span', {}, 'now')));
   return c.node;
 }
 
@@ -236,7 +235,7 @@ function drawCharts() {
     if (points.length === 0) {
       setText(c.value, '–');
       setAttribute(c.svg, 'aria-label', `${c.label}: ${emptyUntilTwo}`);
-      setText(c.top, emptyUntilTwo);
+      setText(c.from, emptyUntilTwo);
       continue;
     }
     const text = (v) => c.format(v) + (c.unit ?? '');
@@ -247,7 +246,7 @@ function drawCharts() {
     setAttribute(c.line, 'd', line);
     setAttribute(c.area, 'd', area);
     setText(c.from, `${seconds(Math.round((last.t - from) / 1000))} ago`);
-    setText(c.top, `top ${text(top)}`);
+    setText(c.top, text(top));
     setAttribute(c.svg, 'aria-label', `${c.label}, ${c.help}: ${text(last.v)} now, at most ${text(most)} in the last ${seconds(Math.round((last.t - points[0].t) / 1000))}`);
   }
 }
@@ -333,8 +332,8 @@ class Table {
       row.label = el('span');
       row.button = el('button', {type: 'button', class: 'open', 'aria-expanded': 'false', click: () => this.toggle(item.id)}, arrow(), row.label);
       row.cells[0].append(row.button);
-      row.cell = el('td', {class: 'detail', colspan: columns.length + 1});
-      row.extra = el('tr', {}, row.cell);
+      row.more = el('div');
+      row.extra = el('tr', {}, el('td', {class: 'detail', colspan: columns.length + 1}, row.more));
     }
     this.rows.set(item.id, row);
     return row;
@@ -369,7 +368,7 @@ class Table {
     });
     if (row.open) {
       const version = JSON.stringify([item, this.detail.uses?.(item)]);
-      replace(row.cell, version, () => this.detail.make(item));
+      replace(row.more, version, () => this.detail.make(item));
     }
   }
 }
@@ -396,9 +395,9 @@ function stateOfInformer(i) {
   return [i.severity || (i.synced ? 'ok' : 'idle'), i.synced ? 'Synced' : 'Syncing'];
 }
 
-const history = (w) => [
+const history = (w) => !w.transitions ? [] : [
   el('h3', {}, 'History'),
-  w.transitions?.length ? el('ol', {class: 'list-plain history'}, ...[...w.transitions].reverse().map((t) =>
+  w.transitions.length ? el('ol', {class: 'history'}, ...[...w.transitions].reverse().map((t) =>
     el('li', {}, el('span', {class: 'muted'}, clock(t.time)), el('span', {}, t.state), el('span', {class: 'muted'}, t.why ?? ''))))
     : el('p', {class: 'muted'}, 'No transition yet.'),
 ];
