@@ -32,6 +32,8 @@ type Config struct {
 	Controllers []func() informer.ControllerStatus
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() informer.QueueStatus
+	// Clients are the Status methods of clients.
+	Clients []func() informer.ClientStatus
 	// Objects are the informers whose objects the page may show to callers whom Authorize admits. See [Objects].
 	Objects []Source
 	// Authorize reports whether the sender of a request may see objects, the keys of objects and indexes, and the text of

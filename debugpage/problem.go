@@ -25,6 +25,7 @@ const (
 	stuckCall   = 5 * time.Minute  // the same: an error
 	slowWork    = time.Minute      // a key is in work: a warning
 	stuckWork   = 5 * time.Minute  // the same: an error
+	slowWait    = time.Minute      // a change waits for a handler, or a ready key for a worker
 	patientIdle = 10 * time.Second // a watch that has ended is opened again
 )
 
@@ -103,15 +104,23 @@ func subscriptionProblems(s informer.SubscriptionStatus) (found []finding) {
 	if s.Busy > slowCall {
 		found = append(found, finding{limited(s.Busy, stuckCall), fmt.Sprintf("one call for %s, backlog %s", round(s.Busy), number(s.Backlog))})
 	}
+	if s.Oldest > slowWait && s.Busy <= slowCall {
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a change has waited for %s, backlog %s", round(s.Oldest), number(s.Backlog))})
+	}
 	if s.Blocking {
 		found = append(found, finding{SeverityWarning, "the informer waits for this handler"})
 	}
 	return found
 }
 
-func queueProblems(s informer.QueueStatus) (found []finding) {
+// queueProblems returns the problems of a queue. worked says that a controller is working on it: the queue of a replica that is
+// not the leader only grows.
+func queueProblems(s informer.QueueStatus, worked bool) (found []finding) {
 	if s.LongestRunning > slowWork {
 		found = append(found, finding{limited(s.LongestRunning, stuckWork), "a key in work for " + round(s.LongestRunning)})
+	}
+	if worked && s.LongestReady > slowWait {
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a key has been ready for %s, %s in work", round(s.LongestReady), number(s.InWork))})
 	}
 	return found
 }

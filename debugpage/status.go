@@ -1,8 +1,10 @@
 package debugpage
 
 import (
+	"cmp"
 	"net/http"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +26,7 @@ type Status struct {
 	Informers   []Informer   `json:"informers"`
 	Queues      []Queue      `json:"queues"`
 	Controllers []Controller `json:"controllers"`
+	Clients     []Client     `json:"clients"`
 	// Stores are the stores whose objects the page shows to authorized callers.
 	Stores []Store `json:"stores"`
 }
@@ -42,7 +45,7 @@ const (
 // Problem is something that is wrong.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// Kind is informer, watch, subscription, queue or controller, and Name says which one.
+	// Kind is informer, watch, subscription or queue, and Name says which one.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Message says what is wrong. It has no text of the API server.
@@ -67,6 +70,8 @@ type Informer struct {
 	Synced          bool     `json:"synced"`
 	ResourceVersion string   `json:"resourceVersion"`
 	Objects         int      `json:"objects"`
+	// MemoryBytes is an estimate of the memory that the store takes.
+	MemoryBytes int64 `json:"memoryBytes"`
 	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
 	// that queue is full.
 	Queued        int            `json:"queued"`
@@ -81,14 +86,26 @@ type Watch struct {
 	Namespace string   `json:"namespace"`
 	Severity  Severity `json:"severity"`
 	// State is Idle, Listing, Watching, Backoff or Absent, since the time Since.
-	State           string    `json:"state"`
-	Since           time.Time `json:"since,omitzero"`
-	Open            bool      `json:"open"`
-	NoWatchSince    time.Time `json:"noWatchSince,omitzero"`
-	ResourceVersion string    `json:"resourceVersion"`
-	Lists           int       `json:"lists"`
-	Watches         int       `json:"watches"`
-	Restored        int       `json:"restored"`
+	State string    `json:"state"`
+	Since time.Time `json:"since,omitzero"`
+	// Awaits is what the watch waits for, as "the response".
+	Awaits       string    `json:"awaits"`
+	RetryAt      time.Time `json:"retryAt,omitzero"`
+	Open         bool      `json:"open"`
+	NoWatchSince time.Time `json:"noWatchSince,omitzero"`
+	// ResourceVersion is the version up to which the store has every change, received at ResourceVersionTime.
+	ResourceVersion     string    `json:"resourceVersion"`
+	ResourceVersionTime time.Time `json:"resourceVersionTime,omitzero"`
+	// Lists and Watches count requests. ListsBy and WatchesBy count lists and watches by reason.
+	Lists     int            `json:"lists"`
+	Watches   int            `json:"watches"`
+	ListsBy   map[string]int `json:"listsBy"`
+	WatchesBy map[string]int `json:"watchesBy"`
+	// Bytes counts the bytes received, and Events the events of watches.
+	Bytes  int64 `json:"bytes"`
+	Events int64 `json:"events"`
+	// Restored counts how often the server went back in time.
+	Restored int `json:"restored"`
 	// Failures is the number of consecutive failures.
 	Failures     int `json:"failures"`
 	DecodeErrors int `json:"decodeErrors"`
@@ -96,6 +113,16 @@ type Watch struct {
 	// Read is the number of objects read of the current list, or of the last one.
 	Read      int      `json:"read"`
 	LastError *Failure `json:"lastError,omitempty"`
+	// Transitions are the latest states, the oldest first, 16 at most.
+	Transitions []Transition `json:"transitions"`
+}
+
+// Transition is a change of the state of a watch.
+type Transition struct {
+	Time  time.Time `json:"time"`
+	State string    `json:"state"`
+	// Why is the reason of a list or a watch, or the text of an error, which only authorized callers receive.
+	Why string `json:"why,omitempty"`
 }
 
 // Failure is the last error of a watch.
@@ -117,6 +144,28 @@ type Subscription struct {
 	Backlog  int  `json:"backlog"`
 	// BusySeconds is how long the current call has taken so far.
 	BusySeconds float64 `json:"busySeconds"`
+	// OldestSeconds is how long the oldest waiting change has waited.
+	OldestSeconds float64 `json:"oldestSeconds"`
+	// Delays has the times from the store to the handler, and Calls the times that calls took.
+	Delays Durations `json:"delays"`
+	Calls  Durations `json:"calls"`
+}
+
+// Durations is a histogram.
+type Durations struct {
+	Count      uint64  `json:"count"`
+	SumSeconds float64 `json:"sumSeconds"`
+	MaxSeconds float64 `json:"maxSeconds"`
+	// Buckets has the buckets that are not empty. Longer durations than those of the last possible bucket, 268 seconds, are
+	// only in Count.
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Bucket counts durations.
+type Bucket struct {
+	// AtMostSeconds is the upper bound of the bucket. The lower one is a quarter of it.
+	AtMostSeconds float64 `json:"atMostSeconds"`
+	Count         uint64  `json:"count"`
 }
 
 // Queue is the status of a queue.
@@ -139,13 +188,17 @@ type Queue struct {
 	Refused               uint64  `json:"refused"`
 	LongestRunningSeconds float64 `json:"longestRunningSeconds"`
 	UnfinishedSeconds     float64 `json:"unfinishedSeconds"`
+	// LongestReadySeconds is how long the oldest ready key has been ready.
+	LongestReadySeconds float64 `json:"longestReadySeconds"`
+	// Waits has the times from a key being ready to being handed out, and Works those from there to being done.
+	Waits Durations `json:"waits"`
+	Works Durations `json:"works"`
 }
 
 // Controller is the status of a controller. Its queue is in Status.Queues.
 type Controller struct {
-	Name     string   `json:"name"`
-	Severity Severity `json:"severity"`
-	Running  bool     `json:"running"`
+	Name    string `json:"name"`
+	Running bool   `json:"running"`
 	// Workers is the number of calls of Reconcile that may run at the same time, and Active the number of those that do.
 	Workers int `json:"workers"`
 	Active  int `json:"active"`
@@ -156,6 +209,28 @@ type Controller struct {
 	Failed        uint64 `json:"failed"`
 	Terminal      uint64 `json:"terminal"`
 	Panicked      uint64 `json:"panicked"`
+	// Reconciles has the times that the calls took.
+	Reconciles Durations `json:"reconciles"`
+}
+
+// Client is the status of a client.
+type Client struct {
+	// Host is the host and port of the API server.
+	Host string `json:"host"`
+	// Requests are sorted by method, then code.
+	Requests []Requests `json:"requests"`
+	// Latencies has the times to the header of a response, by HTTP method.
+	Latencies map[string]Durations `json:"latencies"`
+	// Throttled has the times that requests waited for the client's own rate limit.
+	Throttled Durations `json:"throttled"`
+}
+
+// Requests counts requests.
+type Requests struct {
+	Method string `json:"method"`
+	// Code is the HTTP status. Zero means that there was no response.
+	Code  int    `json:"code"`
+	Count uint64 `json:"count"`
 }
 
 // Store is a store whose objects the page can show.
@@ -165,7 +240,10 @@ type Store struct {
 	Indexes []string `json:"indexes"`
 }
 
-const maxErrorText = 1 << 10 // bytes
+const (
+	maxErrorText   = 1 << 10 // bytes
+	maxTransitions = 16
+)
 
 // status answers status.json.
 func (h *handler) status(r *http.Request) (any, error) {
@@ -178,6 +256,7 @@ func (h *handler) status(r *http.Request) (any, error) {
 		Informers:   []Informer{},
 		Queues:      []Queue{},
 		Controllers: []Controller{},
+		Clients:     []Client{},
 		Stores:      []Store{},
 	}
 	for _, status := range h.config.Informers {
@@ -190,13 +269,16 @@ func (h *handler) status(r *http.Request) (any, error) {
 	}
 	for _, status := range h.config.Controllers {
 		c := status()
-		s.Controllers = append(s.Controllers, b.controller(c))
+		s.Controllers = append(s.Controllers, controller(c))
 		if c.Queue.Depth != nil { // a controller has no queue before its first Watch or Run
-			s.Queues = append(s.Queues, b.queue(c.Queue, c.Name))
+			s.Queues = append(s.Queues, b.queue(c.Queue, c.Name, c.Running))
 		}
 	}
 	for _, status := range h.config.Queues {
-		s.Queues = append(s.Queues, b.queue(status(), ""))
+		s.Queues = append(s.Queues, b.queue(status(), "", false))
+	}
+	for _, status := range h.config.Clients {
+		s.Clients = append(s.Clients, client(status()))
 	}
 	for _, of := range h.stores {
 		s.Stores = append(s.Stores, Store{
@@ -225,6 +307,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		Synced:          s.Synced,
 		ResourceVersion: s.ResourceVersion,
 		Objects:         s.Objects,
+		MemoryBytes:     s.Memory,
 		Queued:          s.Queued,
 		Blocked:         s.Blocked,
 		Watches:         []Watch{},
@@ -237,12 +320,15 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 	}
 	for _, h := range s.Handlers {
 		sub := Subscription{
-			Name:        h.Name,
-			Severity:    b.add("subscription", name+": "+h.Name, subscriptionProblems(h)),
-			Synced:      h.Synced,
-			Blocking:    h.Blocking,
-			Backlog:     h.Backlog,
-			BusySeconds: h.Busy.Seconds(),
+			Name:          h.Name,
+			Severity:      b.add("subscription", name+": "+h.Name, subscriptionProblems(h)),
+			Synced:        h.Synced,
+			Blocking:      h.Blocking,
+			Backlog:       h.Backlog,
+			BusySeconds:   h.Busy.Seconds(),
+			OldestSeconds: h.Oldest.Seconds(),
+			Delays:        durations(h.Delays),
+			Calls:         durations(h.Calls),
 		}
 		i.Subscriptions = append(i.Subscriptions, sub)
 		i.Severity = worse(i.Severity, sub.Severity)
@@ -256,20 +342,35 @@ func (b *builder) watch(resource string, r informer.ReflectorStatus) Watch {
 		name += ", namespace " + r.Namespace
 	}
 	w := Watch{
-		Namespace:       r.Namespace,
-		Severity:        b.add("watch", name, watchProblems(r, b.now)),
-		State:           r.State.String(),
-		Since:           r.Since,
-		Open:            r.WatchOpen,
-		NoWatchSince:    r.NoWatchSince,
-		ResourceVersion: r.ResourceVersion,
-		Lists:           r.Lists,
-		Watches:         r.Watches,
-		Restored:        r.Restored,
-		Failures:        r.Failures,
-		DecodeErrors:    r.DecodeErrors,
-		Stale:           r.Stale,
-		Read:            r.Read,
+		Namespace:           r.Namespace,
+		Severity:            b.add("watch", name, watchProblems(r, b.now)),
+		State:               r.State.String(),
+		Since:               r.Since,
+		Awaits:              r.Awaits.String(),
+		RetryAt:             r.RetryAt,
+		Open:                r.WatchOpen,
+		NoWatchSince:        r.NoWatchSince,
+		ResourceVersion:     r.ResourceVersion,
+		ResourceVersionTime: r.ResourceVersionTime,
+		Lists:               r.Lists,
+		Watches:             r.Watches,
+		ListsBy:             byName(r.ListsBy),
+		WatchesBy:           byName(r.WatchesBy),
+		Bytes:               r.Bytes,
+		Events:              r.Events,
+		Restored:            r.Restored,
+		Failures:            r.Failures,
+		DecodeErrors:        r.DecodeErrors,
+		Stale:               r.Stale,
+		Read:                r.Read,
+		Transitions:         []Transition{},
+	}
+	for _, t := range r.Transitions[max(0, len(r.Transitions)-maxTransitions):] {
+		next := Transition{Time: t.Time, State: t.State.String()}
+		if b.authorized || isReason(t.Why) {
+			next.Why = shorten(t.Why)
+		}
+		w.Transitions = append(w.Transitions, next)
 	}
 	if r.LastError != nil {
 		w.LastError = &Failure{Time: r.LastErrorTime, Class: class(r.LastError)}
@@ -280,6 +381,34 @@ func (b *builder) watch(resource string, r informer.ReflectorStatus) Watch {
 	return w
 }
 
+func byName(counts map[informer.Reason]int) map[string]int {
+	named := map[string]int{}
+	for reason, n := range counts {
+		named[reason.String()] = n
+	}
+	return named
+}
+
+// isReason reports whether a text is the name of a Reason, and so not the text of an error.
+func isReason(text string) bool {
+	for reason := informer.ReasonFirst; reason <= informer.ReasonUnclear; reason++ {
+		if reason.String() == text {
+			return true
+		}
+	}
+	return false
+}
+
+func durations(d informer.Durations) Durations {
+	h := Durations{Count: d.Count, SumSeconds: d.Sum.Seconds(), MaxSeconds: d.Max.Seconds(), Buckets: []Bucket{}}
+	for i, bound := range informer.DurationBounds() {
+		if n := d.Buckets[i]; n > 0 {
+			h.Buckets = append(h.Buckets, Bucket{bound.Seconds(), n})
+		}
+	}
+	return h
+}
+
 // shorten returns the beginning of a text.
 func shorten(text string) string {
 	if len(text) <= maxErrorText {
@@ -288,11 +417,12 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxErrorText], "") + "…"
 }
 
-func (b *builder) queue(s informer.QueueStatus, controller string) Queue {
+// queue returns the status of a queue. worked says that a controller is working on it.
+func (b *builder) queue(s informer.QueueStatus, controller string, worked bool) Queue {
 	q := Queue{
 		Name:                  s.Name,
 		Controller:            controller,
-		Severity:              b.add("queue", s.Name, queueProblems(s)),
+		Severity:              b.add("queue", s.Name, queueProblems(s, worked)),
 		State:                 s.State.String(),
 		High:                  s.Depth[informer.HighPriority],
 		Normal:                s.Depth[informer.NormalPriority],
@@ -304,6 +434,9 @@ func (b *builder) queue(s informer.QueueStatus, controller string) Queue {
 		Refused:               s.Refused,
 		LongestRunningSeconds: s.LongestRunning.Seconds(),
 		UnfinishedSeconds:     s.Unfinished.Seconds(),
+		LongestReadySeconds:   s.LongestReady.Seconds(),
+		Waits:                 durations(s.Waits),
+		Works:                 durations(s.Works),
 	}
 	for _, ready := range s.Depth {
 		q.Ready += ready
@@ -311,7 +444,7 @@ func (b *builder) queue(s informer.QueueStatus, controller string) Queue {
 	return q
 }
 
-func (b *builder) controller(s informer.ControllerStatus) Controller {
+func controller(s informer.ControllerStatus) Controller {
 	return Controller{
 		Name:          s.Name,
 		Running:       s.Running,
@@ -323,5 +456,18 @@ func (b *builder) controller(s informer.ControllerStatus) Controller {
 		Failed:        s.Failed,
 		Terminal:      s.Terminal,
 		Panicked:      s.Panicked,
+		Reconciles:    durations(s.Reconciles),
 	}
+}
+
+func client(s informer.ClientStatus) Client {
+	c := Client{Host: s.Host, Requests: []Requests{}, Latencies: map[string]Durations{}, Throttled: durations(s.Throttled)}
+	for kind, n := range s.Requests {
+		c.Requests = append(c.Requests, Requests{kind.Method, kind.Code, n})
+	}
+	slices.SortFunc(c.Requests, func(x, y Requests) int { return cmp.Or(cmp.Compare(x.Method, y.Method), cmp.Compare(x.Code, y.Code)) })
+	for method, d := range s.Latencies {
+		c.Latencies[method] = durations(d)
+	}
+	return c
 }

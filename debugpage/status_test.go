@@ -28,6 +28,7 @@ func TestStatus(t *testing.T) {
 		}}
 		ctl.Watch(informer.EnqueueObject(r.pods))
 		r.config.Queues = []func() informer.QueueStatus{queue.Status}
+		r.config.Clients = []func() informer.ClientStatus{r.client.Status}
 		r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
 		r.pod("default", "a", "")
 		run(r, r.pods)
@@ -42,10 +43,10 @@ func TestStatus(t *testing.T) {
 		if i.Resource != "v1 pods" || !i.Synced || i.Severity != "" || i.Objects != 1 || i.ResourceVersion == "" || len(i.Watches) != 1 || len(i.Subscriptions) != 1 {
 			r.Errorf("informer: %+v", i)
 		}
-		if w := i.Watches[0]; w.State != "Watching" || !w.Open || w.Severity != "" || w.Watches != 1 || w.LastError != nil || w.Since.IsZero() {
+		if w := i.Watches[0]; w.State != "Watching" || !w.Open || w.Severity != "" || w.Watches != 1 || w.LastError != nil || w.Since.IsZero() || w.Events != 2 || w.Bytes == 0 || w.Awaits == "" || w.ListsBy["first"] != 1 || len(w.Transitions) != 2 || w.Transitions[0].Why != "first" {
 			r.Errorf("watch: %+v", w)
 		}
-		if sub := i.Subscriptions[0]; !sub.Synced || sub.Backlog != 0 {
+		if sub := i.Subscriptions[0]; !sub.Synced || sub.Backlog != 0 || sub.Calls.Count != 1 || len(sub.Calls.Buckets) != 1 {
 			r.Errorf("subscription: %+v", sub)
 		}
 		if q := s.Queues[0]; q.Name != "web" || q.Controller != "web" || q.State != "Open" || q.Adds != 1 {
@@ -54,8 +55,11 @@ func TestStatus(t *testing.T) {
 		if q := s.Queues[1]; q.Name != "jobs" || q.Controller != "" || q.Ready != 3 || q.High != 1 || q.Normal != 2 {
 			r.Errorf("queue: %+v", q)
 		}
-		if c := s.Controllers[0]; c.Name != "web" || !c.Running || c.Workers != 3 || c.Succeeded != 1 {
+		if c := s.Controllers[0]; c.Name != "web" || !c.Running || c.Workers != 3 || c.Succeeded != 1 || c.Reconciles.Count != 1 {
 			r.Errorf("controller: %+v", c)
+		}
+		if c := s.Clients[0]; c.Host != "in-memory" || len(c.Requests) != 1 || c.Requests[0] != (debugpage.Requests{Method: "GET", Code: 200, Count: 1}) || c.Latencies["GET"].Count != 1 {
+			r.Errorf("client: %+v", c)
 		}
 	})
 }
@@ -138,6 +142,25 @@ func TestProblems(t *testing.T) {
 			<-time.After(5 * time.Minute)
 			r.expect("error subscription v1 pods: slow: one call for 6 min 0 s, backlog 0")
 		},
+		"key that waits": func(r *rig) {
+			release := make(chan struct{})
+			defer close(release)
+			ctl := &informer.Controller[informer.Key]{Name: "web", Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+				<-release
+				return informer.Result{}, nil
+			}}
+			ctl.Watch(informer.EnqueueObject(r.pods))
+			r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+			r.pod("default", "a", "")
+			r.pod("default", "b", "")
+			run(r, r.pods)
+			<-time.After(time.Hour)
+			r.expect("") // not the leader
+			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
+			<-time.After(2 * time.Minute)
+			r.expect("warning queue web: a key in work for 2 min 0 s")
+			r.expect("warning queue web: a key has been ready for 1 h 2 min, 1 in work")
+		},
 		"key in work": func(r *rig) {
 			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
 			r.config = debugpage.Config{Queues: []func() informer.QueueStatus{queue.Status}}
@@ -191,14 +214,22 @@ func TestTextOfErrorsIsForAuthorizedCallers(t *testing.T) {
 		r.tasks.Go(func() { _ = r.pods.Run(r.ctx) })
 		<-time.After(100 * time.Millisecond)
 		synctest.Wait()
-		lacks(r.T, r.get("/status.json"))
-		w := r.get("/status.json?token=right")
+		var hidden debugpage.Status
+		w := r.get("/status.json")
+		decode(r.T, w, &hidden)
+		if lacks(r.T, w); hidden.Informers[0].Watches[0].Transitions[1].Why != "" {
+			r.Errorf("the text of the error is in the history: %s", w.Body)
+		}
+		w = r.get("/status.json?token=right")
 		if strings.Contains(w.Body.String(), "<script>") {
 			r.Errorf("the JSON has HTML: %s", w.Body)
 		}
 		last := ask[debugpage.Status](r, "status.json").Informers[0].Watches[0].LastError
 		if last == nil || last.Class != "403 Forbidden" || !strings.Contains(last.Text, secret+"<script>") || len(last.Text) > 1100 || last.Time.IsZero() {
 			r.Errorf("%+v", last)
+		}
+		if history := ask[debugpage.Status](r, "status.json").Informers[0].Watches[0].Transitions; !strings.Contains(history[1].Why, secret) || len(history[1].Why) > 1100 {
+			r.Errorf("%+v", history)
 		}
 		r.config.Authorize = func(*http.Request) bool { return false }
 		lacks(r.T, r.get("/status.json?token=right"))

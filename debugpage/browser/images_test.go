@@ -1,7 +1,6 @@
 package browser_test
 
 import (
-	"context"
 	"flag"
 	"math"
 	"net/http"
@@ -70,10 +69,10 @@ func TestImages(t *testing.T) {
 		b.until(`document.querySelectorAll('.problems li').length > 0`)
 		b.work(p, 130)
 		b.shoot("overview-" + name)
-		for _, view := range []string{"informers", "watches", "subscriptions", "queues", "controllers"} {
+		for _, view := range []string{"informers", "watches", "subscriptions", "queues", "controllers", "clients"} {
 			eval[any](b, `void (location.hash = `+quote(view)+`)`)
 			b.until(`!document.getElementById('view-` + view + `').hidden`)
-			if view == "informers" || view == "watches" {
+			if view == "informers" || view == "watches" || view == "clients" {
 				b.click(`#view-` + view + ` .open`)
 			}
 			b.shoot(view + "-" + name)
@@ -86,5 +85,4 @@ func TestImages(t *testing.T) {
 		b.until(`$('object').textContent.includes('masked')`)
 		b.shoot("objects-" + name)
 	}
-	_ = context.Background
 }

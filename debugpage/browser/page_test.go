@@ -17,7 +17,7 @@ import (
 	"github.com/typedinformer/informer/debugpage"
 )
 
-var views = []string{"overview", "informers", "watches", "subscriptions", "queues", "controllers", "objects"}
+var views = []string{"overview", "informers", "watches", "subscriptions", "queues", "controllers", "clients", "objects"}
 
 // visit shows a view.
 func (b *tab) visit(view string) {
@@ -209,7 +209,7 @@ func TestCharts(t *testing.T) {
 	p := start(t, nil)
 	b := open(t, p.url, "overview", wide)
 	b.work(p, 5)
-	for _, label := range []string{"Reconciles", "Lag", "Backlog", "Memory"} {
+	for _, label := range []string{"Events", "Reconciles", "Lag", "Backlog", "Memory"} {
 		b.until(`[...document.querySelectorAll('.chart svg')].some((s) => s.getAttribute('role') === 'img' && s.getAttribute('aria-label')?.startsWith('` + label + `, ') && / now, at most .* in the last /.test(s.getAttribute('aria-label')) && s.querySelector('.line').getAttribute('d').startsWith('M'))`)
 	}
 	line := `document.querySelector('.chart:not([hidden]) .line').getAttribute('d')`
@@ -308,7 +308,7 @@ func TestObjectsAreHidden(t *testing.T) {
 	p := start(t, nil)
 	b := open(t, p.url, "objects", wide)
 	b.until(`$('objects-empty').textContent.startsWith('Objects are hidden')`)
-	b.expect(`$('objects').hidden`, "true")
+	b.expect(`$('browse').hidden`, "true")
 }
 
 // An empty program has an explanation in each view.

@@ -108,6 +108,7 @@ func start(t *testing.T, config func(p *program)) *program {
 		Name:        "shop-controller",
 		Groups:      []func() []informer.InformerStatus{p.group.Status},
 		Controllers: []func() informer.ControllerStatus{p.controller.Status},
+		Clients:     []func() informer.ClientStatus{client.Status},
 		Objects:     []debugpage.Source{debugpage.Objects(p.informer, debugpage.Index("node", byNode)), debugpage.Objects(held)},
 	}
 	if config != nil {

@@ -58,6 +58,14 @@ function durations(d) {
   return d && d.count ? `${seconds(d.sumSeconds / d.count)}, p99 ≤ ${seconds(quantile(d, 0.99))}` : '';
 }
 
+// merged returns the sum of histograms.
+function merged(all) {
+  const counts = new Map();
+  for (const b of all.flatMap((d) => d.buckets)) counts.set(b.atMostSeconds, (counts.get(b.atMostSeconds) ?? 0) + b.count);
+  const buckets = [...counts].sort((a, b) => a[0] - b[0]).map(([atMostSeconds, count]) => ({atMostSeconds, count}));
+  return {count: sum(all, (d) => d.count), sumSeconds: sum(all, (d) => d.sumSeconds), maxSeconds: greatest(all, (d) => d.maxSeconds), buckets};
+}
+
 // ---- Document ---------------------------------------------------------------------------------------------------------
 
 const $ = (id) => document.getElementById(id);
@@ -137,7 +145,6 @@ function addCounter(name, t, v) {
 
 const sum = (list, of) => list.reduce((total, x) => total + (of(x) ?? 0), 0);
 const greatest = (list, of) => list.reduce((most, x) => Math.max(most, of(x) ?? 0), 0);
-const any = (list, of) => list.some((x) => of(x) !== undefined);
 
 // name gives each item an id that the next status has, too: its name, and a number if others have the same name.
 function name(items, of) {
@@ -159,22 +166,21 @@ function prepare(s) {
   name(s.subscriptions, (x) => `${x.informer}\n${x.name}`);
   name(s.queues, (q) => q.name);
   name(s.controllers, (c) => c.name);
-  s.clients ??= [];
-  name(s.clients, (c) => c.name);
+  name(s.clients, (c) => c.host);
 
   for (const i of s.informers) {
-    i.events = any(i.watches, (w) => w.events) ? sum(i.watches, (w) => w.events) : undefined;
+    i.events = sum(i.watches, (w) => w.events);
     i.backlog = greatest(i.subscriptions, (x) => x.backlog);
-    i.lag = any(i.subscriptions, (x) => x.oldestSeconds) ? greatest(i.subscriptions, (x) => x.oldestSeconds) : undefined;
+    i.lag = greatest(i.subscriptions, (x) => x.oldestSeconds);
     addCounter(`events ${i.id}`, t, i.events);
   }
   for (const w of s.watches) addCounter(`watch ${w.id}`, t, w.events);
   for (const q of s.queues) addCounter(`adds ${q.id}`, t, q.adds);
   for (const c of s.controllers) addCounter(`calls ${c.id}`, t, c.succeeded + c.requeuedAfter + c.backedOff + c.failed);
   for (const c of s.clients) addCounter(`requests ${c.id}`, t, sum(c.requests, (r) => r.count));
-  if (any(s.informers, (i) => i.events)) addCounter('events', t, sum(s.informers, (i) => i.events));
+  addCounter('events', t, sum(s.informers, (i) => i.events));
   addCounter('calls', t, sum(s.controllers, (c) => c.succeeded + c.requeuedAfter + c.backedOff + c.failed));
-  addPoint('lag', t, Math.max(greatest(s.subscriptions, (x) => x.oldestSeconds ?? x.busySeconds), greatest(s.queues, (q) => q.longestReadySeconds)));
+  addPoint('lag', t, Math.max(greatest(s.subscriptions, (x) => x.oldestSeconds), greatest(s.queues, (q) => q.longestReadySeconds)));
   addPoint('backlog', t, sum(s.informers, (i) => i.queued) + sum(s.subscriptions, (x) => x.backlog) + sum(s.queues, (q) => q.ready));
   addPoint('memory', t, s.process.heapBytes);
   for (const [name, points] of state.series) if (points.at(-1).t < t - samples * period) state.series.delete(name);
@@ -230,7 +236,7 @@ function drawCharts() {
   for (const c of charts) {
     const points = state.series.get(c.series) ?? [];
     if (!c.node) $('charts').append(makeChart(c));
-    c.node.hidden = c.series === 'events' && !any(state.status.informers, (i) => i.events) || c.series === 'calls' && state.status.controllers.length === 0;
+    c.node.hidden = c.series === 'calls' && state.status.controllers.length === 0;
     if (c.node.hidden) continue;
     if (points.length === 0) {
       setText(c.value, '–');
@@ -271,7 +277,7 @@ class Table {
     this.note = el('span', {class: 'muted num', role: 'status'});
     this.controls = el('div', {class: 'controls'}, el('label', {}, 'Filter ', this.match), el('label', {class: 'check'}, this.bad, 'Only problems'), this.note);
     this.body = el('tbody');
-    this.head = el('tr');
+    this.head = el('tr', {}, el('th', {scope: 'col'}, 'Status'), ...columns.map((c) => el('th', {scope: 'col', class: c.number ? 'n' : undefined, title: c.help}, c.title)));
     this.scroll = el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-labelledby': `h-${view}`}, el('table', {}, el('thead', {}, this.head), this.body));
     this.none = el('div', {class: 'empty'});
     $(`view-${view}`).append(this.controls, this.scroll, this.none);
@@ -281,16 +287,8 @@ class Table {
     if (!items) return;
     this.items = items;
     const match = this.match.value.toLowerCase();
-    const columns = this.columns.filter((c) => !c.when || c.when(items));
-    const titles = ['Status', ...columns.map((c) => c.title)].join('\n');
-    if (this.titles !== titles) {
-      this.titles = titles;
-      this.head.replaceChildren(el('th', {scope: 'col'}, 'Status'), ...columns.map((c) => el('th', {scope: 'col', class: c.number ? 'n' : undefined, title: c.help}, c.title)));
-      this.body.replaceChildren();
-      this.rows.clear();
-    }
     let shown = items.filter((i) => (!this.bad.checked || i.severity) && (!match || i.id.toLowerCase().includes(match)));
-    shown.sort((a, b) => badness[b.severity] - badness[a.severity]); // stable
+    shown.sort((a, b) => (badness[b.severity] ?? 0) - (badness[a.severity] ?? 0)); // stable
     const matches = shown.length;
     shown = shown.slice(0, maxRows);
     this.controls.hidden = items.length === 0;
@@ -310,8 +308,8 @@ class Table {
     };
     for (const item of shown) {
       seen.add(item.id);
-      const row = this.rows.get(item.id) ?? this.makeRow(item, columns);
-      this.fill(row, item, columns);
+      const row = this.rows.get(item.id) ?? this.makeRow(item);
+      this.fill(row, item);
       place(row.node);
       if (row.open) place(row.extra);
     }
@@ -324,8 +322,8 @@ class Table {
     if (focused !== document.activeElement && this.body.contains(focused)) focused.focus({preventScroll: true});
   }
 
-  makeRow(item, columns) {
-    const row = {cells: columns.map(() => el('td')), status: el('td'), open: false};
+  makeRow(item) {
+    const row = {cells: this.columns.map(() => el('td')), status: el('td'), open: false};
     row.node = el('tr', {class: 'row'}, row.status, ...row.cells);
     row.cells[0].className = 'first';
     if (this.detail) {
@@ -333,7 +331,7 @@ class Table {
       row.button = el('button', {type: 'button', class: 'open', 'aria-expanded': 'false', click: () => this.toggle(item.id)}, arrow(), row.label);
       row.cells[0].append(row.button);
       row.more = el('div');
-      row.extra = el('tr', {}, el('td', {class: 'detail', colspan: columns.length + 1}, row.more));
+      row.extra = el('tr', {}, el('td', {class: 'detail', colspan: this.columns.length + 1}, row.more));
     }
     this.rows.set(item.id, row);
     return row;
@@ -346,14 +344,14 @@ class Table {
     this.draw(this.items);
   }
 
-  fill(row, item, columns) {
+  fill(row, item) {
     const [kind, word] = this.stateOf(item);
     const version = `${kind} ${word}`;
     if (row.version !== version) {
       row.version = version;
       row.status.replaceChildren(el('span', {class: `state ${kind}`}, shape(kind), word));
     }
-    columns.forEach((c, n) => {
+    this.columns.forEach((c, n) => {
       let value = c.cell(item);
       if (typeof value !== 'object') value = {text: value};
       const text = value.text === '' || value.text === undefined ? '–' : String(value.text);
@@ -395,7 +393,7 @@ function stateOfInformer(i) {
   return [i.severity || (i.synced ? 'ok' : 'idle'), i.synced ? 'Synced' : 'Syncing'];
 }
 
-const history = (w) => !w.transitions ? [] : [
+const history = (w) => [
   el('h3', {}, 'History'),
   w.transitions.length ? el('ol', {class: 'history'}, ...[...w.transitions].reverse().map((t) =>
     el('li', {}, el('span', {class: 'muted'}, clock(t.time)), el('span', {}, t.state), el('span', {class: 'muted'}, t.why ?? ''))))
@@ -404,7 +402,7 @@ const history = (w) => !w.transitions ? [] : [
 
 const watchFacts = (w) => facts(
   ['State', `${w.state} for ${ago(w.since) || '0 s'}`],
-  ['Waits for', w.awaits],
+  ['Waits for', w.awaits === 'nothing' ? '' : w.awaits],
   ['Next attempt', w.retryAt && `in ${seconds(Math.max(0, (Date.parse(w.retryAt) - Date.parse(state.status.time)) / 1000))}`],
   ['Without a watch for', w.noWatchSince && ago(w.noWatchSince)],
   ['Resource version', w.resourceVersion || 'none'],
@@ -429,10 +427,10 @@ const tables = {
   informers: new Table('informers', [
     {title: 'Resource', cell: (i) => i.resource},
     {title: 'Objects', number: true, cell: (i) => number(i.objects)},
-    {title: 'Memory', number: true, help: 'an estimate', when: (all) => any(all, (i) => i.memoryBytes), cell: (i) => bytes(i.memoryBytes)},
-    {title: 'Events/s', number: true, when: (all) => any(all, (i) => i.events), cell: (i) => ({text: rate(state.rates.get(`events ${i.id}`)), node: spark(`events ${i.id}`)})},
+    {title: 'Memory', number: true, help: 'an estimate', cell: (i) => bytes(i.memoryBytes)},
+    {title: 'Events/s', number: true, cell: (i) => ({text: rate(state.rates.get(`events ${i.id}`)), node: spark(`events ${i.id}`)})},
     {title: 'Backlog', number: true, help: 'changes that wait for the slowest handler', cell: (i) => number(i.backlog)},
-    {title: 'Lag', number: true, help: 'age of the oldest change that waits for a handler', when: (all) => any(all, (i) => i.lag), cell: (i) => i.lag ? seconds(i.lag) : '0'},
+    {title: 'Lag', number: true, help: 'age of the oldest change that waits for a handler', cell: (i) => i.lag ? seconds(i.lag) : '0'},
     {title: 'Queued', number: true, help: 'changes that wait to enter the store', cell: (i) => bad(i.blocked, number(i.queued))},
     {title: 'Watches open', number: true, cell: (i) => {
       const open = i.watches.filter((w) => w.open).length;
@@ -457,8 +455,8 @@ const tables = {
     {title: 'Resource', cell: (w) => w.resource},
     {title: 'Namespace', cell: (w) => w.namespace || 'all'},
     {title: 'For', number: true, help: 'time in this state', cell: (w) => ago(w.since)},
-    {title: 'Events/s', number: true, when: (all) => any(all, (w) => w.events), cell: (w) => rate(state.rates.get(`watch ${w.id}`))},
-    {title: 'Received', number: true, when: (all) => any(all, (w) => w.bytes), cell: (w) => bytes(w.bytes)},
+    {title: 'Events/s', number: true, cell: (w) => rate(state.rates.get(`watch ${w.id}`))},
+    {title: 'Received', number: true, cell: (w) => bytes(w.bytes)},
     {title: 'Lists', number: true, cell: (w) => number(w.lists)},
     {title: 'Watches', number: true, cell: (w) => number(w.watches)},
     {title: 'Failures', number: true, help: 'consecutive failures', cell: (w) => bad(w.severity === 'error' && w.failures, number(w.failures), 'error')},
@@ -474,11 +472,11 @@ const tables = {
     {title: 'Handler', cell: (s) => s.name},
     {title: 'Resource', wrap: true, cell: (s) => s.resource},
     {title: 'Backlog', number: true, cell: (s) => number(s.backlog)},
-    {title: 'Oldest', number: true, help: 'age of the oldest change that waits', when: (all) => any(all, (s) => s.oldestSeconds), cell: (s) => s.oldestSeconds ? seconds(s.oldestSeconds) : '0'},
+    {title: 'Oldest', number: true, help: 'age of the oldest change that waits', cell: (s) => s.oldestSeconds ? seconds(s.oldestSeconds) : '0'},
     {title: 'Busy for', number: true, help: 'time of the current call', cell: (s) => s.busySeconds ? bad(s.severity, seconds(s.busySeconds), s.severity) : '0'},
-    {title: 'Slowest call', number: true, when: (all) => any(all, (s) => s.slowestSeconds), cell: (s) => seconds(s.slowestSeconds)},
-    {title: 'Delay, mean', number: true, help: 'time from the store to the handler', when: (all) => any(all, (s) => s.delays), cell: (s) => durations(s.delays)},
-    {title: 'Call, mean', number: true, when: (all) => any(all, (s) => s.calls), cell: (s) => durations(s.calls)},
+    {title: 'Slowest call', number: true, cell: (s) => s.calls.count ? seconds(s.calls.maxSeconds) : ''},
+    {title: 'Delay, mean', number: true, help: 'time from the store to the handler', cell: (s) => durations(s.delays)},
+    {title: 'Call, mean', number: true, cell: (s) => durations(s.calls)},
     {title: 'Blocking', cell: (s) => bad(s.blocking, s.blocking ? 'yes' : 'no')},
   ], {
     state: (s) => [s.severity || (s.synced ? 'ok' : 'idle'), s.severity ? 'Slow' : s.synced ? 'Synced' : 'Syncing'],
@@ -496,8 +494,8 @@ const tables = {
     {title: 'Longest in work', number: true, cell: (q) => q.longestRunningSeconds ? bad(q.severity, seconds(q.longestRunningSeconds), q.severity) : '0'},
     {title: 'Added/s', number: true, cell: (q) => ({text: rate(state.rates.get(`adds ${q.id}`)), node: spark(`adds ${q.id}`)})},
     {title: 'Retries', number: true, cell: (q) => number(q.retries)},
-    {title: 'Wait, mean', number: true, help: 'time from ready to handed out', when: (all) => any(all, (q) => q.waits), cell: (q) => durations(q.waits)},
-    {title: 'Work, mean', number: true, help: 'time from handed out to done', when: (all) => any(all, (q) => q.works), cell: (q) => durations(q.works)},
+    {title: 'Wait, mean', number: true, help: 'time from ready to handed out', cell: (q) => durations(q.waits)},
+    {title: 'Work, mean', number: true, help: 'time from handed out to done', cell: (q) => durations(q.works)},
     {title: 'Refused', number: true, help: 'keys added after the queue was closed', cell: (q) => number(q.refused)},
   ], {
     state: (q) => q.severity ? [q.severity, 'Slow'] : [q.state === 'Open' ? 'ok' : 'idle', q.state],
@@ -507,7 +505,7 @@ const tables = {
     {title: 'Controller', cell: (c) => c.name},
     {title: 'Active', number: true, help: 'calls of Reconcile under way', cell: (c) => `${number(c.active)} of ${number(c.workers)}`},
     {title: 'Reconciles/s', number: true, cell: (c) => ({text: rate(state.rates.get(`calls ${c.id}`)), node: spark(`calls ${c.id}`)})},
-    {title: 'Time, mean', number: true, when: (all) => any(all, (c) => c.reconciles), cell: (c) => durations(c.reconciles)},
+    {title: 'Time, mean', number: true, cell: (c) => durations(c.reconciles)},
     {title: 'Succeeded', number: true, cell: (c) => number(c.succeeded)},
     {title: 'Requeued after', number: true, cell: (c) => number(c.requeuedAfter)},
     {title: 'Backed off', number: true, cell: (c) => number(c.backedOff)},
@@ -515,24 +513,31 @@ const tables = {
     {title: 'Terminal', number: true, help: 'failed with a TerminalError', cell: (c) => number(c.terminal)},
     {title: 'Panicked', number: true, cell: (c) => bad(c.panicked)},
   ], {
-    state: (c) => c.running ? [c.severity || 'ok', 'Running'] : ['idle', 'Not running'],
+    state: (c) => c.running ? ['ok', 'Running'] : ['idle', 'Not running'],
     empty: empty('No controllers', 'Pass the Status methods of controllers as ', code('Config.Controllers'), '.'),
   }),
   clients: new Table('clients', [
-    {title: 'Client', cell: (c) => c.name},
+    {title: 'API server', cell: (c) => c.host},
     {title: 'Requests/s', number: true, cell: (c) => ({text: rate(state.rates.get(`requests ${c.id}`)), node: spark(`requests ${c.id}`)})},
     {title: 'Requests', number: true, cell: (c) => number(sum(c.requests, (r) => r.count))},
-    {title: 'Latency, mean', number: true, cell: (c) => durations(c.latency)},
-    {title: 'By method and code', wrap: true, cell: (c) => c.requests.map((r) => `${r.method} ${r.code}: ${number(r.count)}`).join(', ')},
+    {title: 'Errors', number: true, help: 'codes from 400, and requests without a response', cell: (c) => number(sum(c.requests, (r) => r.code === 0 || r.code >= 400 ? r.count : 0))},
+    {title: 'Latency, mean', number: true, help: 'time to the header of the response', cell: (c) => durations(merged(Object.values(c.latencies)))},
+    {title: 'Throttled, mean', number: true, help: "time that requests waited for the client's own rate limit", cell: (c) => durations(c.throttled)},
   ], {
-    state: (c) => [c.severity || 'ok', c.severity ? 'Failing' : 'OK'],
+    state: () => ['ok', 'OK'],
     empty: empty('No clients', 'Pass the Status methods of clients as ', code('Config.Clients'), '.'),
+    detail: {make: (c) => [
+      el('h3', {}, 'Requests by method and code'),
+      facts(...c.requests.map((r) => [`${r.method} ${r.code || 'without a response'}`, number(r.count)])),
+      el('h3', {}, 'Latency by method'),
+      facts(...Object.entries(c.latencies).map(([method, d]) => [method, `${durations(d)}, at most ${seconds(d.maxSeconds)}`])),
+    ]},
   }),
 };
 
 // ---- Overview ---------------------------------------------------------------------------------------------------------
 
-const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues', controller: 'controllers', client: 'clients'};
+const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues'};
 const shownProblems = 20;
 
 function drawOverview(s) {
@@ -548,7 +553,7 @@ function drawOverview(s) {
   const open = s.watches.filter((w) => w.open).length;
   const tiles = [
     ['Informers', number(s.informers.length), `${number(s.informers.filter((i) => i.synced).length)} synced`, 'informers'],
-    ['Objects', number(sum(s.informers, (i) => i.objects)), any(s.informers, (i) => i.memoryBytes) ? bytes(sum(s.informers, (i) => i.memoryBytes)) : 'in all stores', 'informers'],
+    ['Objects', number(sum(s.informers, (i) => i.objects)), `about ${bytes(sum(s.informers, (i) => i.memoryBytes))}`, 'informers'],
     ['Watches', number(s.watches.length), `${number(open)} open`, 'watches'],
     ['Subscriptions', number(s.subscriptions.length), `backlog ${number(sum(s.subscriptions, (x) => x.backlog))}`, 'subscriptions'],
     ['Queues', number(s.queues.length), `${number(sum(s.queues, (q) => q.ready))} ready, ${number(sum(s.queues, (q) => q.inWork))} in work`, 'queues'],
@@ -587,7 +592,6 @@ function drawNav(s) {
   for (const a of $('nav').querySelectorAll('a')) {
     const list = lists[a.dataset.view];
     if (!list) continue;
-    a.parentNode.hidden = a.dataset.view === 'clients' && list.length === 0;
     const severity = worst(list), n = list.filter((x) => x.severity).length;
     const count = a.lastElementChild;
     const name = `count ${severity}`.trim();
@@ -626,7 +630,7 @@ const browse = {store: '', index: '', key: undefined, match: '', from: '', page:
 function drawObjects(s) {
   const none = !s.authorized ? empty('Objects are hidden', 'Only callers whom ', code('Config.Authorize'), ' admits see objects, their keys and the text of errors.')
     : s.stores.length === 0 ? empty('No stores', 'Pass informers as ', code('Config.Objects'), ' to show their objects.') : undefined;
-  $('objects').hidden = Boolean(none);
+  $('browse').hidden = Boolean(none);
   replace($('objects-empty'), none ? `${s.authorized}` : 'shown', () => none ? [el('div', {class: 'empty'}, ...none)] : []);
   if (none) return;
   replace($('store'), JSON.stringify(s.stores), () => s.stores.map((x) => el('option', {value: x.name}, x.name)));
