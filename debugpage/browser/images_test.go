@@ -35,7 +35,7 @@ func (b *tab) shoot(name string) {
 	}
 }
 
-// work lets minutes pass for the page, while pods change.
+// work polls the page, with two seconds between polls by its clock, while pods change.
 func (b *tab) work(p *program, polls int) {
 	b.Helper()
 	change := 1240
@@ -44,6 +44,12 @@ func (b *tab) work(p *program, polls int) {
 		for range int(rate) {
 			p.write(change)
 			change++
+		}
+		if err := p.informer.WaitForObject(b.ctx, p.last); err != nil {
+			b.Fatal(err)
+		}
+		if err := p.queue.WaitProcessed(b.ctx); err != nil {
+			b.Fatal(err)
 		}
 		p.pass(2 * time.Second)
 		eval[any](b, `poll().then(() => clearTimeout(timer))`)
@@ -59,30 +65,40 @@ func TestImages(t *testing.T) {
 	defer close(release)
 	slow := informer.HandlerFuncs[*corev1.Pod]{Update: func(_, _ *corev1.Pod) { <-release }}
 	p.informer.SubscribeWith(slow, informer.SubscriptionConfig[*corev1.Pod]{Name: "index-search"})
-	defer p.forbid("deployments")()
-	for _, l := range []look{{"light", 1280, 760}, {"dark", 1280, 760}, {"light", 360, 740}} {
-		name := l.scheme
-		if l.width < 1000 {
-			name = "narrow"
-		}
-		b := open(t, p.url, "overview", l)
-		b.until(`document.querySelectorAll('.problems li').length > 0`)
-		b.work(p, 130)
-		b.shoot("overview-" + name)
-		for _, view := range []string{"informers", "watches", "subscriptions", "queues", "controllers", "clients"} {
-			eval[any](b, `void (location.hash = `+quote(view)+`)`)
-			b.until(`!document.getElementById('view-` + view + `').hidden`)
-			if view == "informers" || view == "watches" || view == "clients" {
-				b.click(`#view-` + view + ` .open`)
-			}
-			b.shoot(view + "-" + name)
-		}
-		eval[any](b, `void (location.hash = 'objects')`)
-		b.until(`document.querySelectorAll('#list button').length > 0`)
+	defer p.refuse("deployments", `User "system:serviceaccount:shop:controller" cannot watch resource "deployments" in API group "apps" at the cluster scope`)()
+	object := func(b *tab) {
+		b.visit("objects")
+		b.until(`document.querySelectorAll('#list button').length > 1`)
 		eval[any](b, `void ($('store').value = 'v1 secrets', $('store').dispatchEvent(new Event('change')))`)
 		b.until(`document.querySelectorAll('#list button').length === 1`)
 		b.click(`#list button`)
 		b.until(`$('object').textContent.includes('masked')`)
-		b.shoot("objects-" + name)
+	}
+	show := func(view string) func(*tab) {
+		return func(b *tab) {
+			b.visit(view)
+			if eval[bool](b, `$('view-`+view+`').querySelector('.open') !== null`) {
+				b.click("#view-" + view + " .open")
+				b.until(`$('view-` + view + `').querySelector('.facts') !== null`)
+			}
+			eval[any](b, `void document.activeElement.blur()`)
+		}
+	}
+	for _, image := range []struct {
+		name string
+		look
+		show func(*tab)
+	}{
+		{"overview", look{"light", 1280, 600}, show("overview")},
+		{"watches", look{"dark", 1280, 640}, show("watches")},
+		{"objects", look{"light", 1280, 640}, object},
+		{"narrow", look{"light", 360, 740}, show("overview")},
+	} {
+		const polls = 130
+		p.pass(-polls * 2 * time.Second) // so the charts end now
+		b := open(t, p.url, "overview", image.look)
+		b.work(p, polls)
+		image.show(b)
+		b.shoot(image.name)
 	}
 }

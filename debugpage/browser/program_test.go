@@ -39,9 +39,11 @@ type program struct {
 	informer   *informer.Informer[*corev1.Pod]
 	group      *informer.Group
 	controller *informer.Controller[informer.Key]
+	queue      *informer.Queue[informer.Key]
 	config     debugpage.Config
 	page       *httptest.Server
-	url        string // of the page
+	url        string      // of the page
+	last       *corev1.Pod // that write has changed
 
 	mu       sync.Mutex    // protects the fields below
 	requests int           // for status.json
@@ -100,7 +102,8 @@ func start(t *testing.T, config func(p *program)) *program {
 	held := share[*corev1.Secret](p, informer.Resource{GroupVersionResource: core("secrets")})
 	byNode := informer.NewIndex(p.informer, func(pod *corev1.Pod) []string { return []string{pod.Spec.NodeName} })
 	p.informer.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "audit"})
-	p.controller = &informer.Controller[informer.Key]{Name: "website", MaxConcurrentReconciles: 4, Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+	p.queue = informer.NewQueue(informer.QueueConfig[informer.Key]{Name: "website"})
+	p.controller = &informer.Controller[informer.Key]{Name: "website", Queue: p.queue, MaxConcurrentReconciles: 4, Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
 		return informer.Result{}, nil
 	}}
 	p.controller.Watch(informer.EnqueueObject(p.informer))
@@ -166,14 +169,19 @@ func (p *program) write(n int) {
 		create(p.T, p.pods, pod)
 		return
 	}
-	if _, err := p.pods.Update(pod); err != nil {
+	updated, err := p.pods.Update(pod)
+	if err != nil {
 		p.Fatal(err)
 	}
+	p.last = updated
 }
 
-// forbid breaks the watch of a resource. The returned function mends it.
-func (p *program) forbid(resource string) (mend func()) {
-	remove := p.server.Inject(informertest.Fault{Resource: resource, Error: apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New(hostile))})
+// forbid breaks the watch of a resource, with HTML in the error. The returned function mends it.
+func (p *program) forbid(resource string) (mend func()) { return p.refuse(resource, hostile) }
+
+// refuse is forbid with the text of the error.
+func (p *program) refuse(resource, text string) (mend func()) {
+	remove := p.server.Inject(informertest.Fault{Resource: resource, Error: apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New(text))})
 	p.server.EndWatches()
 	return remove
 }

@@ -27,6 +27,7 @@ function bytes(n) {
 function seconds(s) {
   if (s === undefined || s === null) return '';
   if (s <= 0) return '0 s';
+  if (s < 1e-6) return `${short.format(s * 1e9)} ns`;
   if (s < 1e-3) return `${short.format(s * 1e6)} µs`;
   if (s < 1) return `${short.format(s * 1e3)} ms`;
   if (s < 60) return `${short.format(s)} s`;
@@ -44,7 +45,6 @@ const clock = (time) => new Date(time).toLocaleTimeString('en-GB');
 
 // quantile estimates a quantile of a histogram: the upper bound of its bucket.
 function quantile(d, q) {
-  if (!d || !d.count) return undefined;
   let below = 0;
   for (const b of d.buckets) {
     below += b.count;
@@ -53,9 +53,9 @@ function quantile(d, q) {
   return d.maxSeconds;
 }
 
-// durations describes a histogram: "1.2 ms, p99 64 ms".
+// durations describes a histogram by its mean and its 99th percentile.
 function durations(d) {
-  return d && d.count ? `${seconds(d.sumSeconds / d.count)}, p99 ≤ ${seconds(quantile(d, 0.99))}` : '';
+  return d.count ? `${seconds(d.sumSeconds / d.count)} / ${seconds(quantile(d, 0.99))}` : '';
 }
 
 // merged returns the sum of histograms.
@@ -260,7 +260,7 @@ function drawCharts() {
 // spark draws a small line for a table.
 function spark(series) {
   const points = (state.series.get(series) ?? []).slice(-30);
-  if (points.length < 2) return undefined;
+  if (points.length < 2 || points.every((p) => p.v === 0)) return undefined;
   const [line] = paths(points, points[0].t, points.at(-1).t, ceiling(Math.max(...points.map((p) => p.v))), 72, 15);
   return el('svg', {class: 'spark', viewBox: '0 -0.5 72 17', 'aria-hidden': 'true'}, el('path', {class: 'line', d: line}));
 }
@@ -361,7 +361,7 @@ class Table {
       }
       const name = [c.number ? 'n' : '', c.wrap ? 'wrap' : '', c.mono ? 'mono' : '', value.class ?? '', text === '0' || text === '–' ? 'zero' : ''].join(' ').trim();
       if (row.cells[n].className !== name) row.cells[n].className = name;
-      if (value.node) row.cells[n].replaceChildren(text, value.node);
+      if (value.node || row.cells[n].firstElementChild) row.cells[n].replaceChildren(text, ...(value.node ? [value.node] : []));
       else setText(row.cells[n], text);
     });
     if (row.open) {
@@ -475,8 +475,8 @@ const tables = {
     {title: 'Oldest', number: true, help: 'age of the oldest change that waits', cell: (s) => s.oldestSeconds ? seconds(s.oldestSeconds) : '0'},
     {title: 'Busy for', number: true, help: 'time of the current call', cell: (s) => s.busySeconds ? bad(s.severity, seconds(s.busySeconds), s.severity) : '0'},
     {title: 'Slowest call', number: true, cell: (s) => s.calls.count ? seconds(s.calls.maxSeconds) : ''},
-    {title: 'Delay, mean', number: true, help: 'time from the store to the handler', cell: (s) => durations(s.delays)},
-    {title: 'Call, mean', number: true, cell: (s) => durations(s.calls)},
+    {title: 'Delay, mean / p99', number: true, help: 'time from the store to the handler', cell: (s) => durations(s.delays)},
+    {title: 'Call, mean / p99', number: true, cell: (s) => durations(s.calls)},
     {title: 'Blocking', cell: (s) => bad(s.blocking, s.blocking ? 'yes' : 'no')},
   ], {
     state: (s) => [s.severity || (s.synced ? 'ok' : 'idle'), s.severity ? 'Slow' : s.synced ? 'Synced' : 'Syncing'],
@@ -484,28 +484,33 @@ const tables = {
   }),
   queues: new Table('queues', [
     {title: 'Queue', cell: (q) => q.name},
-    {title: 'Controller', cell: (q) => q.controller},
     {title: 'Ready', number: true, cell: (q) => number(q.ready)},
-    {title: 'High', number: true, cell: (q) => number(q.high)},
-    {title: 'Normal', number: true, cell: (q) => number(q.normal)},
-    {title: 'Low', number: true, cell: (q) => number(q.low)},
+    {title: 'High / normal / low', number: true, help: 'ready keys by priority', cell: (q) => ({text: [q.high, q.normal, q.low].map(number).join(' / '), class: q.ready ? '' : 'zero'})},
     {title: 'Delayed', number: true, cell: (q) => number(q.delayed)},
     {title: 'In work', number: true, cell: (q) => number(q.inWork)},
     {title: 'Longest in work', number: true, cell: (q) => q.longestRunningSeconds ? bad(q.severity, seconds(q.longestRunningSeconds), q.severity) : '0'},
     {title: 'Added/s', number: true, cell: (q) => ({text: rate(state.rates.get(`adds ${q.id}`)), node: spark(`adds ${q.id}`)})},
-    {title: 'Retries', number: true, cell: (q) => number(q.retries)},
-    {title: 'Wait, mean', number: true, help: 'time from ready to handed out', cell: (q) => durations(q.waits)},
-    {title: 'Work, mean', number: true, help: 'time from handed out to done', cell: (q) => durations(q.works)},
-    {title: 'Refused', number: true, help: 'keys added after the queue was closed', cell: (q) => number(q.refused)},
+    {title: 'Wait, mean / p99', number: true, help: 'time from ready to handed out', cell: (q) => durations(q.waits)},
+    {title: 'Work, mean / p99', number: true, help: 'time from handed out to done', cell: (q) => durations(q.works)},
   ], {
     state: (q) => q.severity ? [q.severity, 'Slow'] : [q.state === 'Open' ? 'ok' : 'idle', q.state],
     empty: empty('No queues', 'A controller has its queue here. Pass the Status methods of other queues as ', code('Config.Queues'), '.'),
+    detail: {make: (q) => [facts(
+      ['Controller', q.controller || 'none'],
+      ['Oldest ready key', q.longestReadySeconds ? `ready for ${seconds(q.longestReadySeconds)}` : 'none'],
+      ['All keys in work', `${seconds(q.unfinishedSeconds)} together`],
+      ['Added', number(q.adds)],
+      ['Retries', number(q.retries)],
+      ['Refused', number(q.refused)],
+      ['Longest wait', q.waits.count ? seconds(q.waits.maxSeconds) : 'none'],
+      ['Longest work', q.works.count ? seconds(q.works.maxSeconds) : 'none'],
+    )]},
   }),
   controllers: new Table('controllers', [
     {title: 'Controller', cell: (c) => c.name},
     {title: 'Active', number: true, help: 'calls of Reconcile under way', cell: (c) => `${number(c.active)} of ${number(c.workers)}`},
     {title: 'Reconciles/s', number: true, cell: (c) => ({text: rate(state.rates.get(`calls ${c.id}`)), node: spark(`calls ${c.id}`)})},
-    {title: 'Time, mean', number: true, cell: (c) => durations(c.reconciles)},
+    {title: 'Time, mean / p99', number: true, cell: (c) => durations(c.reconciles)},
     {title: 'Succeeded', number: true, cell: (c) => number(c.succeeded)},
     {title: 'Requeued after', number: true, cell: (c) => number(c.requeuedAfter)},
     {title: 'Backed off', number: true, cell: (c) => number(c.backedOff)},
@@ -521,15 +526,15 @@ const tables = {
     {title: 'Requests/s', number: true, cell: (c) => ({text: rate(state.rates.get(`requests ${c.id}`)), node: spark(`requests ${c.id}`)})},
     {title: 'Requests', number: true, cell: (c) => number(sum(c.requests, (r) => r.count))},
     {title: 'Errors', number: true, help: 'codes from 400, and requests without a response', cell: (c) => number(sum(c.requests, (r) => r.code === 0 || r.code >= 400 ? r.count : 0))},
-    {title: 'Latency, mean', number: true, help: 'time to the header of the response', cell: (c) => durations(merged(Object.values(c.latencies)))},
-    {title: 'Throttled, mean', number: true, help: "time that requests waited for the client's own rate limit", cell: (c) => durations(c.throttled)},
+    {title: 'Latency, mean / p99', number: true, help: 'time to the header of the response', cell: (c) => durations(merged(Object.values(c.latencies)))},
+    {title: 'Throttled, mean / p99', number: true, help: "time that requests waited for the client's own rate limit", cell: (c) => durations(c.throttled)},
   ], {
     state: () => ['ok', 'OK'],
     empty: empty('No clients', 'Pass the Status methods of clients as ', code('Config.Clients'), '.'),
     detail: {make: (c) => [
       el('h3', {}, 'Requests by method and code'),
       facts(...c.requests.map((r) => [`${r.method} ${r.code || 'without a response'}`, number(r.count)])),
-      el('h3', {}, 'Latency by method'),
+      el('h3', {}, 'Latency by method, mean / p99'),
       facts(...Object.entries(c.latencies).map(([method, d]) => [method, `${durations(d)}, at most ${seconds(d.maxSeconds)}`])),
     ]},
   }),
