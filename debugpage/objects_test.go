@@ -292,10 +292,27 @@ func TestMaskedResources(t *testing.T) {
 	})
 }
 
+// Objects that the store holds compressed are shown like others.
+func TestCompactInformer(t *testing.T) {
+	inRig(t, func(r *rig) {
+		compact := informer.New(r.client, r.pods.Resource(), informer.Config[*corev1.Pod]{Logger: quiet, Compact: true})
+		byNode := informer.NewIndex(compact, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+		r.config.Objects = []debugpage.Source{debugpage.Objects(compact, debugpage.Index("node", byNode))}
+		r.pod("default", "a", "node-1")
+		run(r, compact)
+		keys := ask[debugpage.Keys](r, "keys.json", "store", "v1 pods", "index", "node")
+		objects := ask[debugpage.ObjectKeys](r, "objects.json", "store", "v1 pods", "index", "node", "key", "node-1")
+		fields, _ := shownObject(r, "v1 pods", "a")
+		if len(keys.Keys) != 1 || keys.Keys[0].Key != "node-1" || len(objects.Objects) != 1 || fields["spec"].(map[string]any)["nodeName"] != "node-1" {
+			r.Errorf("%v, %v, %v", keys, objects, fields)
+		}
+	})
+}
+
 // Two sources of the same resource have different names. The zero Source shows nothing.
 func TestNamesOfStores(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.config.Objects = []debugpage.Source{debugpage.Objects(r.pods), {}, debugpage.Objects(r.pods, debugpage.Index("node", r.byNode))}
+		r.config.Objects = []debugpage.Source{debugpage.Objects(r.pods), {}, debugpage.Objects(r.pods, debugpage.NamedIndex[*corev1.Pod]{}, debugpage.Index("node", r.byNode))}
 		s := ask[debugpage.Status](r, "status.json")
 		if len(s.Stores) != 2 || s.Stores[0].Name != "v1 pods" || s.Stores[1].Name != "v1 pods (2)" || !slices.Equal(s.Stores[1].Indexes, []string{"node"}) {
 			r.Errorf("%+v", s.Stores)

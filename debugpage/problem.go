@@ -125,7 +125,7 @@ func queueProblems(s informer.QueueStatus, worked bool) (found []finding) {
 	return found
 }
 
-// limited returns a warning for what takes longer than it should, and an error above limit.
+// limited returns the severity of a duration that is too long: an error above limit, and a warning below.
 func limited(took, limit time.Duration) Severity {
 	if took > limit {
 		return SeverityError

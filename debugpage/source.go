@@ -35,12 +35,13 @@ type source interface {
 }
 
 // Objects returns a source for the objects of i, and for indexes of i. Reading it starts nothing: an informer that does not
-// run has no objects.
+// run has no objects. It is safe for concurrent use.
 func Objects[T informer.Object](i *informer.Informer[T], indexes ...NamedIndex[T]) Source {
-	return Source{&typed[T]{i, indexes}}
+	shown := slices.DeleteFunc(slices.Clone(indexes), func(x NamedIndex[T]) bool { return x.of == nil })
+	return Source{&typed[T]{i, shown}}
 }
 
-// NamedIndex is an index of objects of type T with a name. [Index] returns one.
+// NamedIndex is an index of objects of type T with a name. [Index] returns one. The zero NamedIndex shows nothing.
 type NamedIndex[T informer.Object] struct {
 	name string
 	of   textIndex[T]

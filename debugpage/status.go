@@ -21,7 +21,7 @@ type Status struct {
 	// Authorized says whether Config.Authorize has admitted the sender of the request.
 	Authorized bool    `json:"authorized"`
 	Process    Process `json:"process"`
-	// Problems are what is wrong now, errors before warnings.
+	// Problems has everything that is wrong now, errors before warnings.
 	Problems    []Problem    `json:"problems"`
 	Informers   []Informer   `json:"informers"`
 	Queues      []Queue      `json:"queues"`
@@ -31,14 +31,14 @@ type Status struct {
 	Stores []Store `json:"stores"`
 }
 
-// Severity says how bad something is. Empty means that it is well.
+// Severity says how bad a problem is. Empty means that there is none.
 type Severity string
 
 // The severities.
 const (
-	// SeverityError says that something does not work.
+	// SeverityError: something does not work.
 	SeverityError Severity = "error"
-	// SeverityWarning says that something is slow, incomplete or about to fail.
+	// SeverityWarning: something is slow or incomplete.
 	SeverityWarning Severity = "warning"
 )
 

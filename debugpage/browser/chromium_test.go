@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,8 +56,9 @@ type tab struct {
 	*testing.T
 	ctx context.Context
 
-	mu     sync.Mutex // protects faults
-	faults []string   // messages of the console, exceptions, violations of the policy
+	mu     sync.Mutex    // protects the fields below
+	faults []string      // messages of the console, exceptions, violations of the policy
+	news   chan struct{} // closed at the next fault
 }
 
 // look is how a tab looks at a page.
@@ -75,7 +78,7 @@ func open(t *testing.T, url, view string, l look) *tab {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	b := &tab{T: t, ctx: ctx}
+	b := &tab{T: t, ctx: ctx, news: make(chan struct{})}
 	console, dialogs := chromedp.Console(ctx), chromedp.Events(ctx, page.JavascriptDialogOpening)
 	var listeners sync.WaitGroup
 	listeners.Go(func() {
@@ -122,6 +125,30 @@ func (b *tab) fault(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.faults = append(b.faults, text)
+	close(b.news)
+	b.news = make(chan struct{})
+}
+
+// forgive waits for a fault with each of the texts, and removes all faults with them.
+func (b *tab) forgive(texts ...string) {
+	b.Helper()
+	for _, text := range texts {
+		for {
+			b.mu.Lock()
+			before, news := len(b.faults), b.news
+			b.faults = slices.DeleteFunc(b.faults, func(fault string) bool { return strings.Contains(fault, text) })
+			after := len(b.faults)
+			b.mu.Unlock()
+			if after < before {
+				break
+			}
+			select {
+			case <-news:
+			case <-b.ctx.Done():
+				b.Fatalf("the browser never said %q", text)
+			}
+		}
+	}
 }
 
 // do runs actions.

@@ -258,19 +258,31 @@ func TestPause(t *testing.T) {
 func TestProgramIsGone(t *testing.T) {
 	p := start(t, nil)
 	b := open(t, p.url, "overview", wide)
-	p.page.CloseClientConnections()
-	p.page.Config.Handler = http.NotFoundHandler()
+	p.fail()
 	eval[any](b, `poll()`)
 	b.until(`$('offline').checkVisibility() && $('offline').textContent.startsWith('No new data since ')`)
 	b.expect(`$('tiles').textContent.includes('Informers9')`, "true")
 	b.forgive("404")
 }
 
-// forgive removes messages of the console that have text. Chromium reports each request that fails.
-func (b *tab) forgive(text string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.faults = slices.DeleteFunc(b.faults, func(fault string) bool { return strings.Contains(fault, text) })
+// The policy allows no style, script or image that is not the page's own.
+func TestPolicy(t *testing.T) {
+	p := start(t, nil)
+	b := open(t, p.url, "overview", wide)
+	for directive, violation := range map[string]string{
+		"style-src-elem":            `document.head.append(Object.assign(document.createElement('style'), {textContent: 'body { display: none }'}))`,
+		"img-src":                   `document.body.append(Object.assign(new Image(), {src: 'http://127.0.0.1:1/'}))`,
+		"require-trusted-types-for": `(() => { try { document.body.innerHTML = '<b>' } catch {} })()`,
+	} {
+		got := eval[string](b, `new Promise((done) => {
+			document.addEventListener('securitypolicyviolation', (e) => done(e.effectiveDirective), {once: true});
+			`+violation+`;
+		})`)
+		if got != directive {
+			t.Errorf("a violation of %s, want one of %s", got, directive)
+		}
+	}
+	b.forgive("style-src", "img-src", "TrustedHTML")
 }
 
 // The objects view leads from an index to an object. Secrets are masked.

@@ -47,6 +47,7 @@ type program struct {
 
 	mu       sync.Mutex    // protects the fields below
 	requests int           // for status.json
+	gone     bool          // answers 404
 	shift    time.Duration // see pass
 }
 
@@ -193,6 +194,13 @@ func (p *program) counted(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
+		p.mu.Lock()
+		gone := p.gone
+		p.mu.Unlock()
+		if gone {
+			http.NotFound(w, r)
+			return
+		}
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, r)
 		var status map[string]any
@@ -206,6 +214,13 @@ func (p *program) counted(h http.Handler) http.Handler {
 		p.mu.Unlock()
 		_ = json.NewEncoder(w).Encode(status)
 	})
+}
+
+// fail makes all later requests for status.json fail.
+func (p *program) fail() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = true
 }
 
 // pass lets d pass for the page, without waiting.

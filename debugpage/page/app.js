@@ -387,7 +387,8 @@ function stateOfWatch(w) {
 }
 
 function stateOfInformer(i) {
-  if (i.severity === 'error') return ['error', i.synced ? 'Broken' : 'Not synced'];
+  if (i.watches.some((w) => w.severity === 'error')) return ['error', i.synced ? 'Broken' : 'Not synced'];
+  if (i.severity === 'error') return ['error', 'Stuck'];
   if (i.watches.every((w) => w.state === 'Idle')) return ['idle', 'Idle'];
   if (i.watches.every((w) => w.state === 'Absent')) return [i.severity || 'idle', 'Absent'];
   return [i.severity || (i.synced ? 'ok' : 'idle'), i.synced ? 'Synced' : 'Syncing'];
