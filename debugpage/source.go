@@ -48,7 +48,7 @@ type NamedIndex[T informer.Object] struct {
 }
 
 // Index names an index for the page. The page shows keys as fmt.Sprint does, and shortens long ones. Keys with the same text
-// are one key there.
+// are one key there. Keys are never masked: pass no index whose keys come from the data of Secrets.
 func Index[T informer.Object, K comparable](name string, index *informer.Index[T, K]) NamedIndex[T] {
 	return NamedIndex[T]{name, keyed[T, K]{index}}
 }

@@ -63,8 +63,16 @@ type Process struct {
 
 // Informer is the status of an informer.
 type Informer struct {
-	// Resource describes the collection, as "apps/v1 deployments in a,b with labels app=web".
-	Resource string `json:"resource"`
+	// Name describes the collection, as "apps/v1 deployments in a,b with labels app=web". Informers of the same collection
+	// have the same name.
+	Name string `json:"name"`
+	// Group, Version and Resource identify the collection. Namespaces and the selectors restrict it.
+	Group         string   `json:"group"`
+	Version       string   `json:"version"`
+	Resource      string   `json:"resource"`
+	Namespaces    []string `json:"namespaces"`
+	LabelSelector string   `json:"labelSelector"`
+	FieldSelector string   `json:"fieldSelector"`
 	// Severity is the worst of the problems of the informer, its watches and its subscriptions.
 	Severity        Severity `json:"severity"`
 	Synced          bool     `json:"synced"`
@@ -296,13 +304,25 @@ func readProcess() Process {
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/sched/goroutines:goroutines"},
 	}
 	metrics.Read(samples)
-	return Process{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()}
+	value := func(s metrics.Sample) uint64 {
+		if s.Value.Kind() != metrics.KindUint64 { // a later version of Go may lack the metric
+			return 0
+		}
+		return s.Value.Uint64()
+	}
+	return Process{value(samples[0]), value(samples[1]), value(samples[2])}
 }
 
 func (b *builder) informer(s informer.InformerStatus) Informer {
 	name := s.Resource.String()
 	i := Informer{
-		Resource:        name,
+		Name:            name,
+		Group:           s.Resource.Group,
+		Version:         s.Resource.Version,
+		Resource:        s.Resource.Resource,
+		Namespaces:      append([]string{}, s.Resource.Namespaces...),
+		LabelSelector:   s.Resource.LabelSelector,
+		FieldSelector:   s.Resource.FieldSelector,
 		Severity:        b.add("informer", name, informerProblems(s)),
 		Synced:          s.Synced,
 		ResourceVersion: s.ResourceVersion,

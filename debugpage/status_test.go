@@ -40,7 +40,7 @@ func TestStatus(t *testing.T) {
 			r.Fatalf("%+v", s)
 		}
 		i := s.Informers[0]
-		if i.Resource != "v1 pods" || !i.Synced || i.Severity != "" || i.Objects != 1 || i.ResourceVersion == "" || len(i.Watches) != 1 || len(i.Subscriptions) != 1 {
+		if i.Name != "v1 pods" || i.Version != "v1" || i.Resource != "pods" || !i.Synced || i.Severity != "" || i.Objects != 1 || i.ResourceVersion == "" || len(i.Watches) != 1 || len(i.Subscriptions) != 1 {
 			r.Errorf("informer: %+v", i)
 		}
 		if w := i.Watches[0]; w.State != "Watching" || !w.Open || w.Severity != "" || w.Watches != 1 || w.LastError != nil || w.Since.IsZero() || w.Events != 2 || w.Bytes == 0 || w.Awaits == "" || w.ListsBy["first"] != 1 || len(w.Transitions) != 2 || w.Transitions[0].Why != "first" {

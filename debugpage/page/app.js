@@ -159,9 +159,9 @@ function name(items, of) {
 // prepare adds to a status what the tables need, and notes the points of the charts.
 function prepare(s) {
   const t = Date.parse(s.time);
-  name(s.informers, (i) => i.resource);
-  s.watches = s.informers.flatMap((i) => i.watches.map((w) => ({...w, resource: i.resource, informer: i.id})));
-  s.subscriptions = s.informers.flatMap((i) => i.subscriptions.map((x) => ({...x, resource: i.resource, informer: i.id})));
+  name(s.informers, (i) => i.name);
+  s.watches = s.informers.flatMap((i) => i.watches.map((w) => ({...w, resource: i.name, informer: i.id})));
+  s.subscriptions = s.informers.flatMap((i) => i.subscriptions.map((x) => ({...x, resource: i.name, informer: i.id})));
   name(s.watches, (w) => `${w.informer}\n${w.namespace}`);
   name(s.subscriptions, (x) => `${x.informer}\n${x.name}`);
   name(s.queues, (q) => q.name);
@@ -359,7 +359,7 @@ class Table {
         setText(row.label ?? row.cells[0], text);
         return;
       }
-      const name = [c.number ? 'n' : '', c.wrap ? 'wrap' : '', c.mono ? 'mono' : '', value.class ?? '', text === '0' || text === '–' ? 'zero' : ''].join(' ').trim();
+      const name = [c.number ? 'n' : '', c.wrap ? 'wrap' : '', c.mono ? 'mono' : '', value.class ?? '', ['0', '0 B', '–'].includes(text) ? 'zero' : ''].join(' ').trim();
       if (row.cells[n].className !== name) row.cells[n].className = name;
       if (value.node || row.cells[n].firstElementChild) row.cells[n].replaceChildren(text, ...(value.node ? [value.node] : []));
       else setText(row.cells[n], text);
@@ -426,7 +426,7 @@ const code = (text) => el('code', {}, text);
 
 const tables = {
   informers: new Table('informers', [
-    {title: 'Resource', cell: (i) => i.resource},
+    {title: 'Resource', cell: (i) => i.name},
     {title: 'Objects', number: true, cell: (i) => number(i.objects)},
     {title: 'Memory', number: true, help: 'an estimate', cell: (i) => bytes(i.memoryBytes)},
     {title: 'Events/s', number: true, cell: (i) => ({text: rate(state.rates.get(`events ${i.id}`)), node: spark(`events ${i.id}`)})},
