@@ -334,7 +334,11 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		Subscriptions:   []Subscription{},
 	}
 	for _, r := range s.Reflectors {
-		w := b.watch(name, r)
+		of := name
+		if len(s.Reflectors) > 1 {
+			of += ", namespace " + r.Namespace
+		}
+		w := b.watch(of, r)
 		i.Watches = append(i.Watches, w)
 		i.Severity = worse(i.Severity, w.Severity)
 	}
@@ -356,11 +360,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 	return i
 }
 
-func (b *builder) watch(resource string, r informer.ReflectorStatus) Watch {
-	name := resource
-	if r.Namespace != "" {
-		name += ", namespace " + r.Namespace
-	}
+func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 	w := Watch{
 		Namespace:           r.Namespace,
 		Severity:            b.add("watch", name, watchProblems(r, b.now)),

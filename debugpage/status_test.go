@@ -84,6 +84,16 @@ func TestProblems(t *testing.T) {
 		"not started": func(r *rig) {
 			r.expect("warning watch v1 pods: not started")
 		},
+		"two namespaces": func(r *rig) {
+			r.server.Inject(informertest.Fault{Resource: "pods", Namespace: "b", Error: forbidden()})
+			both := r.pods.Resource()
+			both.Namespaces = []string{"a", "b"}
+			pods := informer.New(r.client, both, informer.Config[*corev1.Pod]{Logger: quiet})
+			r.config.Informers = []func() informer.InformerStatus{pods.Status}
+			r.tasks.Go(func() { _ = pods.Run(r.ctx) })
+			<-time.After(100 * time.Millisecond)
+			r.expect("error watch v1 pods in a,b, namespace b: no watch for 0 s, ")
+		},
 		"stopped": func(r *rig) {
 			ctx, cancel := context.WithCancel(r.ctx)
 			r.tasks.Go(func() { _ = r.pods.Run(ctx) })

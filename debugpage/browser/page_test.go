@@ -140,6 +140,9 @@ func TestHundredInformers(t *testing.T) {
 	b.press(kb.Backspace)
 	b.until(`document.querySelectorAll('#view-informers tr.row').length === 1`)
 	b.expect(`document.querySelector('#view-informers tr.row .first').textContent`, "networking.k8s.io/v1 ingresses")
+	defer p.forbid("pods")()
+	b.visit("overview")
+	b.until(`document.querySelector('.problems li.more')?.textContent === 'and 73 more'`)
 }
 
 // focused describes the element that has the focus.

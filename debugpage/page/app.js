@@ -554,7 +554,7 @@ function drawOverview(s) {
     return [el('ul', {class: 'problems'}, ...s.problems.slice(0, shownProblems).map((p, n) => el('li', {class: p.severity},
       el('span', {class: `state ${p.severity}`}, shape(p.severity), p.severity === 'error' ? 'Error' : 'Warning'),
       el('span', {class: 'what'}, el('a', {href: `#${viewOf[p.kind]}`, 'data-focus': n}, p.name), ' ', el('span', {class: 'kind'}, p.kind)),
-      el('span', {}, p.message))), rest > 0 ? el('li', {class: 'more-row'}, el('span', {class: 'more'}, `and ${number(rest)} more`)) : '')];
+      el('span', {}, p.message))), ...(rest > 0 ? [el('li', {class: 'more'}, `and ${number(rest)} more`)] : []))];
   });
   const open = s.watches.filter((w) => w.open).length;
   const tiles = [
