@@ -20,9 +20,12 @@
 //	                                been ready for longer than Config.MaxReady
 //	queue/<name>                    the same, for a queue without a Controller
 //
-// MaxVersionAge and MaxReady have no default. Without MaxReady, a key that waits is no failure: a replica that is not the leader
-// adds keys to its queue, and reconciles none. With it, the queue of a controller that does not run, or whose sources have not
-// synced since the program began, still passes. So an outage of the API server makes a program unready, but never restarts it.
+// A key that waits is no failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an outage
+// of the API server makes a program unready, but never restarts it.
+//
+// Config.MaxVersionAge and Config.MaxReady are limits without a default. With MaxReady, a key that waits is a failure if no key of
+// the queue is in work. Even then, the queue of a controller passes while Run is not under way, and until its first key was done,
+// as long as its sources have not synced.
 //
 // The handlers answer like /readyz and /livez of Kubernetes: 200 and "ok", or 500. To callers that Config.Authorize admits,
 // ?verbose, or a failure, shows one line for each check: "[+]name ok" or "[-]name failed: reason". Other callers see only

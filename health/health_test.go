@@ -171,41 +171,6 @@ func TestChecks(t *testing.T) {
 			<-time.After(5 * time.Minute)
 			r.expect(health.Live(r.config()), "")
 		},
-		"queue without progress": func(r *rig) {
-			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
-			config := health.Config{Queues: []func() informer.QueueStatus{queue.Status}, Authorize: func(*http.Request) bool { return true }}
-			queue.AddWith(informer.AddOptions{}, secret, "b", "c")
-			<-time.After(time.Hour)
-			r.expect(health.Live(config), "") // keys that only wait
-			key, err := queue.Get(r.ctx)
-			if err != nil {
-				r.Fatal(err)
-			}
-			<-time.After(6 * time.Minute)
-			r.expect(health.Live(config), `queue/jobs failed: a key in work for 6m0s, 1 in work, 2 ready`)
-			config.MaxWork = time.Hour
-			r.expect(health.Live(config), "")
-			config.MaxWork = 0
-			queue.Done(key)
-			r.expect(health.Live(config), "")
-		},
-		"stuck reconcile": func(r *rig) {
-			r.sync()
-			ctl := &informer.Controller[informer.Key]{Name: "web", Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
-				<-time.After(10 * time.Minute)
-				return informer.Result{}, nil
-			}}
-			ctl.Watch(informer.EnqueueObject(r.pods))
-			config := r.config()
-			config.Controllers = []func() informer.ControllerStatus{ctl.Status}
-			<-time.After(time.Hour)
-			r.expect(health.Live(config), "") // not the leader
-			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
-			<-time.After(6 * time.Minute)
-			r.expect(health.Live(config), `controller/web/queue failed: a key in work for 6m0s, 1 in work, 0 ready`)
-			<-time.After(5 * time.Minute)
-			r.expect(health.Live(config), "")
-		},
 		"ready keys that nobody takes": func(r *rig) {
 			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
 			config := health.Config{Queues: []func() informer.QueueStatus{queue.Status}, Authorize: func(*http.Request) bool { return true }, MaxReady: 5 * time.Minute}
@@ -254,6 +219,41 @@ func TestChecks(t *testing.T) {
 			r.expect(health.Ready(r.config()), "")
 			config.MaxVersionAge = 3 * time.Minute
 			r.expect(health.Ready(config), "")
+		},
+		"queue without progress": func(r *rig) {
+			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
+			config := health.Config{Queues: []func() informer.QueueStatus{queue.Status}, Authorize: func(*http.Request) bool { return true }}
+			queue.AddWith(informer.AddOptions{}, secret, "b", "c")
+			<-time.After(time.Hour)
+			r.expect(health.Live(config), "") // keys that only wait
+			key, err := queue.Get(r.ctx)
+			if err != nil {
+				r.Fatal(err)
+			}
+			<-time.After(6 * time.Minute)
+			r.expect(health.Live(config), `queue/jobs failed: a key in work for 6m0s, 1 in work, 2 ready`)
+			config.MaxWork = time.Hour
+			r.expect(health.Live(config), "")
+			config.MaxWork = 0
+			queue.Done(key)
+			r.expect(health.Live(config), "")
+		},
+		"stuck reconcile": func(r *rig) {
+			r.sync()
+			ctl := &informer.Controller[informer.Key]{Name: "web", Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+				<-time.After(10 * time.Minute)
+				return informer.Result{}, nil
+			}}
+			ctl.Watch(informer.EnqueueObject(r.pods))
+			config := r.config()
+			config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+			<-time.After(time.Hour)
+			r.expect(health.Live(config), "") // not the leader
+			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
+			<-time.After(6 * time.Minute)
+			r.expect(health.Live(config), `controller/web/queue failed: a key in work for 6m0s, 1 in work, 0 ready`)
+			<-time.After(5 * time.Minute)
+			r.expect(health.Live(config), "")
 		},
 		"group": func(r *rig) {
 			client, err := informer.NewClient(r.server.Config())
