@@ -104,8 +104,8 @@ func (r *rig) named(name string) tracetest.SpanStub {
 func (r *rig) has(span tracetest.SpanStub, want map[attribute.Key]any) {
 	r.Helper()
 	for _, a := range span.Attributes {
-		if value, ok := want[a.Key]; !ok || fmt.Sprint(value) != a.Value.Emit() {
-			r.Errorf("%s: attribute %s is %s, want %v", span.Name, a.Key, a.Value.Emit(), value)
+		if value, ok := want[a.Key]; !ok || fmt.Sprint(value) != a.Value.String() {
+			r.Errorf("%s: attribute %s is %s, want %v", span.Name, a.Key, a.Value.String(), value)
 		}
 		delete(want, a.Key)
 	}
@@ -194,7 +194,7 @@ func TestNoResponse(t *testing.T) {
 		span := r.named("delete pods")
 		for _, a := range span.Attributes {
 			if a.Key == "http.response.status_code" {
-				r.Errorf("the status code is %s", a.Value.Emit())
+				r.Errorf("the status code is %s", a.Value.String())
 			}
 		}
 		if span.Status.Code != codes.Error || span.Status.Description == "" {

@@ -31,8 +31,9 @@ type Config struct {
 // Collector is a [prometheus.Collector] of informers, queues, controllers and clients. Create one with [New]. All methods are safe for
 // concurrent use. A registry accepts only one Collector, because all have the same metrics.
 type Collector struct {
-	mu      sync.Mutex // protects configs
+	mu      sync.Mutex // protects the fields below
 	configs []*Config
+	page    *page // that of the last scrape; nil during a scrape, and before the first
 }
 
 // New returns a collector for config. [Collector.Add] adds what is created later, or ends before the collector.
@@ -63,10 +64,18 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
 	configs := slices.Clone(c.configs)
+	p := c.page
+	c.page = nil // a concurrent scrape makes its own
 	c.mu.Unlock()
-	p := newPage()
+	if p == nil {
+		p = newPage()
+	}
+	p.scrape++
 	for _, config := range configs {
 		p.addConfig(config)
 	}
 	p.sendTo(to)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.page = p
 }

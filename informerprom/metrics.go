@@ -1,14 +1,18 @@
 package informerprom
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // metric is the definition of a metric.
 type metric struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType       // zero for a histogram
-	labels int                        // the number of labels, at most maxLabels
+	labels []string                   // their names, at most maxLabels
 	merge  func(a, b float64) float64 // the value of a series that two sources have; nil for a histogram
 }
 
@@ -128,9 +132,20 @@ func histogram(name, help string, labels []string) *metric {
 }
 
 func newMetric(kind prometheus.ValueType, name, help string, merge func(a, b float64) float64, labels []string) *metric {
-	m := &metric{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, labels: len(labels), merge: merge}
+	m := &metric{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, labels: labels, merge: merge}
 	metrics = append(metrics, m)
 	return m
+}
+
+// pairs returns the labels of a series, in the order of their names. values are in the order of m.labels.
+func (m *metric) pairs(values []string) []*dto.LabelPair {
+	pairs := make([]*dto.LabelPair, len(m.labels))
+	for i, name := range m.labels {
+		value := values[i]
+		pairs[i] = &dto.LabelPair{Name: &name, Value: &value}
+	}
+	slices.SortFunc(pairs, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return pairs
 }
 
 func sum(a, b float64) float64   { return a + b }

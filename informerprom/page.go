@@ -6,18 +6,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/typedinformer/informer"
 )
 
-// page has the values of one scrape.
+// page has the values of one scrape. The next scrape reuses it, so that a series makes its labels once. Only one scrape may use it
+// at a time.
 type page struct {
-	values    map[series]float64
-	durations map[series]*informer.Durations
-}
-
-func newPage() *page {
-	return &page{values: map[series]float64{}, durations: map[series]*informer.Durations{}}
+	scrape uint64 // the number of the scrape
+	points map[series]*point
 }
 
 // series identifies a series.
@@ -26,55 +24,99 @@ type series struct {
 	labels [maxLabels]string // those of metric, then empty strings
 }
 
-// seriesOf returns the series of m with labels, which are in the order of the metric's.
-func seriesOf(m *metric, labels []string) series {
+// point is a series of a page.
+type point struct {
+	metric    *metric
+	labels    []*dto.LabelPair
+	scrape    uint64 // the last scrape that has the series
+	value     float64
+	durations *informer.Durations // for a histogram
+}
+
+func newPage() *page { return &page{points: map[series]*point{}} }
+
+// point returns the point of m with labels, which are in the order of the metric's, and whether this scrape already has it.
+func (p *page) point(m *metric, labels []string) (_ *point, again bool) {
 	s := series{metric: m}
 	for i, label := range labels {
 		s.labels[i] = strings.ToValidUTF8(label, "\uFFFD") // Prometheus refuses other text
 	}
-	return s
+	at := p.points[s]
+	if at == nil {
+		at = &point{metric: m, labels: m.pairs(s.labels[:len(labels)])}
+		p.points[s] = at
+	}
+	again = at.scrape == p.scrape
+	at.scrape = p.scrape
+	return at, again
 }
 
 // add adds a value. The order of the labels is that of the metric.
 func (p *page) add(m *metric, value float64, labels ...string) {
-	s := seriesOf(m, labels)
-	if other, ok := p.values[s]; ok {
-		value = m.merge(other, value)
+	at, again := p.point(m, labels)
+	if again {
+		value = m.merge(at.value, value)
 	}
-	p.values[s] = value
+	at.value = value
 }
 
 // observe adds a histogram. The order of the labels is that of the metric.
 func (p *page) observe(m *metric, d *informer.Durations, labels ...string) {
-	s := seriesOf(m, labels)
-	other, ok := p.durations[s]
-	if !ok {
-		p.durations[s] = d
+	at, again := p.point(m, labels)
+	if !again {
+		at.durations = d
 		return
 	}
-	both := *other
+	both := *at.durations
 	both.Count += d.Count
 	both.Sum += d.Sum
-	both.Max = max(both.Max, d.Max)
 	for i, n := range d.Buckets {
 		both.Buckets[i] += n
 	}
-	p.durations[s] = &both
+	at.durations = &both
 }
 
-// sendTo sends the metrics of the page.
+// sendTo sends the series of the scrape, and forgets those that it does not have.
 func (p *page) sendTo(to chan<- prometheus.Metric) {
-	for s, value := range p.values {
-		to <- prometheus.MustNewConstMetric(s.metric.desc, s.metric.kind, value, s.labels[:s.metric.labels]...)
-	}
-	for s, d := range p.durations {
-		upTo, n := make(map[float64]uint64, len(bounds)), uint64(0)
-		for i, bound := range bounds {
-			n += d.Buckets[i]
-			upTo[bound] = n
+	for s, at := range p.points {
+		if at.scrape != p.scrape {
+			delete(p.points, s)
+			continue
 		}
-		to <- prometheus.MustNewConstHistogram(s.metric.desc, d.Count, d.Sum.Seconds(), upTo, s.labels[:s.metric.labels]...)
+		sent := *at // the next scrape changes it
+		to <- &sent
+		at.durations = nil
 	}
+}
+
+// Desc implements [prometheus.Metric].
+func (p *point) Desc() *prometheus.Desc { return p.metric.desc }
+
+// Write implements [prometheus.Metric].
+func (p *point) Write(to *dto.Metric) error {
+	to.Label = p.labels
+	switch {
+	case p.durations != nil:
+		to.Histogram = histogramOf(p.durations)
+	case p.metric.kind == prometheus.CounterValue:
+		to.Counter = &dto.Counter{Value: &p.value}
+	default:
+		to.Gauge = &dto.Gauge{Value: &p.value}
+	}
+	return nil
+}
+
+func histogramOf(d *informer.Durations) *dto.Histogram {
+	buckets, upTo, sent := make([]dto.Bucket, len(bounds)), make([]uint64, len(bounds)), make([]*dto.Bucket, len(bounds))
+	n := uint64(0)
+	for i := range bounds {
+		n += d.Buckets[i]
+		upTo[i] = n
+		buckets[i].UpperBound, buckets[i].CumulativeCount = &bounds[i], &upTo[i]
+		sent[i] = &buckets[i]
+	}
+	seconds := d.Sum.Seconds()
+	return &dto.Histogram{SampleCount: &d.Count, SampleSum: &seconds, Bucket: sent}
 }
 
 // bounds are the upper bounds of the buckets of histograms, in seconds.

@@ -32,6 +32,8 @@ func main() {
 	flag.IntVar(&o.rate, "rate", 2_000, "number of changes a second")
 	flag.DurationVar(&o.length, "for", 20*time.Second, "length of a measurement")
 	flag.IntVar(&o.runs, "runs", 6, "number of runs of each process")
+	flag.DurationVar(&o.every, "every", time.Second, "time between two scrapes")
+	flag.StringVar(&o.profiles, "profiles", "", "write the processor profile of each program with metrics into this directory")
 	as := flag.String("as", "", "server, scraper or program; used by the program itself")
 	job := flag.String("job", "", "the job of a process; used by the program itself")
 	flag.Parse()
@@ -40,7 +42,7 @@ func main() {
 	case "server":
 		err = canned.Serve(canned.Config{Pods: o.pods, Changes: o.changes(), Formats: []string{canned.Protobuf}})
 	case "scraper":
-		err = scrape(*job)
+		err = scrape(*job, o.every)
 	case "program":
 		err = work(*job)
 	default:
@@ -57,7 +59,8 @@ func main() {
 // options are the settings of a measurement.
 type options struct {
 	pods, rate, runs int
-	length           time.Duration
+	length, every    time.Duration
+	profiles         string // the directory for profiles; empty means none
 }
 
 // changes returns the number of changes of a measurement.
@@ -74,7 +77,7 @@ func compare(o options) (r results, err error) {
 	}
 	defer stop()
 	run := func(metrics bool) (f figures, err error) {
-		encoded, err := json.Marshal(job{Server: address, Metrics: metrics, Changes: o.changes(), Rate: o.rate})
+		encoded, err := json.Marshal(job{Server: address, Metrics: metrics, Changes: o.changes(), Rate: o.rate, Every: o.every, Profiles: o.profiles})
 		if err != nil {
 			return f, err
 		}
@@ -98,7 +101,7 @@ func compare(o options) (r results, err error) {
 
 // print prints the medians and their spread.
 func (r results) print(to io.Writer, o options) {
-	fmt.Fprintf(to, "%d pods, %d changes/s for %v, a scrape each second, medians of %d runs, %s, %d cores\n\n", o.pods, o.rate, o.length, o.runs, runtime.Version(), runtime.NumCPU())
+	fmt.Fprintf(to, "%d pods, %d changes/s for %v, a scrape every %v, medians of %d runs, %s, %d cores\n\n", o.pods, o.rate, o.length, o.every, o.runs, runtime.Version(), runtime.NumCPU())
 	column := func(of []figures, figure func(figures) float64) (values []float64) {
 		for _, f := range of {
 			values = append(values, figure(f))
@@ -125,10 +128,10 @@ func (r results) print(to io.Writer, o options) {
 	_ = w.Flush()
 }
 
-// scrape reads the page at url each second, until the process is killed. It first prints a line, for [measure.Serve].
-func scrape(url string) error {
+// scrape reads the page at url again and again, until the process is killed. It first prints a line, for [measure.Serve].
+func scrape(url string, every time.Duration) error {
 	fmt.Println("scraping")
-	for range time.Tick(time.Second) {
+	for range time.Tick(every) {
 		response, err := http.Get(url)
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 // Each process receives all changes and, with metrics, is scraped, or it would fail.
 func TestCompare(t *testing.T) {
-	o := options{pods: 200, rate: 100, runs: 1, length: 2 * time.Second}
+	o := options{pods: 200, rate: 100, runs: 1, length: 2 * time.Second, every: time.Second}
 	r, err := compare(o)
 	if err != nil {
 		t.Fatal(err)

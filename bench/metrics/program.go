@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"sync/atomic"
@@ -31,6 +32,9 @@ type job struct {
 	Metrics bool   // with informerprom and scrapes
 	Changes int    // the number of changes
 	Rate    int    // changes a second
+	// Every is the time between two scrapes. Profiles is the directory for profiles; empty means none.
+	Every    time.Duration
+	Profiles string
 }
 
 // figures are the results of a program, from the release of the first change until the last one is reconciled.
@@ -115,11 +119,17 @@ func (p *program) run(ctx context.Context) (f figures, err error) {
 	f.CPU, f.Allocated = (measure.CPU() - cpu).Seconds(), float64(measure.Allocated()-allocated)
 	f.Scrapes, f.Page = float64(p.scrapes.Load()-scrapes), float64(p.page.Load())
 	pprof.StopCPUProfile()
+	if p.Metrics && p.Profiles != "" {
+		if err := os.WriteFile(filepath.Join(p.Profiles, fmt.Sprintf("%d.pprof", os.Getpid())), profile.Bytes(), 0o644); err != nil {
+			return f, err
+		}
+	}
 	if f.Samples, err = shareOfScrapes(&profile); err != nil {
 		return f, err
 	}
-	if seconds := p.Changes / p.Rate; p.Metrics && f.Scrapes < float64(seconds-1) {
-		return f, fmt.Errorf("%v scrapes in %d s", f.Scrapes, seconds)
+	length := time.Duration(p.Changes) * time.Second / time.Duration(p.Rate)
+	if p.Metrics && f.Scrapes < float64(length/p.Every)*0.9-1 {
+		return f, fmt.Errorf("%v scrapes in %v", f.Scrapes, length)
 	}
 	return f, nil
 }
@@ -176,7 +186,7 @@ func (p *program) serveMetrics() (stop func(), err error) {
 			p.scrapes.Add(1)
 		}))
 	}()
-	_, stopScraper, err := measure.Serve("-as=scraper", "-job=http://"+listener.Addr().String())
+	_, stopScraper, err := measure.Serve("-as=scraper", fmt.Sprint("-every=", p.Every), "-job=http://"+listener.Addr().String())
 	if err != nil {
 		listener.Close()
 		return nil, err
