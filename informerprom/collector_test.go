@@ -204,7 +204,16 @@ func TestEqualLabels(t *testing.T) {
 	behind.Queues = []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71, Waits: durations(1)}), fixed(informer.QueueStatus{Name: "jobs", Waits: durations(2)})}
 	c := informerprom.New(everything())
 	c.Add(behind)
-	expect(t, registryOf(c), `
+	registry := registryOf(c)
+	for range 2 { // the second scrape reuses the series of the first
+		expect(t, registry, sharedPage(), "rest_client_requests_total", "workqueue_queue_duration_seconds", "informer_objects", "informer_synced", "informer_store_resource_version", "informer_subscriptions", "informer_subscription_backlog",
+			"informer_subscription_busy_seconds", "informer_reflector_failures", "reflector_lists_total", "workqueue_adds_total")
+	}
+}
+
+// sharedPage returns the expected page of TestEqualLabels.
+func sharedPage() string {
+	return `
 # HELP informer_objects Number of objects in the store.
 # TYPE informer_objects gauge
 informer_objects{group="apps",name="edge",resource="deployments",version="v1"} 111
@@ -240,15 +249,14 @@ workqueue_adds_total{controller="",name="jobs"} 142
 workqueue_adds_total{controller="site",name="sites"} 132
 # HELP workqueue_queue_duration_seconds How long in seconds an item stays in workqueue before being requested
 # TYPE workqueue_queue_duration_seconds histogram
-`+histogramLines("workqueue_queue_duration_seconds", `controller="",name="jobs"`, 3)+
-		histogramLines("workqueue_queue_duration_seconds", `controller="site",name="sites"`, 2*691)+`
+` + histogramLines("workqueue_queue_duration_seconds", `controller="",name="jobs"`, 3) +
+		histogramLines("workqueue_queue_duration_seconds", `controller="site",name="sites"`, 2*691) + `
 # HELP rest_client_requests_total Number of HTTP requests, partitioned by status code, method, and host.
 # TYPE rest_client_requests_total counter
 rest_client_requests_total{code="200",host="10.0.0.1:443",method="GET"} 162
 rest_client_requests_total{code="404",host="10.0.0.1:443",method="GET"} 164
 rest_client_requests_total{code="<error>",host="10.0.0.1:443",method="PUT"} 166
-`, "rest_client_requests_total", "workqueue_queue_duration_seconds", "informer_objects", "informer_synced", "informer_store_resource_version", "informer_subscriptions", "informer_subscription_backlog",
-		"informer_subscription_busy_seconds", "informer_reflector_failures", "reflector_lists_total", "workqueue_adds_total")
+`
 }
 
 // A name that is not UTF-8 does not make a scrape fail.

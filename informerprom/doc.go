@@ -7,7 +7,7 @@
 //	})
 //	prometheus.MustRegister(metrics)
 //
-// A scrape calls the Status functions. Between scrapes, the collector costs nothing. A series ends when its source does: when
+// A scrape calls the Status functions. Between scrapes, the collector does nothing. A series ends when its source does: when
 // an informer leaves its group, a subscription is closed, or the function that [Collector.Add] returned is called.
 //
 // Where client-go or controller-runtime has a metric, this package uses its name, help and labels, so existing dashboards and
