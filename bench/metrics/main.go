@@ -34,6 +34,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 6, "number of runs of each process")
 	flag.DurationVar(&o.every, "every", time.Second, "time between two scrapes")
 	flag.StringVar(&o.profiles, "profiles", "", "write the processor profile of each program with metrics into this directory")
+	flag.BoolVar(&o.plain, "plain", false, "do not compress the page")
 	as := flag.String("as", "", "server, scraper or program; used by the program itself")
 	job := flag.String("job", "", "the job of a process; used by the program itself")
 	flag.Parse()
@@ -60,6 +61,7 @@ func main() {
 type options struct {
 	pods, rate, runs int
 	length, every    time.Duration
+	plain            bool   // without compression of the page
 	profiles         string // the directory for profiles; empty means none
 }
 
@@ -77,7 +79,7 @@ func compare(o options) (r results, err error) {
 	}
 	defer stop()
 	run := func(metrics bool) (f figures, err error) {
-		encoded, err := json.Marshal(job{Server: address, Metrics: metrics, Changes: o.changes(), Rate: o.rate, Every: o.every, Profiles: o.profiles})
+		encoded, err := json.Marshal(job{Server: address, Metrics: metrics, Changes: o.changes(), Rate: o.rate, Every: o.every, Plain: o.plain, Profiles: o.profiles})
 		if err != nil {
 			return f, err
 		}
@@ -122,7 +124,11 @@ func (r results) print(to io.Writer, o options) {
 	fmt.Fprintf(w, "processor time with metrics\t%.2f s ±%.0f%%\n", measure.Median(column(r.with, seconds)), 100*measure.Spread(column(r.with, seconds)))
 	fmt.Fprintf(w, "more processor time with metrics, of each pair\t%s\n", percent(added))
 	fmt.Fprintf(w, "more allocated memory with metrics, of each pair\t%s\n", percent(memory))
-	fmt.Fprintf(w, "samples of scrapes in the profile\t%s\n", percent(column(r.with, func(f figures) float64 { return f.Samples })))
+	var profiled, scraping float64
+	for _, f := range r.with {
+		profiled, scraping = profiled+f.Profiled, scraping+f.Scraping
+	}
+	fmt.Fprintf(w, "scrapes in the profiles of all runs\t%.2f%%, %.0f ms of %.1f s\n", 100*scraping/profiled, 1000*scraping, profiled)
 	fmt.Fprintf(w, "scrapes\t%.0f\n", measure.Median(column(r.with, func(f figures) float64 { return f.Scrapes })))
 	fmt.Fprintf(w, "size of a page\t%.1f kB\n", measure.Median(column(r.with, func(f figures) float64 { return f.Page }))/1000)
 	_ = w.Flush()

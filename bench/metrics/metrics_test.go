@@ -26,7 +26,7 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	without, with := r.without[0], r.with[0]
-	if without.Scrapes != 0 || without.Samples != 0 || without.CPU <= 0 {
+	if without.Scrapes != 0 || without.Scraping != 0 || without.CPU <= 0 {
 		t.Errorf("without metrics: %+v", without)
 	}
 	if with.Scrapes == 0 || with.Page < 1000 || with.Allocated <= 0 {

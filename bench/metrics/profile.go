@@ -12,25 +12,21 @@ import (
 // that a registry starts to collect metrics.
 var ofScrapes = []string{"net/http.(*conn).serve", "prometheus.(*Registry).Gather", "informerprom."}
 
-// shareOfScrapes returns the share of the processor time in a profile that scrapes have taken. It misses what they cost the garbage
-// collector.
-func shareOfScrapes(encoded io.Reader) (share float64, err error) {
+// readProfile returns the processor time in a profile, and the part of it that scrapes have taken, in seconds. That part lacks what
+// scrapes cost the garbage collector.
+func readProfile(encoded io.Reader) (all, scraping float64, err error) {
 	p, err := profile.Parse(encoded)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var all, scrapes int64
 	for _, sample := range p.Sample {
-		value := sample.Value[len(sample.Value)-1]
-		all += value
+		seconds := float64(sample.Value[len(sample.Value)-1]) / 1e9
+		all += seconds
 		if slices.ContainsFunc(sample.Location, func(l *profile.Location) bool { return slices.ContainsFunc(l.Line, isOfScrape) }) {
-			scrapes += value
+			scraping += seconds
 		}
 	}
-	if all == 0 {
-		return 0, nil
-	}
-	return float64(scrapes) / float64(all), nil
+	return all, scraping, nil
 }
 
 func isOfScrape(l profile.Line) bool {

@@ -35,13 +35,15 @@ type job struct {
 	// Every is the time between two scrapes. Profiles is the directory for profiles; empty means none.
 	Every    time.Duration
 	Profiles string
+	Plain    bool // without compression of the page
 }
 
 // figures are the results of a program, from the release of the first change until the last one is reconciled.
 type figures struct {
 	CPU       float64 // s
 	Allocated float64 // B
-	Samples   float64 // the share of the profile's samples that belong to scrapes
+	Profiled  float64 // s in the processor profile
+	Scraping  float64 // s in it that belong to scrapes
 	Scrapes   float64 // number
 	Page      float64 // B, of the last one
 }
@@ -124,7 +126,7 @@ func (p *program) run(ctx context.Context) (f figures, err error) {
 			return f, err
 		}
 	}
-	if f.Samples, err = shareOfScrapes(&profile); err != nil {
+	if f.Profiled, f.Scraping, err = readProfile(&profile); err != nil {
 		return f, err
 	}
 	length := time.Duration(p.Changes) * time.Second / time.Duration(p.Rate)
@@ -173,7 +175,7 @@ func (p *program) serveMetrics() (stop func(), err error) {
 	})); err != nil {
 		return nil, err
 	}
-	page := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	page := promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: p.Plain})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
