@@ -16,7 +16,7 @@ import (
 // hub connects a store with its listeners. Under its lock, it applies each batch to the store and to every backlog, and it adds
 // each listener together with the objects of the store. A listener is in the hub exactly while it is open.
 type hub[T Object] struct {
-	resource Resource
+	resource string // the informer's
 	store    *Store[T]
 	epoch    time.Time                       // the base of all times: time.Since reads the clock faster than time.Now
 	unsynced func(cause error) error         // returns an error that says what store lacks
@@ -33,7 +33,7 @@ type hub[T Object] struct {
 }
 
 func newHub[T Object](resource Resource, store *Store[T]) *hub[T] {
-	return &hub[T]{resource: resource, store: store, epoch: time.Now(), synced: make(chan struct{}), stopped: make(chan struct{})}
+	return &hub[T]{resource: resource.String(), store: store, epoch: time.Now(), synced: make(chan struct{}), stopped: make(chan struct{})}
 }
 
 func (h *hub[T]) now() time.Duration { return time.Since(h.epoch) }
@@ -154,8 +154,8 @@ func (h *hub[T]) forgetLocked(l *listener[T]) {
 // An ended listener begins no call. A released listener refers to no object, so keeping its Subscription costs little memory.
 type listener[T Object] struct {
 	hub      atomic.Pointer[hub[T]] // nil once released
-	resource Resource
-	epoch    time.Time // the hub's
+	resource string                 // the hub's
+	epoch    time.Time              // the hub's
 	config   SubscriptionConfig[T]
 	handler  Handler[T]      // nil once released
 	given    map[Key]T       // with a filter: the objects that the handler has; only the delivering goroutine uses it
@@ -210,7 +210,7 @@ func newListener[T Object](h *hub[T], handler Handler[T], config SubscriptionCon
 	}
 	l.hub.Store(h)
 	l.start = l.run
-	l.labels = pprof.WithLabels(context.Background(), pprof.Labels("informer", h.resource.String(), "handler", config.Name))
+	l.labels = pprof.WithLabels(context.Background(), pprof.Labels("informer", h.resource, "handler", config.Name))
 	if config.MaxBacklog == 0 {
 		l.backlog.limit = defaultMaxBacklog
 	}

@@ -80,4 +80,3 @@ func TestMemoryIsMeasuredSeldom(t *testing.T) {
 		}
 	})
 }
-
