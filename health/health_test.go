@@ -206,6 +206,19 @@ func TestChecks(t *testing.T) {
 			<-time.After(5 * time.Minute)
 			r.expect(health.Live(config), "")
 		},
+		"own check": func(r *rig) {
+			var failure error
+			config := r.config()
+			own := []health.Check{{Name: "webhook", Func: func(*http.Request) error { return failure }}}
+			config.LiveChecks = own
+			r.expect(health.Live(config), "")
+			failure = errors.New("not started")
+			r.expect(health.Live(config), `webhook failed: not started`)
+			r.sync()
+			r.expect(health.Ready(config), "")
+			config.ReadyChecks = own
+			r.expect(health.Ready(config), `webhook failed: not started`)
+		},
 		"group": func(r *rig) {
 			client, err := informer.NewClient(r.server.Config())
 			if err != nil {
