@@ -605,7 +605,9 @@ func TestInvalid(t *testing.T) {
 		"a: Runnable.Run is nil":     func(m *manager.Manager) error { return m.Add(manager.Runnable{Name: "a"}) },
 		"Runnable.Phase is Phase(9)": func(m *manager.Manager) error { return m.Add(manager.Runnable{Name: "a", Run: run, Phase: 9}) },
 		"a: Runnable.WaitSynced":     func(m *manager.Manager) error { return m.Add(manager.Runnable{Name: "a", Run: run, WaitSynced: run}) },
-		"web: set either Server":     func(m *manager.Manager) error { return m.AddServer(manager.Server{Name: "web", Handler: http.NotFoundHandler()}) },
+		"web: set either Server": func(m *manager.Manager) error {
+			return m.AddServer(manager.Server{Name: "web", Handler: http.NotFoundHandler()})
+		},
 		"server at :1: Server.Handler is nil": func(m *manager.Manager) error {
 			return m.AddServer(manager.Server{Addr: ":1"})
 		},
