@@ -1,5 +1,7 @@
 package informer
 
+import "time"
+
 // backlog holds the changes that wait for one handler, in order. It is not safe for concurrent use.
 //
 // Unless every is set, it folds changes: it has at most one entry per key, from the object that the handler received last to
@@ -19,6 +21,7 @@ type backlog[T Object] struct {
 // pending is the change that a handler will receive for one key: from old, if the handler has it, to new or a deletion.
 type pending[T Object] struct {
 	change[T]
+	at      time.Duration // when the first change came that it folds
 	initial bool
 	void    bool // added and deleted before the handler received it: there is nothing to deliver
 }
@@ -29,8 +32,9 @@ const fewEntries = 8
 // maxIdleQueue is the capacity that an empty backlog keeps, in entries. An idle handler should cost next to nothing.
 const maxIdleQueue = 16
 
-// add appends c, or folds it into the entry of its key. At most more changes follow, which sizes the map.
-func (b *backlog[T]) add(c *change[T], initial bool, more int) {
+// add appends c, or folds it into the entry of its key. now is not before that of earlier calls. At most more changes follow,
+// which sizes the map.
+func (b *backlog[T]) add(c *change[T], initial bool, now time.Duration, more int) {
 	if !b.every {
 		if p := b.find(c.key); p != nil {
 			p.fold(c)
@@ -45,7 +49,7 @@ func (b *backlog[T]) add(c *change[T], initial bool, more int) {
 	if len(b.queue) == cap(b.queue) && b.len() < len(b.queue)/2 {
 		b.compact()
 	}
-	p := pending[T]{change: *c, initial: initial && c.added}
+	p := pending[T]{change: *c, at: now, initial: initial && c.added}
 	if p.initial {
 		b.initial++
 	}
@@ -105,6 +109,16 @@ func (b *backlog[T]) take(p *pending[T]) bool {
 		b.queue = nil
 	}
 	return false
+}
+
+// oldest returns the first waiting entry, or nil.
+func (b *backlog[T]) oldest() *pending[T] {
+	for i := b.head; i < len(b.queue); i++ {
+		if p := &b.queue[i]; !p.void {
+			return p
+		}
+	}
+	return nil
 }
 
 // drop removes all entries.

@@ -240,7 +240,7 @@ func TestFoldedChangesChain(t *testing.T) {
 		first := true
 		for range 400 {
 			changes := mustApply(t, store, nil, g.delta())
-			l.enqueue(changes, first)
+			l.enqueue(changes, first, 0)
 			first = false
 			if entries := l.backlog.len(); entries > 240 {
 				t.Fatalf("seed %d: %d entries for 240 keys", seed, entries)
@@ -297,7 +297,7 @@ func TestBacklogOfFewAndOfManyKeys(t *testing.T) {
 			var last [3*fewEntries + 1]*thing
 			add := func(rv, i int) {
 				obj := upsert(rv, fmt.Sprint(i)).Object
-				b.add(&change[*thing]{key: KeyOf(obj), old: last[i], new: obj}, false, 0)
+				b.add(&change[*thing]{key: KeyOf(obj), old: last[i], new: obj}, false, 0, 0)
 				last[i] = obj
 			}
 			for round := range 3 { // with room from the round before
@@ -331,8 +331,8 @@ func TestBacklogOfFewAndOfManyKeys(t *testing.T) {
 			// Objects that come and go unseen leave nothing.
 			for i := range keys {
 				added := upsert(1, fmt.Sprint(i)).Object
-				b.add(&change[*thing]{key: KeyOf(added), new: added, added: true}, true, keys-i)
-				b.add(&change[*thing]{key: KeyOf(added), old: added, last: added, deleted: true}, true, 0)
+				b.add(&change[*thing]{key: KeyOf(added), new: added, added: true}, true, 0, keys-i)
+				b.add(&change[*thing]{key: KeyOf(added), old: added, last: added, deleted: true}, true, 0, 0)
 			}
 			if entries := b.len(); !every && (entries != 0 || b.keys() != 0) || every && entries != 2*keys {
 				t.Fatalf("%d keys, every=%t: %d entries of objects that are gone", keys, every, entries)

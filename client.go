@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +51,8 @@ type Client struct {
 	limiter flowcontrol.RateLimiter
 	accept  string // the configured media types; empty means those of the object's type
 	warn    func(ctx context.Context, code int, agent, text string)
+	traffic *traffic
+	tracer  Tracer // nil for none
 }
 
 // errNoClient indicates a nil *Client.
@@ -83,6 +86,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 		watches: &watches,
 		limiter: config.RateLimiter,
 		accept:  config.AcceptContentTypes,
+		traffic: &traffic{},
 	}
 	if c.accept == "" {
 		c.accept = config.ContentType
@@ -110,6 +114,21 @@ func NewClient(config *rest.Config) (*Client, error) {
 	return c, nil
 }
 
+// WithTracer returns a client that is like c, and reports each request to tracer. Both share the connections, the rate limit and
+// the status. A nil tracer means none.
+func (c *Client) WithTracer(tracer Tracer) *Client {
+	traced := *c
+	traced.tracer = tracer
+	return &traced
+}
+
+// Status returns the present status of the client.
+func (c *Client) Status() ClientStatus {
+	s := c.traffic.status()
+	s.Host = c.base.Host
+	return s
+}
+
 // checkRedirect rejects redirects to other servers: client-go's transports add the credentials to each request, whatever
 // its host.
 func checkRedirect(req *http.Request, via []*http.Request) error {
@@ -129,11 +148,14 @@ var ErrTooLarge = decode.ErrTooLarge
 
 // wait waits until the rate limit allows one more request. Call it before send: the deadlines of send are for the server alone.
 func (c *Client) wait(ctx context.Context) error {
-	if c.limiter != nil {
-		if err := c.limiter.Wait(ctx); err != nil {
-			return fmt.Errorf("wait for the client's own rate limit: %w", err)
-		}
+	if c.limiter == nil {
+		return nil
 	}
+	began := time.Now()
+	if err := c.limiter.Wait(ctx); err != nil {
+		return fmt.Errorf("wait for the client's own rate limit: %w", err)
+	}
+	c.traffic.waited(time.Since(began))
 	return nil
 }
 
@@ -162,24 +184,64 @@ func (r *response) Close() error {
 	return r.ReadCloser.Close()
 }
 
+// verb returns the verb of the Kubernetes API.
+func (r *request) verb() string {
+	switch {
+	case r.watch:
+		return "watch"
+	case r.method == http.MethodGet && r.name == "":
+		return "list"
+	case r.method == http.MethodDelete && r.name == "":
+		return "deletecollection"
+	case r.method == http.MethodPost:
+		return "create"
+	case r.method == http.MethodPut:
+		return "update"
+	}
+	return strings.ToLower(r.method)
+}
+
 // send sends one request. For a response that does not report success, it returns an [apierrors.APIStatus] with the server's
 // error.
-func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
+func (c *Client) send(ctx context.Context, r request) (*response, error) {
+	header := http.Header{"Accept": {r.accept}}
+	if r.contentType != "" {
+		header.Set("Content-Type", r.contentType)
+	}
+	ended := func(RequestResult) {}
+	if c.tracer != nil {
+		ctx, ended = c.tracer.Request(ctx, RequestTrace{
+			Verb: r.verb(), Resource: r.resource, Name: r.name, Method: r.method, Path: r.url.Path, Header: header,
+		})
+	}
+	began := time.Now()
+	resp, code, err := c.exchange(ctx, r, header)
+	c.traffic.answered(r.method, code, time.Since(began))
+	if err != nil {
+		ended(RequestResult{code, err})
+		return nil, err
+	}
+	if c.tracer != nil {
+		end := resp.end
+		resp.end = sync.OnceFunc(func() { end(); ended(RequestResult{Code: code}) })
+	}
+	return resp, nil
+}
+
+// exchange is send without status and traces. It also returns the status code of the response, or 0.
+func (c *Client) exchange(ctx context.Context, r request, header http.Header) (_ *response, code int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(maxSilence, func() { cancel(ErrNoProgress) })
 	end := func() { timer.Stop(); cancel(nil) }
-	fail := func(err error) (*response, error) {
+	fail := func(err error) (*response, int, error) {
 		end()
-		return nil, fmt.Errorf("%s /%s: %w", r.method, strings.TrimPrefix(r.url.Path, "/"), err)
+		return nil, code, fmt.Errorf("%s /%s: %w", r.method, strings.TrimPrefix(r.url.Path, "/"), err)
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), bytes.NewReader(r.body))
 	if err != nil {
 		return fail(err)
 	}
-	req.Header.Set("Accept", r.accept)
-	if r.contentType != "" {
-		req.Header.Set("Content-Type", r.contentType)
-	}
+	req.Header = header
 	httpClient := c.http
 	if r.watch {
 		httpClient = c.watches
@@ -191,6 +253,7 @@ func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
 		}
 		return fail(because(ctx, err))
 	}
+	code = resp.StatusCode
 	warnings, _ := utilnet.ParseWarningHeaders(resp.Header["Warning"])
 	for _, w := range warnings {
 		c.warn(ctx, w.Code, w.Agent, w.Text)
@@ -199,7 +262,7 @@ func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
 		timer.Reset(statusTimeout)
 		defer end()
 		defer resp.Body.Close()
-		return nil, responseError(resp, r.method, r.resource, r.name)
+		return nil, code, responseError(resp, r.method, r.resource, r.name)
 	}
 	timer.Stop() // the caller limits a watch
 	f, err := decode.FormatOf(resp.Header.Get("Content-Type"))
@@ -214,7 +277,7 @@ func (c *Client) send(ctx context.Context, r request) (_ *response, err error) {
 	if !r.watch {
 		body = newProgress(ctx, body, timer, maxSilence, listProgress)
 	}
-	return &response{body, f, end}, nil
+	return &response{body, f, end}, code, nil
 }
 
 // responseError returns the same error as client-go does for resp.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -41,6 +42,8 @@ type Controller[K comparable] struct {
 	// OnPanic receives the value of a panic of Reconcile. It runs in the deferred function that recovers the panic, so
 	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the program.
 	OnPanic func(key K, value any)
+	// Tracer receives a span for each call of Reconcile. Nil means none.
+	Tracer Tracer
 	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
 
@@ -123,8 +126,10 @@ type ControllerStatus struct {
 	Workers, Active int
 	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count those
 	// that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are the parts
-	// of Failed with a TerminalError and a panic. QueueConfig.OnDone receives the durations.
+	// of Failed with a TerminalError and a panic.
 	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
+	// Reconciles has the times that the calls of Reconcile took.
+	Reconciles Durations
 	// Queue is the status of the queue.
 	Queue QueueStatus
 }
@@ -170,7 +175,8 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	queue := c.queue()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	reconciles, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	labels := pprof.Labels("controller", c.name())
+	reconciles, cancel := context.WithCancelCause(pprof.WithLabels(context.WithoutCancel(ctx), labels))
 	var workers, grace sync.WaitGroup
 	grace.Go(func() {
 		<-work.Done()
@@ -185,6 +191,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	for range c.workers() {
 		workers.Go(func() {
 			defer stop(errExitedReconcile) // only the first cause counts
+			pprof.SetGoroutineLabels(reconciles)
 			for {
 				key, err := queue.Get(work)
 				if err != nil {
@@ -376,7 +383,9 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 		c.update(func(s *ControllerStatus) { s.Active-- })
 		queue.Done(key)
 	}()
+	began := time.Now()
 	result, err := c.call(ctx, key)
+	took := time.Since(began)
 	again := AddOptions{Priority: result.Priority}
 	var count func(*ControllerStatus)
 	switch terminal := (*terminalError)(nil); {
@@ -399,7 +408,7 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	default:
 		count = func(s *ControllerStatus) { s.Succeeded++ }
 	}
-	c.update(count)
+	c.update(func(s *ControllerStatus) { count(s); s.Reconciles.add(took) })
 	if !again.RateLimited {
 		queue.Forget(key)
 		again.RateLimited = c.LimitRequeueAfter && again.After > 0
@@ -411,6 +420,11 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 
 // call calls Reconcile.
 func (c *Controller[K]) call(ctx context.Context, key K) (result Result, err error) {
+	if c.Tracer != nil {
+		var ended func(error)
+		ctx, ended = c.Tracer.Reconcile(ctx, c.name(), key)
+		defer func() { ended(err) }()
+	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.Timeout)

@@ -60,8 +60,8 @@ func NewGroup(client *Client) *Group {
 // informer has stopped. Calling it again does nothing.
 //
 // A later call returns the informer with its first configuration. Its config must be the zero Config, or equal to the first
-// one. Functions are never equal, so a later Transform, Filter, OnDecodeError or OnFailure is an error. So is a resource or
-// config that is wrong. If the group has stopped, the error wraps [ErrStopped].
+// one; only its Logger may differ, and is not used. Functions are never equal, so a later Transform, Filter, OnDecodeError or
+// OnFailure is an error. So is a resource or config that is wrong. If the group has stopped, the error wraps [ErrStopped].
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
@@ -101,6 +101,7 @@ func (c *Config[T]) joins(first *Config[T]) error {
 	theirs.Transform, theirs.Filter, theirs.OnDecodeError, theirs.OnFailure = nil, nil, nil, nil
 	zero := Config[T]{}
 	mine.Prototype, theirs.Prototype = zero.Prototype, zero.Prototype // of the same type
+	mine.Logger, theirs.Logger = nil, nil                             // in use: to look into one is a data race
 	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {
 		return fmt.Errorf("the informer exists already, with another Config")
 	}

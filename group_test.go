@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -257,6 +258,7 @@ func TestGroupConfigsMustAgree(t *testing.T) {
 		}{
 			"zero":      {informer.Config[*corev1.Pod]{}, true},
 			"same":      {informer.Config[*corev1.Pod]{PageSize: 7}, true},
+			"logger":    {informer.Config[*corev1.Pod]{PageSize: 7, Logger: slog.New(slog.DiscardHandler)}, true},
 			"other":     {informer.Config[*corev1.Pod]{PageSize: 8}, false},
 			"transform": {informer.Config[*corev1.Pod]{PageSize: 7, Transform: transform}, false},
 		} {

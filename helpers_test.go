@@ -34,6 +34,20 @@ import (
 // recorder is a handler that records its calls: see helpers_internal_test.go.
 type recorder[T informer.Object] = informer.Recorder[T]
 
+// durations returns a histogram of all.
+func durations(all ...time.Duration) (h informer.Durations) {
+	bounds := informer.DurationBounds()
+	for _, d := range all {
+		h.Count++
+		h.Sum += d
+		h.Max = max(h.Max, d)
+		if b := slices.IndexFunc(bounds, func(bound time.Duration) bool { return d <= bound }); b >= 0 {
+			h.Buckets[b]++
+		}
+	}
+	return h
+}
+
 // world is a server with pods, and a test's actions on them.
 type world struct {
 	*testing.T

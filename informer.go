@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime/pprof"
 	"strings"
 	"sync"
 )
@@ -23,6 +24,7 @@ type Informer[T Object] struct {
 
 	compact *Informer[*packed] // with Config.Compact: does the work, and the fields below are not set; nil otherwise
 
+	memory     memoryEstimate[T]
 	packing    packing[T] // nil without Config.Compact
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
@@ -105,7 +107,7 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 		listed:   map[string]bool{},
 	}
 	i.synced, i.stopped = i.hub.synced, i.hub.stopped
-	i.hub.unsynced, i.hub.report = i.unsynced, i.report
+	i.hub.unsynced, i.hub.report, i.hub.slow = i.unsynced, i.report, i.reportSlow
 	if i.invalid = invalid; invalid == nil {
 		i.invalid = i.makeReflectors(client)
 	}
@@ -161,6 +163,9 @@ func (i *Informer[T]) Resource() Resource { return i.resource }
 // that error at once. If the function of an index calls runtime.Goexit, Run returns an error. Run waits for the handler calls
 // under way. When it returns, every goroutine that it started has ended, and no handler is called any more. An informer runs
 // once; later calls return [ErrRunning].
+//
+// In profiles, its goroutines have the label "informer" with the resource, and those that call a handler also "handler" with
+// its name.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.compact != nil {
 		return i.compact.Run(ctx)
@@ -173,8 +178,10 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	defer end(nil)
 	i.end = end
 	var running sync.WaitGroup
+	labels := pprof.WithLabels(ctx, pprof.Labels("informer", i.resource.String()))
 	run := func(f func(context.Context) error) {
 		running.Go(func() {
+			pprof.SetGoroutineLabels(labels)
 			defer end(fmt.Errorf("%s: %w", i.resource, errGoroutineEnded)) // only the first cause counts
 			end(f(ctx))
 		})
@@ -185,6 +192,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	run(i.apply)
 	if i.packing != nil {
 		running.Go(func() {
+			pprof.SetGoroutineLabels(labels)
 			if i.WaitSynced(ctx) != nil {
 				return
 			}
@@ -329,7 +337,13 @@ func (i *Informer[T]) Status() InformerStatus {
 		return i.compact.Status()
 	}
 	snap := i.store.Snapshot()
-	s := InformerStatus{Resource: i.resource, Synced: i.HasSynced(), ResourceVersion: snap.ResourceVersion(), Objects: snap.Len()}
+	s := InformerStatus{
+		Resource:        i.resource,
+		Synced:          i.HasSynced(),
+		ResourceVersion: snap.ResourceVersion(),
+		Objects:         snap.Len(),
+		Memory:          i.memory.of(snap),
+	}
 	s.Queued, s.Blocked = i.fifo.Len()
 	for _, r := range i.reflectors {
 		s.Reflectors = append(s.Reflectors, r.Status())
@@ -349,6 +363,9 @@ type InformerStatus struct {
 	ResourceVersion string
 	// Objects is the number of objects in the store.
 	Objects int
+	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are measured
+	// at most once a minute. Memory that several objects share counts as often as among these 32.
+	Memory int64
 	// Reflectors has one status for each namespace of Resource, or one for all namespaces.
 	Reflectors []ReflectorStatus
 	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
@@ -452,6 +469,11 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 // report logs that a subscription ended by itself.
 func (i *Informer[T]) report(handler string, why error) {
 	i.config.logger().Error("a subscription has ended", "resource", i.resource.String(), "handler", handler, "why", why)
+}
+
+// reportSlow logs that a call of a handler takes long.
+func (i *Informer[T]) reportSlow(s SubscriptionStatus) {
+	i.config.logger().Warn("a handler is slow", "resource", i.resource.String(), "handler", s.Name, "call", s.Busy, "backlog", s.Backlog, "oldest", s.Oldest)
 }
 
 // stop ends all subscriptions, waits for the calls under way, and drops the deltas that are not in the store.

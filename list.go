@@ -29,6 +29,27 @@ type collection[T Object] struct {
 	read      atomic.Int64 // objects read of the current list, or of the last one
 	lists     atomic.Int64 // requests
 	watches   atomic.Int64 // requests
+	events    atomic.Int64 // events of watches
+	bytes     atomic.Int64 // of bodies
+	awaits    awaiting
+}
+
+// countedBody is the body of a response whose bytes are counted.
+type countedBody struct {
+	io.ReadCloser
+	bytes *atomic.Int64
+}
+
+func (c countedBody) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// ready waits until the rate limit allows one more request.
+func (c *collection[T]) ready(ctx context.Context) error {
+	c.awaits.set(AwaitingRateLimit)
+	return c.client.wait(ctx)
 }
 
 // send sends one request for the collection.
@@ -41,6 +62,7 @@ func (c *collection[T]) send(ctx context.Context, query url.Values, accept strin
 		query.Set("fieldSelector", c.resource.FieldSelector)
 	}
 	u.RawQuery = query.Encode()
+	c.awaits.set(AwaitingResponse)
 	resp, err := c.client.send(ctx, request{
 		method: http.MethodGet, url: u, watch: query.Has("watch"), accept: accept, resource: c.resource.GroupResource(),
 	})
@@ -51,6 +73,8 @@ func (c *collection[T]) send(ctx context.Context, query url.Values, accept strin
 		resp.Close()
 		return nil, err
 	}
+	c.awaits.set(AwaitingData)
+	resp.ReadCloser = countedBody{resp.ReadCloser, &c.bytes}
 	return resp, nil
 }
 
@@ -141,7 +165,7 @@ func atLeast(rv string) url.Values {
 
 // page reads the response to one list request into l.
 func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T], restored bool) (decode.ListInfo, error) {
-	if err := c.client.wait(ctx); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return decode.ListInfo{}, err
 	}
 	c.lists.Add(1)
@@ -189,7 +213,7 @@ func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T
 
 // reaches sends a list request at resource version rv. If the server has not reached rv, isTooLarge is true for the error.
 func (c *collection[T]) reaches(ctx context.Context, rv string) error {
-	if err := c.client.wait(ctx); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return err
 	}
 	query := atLeast(rv)

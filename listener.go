@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,8 +18,10 @@ import (
 type hub[T Object] struct {
 	resource Resource
 	store    *Store[T]
+	epoch    time.Time                       // the base of all times: time.Since reads the clock faster than time.Now
 	unsynced func(cause error) error         // returns an error that says what store lacks
 	report   func(handler string, why error) // reports a subscription that ended by itself
+	slow     func(SubscriptionStatus)        // reports a subscription whose handler is slow
 
 	synced     chan struct{}  // closed when store has the whole collection
 	stopped    chan struct{}  // closed when the hub accepts no more listeners
@@ -30,8 +33,10 @@ type hub[T Object] struct {
 }
 
 func newHub[T Object](resource Resource, store *Store[T]) *hub[T] {
-	return &hub[T]{resource: resource, store: store, synced: make(chan struct{}), stopped: make(chan struct{})}
+	return &hub[T]{resource: resource, store: store, epoch: time.Now(), synced: make(chan struct{}), stopped: make(chan struct{})}
 }
+
+func (h *hub[T]) now() time.Duration { return time.Since(h.epoch) }
 
 // join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped or the configuration of
 // l is wrong, l ends at once.
@@ -55,7 +60,7 @@ func (h *hub[T]) join(l *listener[T]) {
 		for obj := range snap.All() {
 			initial = append(initial, change[T]{key: KeyOf(obj), new: obj, added: true})
 		}
-		l.enqueueLocked(initial, true)
+		l.enqueueLocked(initial, true, h.now())
 	}
 	if isClosed(h.synced) {
 		l.loadLocked()
@@ -71,8 +76,12 @@ func (h *hub[T]) apply(batch []Delta[T], changes []change[T], initial bool) ([]c
 	if err != nil || len(changes) == 0 {
 		return changes, err
 	}
+	if len(h.listeners) == 0 {
+		return changes, nil
+	}
+	now := h.now()
 	for _, l := range h.listeners {
-		if err := l.enqueue(changes, initial); err != nil {
+		if err := l.enqueue(changes, initial, now); err != nil {
 			h.report(l.config.Name, err)
 		}
 	}
@@ -146,16 +155,24 @@ func (h *hub[T]) forgetLocked(l *listener[T]) {
 type listener[T Object] struct {
 	hub      atomic.Pointer[hub[T]] // nil once released
 	resource Resource
+	epoch    time.Time // the hub's
 	config   SubscriptionConfig[T]
-	handler  Handler[T]    // nil once released
-	given    map[Key]T     // with a filter: the objects that the handler has; only the delivering goroutine uses it
-	start    func()        // the method value run; creating it once saves an allocation each time that run starts
-	wake     chan struct{} // holds a token when an iteration may have something to yield; nil for a handler
+	handler  Handler[T]      // nil once released
+	given    map[Key]T       // with a filter: the objects that the handler has; only the delivering goroutine uses it
+	labels   context.Context // for profiles: names the handler
+	start    func()          // the method value run; creating it once saves an allocation each time that run starts
+	wake     chan struct{}   // holds a token when an iteration may have something to yield; nil for a handler
 
 	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
 	backlog backlog[T]
 	running bool          // a goroutine delivers; always true for an iteration
-	calling time.Time     // when the current call began; zero if no call is under way
+	calling bool          // a call is under way
+	began   time.Duration // when the current call, or the last one, began
+	delays  Durations     // from the change to its call
+	calls   Durations     // the durations of calls
+	slow    *time.Timer   // calls checkSlow; nil before the first delivery
+	checks  bool          // slow is running
+	slowAt  time.Duration // warn of a call that takes as long
 	loaded  bool          // the backlog has received all initial additions
 	synced  chan struct{} // closed when the handler has processed all of them
 	closed  chan struct{} // closed when the listener has ended
@@ -167,7 +184,12 @@ type listener[T Object] struct {
 	from    Key           // where the round continues
 }
 
-const defaultMaxBacklog = 1024
+const (
+	defaultMaxBacklog = 1024
+	// slowCall is the duration of a call of a handler that is worth a warning. The next one comes after a call that takes twice
+	// as long as the call before, so a handler that is always slow does not fill the log.
+	slowCall = 10 * time.Second
+)
 
 var errExited = errors.New("the handler ended its goroutine")
 
@@ -177,8 +199,10 @@ func newListener[T Object](h *hub[T], handler Handler[T], config SubscriptionCon
 	}
 	l := &listener[T]{
 		resource: h.resource,
+		epoch:    h.epoch,
 		config:   config,
 		handler:  handler,
+		slowAt:   slowCall,
 		backlog:  backlog[T]{every: config.Delivery == DeliverEvery, limit: config.MaxBacklog},
 		synced:   make(chan struct{}),
 		closed:   make(chan struct{}),
@@ -186,6 +210,7 @@ func newListener[T Object](h *hub[T], handler Handler[T], config SubscriptionCon
 	}
 	l.hub.Store(h)
 	l.start = l.run
+	l.labels = pprof.WithLabels(context.Background(), pprof.Labels("informer", h.resource.String(), "handler", config.Name))
 	if config.MaxBacklog == 0 {
 		l.backlog.limit = defaultMaxBacklog
 	}
@@ -281,9 +306,23 @@ func (l *listener[T]) err() error {
 func (l *listener[T]) status() SubscriptionStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := SubscriptionStatus{Name: l.config.Name, Backlog: l.backlog.len(), Synced: isClosed(l.synced), Blocking: l.room != nil}
-	if !l.calling.IsZero() {
-		s.Busy = time.Since(l.calling)
+	return l.statusLocked(time.Since(l.epoch))
+}
+
+func (l *listener[T]) statusLocked(now time.Duration) SubscriptionStatus {
+	s := SubscriptionStatus{
+		Name:     l.config.Name,
+		Backlog:  l.backlog.len(),
+		Synced:   isClosed(l.synced),
+		Blocking: l.room != nil,
+		Delays:   l.delays,
+		Calls:    l.calls,
+	}
+	if l.calling {
+		s.Busy = now - l.began
+	}
+	if first := l.backlog.oldest(); first != nil {
+		s.Oldest = now - first.at
 	}
 	return s
 }
@@ -293,15 +332,15 @@ func (l *listener[T]) open() bool { return !isClosed(l.closed) }
 
 // enqueue adds changes to the backlog, in the order in which they happened, and starts their delivery. The listener must be open,
 // and the caller must hold the lock of the hub. If this ends the subscription, enqueue returns the reason.
-func (l *listener[T]) enqueue(changes []change[T], initial bool) error {
+func (l *listener[T]) enqueue(changes []change[T], initial bool, now time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.enqueueLocked(changes, initial)
+	return l.enqueueLocked(changes, initial, now)
 }
 
-func (l *listener[T]) enqueueLocked(changes []change[T], initial bool) error {
+func (l *listener[T]) enqueueLocked(changes []change[T], initial bool, now time.Duration) error {
 	for i := range changes {
-		l.backlog.add(&changes[i], initial, len(changes)-i-1)
+		l.backlog.add(&changes[i], initial, now, len(changes)-i-1)
 	}
 	if l.backlog.full() && !l.config.Block {
 		l.endLocked(ErrBacklog)
@@ -375,12 +414,46 @@ func (l *listener[T]) kickLocked() {
 	l.running = true
 	l.hub.Load().delivering.Add(1)
 	go l.start()
+	if !l.checks {
+		l.checkSlowLocked(l.slowAt)
+	}
+}
+
+// checkSlowLocked calls checkSlow after d.
+func (l *listener[T]) checkSlowLocked(d time.Duration) {
+	l.checks = true
+	if l.slow == nil {
+		l.slow = time.AfterFunc(d, l.checkSlow)
+	} else {
+		l.slow.Reset(d)
+	}
+}
+
+// checkSlow warns if a call of the handler takes long. While the handler has nothing to do, no timer runs.
+func (l *listener[T]) checkSlow() {
+	h := l.hub.Load()
+	l.mu.Lock()
+	if l.checks = false; h == nil || l.ended != nil || !l.running {
+		l.mu.Unlock()
+		return
+	}
+	s := l.statusLocked(time.Since(l.epoch))
+	isSlow := s.Busy >= l.slowAt
+	if isSlow {
+		l.slowAt = 2 * s.Busy
+	}
+	l.checkSlowLocked(l.slowAt - s.Busy)
+	l.mu.Unlock()
+	if isSlow {
+		h.slow(s)
+	}
 }
 
 // run delivers until the backlog is empty.
 func (l *listener[T]) run() {
 	h := l.hub.Load()
 	defer h.delivering.Done()
+	pprof.SetGoroutineLabels(l.labels)
 	var p pending[T]
 	returned := false
 	defer func() {
@@ -401,7 +474,11 @@ func (l *listener[T]) run() {
 func (l *listener[T]) next(p *pending[T]) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calling = time.Time{}
+	now := time.Since(l.epoch)
+	if l.calling {
+		l.calling = false
+		l.calls.add(now - l.began)
+	}
 	if p.initial {
 		l.backlog.initial--
 	}
@@ -423,7 +500,8 @@ func (l *listener[T]) next(p *pending[T]) bool {
 		close(l.room)
 		l.room = nil
 	}
-	l.calling = time.Now()
+	l.calling, l.began = true, now
+	l.delays.add(now - p.at)
 	return true
 }
 
@@ -508,7 +586,7 @@ func (l *listener[T]) continueResync() {
 	for obj := range h.store.Snapshot().From(l.from) {
 		key := KeyOf(obj)
 		l.from = Key{Namespace: key.Namespace, Name: key.Name + "\x00"}
-		l.backlog.add(&change[T]{key: key, old: obj, new: obj}, false, 0)
+		l.backlog.add(&change[T]{key: key, old: obj, new: obj}, false, h.now(), 0)
 		return
 	}
 	l.round = false
@@ -527,6 +605,9 @@ func (l *listener[T]) endLocked(why error) {
 	if l.resync != nil {
 		l.resync.Stop()
 	}
+	if l.slow != nil {
+		l.slow.Stop()
+	}
 	if !l.running {
 		l.releaseLocked()
 	}
@@ -535,7 +616,7 @@ func (l *listener[T]) endLocked(why error) {
 // releaseLocked drops the references to objects and to functions of the user.
 func (l *listener[T]) releaseLocked() {
 	l.hub.Store(nil)
-	l.handler, l.given, l.resync = nil, nil, nil
+	l.handler, l.given, l.resync, l.slow = nil, nil, nil, nil
 	l.config.Filter, l.config.OnPanic = nil, nil
 	close(l.done)
 }

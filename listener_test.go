@@ -655,7 +655,7 @@ func TestNotifyAllocatesNothingInTheSteadyState(t *testing.T) {
 	changes := []change[*thing]{{key: Key{Name: "a"}, old: old, new: new}}
 	var p pending[*thing]
 	allocs := testing.AllocsPerRun(1000, func() {
-		l.enqueue(changes, false)
+		l.enqueue(changes, false, 0)
 		l.next(&p)
 		l.deliver(&p)
 		l.next(&p)

@@ -65,19 +65,17 @@ func (s QueueState) String() string {
 
 // QueueConfig is the configuration of a [Queue]. The zero value is right for most.
 //
-// OnGet and OnDone are for histograms; [QueueStatus] has all other metrics of client-go's workqueue. The goroutine that
-// calls Get or Done calls them, without a lock. If one of them panics or ends the goroutine, the queue stays consistent:
+// [QueueStatus] has all metrics of client-go's workqueue. OnGet and OnDone are for measurements of your own, such as histograms
+// by priority. The goroutine that calls Get or Done calls them, without a lock. If one of them panics or ends the goroutine, the queue stays consistent:
 // a key that Get has not returned waits again, and a key that is done stays done.
 type QueueConfig[K comparable] struct {
 	// Name names the queue in errors and in QueueStatus. Empty means "queue".
 	Name string
 	// RateLimiter returns the delays for AddRateLimited. Nil means a new DefaultLimiter.
 	RateLimiter RateLimiter[K]
-	// OnGet receives the priority of each key that Get hands out, and the time since the key became ready:
-	// workqueue_queue_duration_seconds. Nil means no measurement.
+	// OnGet receives the priority of each key that Get hands out, and the time since the key became ready. Nil means nothing.
 	OnGet func(p Priority, waited time.Duration)
-	// OnDone receives the priority of each key that is done, and the time since Get handed it out:
-	// workqueue_work_duration_seconds. Nil means no measurement.
+	// OnDone receives the priority of each key that is done, and the time since Get handed it out. Nil means nothing.
 	OnDone func(p Priority, worked time.Duration)
 }
 
@@ -114,6 +112,11 @@ type QueueStatus struct {
 	LongestRunning time.Duration
 	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
 	Unfinished time.Duration
+	// LongestReady is how long the oldest ready key that is not in work has been ready. Zero means that there is none.
+	LongestReady time.Duration
+	// Waits has the times from a key being ready to Get: workqueue_queue_duration_seconds. Works has the times from Get to
+	// Done: workqueue_work_duration_seconds.
+	Waits, Works Durations
 }
 
 // Queue holds keys to reconcile, each once, however often it is added. It is like client-go's workqueue, with priorities
@@ -156,6 +159,8 @@ type Queue[K comparable] struct {
 	adds    uint64
 	retries uint64
 	refused uint64
+	waits   Durations
+	works   Durations
 	// A key that becomes ready belongs to the newest generation until it is done. WaitProcessed begins a new generation, and
 	// waits until the older ones have no keys.
 	oldest, newest *generation
@@ -170,7 +175,7 @@ type entry[K comparable] struct {
 	at      time.Duration // when the delay ends; zero if the key is not delayed. Never set together with ready
 	order   uint64        // orders entries with equal at
 	index   int           // in delayed
-	since   time.Duration // when the key became ready; set only with OnGet
+	since   time.Duration // when the key became ready
 	began   time.Duration // when the key was handed out
 	level   uint8         // the level of the priority, while the key is ready or delayed
 	given   uint8         // the level with which the key was handed out
@@ -290,11 +295,8 @@ func (q *Queue[K]) Done(key K) {
 		q.mu.Unlock()
 		return
 	}
-	var worked time.Duration
-	if q.config.OnDone != nil {
-		worked = q.now() - e.began
-	}
-	p := priorityOf(e.given)
+	worked, p := q.now()-e.began, priorityOf(e.given)
+	q.works.add(worked)
 	q.doneLocked(e)
 	q.mu.Unlock()
 	if q.config.OnDone != nil {
@@ -451,6 +453,8 @@ func (q *Queue[K]) Status() QueueStatus {
 		Adds:    q.adds,
 		Retries: q.retries,
 		Refused: q.refused,
+		Waits:   q.waits,
+		Works:   q.works,
 	}
 	for level, n := range q.depth {
 		s.Depth[priorityOf(uint8(level))] = n
@@ -459,6 +463,9 @@ func (q *Queue[K]) Status() QueueStatus {
 	for e := q.working.first; e != nil; e = e.links[byPlace].next {
 		s.LongestRunning = max(s.LongestRunning, now-e.began)
 		s.Unfinished += now - e.began
+	}
+	if e := q.age.first; e != nil {
+		s.LongestReady = now - e.since
 	}
 	return s
 }
@@ -557,7 +564,7 @@ func (q *Queue[K]) nextLocked() *entry[K] {
 	return nil
 }
 
-// handOutLocked marks e as in work. With OnGet, it returns how long e waited.
+// handOutLocked marks e as in work. It returns how long e waited.
 func (q *Queue[K]) handOutLocked(e *entry[K]) (waited time.Duration) {
 	q.dequeueLocked(e)
 	q.depth[e.level]--
@@ -569,17 +576,14 @@ func (q *Queue[K]) handOutLocked(e *entry[K]) (waited time.Duration) {
 	if q.age.first != nil || q.endedLocked() {
 		signal(q.ready)
 	}
-	if q.config.OnGet != nil {
-		waited = e.began - e.since
-	}
+	waited = e.began - e.since
+	q.waits.add(waited)
 	return waited
 }
 
 // makeReadyLocked makes e ready. It must not be ready already.
 func (q *Queue[K]) makeReadyLocked(e *entry[K]) {
-	if q.config.OnGet != nil {
-		e.since = q.now()
-	}
+	e.since = q.now()
 	e.ready = q.newest
 	e.ready.left++
 	q.depth[e.level]++

@@ -1088,6 +1088,7 @@ func TestMetrics(t *testing.T) {
 			Depth:   map[informer.Priority]int{informer.HighPriority: 0, informer.NormalPriority: 2, informer.LowPriority: 0},
 			Delayed: 1, InWork: 2, Adds: 4, Retries: 2,
 			LongestRunning: 2 * time.Second, Unfinished: 3 * time.Second,
+			Waits: durations(time.Second, 2*time.Second), // the keys that are ready are in work, too
 		}
 		if fmt.Sprint(s) != fmt.Sprint(want) {
 			t.Errorf("\n%v, want\n%v", s, want)
@@ -1103,8 +1104,21 @@ func TestMetrics(t *testing.T) {
 		if want := []string{"high 2s", "normal 1s", "normal 0s", "normal 0s", "normal 0s"}; !slices.Equal(worked, want) {
 			t.Errorf("worked %v", worked)
 		}
-		if s := q.Status(); s.LongestRunning != 0 || s.Unfinished != 0 || s.InWork != 0 {
+		if s := q.Status(); s.LongestRunning != 0 || s.Unfinished != 0 || s.InWork != 0 || s.LongestReady != 0 {
 			t.Errorf("%+v", s)
+		}
+		q.Add("d")
+		<-time.After(time.Second)
+		q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "e")
+		<-time.After(time.Second)
+		if s := q.Status(); s.LongestReady != 2*time.Second {
+			t.Errorf("the oldest ready key: %v", s.LongestReady)
+		}
+		if got, want := q.Status().Waits, durations(time.Second, 2*time.Second, time.Second, 995*time.Millisecond, 3*time.Second); got != want {
+			t.Errorf("waits %+v, want %+v", got, want)
+		}
+		if got, want := q.Status().Works, durations(2*time.Second, time.Second, 0, 0, 0); got != want {
+			t.Errorf("works %+v, want %+v", got, want)
 		}
 	})
 }

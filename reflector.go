@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"reflect"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -17,88 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// ReflectorState is what a [Reflector] is doing.
-//
-//	Idle -- Run --> Listing -- whole list in the sink --> Watching
-//	                 ^ |  ^ |                              ^ |  |
-//	                 | |  | | version too old or too new,  | |  | changes are lost:
-//	                 | |  | | no streaming: ask otherwise  | |  | wait in Backoff, then
-//	                 | |  +-+                              | |  +--------------> Listing
-//	                 | |                                   | |
-//	                 | +-- failed --> Backoff              | +-- failed --> Backoff
-//	                 |                 |                   |                 |
-//	                 +-- after a while +                   +-- after a while +
-//	                 |
-//	                 +-- after a while -- Absent <-- not served (404) -- Listing
-//
-// When the server ends a watch normally, the reflector opens the next one. From every state, the end of Run's context leads
-// to Idle.
-type ReflectorState uint8
-
-const (
-	// ReflectorIdle is the state before Run and after it.
-	ReflectorIdle ReflectorState = iota
-	// ReflectorListing reads the whole collection.
-	ReflectorListing
-	// ReflectorWatching follows the changes; ReflectorStatus.WatchOpen reports whether a watch is open.
-	ReflectorWatching
-	// ReflectorBackoff waits before a retry.
-	ReflectorBackoff
-	// ReflectorAbsent waits until the server serves the resource, whose custom resource definition is not installed.
-	ReflectorAbsent
-)
-
-// String returns the name of the state, such as "Listing".
-func (s ReflectorState) String() string {
-	switch s {
-	case ReflectorIdle:
-		return "Idle"
-	case ReflectorListing:
-		return "Listing"
-	case ReflectorWatching:
-		return "Watching"
-	case ReflectorBackoff:
-		return "Backoff"
-	case ReflectorAbsent:
-		return "Absent"
-	}
-	return fmt.Sprintf("ReflectorState(%d)", uint8(s))
-}
-
-// ReflectorStatus is the status of a [Reflector].
-type ReflectorStatus struct {
-	// Namespace is the namespace that the reflector follows. Empty means the whole collection.
-	Namespace string
-	State     ReflectorState
-	// Since is the time at which the reflector entered State.
-	Since time.Time
-	// LastError is the last failure. Nil means that there was none. A success does not clear it. A [*DecodeError] in it has
-	// no Raw.
-	LastError error
-	// LastErrorTime is the time of LastError.
-	LastErrorTime time.Time
-	// ResourceVersion is the resource version up to which the sink has every change. Empty before the first list.
-	ResourceVersion string
-	// WatchOpen is true while a watch is open.
-	WatchOpen bool
-	// NoWatchSince is the time since which no watch has been open: the end of the last one, or the beginning of Run. Zero
-	// while a watch is open, and before Run.
-	NoWatchSince time.Time
-	// Lists and Watches count requests. A streaming list counts as both.
-	Lists, Watches int
-	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
-	Restored int
-	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset it.
-	Failures int
-	// DecodeErrors counts objects and events that could not be decoded.
-	DecodeErrors int
-	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
-	// none.
-	Stale int
-	// Read is the number of objects read so far of the current list, or of the last one.
-	Read int
-}
 
 const (
 	minBackoff       = 800 * time.Millisecond
@@ -122,13 +41,17 @@ type Reflector[T Object] struct {
 	log     *slog.Logger
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
-	state state
-	stale map[Key]struct{} // objects whose newest version could not be decoded
+	state    state
+	stale    map[Key]struct{} // objects whose newest version could not be decoded
+	received bool             // a resource version since the last flush
 
-	mu       sync.Mutex // protects the fields below
-	status   ReflectorStatus
-	failures int       // consecutive failures, as of retryAt
-	retryAt  time.Time // when the wait after the last failure ends
+	mu        sync.Mutex // protects the fields below
+	status    ReflectorStatus
+	settled   ReflectorState // the last state other than Listing
+	listsBy   byReason
+	watchesBy byReason
+	failures  int       // consecutive failures, as of retryAt
+	retryAt   time.Time // when the wait after the last failure ends
 }
 
 // state determines the next request of a reflector.
@@ -138,6 +61,7 @@ type state struct {
 
 	// Used while listing.
 	least    string    // the minimum resource version of the list: "0" for any, "" for the newest
+	why      Reason    // of the next list or watch
 	restored bool      // the server went back in time since the last list: an equal version does not mean equal content
 	told     bool      // no empty Replaced is needed if the server does not serve the resource
 	paged    time.Time // use paged lists until then: the server refused a streaming list
@@ -152,9 +76,9 @@ func (s state) watching() state {
 	return state{name: ReflectorWatching, rv: s.rv, paged: s.paged}
 }
 
-// listing returns a state that lists the collection at resource version least or later.
-func (s state) listing(least string) state {
-	s.name, s.least, s.ahead = ReflectorListing, least, 0
+// listing returns a state that lists the collection at resource version least or later, because of why.
+func (s state) listing(least string, why Reason) state {
+	s.name, s.least, s.why, s.ahead = ReflectorListing, least, why, 0
 	return s
 }
 
@@ -181,24 +105,29 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 	}
 	switch {
 	case errors.Is(err, errWentBack), s.ahead >= maxAhead: // e.g. etcd was restored from a backup
-		next = s.listing("")
+		next = s.listing("", ReasonRestored)
 		next.restored = true
 		return next, ReflectorBackoff, noteRestored
-	case watching && (expired || apierrors.IsStoreReadError(err) || errors.Is(err, errUnknownDeleted) || errors.Is(err, errForeign)):
-		return s.listing(s.rv), ReflectorBackoff, "" // the changes since rv are lost
+	case watching && (expired || apierrors.IsStoreReadError(err)):
+		return s.listing(s.rv, ReasonExpired), ReflectorBackoff, "" // the changes since rv are lost
+	case watching && (errors.Is(err, errUnknownDeleted) || errors.Is(err, errForeign)):
+		return s.listing(s.rv, ReasonUnclear), ReflectorBackoff, "" // a change since rv is lost
 	case watching && apierrors.IsNotFound(err): // the resource may no longer be served: the list shows that
-		return s.listing(""), ReflectorBackoff, ""
+		return s.listing("", ReasonAbsent), ReflectorBackoff, ""
 	case watching:
+		s.why = ReasonFailed
 		return s, ReflectorBackoff, ""
 	case (expired || tooLarge) && s.least != "": // the server is behind, or was restored
-		s.least = ""
+		s.least, s.why = "", ReasonBehind
 		return s, ReflectorIdle, "list again at any resource version"
 	case errors.Is(err, errNoStreaming):
-		s.paged = now.Add(streamAgainAfter)
+		s.paged, s.why = now.Add(streamAgainAfter), ReasonRefused
 		return s, ReflectorIdle, "fall back to paged lists"
 	case apierrors.IsNotFound(err):
+		s.why = ReasonAbsent
 		return s, ReflectorAbsent, ""
 	}
+	s.why = ReasonFailed
 	return s, ReflectorBackoff, ""
 }
 
@@ -273,7 +202,15 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	defer r.mu.Unlock()
 	s := r.status
 	s.Read, s.Lists, s.Watches = int(r.read.Load()), int(r.lists.Load()), int(r.watches.Load())
+	s.ListsBy, s.WatchesBy = r.listsBy.counts(), r.watchesBy.counts()
+	s.Bytes, s.Events = r.bytes.Load(), r.events.Load()
 	s.Failures = r.failuresLocked(time.Now())
+	switch s.State {
+	case ReflectorListing, ReflectorWatching:
+		s.Awaits = r.awaits.get()
+	case ReflectorBackoff, ReflectorAbsent:
+		s.Awaits, s.RetryAt = AwaitingRetry, r.retryAt
+	}
 	return s
 }
 
@@ -283,12 +220,30 @@ func (r *Reflector[T]) update(change func(*ReflectorStatus)) {
 	change(&r.status)
 }
 
-func (r *Reflector[T]) enter(s ReflectorState) {
-	r.update(func(status *ReflectorStatus) {
-		if status.State != s {
-			status.State, status.Since = s, time.Now()
-		}
-	})
+// enter enters s, and logs that unless it is s already. Nothing else logs while all is well.
+func (r *Reflector[T]) enter(s ReflectorState, why string, more ...any) {
+	now := time.Now()
+	r.mu.Lock()
+	from, settled := r.status.State, r.settled
+	if s == from {
+		r.mu.Unlock()
+		return
+	}
+	r.status.State, r.status.Since = s, now
+	latest := r.status.Transitions
+	r.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]), Transition{now, s, why}) // a status may have latest
+	if s != ReflectorListing {
+		r.settled = s
+	}
+	r.mu.Unlock()
+	level := slog.LevelInfo
+	switch {
+	case s == ReflectorListing && (from == ReflectorBackoff || from == ReflectorAbsent), s == ReflectorAbsent && settled == s:
+		level = slog.LevelDebug // one line for each try is enough, and none for a resource that stays absent
+	case s == ReflectorBackoff || s == ReflectorAbsent:
+		level = slog.LevelWarn
+	}
+	r.log.Log(context.Background(), level, "reflector: "+s.String(), append([]any{"from", from.String(), "why", why}, more...)...)
 }
 
 // noteDecodeError logs and counts an object that cannot be decoded.
@@ -305,8 +260,15 @@ func (e errSink) Unwrap() error { return e.error }
 // Run lists and watches until ctx ends or the sink fails. It returns the cause of ctx or the error of the sink. No other
 // failure ends it. Every goroutine that it started has ended when it returns. A later Run resumes where this one ended. Two
 // calls of Run must not overlap.
-func (r *Reflector[T]) Run(ctx context.Context) error {
-	defer r.enter(ReflectorIdle)
+//
+// In profiles, its goroutines have the label "informer" with the resource.
+func (r *Reflector[T]) Run(ctx context.Context) (err error) {
+	pprof.Do(ctx, pprof.Labels("informer", r.resource.String()), func(ctx context.Context) { err = r.run(ctx) })
+	return err
+}
+
+func (r *Reflector[T]) run(ctx context.Context) error {
+	defer r.enter(ReflectorIdle, "")
 	r.update(func(s *ReflectorStatus) {
 		if s.NoWatchSince.IsZero() {
 			s.NoWatchSince = time.Now()
@@ -339,14 +301,24 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 
 // step lists or watches once.
 func (r *Reflector[T]) step(ctx context.Context) error {
-	r.enter(r.state.name)
-	switch {
-	case r.state.name == ReflectorWatching:
+	r.awaits.set(AwaitingNothing)
+	if r.state.name == ReflectorWatching {
+		r.enter(ReflectorWatching, r.state.why.String(), "objects", r.read.Load(), "resourceVersion", r.state.rv)
 		return r.watch(ctx)
-	case r.config.PagedList || time.Now().Before(r.state.paged):
+	}
+	r.enter(ReflectorListing, r.state.why.String())
+	r.count(&r.listsBy)
+	if r.config.PagedList || time.Now().Before(r.state.paged) {
 		return r.list(ctx)
 	}
 	return r.stream(ctx)
+}
+
+// count counts a list or a watch by its reason.
+func (r *Reflector[T]) count(by *byReason) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	by[r.state.why]++
 }
 
 // recover enters the state after err, and waits for the backoff. It returns an error if ctx ends or the sink fails.
@@ -376,10 +348,8 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		}
 	}
 	delay := r.backoff(now, err)
-	if wait == ReflectorBackoff {
-		r.log.Warn("try again", "why", err, "after", delay, "resourceVersion", r.state.rv, "relist", r.state.name == ReflectorListing)
-	}
-	return r.wait(ctx, wait, delay)
+	r.enter(wait, err.Error(), "retryAfter", delay, "resourceVersion", r.state.rv, "relist", r.state.name == ReflectorListing)
+	return sleep(ctx, delay)
 }
 
 // reportFailure calls Config.OnFailure.
@@ -417,8 +387,7 @@ func (r *Reflector[T]) failuresLocked(now time.Time) int {
 	return r.failures
 }
 
-func (r *Reflector[T]) wait(ctx context.Context, s ReflectorState, d time.Duration) error {
-	r.enter(s)
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -436,7 +405,7 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	}
 	r.state.rv, r.state.least, r.state.told = "", "", true
 	r.setStale(nil)
-	r.update(func(s *ReflectorStatus) { s.ResourceVersion = "" })
+	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
 	return r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace})
 }
 
@@ -492,6 +461,7 @@ func (r *Reflector[T]) close(w *openWatch) {
 func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	w := r.state.open
 	if r.state.open = nil; w == nil {
+		r.count(&r.watchesBy)
 		if w, err = r.open(ctx, url.Values{"resourceVersion": {r.state.rv}}, false); err != nil {
 			return err
 		}
@@ -509,9 +479,12 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	case w.events == 0 && time.Since(w.opened) < shortWatch:
 		return errEmptyWatch
 	case w.events == 0 && time.Since(w.opened) >= minWatchTimeout:
-		return r.probe(ctx)
+		err = r.probe(ctx)
+	default:
+		err = nil
 	}
-	return nil
+	r.state.why = ReasonEnded
+	return err
 }
 
 // probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored server may not
@@ -606,18 +579,26 @@ func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
 	if r.batcher != nil && d.Type != Replaced {
 		put = r.batcher.queue
 	}
+	if d.Type == Replaced {
+		r.awaits.set(AwaitingSink)
+	}
 	if err := put(ctx, d); err != nil {
 		return errSink{err}
 	}
 	if d.ResourceVersion != "" {
 		r.state.rv = d.ResourceVersion
 		r.update(func(s *ReflectorStatus) { s.ResourceVersion = d.ResourceVersion })
+		r.received = true
 	}
 	return nil
 }
 
-// flush flushes the sink, if it is a batcher.
+// flush notes the time of the deltas since the last flush, and flushes the sink, if it is a batcher.
 func (r *Reflector[T]) flush() error {
+	if r.received {
+		r.received = false
+		r.update(func(s *ReflectorStatus) { s.ResourceVersionTime = time.Now() })
+	}
 	if r.batcher == nil {
 		return nil
 	}

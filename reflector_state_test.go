@@ -32,29 +32,31 @@ func TestStateAfterEachFailure(t *testing.T) {
 		err  error
 		next state
 		wait ReflectorState
+		why  Reason
 	}{
-		{watching, errors.New("refused"), state{name: ReflectorWatching, rv: "7"}, ReflectorBackoff},
-		{watching, errEmptyWatch, state{name: ReflectorWatching, rv: "7"}, ReflectorBackoff},
-		{watching, tooLarge, state{name: ReflectorWatching, rv: "7", ahead: 2}, ReflectorBackoff},
-		{state{name: ReflectorWatching, rv: "7", ahead: maxAhead - 1}, tooLarge, restored, ReflectorBackoff},
-		{watching, errWentBack, restored, ReflectorBackoff},
-		{watching, expired, listing, ReflectorBackoff},
-		{watching, corrupt, listing, ReflectorBackoff},
-		{watching, errUnknownDeleted, listing, ReflectorBackoff},
-		{watching, errForeign, listing, ReflectorBackoff},
-		{watching, absent, newest, ReflectorBackoff},
-		{listing, errors.New("refused"), listing, ReflectorBackoff},
-		{listing, errForeign, listing, ReflectorBackoff},
-		{listing, expired, newest, ReflectorIdle},
-		{listing, tooLarge, newest, ReflectorIdle},
-		{newest, expired, newest, ReflectorBackoff},
-		{newest, tooLarge, newest, ReflectorBackoff},
-		{listing, errNoStreaming, paged, ReflectorIdle},
-		{listing, errWentBack, restored, ReflectorBackoff},
-		{restored, errors.New("refused"), restored, ReflectorBackoff},
-		{listing, absent, listing, ReflectorAbsent},
+		{watching, errors.New("refused"), state{name: ReflectorWatching, rv: "7"}, ReflectorBackoff, ReasonFailed},
+		{watching, errEmptyWatch, state{name: ReflectorWatching, rv: "7"}, ReflectorBackoff, ReasonFailed},
+		{watching, tooLarge, state{name: ReflectorWatching, rv: "7", ahead: 2}, ReflectorBackoff, ReasonFailed},
+		{state{name: ReflectorWatching, rv: "7", ahead: maxAhead - 1}, tooLarge, restored, ReflectorBackoff, ReasonRestored},
+		{watching, errWentBack, restored, ReflectorBackoff, ReasonRestored},
+		{watching, expired, listing, ReflectorBackoff, ReasonExpired},
+		{watching, corrupt, listing, ReflectorBackoff, ReasonExpired},
+		{watching, errUnknownDeleted, listing, ReflectorBackoff, ReasonUnclear},
+		{watching, errForeign, listing, ReflectorBackoff, ReasonUnclear},
+		{watching, absent, newest, ReflectorBackoff, ReasonAbsent},
+		{listing, errors.New("refused"), listing, ReflectorBackoff, ReasonFailed},
+		{listing, errForeign, listing, ReflectorBackoff, ReasonFailed},
+		{listing, expired, newest, ReflectorIdle, ReasonBehind},
+		{listing, tooLarge, newest, ReflectorIdle, ReasonBehind},
+		{newest, expired, newest, ReflectorBackoff, ReasonFailed},
+		{newest, tooLarge, newest, ReflectorBackoff, ReasonFailed},
+		{listing, errNoStreaming, paged, ReflectorIdle, ReasonRefused},
+		{listing, errWentBack, restored, ReflectorBackoff, ReasonRestored},
+		{restored, errors.New("refused"), restored, ReflectorBackoff, ReasonFailed},
+		{listing, absent, listing, ReflectorAbsent, ReasonAbsent},
 	} {
 		next, wait, _ := c.from.failed(fmt.Errorf("asked: %w", c.err), now)
+		c.next.why = c.why
 		if next != c.next || wait != c.wait {
 			t.Errorf("%d: %+v after %v: %+v, wait in %v, want %+v, wait in %v", i, c.from, c.err, next, wait, c.next, c.wait)
 		}

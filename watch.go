@@ -49,7 +49,7 @@ func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool
 	query.Set("watch", "1")
 	query.Set("allowWatchBookmarks", "true")
 	query.Set("timeoutSeconds", strconv.Itoa(int(w.timeout.Seconds())))
-	if err := c.client.wait(ctx); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
 	w.request, w.cancel = context.WithCancelCause(ctx)
@@ -88,6 +88,7 @@ func (c *collection[T]) bookmark(w *openWatch, in *intake[T]) (raw []byte, err e
 		event := apiwatch.EventType(frame.Event)
 		if err == nil {
 			w.events++
+			c.events.Add(1)
 			if event == apiwatch.Added || event == apiwatch.Modified || event == apiwatch.Deleted {
 				in.add(frame.Raw, event == apiwatch.Deleted, nil)
 				continue

@@ -1,0 +1,138 @@
+// Package heapsize estimates how much memory objects take.
+package heapsize
+
+import (
+	"reflect"
+	"unsafe"
+)
+
+// Sizer is an object that knows its size, such as one that refers to memory which it does not own.
+type Sizer interface {
+	// HeapSize returns the size in bytes of all memory that the object owns, also of the object itself.
+	HeapSize() int
+}
+
+// Set adds up the sizes of objects. Memory that several of them share counts once. The zero value is empty.
+type Set struct {
+	seen  map[unsafe.Pointer]struct{}
+	bytes int
+}
+
+// Bytes returns the sum of the sizes.
+func (s *Set) Bytes() int { return s.bytes }
+
+// Add adds obj, usually a pointer, and everything that it refers to. A substring counts as long as it is itself. Channels,
+// functions and what they refer to do not count.
+func (s *Set) Add(obj any) {
+	if sizer, ok := obj.(Sizer); ok {
+		s.bytes += sizer.HeapSize()
+		return
+	}
+	if s.seen == nil {
+		s.seen = map[unsafe.Pointer]struct{}{}
+	}
+	if v := reflect.ValueOf(obj); v.IsValid() {
+		s.walk(v)
+	}
+}
+
+// first reports whether p is not nil and the set does not have it yet.
+func (s *Set) first(p unsafe.Pointer) bool {
+	if p == nil {
+		return false
+	}
+	_, seen := s.seen[p]
+	s.seen[p] = struct{}{}
+	return !seen
+}
+
+// walk adds what v refers to, without v itself.
+func (s *Set) walk(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if s.first(v.UnsafePointer()) {
+			s.bytes += rounded(int(v.Type().Elem().Size()))
+			s.walk(v.Elem())
+		}
+	case reflect.String:
+		if text := v.String(); s.first(unsafe.Pointer(unsafe.StringData(text))) {
+			s.bytes += rounded(len(text))
+		}
+	case reflect.Slice:
+		if v.Cap() == 0 || !s.first(v.UnsafePointer()) {
+			return
+		}
+		s.bytes += rounded(v.Cap() * int(v.Type().Elem().Size()))
+		s.elements(v)
+	case reflect.Array:
+		s.elements(v)
+	case reflect.Map:
+		if !s.first(v.UnsafePointer()) {
+			return
+		}
+		s.bytes += mapSize(v.Len(), int(v.Type().Key().Size()+v.Type().Elem().Size()))
+		for it := v.MapRange(); it.Next(); {
+			s.walk(it.Key())
+			s.walk(it.Value())
+		}
+	case reflect.Struct:
+		if refers(v.Type()) {
+			for i := range v.NumField() {
+				s.walk(v.Field(i))
+			}
+		}
+	case reflect.Interface:
+		if v.IsNil() {
+			return
+		}
+		if e := v.Elem(); e.Kind() != reflect.Pointer && e.Kind() != reflect.Map { // both are in the interface itself
+			s.bytes += rounded(int(e.Type().Size()))
+			s.walk(e)
+		} else {
+			s.walk(e)
+		}
+	}
+}
+
+func (s *Set) elements(v reflect.Value) {
+	if !refers(v.Type().Elem()) {
+		return
+	}
+	for i := range v.Len() {
+		s.walk(v.Index(i))
+	}
+}
+
+// refers reports whether values of t can refer to memory. It looks only at t itself.
+func refers(t reflect.Type) bool {
+	return t.Kind() > reflect.Complex128
+}
+
+// mapSize returns the size of a map with n entries of the given size: tables of groups of eight slots, an eighth of which stay
+// empty.
+func mapSize(n, entry int) int {
+	const header, slots = 48, 8
+	groups := 1
+	for groups*slots*7/8 < n && n > slots {
+		groups *= 2
+	}
+	if n == 0 {
+		groups = 0
+	}
+	return header + groups*rounded(8+slots*entry)
+}
+
+// rounded returns the memory that an allocation of n bytes takes: about the size classes of the Go runtime.
+func rounded(n int) int {
+	switch {
+	case n <= 16:
+		return (n + 7) &^ 7
+	case n <= 128:
+		return (n + 15) &^ 15
+	case n <= 512:
+		return (n + 31) &^ 31
+	case n <= 2048:
+		return (n + 255) &^ 255
+	}
+	return n + n/16
+}

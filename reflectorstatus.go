@@ -1,0 +1,208 @@
+package informer
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// ReflectorState is what a [Reflector] is doing.
+//
+//	Idle -- Run --> Listing -- whole list in the sink --> Watching
+//	                 ^ |  ^ |                              ^ |  |
+//	                 | |  | | version too old or too new,  | |  | changes are lost:
+//	                 | |  | | no streaming: ask otherwise  | |  | wait in Backoff, then
+//	                 | |  +-+                              | |  +--------------> Listing
+//	                 | |                                   | |
+//	                 | +-- failed --> Backoff              | +-- failed --> Backoff
+//	                 |                 |                   |                 |
+//	                 +-- after a while +                   +-- after a while +
+//	                 |
+//	                 +-- after a while -- Absent <-- not served (404) -- Listing
+//
+// When the server ends a watch normally, the reflector opens the next one. From every state, the end of Run's context leads
+// to Idle.
+type ReflectorState uint8
+
+const (
+	// ReflectorIdle is the state before Run and after it.
+	ReflectorIdle ReflectorState = iota
+	// ReflectorListing reads the whole collection.
+	ReflectorListing
+	// ReflectorWatching follows the changes; ReflectorStatus.WatchOpen reports whether a watch is open.
+	ReflectorWatching
+	// ReflectorBackoff waits before a retry.
+	ReflectorBackoff
+	// ReflectorAbsent waits until the server serves the resource, whose custom resource definition is not installed.
+	ReflectorAbsent
+)
+
+// String returns the name of the state, such as "Listing".
+func (s ReflectorState) String() string {
+	switch s {
+	case ReflectorIdle:
+		return "Idle"
+	case ReflectorListing:
+		return "Listing"
+	case ReflectorWatching:
+		return "Watching"
+	case ReflectorBackoff:
+		return "Backoff"
+	case ReflectorAbsent:
+		return "Absent"
+	}
+	return fmt.Sprintf("ReflectorState(%d)", uint8(s))
+}
+
+// ReflectorStatus is the status of a [Reflector].
+type ReflectorStatus struct {
+	// Namespace is the namespace that the reflector follows. Empty means the whole collection.
+	Namespace string
+	State     ReflectorState
+	// Since is the time at which the reflector entered State.
+	Since time.Time
+	// Awaits is what the reflector waits for.
+	Awaits Awaiting
+	// RetryAt is the time of the next try in the states ReflectorBackoff and ReflectorAbsent. Zero in other states.
+	RetryAt time.Time
+	// Transitions are the latest states that the reflector entered, the oldest first, at most 16. Do not change them.
+	Transitions []Transition
+	// LastError is the last failure. Nil means that there was none. A success does not clear it. A [*DecodeError] in it has
+	// no Raw.
+	LastError error
+	// LastErrorTime is the time of LastError.
+	LastErrorTime time.Time
+	// ResourceVersion is the resource version up to which the sink has every change. Empty before the first list.
+	ResourceVersion string
+	// ResourceVersionTime is the time at which the reflector received ResourceVersion. While nothing changes, the server sends
+	// a newer version about every minute, or every ten minutes.
+	ResourceVersionTime time.Time
+	// WatchOpen is true while a watch is open.
+	WatchOpen bool
+	// NoWatchSince is the time since which no watch has been open: the end of the last one, or the beginning of Run. Zero
+	// while a watch is open, and before Run.
+	NoWatchSince time.Time
+	// Lists and Watches count requests. A streaming list counts as both.
+	Lists, Watches int
+	// ListsBy counts the lists that the reflector began, each of one or several requests, by reason. WatchesBy counts the
+	// watches that it requested at a resource version. Reasons that did not occur are missing.
+	ListsBy, WatchesBy map[Reason]int
+	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
+	// also the initial events of streaming lists.
+	Bytes, Events int64
+	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
+	Restored int
+	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset it.
+	Failures int
+	// DecodeErrors counts objects and events that could not be decoded.
+	DecodeErrors int
+	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
+	// none.
+	Stale int
+	// Read is the number of objects read so far of the current list, or of the last one.
+	Read int
+}
+
+// Transition is a change of the state of a [Reflector].
+type Transition struct {
+	Time  time.Time
+	State ReflectorState
+	// Why is the reason of a list or a watch, or the text of the failure after which the reflector waits. Empty means that Run
+	// ended.
+	Why string
+}
+
+// maxTransitions is the number of transitions in a status.
+const maxTransitions = 16
+
+// Reason is why a [Reflector] lists or watches.
+type Reason uint8
+
+const (
+	// ReasonFirst: the first list of a Run, or the first watch after a list.
+	ReasonFirst Reason = iota
+	// ReasonEnded: the server ended the watch normally.
+	ReasonEnded
+	// ReasonFailed: the request before failed, or the watch broke.
+	ReasonFailed
+	// ReasonExpired: the server no longer has the changes since the resource version of the watch.
+	ReasonExpired
+	// ReasonRestored: the server went back in time, as after a restore from a backup.
+	ReasonRestored
+	// ReasonBehind: the server could not list at the resource version, so the reflector asked for any version.
+	ReasonBehind
+	// ReasonRefused: the server refused a streaming list.
+	ReasonRefused
+	// ReasonAbsent: the server did not serve the resource.
+	ReasonAbsent
+	// ReasonUnclear: the watch sent a deletion or an object that the reflector cannot assign to a key.
+	ReasonUnclear
+
+	reasons = iota
+)
+
+// String returns the name of the reason in lower case, such as "expired".
+func (r Reason) String() string {
+	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// byReason counts by reason.
+type byReason [reasons]int
+
+// counts returns the counts that are not zero.
+func (c byReason) counts() map[Reason]int {
+	counts := map[Reason]int{}
+	for reason, n := range c {
+		if n > 0 {
+			counts[Reason(reason)] = n
+		}
+	}
+	return counts
+}
+
+// Awaiting is what a [Reflector] waits for.
+type Awaiting uint8
+
+const (
+	// AwaitingNothing: Run is not under way, or the reflector works.
+	AwaitingNothing Awaiting = iota
+	// AwaitingRateLimit: the client's own rate limit delays a request.
+	AwaitingRateLimit
+	// AwaitingResponse: the server has not begun to answer a request.
+	AwaitingResponse
+	// AwaitingData: the server sends a list or a watch. A watch without changes stays in this state.
+	AwaitingData
+	// AwaitingSink: the sink has not accepted a list. For an informer, [InformerStatus] also has Blocked.
+	AwaitingSink
+	// AwaitingRetry: the wait after a failure has not ended.
+	AwaitingRetry
+)
+
+// String returns a text such as "the response".
+func (a Awaiting) String() string {
+	switch a {
+	case AwaitingNothing:
+		return "nothing"
+	case AwaitingRateLimit:
+		return "the rate limit of the client"
+	case AwaitingResponse:
+		return "the response"
+	case AwaitingData:
+		return "data of the server"
+	case AwaitingSink:
+		return "room for the list"
+	case AwaitingRetry:
+		return "the next try"
+	}
+	return fmt.Sprintf("Awaiting(%d)", uint8(a))
+}
+
+// awaiting is an Awaiting that one goroutine changes and others read.
+type awaiting struct{ value atomic.Uint32 }
+
+func (a *awaiting) set(to Awaiting) { a.value.Store(uint32(to)) }
+func (a *awaiting) get() Awaiting   { return Awaiting(a.value.Load()) }
