@@ -78,7 +78,7 @@ func replica(name, url string, log io.Writer) error {
 // The leader's process is stopped, as by a debugger or a full node, until the other replica works. When it continues, it works no
 // more, although it cannot reach the server: at most it ends the one step that it had begun before.
 //
-// Guarantees: E3
+// Guarantees: E1, E3
 func TestStoppedProcess(t *testing.T) {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
