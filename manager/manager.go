@@ -361,9 +361,9 @@ func (m *Manager) shutDown(cause error) error {
 	m.enter(Stopping)
 	m.config.Logger.Info("stopping", "cause", cause)
 	defer m.force()
-	deadline := m.forced.Done()
+	deadline := make(chan struct{})
 	if d := m.config.GracefulShutdownTimeout; d > 0 {
-		defer time.AfterFunc(d, m.force).Stop()
+		defer time.AfterFunc(d, func() { close(deadline) }).Stop()
 	}
 	order := []*stage{m.election, m.stages[LeaderOnly], m.stages[EveryReplica], m.stages[Caches], m.stages[Servers]}
 	var late *ShutdownError
@@ -374,11 +374,14 @@ func (m *Manager) shutDown(cause error) error {
 			continue
 		case <-deadline:
 		}
-		late = &ShutdownError{Timeout: m.config.GracefulShutdownTimeout, Running: m.stages[LeaderOnly].left()}
-		if len(late.Running) == 0 { // the election waits for those
-			late.Running = s.left()
+		left := m.stages[LeaderOnly].left()
+		if len(left) == 0 { // the election waits for those
+			left = s.left()
 		}
-		break
+		if len(left) > 0 { // else they have returned just now
+			late = &ShutdownError{Timeout: m.config.GracefulShutdownTimeout, Running: left}
+			break
+		}
 	}
 	for _, s := range order {
 		s.end()

@@ -442,7 +442,7 @@ func TestLeaseLost(t *testing.T) {
 		s.with(manager.Config{Elector: s.elector("me")})
 		s.add()
 		s.run()
-		<-time.After(time.Minute)
+		<-time.After(time.Minute + time.Second) // between two renewals
 		s.expect("server begins", "cache begins", "replica begins", "leader begins")
 		s.take()
 		if err := <-s.ended; !errors.Is(err, leader.ErrLost) || err.Error() != "leader election: the lease is lost" {
@@ -464,7 +464,7 @@ func TestLeaseLostAndStubbornWork(t *testing.T) {
 		end := make(chan struct{})
 		s.must(s.m.Add(manager.Runnable{Name: "stubborn", Run: func(context.Context) error { <-end; return nil }}))
 		s.run()
-		<-time.After(time.Minute)
+		<-time.After(time.Minute + time.Second) // between two renewals
 		s.take()
 		<-time.After(15 * time.Second)
 		s.expect("Fatal")
