@@ -68,7 +68,7 @@ func syncOwn(b *testing.B, server *canned, keepManagedFields bool, pods int) fun
 }
 
 // runOwn runs an informer with paged lists until it has synced, and returns a function that stops it.
-func runOwn[T Object](b *testing.B, server *canned, config Config[T]) (inf *Informer[T], stop func()) {
+func runOwn[T Object](b testing.TB, server *canned, config Config[T]) (inf *Informer[T], stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	config.PagedList, config.Logger = true, slog.New(slog.DiscardHandler)
 	inf = New(server.client(b), podResource, config)

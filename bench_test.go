@@ -329,7 +329,7 @@ func (o *openBody) Close() error {
 }
 
 // cannedList returns a transport with a list of pods, and no changes.
-func cannedList(b *testing.B, media string, pods iter.Seq[*corev1.Pod]) *canned {
+func cannedList(b testing.TB, media string, pods iter.Seq[*corev1.Pod]) *canned {
 	b.Helper()
 	write := fleet.WriteListJSON
 	if media == decode.MediaProtobuf {
@@ -351,7 +351,7 @@ func (c *canned) config() *rest.Config {
 	}
 }
 
-func (c *canned) client(b *testing.B) *Client {
+func (c *canned) client(b testing.TB) *Client {
 	b.Helper()
 	client, err := NewClient(c.config())
 	if err != nil {

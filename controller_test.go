@@ -630,3 +630,12 @@ func TestInvalidControllerLogsTheError(t *testing.T) {
 		t.Errorf("Run: %v, log %q", err, &log)
 	}
 }
+
+// Guarantees: O4
+func TestReconcileWithoutTracerAllocatesNothing(t *testing.T) {
+	c := &Controller[string]{Reconcile: func(context.Context, string) (Result, error) { return Result{}, nil }}
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() { _, _ = c.call(ctx, "a") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"maps"
 	"net/http"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -406,4 +409,40 @@ func TestRunWaitsForTheHandler(t *testing.T) {
 			w.Error(err)
 		}
 	})
+}
+
+// In profiles, goroutines have labels that name their informer, handler and controller.
+// Guarantees: O4
+func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
+	w := newWorld(t, false)
+	w.create(newPod("ns", "a"))
+	gate, called := make(chan struct{}), make(chan struct{}, 2)
+	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
+		informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
+	defer start(t, inf)()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
+	controller := &informer.Controller[informer.Key]{Name: "site", Queue: queue, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+		called <- struct{}{}
+		<-gate
+		return informer.Result{}, nil
+	}}
+	queue.Add(keyA)
+	running.Go(func() { _ = controller.Run(ctx) })
+	defer close(gate)
+	<-called
+	<-called
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, labels := range []string{`{"informer":"v1 pods"}`, `{"handler":"slow", "informer":"v1 pods"}`, `{"controller":"site"}`} {
+		if !strings.Contains(profile.String(), "# labels: "+labels) {
+			t.Errorf("no goroutine has the labels %s", labels)
+		}
+	}
 }

@@ -443,6 +443,8 @@ func (l *listener[T]) checkSlow() {
 		l.slowAt = 2 * s.Busy
 	}
 	l.checkSlowLocked(l.slowAt - s.Busy)
+	h.delivering.Add(1) // stop waits for the report
+	defer h.delivering.Done()
 	l.mu.Unlock()
 	if isSlow {
 		h.slow(s)

@@ -929,3 +929,125 @@ func TestResyncsAndChangesAtOnce(t *testing.T) {
 	}
 	inf.stop()
 }
+
+// Each call counts once, with the time that its change waited and the time that it took.
+// Guarantees: O3
+func TestSubscriptionCountsItsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFed(t)
+		defer f.stop()
+		gates := make(chan time.Duration, 10)
+		sub := f.SubscribeWith(HandlerFuncs[*thing]{
+			Add:    func(*thing, bool) { <-time.After(<-gates) },
+			Update: func(_, _ *thing) { <-time.After(<-gates) },
+			Delete: func(*thing, bool) { <-time.After(<-gates) },
+		}, SubscriptionConfig[*thing]{Name: "h"})
+		want := func(when string, want SubscriptionStatus) {
+			t.Helper()
+			want.Name, want.Synced = "h", true
+			if got := sub.Status(); got != want {
+				t.Errorf("%s:\n%+v, want\n%+v", when, got, want)
+			}
+		}
+		var delays, calls Durations
+		f.put(list(1))
+		synctest.Wait()
+		want("before the first change", SubscriptionStatus{})
+		f.put(upsert(2, "a"), upsert(3, "b"))
+		delays.add(0) // a is delivered at once
+		<-time.After(time.Second)
+		f.put(upsert(4, "b"), remove(5, "a")) // b folds, and is as old as its first change
+		<-time.After(time.Second)
+		want("in the first call", SubscriptionStatus{Backlog: 2, Busy: 2 * time.Second, Oldest: 2 * time.Second, Delays: delays})
+		gates <- time.Second
+		<-time.After(time.Second)
+		synctest.Wait()
+		calls.add(3 * time.Second)
+		delays.add(3 * time.Second)
+		want("in the second call", SubscriptionStatus{Backlog: 1, Oldest: 2 * time.Second, Delays: delays, Calls: calls})
+		gates <- 0
+		gates <- 4 * time.Second
+		synctest.Wait()
+		<-time.After(4 * time.Second)
+		synctest.Wait()
+		calls.add(0)
+		delays.add(2 * time.Second)
+		calls.add(4 * time.Second)
+		want("after all calls", SubscriptionStatus{Delays: delays, Calls: calls})
+		if calls.Max != 4*time.Second {
+			t.Errorf("the slowest call took %v", calls.Max)
+		}
+		f.put(upsert(6, "c"), remove(7, "c")) // in one batch: void
+		synctest.Wait()
+		want("after a void change", SubscriptionStatus{Delays: delays, Calls: calls})
+	})
+}
+
+// A call that takes long gives a warning while it lasts, and the next one must take twice as long. A quick handler gives none,
+// however much it has to do.
+// Guarantees: O2
+func TestSlowHandlerGivesAWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFed(t)
+		defer f.stop()
+		var mu sync.Mutex
+		var warnings []string
+		f.hub.slow = func(s SubscriptionStatus) {
+			mu.Lock()
+			defer mu.Unlock()
+			warnings = append(warnings, fmt.Sprint(s.Name, " ", s.Busy, " ", s.Backlog))
+			f.Status() // no lock is held
+		}
+		var takes atomic.Int64
+		sub := f.SubscribeWith(HandlerFuncs[*thing]{
+			Add:    func(*thing, bool) { <-time.After(time.Duration(takes.Load())) },
+			Update: func(_, _ *thing) { <-time.After(time.Duration(takes.Load())) },
+		}, SubscriptionConfig[*thing]{Name: "h"})
+		f.put(list(1))
+		want := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(warnings, want) {
+				t.Errorf("%s: warnings %q, want %q", when, warnings, want)
+			}
+			warnings = nil
+		}
+		version := 1
+		change := func(d time.Duration, names ...string) {
+			takes.Store(int64(d))
+			for _, name := range names {
+				version++
+				f.put(upsert(version, name))
+			}
+		}
+		for range 100 { // 100 s of work without a pause
+			change(time.Second, "a", "b")
+			<-time.After(time.Second)
+		}
+		<-time.After(time.Minute)
+		want("calls of a second")
+		change(time.Minute, "a")
+		synctest.Wait()
+		change(time.Minute, "b")
+		<-time.After(10*time.Second - 1)
+		want("before 10 s")
+		<-time.After(1)
+		want("after 10 s", "h 10s 1")
+		<-time.After(10 * time.Second)
+		want("after 20 s", "h 20s 1")
+		<-time.After(20 * time.Second)
+		want("after 40 s", "h 40s 1")
+		<-time.After(time.Hour)
+		want("a call that takes as long")
+		change(3*time.Minute, "a")
+		<-time.After(time.Hour)
+		want("a call that takes twice as long", "h 1m20s 0", "h 2m40s 0")
+		change(time.Hour, "a")
+		synctest.Wait()
+		sub.Close()
+		<-sub.Done()
+		want("a closed subscription")
+	})
+}

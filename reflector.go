@@ -301,7 +301,6 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 
 // step lists or watches once.
 func (r *Reflector[T]) step(ctx context.Context) error {
-	r.awaits.set(AwaitingNothing)
 	if r.state.name == ReflectorWatching {
 		r.enter(ReflectorWatching, r.state.why.String(), "objects", r.read.Load(), "resourceVersion", r.state.rv)
 		return r.watch(ctx)
@@ -467,6 +466,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 		}
 	}
 	defer r.close(w)
+	r.awaits.set(AwaitingData)
 	err = r.collection.follow(w, func(o decoded[T]) error { return r.change(ctx, o) }, r.flush, func(version string) error {
 		if err := r.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: version}); err != nil {
 			return err

@@ -1,0 +1,58 @@
+package debugpage_test
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/debugpage"
+)
+
+func Example() {
+	_ = func(mux *http.ServeMux, client *informer.Client, group *informer.Group, controller *informer.Controller[informer.Key]) {
+		mux.Handle("/debug/informers/", debugpage.New(debugpage.Config{
+			Groups:      []func() []informer.InformerStatus{group.Status},
+			Controllers: []func() informer.ControllerStatus{controller.Status},
+			Clients:     []func() informer.ClientStatus{client.Status},
+		}))
+	}
+}
+
+// Callers with a password see objects and indexes, too.
+func ExampleObjects() {
+	_ = func(pods *informer.Informer[*corev1.Pod], password string) http.Handler {
+		byNode := informer.NewIndex(pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
+		return debugpage.New(debugpage.Config{
+			Informers: []func() informer.InformerStatus{pods.Status},
+			Objects:   []debugpage.Source{debugpage.Objects(pods, debugpage.Index("node", byNode))},
+			Authorize: func(r *http.Request) bool {
+				_, got, _ := r.BasicAuth()
+				return subtle.ConstantTimeCompare([]byte(got), []byte(password)) == 1
+			},
+		})
+	}
+}
+
+// A script reads the same as JSON.
+func ExampleNew() {
+	queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
+	queue.Add("a")
+	page := debugpage.New(debugpage.Config{Name: "worker", Queues: []func() informer.QueueStatus{queue.Status}})
+
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/informers/status.json", nil))
+	var status debugpage.Status
+	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, q := range status.Queues {
+		fmt.Printf("%s of %s: %d ready", q.Name, status.Name, q.Ready)
+	}
+	// Output: jobs of worker: 1 ready
+}

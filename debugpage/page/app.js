@@ -1,0 +1,786 @@
+'use strict';
+
+// The page polls status.json and changes the document in place, so the focus, the scroll position and open rows stay.
+// All text is set as textContent: names, keys and errors may come from a hostile server.
+
+const period = 2000; // milliseconds between two polls
+const samples = 150; // points of a chart: 5 minutes
+const maxRows = 500; // rows of a table
+
+// ---- Text -------------------------------------------------------------------------------------------------------------
+
+const integers = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
+const short = new Intl.NumberFormat('en', {maximumSignificantDigits: 3});
+
+const number = (n) => n === undefined || n === null ? '' : integers.format(n);
+const rate = (n) => n === undefined ? '' : n >= 100 ? integers.format(n) : short.format(n);
+const plural = (n, noun) => `${number(n)} ${noun}${n === 1 ? '' : 's'}`;
+
+function bytes(n) {
+  if (n === undefined) return '';
+  for (const [unit, size] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {
+    if (n >= size) return `${short.format(n / size)} ${unit}`;
+  }
+  return `${number(n)} B`;
+}
+
+function seconds(s) {
+  if (s === undefined || s === null) return '';
+  if (s <= 0) return '0 s';
+  if (s < 1e-6) return `${short.format(s * 1e9)} ns`;
+  if (s < 1e-3) return `${short.format(s * 1e6)} µs`;
+  if (s < 1) return `${short.format(s * 1e3)} ms`;
+  if (s < 60) return `${short.format(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s % 86400 / 3600)} h`;
+}
+
+// ago returns the time since an RFC 3339 time, by the clock of the server.
+function ago(time) {
+  return time ? seconds(Math.max(0, Math.round((Date.parse(state.status.time) - Date.parse(time)) / 1000))) : '';
+}
+
+const clock = (time) => new Date(time).toLocaleTimeString('en-GB');
+
+// quantile estimates a quantile of a histogram: the upper bound of its bucket.
+function quantile(d, q) {
+  let below = 0;
+  for (const b of d.buckets) {
+    below += b.count;
+    if (below >= q * d.count) return Math.min(b.atMostSeconds, d.maxSeconds);
+  }
+  return d.maxSeconds;
+}
+
+// durations describes a histogram by its mean and its 99th percentile.
+function durations(d) {
+  return d.count ? `${seconds(d.sumSeconds / d.count)} / ${seconds(quantile(d, 0.99))}` : '';
+}
+
+// merged returns the sum of histograms.
+function merged(all) {
+  const counts = new Map();
+  for (const b of all.flatMap((d) => d.buckets)) counts.set(b.atMostSeconds, (counts.get(b.atMostSeconds) ?? 0) + b.count);
+  const buckets = [...counts].sort((a, b) => a[0] - b[0]).map(([atMostSeconds, count]) => ({atMostSeconds, count}));
+  return {count: sum(all, (d) => d.count), sumSeconds: sum(all, (d) => d.sumSeconds), maxSeconds: greatest(all, (d) => d.maxSeconds), buckets};
+}
+
+// ---- Document ---------------------------------------------------------------------------------------------------------
+
+const $ = (id) => document.getElementById(id);
+const svgNames = new Set(['svg', 'path', 'line', 'circle', 'rect', 'title']);
+
+// el makes an element. A property is an attribute, or a listener if it is a function.
+function el(name, properties = {}, ...children) {
+  const e = svgNames.has(name) ? document.createElementNS('http://www.w3.org/2000/svg', name) : document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (typeof value === 'function') e.addEventListener(key, value);
+    else if (value === true) e.setAttribute(key, '');
+    else if (value !== false && value !== undefined) e.setAttribute(key, value);
+  }
+  e.append(...children.filter((c) => c !== undefined));
+  return e;
+}
+
+function setText(e, text) {
+  if (e.textContent !== text) e.textContent = text;
+}
+
+function setAttribute(e, name, value) {
+  if (e.getAttribute(name) !== value) e.setAttribute(name, value);
+}
+
+// replace gives parent these children, unless nothing has changed since the last call. It keeps the focus by the data-focus
+// of the focused element.
+function replace(parent, version, make) {
+  if (parent.dataset.version === version) return;
+  const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
+  parent.dataset.version = version;
+  parent.replaceChildren(...make());
+  if (focused !== undefined) [...parent.querySelectorAll('[data-focus]')].find((e) => e.dataset.focus === focused)?.focus();
+}
+
+// Shapes differ by severity, so nobody has to tell colours apart.
+const shapes = {
+  ok: 'M5 0a5 5 0 1 0 .01 0z',
+  warning: 'M5 0 10 9.5H0z',
+  error: 'M0 0h10v10H0z',
+  idle: 'M5 0a5 5 0 1 0 .01 0zM5 2a3 3 0 1 1-.01 0z',
+};
+const shape = (kind) => el('svg', {viewBox: '0 0 10 10', 'aria-hidden': 'true'}, el('path', {d: shapes[kind], fill: 'currentColor', 'fill-rule': 'evenodd'}));
+const arrow = () => el('svg', {viewBox: '0 0 10 10', 'aria-hidden': 'true'}, el('path', {d: 'M2.5 0 8 5l-5.5 5z', fill: 'currentColor'}));
+
+const badness = {error: 2, warning: 1, '': 0};
+
+// ---- State ------------------------------------------------------------------------------------------------------------
+
+const state = {
+  status: undefined,
+  paused: false,
+  series: new Map(), // from a name to the points {t, v} of a chart, oldest first
+  counters: new Map(), // from a name to the last {t, v} of a counter
+  rates: new Map(), // from a name to the last rate per second
+};
+
+function addPoint(name, t, v) {
+  if (v === undefined) return;
+  const points = state.series.get(name) ?? [];
+  points.push({t, v});
+  while (points.length > samples || points[0].t < t - samples * period) points.shift();
+  state.series.set(name, points);
+}
+
+// addCounter notes the value of a counter, and returns its rate per second, or undefined at first.
+function addCounter(name, t, v) {
+  if (v === undefined) return undefined;
+  const last = state.counters.get(name);
+  state.counters.set(name, {t, v});
+  if (!last || t <= last.t) return undefined;
+  const perSecond = Math.max(0, (v - last.v) * 1000 / (t - last.t)); // a new informer of the same name begins at zero
+  state.rates.set(name, perSecond);
+  addPoint(name, t, perSecond);
+  return perSecond;
+}
+
+const sum = (list, of) => list.reduce((total, x) => total + (of(x) ?? 0), 0);
+const greatest = (list, of) => list.reduce((most, x) => Math.max(most, of(x) ?? 0), 0);
+
+// name gives each item an id that the next status has, too: its name, and a number if others have the same name.
+function name(items, of) {
+  const used = new Map();
+  for (const item of items) {
+    const n = (used.get(of(item)) ?? 0) + 1;
+    used.set(of(item), n);
+    item.id = n === 1 ? of(item) : `${of(item)} (${n})`;
+  }
+}
+
+// prepare adds to a status what the tables need, and notes the points of the charts.
+function prepare(s) {
+  const t = Date.parse(s.time);
+  name(s.informers, (i) => i.name);
+  s.watches = s.informers.flatMap((i) => i.watches.map((w) => ({...w, resource: i.name, informer: i.id})));
+  s.subscriptions = s.informers.flatMap((i) => i.subscriptions.map((x) => ({...x, resource: i.name, informer: i.id})));
+  name(s.watches, (w) => `${w.informer}\n${w.namespace}`);
+  name(s.subscriptions, (x) => `${x.informer}\n${x.name}`);
+  name(s.queues, (q) => q.name);
+  name(s.controllers, (c) => c.name);
+  name(s.clients, (c) => c.host);
+
+  for (const i of s.informers) {
+    i.events = sum(i.watches, (w) => w.events);
+    i.backlog = greatest(i.subscriptions, (x) => x.backlog);
+    i.lag = greatest(i.subscriptions, (x) => x.oldestSeconds);
+    addCounter(`events ${i.id}`, t, i.events);
+  }
+  for (const w of s.watches) addCounter(`watch ${w.id}`, t, w.events);
+  for (const q of s.queues) addCounter(`adds ${q.id}`, t, q.adds);
+  for (const c of s.controllers) addCounter(`calls ${c.id}`, t, c.succeeded + c.requeuedAfter + c.backedOff + c.failed);
+  for (const c of s.clients) addCounter(`requests ${c.id}`, t, sum(c.requests, (r) => r.count));
+  addCounter('events', t, sum(s.informers, (i) => i.events));
+  addCounter('calls', t, sum(s.controllers, (c) => c.succeeded + c.requeuedAfter + c.backedOff + c.failed));
+  addPoint('lag', t, Math.max(greatest(s.subscriptions, (x) => x.oldestSeconds), greatest(s.queues, (q) => q.longestReadySeconds)));
+  addPoint('backlog', t, sum(s.informers, (i) => i.queued) + sum(s.subscriptions, (x) => x.backlog) + sum(s.queues, (q) => q.ready));
+  addPoint('memory', t, s.process.heapBytes);
+  for (const [name, points] of state.series) if (points.at(-1).t < t - samples * period) state.series.delete(name);
+  for (const [name, last] of state.counters) {
+    if (last.t === t) continue;
+    state.counters.delete(name); // what it counted has gone
+    state.rates.delete(name);
+  }
+  return s;
+}
+
+// ---- Charts -----------------------------------------------------------------------------------------------------------
+
+// ceiling returns a round number that is not below v.
+function ceiling(v) {
+  if (v <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(v));
+  return [1, 2, 5, 10].map((m) => m * power).find((c) => c >= v);
+}
+
+// paths returns the paths of a line and of the area below it.
+function paths(points, from, to, top, width, height) {
+  const xy = points.map((p) => `${((p.t - from) / (to - from) * width).toFixed(1)} ${(height - p.v / top * height).toFixed(1)}`);
+  if (xy.length < 2) return ['', ''];
+  const x = (p) => ((p.t - from) / (to - from) * width).toFixed(1);
+  return [`M${xy.join('L')}`, `M${x(points[0])} ${height}L${xy.join('L')}L${x(points.at(-1))} ${height}Z`];
+}
+
+const charts = [
+  {series: 'events', label: 'Events', unit: '/s', format: rate, help: 'events that the watches received, per second'},
+  {series: 'calls', label: 'Reconciles', unit: '/s', format: rate, help: 'calls of Reconcile that ended, per second'},
+  {series: 'lag', label: 'Lag', format: seconds, help: 'age of the oldest change or key that waits'},
+  {series: 'backlog', label: 'Backlog', format: number, help: 'changes and keys that wait'},
+  {series: 'memory', label: 'Memory', format: bytes, help: 'memory of objects on the heap, dead ones included'},
+];
+
+const emptyUntilTwo = 'Waiting for a second sample';
+
+function makeChart(c) {
+  c.value = el('span', {class: 'value'});
+  c.line = el('path', {class: 'line'});
+  c.area = el('path', {class: 'area'});
+  c.svg = el('svg', {viewBox: '0 0 300 92', preserveAspectRatio: 'none', role: 'img'},
+    ...[0.5, 46, 91.5].map((y) => el('line', {class: 'grid', x1: '0', x2: '300', y1: y, y2: y})), c.area, c.line);
+  c.from = el('span');
+  c.top = el('span', {class: 'max', 'aria-hidden': 'true'});
+  c.node = el('figure', {class: 'chart', title: c.help}, el('figcaption', {}, el('span', {class: 'title'}, c.label), c.value, el('span', {class: 'grow'}), c.top), c.svg,
+    el('div', {class: 'axis', 'aria-hidden': 'true'}, c.from, el('span', {}, 'now')));
+  return c.node;
+}
+
+function drawCharts() {
+  for (const c of charts) {
+    const points = state.series.get(c.series) ?? [];
+    if (!c.node) $('charts').append(makeChart(c));
+    c.node.hidden = c.series === 'calls' && state.status.controllers.length === 0;
+    if (c.node.hidden) continue;
+    if (points.length === 0) {
+      setText(c.value, '–');
+      setAttribute(c.svg, 'aria-label', `${c.label}: ${emptyUntilTwo}`);
+      setText(c.from, emptyUntilTwo);
+      continue;
+    }
+    const text = (v) => c.format(v) + (c.unit ?? '');
+    const last = points.at(-1), most = Math.max(...points.map((p) => p.v)), top = ceiling(most);
+    const from = Math.min(points[0].t, last.t - 60_000);
+    const [line, area] = paths(points, from, last.t, top, 300, 91);
+    setText(c.value, text(last.v));
+    setAttribute(c.line, 'd', line);
+    setAttribute(c.area, 'd', area);
+    setText(c.from, `${seconds(Math.round((last.t - from) / 1000))} ago`);
+    setText(c.top, text(top));
+    setAttribute(c.svg, 'aria-label', `${c.label}, ${c.help}: ${text(last.v)} now, at most ${text(most)} in the last ${seconds(Math.round((last.t - points[0].t) / 1000))}`);
+  }
+}
+
+// spark draws a small line for a table.
+function spark(series) {
+  const points = (state.series.get(series) ?? []).slice(-30);
+  if (points.length < 2 || points.every((p) => p.v === 0)) return undefined;
+  const [line] = paths(points, points[0].t, points.at(-1).t, ceiling(Math.max(...points.map((p) => p.v))), 72, 15);
+  return el('svg', {class: 'spark', viewBox: '0 -0.5 72 17', 'aria-hidden': 'true'}, el('path', {class: 'line', d: line}));
+}
+
+// ---- Tables -----------------------------------------------------------------------------------------------------------
+
+// A Table shows items, the worst first. A column has a title and cell(item), which returns a text or {text, class, node}.
+class Table {
+  constructor(view, columns, {detail, empty, state: stateOf}) {
+    Object.assign(this, {view, columns, detail, empty, stateOf});
+    this.rows = new Map(); // by id of the item
+    this.match = el('input', {type: 'search', autocomplete: 'off', spellcheck: 'false', input: () => this.draw(this.items)});
+    this.bad = el('input', {type: 'checkbox', change: () => this.draw(this.items)});
+    this.note = el('span', {class: 'muted num', role: 'status'});
+    this.controls = el('div', {class: 'controls'}, el('label', {}, 'Filter ', this.match), el('label', {class: 'check'}, this.bad, 'Only problems'), this.note);
+    this.body = el('tbody');
+    this.head = el('tr', {}, el('th', {scope: 'col'}, 'Status'), ...columns.map((c) => el('th', {scope: 'col', class: c.number ? 'n' : undefined, title: c.help}, c.title)));
+    this.scroll = el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-labelledby': `h-${view}`}, el('table', {}, el('thead', {}, this.head), this.body));
+    this.none = el('div', {class: 'empty'});
+    $(`view-${view}`).append(this.controls, this.scroll, this.none);
+  }
+
+  draw(items) {
+    if (!items) return;
+    this.items = items;
+    const match = this.match.value.toLowerCase();
+    let shown = items.filter((i) => (!this.bad.checked || i.severity) && (!match || i.id.toLowerCase().includes(match)));
+    shown.sort((a, b) => (badness[b.severity] ?? 0) - (badness[a.severity] ?? 0)); // stable
+    const matches = shown.length;
+    shown = shown.slice(0, maxRows);
+    this.controls.hidden = items.length === 0;
+    this.scroll.hidden = shown.length === 0;
+    this.none.hidden = shown.length > 0;
+    setText(this.note, matches > shown.length ? `${number(shown.length)} of ${number(matches)} shown; use the filter`
+      : matches < items.length ? `${number(matches)} of ${number(items.length)}` : '');
+    if (items.length === 0) replace(this.none, 'empty', () => this.empty);
+    else if (shown.length === 0) replace(this.none, 'filtered', () => [el('strong', {}, this.bad.checked && !match ? 'No problems here' : 'Nothing matches the filter')]);
+
+    const focused = document.activeElement;
+    const seen = new Set();
+    let next = this.body.firstElementChild;
+    const place = (node) => {
+      if (node === next) next = next.nextElementSibling;
+      else this.body.insertBefore(node, next);
+    };
+    for (const item of shown) {
+      seen.add(item.id);
+      const row = this.rows.get(item.id) ?? this.makeRow(item);
+      this.fill(row, item);
+      place(row.node);
+      if (row.open) place(row.extra);
+    }
+    while (next) {
+      const gone = next;
+      next = next.nextElementSibling;
+      gone.remove();
+    }
+    for (const id of this.rows.keys()) if (!seen.has(id)) this.rows.delete(id);
+    if (focused !== document.activeElement && this.body.contains(focused)) focused.focus({preventScroll: true});
+  }
+
+  makeRow(item) {
+    const row = {cells: this.columns.map(() => el('td')), status: el('td'), open: false};
+    row.node = el('tr', {class: 'row'}, row.status, ...row.cells);
+    row.cells[0].className = 'first';
+    if (this.detail) {
+      row.label = el('span');
+      row.button = el('button', {type: 'button', class: 'open', 'aria-expanded': 'false', click: () => this.toggle(item.id)}, arrow(), row.label);
+      row.cells[0].append(row.button);
+      row.more = el('div');
+      row.extra = el('tr', {}, el('td', {class: 'detail', colspan: this.columns.length + 1}, row.more));
+    }
+    this.rows.set(item.id, row);
+    return row;
+  }
+
+  toggle(id) {
+    const row = this.rows.get(id);
+    row.open = !row.open;
+    setAttribute(row.button, 'aria-expanded', String(row.open));
+    this.draw(this.items);
+  }
+
+  fill(row, item) {
+    const [kind, word] = this.stateOf(item);
+    const version = `${kind} ${word}`;
+    if (row.version !== version) {
+      row.version = version;
+      row.status.replaceChildren(el('span', {class: `state ${kind}`}, shape(kind), word));
+    }
+    this.columns.forEach((c, n) => {
+      let value = c.cell(item);
+      if (typeof value !== 'object') value = {text: value};
+      const text = value.text === '' || value.text === undefined ? '–' : String(value.text);
+      if (n === 0) {
+        setText(row.label ?? row.cells[0], text);
+        return;
+      }
+      const name = [c.number ? 'n' : '', c.wrap ? 'wrap' : '', c.mono ? 'mono' : '', value.class ?? '', ['0', '0 B', '–'].includes(text) ? 'zero' : ''].join(' ').trim();
+      if (row.cells[n].className !== name) row.cells[n].className = name;
+      if (value.node || row.cells[n].firstElementChild) row.cells[n].replaceChildren(text, ...(value.node ? [value.node] : []));
+      else setText(row.cells[n], text);
+    });
+    if (row.open) {
+      const version = JSON.stringify([item, this.detail.uses?.(item)]);
+      replace(row.more, version, () => this.detail.make(item));
+    }
+  }
+}
+
+const bad = (n, text = number(n), kind = 'warning') => ({text, class: n ? `bad ${kind}` : ''});
+
+// facts makes a list of terms and values. It leaves out those without a value.
+function facts(...pairs) {
+  return el('dl', {class: 'facts'}, ...pairs.filter(([, v]) => v !== undefined && v !== '').map(([term, value, wide]) =>
+    el('div', {class: wide ? 'full' : undefined}, el('dt', {}, term), el('dd', {}, value))));
+}
+
+const reasons = (by) => by && Object.entries(by).sort((a, b) => b[1] - a[1]).map(([reason, n]) => `${reason} ${number(n)}`).join(', ');
+
+function stateOfWatch(w) {
+  const kind = w.severity || (w.state === 'Idle' ? 'idle' : 'ok');
+  return [kind, w.state === 'Watching' && !w.open ? 'Connecting' : w.state];
+}
+
+function stateOfInformer(i) {
+  if (i.watches.some((w) => w.severity === 'error')) return ['error', i.synced ? 'Broken' : 'Not synced'];
+  if (i.severity === 'error') return ['error', 'Stuck'];
+  if (i.watches.every((w) => w.state === 'Idle')) return ['idle', 'Idle'];
+  if (i.watches.every((w) => w.state === 'Absent')) return [i.severity || 'idle', 'Absent'];
+  return [i.severity || (i.synced ? 'ok' : 'idle'), i.synced ? 'Synced' : 'Syncing'];
+}
+
+const history = (w) => [
+  el('h3', {}, 'History'),
+  w.transitions.length ? el('ol', {class: 'history'}, ...[...w.transitions].reverse().map((t) =>
+    el('li', {}, el('span', {class: 'muted'}, clock(t.time)), el('span', {}, t.state), el('span', {class: 'muted'}, t.why ?? ''))))
+    : el('p', {class: 'muted'}, 'No transition yet.'),
+];
+
+const watchFacts = (w) => facts(
+  ['State', `${w.state} for ${ago(w.since) || '0 s'}`],
+  ['Waits for', w.awaits === 'nothing' ? '' : w.awaits],
+  ['Next attempt', w.retryAt && `in ${seconds(Math.max(0, (Date.parse(w.retryAt) - Date.parse(state.status.time)) / 1000))}`],
+  ['Without a watch for', w.noWatchSince && ago(w.noWatchSince)],
+  ['Resource version', w.resourceVersion || 'none'],
+  ['Version observed', w.resourceVersionTime && `${ago(w.resourceVersionTime)} ago`],
+  ['Lists', number(w.lists) + (reasons(w.listsBy) ? `: ${reasons(w.listsBy)}` : '')],
+  ['Watches', number(w.watches) + (reasons(w.watchesBy) ? `: ${reasons(w.watchesBy)}` : '')],
+  ['Objects of the last list', number(w.read)],
+  ['Events', number(w.events)],
+  ['Received', bytes(w.bytes)],
+  ['Failures in a row', number(w.failures)],
+  ['Restored', number(w.restored)],
+  ['Decode errors', number(w.decodeErrors)],
+  ['Stale objects', number(w.stale)],
+  ['Last error', w.lastError && `${ago(w.lastError.time)} ago: ${w.lastError.text || w.lastError.class}`, true],
+);
+
+const link = (view, text) => el('a', {href: `#${view}`}, text);
+const empty = (title, ...text) => [el('strong', {}, title), ...text];
+const code = (text) => el('code', {}, text);
+
+const tables = {
+  informers: new Table('informers', [
+    {title: 'Resource', cell: (i) => i.name},
+    {title: 'Objects', number: true, cell: (i) => number(i.objects)},
+    {title: 'Memory', number: true, help: 'an estimate', cell: (i) => bytes(i.memoryBytes)},
+    {title: 'Events/s', number: true, cell: (i) => ({text: rate(state.rates.get(`events ${i.id}`)), node: spark(`events ${i.id}`)})},
+    {title: 'Backlog', number: true, help: 'changes that wait for the slowest handler', cell: (i) => number(i.backlog)},
+    {title: 'Lag', number: true, help: 'age of the oldest change that waits for a handler', cell: (i) => i.lag ? seconds(i.lag) : '0'},
+    {title: 'Queued', number: true, help: 'changes that wait to enter the store', cell: (i) => bad(i.blocked, number(i.queued))},
+    {title: 'Watches open', number: true, cell: (i) => {
+      const open = i.watches.filter((w) => w.open).length;
+      return bad(i.watches.some((w) => w.severity === 'error'), `${number(open)} of ${number(i.watches.length)}`, 'error');
+    }},
+    {title: 'Handlers', number: true, cell: (i) => number(i.subscriptions.length)},
+    {title: 'Version', number: true, help: 'the resource version up to which the store is complete', mono: true, cell: (i) => i.resourceVersion},
+  ], {
+    state: stateOfInformer,
+    empty: empty('No informers', 'Pass the Status methods of informers and groups as ', code('Config.Informers'), ' and ', code('Config.Groups'), '.'),
+    detail: {
+      uses: (i) => i.watches.map((w) => ago(w.since)),
+      make: (i) => [
+        ...i.watches.flatMap((w) => [el('h3', {}, w.namespace ? `Watch of namespace ${w.namespace}` : 'Watch'), watchFacts(w), ...history(w)]),
+        el('h3', {}, 'Subscriptions'),
+        i.subscriptions.length ? facts(...i.subscriptions.map((s) => [s.name, `backlog ${number(s.backlog)}${s.busySeconds ? `, busy for ${seconds(s.busySeconds)}` : ''}${s.synced ? '' : ', not synced'}`]))
+          : el('p', {class: 'muted'}, 'None.'),
+      ],
+    },
+  }),
+  watches: new Table('watches', [
+    {title: 'Resource', cell: (w) => w.resource},
+    {title: 'Namespace', cell: (w) => w.namespace || 'all'},
+    {title: 'For', number: true, help: 'time in this state', cell: (w) => ago(w.since)},
+    {title: 'Events/s', number: true, cell: (w) => rate(state.rates.get(`watch ${w.id}`))},
+    {title: 'Received', number: true, cell: (w) => bytes(w.bytes)},
+    {title: 'Lists', number: true, cell: (w) => number(w.lists)},
+    {title: 'Watches', number: true, cell: (w) => number(w.watches)},
+    {title: 'Failures', number: true, help: 'consecutive failures', cell: (w) => bad(w.severity === 'error' && w.failures, number(w.failures), 'error')},
+    {title: 'Stale', number: true, help: 'objects whose newest version cannot be decoded', cell: (w) => bad(w.stale)},
+    {title: 'Restored', number: true, help: 'how often the server went back in time', cell: (w) => number(w.restored)},
+    {title: 'Last error', wrap: true, cell: (w) => w.lastError ? {text: `${w.lastError.class}, ${ago(w.lastError.time)} ago`, class: w.severity ? '' : 'muted'} : ''},
+  ], {
+    state: stateOfWatch,
+    empty: empty('No watches', 'Each informer has a watch for each of its namespaces, or one for all.'),
+    detail: {uses: (w) => [ago(w.since), ago(w.lastError?.time)], make: (w) => [watchFacts(w), ...history(w)]},
+  }),
+  subscriptions: new Table('subscriptions', [
+    {title: 'Handler', cell: (s) => s.name},
+    {title: 'Resource', wrap: true, cell: (s) => s.resource},
+    {title: 'Backlog', number: true, cell: (s) => number(s.backlog)},
+    {title: 'Oldest', number: true, help: 'age of the oldest change that waits', cell: (s) => s.oldestSeconds ? seconds(s.oldestSeconds) : '0'},
+    {title: 'Busy for', number: true, help: 'time of the current call', cell: (s) => s.busySeconds ? bad(s.severity, seconds(s.busySeconds), s.severity) : '0'},
+    {title: 'Slowest call', number: true, cell: (s) => s.calls.count ? seconds(s.calls.maxSeconds) : ''},
+    {title: 'Delay, mean / p99', number: true, help: 'time from the store to the handler', cell: (s) => durations(s.delays)},
+    {title: 'Call, mean / p99', number: true, cell: (s) => durations(s.calls)},
+    {title: 'Blocking', cell: (s) => bad(s.blocking, s.blocking ? 'yes' : 'no')},
+  ], {
+    state: (s) => [s.severity || (s.synced ? 'ok' : 'idle'), s.severity ? 'Slow' : s.synced ? 'Synced' : 'Syncing'],
+    empty: empty('No subscriptions', 'A handler that subscribes to an informer appears here.'),
+  }),
+  queues: new Table('queues', [
+    {title: 'Queue', cell: (q) => q.name},
+    {title: 'Ready', number: true, cell: (q) => number(q.ready)},
+    {title: 'High / normal / low', number: true, help: 'ready keys by priority', cell: (q) => ({text: [q.high, q.normal, q.low].map(number).join(' / '), class: q.ready ? '' : 'zero'})},
+    {title: 'Delayed', number: true, cell: (q) => number(q.delayed)},
+    {title: 'In work', number: true, cell: (q) => number(q.inWork)},
+    {title: 'Longest in work', number: true, cell: (q) => q.longestRunningSeconds ? bad(q.severity, seconds(q.longestRunningSeconds), q.severity) : '0'},
+    {title: 'Added/s', number: true, cell: (q) => ({text: rate(state.rates.get(`adds ${q.id}`)), node: spark(`adds ${q.id}`)})},
+    {title: 'Wait, mean / p99', number: true, help: 'time from ready to handed out', cell: (q) => durations(q.waits)},
+    {title: 'Work, mean / p99', number: true, help: 'time from handed out to done', cell: (q) => durations(q.works)},
+  ], {
+    state: (q) => q.severity ? [q.severity, 'Slow'] : [q.state === 'Open' ? 'ok' : 'idle', q.state],
+    empty: empty('No queues', 'A controller has its queue here. Pass the Status methods of other queues as ', code('Config.Queues'), '.'),
+    detail: {make: (q) => [facts(
+      ['Controller', q.controller || 'none'],
+      ['Oldest ready key', q.longestReadySeconds ? `ready for ${seconds(q.longestReadySeconds)}` : 'none'],
+      ['All keys in work', `${seconds(q.unfinishedSeconds)} together`],
+      ['Added', number(q.adds)],
+      ['Retries', number(q.retries)],
+      ['Refused', number(q.refused)],
+      ['Longest wait', q.waits.count ? seconds(q.waits.maxSeconds) : 'none'],
+      ['Longest work', q.works.count ? seconds(q.works.maxSeconds) : 'none'],
+    )]},
+  }),
+  controllers: new Table('controllers', [
+    {title: 'Controller', cell: (c) => c.name},
+    {title: 'Active', number: true, help: 'calls of Reconcile under way', cell: (c) => `${number(c.active)} of ${number(c.workers)}`},
+    {title: 'Reconciles/s', number: true, cell: (c) => ({text: rate(state.rates.get(`calls ${c.id}`)), node: spark(`calls ${c.id}`)})},
+    {title: 'Time, mean / p99', number: true, cell: (c) => durations(c.reconciles)},
+    {title: 'Succeeded', number: true, cell: (c) => number(c.succeeded)},
+    {title: 'Requeued after', number: true, cell: (c) => number(c.requeuedAfter)},
+    {title: 'Backed off', number: true, cell: (c) => number(c.backedOff)},
+    {title: 'Failed', number: true, cell: (c) => number(c.failed)},
+    {title: 'Terminal', number: true, help: 'failed with a TerminalError', cell: (c) => number(c.terminal)},
+    {title: 'Panicked', number: true, cell: (c) => bad(c.panicked)},
+  ], {
+    state: (c) => c.running ? ['ok', 'Running'] : ['idle', 'Not running'],
+    empty: empty('No controllers', 'Pass the Status methods of controllers as ', code('Config.Controllers'), '.'),
+  }),
+  clients: new Table('clients', [
+    {title: 'API server', cell: (c) => c.host},
+    {title: 'Requests/s', number: true, cell: (c) => ({text: rate(state.rates.get(`requests ${c.id}`)), node: spark(`requests ${c.id}`)})},
+    {title: 'Requests', number: true, cell: (c) => number(sum(c.requests, (r) => r.count))},
+    {title: 'Errors', number: true, help: 'codes from 400, and requests without a response', cell: (c) => number(sum(c.requests, (r) => r.code === 0 || r.code >= 400 ? r.count : 0))},
+    {title: 'Latency, mean / p99', number: true, help: 'time to the header of the response', cell: (c) => durations(merged(Object.values(c.latencies)))},
+    {title: 'Throttled, mean / p99', number: true, help: "time that requests waited for the client's own rate limit", cell: (c) => durations(c.throttled)},
+  ], {
+    state: () => ['ok', 'OK'],
+    empty: empty('No clients', 'Pass the Status methods of clients as ', code('Config.Clients'), '.'),
+    detail: {make: (c) => [
+      el('h3', {}, 'Requests by method and code'),
+      facts(...c.requests.map((r) => [`${r.method} ${r.code || 'without a response'}`, number(r.count)])),
+      el('h3', {}, 'Latency by method, mean / p99'),
+      facts(...Object.entries(c.latencies).map(([method, d]) => [method, `${durations(d)}, at most ${seconds(d.maxSeconds)}`])),
+    ]},
+  }),
+};
+
+// ---- Overview ---------------------------------------------------------------------------------------------------------
+
+const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues'};
+const shownProblems = 20;
+
+function drawOverview(s) {
+  const version = JSON.stringify(s.problems);
+  replace($('problems'), version, () => {
+    if (s.problems.length === 0) return [el('div', {class: 'empty ok'}, shape('ok'), el('span', {}, 'Nothing is wrong.'))];
+    const rest = s.problems.length - shownProblems;
+    return [el('ul', {class: 'problems'}, ...s.problems.slice(0, shownProblems).map((p, n) => el('li', {class: p.severity},
+      el('span', {class: `state ${p.severity}`}, shape(p.severity), p.severity === 'error' ? 'Error' : 'Warning'),
+      el('span', {class: 'what'}, el('a', {href: `#${viewOf[p.kind]}`, 'data-focus': n}, p.name), ' ', el('span', {class: 'kind'}, p.kind)),
+      el('span', {}, p.message))), ...(rest > 0 ? [el('li', {class: 'more'}, `and ${number(rest)} more`)] : []))];
+  });
+  const open = s.watches.filter((w) => w.open).length;
+  const tiles = [
+    ['Informers', number(s.informers.length), `${number(s.informers.filter((i) => i.synced).length)} synced`, 'informers'],
+    ['Objects', number(sum(s.informers, (i) => i.objects)), `about ${bytes(sum(s.informers, (i) => i.memoryBytes))}`, 'informers'],
+    ['Watches', number(s.watches.length), `${number(open)} open`, 'watches'],
+    ['Subscriptions', number(s.subscriptions.length), `backlog ${number(sum(s.subscriptions, (x) => x.backlog))}`, 'subscriptions'],
+    ['Queues', number(s.queues.length), `${number(sum(s.queues, (q) => q.ready))} ready, ${number(sum(s.queues, (q) => q.inWork))} in work`, 'queues'],
+    ['Controllers', number(s.controllers.length), `${number(s.controllers.filter((c) => c.running).length)} running`, 'controllers'],
+    ['Goroutines', number(s.process.goroutines), `${bytes(s.process.totalBytes)} of memory`, ''],
+  ];
+  replace($('tiles'), JSON.stringify(tiles), () => tiles.map(([label, value, note, view]) => el('li', {},
+    el('div', {class: 'label'}, view ? el('a', {href: `#${view}`, 'data-focus': label}, label) : label), el('div', {class: 'value'}, value), el('div', {class: 'note'}, note))));
+  drawCharts();
+}
+
+// ---- Navigation -------------------------------------------------------------------------------------------------------
+
+const views = [
+  ['overview', 'Overview'], ['informers', 'Informers'], ['watches', 'Watches'], ['subscriptions', 'Subscriptions'],
+  ['queues', 'Queues'], ['controllers', 'Controllers'], ['clients', 'Clients'], ['objects', 'Objects'],
+];
+let view = 'overview';
+
+function route() {
+  const wanted = location.hash.slice(1);
+  view = views.some(([id]) => id === wanted) ? wanted : 'overview';
+  for (const [id] of views) $(`view-${id}`).hidden = id !== view;
+  for (const a of $('nav').querySelectorAll('a')) {
+    if (a.dataset.view === view) {
+      a.setAttribute('aria-current', 'page');
+      a.parentNode.scrollIntoView({block: 'nearest', inline: 'nearest'});
+    } else a.removeAttribute('aria-current');
+  }
+  draw();
+}
+
+function drawNav(s) {
+  const worst = (list) => list.reduce((w, x) => badness[x.severity ?? ''] > badness[w] ? x.severity : w, '');
+  const lists = {informers: s.informers, watches: s.watches, subscriptions: s.subscriptions, queues: s.queues, controllers: s.controllers, clients: s.clients};
+  for (const a of $('nav').querySelectorAll('a')) {
+    const list = lists[a.dataset.view];
+    if (!list) continue;
+    const severity = worst(list), n = list.filter((x) => x.severity).length;
+    const count = a.lastElementChild;
+    const name = `count ${severity}`.trim();
+    if (count.className !== name) count.className = name;
+    setText(count, n ? `${number(n)} of ${number(list.length)}` : number(list.length));
+    setAttribute(a, 'aria-label', n ? `${a.firstChild.textContent}, ${plural(n, 'problem')} in ${number(list.length)}` : `${a.firstChild.textContent}, ${number(list.length)}`);
+  }
+}
+
+function drawHealth(s) {
+  const errors = s.problems.filter((p) => p.severity === 'error').length, warnings = s.problems.length - errors;
+  const kind = errors ? 'error' : warnings ? 'warning' : 'ok';
+  const text = [errors ? plural(errors, 'error') : '', warnings ? plural(warnings, 'warning') : ''].filter(Boolean).join(', ') || 'Healthy';
+  $('health').className = `badge ${kind}`;
+  replace($('health'), `${kind} ${text}`, () => [shape(kind), text]);
+  const title = `${errors || warnings ? `(${errors + warnings}) ` : ''}${s.name} informers`;
+  if (document.title !== title) document.title = title;
+}
+
+function draw() {
+  const s = state.status;
+  if (!s) return;
+  setText($('name'), s.name);
+  setText($('updated'), `${state.paused ? 'paused at' : 'updated'} ${clock(s.time)}`);
+  drawHealth(s);
+  drawNav(s);
+  if (view === 'overview') drawOverview(s);
+  else if (view === 'objects') drawObjects(s);
+  else tables[view].draw(s[view]);
+}
+
+// ---- Objects ----------------------------------------------------------------------------------------------------------
+
+const browse = {store: '', index: '', key: undefined, match: '', from: '', page: undefined, object: undefined};
+
+function drawObjects(s) {
+  const none = !s.authorized ? empty('Objects are hidden', 'Only callers whom ', code('Config.Authorize'), ' admits see objects, their keys and the text of errors.')
+    : s.stores.length === 0 ? empty('No stores', 'Pass informers as ', code('Config.Objects'), ' to show their objects.') : undefined;
+  $('browse').hidden = Boolean(none);
+  replace($('objects-empty'), none ? `${s.authorized}` : 'shown', () => none ? [el('div', {class: 'empty'}, ...none)] : []);
+  if (none) return;
+  replace($('store'), JSON.stringify(s.stores), () => s.stores.map((x) => el('option', {value: x.name}, x.name)));
+  if (!s.stores.some((x) => x.name === browse.store)) choose({store: s.stores[0].name, index: '', key: undefined, match: ''});
+  $('store').value = browse.store;
+}
+
+async function get(file, query) {
+  const response = await fetch(query ? `${file}?${new URLSearchParams(query)}` : file, {cache: 'no-store', credentials: 'same-origin'});
+  const text = await response.text();
+  let answer;
+  try {
+    // Numbers that JavaScript cannot hold stay as they are.
+    answer = JSON.parse(text, (_, v, context) => typeof v === 'number' && !Number.isSafeInteger(v) && Number.isInteger(v) && JSON.rawJSON ? JSON.rawJSON(context.source) : v);
+  } catch {
+    throw new Error(`the answer is no JSON (HTTP ${response.status})`);
+  }
+  if (!response.ok) throw new Error(answer.error?.message ?? `HTTP ${response.status}`);
+  return answer;
+}
+
+// choose changes what is browsed, and loads the first page of it.
+function choose(change) {
+  Object.assign(browse, change, {from: ''});
+  const store = state.status.stores.find((x) => x.name === browse.store);
+  $('index').replaceChildren(el('option', {value: ''}, 'object key'), ...store.indexes.map((x) => el('option', {value: `index ${x}`}, `index ${x}`)));
+  $('index').value = browse.index ? `index ${browse.index}` : '';
+  loadPage();
+}
+
+let loading = 0; // the number of the last load; answers to older ones are dropped
+
+async function loadPage() {
+  const turn = ++loading;
+  const query = {store: browse.store, match: browse.match, limit: 100};
+  if (browse.from) query.continue = browse.from;
+  const keys = browse.index && browse.key === undefined;
+  if (browse.index) query.index = browse.index;
+  if (browse.key !== undefined) query.key = browse.key;
+  setText($('list-title'), keys ? `Keys of index ${browse.index}` : browse.key !== undefined ? `Objects with ${browse.index} = ${browse.key || '(empty)'}` : 'Objects');
+  $('up').hidden = browse.key === undefined;
+  try {
+    const page = await get(keys ? 'keys.json' : 'objects.json', query);
+    if (turn !== loading) return;
+    const items = keys ? page.keys.map((k) => keyButton(k)) : page.objects.map((k) => objectButton(k));
+    $('list').replaceChildren(...items.map((b) => el('li', {}, b)));
+    $('list').scrollTop = 0;
+    setText($('list-note'), items.length ? `${plural(items.length, keys ? 'key' : 'object')}${page.continue || browse.from ? ' on this page' : ''}` : 'Nothing here');
+    $('first').hidden = !browse.from;
+    $('next').hidden = !page.continue;
+    browse.page = page;
+  } catch (e) {
+    if (turn !== loading) return;
+    $('list').replaceChildren();
+    setText($('list-note'), e.message);
+    $('first').hidden = $('next').hidden = true;
+  }
+}
+
+function keyButton(k) {
+  return el('button', {type: 'button', click: () => { choose({key: k.key, match: ''}); $('match').value = ''; $('up').focus(); }},
+    el('span', {}, k.key || '(empty)'), el('span', {class: 'n'}, `${number(k.objects)}${k.more ? '+' : ''}`));
+}
+
+function objectButton(k) {
+  const b = el('button', {type: 'button', click: () => {
+    for (const other of $('list').querySelectorAll('[aria-current]')) other.removeAttribute('aria-current');
+    b.setAttribute('aria-current', 'true');
+    browse.object = {store: browse.store, namespace: k.namespace, name: k.name};
+    loadObject();
+  }}, el('span', {}, k.namespace ? `${k.namespace}/${k.name}` : k.name));
+  return b;
+}
+
+let objectTurn = 0;
+
+async function loadObject() {
+  const turn = ++objectTurn;
+  const o = browse.object;
+  setText($('object-title'), o.namespace ? `${o.namespace}/${o.name}` : o.name);
+  let note = '', text = '';
+  try {
+    const answer = await get('object.json', o);
+    text = JSON.stringify(answer.object, null, 2);
+    note = `${state.status ? `Read at ${clock(Date.now())}. ` : ''}${answer.masked ? 'Values are masked.' : ''}`.trim();
+  } catch (e) {
+    note = e.message;
+  }
+  if (turn !== objectTurn) return;
+  setText($('object-note'), note);
+  setText($('object'), text);
+  $('object').hidden = !text;
+  $('reload').hidden = false;
+}
+
+$('search').addEventListener('submit', (e) => {
+  e.preventDefault();
+  choose({match: $('match').value});
+});
+$('store').addEventListener('change', () => {
+  $('match').value = '';
+  choose({store: $('store').value, index: '', key: undefined, match: ''});
+});
+$('index').addEventListener('change', () => choose({index: $('index').value.replace(/^index /, ''), key: undefined, match: $('match').value}));
+$('up').addEventListener('click', () => { choose({key: undefined}); $('index').focus(); });
+$('first').addEventListener('click', () => { browse.from = ''; loadPage(); $('list').querySelector('button')?.focus(); });
+$('next').addEventListener('click', () => { browse.from = browse.page.continue; loadPage(); });
+$('reload').addEventListener('click', loadObject);
+
+// ---- Polling ----------------------------------------------------------------------------------------------------------
+
+let timer, polling = false, failures = 0;
+
+async function poll() {
+  clearTimeout(timer);
+  if (polling || state.paused || document.hidden) return;
+  polling = true;
+  try {
+    const answer = await get('status.json');
+    state.status = prepare(answer);
+    failures = 0;
+    $('offline').hidden = true;
+    draw();
+  } catch (e) {
+    failures++;
+    setText($('offline'), `No new data since ${state.status ? clock(state.status.time) : 'the start'}: ${e.message}. The page tries again.`);
+    $('offline').hidden = false;
+  } finally {
+    polling = false;
+    timer = setTimeout(poll, Math.min(period * 2 ** failures, 30_000));
+  }
+}
+
+document.addEventListener('visibilitychange', () => { if (!document.hidden) poll(); });
+$('pause').addEventListener('click', () => {
+  state.paused = !state.paused;
+  setAttribute($('pause'), 'aria-pressed', String(state.paused));
+  draw();
+  poll();
+});
+$('skip').addEventListener('click', (e) => { e.preventDefault(); $('main').focus(); });
+for (const [id, title] of views) {
+  $('nav').append(el('li', {}, el('a', {href: `#${id}`, 'data-view': id}, title, el('span', {class: 'count'}))));
+}
+window.addEventListener('hashchange', () => { route(); window.scrollTo(0, 0); });
+route();
+poll();

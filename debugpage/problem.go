@@ -1,0 +1,201 @@
+package debugpage
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/typedinformer/informer"
+)
+
+// How long something may take before it is a problem.
+const (
+	slowStart   = time.Minute      // an informer syncs, or a watch is opened
+	slowCall    = 10 * time.Second // a handler is in one call: a warning
+	stuckCall   = 5 * time.Minute  // the same: an error
+	slowWork    = time.Minute      // a key is in work: a warning
+	stuckWork   = 5 * time.Minute  // the same: an error
+	slowWait    = time.Minute      // a change waits for a handler, or a ready key for a worker
+	patientIdle = 10 * time.Second // a watch that has ended is opened again
+)
+
+// builder builds a Status.
+type builder struct {
+	now        time.Time
+	authorized bool
+	problems   []Problem
+}
+
+// finding is a problem whose kind and name are not known yet.
+type finding struct {
+	severity Severity
+	message  string
+}
+
+// add adds the problems of one thing, and returns the worst severity.
+func (b *builder) add(kind, name string, found []finding) (worst Severity) {
+	for _, f := range found {
+		b.problems = append(b.problems, Problem{f.severity, kind, name, f.message})
+		worst = worse(worst, f.severity)
+	}
+	return worst
+}
+
+// sorted returns the problems, errors first.
+func (b *builder) sorted() []Problem {
+	slices.SortStableFunc(b.problems, func(x, y Problem) int { return rank(y.Severity) - rank(x.Severity) })
+	return append([]Problem{}, b.problems...)
+}
+
+func rank(s Severity) int { return slices.Index([]Severity{"", SeverityWarning, SeverityError}, s) }
+
+func worse(a, b Severity) Severity {
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+// informerProblems returns the problems of an informer that are not those of a watch or a subscription.
+func informerProblems(s informer.InformerStatus) (found []finding) {
+	if s.Blocked > 0 {
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked", count(s.Queued, "change"), s.Blocked)})
+	}
+	return found
+}
+
+// watchProblems returns the problems of a reflector.
+func watchProblems(r informer.ReflectorStatus, now time.Time) (found []finding) {
+	down := time.Duration(0)
+	if !r.NoWatchSince.IsZero() {
+		down = now.Sub(r.NoWatchSince)
+	}
+	switch {
+	case r.State == informer.ReflectorIdle && r.NoWatchSince.IsZero():
+		found = append(found, finding{SeverityWarning, "not started"})
+	case r.State == informer.ReflectorIdle:
+		found = append(found, finding{SeverityWarning, "stopped " + round(now.Sub(r.Since)) + " ago"})
+	case r.State == informer.ReflectorAbsent:
+		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r, now)})
+	case r.State == informer.ReflectorBackoff:
+		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down), count(r.Failures, "failure"), lastError(r, now))})
+	case r.State == informer.ReflectorListing && down > slowStart:
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down), count(r.Read, "object"), lastError(r, now))})
+	case r.State == informer.ReflectorWatching && down > patientIdle:
+		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r, now)})
+	}
+	if r.Stale > 0 {
+		found = append(found, finding{SeverityWarning, count(r.Stale, "object") + " whose newest version cannot be decoded"})
+	}
+	return found
+}
+
+func subscriptionProblems(s informer.SubscriptionStatus) (found []finding) {
+	if s.Busy > slowCall {
+		found = append(found, finding{limited(s.Busy, stuckCall), fmt.Sprintf("one call for %s, backlog %s", round(s.Busy), number(s.Backlog))})
+	}
+	if s.Oldest > slowWait && s.Busy <= slowCall {
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a change has waited for %s, backlog %s", round(s.Oldest), number(s.Backlog))})
+	}
+	if s.Blocking {
+		found = append(found, finding{SeverityWarning, "the informer waits for this handler"})
+	}
+	return found
+}
+
+// queueProblems returns the problems of a queue. worked says that a controller is working on it: the queue of a replica that is
+// not the leader only grows.
+func queueProblems(s informer.QueueStatus, worked bool) (found []finding) {
+	if s.LongestRunning > slowWork {
+		found = append(found, finding{limited(s.LongestRunning, stuckWork), "a key in work for " + round(s.LongestRunning)})
+	}
+	if worked && s.LongestReady > slowWait {
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a key has been ready for %s, %s in work", round(s.LongestReady), number(s.InWork))})
+	}
+	return found
+}
+
+// limited returns the severity of a duration that is too long: an error above limit, and a warning below.
+func limited(took, limit time.Duration) Severity {
+	if took > limit {
+		return SeverityError
+	}
+	return SeverityWarning
+}
+
+// lastError says what kind of error came last.
+func lastError(r informer.ReflectorStatus, now time.Time) string {
+	if r.LastError == nil {
+		return ""
+	}
+	return fmt.Sprintf("; last error %s ago: %s", round(now.Sub(r.LastErrorTime)), class(r.LastError))
+}
+
+// class says what kind of error err is. Its text is not for everybody: it may come from the server, a proxy or a login plugin.
+func class(err error) string {
+	var answer apierrors.APIStatus
+	var decoding *informer.DecodeError
+	var lookup *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &decoding):
+		return "an object cannot be decoded"
+	case errors.As(err, &answer):
+		return strings.TrimSpace(fmt.Sprintf("%d %s", answer.Status().Code, http.StatusText(int(answer.Status().Code))))
+	case errors.As(err, &lookup):
+		return "host name not found"
+	case errors.As(err, &certificate):
+		return "certificate not trusted"
+	case utilnet.IsConnectionRefused(err):
+		return "connection refused"
+	case errors.Is(err, informer.ErrNoProgress), errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case utilnet.IsConnectionReset(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "connection lost"
+	case errors.Is(err, informer.ErrTooLarge):
+		return "response too large"
+	}
+	return "see the log"
+}
+
+// round returns d for people, as the page shows durations: "2 min 5 s".
+func round(d time.Duration) string {
+	s := int(max(d, 0).Round(time.Second).Seconds())
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %d s", s/60, s%60)
+	case s < 48*3600:
+		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
+	}
+	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
+}
+
+// count returns a number and the noun that it counts.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return number(n) + " " + noun + "s"
+}
+
+// number returns n with thousands separators.
+func number(n int) string {
+	text := fmt.Sprint(n)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}

@@ -1,0 +1,191 @@
+package debugpage
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/typedinformer/informer"
+)
+
+const (
+	maxScan  = 10_000  // objects that are compared with a search, for one page
+	maxCount = 1_000   // objects that are counted for one key of an index
+	maxText  = 256     // bytes of the text of a key
+	maxKeys  = 1 << 20 // bytes of the keys of one page, and one key more
+)
+
+// Source is an informer whose objects and indexes the page can show. [Objects] returns one. The zero Source shows nothing.
+type Source struct{ of source }
+
+// source hides the type of the objects. Its methods are safe for concurrent use.
+type source interface {
+	resource() informer.Resource
+	indexes() []string
+	// keys returns the keys of an index whose text is not before from and contains match, sorted: the first limit of them,
+	// and the text of the next one if there are more.
+	keys(ctx context.Context, index int, from, match string, limit int) (page []IndexKey, next string, more bool)
+	// objects yields the keys of objects at or after a key: all of them, or those with that text as the key of an index.
+	objects(index int, key string, from informer.Key) iter.Seq[informer.Key]
+	get(key informer.Key) (obj any, ok bool)
+}
+
+// Objects returns a source for the objects of i, and for indexes of i. Reading it starts nothing: an informer that does not
+// run has no objects. It is safe for concurrent use.
+func Objects[T informer.Object](i *informer.Informer[T], indexes ...NamedIndex[T]) Source {
+	shown := slices.DeleteFunc(slices.Clone(indexes), func(x NamedIndex[T]) bool { return x.of == nil })
+	return Source{&typed[T]{i, shown}}
+}
+
+// NamedIndex is an index of objects of type T with a name. [Index] returns one. The zero NamedIndex shows nothing.
+type NamedIndex[T informer.Object] struct {
+	name string
+	of   textIndex[T]
+}
+
+// Index names an index for the page. The page shows keys as fmt.Sprint does, and shortens long ones. Keys with the same text
+// are one key there. Keys are never masked: pass no index whose keys come from the data of Secrets.
+func Index[T informer.Object, K comparable](name string, index *informer.Index[T, K]) NamedIndex[T] {
+	return NamedIndex[T]{name, keyed[T, K]{index}}
+}
+
+// typed is the source of objects of type T.
+type typed[T informer.Object] struct {
+	informer *informer.Informer[T]
+	named    []NamedIndex[T]
+}
+
+func (t *typed[T]) resource() informer.Resource { return t.informer.Resource() }
+
+func (t *typed[T]) indexes() (names []string) {
+	for _, index := range t.named {
+		names = append(names, index.name)
+	}
+	return names
+}
+
+func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limit int) (page []IndexKey, next string, more bool) {
+	snap, of := t.informer.Store().Snapshot(), t.named[index].of
+	var texts []string // the first ones, sorted
+	for text := range of.texts(snap) {
+		if ctx.Err() != nil {
+			return nil, "", false
+		}
+		if text < from || !strings.Contains(text, match) {
+			continue
+		}
+		at, found := slices.BinarySearch(texts, text)
+		if found || at > limit {
+			continue
+		}
+		if texts = slices.Insert(texts, at, text); len(texts) > limit+1 {
+			texts = texts[:limit+1]
+		}
+	}
+	if more = len(texts) > limit; more {
+		texts, next = texts[:limit], texts[limit]
+	}
+	counts := map[string]int{}
+	for text, n := range of.counts(ctx, snap, texts) {
+		counts[text] += n
+	}
+	for _, text := range texts {
+		page = append(page, IndexKey{text, min(counts[text], maxCount), counts[text] > maxCount})
+	}
+	return page, next, more
+}
+
+func (t *typed[T]) objects(index int, key string, from informer.Key) iter.Seq[informer.Key] {
+	return func(yield func(informer.Key) bool) {
+		snap := t.informer.Store().Snapshot()
+		all := snap.From(from)
+		if index >= 0 {
+			all = t.named[index].of.lookup(snap, key)
+		}
+		for obj := range all {
+			if k := informer.KeyOf(obj); compareKeys(k, from) >= 0 && !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func (t *typed[T]) get(key informer.Key) (any, bool) {
+	return t.informer.Store().Get(key)
+}
+
+// compareKeys orders keys as a store does.
+func compareKeys(a, b informer.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// textIndex is an index whose keys are texts.
+type textIndex[T informer.Object] interface {
+	// texts yields the text of each key.
+	texts(snap *informer.Snapshot[T]) iter.Seq[string]
+	// counts yields the number of objects of each key whose text is in the sorted texts. It stops at maxCount + 1.
+	counts(ctx context.Context, snap *informer.Snapshot[T], texts []string) iter.Seq2[string, int]
+	// lookup yields the objects of the keys with that text.
+	lookup(snap *informer.Snapshot[T], text string) iter.Seq[T]
+}
+
+// keyed is the textIndex of an index with keys of type K.
+type keyed[T informer.Object, K comparable] struct{ index *informer.Index[T, K] }
+
+func (k keyed[T, K]) texts(snap *informer.Snapshot[T]) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for key := range k.index.KeysIn(snap) {
+			if !yield(textOf(key)) {
+				return
+			}
+		}
+	}
+}
+
+func (k keyed[T, K]) counts(ctx context.Context, snap *informer.Snapshot[T], texts []string) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for key := range k.index.KeysIn(snap) {
+			text := textOf(key)
+			if _, found := slices.BinarySearch(texts, text); !found {
+				continue
+			}
+			n := 0
+			for range k.index.LookupIn(snap, key) {
+				if n++; n > maxCount || ctx.Err() != nil {
+					break
+				}
+			}
+			if ctx.Err() != nil || !yield(text, n) {
+				return
+			}
+		}
+	}
+}
+
+func (k keyed[T, K]) lookup(snap *informer.Snapshot[T], text string) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for key := range k.index.KeysIn(snap) {
+			if textOf(key) != text {
+				continue
+			}
+			for obj := range k.index.LookupIn(snap, key) {
+				if !yield(obj) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// textOf returns the text of a key of an index. A long one ends with a hash, which keeps it apart from others.
+func textOf(key any) string {
+	text := strings.ToValidUTF8(fmt.Sprint(key), "\uFFFD")
+	if len(text) <= maxText {
+		return text
+	}
+	return fmt.Sprintf("%s… (%x)", strings.ToValidUTF8(text[:maxText], ""), sha256.Sum256([]byte(text)))
+}

@@ -1,0 +1,493 @@
+package debugpage
+
+import (
+	"cmp"
+	"net/http"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/typedinformer/informer"
+)
+
+// Status is the JSON of status.json: everything that the page shows, except objects. Later versions may add fields; existing
+// ones keep their names and meanings. Durations are in seconds, sizes in bytes, times as in RFC 3339. No list is null.
+type Status struct {
+	// Name is Config.Name.
+	Name string `json:"name"`
+	// Time is the time of the answer.
+	Time time.Time `json:"time"`
+	// Authorized says whether Config.Authorize has admitted the sender of the request.
+	Authorized bool    `json:"authorized"`
+	Process    Process `json:"process"`
+	// Problems has everything that is wrong now, errors before warnings.
+	Problems    []Problem    `json:"problems"`
+	Informers   []Informer   `json:"informers"`
+	Queues      []Queue      `json:"queues"`
+	Controllers []Controller `json:"controllers"`
+	Clients     []Client     `json:"clients"`
+	// Stores are the stores whose objects the page shows to authorized callers.
+	Stores []Store `json:"stores"`
+}
+
+// Severity says how bad a problem is. Empty means that there is none.
+type Severity string
+
+// The severities.
+const (
+	// SeverityError: something does not work.
+	SeverityError Severity = "error"
+	// SeverityWarning: something is slow or incomplete.
+	SeverityWarning Severity = "warning"
+)
+
+// Problem is something that is wrong.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	// Kind is informer, watch, subscription or queue, and Name says which one.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Message says what is wrong. It has no text of the API server.
+	Message string `json:"message"`
+}
+
+// Process has the figures of the Go runtime.
+type Process struct {
+	// HeapBytes is the memory of objects: live ones, and dead ones that are not freed yet.
+	HeapBytes uint64 `json:"heapBytes"`
+	// TotalBytes is all memory that the Go runtime has from the operating system.
+	TotalBytes uint64 `json:"totalBytes"`
+	Goroutines uint64 `json:"goroutines"`
+}
+
+// Informer is the status of an informer.
+type Informer struct {
+	// Name describes the collection, as "apps/v1 deployments in a,b with labels app=web". Informers of the same collection
+	// have the same name.
+	Name string `json:"name"`
+	// Group, Version and Resource identify the collection. Namespaces and the selectors restrict it.
+	Group         string   `json:"group"`
+	Version       string   `json:"version"`
+	Resource      string   `json:"resource"`
+	Namespaces    []string `json:"namespaces"`
+	LabelSelector string   `json:"labelSelector"`
+	FieldSelector string   `json:"fieldSelector"`
+	// Severity is the worst of the problems of the informer, its watches and its subscriptions.
+	Severity        Severity `json:"severity"`
+	Synced          bool     `json:"synced"`
+	ResourceVersion string   `json:"resourceVersion"`
+	Objects         int      `json:"objects"`
+	// MemoryBytes is an estimate of the memory that the store takes.
+	MemoryBytes int64 `json:"memoryBytes"`
+	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
+	// that queue is full.
+	Queued        int            `json:"queued"`
+	Blocked       int            `json:"blocked"`
+	Watches       []Watch        `json:"watches"`
+	Subscriptions []Subscription `json:"subscriptions"`
+}
+
+// Watch is the status of a reflector: the list and watch of one namespace, or of the whole collection.
+type Watch struct {
+	// Namespace is empty for the whole collection.
+	Namespace string   `json:"namespace"`
+	Severity  Severity `json:"severity"`
+	// State is Idle, Listing, Watching, Backoff or Absent, since the time Since.
+	State string    `json:"state"`
+	Since time.Time `json:"since,omitzero"`
+	// Awaits is what the watch waits for, as "the response".
+	Awaits       string    `json:"awaits"`
+	RetryAt      time.Time `json:"retryAt,omitzero"`
+	Open         bool      `json:"open"`
+	NoWatchSince time.Time `json:"noWatchSince,omitzero"`
+	// ResourceVersion is the version up to which the store has every change, received at ResourceVersionTime.
+	ResourceVersion     string    `json:"resourceVersion"`
+	ResourceVersionTime time.Time `json:"resourceVersionTime,omitzero"`
+	// Lists and Watches count requests. ListsBy and WatchesBy count lists and watches by reason.
+	Lists     int            `json:"lists"`
+	Watches   int            `json:"watches"`
+	ListsBy   map[string]int `json:"listsBy"`
+	WatchesBy map[string]int `json:"watchesBy"`
+	// Bytes counts the bytes received, and Events the events of watches.
+	Bytes  int64 `json:"bytes"`
+	Events int64 `json:"events"`
+	// Restored counts how often the server went back in time.
+	Restored int `json:"restored"`
+	// Failures is the number of consecutive failures.
+	Failures     int `json:"failures"`
+	DecodeErrors int `json:"decodeErrors"`
+	Stale        int `json:"stale"`
+	// Read is the number of objects read of the current list, or of the last one.
+	Read      int      `json:"read"`
+	LastError *Failure `json:"lastError,omitempty"`
+	// Transitions are the latest states, the oldest first, 16 at most.
+	Transitions []Transition `json:"transitions"`
+}
+
+// Transition is a change of the state of a watch.
+type Transition struct {
+	Time  time.Time `json:"time"`
+	State string    `json:"state"`
+	// Why is the reason of a list or a watch, or the text of an error, which only authorized callers receive.
+	Why string `json:"why,omitempty"`
+}
+
+// Failure is the last error of a watch.
+type Failure struct {
+	Time time.Time `json:"time"`
+	// Class says what kind of error it is, as "403 Forbidden" or "connection refused".
+	Class string `json:"class"`
+	// Text is the text of the error, shortened to 1 KiB. Only authorized callers receive it.
+	Text string `json:"text,omitempty"`
+}
+
+// Subscription is the status of a handler.
+type Subscription struct {
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	Synced   bool     `json:"synced"`
+	// Blocking says that the informer waits for the handler.
+	Blocking bool `json:"blocking"`
+	Backlog  int  `json:"backlog"`
+	// BusySeconds is how long the current call has taken so far.
+	BusySeconds float64 `json:"busySeconds"`
+	// OldestSeconds is how long the oldest waiting change has waited.
+	OldestSeconds float64 `json:"oldestSeconds"`
+	// Delays has the times from the store to the handler, and Calls the times that calls took.
+	Delays Durations `json:"delays"`
+	Calls  Durations `json:"calls"`
+}
+
+// Durations is a histogram.
+type Durations struct {
+	Count      uint64  `json:"count"`
+	SumSeconds float64 `json:"sumSeconds"`
+	MaxSeconds float64 `json:"maxSeconds"`
+	// Buckets has the buckets that are not empty. Longer durations than those of the last possible bucket, 268 seconds, are
+	// only in Count.
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Bucket counts durations.
+type Bucket struct {
+	// AtMostSeconds is the upper bound of the bucket. The lower one is a quarter of it.
+	AtMostSeconds float64 `json:"atMostSeconds"`
+	Count         uint64  `json:"count"`
+}
+
+// Queue is the status of a queue.
+type Queue struct {
+	Name string `json:"name"`
+	// Controller is the name of the controller that the queue belongs to.
+	Controller string   `json:"controller,omitempty"`
+	Severity   Severity `json:"severity"`
+	// State is Open, Draining or Closed.
+	State string `json:"state"`
+	// High, Normal and Low are the numbers of ready keys by priority, and Ready is their sum.
+	High                  int     `json:"high"`
+	Normal                int     `json:"normal"`
+	Low                   int     `json:"low"`
+	Ready                 int     `json:"ready"`
+	Delayed               int     `json:"delayed"`
+	InWork                int     `json:"inWork"`
+	Adds                  uint64  `json:"adds"`
+	Retries               uint64  `json:"retries"`
+	Refused               uint64  `json:"refused"`
+	LongestRunningSeconds float64 `json:"longestRunningSeconds"`
+	UnfinishedSeconds     float64 `json:"unfinishedSeconds"`
+	// LongestReadySeconds is how long the oldest ready key has been ready.
+	LongestReadySeconds float64 `json:"longestReadySeconds"`
+	// Waits has the times from a key being ready to being handed out, and Works those from there to being done.
+	Waits Durations `json:"waits"`
+	Works Durations `json:"works"`
+}
+
+// Controller is the status of a controller. Its queue is in Status.Queues.
+type Controller struct {
+	Name    string `json:"name"`
+	Running bool   `json:"running"`
+	// Workers is the number of calls of Reconcile that may run at the same time, and Active the number of those that do.
+	Workers int `json:"workers"`
+	Active  int `json:"active"`
+	// The calls of Reconcile, by result. Terminal and Panicked are parts of Failed.
+	Succeeded     uint64 `json:"succeeded"`
+	RequeuedAfter uint64 `json:"requeuedAfter"`
+	BackedOff     uint64 `json:"backedOff"`
+	Failed        uint64 `json:"failed"`
+	Terminal      uint64 `json:"terminal"`
+	Panicked      uint64 `json:"panicked"`
+	// Reconciles has the times that the calls took.
+	Reconciles Durations `json:"reconciles"`
+}
+
+// Client is the status of a client.
+type Client struct {
+	// Host is the host and port of the API server.
+	Host string `json:"host"`
+	// Requests are sorted by method, then code.
+	Requests []Requests `json:"requests"`
+	// Latencies has the times to the header of a response, by HTTP method.
+	Latencies map[string]Durations `json:"latencies"`
+	// Throttled has the times that requests waited for the client's own rate limit.
+	Throttled Durations `json:"throttled"`
+}
+
+// Requests counts requests.
+type Requests struct {
+	Method string `json:"method"`
+	// Code is the HTTP status. Zero means that there was no response.
+	Code  int    `json:"code"`
+	Count uint64 `json:"count"`
+}
+
+// Store is a store whose objects the page can show.
+type Store struct {
+	Name    string   `json:"name"`
+	Masked  bool     `json:"masked"`
+	Indexes []string `json:"indexes"`
+}
+
+const (
+	maxErrorText   = 1 << 10 // bytes
+	maxTransitions = 16
+)
+
+// status answers status.json.
+func (h *handler) status(r *http.Request) (any, error) {
+	b := builder{now: time.Now(), authorized: h.authorized(r)}
+	s := Status{
+		Name:        h.config.Name,
+		Time:        b.now,
+		Authorized:  b.authorized,
+		Process:     readProcess(),
+		Informers:   []Informer{},
+		Queues:      []Queue{},
+		Controllers: []Controller{},
+		Clients:     []Client{},
+		Stores:      []Store{},
+	}
+	for _, status := range h.config.Informers {
+		s.Informers = append(s.Informers, b.informer(status()))
+	}
+	for _, statuses := range h.config.Groups {
+		for _, status := range statuses() {
+			s.Informers = append(s.Informers, b.informer(status))
+		}
+	}
+	for _, status := range h.config.Controllers {
+		c := status()
+		s.Controllers = append(s.Controllers, controller(c))
+		if c.Queue.Depth != nil { // a controller has no queue before its first Watch or Run
+			s.Queues = append(s.Queues, b.queue(c.Queue, c.Name, c.Running))
+		}
+	}
+	for _, status := range h.config.Queues {
+		s.Queues = append(s.Queues, b.queue(status(), "", false))
+	}
+	for _, status := range h.config.Clients {
+		s.Clients = append(s.Clients, client(status()))
+	}
+	for _, of := range h.stores {
+		s.Stores = append(s.Stores, Store{
+			Name:    of.name,
+			Masked:  h.masked(of.resource().GroupResource()),
+			Indexes: append([]string{}, of.indexes()...),
+		})
+	}
+	s.Problems = b.sorted()
+	return s, nil
+}
+
+func readProcess() Process {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/sched/goroutines:goroutines"},
+	}
+	metrics.Read(samples)
+	value := func(s metrics.Sample) uint64 {
+		if s.Value.Kind() != metrics.KindUint64 { // a later version of Go may lack the metric
+			return 0
+		}
+		return s.Value.Uint64()
+	}
+	return Process{value(samples[0]), value(samples[1]), value(samples[2])}
+}
+
+func (b *builder) informer(s informer.InformerStatus) Informer {
+	name := s.Resource.String()
+	i := Informer{
+		Name:            name,
+		Group:           s.Resource.Group,
+		Version:         s.Resource.Version,
+		Resource:        s.Resource.Resource,
+		Namespaces:      append([]string{}, s.Resource.Namespaces...),
+		LabelSelector:   s.Resource.LabelSelector,
+		FieldSelector:   s.Resource.FieldSelector,
+		Severity:        b.add("informer", name, informerProblems(s)),
+		Synced:          s.Synced,
+		ResourceVersion: s.ResourceVersion,
+		Objects:         s.Objects,
+		MemoryBytes:     s.Memory,
+		Queued:          s.Queued,
+		Blocked:         s.Blocked,
+		Watches:         []Watch{},
+		Subscriptions:   []Subscription{},
+	}
+	for _, r := range s.Reflectors {
+		of := name
+		if len(s.Reflectors) > 1 {
+			of += ", namespace " + r.Namespace
+		}
+		w := b.watch(of, r)
+		i.Watches = append(i.Watches, w)
+		i.Severity = worse(i.Severity, w.Severity)
+	}
+	for _, h := range s.Handlers {
+		sub := Subscription{
+			Name:          h.Name,
+			Severity:      b.add("subscription", name+": "+h.Name, subscriptionProblems(h)),
+			Synced:        h.Synced,
+			Blocking:      h.Blocking,
+			Backlog:       h.Backlog,
+			BusySeconds:   h.Busy.Seconds(),
+			OldestSeconds: h.Oldest.Seconds(),
+			Delays:        durations(h.Delays),
+			Calls:         durations(h.Calls),
+		}
+		i.Subscriptions = append(i.Subscriptions, sub)
+		i.Severity = worse(i.Severity, sub.Severity)
+	}
+	return i
+}
+
+func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
+	w := Watch{
+		Namespace:           r.Namespace,
+		Severity:            b.add("watch", name, watchProblems(r, b.now)),
+		State:               r.State.String(),
+		Since:               r.Since,
+		Awaits:              r.Awaits.String(),
+		RetryAt:             r.RetryAt,
+		Open:                r.WatchOpen,
+		NoWatchSince:        r.NoWatchSince,
+		ResourceVersion:     r.ResourceVersion,
+		ResourceVersionTime: r.ResourceVersionTime,
+		Lists:               r.Lists,
+		Watches:             r.Watches,
+		ListsBy:             byName(r.ListsBy),
+		WatchesBy:           byName(r.WatchesBy),
+		Bytes:               r.Bytes,
+		Events:              r.Events,
+		Restored:            r.Restored,
+		Failures:            r.Failures,
+		DecodeErrors:        r.DecodeErrors,
+		Stale:               r.Stale,
+		Read:                r.Read,
+		Transitions:         []Transition{},
+	}
+	for _, t := range r.Transitions[max(0, len(r.Transitions)-maxTransitions):] {
+		next := Transition{Time: t.Time, State: t.State.String()}
+		if b.authorized || isReason(t.Why) {
+			next.Why = shorten(t.Why)
+		}
+		w.Transitions = append(w.Transitions, next)
+	}
+	if r.LastError != nil {
+		w.LastError = &Failure{Time: r.LastErrorTime, Class: class(r.LastError)}
+		if b.authorized {
+			w.LastError.Text = shorten(r.LastError.Error())
+		}
+	}
+	return w
+}
+
+func byName(counts map[informer.Reason]int) map[string]int {
+	named := map[string]int{}
+	for reason, n := range counts {
+		named[reason.String()] = n
+	}
+	return named
+}
+
+// isReason reports whether a text is the name of a Reason, and so not the text of an error.
+func isReason(text string) bool {
+	for reason := informer.ReasonFirst; reason <= informer.ReasonUnclear; reason++ {
+		if reason.String() == text {
+			return true
+		}
+	}
+	return false
+}
+
+func durations(d informer.Durations) Durations {
+	h := Durations{Count: d.Count, SumSeconds: d.Sum.Seconds(), MaxSeconds: d.Max.Seconds(), Buckets: []Bucket{}}
+	for i, bound := range informer.DurationBounds() {
+		if n := d.Buckets[i]; n > 0 {
+			h.Buckets = append(h.Buckets, Bucket{bound.Seconds(), n})
+		}
+	}
+	return h
+}
+
+// shorten returns the beginning of a text.
+func shorten(text string) string {
+	if len(text) <= maxErrorText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+}
+
+// queue returns the status of a queue. worked says that a controller is working on it.
+func (b *builder) queue(s informer.QueueStatus, controller string, worked bool) Queue {
+	q := Queue{
+		Name:                  s.Name,
+		Controller:            controller,
+		Severity:              b.add("queue", s.Name, queueProblems(s, worked)),
+		State:                 s.State.String(),
+		High:                  s.Depth[informer.HighPriority],
+		Normal:                s.Depth[informer.NormalPriority],
+		Low:                   s.Depth[informer.LowPriority],
+		Delayed:               s.Delayed,
+		InWork:                s.InWork,
+		Adds:                  s.Adds,
+		Retries:               s.Retries,
+		Refused:               s.Refused,
+		LongestRunningSeconds: s.LongestRunning.Seconds(),
+		UnfinishedSeconds:     s.Unfinished.Seconds(),
+		LongestReadySeconds:   s.LongestReady.Seconds(),
+		Waits:                 durations(s.Waits),
+		Works:                 durations(s.Works),
+	}
+	for _, ready := range s.Depth {
+		q.Ready += ready
+	}
+	return q
+}
+
+func controller(s informer.ControllerStatus) Controller {
+	return Controller{
+		Name:          s.Name,
+		Running:       s.Running,
+		Workers:       s.Workers,
+		Active:        s.Active,
+		Succeeded:     s.Succeeded,
+		RequeuedAfter: s.RequeuedAfter,
+		BackedOff:     s.BackedOff,
+		Failed:        s.Failed,
+		Terminal:      s.Terminal,
+		Panicked:      s.Panicked,
+		Reconciles:    durations(s.Reconciles),
+	}
+}
+
+func client(s informer.ClientStatus) Client {
+	c := Client{Host: s.Host, Requests: []Requests{}, Latencies: map[string]Durations{}, Throttled: durations(s.Throttled)}
+	for kind, n := range s.Requests {
+		c.Requests = append(c.Requests, Requests{kind.Method, kind.Code, n})
+	}
+	slices.SortFunc(c.Requests, func(x, y Requests) int { return cmp.Or(cmp.Compare(x.Method, y.Method), cmp.Compare(x.Code, y.Code)) })
+	for method, d := range s.Latencies {
+		c.Latencies[method] = durations(d)
+	}
+	return c
+}

@@ -1,0 +1,247 @@
+package debugpage_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/debugpage"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// status.json shows informers, watches, subscriptions, queues and controllers.
+func TestStatus(t *testing.T) {
+	inRig(t, func(r *rig) {
+		queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
+		queue.AddWith(informer.AddOptions{}, secret, "b")
+		queue.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "c")
+		ctl := &informer.Controller[informer.Key]{Name: "web", Logger: quiet, MaxConcurrentReconciles: 3, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+			return informer.Result{}, nil
+		}}
+		ctl.Watch(informer.EnqueueObject(r.pods))
+		r.config.Queues = []func() informer.QueueStatus{queue.Status}
+		r.config.Clients = []func() informer.ClientStatus{r.client.Status}
+		r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+		r.pod("default", "a", "")
+		run(r, r.pods)
+		r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
+		synctest.Wait()
+		lacks(r.T, r.get("/status.json?token=right"))
+		s := ask[debugpage.Status](r, "status.json")
+		if s.Name != "test" || !s.Authorized || len(s.Problems) != 0 || len(s.Informers) != 1 || len(s.Queues) != 2 || len(s.Controllers) != 1 {
+			r.Fatalf("%+v", s)
+		}
+		i := s.Informers[0]
+		if i.Name != "v1 pods" || i.Version != "v1" || i.Resource != "pods" || !i.Synced || i.Severity != "" || i.Objects != 1 || i.ResourceVersion == "" || len(i.Watches) != 1 || len(i.Subscriptions) != 1 {
+			r.Errorf("informer: %+v", i)
+		}
+		if w := i.Watches[0]; w.State != "Watching" || !w.Open || w.Severity != "" || w.Watches != 1 || w.LastError != nil || w.Since.IsZero() || w.Events != 2 || w.Bytes == 0 || w.Awaits == "" || w.ListsBy["first"] != 1 || len(w.Transitions) != 2 || w.Transitions[0].Why != "first" {
+			r.Errorf("watch: %+v", w)
+		}
+		if sub := i.Subscriptions[0]; !sub.Synced || sub.Backlog != 0 || sub.Calls.Count != 1 || len(sub.Calls.Buckets) != 1 {
+			r.Errorf("subscription: %+v", sub)
+		}
+		if q := s.Queues[0]; q.Name != "web" || q.Controller != "web" || q.State != "Open" || q.Adds != 1 {
+			r.Errorf("queue of the controller: %+v", q)
+		}
+		if q := s.Queues[1]; q.Name != "jobs" || q.Controller != "" || q.Ready != 3 || q.High != 1 || q.Normal != 2 {
+			r.Errorf("queue: %+v", q)
+		}
+		if c := s.Controllers[0]; c.Name != "web" || !c.Running || c.Workers != 3 || c.Succeeded != 1 || c.Reconciles.Count != 1 {
+			r.Errorf("controller: %+v", c)
+		}
+		if c := s.Clients[0]; c.Host != "in-memory" || len(c.Requests) != 1 || c.Requests[0] != (debugpage.Requests{Method: "GET", Code: 200, Count: 1}) || c.Latencies["GET"].Count != 1 {
+			r.Errorf("client: %+v", c)
+		}
+	})
+}
+
+// problemsOf returns the problems that an unauthorized caller sees, a line for each.
+func problemsOf(r *rig) string {
+	r.Helper()
+	synctest.Wait()
+	w := r.get("/status.json")
+	lacks(r.T, w)
+	var s debugpage.Status
+	decode(r.T, w, &s)
+	var lines []string
+	for _, p := range s.Problems {
+		lines = append(lines, string(p.Severity)+" "+p.Kind+" "+p.Name+": "+p.Message)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestProblems(t *testing.T) {
+	for name, test := range map[string]func(r *rig){
+		"not started": func(r *rig) {
+			r.expect("warning watch v1 pods: not started")
+		},
+		"two namespaces": func(r *rig) {
+			r.server.Inject(informertest.Fault{Resource: "pods", Namespace: "b", Error: forbidden()})
+			both := r.pods.Resource()
+			both.Namespaces = []string{"a", "b"}
+			pods := informer.New(r.client, both, informer.Config[*corev1.Pod]{Logger: quiet})
+			r.config.Informers = []func() informer.InformerStatus{pods.Status}
+			r.tasks.Go(func() { _ = pods.Run(r.ctx) })
+			<-time.After(100 * time.Millisecond)
+			r.expect("error watch v1 pods in a,b, namespace b: no watch for 0 s, ")
+		},
+		"stopped": func(r *rig) {
+			ctx, cancel := context.WithCancel(r.ctx)
+			r.tasks.Go(func() { _ = r.pods.Run(ctx) })
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			<-time.After(time.Hour)
+			r.expect("warning watch v1 pods: stopped 1 h 0 min ago")
+		},
+		"forbidden": func(r *rig) {
+			mend := r.server.Inject(informertest.Fault{Resource: "pods", Error: forbidden()})
+			r.tasks.Go(func() { _ = r.pods.Run(r.ctx) })
+			<-time.After(500 * time.Millisecond)
+			r.expect("error watch v1 pods: no watch for ")
+			r.expect("403 Forbidden")
+			mend()
+			<-time.After(time.Minute)
+			r.expect("")
+		},
+		"no server": func(r *rig) {
+			run(r, r.pods)
+			r.server.Stop()
+			<-time.After(10 * time.Minute)
+			r.expect("no watch for 10 min 0 s")
+			r.expect("connection refused")
+		},
+		"absent": func(r *rig) {
+			gone := informer.New(r.client, informer.Resource{GroupVersionResource: core.WithResource("gadgets")}, informer.Config[*corev1.Pod]{Logger: quiet})
+			r.config.Informers = []func() informer.InformerStatus{gone.Status}
+			r.tasks.Go(func() { _ = gone.Run(r.ctx) })
+			synctest.Wait()
+			r.expect("warning watch v1 gadgets: the server does not serve this resource")
+		},
+		"stalled list": func(r *rig) {
+			r.server.Inject(informertest.Fault{Resource: "pods", Verb: "watch", Error: apierrors.NewBadRequest("no streaming lists")})
+			r.server.Inject(informertest.Fault{Resource: "pods", Verb: "list", Hang: true})
+			r.tasks.Go(func() { _ = r.pods.Run(r.ctx) })
+			<-time.After(75 * time.Second)
+			r.expect("warning watch v1 pods: no watch for 1 min 15 s, 0 objects listed so far")
+		},
+		"corrupt object": func(r *rig) {
+			r.pod("default", secret, "")
+			r.server.Inject(informertest.Fault{Resource: "pods", Corrupt: []informer.Key{{Namespace: "default", Name: secret}}})
+			run(r, r.pods)
+			r.expect("warning watch v1 pods: 1 object whose newest version cannot be decoded")
+		},
+		"slow handler": func(r *rig) {
+			release := make(chan struct{})
+			defer close(release)
+			r.pod("default", "a", "")
+			run(r, r.pods)
+			r.pods.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-release }}, informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
+			synctest.Wait()
+			<-time.After(time.Minute)
+			r.expect("warning subscription v1 pods: slow: one call for 1 min 0 s, backlog 0")
+			<-time.After(5 * time.Minute)
+			r.expect("error subscription v1 pods: slow: one call for 6 min 0 s, backlog 0")
+		},
+		"key that waits": func(r *rig) {
+			release := make(chan struct{})
+			defer close(release)
+			ctl := &informer.Controller[informer.Key]{Name: "web", Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+				<-release
+				return informer.Result{}, nil
+			}}
+			ctl.Watch(informer.EnqueueObject(r.pods))
+			r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+			r.pod("default", "a", "")
+			r.pod("default", "b", "")
+			run(r, r.pods)
+			<-time.After(time.Hour)
+			r.expect("") // not the leader
+			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
+			<-time.After(2 * time.Minute)
+			r.expect("warning queue web: a key in work for 2 min 0 s")
+			r.expect("warning queue web: a key has been ready for 1 h 2 min, 1 in work")
+		},
+		"key in work": func(r *rig) {
+			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
+			r.config = debugpage.Config{Queues: []func() informer.QueueStatus{queue.Status}}
+			queue.Add(secret)
+			<-time.After(time.Hour)
+			r.expect("")
+			key, err := queue.Get(r.ctx)
+			if err != nil {
+				r.Fatal(err)
+			}
+			<-time.After(2 * time.Minute)
+			r.expect("warning queue jobs: a key in work for 2 min 0 s")
+			<-time.After(4 * time.Minute)
+			r.expect("error queue jobs: a key in work for 6 min 0 s")
+			queue.Done(key)
+			r.expect("")
+		},
+	} {
+		t.Run(name, func(t *testing.T) { inRig(t, test) })
+	}
+}
+
+// expect fails the test unless the problems have want. An empty want means that there are none.
+func (r *rig) expect(want string) {
+	r.Helper()
+	if got := problemsOf(r); !strings.Contains(got, want) || want == "" && got != "" {
+		r.Errorf("the problems lack %q:\n%s", want, got)
+	}
+}
+
+// Errors come before warnings.
+func TestProblemsAreSorted(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.server.Inject(informertest.Fault{Resource: "secrets", Error: forbidden()})
+		broken := informer.New(r.client, informer.Resource{GroupVersionResource: core.WithResource("secrets")}, informer.Config[*corev1.Secret]{Logger: quiet})
+		r.config.Informers = append(r.config.Informers, broken.Status)
+		r.tasks.Go(func() { _ = broken.Run(r.ctx) })
+		<-time.After(100 * time.Millisecond)
+		synctest.Wait()
+		s := ask[debugpage.Status](r, "status.json")
+		if len(s.Problems) != 2 || s.Problems[0].Severity != debugpage.SeverityError || s.Problems[1].Severity != debugpage.SeverityWarning || s.Informers[1].Severity != debugpage.SeverityError {
+			r.Errorf("%+v", s.Problems)
+		}
+	})
+}
+
+// The text of an error may have anything. Only authorized callers receive it, and only the beginning of it.
+func TestTextOfErrorsIsForAuthorizedCallers(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.server.Inject(informertest.Fault{Resource: "pods", Error: apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(secret+"<script>"+strings.Repeat("é", 10_000)))})
+		r.tasks.Go(func() { _ = r.pods.Run(r.ctx) })
+		<-time.After(100 * time.Millisecond)
+		synctest.Wait()
+		var hidden debugpage.Status
+		w := r.get("/status.json")
+		decode(r.T, w, &hidden)
+		if lacks(r.T, w); hidden.Informers[0].Watches[0].Transitions[1].Why != "" {
+			r.Errorf("the text of the error is in the history: %s", w.Body)
+		}
+		w = r.get("/status.json?token=right")
+		if strings.Contains(w.Body.String(), "<script>") {
+			r.Errorf("the JSON has HTML: %s", w.Body)
+		}
+		last := ask[debugpage.Status](r, "status.json").Informers[0].Watches[0].LastError
+		if last == nil || last.Class != "403 Forbidden" || !strings.Contains(last.Text, secret+"<script>") || len(last.Text) > 1100 || last.Time.IsZero() {
+			r.Errorf("%+v", last)
+		}
+		if history := ask[debugpage.Status](r, "status.json").Informers[0].Watches[0].Transitions; !strings.Contains(history[1].Why, secret) || len(history[1].Why) > 1100 {
+			r.Errorf("%+v", history)
+		}
+		r.config.Authorize = func(*http.Request) bool { return false }
+		lacks(r.T, r.get("/status.json?token=right"))
+	})
+}

@@ -1,0 +1,337 @@
+package informer_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// logLines is a logger's writer that keeps the lines.
+type logLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logLines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+// take returns the lines since the last call, without the time.
+func (l *logLines) take() (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		_, line, _ = strings.Cut(line, " ")
+		lines = append(lines, line)
+	}
+	l.lines = nil
+	return lines
+}
+
+// logged returns a configuration whose log goes to the returned lines.
+func logged() (informer.Config[*corev1.Pod], *logLines) {
+	lines := &logLines{}
+	return informer.Config[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(lines, nil))}, lines
+}
+
+// reflectorStatus returns the status of the only reflector.
+func reflectorStatus(inf *informer.Informer[*corev1.Pod]) informer.ReflectorStatus {
+	return inf.Status().Reflectors[0]
+}
+
+// transitions returns the states of a status with their reasons, each cut after some characters.
+func transitions(s informer.ReflectorStatus) (list []string) {
+	for _, t := range s.Transitions {
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%v %.12s", t.State, t.Why)))
+	}
+	return list
+}
+
+// A synced informer tells what it has received and when.
+// Guarantees: O1
+func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
+	for _, paged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
+			bubble(t, func(w world) {
+				w.create(newPod("ns", "a"), newPod("ns", "b"))
+				config := quiet[*corev1.Pod]()
+				config.PagedList = paged
+				inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+				if s := reflectorStatus(inf); s.Awaits != informer.AwaitingNothing || s.Bytes != 0 || len(s.Transitions) > 0 || !s.ResourceVersionTime.IsZero() {
+					w.Errorf("before Run: %+v", s)
+				}
+				defer start(w.T, inf)()
+				synctest.Wait()
+				first := reflectorStatus(inf)
+				watches := map[informer.Reason]int{}
+				if paged {
+					watches[informer.ReasonFirst] = 1
+				}
+				if !maps.Equal(first.ListsBy, map[informer.Reason]int{informer.ReasonFirst: 1}) || !maps.Equal(first.WatchesBy, watches) {
+					w.Errorf("lists %v, watches %v", first.ListsBy, first.WatchesBy)
+				}
+				if events := int64(3); first.Events != events && !paged || paged && first.Events != 0 { // two pods and a bookmark
+					w.Errorf("%d events", first.Events)
+				}
+				if first.Bytes < 200 || first.Awaits != informer.AwaitingData || !first.RetryAt.IsZero() || !first.ResourceVersionTime.Equal(time.Now()) {
+					w.Errorf("%+v", first)
+				}
+				if want := []string{"Listing first", "Watching first"}; !slices.Equal(transitions(first), want) {
+					w.Errorf("transitions %q, want %q", transitions(first), want)
+				}
+				<-time.After(10 * time.Second)
+				w.relabel("ns", "a", "x")
+				synctest.Wait()
+				<-time.After(5 * time.Second)
+				s := reflectorStatus(inf)
+				if age := time.Since(s.ResourceVersionTime); age != 5*time.Second || s.Events != first.Events+1 || s.Bytes <= first.Bytes {
+					w.Errorf("after a change: version of %v ago, %d events, %d bytes", age, s.Events, s.Bytes)
+				}
+			})
+		})
+	}
+}
+
+// Each list and each watch has its reason.
+// Guarantees: O1
+func TestStatusCountsByReason(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("ns", "a"))
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		settle := func() {
+			<-time.After(5 * time.Minute) // longer than any backoff
+			synctest.Wait()
+		}
+		<-time.After(time.Second)
+		w.create(newPod("ns", "b")) // a watch with an event may end at any time
+		synctest.Wait()
+		w.server.EndWatches()
+		settle()
+		w.server.CloseConnections()
+		settle()
+		w.server.Stop()
+		w.create(newPod("ns", "c"))
+		w.server.Compact()
+		w.server.Start()
+		settle()
+		backup := w.server.Snapshot()
+		for range 5 {
+			w.relabel("ns", "a", fmt.Sprint(time.Now()))
+		}
+		synctest.Wait()
+		w.server.Restore(backup)
+		<-time.After(30 * time.Minute)
+		synctest.Wait()
+		s := reflectorStatus(inf)
+		for reason, count := range map[informer.Reason]map[informer.Reason]int{
+			informer.ReasonFirst: s.ListsBy, informer.ReasonExpired: s.ListsBy, informer.ReasonRestored: s.ListsBy,
+		} {
+			if count[reason] != 1 {
+				w.Errorf("%d lists because of %v: %v", count[reason], reason, s.ListsBy)
+			}
+		}
+		if s.WatchesBy[informer.ReasonEnded] == 0 || s.WatchesBy[informer.ReasonFailed] == 0 {
+			w.Errorf("watches %v", s.WatchesBy)
+		}
+	})
+}
+
+// While a reflector waits, its status says for what.
+// Guarantees: O1
+func TestStatusTellsWhatIsAwaited(t *testing.T) {
+	resource := informer.Resource{GroupVersionResource: podGVR}
+	run := func(w world, inf *informer.Informer[*corev1.Pod]) (stop func()) {
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); inf.Run(ctx) }()
+		synctest.Wait()
+		return func() { cancel(); <-ended }
+	}
+	t.Run("rate limit", func(t *testing.T) {
+		bubble(t, func(w world) {
+			client := w.client(func(c *rest.Config) { c.QPS, c.Burst = 1.0/60, 1 })
+			first := informer.New(client, resource, quiet[*corev1.Pod]())
+			defer run(w, first)()
+			second := informer.New(client, resource, quiet[*corev1.Pod]())
+			defer run(w, second)()
+			if s := reflectorStatus(second); s.Awaits != informer.AwaitingRateLimit {
+				w.Errorf("awaits %v", s.Awaits)
+			}
+			<-time.After(2 * time.Minute)
+			if s := reflectorStatus(second); s.Awaits != informer.AwaitingData {
+				w.Errorf("awaits %v", s.Awaits)
+			}
+			if waits := client.Status().Throttled; waits.Count != 2 || waits.Max < 50*time.Second || waits.Max > time.Minute {
+				w.Errorf("throttled: %+v", waits)
+			}
+		})
+	})
+	t.Run("response", func(t *testing.T) {
+		bubble(t, func(w world) {
+			gate := make(chan struct{})
+			w.answer(func(http.ResponseWriter, *http.Request) bool { <-gate; return false })
+			inf := informer.New(w.client(), resource, quiet[*corev1.Pod]())
+			defer run(w, inf)()
+			if s := reflectorStatus(inf); s.Awaits != informer.AwaitingResponse || s.State != informer.ReflectorListing {
+				w.Errorf("awaits %v in %v", s.Awaits, s.State)
+			}
+			close(gate)
+		})
+	})
+	t.Run("retry", func(t *testing.T) {
+		bubble(t, func(w world) {
+			defer w.server.Inject(informertest.Fault{Error: unavailable})()
+			inf := informer.New(w.client(), resource, quiet[*corev1.Pod]())
+			defer run(w, inf)()
+			s := reflectorStatus(inf)
+			if wait := time.Until(s.RetryAt); s.Awaits != informer.AwaitingRetry || wait <= 0 || wait > time.Minute {
+				w.Errorf("awaits %v, retry in %v", s.Awaits, wait)
+			}
+			if want := []string{"Listing first", "Backoff watch: down"}; !slices.Equal(transitions(s)[:2], want) {
+				w.Errorf("transitions %q, want %q", transitions(s), want)
+			}
+		})
+	})
+	t.Run("sink", func(t *testing.T) {
+		bubble(t, func(w world) {
+			gate := make(chan struct{})
+			r, err := informer.NewReflector(w.client(), resource, sinkFunc(func() { <-gate }), quiet[*corev1.Pod]())
+			if err != nil {
+				w.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(w.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); r.Run(ctx) }()
+			synctest.Wait()
+			if s := r.Status(); s.Awaits != informer.AwaitingSink {
+				w.Errorf("awaits %v", s.Awaits)
+			}
+			close(gate)
+			synctest.Wait()
+			if s := r.Status(); s.Awaits != informer.AwaitingData {
+				w.Errorf("awaits %v", s.Awaits)
+			}
+			cancel()
+			<-ended
+			if s := r.Status(); s.Awaits != informer.AwaitingNothing || s.State != informer.ReflectorIdle {
+				w.Errorf("after Run: %v, awaits %v", s.State, s.Awaits)
+			}
+		})
+	})
+}
+
+// sinkFunc is a sink that calls the function for each delta.
+type sinkFunc func()
+
+func (s sinkFunc) Put(context.Context, informer.Delta[*corev1.Pod]) error { s(); return nil }
+
+// The log has one line for each transition, and none while all is well, however many watches end normally.
+// Guarantees: O2
+func TestLogHasTransitionsOnly(t *testing.T) {
+	bubble(t, func(w world) {
+		w.create(newPod("ns", "a"))
+		config, log := logged()
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Update: func(_, pod *corev1.Pod) {
+			if pod.Labels["v"] == "slow" {
+				<-time.After(15 * time.Second)
+			}
+		}}, informer.SubscriptionConfig[*corev1.Pod]{Name: "h"})
+		stop := start(w.T, inf)
+		synctest.Wait()
+		want := func(when string, want ...string) {
+			w.Helper()
+			got := log.take()
+			same := len(got) == len(want)
+			for i := range min(len(got), len(want)) {
+				same = same && strings.Contains(got[i], want[i])
+			}
+			if !same {
+				w.Errorf("%s: log\n%s\nwant\n%s", when, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+		want("at the start", `level=INFO msg="reflector: Listing" resource="v1 pods" from=Idle why=first`,
+			`level=INFO msg="reflector: Watching" resource="v1 pods" from=Listing why=first objects=1 resourceVersion=2`)
+		for i := range 24 {
+			<-time.After(time.Hour)
+			w.relabel("ns", "a", fmt.Sprint(i))
+			if i == 12 && reflectorStatus(inf).Watches < 50 {
+				w.Errorf("%d watches", reflectorStatus(inf).Watches)
+			}
+		}
+		want("in the steady state")
+		w.relabel("ns", "a", "slow")
+		<-time.After(time.Minute)
+		want("after a slow call", `level=WARN msg="a handler is slow" resource="v1 pods" handler=h call=10s backlog=0 oldest=0s`)
+		remove := w.server.Inject(informertest.Fault{Times: 1, Error: unavailable})
+		w.server.EndWatches()
+		<-time.After(5 * time.Minute)
+		remove()
+		want("after a failure", `level=WARN msg="reflector: Backoff" resource="v1 pods" from=Watching why="watch: `, `level=INFO msg="reflector: Watching"`)
+		stop()
+		want("at the end", `level=INFO msg="reflector: Idle"`)
+		if n := len(reflectorStatus(inf).Transitions); n != 5 {
+			w.Errorf("%d transitions", n)
+		}
+	})
+}
+
+// A resource that stays absent gives two lines, not two for each try. The status keeps the newest transitions.
+// Guarantees: O2
+func TestAbsentResourceIsLoggedOnce(t *testing.T) {
+	bubble(t, func(w world) {
+		config, log := logged()
+		gone := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("gone")}
+		inf := informer.New(w.client(), gone, config)
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); inf.Run(ctx) }()
+		<-time.After(time.Hour)
+		if lines := log.take(); len(lines) != 2 || !strings.Contains(lines[1], `level=WARN msg="reflector: Absent"`) {
+			w.Errorf("log:\n%s", strings.Join(lines, "\n"))
+		}
+		before := reflectorStatus(inf)
+		if n := len(before.Transitions); n != 16 || before.Transitions[n-1].State != informer.ReflectorAbsent || before.ListsBy[informer.ReasonAbsent] < 100 {
+			w.Errorf("%d transitions, lists %v", n, before.ListsBy)
+		}
+		kept := slices.Clone(before.Transitions)
+		<-time.After(time.Hour)
+		if !slices.Equal(before.Transitions, kept) {
+			w.Error("the transitions of an earlier status have changed")
+		}
+		cancel()
+		<-ended
+	})
+}
+
+func TestNamesOfReasons(t *testing.T) {
+	seen := map[string]bool{}
+	for r := informer.ReasonFirst; r <= informer.ReasonUnclear; r++ {
+		seen[r.String()] = true
+	}
+	for a := informer.AwaitingNothing; a <= informer.AwaitingRetry; a++ {
+		seen[a.String()] = true
+	}
+	if len(seen) != 15 || informer.Reason(200).String() != "Reason(200)" || informer.Awaiting(200).String() != "Awaiting(200)" {
+		t.Errorf("%d names: %q", len(seen), slices.Sorted(maps.Keys(seen)))
+	}
+}
