@@ -90,7 +90,7 @@ func (s spans) Request(ctx context.Context, r informer.RequestTrace) (context.Co
 	if r.Name != "" {
 		name += " " + r.Name
 	}
-	if r.Path == "" || r.Method == "" {
+	if !strings.HasPrefix(r.Path, "/api/v1/") || r.Method == "" || r.Host == "" {
 		s.Errorf("%+v", r)
 	}
 	r.Header.Set("Traceparent", name)

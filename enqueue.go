@@ -54,7 +54,8 @@ func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue
 	return EventSource[T, K]{informer: i, handler: handler}
 }
 
-// With returns a copy of s whose subscription has that configuration, such as a filter or a resync. Only a source of EnqueueBy
+// With returns a copy of s whose subscription has that configuration, such as a filter or a resync. An empty Name means "queue"
+// and the name of the queue. Only a source of EnqueueBy
 // uses Delivery and Block.
 func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] {
 	s.config = config
@@ -65,6 +66,9 @@ func (s EventSource[T, K]) subscribe(queue *Queue[K]) *Subscription {
 	config := s.config
 	if s.every {
 		config.Delivery, config.Block, config.NewOnly = DeliverEvery, true, false
+	}
+	if config.Name == "" {
+		config.Name = "queue " + queue.config.Name
 	}
 	return s.informer.SubscribeWith(s.handler(queue), config)
 }

@@ -220,8 +220,9 @@ func (r *Reflector[T]) update(change func(*ReflectorStatus)) {
 	change(&r.status)
 }
 
-// enter enters s, and logs that unless it is s already. Nothing else logs while all is well.
-func (r *Reflector[T]) enter(s ReflectorState, why string, more ...any) {
+// enter enters s, after the failure err or for the reason of r.state, and logs that unless it is s already. Nothing else logs
+// while all is well.
+func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
 	now := time.Now()
 	r.mu.Lock()
 	from, settled := r.status.State, r.settled
@@ -231,7 +232,7 @@ func (r *Reflector[T]) enter(s ReflectorState, why string, more ...any) {
 	}
 	r.status.State, r.status.Since = s, now
 	latest := r.status.Transitions
-	r.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]), Transition{now, s, why}) // a status may have latest
+	r.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]), Transition{now, s, r.state.why, err}) // a status may have latest
 	if s != ReflectorListing {
 		r.settled = s
 	}
@@ -243,7 +244,14 @@ func (r *Reflector[T]) enter(s ReflectorState, why string, more ...any) {
 	case s == ReflectorBackoff || s == ReflectorAbsent:
 		level = slog.LevelWarn
 	}
-	r.log.Log(context.Background(), level, "reflector: "+s.String(), append([]any{"from", from.String(), "why", why}, more...)...)
+	attrs := []any{"from", from.String()}
+	switch {
+	case err != nil:
+		attrs = append(attrs, "why", err)
+	case s != ReflectorIdle:
+		attrs = append(attrs, "why", r.state.why.String())
+	}
+	r.log.Log(context.Background(), level, "reflector: "+s.String(), append(attrs, more...)...)
 }
 
 // noteDecodeError logs and counts an object that cannot be decoded.
@@ -268,7 +276,7 @@ func (r *Reflector[T]) Run(ctx context.Context) (err error) {
 }
 
 func (r *Reflector[T]) run(ctx context.Context) error {
-	defer r.enter(ReflectorIdle, "")
+	defer r.enter(ReflectorIdle, nil)
 	r.update(func(s *ReflectorStatus) {
 		if s.NoWatchSince.IsZero() {
 			s.NoWatchSince = time.Now()
@@ -302,10 +310,10 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 // step lists or watches once.
 func (r *Reflector[T]) step(ctx context.Context) error {
 	if r.state.name == ReflectorWatching {
-		r.enter(ReflectorWatching, r.state.why.String(), "objects", r.read.Load(), "resourceVersion", r.state.rv)
+		r.enter(ReflectorWatching, nil, "objects", r.read.Load(), "resourceVersion", r.state.rv)
 		return r.watch(ctx)
 	}
-	r.enter(ReflectorListing, r.state.why.String())
+	r.enter(ReflectorListing, nil)
 	r.count(&r.listsBy)
 	if r.config.PagedList || time.Now().Before(r.state.paged) {
 		return r.list(ctx)
@@ -347,7 +355,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		}
 	}
 	delay := r.backoff(now, err)
-	r.enter(wait, err.Error(), "retryAfter", delay, "resourceVersion", r.state.rv, "relist", r.state.name == ReflectorListing)
+	r.enter(wait, err, "retryAfter", delay, "resourceVersion", r.state.rv, "relist", r.state.name == ReflectorListing)
 	return sleep(ctx, delay)
 }
 

@@ -88,7 +88,7 @@ type ReflectorStatus struct {
 	// watches that it requested at a resource version. Reasons that did not occur are missing.
 	ListsBy, WatchesBy map[Reason]int
 	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
-	// also the initial events of streaming lists.
+	// also bookmarks and the initial events of streaming lists.
 	Bytes, Events int64
 	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
 	Restored int
@@ -107,9 +107,11 @@ type ReflectorStatus struct {
 type Transition struct {
 	Time  time.Time
 	State ReflectorState
-	// Why is the reason of a list or a watch, or the text of the failure after which the reflector waits. Empty means that Run
-	// ended.
-	Why string
+	// Reason is why the reflector lists or watches.
+	Reason Reason
+	// Err is the failure after which the reflector waits. It is nil in the states ReflectorListing and ReflectorWatching, and
+	// after Run.
+	Err error
 }
 
 // maxTransitions is the number of transitions in a status.

@@ -60,7 +60,11 @@ func reflectorStatus(inf *informer.Informer[*corev1.Pod]) informer.ReflectorStat
 // transitions returns the states of a status with their reasons, each cut after some characters.
 func transitions(s informer.ReflectorStatus) (list []string) {
 	for _, t := range s.Transitions {
-		list = append(list, strings.TrimSpace(fmt.Sprintf("%v %.12s", t.State, t.Why)))
+		why := t.Reason.String()
+		if t.Err != nil {
+			why = fmt.Sprintf("%.12s", t.Err.Error())
+		}
+		list = append(list, t.State.String()+" "+why)
 	}
 	return list
 }

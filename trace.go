@@ -26,8 +26,8 @@ type RequestTrace struct {
 	// Resource is the resource of the request, and Name the name of the object. Name is empty for a list, a watch and a creation.
 	Resource schema.GroupResource
 	Name     string
-	// Method and Path are those of the HTTP request. Path has no query.
-	Method, Path string
+	// Method, Host and Path are those of the HTTP request. Path has no query.
+	Method, Host, Path string
 	// Header is the header of the request, to which Tracer.Request may add fields.
 	Header http.Header
 }

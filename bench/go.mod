@@ -6,12 +6,16 @@ go 1.26.0
 replace (
 	github.com/typedinformer/informer => ../
 	github.com/typedinformer/informer/crcache => ../crcache
+	github.com/typedinformer/informer/informerprom => ../informerprom
 )
 
 require (
 	github.com/go-logr/logr v1.4.3
+	github.com/google/pprof v0.0.0-20250403155104-27863c87afa6
+	github.com/prometheus/client_golang v1.24.0
 	github.com/typedinformer/informer v0.0.0
 	github.com/typedinformer/informer/crcache v0.0.0
+	github.com/typedinformer/informer/informerprom v0.0.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
@@ -61,7 +65,6 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	github.com/prometheus/client_golang v1.24.0 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect

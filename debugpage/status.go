@@ -129,7 +129,8 @@ type Watch struct {
 type Transition struct {
 	Time  time.Time `json:"time"`
 	State string    `json:"state"`
-	// Why is the reason of a list or a watch, or the text of an error, which only authorized callers receive.
+	// Why is the reason of a list or a watch, or the kind of a failure, as in Failure.Class. Authorized callers receive the text
+	// of the failure instead.
 	Why string `json:"why,omitempty"`
 }
 
@@ -387,8 +388,13 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 	}
 	for _, t := range r.Transitions[max(0, len(r.Transitions)-maxTransitions):] {
 		next := Transition{Time: t.Time, State: t.State.String()}
-		if b.authorized || isReason(t.Why) {
-			next.Why = shorten(t.Why)
+		switch {
+		case t.Err != nil && b.authorized:
+			next.Why = shorten(t.Err.Error())
+		case t.Err != nil:
+			next.Why = class(t.Err)
+		case t.State != informer.ReflectorIdle:
+			next.Why = t.Reason.String()
 		}
 		w.Transitions = append(w.Transitions, next)
 	}
@@ -407,16 +413,6 @@ func byName(counts map[informer.Reason]int) map[string]int {
 		named[reason.String()] = n
 	}
 	return named
-}
-
-// isReason reports whether a text is the name of a Reason, and so not the text of an error.
-func isReason(text string) bool {
-	for reason := informer.ReasonFirst; reason <= informer.ReasonUnclear; reason++ {
-		if reason.String() == text {
-			return true
-		}
-	}
-	return false
 }
 
 func durations(d informer.Durations) Durations {

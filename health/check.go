@@ -24,7 +24,7 @@ func (c *Config) ready(r *http.Request) (checks []check) {
 	for _, s := range c.informers() {
 		checks = append(checks,
 			check{"informer/" + s.Resource.String() + "/synced", synced(s)},
-			check{"informer/" + s.Resource.String() + "/watch", watching(s, limit(c.MaxNoWatch))})
+			check{"informer/" + s.Resource.String() + "/watch", watching(s, limit(c.MaxNoWatch), optional(c.MaxVersionAge))})
 	}
 	return append(checks, own(c.ReadyChecks, r)...)
 }
@@ -36,11 +36,15 @@ func (c *Config) live(r *http.Request) (checks []check) {
 	}
 	for _, status := range c.Controllers {
 		s := status()
-		checks = append(checks, check{"controller/" + s.Name + "/queue", progressing(s.Queue, limit(c.MaxWork))})
+		failure := progressing(s.Queue, limit(c.MaxWork))
+		if failure == "" && s.Running {
+			failure = taken(s.Queue, optional(c.MaxReady))
+		}
+		checks = append(checks, check{"controller/" + s.Name + "/queue", failure})
 	}
 	for _, status := range c.Queues {
 		s := status()
-		checks = append(checks, check{"queue/" + s.Name, progressing(s, limit(c.MaxWork))})
+		checks = append(checks, check{"queue/" + s.Name, cmp.Or(progressing(s, limit(c.MaxWork)), taken(s, optional(c.MaxReady)))})
 	}
 	return append(checks, own(c.LiveChecks, r)...)
 }
@@ -80,10 +84,14 @@ func synced(s informer.InformerStatus) string {
 	return strings.Join(failures, "; ")
 }
 
-// watching says which watches are down for longer than limit. A resource that the server does not serve has none.
-func watching(s informer.InformerStatus, limit time.Duration) string {
+// watching says which watches are down for longer than limit, or open without a resource version for longer than age. A resource
+// that the server does not serve has none.
+func watching(s informer.InformerStatus, limit, age time.Duration) string {
 	var failures []string
 	for _, r := range s.Reflectors {
+		if old := time.Since(r.ResourceVersionTime); r.WatchOpen && !r.ResourceVersionTime.IsZero() && old > age {
+			failures = append(failures, fmt.Sprintf("no resource version for %v, %s", round(old), describe(r)))
+		}
 		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent {
 			continue
 		}
@@ -110,11 +118,24 @@ func progressing(s informer.QueueStatus, limit time.Duration) string {
 	if s.LongestRunning <= limit {
 		return ""
 	}
-	ready := 0
-	for _, n := range s.Depth {
-		ready += n
+	return fmt.Sprintf("a key in work for %v, %d in work, %d ready", round(s.LongestRunning), s.InWork, readyKeys(s))
+}
+
+// taken says that a key has been ready for longer than limit while no key is in work. Before its first key was done, a queue may
+// wait for a worker, as that of a controller whose sources have not synced does.
+func taken(s informer.QueueStatus, limit time.Duration) string {
+	if s.LongestReady <= limit || s.InWork > 0 || s.Works.Count == 0 {
+		return ""
 	}
-	return fmt.Sprintf("a key in work for %v, %d in work, %d ready", round(s.LongestRunning), s.InWork, ready)
+	return fmt.Sprintf("a key ready for %v, none in work, %d ready", round(s.LongestReady), readyKeys(s))
+}
+
+// readyKeys returns the number of ready keys.
+func readyKeys(s informer.QueueStatus) (n int) {
+	for _, depth := range s.Depth {
+		n += depth
+	}
+	return n
 }
 
 // describe describes the state of a reflector without the text of its error.

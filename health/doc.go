@@ -10,18 +10,24 @@
 // Readiness says whether the stores can be read. It fails when a restart would not help:
 //
 //	informer/<resource>/synced      the store does not have the whole collection yet
-//	informer/<resource>/watch       no watch has been open for longer than Config.MaxNoWatch
+//	informer/<resource>/watch       no watch has been open for longer than Config.MaxNoWatch, or an open one has received no
+//	                                resource version for longer than Config.MaxVersionAge
 //
 // Liveness says whether the program makes progress. It fails when only a restart helps:
 //
 //	informer/<resource>/handlers    a call of a handler takes longer than Config.MaxHandlerCall
-//	controller/<name>/queue         a key has been in work for longer than Config.MaxWork
+//	controller/<name>/queue         a key has been in work for longer than Config.MaxWork, or none is in work although one has
+//	                                been ready for longer than Config.MaxReady
 //	queue/<name>                    the same, for a queue without a Controller
 //
 // Config.ReadyChecks and Config.LiveChecks add checks of your own.
 //
 // A key that waits is no failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an outage
 // of the API server makes a program unready, but never restarts it.
+//
+// Config.MaxVersionAge and Config.MaxReady are limits without a default. With MaxReady, a key that waits is a failure if no key of
+// the queue is in work. Even then, the queue of a controller passes while Run is not under way, and until its first key was done,
+// as long as its sources have not synced.
 //
 // The handlers answer like /readyz and /livez of Kubernetes: 200 and "ok", or 500. To callers that Config.Authorize admits,
 // ?verbose, or a failure, shows one line for each check: "[+]name ok" or "[-]name failed: reason". Other callers see only

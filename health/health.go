@@ -2,6 +2,7 @@ package health
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
@@ -23,9 +24,16 @@ type Config struct {
 	Queues []func() informer.QueueStatus
 	// MaxNoWatch is how long an informer may be without an open watch. Zero means 5 minutes. Negative means no limit.
 	MaxNoWatch time.Duration
+	// MaxVersionAge is how long an open watch may be without a new resource version. kube-apiserver sends one at least every ten
+	// minutes. Zero or negative means no limit: the API server of an extension may send none while nothing changes.
+	MaxVersionAge time.Duration
 	// MaxHandlerCall is how long a call of a handler, or an iteration of Informer.Changes, may take. Zero means 5 minutes.
 	// Negative means no limit.
 	MaxHandlerCall time.Duration
+	// MaxReady is how long a key may be ready while no key of its queue is in work. It applies to a queue that has done a key,
+	// and to that of a controller only while Run is under way. Zero or negative means no limit: a queue without a Controller may
+	// belong to a replica that is not the leader any more.
+	MaxReady time.Duration
 	// MaxWork is how long a key may be in work. It should exceed Controller.Timeout. Zero means 5 minutes. Negative means no
 	// limit.
 	MaxWork time.Duration
@@ -53,6 +61,11 @@ func limit(configured time.Duration) time.Duration {
 		return math.MaxInt64
 	}
 	return configured
+}
+
+// optional returns the duration of a limit in Config that has no default.
+func optional(configured time.Duration) time.Duration {
+	return limit(cmp.Or(configured, -1))
 }
 
 // Ready returns the handler for /readyz. It says whether every informer has synced, and has a watch. Without informers, it

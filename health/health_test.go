@@ -172,6 +172,55 @@ func TestChecks(t *testing.T) {
 			<-time.After(5 * time.Minute)
 			r.expect(health.Live(r.config()), "")
 		},
+		"ready keys that nobody takes": func(r *rig) {
+			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
+			config := health.Config{Queues: []func() informer.QueueStatus{queue.Status}, Authorize: func(*http.Request) bool { return true }, MaxReady: 5 * time.Minute}
+			queue.AddWith(informer.AddOptions{}, "a", secret)
+			<-time.After(time.Hour)
+			r.expect(health.Live(config), "") // it has no worker yet
+			key, err := queue.Get(r.ctx)
+			if err != nil {
+				r.Fatal(err)
+			}
+			r.expect(health.Live(config), "") // the other key waits behind this one
+			queue.Done(key)
+			r.expect(health.Live(config), `queue/jobs failed: a key ready for 1h0m0s, none in work, 1 ready`)
+			controller := informer.ControllerStatus{Name: "web", Running: true, Queue: queue.Status()}
+			config.Queues, config.Controllers = nil, []func() informer.ControllerStatus{func() informer.ControllerStatus { return controller }}
+			r.expect(health.Live(config), `controller/web/queue failed: a key ready for 1h0m0s, none in work, 1 ready`)
+			controller.Running = false // not the leader any more
+			r.expect(health.Live(config), "")
+			controller.Running, config.MaxReady = true, 0
+			r.expect(health.Live(config), "")
+		},
+		"controller that waits for its sources": func(r *rig) {
+			r.server.Stop()
+			ctl := &informer.Controller[informer.Key]{Name: "web", Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+				return informer.Result{}, nil
+			}, Queue: informer.NewQueue(informer.QueueConfig[informer.Key]{})}
+			ctl.Watch(informer.EnqueueObject(r.pods))
+			ctl.Queue.Add(informer.Key{Name: secret})
+			config := r.config()
+			config.Controllers, config.MaxReady = []func() informer.ControllerStatus{ctl.Status}, time.Minute
+			r.tasks.Go(func() { _ = r.pods.Run(r.ctx) })
+			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
+			<-time.After(time.Hour)
+			r.expect(health.Live(config), "")
+			r.server.Start()
+			<-time.After(10 * time.Minute)
+			r.expect(health.Live(config), "")
+		},
+		"no resource version": func(r *rig) {
+			r.server.Inject(informertest.Fault{Resource: "pods", Verb: "watch", OmitBookmarks: true})
+			r.sync()
+			config := r.config()
+			config.MaxVersionAge = time.Minute
+			<-time.After(2 * time.Minute)
+			r.expect(health.Ready(config), `informer/v1 pods/watch failed: no resource version for 2m0s, state Watching for 2m0s.*`)
+			r.expect(health.Ready(r.config()), "")
+			config.MaxVersionAge = 3 * time.Minute
+			r.expect(health.Ready(config), "")
+		},
 		"queue without progress": func(r *rig) {
 			queue := informer.NewQueue(informer.QueueConfig[string]{Name: "jobs"})
 			config := health.Config{Queues: []func() informer.QueueStatus{queue.Status}, Authorize: func(*http.Request) bool { return true }}

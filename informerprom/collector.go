@@ -23,13 +23,17 @@ type Config struct {
 	Controllers []func() informer.ControllerStatus
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() informer.QueueStatus
+	// Clients are the Status methods of clients. A client and those that its WithTracer returned have one status, so give one
+	// of them only.
+	Clients []func() informer.ClientStatus
 }
 
-// Collector is a [prometheus.Collector] of informers, queues and controllers. Create one with [New]. All methods are safe for
+// Collector is a [prometheus.Collector] of informers, queues, controllers and clients. Create one with [New]. All methods are safe for
 // concurrent use. A registry accepts only one Collector, because all have the same metrics.
 type Collector struct {
-	mu      sync.Mutex // protects configs
+	mu      sync.Mutex // protects the fields below
 	configs []*Config
+	page    *page // that of the last scrape; nil during a scrape, and before the first
 }
 
 // New returns a collector for config. [Collector.Add] adds what is created later, or ends before the collector.
@@ -60,12 +64,18 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
 	configs := slices.Clone(c.configs)
+	p := c.page
+	c.page = nil // a concurrent scrape makes its own
 	c.mu.Unlock()
-	p := page{}
+	if p == nil {
+		p = newPage()
+	}
+	p.scrape++
 	for _, config := range configs {
 		p.addConfig(config)
 	}
-	for s, value := range p {
-		to <- prometheus.MustNewConstMetric(s.metric.desc, s.metric.kind, value, s.labels[:s.metric.labels]...)
-	}
+	p.sendTo(to)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.page = p
 }

@@ -2,7 +2,12 @@ package informerprom_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +16,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
@@ -50,6 +58,17 @@ func expect(t *testing.T, registry prometheus.Gatherer, page string, names ...st
 	}
 }
 
+// durations returns a histogram with n times a millisecond, a minute, and an hour, which no bucket has.
+func durations(n uint64) (d informer.Durations) {
+	for i, bound := range informer.DurationBounds() {
+		if bound == 1024*time.Microsecond || bound == 1048576*64*time.Microsecond {
+			d.Buckets[i] = n
+		}
+	}
+	d.Count, d.Sum, d.Max = 3*n, time.Duration(n)*(time.Millisecond+time.Minute+time.Hour), time.Hour
+	return d
+}
+
 // everything is a configuration in which each metric has a value of its own.
 func everything() informerprom.Config {
 	return informerprom.Config{
@@ -59,24 +78,36 @@ func everything() informerprom.Config {
 			Synced:          true,
 			ResourceVersion: "9123456789012345678", // more digits than a float64 holds
 			Objects:         11,
+			Memory:          14,
 			Queued:          12,
 			Blocked:         13,
 			Reflectors: []informer.ReflectorStatus{
-				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Lists: 21, Watches: 22, Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26},
-				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31},
+				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Lists: 21, Watches: 22, Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
+					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond), Bytes: 28, Events: 29,
+					ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209},
+					WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213}},
+				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond)},
 			},
-			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true}},
+			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,
+				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43)}},
 		})},
 		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
 		Controllers: []func() informer.ControllerStatus{fixed(informer.ControllerStatus{
-			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58,
+			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58, Reconciles: durations(59),
 			Queue: informer.QueueStatus{
 				Name:    "sites",
 				Depth:   map[informer.Priority]int{informer.HighPriority: 61, informer.NormalPriority: 62, informer.LowPriority: 63},
 				Delayed: 64, InWork: 65, Adds: 66, Retries: 67, Refused: 68, LongestRunning: 2500 * time.Millisecond, Unfinished: 3500 * time.Millisecond,
+				LongestReady: 6900 * time.Millisecond, Waits: durations(691), Works: durations(692),
 			},
 		})},
 		Queues: []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71})},
+		Clients: []func() informer.ClientStatus{fixed(informer.ClientStatus{
+			Host:      "10.0.0.1:443",
+			Requests:  map[informer.RequestKind]uint64{{Method: "GET", Code: 200}: 81, {Method: "GET", Code: 404}: 82, {Method: "PUT"}: 83},
+			Latencies: map[string]informer.Durations{"GET": durations(84), "PUT": durations(85)},
+			Throttled: durations(86),
+		})},
 	}
 }
 
@@ -145,6 +176,23 @@ func TestConcurrentScrapes(t *testing.T) {
 	}
 }
 
+// histogramLines returns the lines of the page for durations(n).
+func histogramLines(name, labels string, n int) (lines string) {
+	for _, bound := range informer.DurationBounds() {
+		upTo := 0
+		if bound > time.Millisecond {
+			upTo += n
+		}
+		if bound > time.Minute {
+			upTo += n
+		}
+		lines += fmt.Sprintf("%s_bucket{%s,le=\"%v\"} %d\n", name, labels, bound.Seconds(), upTo)
+	}
+	lines += fmt.Sprintf("%s_bucket{%s,le=\"+Inf\"} %d\n", name, labels, 3*n)
+	lines += fmt.Sprintf("%s_sum{%s} %v\n", name, labels, float64(n)*(0.001+60+3600))
+	return lines + fmt.Sprintf("%s_count{%s} %d\n", name, labels, 3*n)
+}
+
 // Sources with equal labels share a series.
 func TestEqualLabels(t *testing.T) {
 	behind := everything()
@@ -153,9 +201,19 @@ func TestEqualLabels(t *testing.T) {
 	status.Reflectors = []informer.ReflectorStatus{{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, Lists: 100, Failures: 3}}
 	status.Handlers = []informer.SubscriptionStatus{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
 	behind.Informers[0] = fixed(status)
+	behind.Queues = []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71, Waits: durations(1)}), fixed(informer.QueueStatus{Name: "jobs", Waits: durations(2)})}
 	c := informerprom.New(everything())
 	c.Add(behind)
-	expect(t, registryOf(c), `
+	registry := registryOf(c)
+	for range 2 { // the second scrape reuses the series of the first
+		expect(t, registry, sharedPage(), "rest_client_requests_total", "workqueue_queue_duration_seconds", "informer_objects", "informer_synced", "informer_store_resource_version", "informer_subscriptions", "informer_subscription_backlog",
+			"informer_subscription_busy_seconds", "informer_reflector_failures", "reflector_lists_total", "workqueue_adds_total")
+	}
+}
+
+// sharedPage returns the expected page of TestEqualLabels.
+func sharedPage() string {
+	return `
 # HELP informer_objects Number of objects in the store.
 # TYPE informer_objects gauge
 informer_objects{group="apps",name="edge",resource="deployments",version="v1"} 111
@@ -189,8 +247,16 @@ reflector_lists_total{name="edge deployments.v1.apps",watch_namespace="b"} 0
 # TYPE workqueue_adds_total counter
 workqueue_adds_total{controller="",name="jobs"} 142
 workqueue_adds_total{controller="site",name="sites"} 132
-`, "informer_objects", "informer_synced", "informer_store_resource_version", "informer_subscriptions", "informer_subscription_backlog",
-		"informer_subscription_busy_seconds", "informer_reflector_failures", "reflector_lists_total", "workqueue_adds_total")
+# HELP workqueue_queue_duration_seconds How long in seconds an item stays in workqueue before being requested
+# TYPE workqueue_queue_duration_seconds histogram
+` + histogramLines("workqueue_queue_duration_seconds", `controller="",name="jobs"`, 3) +
+		histogramLines("workqueue_queue_duration_seconds", `controller="site",name="sites"`, 2*691) + `
+# HELP rest_client_requests_total Number of HTTP requests, partitioned by status code, method, and host.
+# TYPE rest_client_requests_total counter
+rest_client_requests_total{code="200",host="10.0.0.1:443",method="GET"} 162
+rest_client_requests_total{code="404",host="10.0.0.1:443",method="GET"} 164
+rest_client_requests_total{code="<error>",host="10.0.0.1:443",method="PUT"} 166
+`
 }
 
 // A name that is not UTF-8 does not make a scrape fail.
@@ -214,6 +280,48 @@ func TestControllerWithoutQueue(t *testing.T) {
 	}
 	if n, err := testutil.GatherAndCount(registry, "controller_runtime_max_concurrent_reconciles"); n != 1 || err != nil {
 		t.Errorf("%d series of the controller, %v", n, err)
+	}
+}
+
+// A server that answers with every status code makes one series for each code of the standard, and for each class.
+func TestStatusCodesAreBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(strings.TrimPrefix(path.Base(r.URL.Path), "pod-"))
+		w.WriteHeader(code)
+	}))
+	defer server.Close()
+	client, err := informer.NewClient(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed := informer.NewTypedClient[*corev1.Pod](client, pods)
+	codes := map[string]bool{}
+	for code := 200; code < 1000; code++ {
+		_, _ = typed.Get(t.Context(), informer.Key{Namespace: "default", Name: fmt.Sprint("pod-", code)}, metav1.GetOptions{})
+		known := code
+		if http.StatusText(code) == "" {
+			known = code / 100 * 100
+		}
+		codes[strconv.Itoa(known)] = true
+	}
+	families, err := registryOf(informerprom.New(informerprom.Config{Clients: []func() informer.ClientStatus{client.Status}})).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "rest_client_requests_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "code" && !codes[label.GetValue()] {
+					t.Errorf("a series has the code %q", label.GetValue())
+				}
+			}
+		}
+		if n := len(family.GetMetric()); n > len(codes) || n < 50 {
+			t.Errorf("%d series, want at most %d", n, len(codes))
+		}
 	}
 }
 

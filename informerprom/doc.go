@@ -1,16 +1,18 @@
-// Package informerprom is a Prometheus collector for informers, groups, queues and controllers.
+// Package informerprom is a Prometheus collector for informers, groups, queues, controllers and clients.
 //
 //	metrics := informerprom.New(informerprom.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
 //		Controllers: []func() informer.ControllerStatus{controller.Status},
+//		Clients:     []func() informer.ClientStatus{client.Status},
 //	})
 //	prometheus.MustRegister(metrics)
 //
-// A scrape calls the Status functions. Between scrapes, the collector costs nothing. A series ends when its source does: when
+// A scrape calls the Status functions. Between scrapes, the collector does nothing. A series ends when its source does: when
 // an informer leaves its group, a subscription is closed, or the function that [Collector.Add] returned is called.
 //
 // Where client-go or controller-runtime has a metric, this package uses its name, help and labels, so existing dashboards and
-// alerts work. The metrics of reflectors have one label more, watch_namespace.
+// alerts work. The metrics of reflectors have one label more, watch_namespace. The time that requests wait for the rate limit has
+// one label less, verb. The histograms have other buckets.
 //
 // # Informers
 //
@@ -18,6 +20,7 @@
 //
 //	informer_synced                   1 if the store has received the whole collection
 //	informer_objects                  objects in the store
+//	informer_memory_bytes             an estimate of the memory that the store takes
 //	informer_queued_items             changes that wait to enter the store
 //	informer_blocked_reflectors       reflectors that wait because that queue is full
 //	informer_store_resource_version   the 15 least significant digits of the resource version of the store
@@ -33,7 +36,15 @@
 //	informer_server_restores_total        how often the server went back in time, as after a restore from a backup
 //	informer_decode_errors_total          objects and events that could not be decoded
 //	informer_stale_objects                objects whose newest version could not be decoded
+//	informer_resource_version_age_seconds the time since the reflector received its resource version; no series before the first
+//	informer_retry_seconds                the time until the next try after a failure; 0 if the reflector does not wait for it
+//	informer_received_bytes_total         bytes of the bodies of lists and watches, without compression
+//	informer_received_events_total        events of watches, also the initial events of streaming lists
+//	informer_lists_total                  lists, each of one or several requests, by the label reason
+//	informer_watches_total                watches at a resource version, by the label reason
 //	informer_list_objects                 objects read so far of the current list, or of the last one
+//
+// The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored or unclear.
 //
 // These have the labels of client-go, name and watch_namespace. Here name is Config.Name and the resource, such as
 // "deployments.v1.apps":
@@ -47,6 +58,9 @@
 //	informer_subscriptions            open subscriptions
 //	informer_subscription_synced      1 if the handler has processed the whole initial list
 //	informer_subscription_backlog     keys, or with DeliverEvery changes, that wait for the handler
+//	informer_subscription_oldest_seconds how long the oldest change that waits for the handler has waited
+//	informer_subscription_delay_seconds a histogram of the time from a change in the store to the call of the handler
+//	informer_subscription_call_seconds a histogram of the time that calls of the handler took
 //	informer_subscription_busy_seconds how long the current call of the handler has taken so far
 //	informer_subscription_blocking    subscriptions for whose handler the informer waits
 //
@@ -60,6 +74,9 @@
 //	workqueue_retries_total                     how often a key was added with a delay or rate-limited
 //	workqueue_unfinished_work_seconds           the total time that the keys in work have been in work
 //	workqueue_longest_running_processor_seconds the longest time that a key has been in work
+//	workqueue_queue_duration_seconds            a histogram of the time from a key being ready to its work
+//	workqueue_work_duration_seconds             a histogram of the time that keys were in work
+//	informer_queue_oldest_ready_seconds         how long the oldest ready key that is not in work has been ready
 //	informer_queue_delayed_keys                 keys whose delay has not ended
 //	informer_queue_working_keys                 keys in work
 //	informer_queue_refused_total                how often a key was added to a draining or closed queue
@@ -72,30 +89,48 @@
 //	controller_runtime_reconcile_errors_total          reconciles that returned an error or panicked
 //	controller_runtime_terminal_reconcile_errors_total reconciles that returned a TerminalError
 //	controller_runtime_reconcile_panics_total          reconciles that panicked
+//	controller_runtime_reconcile_time_seconds          a histogram of the time that reconciles took
 //	controller_runtime_max_concurrent_reconciles       the maximum number of concurrent reconciles
 //	controller_runtime_active_workers                  reconciles under way
 //	informer_controller_running                        1 if Run is under way
 //
+// # Clients
+//
+// They have the label host, which is the host and port of the API server. The label code is "<error>" if there was no response:
+//
+//	rest_client_requests_total                requests, with the labels code and method
+//	rest_client_request_duration_seconds      a histogram of the time until the header of the response, with the label verb
+//	rest_client_rate_limiter_duration_seconds a histogram of the time that requests waited for the client's own rate limit
+//
+// The label verb is the HTTP method, as in client-go. A streaming list or a watch counts as a request when it begins.
+//
 // # Histograms
 //
-// A status has no distributions, so workqueue_queue_duration_seconds, workqueue_work_duration_seconds and
-// controller_runtime_reconcile_time_seconds are missing. QueueConfig.OnGet and QueueConfig.OnDone receive these durations, for
-// a histogram of your own.
+// Each histogram has 15 buckets. Their upper bounds are 1 µs, 4 µs, 16 µs, and so on up to 268 s. So a quantile of
+// histogram_quantile may be wrong by a factor of up to four; sum divided by count is exact. The collector reads the histograms
+// from the status, and keeps none itself. For other buckets, or for a histogram by priority, use QueueConfig.OnGet and
+// QueueConfig.OnDone.
+//
+// There is no informer_processing_latency_seconds: it has the time that client-go takes to write an event into its store, which a
+// status does not have.
 //
 // # Equal labels
 //
-// Sources with equal labels share a series. Its value is their sum. For times and consecutive failures, it is the largest
-// value; for versions, and for metrics that are 0 or 1, the smallest. A counter of such a series falls when one of the sources
-// ends, which rate() takes for a restart. Use Config.Name and the names of controllers, queues and subscriptions to keep
-// sources apart.
+// Sources with equal labels share a series. Its value is their sum, also in histograms. For gauges of times and of consecutive
+// failures, it is the largest value; for versions, and for metrics that are 0 or 1, the smallest. A counter of such a series
+// falls when one of the sources ends, which rate() takes for a restart. Use Config.Name and the names of controllers, queues and
+// subscriptions to keep sources apart.
 //
 // Labels have names that the program gives, resources, and namespaces of the configuration, never the name or namespace of an
-// object. So the number of series is bounded as long as those names are.
+// object. Status codes that are not in the HTTP standard count as the first of their class. So the number of series is bounded as
+// long as those names are.
 //
 // # In a controller-runtime manager
 //
 // controller-runtime's registry already has metrics with these names, so the collector cannot be registered there. Register
-// it in a registry of its own, and serve both with prometheus.Gatherers{metrics.Registry, registry}.
+// it in a registry of its own, and serve both with prometheus.Gatherers{metrics.Registry, registry}. Leave Config.Clients empty
+// there: controller-runtime's own clients have a series of rest_client_requests_total with the same labels, and Gatherers refuses
+// the second one. To have both, serve this collector on a page of its own.
 //
 // # Alerts and dashboard
 //

@@ -42,7 +42,7 @@ type dashboard struct {
 }
 
 // functions are the functions, operators and keywords of PromQL that the queries use, and label_values of Grafana.
-var functions = strings.Fields("and by count ignoring increase label_values max on or rate sum unless vector without")
+var functions = strings.Fields("and by count histogram_quantile ignoring increase label_values max on or rate sum unless vector without")
 
 var (
 	text     = regexp.MustCompile(`"[^"]*"`)
@@ -72,8 +72,12 @@ func metricsOf(query string) (names []string) {
 // scraped returns the names of the metrics of a program.
 func scraped(t *testing.T) (names []string) {
 	inProgram(t, func(p *program) {
-		for _, match := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(p.scrape(), -1) {
-			names = append(names, match[1])
+		for _, match := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)`).FindAllStringSubmatch(p.scrape(), -1) {
+			if match[2] == "histogram" {
+				names = append(names, match[1]+"_bucket", match[1]+"_sum", match[1]+"_count")
+			} else {
+				names = append(names, match[1])
+			}
 		}
 	})
 	return names
@@ -200,7 +204,7 @@ func TestDocumentationHasEachMetric(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	documented, collected := found(`(?m)^//\t((?:informer|workqueue|reflector|controller)_\w+) `, source), found(`(?m)^# TYPE (\S+)`, page)
+	documented, collected := found(`(?m)^//\t((?:informer|workqueue|reflector|controller|rest_client)_\w+) `, source), found(`(?m)^# TYPE (\S+)`, page)
 	if !slices.Equal(documented, collected) {
 		t.Errorf("documented are\n%q\nbut the metrics are\n%q", documented, collected)
 	}

@@ -1,15 +1,19 @@
 package informerprom
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // metric is the definition of a metric.
 type metric struct {
 	desc   *prometheus.Desc
-	kind   prometheus.ValueType
-	labels int                        // the number of labels, at most maxLabels
-	merge  func(a, b float64) float64 // the value of a series that two sources have
+	kind   prometheus.ValueType       // zero for a histogram
+	labels []string                   // their names, at most maxLabels
+	merge  func(a, b float64) float64 // the value of a series that two sources have; nil for a histogram
 }
 
 // maxLabels is the largest number of labels of a metric.
@@ -20,12 +24,16 @@ var (
 	ofInformer     = []string{"name", "group", "version", "resource"}
 	ofReflector    = []string{"name", "group", "version", "resource", "watch_namespace"}
 	ofState        = []string{"name", "group", "version", "resource", "watch_namespace", "state"}
+	ofReason       = []string{"name", "group", "version", "resource", "watch_namespace", "reason"}
 	ofRequests     = []string{"name", "watch_namespace"}
 	ofSubscription = []string{"name", "group", "version", "resource", "handler"}
 	ofDepth        = []string{"name", "controller", "priority"}
 	ofQueue        = []string{"name", "controller"}
 	ofController   = []string{"controller"}
 	ofResult       = []string{"controller", "result"}
+	ofCode         = []string{"code", "method", "host"}
+	ofVerb         = []string{"verb", "host"}
+	ofHost         = []string{"host"}
 )
 
 // metrics has each metric. A metric of client-go or controller-runtime has the help that it has there: a page with both must
@@ -36,6 +44,7 @@ var metrics []*metric
 var (
 	informerSynced  = gauge("informer_synced", "Whether the store has received the whole collection: 1 or 0.", least, ofInformer)
 	informerObjects = gauge("informer_objects", "Number of objects in the store.", sum, ofInformer)
+	informerMemory  = gauge("informer_memory_bytes", "Estimate of the memory that the store takes.", sum, ofInformer)
 	informerQueued  = gauge("informer_queued_items", "Number of items currently queued in the FIFO.", sum, ofInformer)
 	informerBlocked = gauge("informer_blocked_reflectors", "Number of reflectors that wait because the queue of the informer is full.", sum, ofInformer)
 	informerVersion = gauge("informer_store_resource_version", "The 15 least significant digits of the resource version of the store.", least, ofInformer)
@@ -51,6 +60,12 @@ var (
 	reflectorRestored     = counter("informer_server_restores_total", "How often the server went back in time, as after a restore from a backup.", ofReflector)
 	reflectorDecodeErrors = counter("informer_decode_errors_total", "Objects and events that could not be decoded.", ofReflector)
 	reflectorStale        = gauge("informer_stale_objects", "Number of objects whose newest version could not be decoded.", sum, ofReflector)
+	reflectorVersionAge   = gauge("informer_resource_version_age_seconds", "Time since the reflector received its resource version.", most, ofReflector)
+	reflectorRetry        = gauge("informer_retry_seconds", "Time until the next try after a failure. 0 if the reflector does not wait for it.", most, ofReflector)
+	reflectorBytes        = counter("informer_received_bytes_total", "Bytes of the bodies of lists and watches, without compression.", ofReflector)
+	reflectorEvents       = counter("informer_received_events_total", "Events of watches, also the initial events of streaming lists.", ofReflector)
+	reflectorListsBy      = counter("informer_lists_total", "Lists that the reflector began, each of one or several requests, by reason.", ofReason)
+	reflectorWatchesBy    = counter("informer_watches_total", "Watches that the reflector requested at a resource version, by reason.", ofReason)
 	reflectorRead         = gauge("informer_list_objects", "Number of objects read so far of the current list, or of the last one.", sum, ofReflector)
 	reflectorLists        = counter("reflector_lists_total", "Total number of API lists done by the reflectors", ofRequests)
 	reflectorWatches      = counter("reflector_watches_total", "Total number of API watches done by the reflectors", ofRequests)
@@ -62,6 +77,9 @@ var (
 	subscriptions        = gauge("informer_subscriptions", "Number of open subscriptions.", sum, ofSubscription)
 	subscriptionSynced   = gauge("informer_subscription_synced", "Whether the handler has processed the whole initial list: 1 or 0.", least, ofSubscription)
 	subscriptionBacklog  = gauge("informer_subscription_backlog", "Number of keys or changes that wait for the handler.", sum, ofSubscription)
+	subscriptionOldest   = gauge("informer_subscription_oldest_seconds", "How long the oldest change that waits for the handler has waited.", most, ofSubscription)
+	subscriptionDelays   = histogram("informer_subscription_delay_seconds", "Time from a change in the store to the call of the handler.", ofSubscription)
+	subscriptionCalls    = histogram("informer_subscription_call_seconds", "Time that calls of the handler took.", ofSubscription)
 	subscriptionBusy     = gauge("informer_subscription_busy_seconds", "How long the current call of the handler has taken so far.", most, ofSubscription)
 	subscriptionBlocking = gauge("informer_subscription_blocking", "Number of subscriptions for whose handler the informer waits.", sum, ofSubscription)
 )
@@ -73,6 +91,9 @@ var (
 	queueRetries    = counter("workqueue_retries_total", "Total number of items added to the workqueue with a non-zero delay (rate-limited requeues, explicit RequeueAfter or AddAfter calls)", ofQueue)
 	queueUnfinished = gauge("workqueue_unfinished_work_seconds", "How many seconds of work has been done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", sum, ofQueue)
 	queueLongest    = gauge("workqueue_longest_running_processor_seconds", "How many seconds has the longest running processor for workqueue been running.", most, ofQueue)
+	queueWaits      = histogram("workqueue_queue_duration_seconds", "How long in seconds an item stays in workqueue before being requested", ofQueue)
+	queueWorks      = histogram("workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes.", ofQueue)
+	queueOldest     = gauge("informer_queue_oldest_ready_seconds", "How long the oldest ready key that is not in work has been ready.", most, ofQueue)
 	queueDelayed    = gauge("informer_queue_delayed_keys", "Number of keys whose delay has not ended.", sum, ofQueue)
 	queueWorking    = gauge("informer_queue_working_keys", "Number of keys in work.", sum, ofQueue)
 	queueRefused    = counter("informer_queue_refused_total", "How often a key was added to a draining or closed queue.", ofQueue)
@@ -84,9 +105,17 @@ var (
 	reconcileErrors   = counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller", ofController)
 	reconcileTerminal = counter("controller_runtime_terminal_reconcile_errors_total", "Total number of terminal reconciliation errors per controller", ofController)
 	reconcilePanics   = counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller", ofController)
+	reconcileTimes    = histogram("controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller", ofController)
 	controllerWorkers = gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", sum, ofController)
 	controllerActive  = gauge("controller_runtime_active_workers", "Number of currently used workers per controller", sum, ofController)
 	controllerRunning = gauge("informer_controller_running", "Whether the controller runs: 1 or 0.", least, ofController)
+)
+
+// The metrics of clients.
+var (
+	clientRequests  = counter("rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.", ofCode)
+	clientLatencies = histogram("rest_client_request_duration_seconds", "Request latency in seconds. Broken down by verb and host.", ofVerb)
+	clientThrottled = histogram("rest_client_rate_limiter_duration_seconds", "Client side rate limiter latency in seconds. Broken down by verb, and host.", ofHost)
 )
 
 func counter(name, help string, labels []string) *metric {
@@ -97,10 +126,26 @@ func gauge(name, help string, merge func(a, b float64) float64, labels []string)
 	return newMetric(prometheus.GaugeValue, name, help, merge, labels)
 }
 
+// histogram defines a metric of a [informer.Durations]. The value of a series that two sources have is their sum.
+func histogram(name, help string, labels []string) *metric {
+	return newMetric(0, name, help, nil, labels)
+}
+
 func newMetric(kind prometheus.ValueType, name, help string, merge func(a, b float64) float64, labels []string) *metric {
-	m := &metric{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, labels: len(labels), merge: merge}
+	m := &metric{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, labels: labels, merge: merge}
 	metrics = append(metrics, m)
 	return m
+}
+
+// pairs returns the labels of a series, in the order of their names. values are in the order of m.labels.
+func (m *metric) pairs(values []string) []*dto.LabelPair {
+	pairs := make([]*dto.LabelPair, len(m.labels))
+	for i, name := range m.labels {
+		value := values[i]
+		pairs[i] = &dto.LabelPair{Name: &name, Value: &value}
+	}
+	slices.SortFunc(pairs, func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return pairs
 }
 
 func sum(a, b float64) float64   { return a + b }

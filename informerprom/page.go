@@ -5,11 +5,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/typedinformer/informer"
 )
 
-// page has the values of one scrape.
-type page map[series]float64
+// page has the values of one scrape. The next scrape reuses it, so that a series makes its labels once. Only one scrape may use it
+// at a time.
+type page struct {
+	scrape uint64 // the number of the scrape
+	points map[series]*point
+}
 
 // series identifies a series.
 type series struct {
@@ -17,19 +24,110 @@ type series struct {
 	labels [maxLabels]string // those of metric, then empty strings
 }
 
-// add adds a value. The order of the labels is that of the metric.
-func (p page) add(m *metric, value float64, labels ...string) {
+// point is a series of a page.
+type point struct {
+	metric    *metric
+	labels    []*dto.LabelPair
+	scrape    uint64 // the last scrape that has the series
+	value     float64
+	durations *informer.Durations // for a histogram
+}
+
+func newPage() *page { return &page{points: map[series]*point{}} }
+
+// point returns the point of m with labels, which are in the order of the metric's, and whether this scrape already has it.
+func (p *page) point(m *metric, labels []string) (_ *point, again bool) {
 	s := series{metric: m}
 	for i, label := range labels {
 		s.labels[i] = strings.ToValidUTF8(label, "\uFFFD") // Prometheus refuses other text
 	}
-	if other, ok := p[s]; ok {
-		value = m.merge(other, value)
+	at := p.points[s]
+	if at == nil {
+		at = &point{metric: m, labels: m.pairs(s.labels[:len(labels)])}
+		p.points[s] = at
 	}
-	p[s] = value
+	again = at.scrape == p.scrape
+	at.scrape = p.scrape
+	return at, again
 }
 
-func (p page) addConfig(c *Config) {
+// add adds a value. The order of the labels is that of the metric.
+func (p *page) add(m *metric, value float64, labels ...string) {
+	at, again := p.point(m, labels)
+	if again {
+		value = m.merge(at.value, value)
+	}
+	at.value = value
+}
+
+// observe adds a histogram. The order of the labels is that of the metric.
+func (p *page) observe(m *metric, d *informer.Durations, labels ...string) {
+	at, again := p.point(m, labels)
+	if !again {
+		at.durations = d
+		return
+	}
+	both := *at.durations
+	both.Count += d.Count
+	both.Sum += d.Sum
+	for i, n := range d.Buckets {
+		both.Buckets[i] += n
+	}
+	at.durations = &both
+}
+
+// sendTo sends the series of the scrape, and forgets those that it does not have.
+func (p *page) sendTo(to chan<- prometheus.Metric) {
+	for s, at := range p.points {
+		if at.scrape != p.scrape {
+			delete(p.points, s)
+			continue
+		}
+		sent := *at // the next scrape changes it
+		to <- &sent
+		at.durations = nil
+	}
+}
+
+// Desc implements [prometheus.Metric].
+func (p *point) Desc() *prometheus.Desc { return p.metric.desc }
+
+// Write implements [prometheus.Metric].
+func (p *point) Write(to *dto.Metric) error {
+	to.Label = p.labels
+	switch {
+	case p.durations != nil:
+		to.Histogram = histogramOf(p.durations)
+	case p.metric.kind == prometheus.CounterValue:
+		to.Counter = &dto.Counter{Value: &p.value}
+	default:
+		to.Gauge = &dto.Gauge{Value: &p.value}
+	}
+	return nil
+}
+
+func histogramOf(d *informer.Durations) *dto.Histogram {
+	buckets, upTo, sent := make([]dto.Bucket, len(bounds)), make([]uint64, len(bounds)), make([]*dto.Bucket, len(bounds))
+	n := uint64(0)
+	for i := range bounds {
+		n += d.Buckets[i]
+		upTo[i] = n
+		buckets[i].UpperBound, buckets[i].CumulativeCount = &bounds[i], &upTo[i]
+		sent[i] = &buckets[i]
+	}
+	seconds := d.Sum.Seconds()
+	return &dto.Histogram{SampleCount: &d.Count, SampleSum: &seconds, Bucket: sent}
+}
+
+// bounds are the upper bounds of the buckets of histograms, in seconds.
+var bounds = func() (seconds []float64) {
+	for _, bound := range informer.DurationBounds() {
+		seconds = append(seconds, bound.Seconds())
+	}
+	return seconds
+}()
+
+func (p *page) addConfig(c *Config) {
 	for _, status := range c.Informers {
 		p.addInformer(c.Name, status())
 	}
@@ -44,22 +142,30 @@ func (p page) addConfig(c *Config) {
 	for _, status := range c.Queues {
 		p.addQueue("", status())
 	}
+	for _, status := range c.Clients {
+		p.addClient(status())
+	}
 }
 
-func (p page) addInformer(name string, s informer.InformerStatus) {
+func (p *page) addInformer(name string, s informer.InformerStatus) {
 	group, version, resource := s.Resource.Group, s.Resource.Version, s.Resource.Resource
 	p.add(informerSynced, truth(s.Synced), name, group, version, resource)
 	p.add(informerObjects, float64(s.Objects), name, group, version, resource)
+	p.add(informerMemory, float64(s.Memory), name, group, version, resource)
 	p.add(informerQueued, float64(s.Queued), name, group, version, resource)
 	p.add(informerBlocked, float64(s.Blocked), name, group, version, resource)
 	p.add(informerVersion, lastDigits(s.ResourceVersion), name, group, version, resource)
 	for _, r := range s.Reflectors {
 		p.addReflector(name, s.Resource, r)
 	}
-	for _, h := range s.Handlers {
+	for i := range s.Handlers {
+		h := &s.Handlers[i]
 		p.add(subscriptions, 1, name, group, version, resource, h.Name)
 		p.add(subscriptionSynced, truth(h.Synced), name, group, version, resource, h.Name)
 		p.add(subscriptionBacklog, float64(h.Backlog), name, group, version, resource, h.Name)
+		p.add(subscriptionOldest, h.Oldest.Seconds(), name, group, version, resource, h.Name)
+		p.observe(subscriptionDelays, &h.Delays, name, group, version, resource, h.Name)
+		p.observe(subscriptionCalls, &h.Calls, name, group, version, resource, h.Name)
 		p.add(subscriptionBusy, h.Busy.Seconds(), name, group, version, resource, h.Name)
 		p.add(subscriptionBlocking, truth(h.Blocking), name, group, version, resource, h.Name)
 	}
@@ -70,7 +176,13 @@ var states = []informer.ReflectorState{
 	informer.ReflectorIdle, informer.ReflectorListing, informer.ReflectorWatching, informer.ReflectorBackoff, informer.ReflectorAbsent,
 }
 
-func (p page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {
+// reasons are the values of the label reason. A reflector has a series for each.
+var reasons = []informer.Reason{
+	informer.ReasonFirst, informer.ReasonEnded, informer.ReasonFailed, informer.ReasonExpired, informer.ReasonRestored,
+	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear,
+}
+
+func (p *page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {
 	group, version, resource := of.Group, of.Version, of.Resource
 	for _, state := range states {
 		p.add(reflectorState, truth(r.State == state), name, group, version, resource, r.Namespace, state.String())
@@ -88,6 +200,20 @@ func (p page) addReflector(name string, of informer.Resource, r informer.Reflect
 	p.add(reflectorRestored, float64(r.Restored), name, group, version, resource, r.Namespace)
 	p.add(reflectorDecodeErrors, float64(r.DecodeErrors), name, group, version, resource, r.Namespace)
 	p.add(reflectorStale, float64(r.Stale), name, group, version, resource, r.Namespace)
+	for _, reason := range reasons {
+		p.add(reflectorListsBy, float64(r.ListsBy[reason]), name, group, version, resource, r.Namespace, reason.String())
+		p.add(reflectorWatchesBy, float64(r.WatchesBy[reason]), name, group, version, resource, r.Namespace, reason.String())
+	}
+	if !r.ResourceVersionTime.IsZero() {
+		p.add(reflectorVersionAge, time.Since(r.ResourceVersionTime).Seconds(), name, group, version, resource, r.Namespace)
+	}
+	retry := 0.0
+	if !r.RetryAt.IsZero() {
+		retry = max(0, time.Until(r.RetryAt).Seconds())
+	}
+	p.add(reflectorRetry, retry, name, group, version, resource, r.Namespace)
+	p.add(reflectorBytes, float64(r.Bytes), name, group, version, resource, r.Namespace)
+	p.add(reflectorEvents, float64(r.Events), name, group, version, resource, r.Namespace)
 	p.add(reflectorRead, float64(r.Read), name, group, version, resource, r.Namespace)
 
 	reflector := resource + "." + version + "." + group
@@ -99,7 +225,7 @@ func (p page) addReflector(name string, of informer.Resource, r informer.Reflect
 	p.add(reflectorVersion, lastDigits(r.ResourceVersion), reflector, r.Namespace)
 }
 
-func (p page) addController(s informer.ControllerStatus) {
+func (p *page) addController(s informer.ControllerStatus) {
 	p.add(reconciles, float64(s.Succeeded), s.Name, "success")
 	p.add(reconciles, float64(s.RequeuedAfter), s.Name, "requeue_after")
 	p.add(reconciles, float64(s.BackedOff), s.Name, "requeue")
@@ -107,6 +233,7 @@ func (p page) addController(s informer.ControllerStatus) {
 	p.add(reconcileErrors, float64(s.Failed), s.Name)
 	p.add(reconcileTerminal, float64(s.Terminal), s.Name)
 	p.add(reconcilePanics, float64(s.Panicked), s.Name)
+	p.observe(reconcileTimes, &s.Reconciles, s.Name)
 	p.add(controllerWorkers, float64(s.Workers), s.Name)
 	p.add(controllerActive, float64(s.Active), s.Name)
 	p.add(controllerRunning, truth(s.Running), s.Name)
@@ -115,7 +242,7 @@ func (p page) addController(s informer.ControllerStatus) {
 	}
 }
 
-func (p page) addQueue(controller string, s informer.QueueStatus) {
+func (p *page) addQueue(controller string, s informer.QueueStatus) {
 	for _, priority := range []informer.Priority{informer.HighPriority, informer.NormalPriority, informer.LowPriority} {
 		p.add(queueDepth, float64(s.Depth[priority]), s.Name, controller, priority.String())
 	}
@@ -123,9 +250,26 @@ func (p page) addQueue(controller string, s informer.QueueStatus) {
 	p.add(queueRetries, float64(s.Retries), s.Name, controller)
 	p.add(queueUnfinished, s.Unfinished.Seconds(), s.Name, controller)
 	p.add(queueLongest, s.LongestRunning.Seconds(), s.Name, controller)
+	p.observe(queueWaits, &s.Waits, s.Name, controller)
+	p.observe(queueWorks, &s.Works, s.Name, controller)
+	p.add(queueOldest, s.LongestReady.Seconds(), s.Name, controller)
 	p.add(queueDelayed, float64(s.Delayed), s.Name, controller)
 	p.add(queueWorking, float64(s.InWork), s.Name, controller)
 	p.add(queueRefused, float64(s.Refused), s.Name, controller)
+}
+
+func (p *page) addClient(s informer.ClientStatus) {
+	for kind, n := range s.Requests {
+		code := "<error>" // as in client-go
+		if kind.Code != 0 {
+			code = strconv.Itoa(kind.Code)
+		}
+		p.add(clientRequests, float64(n), code, kind.Method, s.Host)
+	}
+	for method, latencies := range s.Latencies {
+		p.observe(clientLatencies, &latencies, method, s.Host)
+	}
+	p.observe(clientThrottled, &s.Throttled, s.Host)
 }
 
 func truth(b bool) float64 {

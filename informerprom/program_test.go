@@ -32,6 +32,7 @@ type program struct {
 	pods       *informer.Informer[*corev1.Pod]
 	release    func() // releases pods
 	controller *informer.Controller[informer.Key]
+	client     *informer.Client
 	registry   *prometheus.Registry
 }
 
@@ -48,7 +49,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &program{T: t, server: server}
+		p := &program{T: t, server: server, client: client}
 		group := informer.NewGroup(client)
 		p.pods, p.release, err = informer.Shared(group, informer.Resource{GroupVersionResource: pods}, informer.Config[*corev1.Pod]{Logger: quiet})
 		if err != nil {
@@ -65,6 +66,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 		p.registry = registryOf(informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
 			Controllers: []func() informer.ControllerStatus{p.controller.Status},
+			Clients:     []func() informer.ClientStatus{client.Status},
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		var tasks sync.WaitGroup
@@ -125,6 +127,13 @@ func TestPageOfAProgram(t *testing.T) {
 			`controller_runtime_reconcile_total{controller="site",result="success"} 1`,
 			`controller_runtime_reconcile_total{controller="site",result="error"} 1`,
 			`informer_controller_running{controller="site"} 1`,
+			`controller_runtime_reconcile_time_seconds_count{controller="site"} 2`,
+			`workqueue_queue_duration_seconds_count{controller="site",name="site"} 2`,
+			`workqueue_work_duration_seconds_bucket{controller="site",name="site",le="+Inf"} 2`,
+			`informer_lists_total{group="",name="",reason="first",resource="pods",version="v1",watch_namespace=""} 1`,
+			`rest_client_requests_total{code="200",host="`+p.client.Status().Host+`",method="GET"} 1`,
+			`rest_client_request_duration_seconds_count{host="`+p.client.Status().Host+`",verb="GET"} 1`,
+			`informer_retry_seconds{group="",name="",resource="pods",version="v1",watch_namespace=""} 0`,
 		)
 		p.server.Stop()
 		p.rest(4 * time.Minute)
