@@ -23,6 +23,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/examples/controller/website"
+	"github.com/typedinformer/informer/manager"
 )
 
 const (
@@ -62,15 +63,22 @@ func (o *overlaps) wrap(reconcile func(context.Context, informer.Key) (informer.
 // reconcile has.
 func startWebsites(t *testing.T, seen *overlaps) (ctl *website.Controller, stop func()) {
 	t.Helper()
-	ctl, err := website.New(newClient(t, runtime.ContentTypeProtobuf, nil), website.Config{Workers: 16, Logger: slog.New(slog.DiscardHandler)})
+	ctl, err := website.New(newClient(t, runtime.ContentTypeProtobuf, nil), newClient(t, runtime.ContentTypeProtobuf, nil), website.Config{Workers: 16, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctl.Reconcile = seen.wrap(ctl.Reconcile)
+	m := manager.New(manager.Config{GracefulShutdownTimeout: -1, Logger: slog.New(slog.DiscardHandler)})
+	if err := ctl.AddTo(m); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { _ = ctl.Follow(ctx) })
-	running.Go(func() { _ = ctl.Run(ctx) })
+	running.Go(func() {
+		if err := m.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	t.Cleanup(stop)
 	return ctl, stop

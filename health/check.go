@@ -20,17 +20,17 @@ type check struct {
 }
 
 // ready returns the checks of readiness.
-func (c *Config) ready() (checks []check) {
+func (c *Config) ready(r *http.Request) (checks []check) {
 	for _, s := range c.informers() {
 		checks = append(checks,
 			check{"informer/" + s.Resource.String() + "/synced", synced(s)},
 			check{"informer/" + s.Resource.String() + "/watch", watching(s, limit(c.MaxNoWatch), optional(c.MaxVersionAge))})
 	}
-	return checks
+	return append(checks, own(c.ReadyChecks, r)...)
 }
 
 // live returns the checks of liveness.
-func (c *Config) live() (checks []check) {
+func (c *Config) live(r *http.Request) (checks []check) {
 	for _, s := range c.informers() {
 		checks = append(checks, check{"informer/" + s.Resource.String() + "/handlers", handling(s, limit(c.MaxHandlerCall))})
 	}
@@ -46,7 +46,19 @@ func (c *Config) live() (checks []check) {
 		s := status()
 		checks = append(checks, check{"queue/" + s.Name, cmp.Or(progressing(s, limit(c.MaxWork)), taken(s, optional(c.MaxReady)))})
 	}
-	return checks
+	return append(checks, own(c.LiveChecks, r)...)
+}
+
+// own returns the results of checks that the program adds.
+func own(checks []Check, r *http.Request) (results []check) {
+	for _, c := range checks {
+		result := check{name: c.Name}
+		if err := c.Func(r); err != nil {
+			result.failure = cmp.Or(err.Error(), "failed")
+		}
+		results = append(results, result)
+	}
+	return results
 }
 
 // informers returns the status of each informer, also of those in groups.

@@ -20,6 +20,8 @@
 //	                                been ready for longer than Config.MaxReady
 //	queue/<name>                    the same, for a queue without a Controller
 //
+// Config.ReadyChecks and Config.LiveChecks add checks of your own.
+//
 // A key that waits is no failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an outage
 // of the API server makes a program unready, but never restarts it.
 //

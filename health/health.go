@@ -37,8 +37,19 @@ type Config struct {
 	// MaxWork is how long a key may be in work. It should exceed Controller.Timeout. Zero means 5 minutes. Negative means no
 	// limit.
 	MaxWork time.Duration
+	// ReadyChecks and LiveChecks are checks of your own, of readiness and of liveness.
+	ReadyChecks, LiveChecks []Check
 	// Authorize reports whether the sender of a request may see the single checks. Nil means that nobody may.
 	Authorize func(*http.Request) bool
+}
+
+// Check is a check of your own. Those of controller-runtime's webhook server and certificate watcher fit, as StartedChecker does.
+type Check struct {
+	// Name names the check, such as "webhook".
+	Name string
+	// Func returns nil if the check has passed. Only callers that Config.Authorize admits see the text of its error. It is called
+	// at each probe, so it must return soon. It may be called concurrently.
+	Func func(*http.Request) error
 }
 
 // limit returns the duration of a limit in Config.
@@ -68,14 +79,14 @@ func Live(config Config) http.Handler { return &handler{config, "livez", (*Confi
 type handler struct {
 	config Config
 	name   string
-	checks func(*Config) []check
+	checks func(*Config, *http.Request) []check
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var lines bytes.Buffer
 	passed := true
-	for _, c := range h.checks(&h.config) {
+	for _, c := range h.checks(&h.config, r) {
 		if c.failure == "" {
 			fmt.Fprintf(&lines, "[+]%s ok\n", c.name)
 			continue

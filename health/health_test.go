@@ -104,6 +104,7 @@ func forbidden() error {
 	return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(secret))
 }
 
+// Guarantees: P1, P2
 func TestChecks(t *testing.T) {
 	for name, test := range map[string]func(r *rig){
 		"not started": func(r *rig) {
@@ -255,6 +256,19 @@ func TestChecks(t *testing.T) {
 			<-time.After(5 * time.Minute)
 			r.expect(health.Live(config), "")
 		},
+		"own check": func(r *rig) {
+			var failure error
+			config := r.config()
+			own := []health.Check{{Name: "webhook", Func: func(*http.Request) error { return failure }}}
+			config.LiveChecks = own
+			r.expect(health.Live(config), "")
+			failure = errors.New("not started")
+			r.expect(health.Live(config), `webhook failed: not started`)
+			r.sync()
+			r.expect(health.Ready(config), "")
+			config.ReadyChecks = own
+			r.expect(health.Ready(config), `webhook failed: not started`)
+		},
 		"group": func(r *rig) {
 			client, err := informer.NewClient(r.server.Config())
 			if err != nil {
@@ -283,6 +297,8 @@ func TestChecks(t *testing.T) {
 }
 
 // Only callers that Authorize admits see more than the result.
+//
+// Guarantees: P3
 func TestDetailsAreForAuthorizedCallers(t *testing.T) {
 	admit := func(r *http.Request) bool { return r.URL.Query().Get("token") == "right" }
 	for _, test := range []struct {

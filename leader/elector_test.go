@@ -137,6 +137,8 @@ func (s *stage) working() string {
 }
 
 // When a replica stops, the next one waits for the end of its work, but not for the lease to expire.
+//
+// Guarantees: E2
 func TestReleasedWhenTheWorkHasReturned(t *testing.T) {
 	onStage(t, func(s *stage) {
 		stop := s.replica("a", time.Minute) // longer than the lease, which is renewed meanwhile
@@ -166,6 +168,8 @@ func (s *stage) isolate(name string) (remove func()) {
 }
 
 // A leader that loses its connection has ended its work before the next one begins, and becomes a candidate again.
+//
+// Guarantees: E1
 func TestCutOff(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", nearlyGrace)
@@ -207,6 +211,7 @@ func (t slowAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// Guarantees: E1
 func TestTheLeaseIsCountedFromWhenItsRenewalWasSent(t *testing.T) {
 	onStage(t, func(s *stage) {
 		var on atomic.Bool
@@ -226,6 +231,8 @@ func TestTheLeaseIsCountedFromWhenItsRenewalWasSent(t *testing.T) {
 }
 
 // While the server is down for a minute, no replica works. Afterwards one does.
+//
+// Guarantees: E1
 func TestServerAway(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", nearlyGrace)
@@ -245,6 +252,7 @@ func TestServerAway(t *testing.T) {
 	})
 }
 
+// Guarantees: E4
 func TestStubbornWorkEndsTheProcess(t *testing.T) {
 	onStage(t, func(s *stage) {
 		var cut, fatal time.Time
@@ -261,6 +269,8 @@ func TestStubbornWorkEndsTheProcess(t *testing.T) {
 }
 
 // The server returns when the leader has just given up. The lease is not released before the work has returned.
+//
+// Guarantees: E2
 func TestNotReleasedWhileTheWorkWindsDown(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", nearlyGrace)
@@ -276,6 +286,8 @@ func TestNotReleasedWhileTheWorkWindsDown(t *testing.T) {
 }
 
 // A lease that another replica holds is not released.
+//
+// Guarantees: E2
 func TestOnlyTheOwnLeaseIsReleased(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("b", 0)
@@ -306,6 +318,8 @@ func TestWorkThatEnds(t *testing.T) {
 
 // While the system is suspended, the monotonic clock stops. When it goes on, the wall clock shows that another replica may
 // work, so the context ends and the process too.
+//
+// Guarantees: E3
 func TestSuspendedSystem(t *testing.T) {
 	onStage(t, func(s *stage) {
 		var fatal time.Time
@@ -328,6 +342,8 @@ func TestSuspendedSystem(t *testing.T) {
 }
 
 // A wall clock that is set back does not make a lease younger.
+//
+// Guarantees: E1
 func TestWallClockSetBack(t *testing.T) {
 	onStage(t, func(s *stage) {
 		e := s.elector("a")
@@ -347,6 +363,8 @@ func TestWallClockSetBack(t *testing.T) {
 }
 
 // Replicas whose wall clocks differ by a day do not work at the same time. Times in the Lease do not count.
+//
+// Guarantees: E1
 func TestWallClocksDiffer(t *testing.T) {
 	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		onStage(t, func(s *stage) {
@@ -369,6 +387,8 @@ func TestWallClocksDiffer(t *testing.T) {
 }
 
 // If somebody else takes or deletes the lease, the work's context ends at the next renewal.
+//
+// Guarantees: E5
 func TestTakenAway(t *testing.T) {
 	for name, take := range map[string]func(s *stage){
 		"by another": func(s *stage) {
@@ -415,6 +435,8 @@ func TestTakenAway(t *testing.T) {
 }
 
 // A conflict is no loss: somebody else may change the metadata of the Lease.
+//
+// Guarantees: E5
 func TestMetadataOfOthers(t *testing.T) {
 	onStage(t, func(s *stage) {
 		s.replica("a", 0)
@@ -434,6 +456,8 @@ func TestMetadataOfOthers(t *testing.T) {
 }
 
 // A replica with this package and one with client-go's leaderelection do not work at the same time.
+//
+// Guarantees: E1, E2
 func TestTogetherWithClientGo(t *testing.T) {
 	onStage(t, func(s *stage) {
 		peer := func() (stop func()) {

@@ -14,27 +14,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/examples/controller/website"
-	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx, stop := manager.SetupSignalHandler(context.Background())
+	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "controller:", err)
 		os.Exit(1)
@@ -81,92 +76,39 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r, err := newReplica(config, *namespace, *workers, log)
+	r, err := newReplica(config, *namespace, *probes, *workers, log)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "replica %s at %s\n", r.elector.Status().Identity, config.Host)
-	tasks, running := errgroup.WithContext(ctx)
-	tasks.Go(func() error { return r.run(running) })
-	if *probes != "" {
-		tasks.Go(func() error { return r.serve(running, *probes) })
-	}
-	tasks.Go(func() error {
-		for second(running) {
-			s := r.controller.Status()
-			fmt.Fprintf(out, "leading: %t  reconciles: %d ok, %d failed, %d to be retried  queue: %v ready, %d delayed\n",
-				s.Running, s.Succeeded, s.Failed, s.BackedOff, s.Queue.Depth, s.Queue.Delayed)
-		}
-		return nil
-	})
-	if err := tasks.Wait(); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return nil
-}
-
-// second waits for a second, and reports whether ctx is still alive.
-func second(ctx context.Context) bool {
-	select {
-	case <-time.After(time.Second):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return r.Run(ctx)
 }
 
 // replica is one process of the controller.
 type replica struct {
+	*manager.Manager
 	controller *website.Controller
 	elector    *leader.Elector
 }
 
-func newReplica(config *rest.Config, namespace string, workers int, log *slog.Logger) (*replica, error) {
-	client, err := informer.NewClient(config)
-	if err != nil {
-		return nil, err
-	}
-	controller, err := website.New(client, website.Config{Workers: workers, Logger: log})
-	if err != nil {
-		return nil, err
-	}
-	leases, err := informer.NewClient(config) // with a rate limit of its own
-	if err != nil {
-		return nil, err
-	}
-	elector, err := leader.New(leases, leader.Config{Namespace: namespace, Name: "website-controller", Logger: log})
-	if err != nil {
-		return nil, err
-	}
-	return &replica{controller, elector}, nil
-}
-
-// run follows the cluster, and reconciles while this replica is the leader. The informers outlive the workers.
-func (r *replica) run(ctx context.Context) error {
-	following, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var tasks errgroup.Group
-	tasks.Go(func() error {
-		defer stop()
-		return r.elector.Run(ctx, r.controller.Run)
-	})
-	tasks.Go(func() error {
-		err := r.controller.Follow(following)
-		if following.Err() != nil {
-			return nil
+func newReplica(config *rest.Config, namespace, probes string, workers int, log *slog.Logger) (*replica, error) {
+	var clients [3]*informer.Client // each with a rate limit of its own
+	for i := range clients {
+		var err error
+		if clients[i], err = informer.NewClient(config); err != nil {
+			return nil, err
 		}
-		return err
-	})
-	return tasks.Wait()
-}
-
-// serve answers the probes until ctx ends.
-func (r *replica) serve(ctx context.Context, address string) error {
-	mux := http.NewServeMux()
-	mux.Handle("/readyz", health.Ready(r.controller.Health()))
-	mux.Handle("/livez", health.Live(r.controller.Health()))
-	server := &http.Server{Addr: address, Handler: mux, ReadTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	return server.ListenAndServe()
+	}
+	controller, err := website.New(clients[0], clients[1], website.Config{Workers: workers, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	elector, err := leader.New(clients[2], leader.Config{Namespace: namespace, Name: "website-controller", Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	m := manager.New(manager.Config{Probes: manager.Server{Addr: probes}, Elector: elector, Logger: log})
+	return &replica{m, controller, elector}, controller.AddTo(m)
 }
 
 func (r *replica) name() string {

@@ -15,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/examples/controller/website"
@@ -34,7 +32,7 @@ type simulation struct {
 
 // simulate runs two replicas on a simulated cluster until ctx ends. It replaces the older one every 5 s.
 func simulate(ctx context.Context, websites, workers int, log *slog.Logger, out io.Writer) error {
-	s := informertest.NewServer(informertest.Options{TypeConverter: applyconfigurations.NewTypeConverter(scheme.Scheme)})
+	s := informertest.NewServer(informertest.Options{})
 	defer s.Close()
 	informertest.Register[*coordinationv1.Lease](s, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
 	sim := &simulation{
@@ -52,12 +50,12 @@ func simulate(ctx context.Context, websites, workers int, log *slog.Logger, out 
 	var replicas []*replica
 	var stops []context.CancelFunc
 	start := func() error {
-		r, err := newReplica(s.Config(), "default", workers, log)
+		r, err := newReplica(s.Config(), "default", "", workers, log)
 		if err != nil {
 			return err
 		}
 		running, stop := context.WithCancel(ctx)
-		tasks.Go(func() { _ = r.run(running) })
+		tasks.Go(func() { _ = r.Run(running) })
 		replicas, stops = append(replicas, r), append(stops, stop)
 		return nil
 	}
@@ -75,6 +73,16 @@ func simulate(ctx context.Context, websites, workers int, log *slog.Logger, out 
 		}
 	}
 	return nil
+}
+
+// second waits for a second, and reports whether ctx is still alive.
+func second(ctx context.Context) bool {
+	select {
+	case <-time.After(time.Second):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // line returns the state as one line.

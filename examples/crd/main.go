@@ -15,10 +15,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
-	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
@@ -29,6 +27,7 @@ import (
 	shopinformers "github.com/typedinformer/informer/examples/crd/informers/shop/v1"
 	shopv1 "github.com/typedinformer/informer/examples/crd/shop/v1"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/manager"
 )
 
 //go:generate go run -C ../../codegen . -C ../examples/crd ./shop/...
@@ -36,8 +35,8 @@ import (
 //go:generate go run -C ../../codegen . -C ../examples/crd -output-dir slim -fields Widget:metadata.labels,spec.factory,status.phase -index Widget:Factory=spec.factory -crd crd.yaml
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx, stop := manager.SetupSignalHandler(context.Background())
+	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "crd:", err)
 		os.Exit(1)

@@ -17,37 +17,31 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // login methods that a kubeconfig may need
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/typedinformer/informer/manager"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx, stop := manager.SetupSignalHandler(context.Background())
+	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "fanout:", err)
 		os.Exit(1)
 	}
 }
 
-// Limits of the server. It disconnects a client that exceeds them.
+// Limits of the server, besides those of package manager. It disconnects a client that exceeds them.
 const (
-	headerTimeout   = 10 * time.Second
-	idleTimeout     = 2 * time.Minute
-	maxHeaderBytes  = 32 << 10
 	listTimeout     = time.Minute // to write a list; a watch has no limit, but watchcache drops clients that do not read
 	shutdownTimeout = 5 * time.Second
 )
@@ -71,15 +65,15 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 
 	// Decide what to serve.
 	var config *rest.Config
-	ctx, cancel := context.WithCancel(ctx)
-	tasks, ctx := errgroup.WithContext(ctx)
-	defer tasks.Wait()
-	defer cancel()
+	m := manager.New(manager.Config{GracefulShutdownTimeout: shutdownTimeout, Logger: logger})
+	add := func(name string, phase manager.Phase, run func(context.Context) error) {
+		_ = m.Add(manager.Runnable{Name: name, Run: run, Phase: phase}) // m.Run returns its error
+	}
 	switch {
 	case opts.simulate:
 		sim := newSimulation(opts.pods)
 		defer sim.server.Close()
-		tasks.Go(func() error { return sim.run(ctx, opts.rate) })
+		add("simulation", manager.Caches, func(ctx context.Context) error { return sim.run(ctx, opts.rate) })
 		config = sim.server.Config()
 	case opts.kubeconfig != "":
 		config, err = clientcmd.BuildConfigFromFlags("", opts.kubeconfig)
@@ -99,33 +93,15 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler:           guard.handler(p),
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // watches end with the program
-		ErrorLog:          log.New(logs, "http: ", log.LstdFlags),
-	}
-	fmt.Fprintf(out, "serving %s of %s at %s\n", strings.Join(opts.names, ", "), config.Host, guard.url(listener.Addr()))
-	tasks.Go(func() error { return p.run(ctx) })
-	tasks.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	tasks.Go(func() error {
-		<-ctx.Done()
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		defer cancel()
-		if server.Shutdown(ending) != nil {
-			server.Close()
-		}
-		return nil
+	requests, endWatches := context.WithCancel(context.WithoutCancel(ctx)) // else the server would wait for them
+	defer endWatches()
+	_ = m.AddServer(manager.Server{Name: "proxy", Listener: listener, Handler: guard.handler(endWith(requests, p))})
+	add("follow", manager.Caches, func(ctx context.Context) error {
+		defer endWatches()
+		return p.run(ctx)
 	})
 	if opts.report > 0 {
-		tasks.Go(func() error {
+		add("report", manager.EveryReplica, func(ctx context.Context) error {
 			ticker := time.NewTicker(opts.report)
 			defer ticker.Stop()
 			for {
@@ -138,7 +114,18 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 			}
 		})
 	}
-	return tasks.Wait()
+	fmt.Fprintf(out, "serving %s of %s at %s\n", strings.Join(opts.names, ", "), config.Host, guard.url(listener.Addr()))
+	return m.Run(ctx)
+}
+
+// endWith returns a handler whose requests end with ctx.
+func endWith(ctx context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, end := context.WithCancel(r.Context())
+		defer end()
+		defer context.AfterFunc(ctx, end)()
+		next.ServeHTTP(w, r.WithContext(request))
+	})
 }
 
 // options are the flags.

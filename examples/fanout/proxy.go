@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -131,10 +133,18 @@ func (p *proxy) run(ctx context.Context) error {
 	return err
 }
 
-// ready reports whether all collections can be served. Once true, it stays true even if the API server fails: the proxy
+// probes returns what the probes check. Once a collection can be served, that stays true even if the API server fails: the proxy
 // then serves the last known state.
-func (p *proxy) ready() bool {
-	return !slices.ContainsFunc(p.collections, func(c *collection) bool { return c.rv() == "0" })
+func (p *proxy) probes() (config health.Config) {
+	for _, c := range p.collections {
+		config.ReadyChecks = append(config.ReadyChecks, health.Check{Name: c.GroupResource().String(), Func: func(*http.Request) error {
+			if c.rv() == "0" {
+				return errors.New("not listed yet")
+			}
+			return nil
+		}})
+	}
+	return config
 }
 
 // report prints the state, one line per collection.
@@ -150,14 +160,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case r.URL.Path == "/healthz":
-		writeText(w, http.StatusOK, "ok")
+		health.Live(p.probes()).ServeHTTP(w, r)
 	case r.URL.Path == "/readyz":
-		// Anyone may ask, so the answer does not say what is missing, or why. The log does.
-		if !p.ready() {
-			writeText(w, http.StatusServiceUnavailable, "not ready")
-			return
-		}
-		writeText(w, http.StatusOK, "ready")
+		health.Ready(p.probes()).ServeHTTP(w, r) // anyone may ask, so the answer does not say what is missing
 	case parts[0] == "api" && len(parts) > 2:
 		p.serve(w, r, schema.GroupVersion{Version: parts[1]}, parts[2:])
 	case parts[0] == "apis" && len(parts) > 3:
@@ -272,10 +277,4 @@ func (p *proxy) resources(gv schema.GroupVersion) *metav1.APIResourceList {
 		}
 	}
 	return list
-}
-
-func writeText(w http.ResponseWriter, code int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(code)
-	io.WriteString(w, text+"\n")
 }

@@ -335,7 +335,7 @@ func TestReadySaysOnlyWhetherItIs(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", when, code, body, wantCode, wantBody)
 		}
 	}
-	want("before run", http.StatusServiceUnavailable, "not ready\n")
+	want("before run", http.StatusInternalServerError, "readyz check failed\n")
 	if code, _ := r.get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: %d", code)
 	}
@@ -362,11 +362,11 @@ func TestReadySaysOnlyWhetherItIs(t *testing.T) {
 			t.Fatalf("the failure is %v", status.LastError)
 		}
 	}
-	want("while refused", http.StatusServiceUnavailable, "not ready\n")
+	want("while refused", http.StatusInternalServerError, "readyz check failed\n")
 	heal()
 	synced[*corev1.Pod](r, r.downstream(), pods)
 	synced[*unstructured.Unstructured](r, r.downstream(), widgets)
-	want("after sync", http.StatusOK, "ready\n")
+	want("after sync", http.StatusOK, "ok")
 }
 
 func TestDiscovery(t *testing.T) {

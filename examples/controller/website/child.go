@@ -2,37 +2,34 @@ package website
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/reconcile"
 )
 
 // childObject is the constraint for a child: any Go type of the API.
-type childObject interface {
-	informer.Object
+type childObject[T any] interface {
+	reconcile.Object[T]
 	metav1.Object
 }
 
 // child is one kind of objects that websites own. Each website has at most one, by its own name.
-type child[T childObject] struct {
+type child[T childObject[T]] struct {
 	informer *informer.Informer[T]
 	client   *informer.TypedClient[T]
 	byOwner  *informer.Index[T, informer.Key]
 	resource schema.GroupResource
 }
 
-func newChild[T childObject](client *informer.Client, group *informer.Group, resource schema.GroupVersionResource, log *slog.Logger) (child[T], error) {
+func newChild[T childObject[T]](client *informer.Client, group *informer.Group, resource schema.GroupVersionResource, log *slog.Logger) (child[T], error) {
 	i, _, err := informer.Shared(group, informer.Resource{GroupVersionResource: resource, LabelSelector: managedBy + "=" + name}, informer.Config[T]{Logger: log})
 	if err != nil {
 		return child[T]{}, err
@@ -43,30 +40,24 @@ func newChild[T childObject](client *informer.Client, group *informer.Group, res
 // errNameTaken indicates that an object with the child's name does not belong to the website.
 var errNameTaken = errors.New("the name is taken")
 
-// apply brings the website's child to desired, an apply configuration, and returns it once the cache has it. If the cached
-// child already matches, apply does nothing.
-func (c *child[T]) apply(ctx context.Context, w *Website, desired any) (T, error) {
-	key := informer.KeyOf(w)
-	have, cached := c.informer.Store().Get(key)
-	if !cached { // it may exist without our label
-		var err error
-		if have, err = c.client.Get(ctx, key, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return have, err
+// apply makes the website's child as shape wants it, and returns it once the cache has it. It writes only a difference.
+func (c *child[T]) apply(ctx context.Context, w *Website, initial T, shape func(w *Website, obj T)) (T, error) {
+	// The cache selects a label, so an object that it lacks may exist.
+	applied, operation, err := reconcile.CreateOrUpdate(ctx, c.client, c.informer.Store(), initial, func(obj T) error {
+		if obj.GetUID() != "" && !metav1.IsControlledBy(obj, w) {
+			return fmt.Errorf("%s %s: %w", c.resource, informer.KeyOf(obj), errNameTaken)
 		}
-	}
-	var none T
-	if have != none && !metav1.IsControlledBy(have, w) {
-		return none, fmt.Errorf("%s %s: %w", c.resource, key, errNameTaken)
-	}
-	if cached {
-		if same, err := covers(have, desired); same || err != nil {
-			return have, err
+		labels := maps.Clone(obj.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
 		}
-	}
-	// Force takes back fields that others have set.
-	applied, err := c.client.Apply(ctx, key, desired, metav1.ApplyOptions{FieldManager: name, Force: true})
-	if err != nil {
-		return none, err
+		labels[managedBy], labels[instance] = name, w.Name
+		obj.SetLabels(labels)
+		shape(w, obj)
+		return reconcile.SetControllerReference(w, kind, obj)
+	})
+	if err != nil || operation == reconcile.Unchanged {
+		return applied, err
 	}
 	return applied, see(ctx, c.informer, applied)
 }
@@ -114,45 +105,4 @@ func (c *child[T]) remove(ctx context.Context, w *Website) (gone bool, err error
 		}
 	}
 	return false, nil
-}
-
-// covers reports whether obj has every field of desired. Other fields are defaults of the API server, or other people's.
-// A list covers another one if it covers each of its elements, in any order.
-//
-// covers does not detect a field that an earlier desired had and this one lacks. In this controller, desired always has
-// the same fields.
-func covers(obj, desired any) (bool, error) {
-	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return false, err
-	}
-	data, err := json.Marshal(desired)
-	if err != nil {
-		return false, err
-	}
-	var want map[string]any // integers are int64, as in have
-	if err := utiljson.Unmarshal(data, &want); err != nil {
-		return false, err
-	}
-	maps.DeleteFunc(want, func(field string, _ any) bool { return field == "kind" || field == "apiVersion" }) // the cache does not keep them
-	return coversValue(have, want), nil
-}
-
-func coversValue(have, want any) bool {
-	switch want := want.(type) {
-	case map[string]any:
-		have, ok := have.(map[string]any)
-		for field, value := range want {
-			ok = ok && coversValue(have[field], value)
-		}
-		return ok
-	case []any:
-		have, ok := have.([]any)
-		for _, value := range want {
-			ok = ok && slices.ContainsFunc(have, func(other any) bool { return coversValue(other, value) })
-		}
-		return ok
-	default:
-		return have == want
-	}
 }

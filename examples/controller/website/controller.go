@@ -9,8 +9,7 @@
 package website
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -20,7 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/health"
+	"github.com/typedinformer/informer/manager"
+	"github.com/typedinformer/informer/reconcile"
 )
 
 const (
@@ -30,6 +30,8 @@ const (
 	finalizer = "example.com/children"
 	// managedBy is a label of all children. The informers select it, so that the cache does not hold every Deployment.
 	managedBy = "app.kubernetes.io/managed-by"
+	// instance is a label of all children, and of the pods: the name of their website.
+	instance = "app.kubernetes.io/instance"
 )
 
 // Config is the configuration of a Controller. The zero value is right for most.
@@ -42,14 +44,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Controller reconciles websites while Run of the informer.Controller runs. It follows the cluster, and fills its queue,
-// while Follow runs, so a replica is up to date when it becomes the leader.
+// Controller reconciles websites on the leader. Its informers run on every replica, so a replica is up to date when it becomes the
+// leader.
 type Controller struct {
 	*informer.Controller[informer.Key]
 	group  *informer.Group
-	log    *slog.Logger
 	client *informer.TypedClient[*Website]
-	events *informer.TypedClient[*corev1.Event]
+	events *reconcile.Recorder
 
 	// Websites follows the websites.
 	Websites *informer.Informer[*Website]
@@ -59,8 +60,9 @@ type Controller struct {
 	services    child[*corev1.Service]
 }
 
-// New returns a controller of all websites that client can see.
-func New(client *informer.Client, config Config) (*Controller, error) {
+// New returns a controller of all websites that client can see. It writes events with a client of its own, so that they do not take
+// the rate limit of the writes.
+func New(client, events *informer.Client, config Config) (*Controller, error) {
 	if config.Workers == 0 {
 		config.Workers = 4
 	}
@@ -72,11 +74,12 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 	}
 	c := &Controller{
 		group:  informer.NewGroup(client),
-		log:    config.Logger,
 		client: informer.NewTypedClient[*Website](client, Resource),
-		events: informer.NewTypedClient[*corev1.Event](client, corev1.SchemeGroupVersion.WithResource("events")),
 	}
 	var err error
+	if c.events, err = reconcile.NewRecorder(events, reconcile.RecorderConfig{Component: name, Logger: config.Logger}); err != nil {
+		return nil, err
+	}
 	if c.Websites, _, err = informer.Shared(c.group, informer.Resource{GroupVersionResource: Resource}, informer.Config[*Website]{Logger: config.Logger}); err != nil {
 		return nil, err
 	}
@@ -116,7 +119,7 @@ func New(client *informer.Client, config Config) (*Controller, error) {
 	return c, nil
 }
 
-var owner = informer.Owner{GroupKind: GroupKind}
+var owner = informer.Owner{GroupKind: kind.GroupKind()}
 
 // matters reports whether a change of a website needs a reconcile. Annotations and labels of others do not.
 func matters(e informer.Event[*Website]) bool {
@@ -126,18 +129,11 @@ func matters(e informer.Event[*Website]) bool {
 		!equality.Semantic.DeepEqual(e.Old.Status, e.Object.Status)
 }
 
-// Follow runs the informers until ctx ends.
-func (c *Controller) Follow(ctx context.Context) error {
-	if err := c.group.Run(ctx); err != nil {
-		return fmt.Errorf("follow: %w", err)
-	}
-	return nil
-}
-
-// Health returns what the probes check.
-func (c *Controller) Health() health.Config {
-	return health.Config{
-		Groups:      []func() []informer.InformerStatus{c.group.Status},
-		Controllers: []func() informer.ControllerStatus{c.Controller.Status},
-	}
+// AddTo adds the controller to m, with its informers and its events.
+func (c *Controller) AddTo(m *manager.Manager) error {
+	return errors.Join(
+		m.AddGroup("informers", c.group),
+		m.Add(manager.Runnable{Name: "events", Run: c.events.Run, Phase: manager.EveryReplica}),
+		m.AddController(c),
+	)
 }

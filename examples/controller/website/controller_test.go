@@ -22,15 +22,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/watchcache"
 )
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // cluster is an API server with everything that a controller of websites needs, in a bubble where time passes when all
 // goroutines block.
@@ -49,7 +49,7 @@ type cluster struct {
 
 func inCluster(t *testing.T, test func(c *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := informertest.NewServer(informertest.Options{InMemory: true, TypeConverter: applyconfigurations.NewTypeConverter(scheme.Scheme)})
+		s := informertest.NewServer(informertest.Options{InMemory: true})
 		defer s.Close()
 		informertest.Register[*coordinationv1.Lease](s, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
 		test(&cluster{
@@ -62,12 +62,16 @@ func inCluster(t *testing.T, test func(c *cluster)) {
 	})
 }
 
+func (c *cluster) client() *informer.Client {
+	client, err := informer.NewClient(c.server.Config())
+	c.must(err)
+	return client
+}
+
 // controller returns a controller. The test fails if a key is ever reconciled twice at the same time, by any controller.
 func (c *cluster) controller(who string) *Controller {
 	c.Helper()
-	client, err := informer.NewClient(c.server.Config())
-	c.must(err)
-	ctl, err := New(client, Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	ctl, err := New(c.client(), c.client(), Config{Logger: quiet})
 	c.must(err)
 	reconcile := ctl.Reconcile
 	ctl.Reconcile = func(ctx context.Context, key informer.Key) (informer.Result, error) {
@@ -88,33 +92,45 @@ func (c *cluster) controller(who string) *Controller {
 	return ctl
 }
 
-// start runs a controller until it is stopped, or the test ends.
-func (c *cluster) start(who string, lead func(ctx context.Context, ctl *Controller) error) (ctl *Controller, stop func()) {
-	ctl = c.controller(who)
-	ctx, cancel := context.WithCancel(c.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = ctl.Follow(ctx) })
-	running.Go(func() { _ = lead(ctx, ctl) })
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	c.Cleanup(stop)
-	return ctl, stop
+// process returns a process of the controller.
+func (c *cluster) process(who string, elector *leader.Elector) (*manager.Manager, *Controller) {
+	ctl, m := c.controller(who), manager.New(manager.Config{Elector: elector, Logger: quiet})
+	c.must(ctl.AddTo(m))
+	return m, ctl
 }
 
-func alone(ctx context.Context, ctl *Controller) error { return ctl.Run(ctx) }
+// run calls f until stop is called, or the test ends.
+func (c *cluster) run(f func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(c.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	c.Cleanup(stop)
+	return stop
+}
 
-// elected runs a controller with leader election, as its replicas run in a cluster.
-func (c *cluster) elected(who string) func(ctx context.Context, ctl *Controller) error {
-	return func(ctx context.Context, ctl *Controller) error {
-		client, err := informer.NewClient(c.server.Config())
-		c.must(err)
-		elector, err := leader.New(client, leader.Config{
-			Namespace: "ns", Name: name, Identity: who,
-			Fatal:  func() { c.Errorf("%s: Fatal", who) },
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		})
-		c.must(err)
-		return elector.Run(ctx, ctl.Run)
-	}
+// alone runs one process, without leader election.
+func (c *cluster) alone() (*manager.Manager, *Controller) {
+	m, ctl := c.process("a", nil)
+	c.run(func(ctx context.Context) { c.must(m.Run(ctx)) })
+	return m, ctl
+}
+
+// replica runs a process with leader election. When it ends, it starts again, as in a pod.
+func (c *cluster) replica(who string) (stop func()) {
+	return c.run(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			elector, err := leader.New(c.client(), leader.Config{
+				Namespace: "ns", Name: name, Identity: who, Logger: quiet,
+				Fatal: func() { c.Errorf("%s: Fatal", who) },
+			})
+			c.must(err)
+			m, _ := c.process(who, elector)
+			if err := m.Run(ctx); err != nil && !errors.Is(err, leader.ErrLost) {
+				c.Error(err)
+			}
+		}
+	})
 }
 
 func (c *cluster) must(err error) {
@@ -245,7 +261,9 @@ func (c *cluster) reasons(name string) string {
 	var reasons []string
 	for e := range c.events.All() {
 		if e.InvolvedObject.Name == name {
-			reasons = append(reasons, e.Type[:1]+":"+e.Reason)
+			for range e.Count {
+				reasons = append(reasons, e.Type[:1]+":"+e.Reason)
+			}
 		}
 	}
 	slices.Sort(reasons)
@@ -273,12 +291,12 @@ func (c *cluster) wantWrites(want ...string) {
 
 func TestLife(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		c.start("a", alone)
+		c.alone()
 		c.settle()
 		c.create("shop", "shop.example.com")
 		c.settle()
 		c.want("shop", "True HostReserved", "False RollingOut")
-		c.wantWrites("update websites", "patch deployments", "patch services", "update websites/status", "create events", "create events")
+		c.wantWrites("update websites", "create deployments", "create services", "update websites/status", "create events", "create events")
 		c.rollOut()
 		c.settle()
 		c.wantReady("shop")
@@ -328,7 +346,7 @@ func TestLife(t *testing.T) {
 func TestChildrenArePutBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
-		c.start("a", alone)
+		c.alone()
 		c.create("shop", "shop.example.com")
 		c.settle()
 		c.wantReady("shop")
@@ -362,7 +380,7 @@ func TestChildrenArePutBack(t *testing.T) {
 func TestHosts(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
-		c.start("a", alone)
+		c.alone()
 		c.create("first", "shop.example.com")
 		<-time.After(2 * time.Second)
 		c.create("second", "shop.example.com")
@@ -392,7 +410,7 @@ func TestHosts(t *testing.T) {
 func TestInvalidAndTaken(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
-		ctl, _ := c.start("a", alone)
+		_, ctl := c.alone()
 		c.create("shop", "not a host")
 		c.settle()
 		c.want("shop", "False Invalid", "False NotAccepted")
@@ -475,7 +493,7 @@ func (c *cluster) createMany(n int) (names []string) {
 func TestConflictStormsAndAServerAway(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.play()
-		ctl, _ := c.start("a", alone)
+		_, ctl := c.alone()
 		names := c.createMany(5)
 		defer c.slowServer()()
 		stop := c.storm(names, 200*time.Millisecond)
@@ -507,7 +525,7 @@ func TestReplicas(t *testing.T) {
 		replicas := map[string]func(){}
 		for i := range 3 {
 			who := fmt.Sprint("replica-", i)
-			_, replicas[who] = c.start(who, c.elected(who))
+			replicas[who] = c.replica(who)
 			<-time.After(10 * time.Second)
 			if i > 0 {
 				replicas[fmt.Sprint("replica-", i-1)]()
@@ -538,9 +556,9 @@ func TestReplicas(t *testing.T) {
 // The probes pass while the controller works.
 func TestHealth(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		ctl, _ := c.start("a", alone)
+		m, _ := c.alone()
 		<-time.After(time.Minute)
-		for _, probe := range []http.Handler{health.Ready(ctl.Health()), health.Live(ctl.Health())} {
+		for _, probe := range []http.Handler{m.Ready(), m.Live()} {
 			w := httptest.NewRecorder()
 			probe.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 			if w.Code != http.StatusOK {

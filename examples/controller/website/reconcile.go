@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/reconcile"
 )
 
 // reconcile brings one website and its children to the desired state.
@@ -51,8 +49,7 @@ func (c *Controller) sync(ctx context.Context, key informer.Key) (informer.Resul
 		return c.tearDown(ctx, w)
 	}
 	w = w.DeepCopy()
-	if !slices.Contains(w.Finalizers, finalizer) { // before it has children
-		w.Finalizers = append(w.Finalizers, finalizer)
+	if reconcile.AddFinalizer(w, finalizer) { // before it has children
 		updated, err := c.client.Update(ctx, w, metav1.UpdateOptions{FieldManager: name})
 		if err != nil {
 			return informer.Result{}, err
@@ -72,7 +69,7 @@ func (c *Controller) sync(ctx context.Context, key informer.Key) (informer.Resul
 	}
 	for _, condition := range updated.Status.Conditions {
 		if old := meta.FindStatusCondition(before.Conditions, condition.Type); old == nil || old.Reason != condition.Reason {
-			c.record(ctx, w, condition)
+			c.record(w, condition)
 		}
 	}
 	if err := see(ctx, c.Websites, updated); err != nil {
@@ -114,10 +111,11 @@ func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, er
 		w.Status.Host, w.Status.AvailableReplicas = "", 0
 		return informer.Result{}, nil // w is enqueued again when the holder gives the host up
 	}
-	deployment, err := c.deployments.apply(ctx, w, desiredDeployment(w))
+	child := metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}
+	deployment, err := c.deployments.apply(ctx, w, &appsv1.Deployment{ObjectMeta: child}, shapeDeployment)
 	if err == nil {
 		if w.replicas() > 0 {
-			_, err = c.services.apply(ctx, w, desiredService(w))
+			_, err = c.services.apply(ctx, w, &corev1.Service{ObjectMeta: child}, shapeService)
 		} else {
 			err = c.services.prune(ctx, w)
 		}
@@ -170,7 +168,7 @@ func (w *Website) before(other *Website) bool {
 
 // tearDown removes the children of w, first the one that receives requests, and then the finalizer of w.
 func (c *Controller) tearDown(ctx context.Context, w *Website) (informer.Result, error) {
-	if !slices.Contains(w.Finalizers, finalizer) {
+	if !reconcile.HasFinalizer(w, finalizer) {
 		return informer.Result{}, nil
 	}
 	for _, remove := range []func(context.Context, *Website) (bool, error){c.services.remove, c.deployments.remove} {
@@ -179,7 +177,7 @@ func (c *Controller) tearDown(ctx context.Context, w *Website) (informer.Result,
 		}
 	}
 	w = w.DeepCopy()
-	w.Finalizers = slices.DeleteFunc(w.Finalizers, func(f string) bool { return f == finalizer })
+	reconcile.RemoveFinalizer(w, finalizer)
 	updated, err := c.client.Update(ctx, w, metav1.UpdateOptions{FieldManager: name})
 	if apierrors.IsNotFound(err) {
 		return informer.Result{}, nil
@@ -190,55 +188,36 @@ func (c *Controller) tearDown(ctx context.Context, w *Website) (informer.Result,
 	return informer.Result{}, err
 }
 
-// record writes an event about a changed condition. It is for people to read, so losing it is no failure.
-func (c *Controller) record(ctx context.Context, w *Website, condition metav1.Condition) {
-	kind := corev1.EventTypeNormal
+// record writes an event about a changed condition.
+func (c *Controller) record(w *Website, condition metav1.Condition) {
+	eventType := corev1.EventTypeNormal
 	if condition.Type == Accepted && condition.Status == metav1.ConditionFalse || condition.Reason == "NameTaken" {
-		kind = corev1.EventTypeWarning
+		eventType = corev1.EventTypeWarning
 	}
-	now := metav1.Now()
-	_, err := c.events.Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: w.Name + "."},
-		InvolvedObject: corev1.ObjectReference{
-			APIVersion: GroupVersion.String(), Kind: GroupKind.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID, ResourceVersion: w.ResourceVersion,
-		},
-		Type: kind, Reason: condition.Reason, Message: condition.Message,
-		Source: corev1.EventSource{Component: name}, ReportingController: name,
-		FirstTimestamp: now, LastTimestamp: now, Count: 1,
-	}, metav1.CreateOptions{})
-	if err != nil {
-		c.log.Warn("an event was lost", "website", informer.KeyOf(w).String(), "reason", condition.Reason, "err", err)
+	c.events.Eventf(kind, w, eventType, condition.Reason, "%s", condition.Message)
+}
+
+// shapeDeployment sets the fields that the controller owns. The API server, and other people, may set others.
+func shapeDeployment(w *Website, d *appsv1.Deployment) {
+	pods := map[string]string{instance: w.Name}
+	d.Spec.Replicas = new(w.replicas())
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: pods}
+	d.Spec.Template.Labels = pods
+	if len(d.Spec.Template.Spec.Containers) != 1 {
+		d.Spec.Template.Spec.Containers = make([]corev1.Container, 1)
 	}
+	web := &d.Spec.Template.Spec.Containers[0]
+	web.Name, web.Image = "web", w.Spec.Image
+	web.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
 }
 
-func labels(w *Website) map[string]string {
-	return map[string]string{managedBy: name, "app.kubernetes.io/instance": w.Name}
-}
-
-func selector(w *Website) map[string]string {
-	return map[string]string{"app.kubernetes.io/instance": w.Name}
-}
-
-func ownedBy(w *Website) *metav1ac.OwnerReferenceApplyConfiguration {
-	return metav1ac.OwnerReference().WithAPIVersion(GroupVersion.String()).WithKind(GroupKind.Kind).
-		WithName(w.Name).WithUID(w.UID).WithController(true).WithBlockOwnerDeletion(true)
-}
-
-func desiredDeployment(w *Website) *appsv1ac.DeploymentApplyConfiguration {
-	return appsv1ac.Deployment(w.Name, w.Namespace).WithLabels(labels(w)).WithOwnerReferences(ownedBy(w)).
-		WithSpec(appsv1ac.DeploymentSpec().
-			WithReplicas(w.replicas()).
-			WithSelector(metav1ac.LabelSelector().WithMatchLabels(selector(w))).
-			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labels(w)).
-				WithSpec(corev1ac.PodSpec().WithContainers(corev1ac.Container().
-					WithName("web").WithImage(w.Spec.Image).
-					WithPorts(corev1ac.ContainerPort().WithName("http").WithContainerPort(8080).WithProtocol(corev1.ProtocolTCP))))))
-}
-
-func desiredService(w *Website) *corev1ac.ServiceApplyConfiguration {
-	return corev1ac.Service(w.Name, w.Namespace).WithLabels(labels(w)).WithOwnerReferences(ownedBy(w)).
-		WithAnnotations(map[string]string{"external-dns.alpha.kubernetes.io/hostname": w.Spec.Host}).
-		WithSpec(corev1ac.ServiceSpec().
-			WithSelector(selector(w)).
-			WithPorts(corev1ac.ServicePort().WithName("http").WithPort(80).WithTargetPort(intstr.FromString("http")).WithProtocol(corev1.ProtocolTCP)))
+// shapeService is like shapeDeployment.
+func shapeService(w *Website, s *corev1.Service) {
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, "external-dns.alpha.kubernetes.io/hostname", w.Spec.Host)
+	s.Spec.Selector = map[string]string{instance: w.Name}
+	if len(s.Spec.Ports) != 1 {
+		s.Spec.Ports = make([]corev1.ServicePort, 1)
+	}
+	http := &s.Spec.Ports[0]
+	http.Name, http.Port, http.TargetPort, http.Protocol = "http", 80, intstr.FromString("http"), corev1.ProtocolTCP
 }

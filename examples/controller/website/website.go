@@ -61,8 +61,8 @@ const (
 	Ready = "Ready"
 )
 
-// GroupKind is the kind of Website, for owner references.
-var GroupKind = schema.GroupKind{Group: GroupVersion.Group, Kind: "Website"}
+// kind is the kind of Website, for owner references and events.
+var kind = GroupVersion.WithKind("Website")
 
 func (w *Website) replicas() int32 {
 	if w.Spec.Replicas == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/leader"
 )
 
 // For every snippet.
@@ -44,6 +45,13 @@ var (
 	websites    *informer.Informer[*Website]
 	deployments *informer.Informer[*appsv1.Deployment]
 	writer      *informer.TypedClient[*Website]
+)
+
+// For the snippet about a program.
+var (
+	group   *informer.Group
+	ctl     *informer.Controller[informer.Key]
+	elector *leader.Elector
 )
 
 // For snippets about listers.

@@ -1,0 +1,465 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/health"
+	"github.com/typedinformer/informer/leader"
+)
+
+// Manager runs a program: servers, informers, controllers, and other runnables. Create one with [New], add to it, and call Run.
+// All methods are safe for concurrent use. What is added while Run is under way starts at once, if its phase has begun.
+type Manager struct {
+	config   Config
+	stages   [phases]*stage // by Phase
+	election *stage         // the leader election, which runs the stage LeaderOnly
+	elected  chan struct{}
+	forced   context.Context // ends at the deadline of the shutdown
+	force    context.CancelFunc
+
+	mu          sync.Mutex // protects the fields below. It may be taken while no mu of a stage is held
+	state       State
+	since       time.Time
+	err         error                   // the first failure
+	invalid     error                   // what New or Add has found wrong
+	stop        context.CancelCauseFunc // begins the shutdown; nil before Run
+	servers     []*server
+	informers   []func() []informer.InformerStatus
+	controllers []func() informer.ControllerStatus
+}
+
+// State is the state of a [Manager].
+//
+//	Idle -- Run --> Starting -- all informers have synced --> Running -- ctx ended, or a failure --> Stopping --> Stopped
+//	                   |                                                                                ^
+//	                   +---------------------------- ctx ended, or a failure ---------------------------+
+type State uint8
+
+const (
+	// Idle means that Run was not called.
+	Idle State = iota
+	// Starting starts servers and informers, and waits until the informers have synced.
+	Starting
+	// Running means that all phases have begun. A replica that does not lead waits for the lease.
+	Running
+	// Stopping waits until everything has returned. Probes of readiness fail.
+	Stopping
+	// Stopped means that Run has returned, or is about to.
+	Stopped
+)
+
+// String returns the name of the state, such as "Running".
+func (s State) String() string {
+	switch s {
+	case Idle:
+		return "Idle"
+	case Starting:
+		return "Starting"
+	case Running:
+		return "Running"
+	case Stopping:
+		return "Stopping"
+	case Stopped:
+		return "Stopped"
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// TaskState is the state of a server, informer, group, controller or other runnable of a [Manager].
+type TaskState uint8
+
+const (
+	// TaskWaiting means that its phase has not begun.
+	TaskWaiting TaskState = iota
+	// TaskRunning means that its Run is under way.
+	TaskRunning
+	// TaskReturned means that its Run has returned.
+	TaskReturned
+)
+
+// String returns the name of the state, such as "Waiting".
+func (s TaskState) String() string {
+	switch s {
+	case TaskWaiting:
+		return "Waiting"
+	case TaskRunning:
+		return "Running"
+	case TaskReturned:
+		return "Returned"
+	}
+	return fmt.Sprintf("TaskState(%d)", uint8(s))
+}
+
+// Status is the status of a [Manager].
+type Status struct {
+	// State is the state, and Since the time at which the manager entered it.
+	State State
+	Since time.Time
+	// Leading is true while leader-only runnables may run.
+	Leading bool
+	// Err is the first failure. Nil means that there was none.
+	Err error
+	// Tasks are the runnables in the order of their start.
+	Tasks []TaskStatus
+}
+
+// TaskStatus is the status of a server, informer, group, controller or other runnable.
+type TaskStatus struct {
+	Name  string
+	Phase Phase
+	State TaskState
+	// Err is its failure. Nil means that there was none.
+	Err error
+}
+
+// ShutdownError indicates that not everything has stopped within Config.GracefulShutdownTimeout.
+type ShutdownError struct {
+	// Timeout is the time that was not enough.
+	Timeout time.Duration
+	// Running has the names of the runnables whose context ended in time, and that still run.
+	Running []string
+}
+
+// Error names what still runs.
+func (e *ShutdownError) Error() string {
+	return fmt.Sprintf("not stopped within %v: %s", e.Timeout, strings.Join(e.Running, ", "))
+}
+
+const electionName = "leader election"
+
+// New returns a manager. It starts nothing; Run does. If config is wrong, Run returns an error that names the field.
+func New(config Config) *Manager {
+	if config.GracefulShutdownTimeout == 0 {
+		config.GracefulShutdownTimeout = defaultShutdownTimeout
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	m := &Manager{config: config, elected: make(chan struct{}), since: time.Now()}
+	m.forced, m.force = context.WithCancel(context.Background())
+	for p := range m.stages {
+		m.stages[p] = newStage(m.fail)
+	}
+	m.election = newStage(m.fail)
+	lead := m.lead
+	if config.Elector != nil {
+		lead = func(ctx context.Context) error { return config.Elector.Run(ctx, m.lead) }
+	}
+	m.election.add(Runnable{Name: electionName, Run: lead})
+	if config.CacheSyncTimeout < 0 {
+		m.invalid = fmt.Errorf("Config.CacheSyncTimeout is %v", config.CacheSyncTimeout)
+	}
+	if p := config.Probes; p.Addr != "" || p.Listener != nil {
+		if p.Name == "" {
+			p.Name = "probes"
+		}
+		p.Handler = m.probes(p.Handler)
+		_ = m.AddServer(p) // Run returns its error
+	}
+	return m
+}
+
+// probes returns the handler of Config.Probes.
+func (m *Manager) probes(others http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/readyz", m.Ready())
+	mux.Handle("/livez", m.Live())
+	mux.Handle("/healthz", m.Live())
+	if others != nil {
+		mux.Handle("/", others)
+	}
+	return mux
+}
+
+// AddInformer adds an informer. While Run is under way, the informer starts at once, and nothing waits until it has synced: call
+// its WaitSynced. A controller waits for the informers that it watches.
+func (m *Manager) AddInformer(i Informer) error {
+	name := "informer " + i.Status().Resource.String()
+	err := m.Add(Runnable{Name: name, Run: i.Run, Phase: Caches, WaitSynced: i.WaitSynced})
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.informers = append(m.informers, func() []informer.InformerStatus { return []informer.InformerStatus{i.Status()} })
+	}
+	return err
+}
+
+// AddGroup adds a group of informers. Informers that join the group later are run by it.
+func (m *Manager) AddGroup(name string, g *informer.Group) error {
+	err := m.Add(Runnable{Name: name, Run: g.Run, Phase: Caches, WaitSynced: g.WaitSynced})
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.informers = append(m.informers, g.Status)
+	}
+	return err
+}
+
+// AddController adds a controller. It runs while this replica leads. Add its informers, too.
+func (m *Manager) AddController(c Controller) error {
+	err := m.Add(Runnable{Name: c.Status().Name, Run: c.Run})
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.controllers = append(m.controllers, c.Status)
+	}
+	return err
+}
+
+// AddServer adds a server. It runs on every replica, from before the informers until everything else has returned.
+func (m *Manager) AddServer(s Server) error {
+	if err := s.validate(); err != nil {
+		return m.refuse(err)
+	}
+	run := &server{Server: s, forced: m.forced, logger: m.config.Logger}
+	m.mu.Lock()
+	m.servers = append(m.servers, run)
+	m.mu.Unlock()
+	return m.Add(Runnable{Name: s.name(), Run: run.run, Phase: Servers})
+}
+
+// Add adds a runnable. If it is wrong, Add returns an error that names the field, and so does Run. Once the runnable's phase has
+// begun to stop, the error wraps [informer.ErrStopped], and the runnable does not run.
+func (m *Manager) Add(r Runnable) error {
+	if err := r.validate(); err != nil {
+		return m.refuse(err)
+	}
+	if !m.stages[r.Phase].add(r) {
+		return fmt.Errorf("manager: add %s: %w", r.Name, informer.ErrStopped)
+	}
+	return nil
+}
+
+// refuse notes err for Run.
+func (m *Manager) refuse(err error) error {
+	err = fmt.Errorf("manager: %w", err)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.invalid == nil {
+		m.invalid = err
+	}
+	return err
+}
+
+// Run starts everything, waits until ctx ends or something fails, and stops everything. It returns the first failure, with the
+// name of what failed, joined with a [*ShutdownError] if not everything has stopped in time. If ctx ended and nothing failed, it
+// returns nil, also if ctx ended before Run began. A failure is an error of a runnable, or a lost lease: see [leader.ErrLost].
+//
+// A manager runs once. Later calls return an error that wraps [informer.ErrRunning].
+func (m *Manager) Run(ctx context.Context) error {
+	m.mu.Lock()
+	if m.invalid != nil {
+		defer m.mu.Unlock()
+		return m.invalid
+	}
+	if m.state != Idle {
+		m.mu.Unlock()
+		return fmt.Errorf("manager: %w", informer.ErrRunning)
+	}
+	m.enterLocked(Starting)
+	ctx, m.stop = context.WithCancelCause(ctx)
+	m.mu.Unlock()
+	defer m.stop(nil)
+	if m.start(ctx) {
+		<-ctx.Done()
+	}
+	return m.shutDown(context.Cause(ctx))
+}
+
+// start starts the phases. It returns false if ctx ended before all of them have begun.
+func (m *Manager) start(ctx context.Context) bool {
+	base := context.WithoutCancel(ctx) // each phase outlives ctx until its turn to stop
+	for _, s := range m.allServers() { // if an address is in use, nothing starts
+		if err := s.listen(ctx); err != nil && ctx.Err() == nil {
+			m.fail(s.name(), err)
+		}
+	}
+	for _, p := range []Phase{Servers, Caches} {
+		if ctx.Err() != nil {
+			return false
+		}
+		m.stages[p].start(base)
+	}
+	m.waitSynced(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	m.stages[EveryReplica].start(base)
+	m.election.start(base)
+	m.enter(Running)
+	return true
+}
+
+// waitSynced waits until the caches have synced.
+func (m *Manager) waitSynced(ctx context.Context) {
+	syncing := ctx
+	if d := m.config.CacheSyncTimeout; d > 0 {
+		var cancel context.CancelFunc
+		syncing, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("not synced within %v", d))
+		defer cancel()
+	}
+	var missing []error
+	for _, t := range m.stages[Caches].all() {
+		if t.WaitSynced == nil {
+			continue
+		}
+		if err := t.WaitSynced(syncing); err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", t.Name, err))
+		}
+	}
+	if missing != nil && ctx.Err() == nil {
+		m.fail("start", errors.Join(missing...))
+	}
+}
+
+func (m *Manager) allServers() []*server {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.servers)
+}
+
+// lead runs the leader-only runnables until ctx ends. It is the work of the elector. It returns when they have returned.
+func (m *Manager) lead(ctx context.Context) error {
+	leaders := m.stages[LeaderOnly]
+	if !leaders.start(ctx) {
+		return context.Cause(ctx) // the program stops
+	}
+	close(m.elected)
+	<-ctx.Done()
+	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {
+		m.fail("leader election", err)
+		m.election.end() // do not contend again
+	}
+	leaders.end()
+	<-leaders.done
+	return nil
+}
+
+// fail begins the shutdown. Only the first failure counts.
+func (m *Manager) fail(name string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil {
+		m.config.Logger.Error("a further failure", "name", name, "err", err)
+		return
+	}
+	m.err = fmt.Errorf("%s: %w", name, err)
+	m.stop(m.err)
+}
+
+// shutDown stops everything, and returns the result of Run.
+func (m *Manager) shutDown(cause error) error {
+	m.enter(Stopping)
+	m.config.Logger.Info("stopping", "cause", cause)
+	defer m.force()
+	deadline := make(chan struct{})
+	if d := m.config.GracefulShutdownTimeout; d > 0 {
+		defer time.AfterFunc(d, func() { close(deadline) }).Stop()
+	}
+	order := []*stage{m.election, m.stages[LeaderOnly], m.stages[EveryReplica], m.stages[Caches], m.stages[Servers]}
+	var late *ShutdownError
+	for _, s := range order {
+		s.end()
+		select {
+		case <-s.done:
+			continue
+		case <-deadline:
+		}
+		left := m.stages[LeaderOnly].left()
+		if len(left) == 0 { // the election waits for those
+			left = s.left()
+		}
+		if len(left) > 0 { // else they have returned just now
+			late = &ShutdownError{Timeout: m.config.GracefulShutdownTimeout, Running: left}
+			break
+		}
+	}
+	for _, s := range order {
+		s.end()
+	}
+	if !m.stages[Servers].begun() {
+		for _, s := range m.allServers() {
+			s.close()
+		}
+	}
+	m.enter(Stopped)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case late == nil:
+		return m.err
+	case m.err == nil:
+		return late
+	}
+	return errors.Join(m.err, late)
+}
+
+// Elected returns a channel that is closed when this replica begins to lead. Without leader election, that is when the informers
+// have synced.
+func (m *Manager) Elected() <-chan struct{} { return m.elected }
+
+// Ready returns the handler for /readyz. It fails before Run, until all informers have synced, and once the manager stops. It
+// has the checks of [health.Ready].
+func (m *Manager) Ready() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		config := m.health()
+		config.ReadyChecks = append([]health.Check{{Name: "manager", Func: m.runs}}, config.ReadyChecks...)
+		health.Ready(config).ServeHTTP(w, r)
+	})
+}
+
+// Live returns the handler for /livez. It has the checks of [health.Live].
+func (m *Manager) Live() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { health.Live(m.health()).ServeHTTP(w, r) })
+}
+
+// runs is the check that the manager has started, and does not stop.
+func (m *Manager) runs(*http.Request) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state != Running {
+		return fmt.Errorf("state %v for %v", m.state, time.Since(m.since).Round(time.Second))
+	}
+	return nil
+}
+
+// health returns what the probes check.
+func (m *Manager) health() health.Config {
+	config := m.config.Health
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	config.Groups = append(slices.Clip(config.Groups), m.informers...)
+	config.Controllers = append(slices.Clip(config.Controllers), m.controllers...)
+	return config
+}
+
+// Status returns the present status of the manager.
+func (m *Manager) Status() Status {
+	m.mu.Lock()
+	s := Status{State: m.state, Since: m.since, Err: m.err}
+	m.mu.Unlock()
+	for p := Phase(phases); p > 0; p-- {
+		for _, t := range m.stages[p-1].all() {
+			s.Tasks = append(s.Tasks, TaskStatus{Name: t.Name, Phase: t.Phase, State: t.state, Err: t.err})
+		}
+	}
+	s.Leading = m.stages[LeaderOnly].active()
+	return s
+}
+
+func (m *Manager) enter(s State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.enterLocked(s)
+}
+
+func (m *Manager) enterLocked(s State) { m.state, m.since = s, time.Now() }
