@@ -103,9 +103,13 @@
 //
 // # Diagnosis
 //
-// [Informer.Status] returns the state of each watch, the last failure, the resource version and the backlog of each
-// handler. If [Informer.WaitSynced] fails, its error names what is missing. Package health has handlers for
-// readiness and liveness probes.
+// [Informer.Status] returns what each watch does and waits for, the last failure, the resource version, and the backlog and
+// the times of each handler. Queues, controllers and clients have a status too. If [Informer.WaitSynced] fails, its error names
+// what is missing. The log has one line for each state that a watch enters, and none while all is well.
+//
+// The rest builds on these: package health has handlers for readiness and liveness probes, package debugpage a page for the
+// browser, module informerprom metrics for Prometheus, and module informerotel spans for OpenTelemetry. Package manager runs
+// a whole program. In profiles, goroutines have labels that name their informer, handler or controller.
 //
 // # Reading the source
 //

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/examples/controller/website"
 	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/manager"
@@ -43,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	duration := flags.Duration("for", 0, "end after this `time`, like 10s; zero means run until Ctrl-C")
 	kubeconfig := flags.String("kubeconfig", "", "`path` of a kubeconfig: its current context's cluster")
 	namespace := flags.String("lease-namespace", "default", "real cluster: `namespace` of the lease that replicas contend for")
-	probes := flags.String("probes", "", "real cluster: `address`, like :8081, of /readyz and /livez; empty means none")
+	probes := flags.String("probes", "", "real cluster: `address`, like :8081, of /readyz, /livez and /debug/informers/; empty means none")
 	workers := flags.Int("workers", 4, "`number` of websites reconciled at the same time")
 	websites := flags.Int("websites", 50, "simulation: `number` of websites")
 	crd := flags.Bool("crd", false, "print the custom resource definition and exit")
@@ -107,7 +109,9 @@ func newReplica(config *rest.Config, namespace, probes string, workers int, log 
 	if err != nil {
 		return nil, err
 	}
-	m := manager.New(manager.Config{Probes: manager.Server{Addr: probes}, Elector: elector, Logger: log})
+	mux := http.NewServeMux()
+	mux.Handle("/debug/informers/", debugpage.New(controller.DebugPage()))
+	m := manager.New(manager.Config{Probes: manager.Server{Addr: probes, Handler: mux}, Elector: elector, Logger: log})
 	return &replica{m, controller, elector}, controller.AddTo(m)
 }
 

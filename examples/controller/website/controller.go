@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/reconcile"
 )
@@ -127,6 +128,14 @@ func matters(e informer.Event[*Website]) bool {
 		e.Old.DeletionTimestamp.IsZero() != e.Object.DeletionTimestamp.IsZero() ||
 		!slices.Equal(e.Old.Finalizers, e.Object.Finalizers) ||
 		!equality.Semantic.DeepEqual(e.Old.Status, e.Object.Status)
+}
+
+// DebugPage returns a configuration of a page that shows the informers and the controller. It shows no objects.
+func (c *Controller) DebugPage() debugpage.Config {
+	return debugpage.Config{
+		Groups:      []func() []informer.InformerStatus{c.group.Status},
+		Controllers: []func() informer.ControllerStatus{c.Status},
+	}
 }
 
 // AddTo adds the controller to m, with its informers and its events.
