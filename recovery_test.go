@@ -578,8 +578,9 @@ func TestServerIsRestoredTwice(t *testing.T) {
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
 		rec.Want(w.T, added...)
-		relist := func() {
+		relist := func(before func()) {
 			w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
+			before() // only now: it may end the watch, too
 			w.server.EndWatches()
 			<-time.After(3 * time.Minute) // a watch from a future version, an expired one and a list take the three longest backoffs
 		}
@@ -589,14 +590,13 @@ func TestServerIsRestoredTwice(t *testing.T) {
 			w.relabel("ns", "b", "ahead")
 			synctest.Wait()
 			rec.Take()
-			w.server.Restore(backup)
-			relist()
+			relist(func() { w.server.Restore(backup) })
 			rec.Want(w.T, "update ns/a ahead->1", "update ns/b ahead->1")
 			if s := inf.Status().Reflectors[0]; s.Restored != i+1 {
 				w.Errorf("restored %d times: status %+v", i+1, s)
 			}
 			before := decoded
-			relist()
+			relist(func() {})
 			rec.Want(w.T)
 			if decoded != before {
 				w.Errorf("%d unchanged objects were decoded", decoded-before)
