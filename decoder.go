@@ -136,6 +136,8 @@ type decoder[T Object] struct {
 	config    Config[T]
 	held      func(Key) (T, bool) // returns the version that the sink holds; nil if the sink is no Holder
 	own       bool                // all objects that held returns come from decoders of this informer
+	shard     Shard               // of all objects; only the reader of a response uses it
+	outside   atomic.Int64        // objects that the server sent from outside shard
 	failed    func(*DecodeError)  // logs and counts an object that cannot be decoded
 	decoding  limit               // of batches in decode; the reflectors of an informer share it; nil if there is only one
 	calling   limit               // 1: of calls of Config.Transform, Filter, OnDecodeError and OnFailure
@@ -160,7 +162,8 @@ type encoded[T Object] struct {
 	obj      T    // the result
 	held     bool // obj is the version that the sink holds
 	old      T    // the version that the sink holds, if obj may share parts with it
-	filtered bool // Config.Filter rejected it
+	filtered bool // Config.Filter rejected it, or it is outside the shard
+	outside  bool // it is outside the shard
 	err      error
 }
 
@@ -171,16 +174,33 @@ type decoded[T Object] struct {
 	version  string // its resource version
 	deleted  bool
 	filtered bool
+	outside  bool
 	failed   *DecodeError
 }
 
 // find looks up the version that the sink holds of the object in raw. If it is the same version, decode skips the object, so a
-// relist without changes costs little. If restored is true, an equal version does not mean equal content.
+// relist without changes costs little. If restored is true, an equal version does not mean equal content. decode also skips an
+// object outside the shard.
 func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded[T]) {
-	if d.held == nil {
+	sharded := len(d.shard.Ranges) > 0
+	if d.held == nil && !sharded {
 		return
 	}
 	id := f.Glance(raw)
+	if sharded {
+		value := id.UID
+		if d.shard.Field == ShardByNamespace {
+			value = id.Namespace
+		}
+		if !d.shard.hasHash(HashOf(value)) {
+			e.outside, e.filtered = true, true
+			d.outside.Add(1)
+			return
+		}
+	}
+	if d.held == nil {
+		return
+	}
 	obj, ok := d.held(keyOf(id))
 	switch {
 	case !ok:
@@ -195,7 +215,7 @@ func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded
 // decode decodes raw with the decoder one, unless the sink holds the version already.
 func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, e *encoded[T]) {
 	var none T
-	if e.held {
+	if e.held || e.filtered {
 		return
 	}
 	if d.config.Filter != nil && !d.accepts(f, raw, list) {
@@ -245,7 +265,7 @@ var errForeign = errors.New("the server sent an object of another namespace than
 // reflector lists.
 func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, e *encoded[T]) (decoded[T], error) {
 	var none T
-	result := decoded[T]{deleted: e.deleted, filtered: e.filtered}
+	result := decoded[T]{deleted: e.deleted, filtered: e.filtered, outside: e.outside}
 	if e.err == nil && !e.filtered {
 		result.key = KeyOf(e.obj)
 	} else {

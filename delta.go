@@ -50,6 +50,8 @@ type Delta[T Object] struct {
 	Namespace string
 	// ResourceVersion is the version of the collection after the change. Empty means unknown.
 	ResourceVersion string
+
+	sharded uint64 // the number of changes of the shard before a Replaced
 }
 
 // validate returns an error if d has no type, or if an object of d is nil, has no name or is outside d.Namespace.

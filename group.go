@@ -65,7 +65,7 @@ func NewGroup(client *Client) *Group {
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
-	key := shareKey{reflect.TypeFor[T](), config.goType(), fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector, sorted.FieldSelector})}
+	key := shareKey{reflect.TypeFor[T](), config.goType(), fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector, sorted.FieldSelector, sorted.Shard.String()})}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -42,6 +42,9 @@ type Informer[T Object] struct {
 	mu      sync.Mutex // protects the fields below
 	started bool
 	listed  map[string]bool // the namespaces whose first list is in the store
+	shard   Shard
+	sharded map[string]uint64 // by namespace: the number of the change of the shard that the store has
+	changed chan struct{}     // closed when sharded changes
 }
 
 // Errors of an Informer that is not running.
@@ -105,6 +108,9 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 		store:    store,
 		hub:      newHub(resource, store),
 		listed:   map[string]bool{},
+		shard:    resource.Shard.clone(),
+		sharded:  map[string]uint64{},
+		changed:  make(chan struct{}),
 	}
 	i.synced, i.stopped = i.hub.synced, i.hub.stopped
 	i.hub.unsynced, i.hub.report, i.hub.slow = i.unsynced, i.report, i.reportSlow
@@ -345,6 +351,9 @@ func (i *Informer[T]) Status() InformerStatus {
 		Memory:          i.memory.of(snap),
 	}
 	s.Queued, s.Blocked = i.fifo.Len()
+	i.mu.Lock()
+	s.Resource.Shard = i.shard
+	i.mu.Unlock()
 	for _, r := range i.reflectors {
 		s.Reflectors = append(s.Reflectors, r.Status())
 	}
@@ -444,6 +453,9 @@ func (i *Informer[T]) applyLocked() (err error) {
 	if first {
 		i.noteFirstList(d.Namespace)
 	}
+	if d.Type == Replaced {
+		i.noteShard(d)
+	}
 	if i.full = i.hub.full(); i.full {
 		signal(i.fifo.readable) // for apply to wait
 	}
@@ -463,6 +475,65 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 	i.mu.Unlock()
 	if complete {
 		i.hub.load()
+	}
+}
+
+// SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, it holds those of the shard
+// before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no event unless they have
+// changed, those that come are added, and those that go are deleted with final=false. The informer lists the collection once.
+//
+// If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. If another call changes the
+// shard meanwhile, the later shard counts, and SetShard waits for that one. The error wraps [ErrStopped] if the informer stops.
+func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
+	if i.compact != nil {
+		return i.compact.SetShard(ctx, shard)
+	}
+	if i.invalid != nil {
+		return i.invalid
+	}
+	if err := shard.validate(); err != nil {
+		return err
+	}
+	shard = shard.clone()
+	i.mu.Lock()
+	i.shard = shard
+	wanted := map[string]uint64{}
+	for _, r := range i.reflectors {
+		wanted[r.namespace] = r.setShard(shard)
+	}
+	for !i.hasShardsLocked(wanted) {
+		changed := i.changed
+		i.mu.Unlock()
+		select {
+		case <-changed:
+		case <-i.stopped:
+			return fmt.Errorf("%s has not changed its shard: %w", i.resource, ErrStopped)
+		case <-ctx.Done():
+			return fmt.Errorf("%s has not changed its shard: %w", i.resource, context.Cause(ctx))
+		}
+		i.mu.Lock()
+	}
+	i.mu.Unlock()
+	return nil
+}
+
+func (i *Informer[T]) hasShardsLocked(wanted map[string]uint64) bool {
+	for namespace, n := range wanted {
+		if i.sharded[namespace] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// noteShard notes the shard of a list that is in the store.
+func (i *Informer[T]) noteShard(d *Delta[T]) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if d.sharded > i.sharded[d.Namespace] {
+		i.sharded[d.Namespace] = d.sharded
+		close(i.changed)
+		i.changed = make(chan struct{})
 	}
 }
 

@@ -61,6 +61,9 @@ func (c *collection[T]) send(ctx context.Context, query url.Values, accept strin
 	if c.resource.FieldSelector != "" {
 		query.Set("fieldSelector", c.resource.FieldSelector)
 	}
+	if selector := c.decoder.shard.String(); selector != "" {
+		query.Set("shardSelector", selector) // a server without the feature ignores it
+	}
 	u.RawQuery = query.Encode()
 	c.awaits.set(AwaitingResponse)
 	resp, err := c.client.send(ctx, request{

@@ -42,7 +42,9 @@ type Reflector[T Object] struct {
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    state
+	sharded  uint64           // the change of the shard that decoder and state are of
 	stale    map[Key]struct{} // objects whose newest version could not be decoded
+	listed   bool             // the sink has had a list
 	received bool             // a resource version since the last flush
 
 	mu        sync.Mutex // protects the fields below
@@ -50,8 +52,11 @@ type Reflector[T Object] struct {
 	settled   ReflectorState // the last state other than Listing
 	listsBy   byReason
 	watchesBy byReason
-	failures  int       // consecutive failures, as of retryAt
-	retryAt   time.Time // when the wait after the last failure ends
+	interrupt context.CancelCauseFunc // ends what the reflector does, because the shard has changed
+	shard     Shard                   // the latest
+	shards    uint64                  // how often it has changed
+	failures  int                     // consecutive failures, as of retryAt
+	retryAt   time.Time               // when the wait after the last failure ends
 }
 
 // state determines the next request of a reflector.
@@ -183,6 +188,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		metadata:  metadata,
 		resource:  resource,
 		namespace: r.namespace,
+		shard:     resource.Shard.clone(),
 		config:    config,
 		failed:    r.noteDecodeError,
 		calling:   newLimit(1),
@@ -203,6 +209,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s := r.status
 	s.Read, s.Lists, s.Watches = int(r.read.Load()), int(r.lists.Load()), int(r.watches.Load())
 	s.ListsBy, s.WatchesBy = r.listsBy.counts(), r.watchesBy.counts()
+	s.OutsideShard = r.decoder.outside.Load()
 	s.Bytes, s.Events = r.bytes.Load(), r.events.Load()
 	s.Failures = r.failuresLocked(time.Now())
 	switch s.State {
@@ -282,12 +289,53 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 			s.NoWatchSince = time.Now()
 		}
 	})
-	defer func() {
+	for {
+		part, end := r.begin(ctx)
+		err := r.loop(part)
+		end(nil)
 		if r.state.open != nil {
 			r.close(r.state.open)
 			r.state.open = nil
 		}
-	}()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if context.Cause(part) != errResharded {
+			return err
+		}
+	}
+}
+
+// begin takes on the latest shard, and returns a context that ends when it changes.
+func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end context.CancelCauseFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sharded != r.shards {
+		r.sharded, r.decoder.shard = r.shards, r.shard
+		if r.state.rv != "" {
+			r.state = r.state.listing(r.state.rv, ReasonShard)
+		}
+		r.state.told = r.state.told && !r.listed // the sink gets the change even if the resource is absent
+	}
+	part, end = context.WithCancelCause(ctx)
+	r.interrupt = end
+	return part, end
+}
+
+// setShard makes the reflector list shard, and returns the number of that change.
+func (r *Reflector[T]) setShard(shard Shard) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shard = shard
+	r.shards++
+	if r.interrupt != nil {
+		r.interrupt(errResharded)
+	}
+	return r.shards
+}
+
+// loop lists and watches until ctx ends or the sink fails.
+func (r *Reflector[T]) loop(ctx context.Context) error {
 	for {
 		err := apart(func() error { return r.step(ctx) }) // step calls functions of the user
 		if failed := r.flush(); failed != nil {           // flushes deltas from before a failure, too
@@ -410,10 +458,10 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	if r.state.told {
 		return nil
 	}
-	r.state.rv, r.state.least, r.state.told = "", "", true
+	r.state.rv, r.state.least, r.state.told, r.listed = "", "", true, true
 	r.setStale(nil)
 	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
-	return r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace})
+	return r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace, sharded: r.sharded})
 }
 
 // list lists the collection.
@@ -511,8 +559,9 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 	if err := r.notBack(rv); err != nil && !restored {
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
+	r.listed = true
 	kept := slices.Collect(maps.Keys(l.kept))
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored})
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored, sharded: r.sharded})
 	if err == nil {
 		r.state = r.state.watching()
 		r.setStale(kept)

@@ -99,6 +99,9 @@ type ReflectorStatus struct {
 	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
 	// none.
 	Stale int
+	// OutsideShard counts the objects and events that the server sent from outside the shard. Zero means that the server knows
+	// shards, or that there is none.
+	OutsideShard int64
 	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
 }
@@ -139,13 +142,15 @@ const (
 	ReasonAbsent
 	// ReasonUnclear: the watch sent a deletion or an object that the reflector cannot assign to a key.
 	ReasonUnclear
+	// ReasonShard: the shard has changed.
+	ReasonShard
 
 	reasons = iota
 )
 
 // String returns the name of the reason in lower case, such as "expired".
 func (r Reason) String() string {
-	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear"}
+	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear", "shard"}
 	if int(r) < len(names) {
 		return names[r]
 	}

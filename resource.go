@@ -22,6 +22,9 @@ type Resource struct {
 	// LabelSelector and FieldSelector restrict the collection, in the syntax of metav1.ListOptions. The server evaluates
 	// them, and reports an object that stops matching as deleted. Empty means all objects.
 	LabelSelector, FieldSelector string
+	// Shard restricts the collection to the objects whose UID or namespace has a hash in some ranges; see [Informer.SetShard].
+	// The zero Shard means all objects.
+	Shard Shard
 }
 
 // String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web".
@@ -38,6 +41,9 @@ func (r Resource) String() string {
 	}
 	if r.FieldSelector != "" {
 		b.WriteString(" with fields " + r.FieldSelector)
+	}
+	if n := len(r.Shard.Ranges); n > 0 {
+		fmt.Fprintf(&b, " in a shard of %d ranges", n)
 	}
 	return b.String()
 }
@@ -68,6 +74,9 @@ func (r Resource) validate() error {
 	}
 	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
 		return fmt.Errorf("Resource.FieldSelector of %s: %w", r.Resource, err)
+	}
+	if err := r.Shard.validate(); err != nil {
+		return fmt.Errorf("Resource.%w of %s", err, r.Resource)
 	}
 	return nil
 }

@@ -152,6 +152,7 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, func(o decoded[T]) error {
 		c.read.Add(1)
 		switch { // the initial events may include changes
+		case o.outside: // if it replaces one in the shard, the deletion of that one came before
 		case (o.deleted || o.filtered) && o.key.Name != "":
 			l.remove(o.key)
 		case o.filtered || o.failed != nil:

@@ -150,6 +150,7 @@ func TestExportedAPIChangesOnlyOnPurpose(t *testing.T) {
 var files = []string{
 	"doc.go",
 	"object.go",
+	"shard.go",
 	"resource.go",
 	"config.go",
 	"durations.go",

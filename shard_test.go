@@ -1,0 +1,316 @@
+package informer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+const middle = math.MaxUint64 / 2
+
+var (
+	lower = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: middle}}}
+	upper = informer.Shard{Ranges: []informer.HashRange{{First: middle + 1, Last: math.MaxUint64}}}
+	// most overlaps with lower and upper.
+	most = informer.Shard{Ranges: []informer.HashRange{{First: math.MaxUint64 / 4, Last: middle}, {First: middle + 1, Last: math.MaxUint64}}}
+)
+
+// The hash is that of KEP-5866, and the selector has its form: the end of a range is exclusive, and may be 2^64.
+// Guarantees: S1
+func TestShardIsAsTheServerDefinesIt(t *testing.T) {
+	for _, value := range []string{"", "a", "default", "2f1b2c3d-0000-4444-8888-abcdef012345", "ü"} {
+		h := fnv.New64a()
+		h.Write([]byte(value))
+		if got := informer.HashOf(value); got != h.Sum64() || informer.HashOf([]byte(value)) != got {
+			t.Errorf("the hash of %q is %#x, want %#x", value, got, h.Sum64())
+		}
+	}
+	for _, c := range []struct {
+		shard informer.Shard
+		want  string
+	}{
+		{informer.Shard{}, ""},
+		{informer.Shard{Field: informer.ShardByNamespace}, ""},
+		{lower, "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"},
+		{upper, "shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')"},
+		{informer.Shard{Field: informer.ShardByNamespace, Ranges: []informer.HashRange{{First: 1, Last: 1}, {First: 0xff, Last: math.MaxUint64 - 1}}},
+			"shardRange(object.metadata.namespace, '0x0000000000000001', '0x0000000000000002') || " +
+				"shardRange(object.metadata.namespace, '0x00000000000000ff', '0xffffffffffffffff')"},
+	} {
+		if got := c.shard.String(); got != c.want {
+			t.Errorf("selector %s, want %s", got, c.want)
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", UID: types.UID("u")}}
+	byUID, byNamespace := informer.HashOf("u"), informer.HashOf("default")
+	for _, r := range []informer.HashRange{{First: byUID, Last: byUID}, {First: byNamespace, Last: byNamespace}} {
+		for field, hash := range map[informer.ShardField]uint64{informer.ShardByUID: byUID, informer.ShardByNamespace: byNamespace} {
+			s := informer.Shard{Field: field, Ranges: []informer.HashRange{{First: 0, Last: 0}, r}}
+			if s.Has(pod) != (r.First == hash) {
+				t.Errorf("Has is %v for %v by %v", s.Has(pod), r, field)
+			}
+		}
+	}
+	if !(informer.Shard{}).Has(pod) {
+		t.Error("the zero Shard does not have each object")
+	}
+}
+
+// manyPods creates pods named p0, p1 and so on in two namespaces.
+func manyPods(w world, n int) {
+	for i := range n {
+		w.create(newPod([]string{"a", "b"}[i%2], fmt.Sprintf("p%d", i), "v=1"))
+	}
+}
+
+// holdsShard checks that the store has exactly the server's objects of shard.
+func holdsShard(w world, when string, inf *informer.Informer[*corev1.Pod], shard informer.Shard) {
+	w.Helper()
+	synctest.Wait()
+	var want []string
+	outside := 0
+	for pod := range w.pods.All() {
+		if shard.Has(pod) {
+			want = append(want, pod.Namespace+"/"+pod.Name+"@"+pod.ResourceVersion)
+		} else {
+			outside++
+		}
+	}
+	var got []string
+	for pod := range inf.Store().All() {
+		got = append(got, pod.Namespace+"/"+pod.Name+"@"+pod.ResourceVersion)
+	}
+	if !slices.Equal(got, want) {
+		w.Errorf("%s: the store has\n%q, want\n%q", when, got, want)
+	}
+	if len(shard.Ranges) > 0 && (len(want) == 0 || outside == 0) {
+		w.Errorf("%s: %d objects in the shard and %d outside: the test tests nothing", when, len(want), outside)
+	}
+}
+
+// A sharded informer has exactly the objects of its shard, whatever the server sends. It decodes no other object.
+// Guarantees: S1
+func TestShardedInformerHasItsShardOnly(t *testing.T) {
+	for _, shard := range []informer.Shard{lower, {Field: informer.ShardByNamespace, Ranges: []informer.HashRange{{First: informer.HashOf("b"), Last: informer.HashOf("b")}}}} {
+		t.Run(shard.String(), func(t *testing.T) {
+			forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+				manyPods(w, 30)
+				filtered := map[string]bool{}
+				config.Filter = func(meta *metav1.PartialObjectMetadata) bool {
+					filtered[meta.Name] = true
+					return true
+				}
+				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: shard}, config)
+				rec := &recorder[*corev1.Pod]{}
+				inf.Subscribe(rec)
+				defer start(w.T, inf)()
+				holdsShard(w, "after the list", inf, shard)
+				for i := range 40 {
+					namespace, name := []string{"a", "b"}[i%2], fmt.Sprintf("p%d", i)
+					switch {
+					case i >= 30:
+						w.create(newPod(namespace, name, "v=1"))
+					case i%3 == 0:
+						w.relabel(namespace, name, "2")
+					case i%3 == 1:
+						w.delete(namespace, name)
+						w.create(newPod(namespace, name, "v=3")) // has another UID
+					default:
+						w.delete(namespace, name)
+					}
+				}
+				holdsShard(w, "after changes", inf, shard)
+				w.server.Stop()
+				for i := range 10 {
+					w.create(newPod("a", fmt.Sprintf("q%d", i), "v=1"))
+				}
+				w.server.Compact()
+				w.server.Start()
+				<-time.After(5 * time.Minute)
+				holdsShard(w, "after an outage", inf, shard)
+				if has := rec.Has(); len(has) != inf.Store().Len() {
+					w.Errorf("the handler has %d objects, the store %d", len(has), inf.Store().Len())
+				}
+				for name := range filtered {
+					everIn := false
+					for pod := range w.pods.All() {
+						everIn = everIn || pod.Name == name && shard.Has(pod)
+					}
+					if !everIn && shard.Field == informer.ShardByNamespace && strings.HasPrefix(name, "q") {
+						w.Errorf("%s is outside the shard, but was decoded", name)
+					}
+				}
+				s := inf.Status()
+				if s.Reflectors[0].OutsideShard < 15 || s.Resource.Shard.String() != shard.String() {
+					w.Errorf("%d objects from outside, shard %v", s.Reflectors[0].OutsideShard, s.Resource.Shard)
+				}
+				for _, r := range w.server.Requests() {
+					if got := r.Query.Get("shardSelector"); got != shard.String() && !r.Query.Has("continue") {
+						w.Errorf("a request for the shard %q", got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A change of the shard is one step. What stays raises no event, what goes is deleted, and what comes is added. When a handler is
+// called, the store has the whole step.
+// Guarantees: S2
+func TestSetShardIsOneStep(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		manyPods(w, 30)
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, config)
+		var mu sync.Mutex
+		now := lower
+		var events []string
+		note := func(format string, pod *corev1.Pod) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, fmt.Sprintf(format, pod.Name))
+			for pod := range inf.Store().All() {
+				if !now.Has(pod) {
+					w.Errorf("a handler is called while the store has %s of the shard before", pod.Name)
+				}
+			}
+		}
+		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
+			Add:    func(pod *corev1.Pod, _ bool) { note("+%s", pod) },
+			Update: func(_, pod *corev1.Pod) { note("~%s", pod) },
+			Delete: func(pod *corev1.Pod, final bool) { note(fmt.Sprintf("-%%s %v", final), pod) },
+		})
+		defer start(w.T, inf)()
+		synctest.Wait()
+		events = nil
+		before := lower
+		for _, next := range []informer.Shard{most, upper, {}, lower, lower} {
+			var want []string
+			for pod := range w.pods.All() {
+				switch {
+				case next.Has(pod) && !before.Has(pod):
+					want = append(want, "+"+pod.Name)
+				case before.Has(pod) && !next.Has(pod):
+					want = append(want, "-"+pod.Name+" false")
+				}
+			}
+			mu.Lock()
+			now = next
+			mu.Unlock()
+			if err := inf.SetShard(w.Context(), next); err != nil {
+				w.Fatal(err)
+			}
+			holdsShard(w, next.String(), inf, next)
+			slices.Sort(events)
+			if slices.Sort(want); !slices.Equal(events, want) {
+				w.Errorf("%v: events %q, want %q", next, events, want)
+			}
+			events, before = nil, next
+		}
+		w.create(newPod("a", "late", "v=1"))
+		for i := range 20 {
+			w.create(newPod("a", fmt.Sprintf("late%d", i), "v=1"))
+		}
+		holdsShard(w, "changes afterwards", inf, lower)
+		if by := inf.Status().Reflectors[0].ListsBy; by[informer.ReasonShard] != 5 {
+			w.Errorf("lists %v", by)
+		}
+	})
+}
+
+// SetShard works at any time: before Run, while the server is down, for an absent resource, and again before the last change has
+// come.
+// Guarantees: S2
+func TestSetShardAtAnyTime(t *testing.T) {
+	bubble(t, func(w world) {
+		manyPods(w, 30)
+		resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}
+		inf := informer.New(w.client(), resource, quiet[*corev1.Pod]())
+		soon, cancelSoon := context.WithTimeout(w.Context(), time.Second)
+		defer cancelSoon()
+		if err := inf.SetShard(soon, lower); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("before Run: %v", err)
+		}
+		stop := start(w.T, inf)
+		holdsShard(w, "set before Run", inf, lower)
+
+		w.server.Stop()
+		changed := make(chan error, 2)
+		go func() { changed <- inf.SetShard(w.Context(), upper) }()
+		<-time.After(time.Hour)
+		if len(changed) > 0 {
+			w.Error("the shard has changed without a server")
+		}
+		go func() { changed <- inf.SetShard(w.Context(), most) }()
+		synctest.Wait()
+		w.server.Start()
+		for range 2 {
+			if err := <-changed; err != nil {
+				w.Error(err)
+			}
+		}
+		holdsShard(w, "changed twice while the server was down", inf, most)
+
+		w.pods.Unregister()
+		<-time.After(time.Hour)
+		if err := inf.SetShard(w.Context(), lower); err != nil || inf.Store().Len() != 0 {
+			w.Errorf("an absent resource: %v, %d objects", err, inf.Store().Len())
+		}
+		w.pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
+		manyPods(w, 30)
+		<-time.After(time.Hour)
+		holdsShard(w, "after the absence", inf, lower)
+
+		if err := inf.SetShard(w.Context(), informer.Shard{Ranges: []informer.HashRange{{First: 2, Last: 1}}}); err == nil || !strings.Contains(err.Error(), "Shard.Ranges[0]") {
+			w.Errorf("a range that ends before it begins: %v", err)
+		}
+		w.answer(func(http.ResponseWriter, *http.Request) bool { <-w.Context().Done(); return true })
+		go func() { changed <- inf.SetShard(w.Context(), upper) }()
+		synctest.Wait()
+		stop()
+		if err := <-changed; !errors.Is(err, informer.ErrStopped) {
+			w.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// A shard that cannot be is an error at once, and informers of different shards are not shared.
+// Guarantees: S1
+func TestShardOfAResource(t *testing.T) {
+	bubble(t, func(w world) {
+		for _, shard := range []informer.Shard{
+			{Field: 7},
+			{Ranges: []informer.HashRange{{First: 0, Last: 1}, {First: 3, Last: 2}}},
+			{Ranges: make([]informer.HashRange, 65)},
+		} {
+			inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Shard: shard}, quiet[*corev1.Pod]())
+			if err := inf.WaitSynced(w.Context()); err == nil || !strings.Contains(err.Error(), "Resource.Shard.") {
+				w.Errorf("%v: %v", shard, err)
+			}
+		}
+		g := informer.NewGroup(w.client())
+		var all []*informer.Informer[*corev1.Pod]
+		for _, shard := range []informer.Shard{{}, lower, upper} {
+			inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR, Shard: shard}, quiet[*corev1.Pod]())
+			if err != nil || slices.Contains(all, inf) {
+				w.Errorf("%v: %v", shard, err)
+			}
+			all = append(all, inf)
+		}
+	})
+}
