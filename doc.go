@@ -101,6 +101,11 @@
 // in a bubble of testing/synctest, where an hour of backoff takes no time. Its DetectMutations finds code that writes to
 // cached objects. With the build tag assert, the store checks its invariants after each change.
 //
+// # Shards
+//
+// Replicas can share a large collection: with Resource.Shard, each holds only a part of it, and [Informer.SetShard] changes the
+// part while the informer runs. This package does not decide which replica has which part.
+//
 // # Diagnosis
 //
 // [Informer.Status] returns what each watch does and waits for, the last failure, the resource version, and the backlog and
