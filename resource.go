@@ -76,7 +76,7 @@ func (r Resource) validate() error {
 		return fmt.Errorf("Resource.FieldSelector of %s: %w", r.Resource, err)
 	}
 	if err := r.Shard.validate(); err != nil {
-		return fmt.Errorf("Resource.%w of %s", err, r.Resource)
+		return fmt.Errorf("%s: Resource.%w", r.Resource, err)
 	}
 	return nil
 }
