@@ -1,6 +1,8 @@
 package informerprom_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
+	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 )
 
 func ExampleNew() {
@@ -30,5 +34,29 @@ func ExampleCollector_Add() {
 			Informers: []func() informer.InformerStatus{nodes.Status},
 		})
 		defer remove()
+	}
+}
+
+// A program with metrics, probes and leader election.
+func Example_manager() {
+	_ = func(group *informer.Group, client *informer.Client, controller *informer.Controller[informer.Key], elector *leader.Elector) error {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(informerprom.New(informerprom.Config{
+			Groups:      []func() []informer.InformerStatus{group.Status},
+			Controllers: []func() informer.ControllerStatus{controller.Status},
+			Clients:     []func() informer.ClientStatus{client.Status},
+		}))
+		mux := http.NewServeMux()
+		mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+		m := manager.New(manager.Config{
+			Probes:  manager.Server{Addr: ":8081", Handler: mux},
+			Elector: elector,
+		})
+		if err := errors.Join(m.AddGroup("informers", group), m.AddController(controller)); err != nil {
+			return err
+		}
+		ctx, stop := manager.SetupSignalHandler(context.Background())
+		defer stop()
+		return m.Run(ctx)
 	}
 }
