@@ -47,7 +47,11 @@ func (t *traffic) waited(d time.Duration) {
 
 // answered counts a request. code is 0 if there was no response.
 func (t *traffic) answered(method string, code int, d time.Duration) {
-	if code != 0 && http.StatusText(code) == "" {
+	switch {
+	case code == 0 || http.StatusText(code) != "":
+	case code < 100: // HTTP/2 lets a server send any number
+		code = 900
+	default:
 		code = min(code/100*100, 900)
 	}
 	t.mu.Lock()

@@ -420,10 +420,17 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 
 // call calls Reconcile.
 func (c *Controller[K]) call(ctx context.Context, key K) (result Result, err error) {
+	returned := false
 	if c.Tracer != nil {
 		var ended func(error)
 		ctx, ended = c.Tracer.Reconcile(ctx, c.name(), key)
-		defer func() { ended(err) }()
+		defer func() {
+			if !returned && err == nil { // it panics, or ends its goroutine
+				ended(errExitedReconcile)
+				return
+			}
+			ended(err)
+		}()
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -438,5 +445,7 @@ func (c *Controller[K]) call(ctx context.Context, key K) (result Result, err err
 			}
 		}()
 	}
-	return c.Reconcile(ctx, key)
+	result, err = c.Reconcile(ctx, key)
+	returned = true
+	return result, err
 }

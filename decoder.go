@@ -164,6 +164,7 @@ type encoded[T Object] struct {
 	old      T    // the version that the sink holds, if obj may share parts with it
 	filtered bool // Config.Filter rejected it, or it is outside the shard
 	outside  bool // it is outside the shard
+	unsure   bool // whether it is outside is known only when it has been decoded
 	err      error
 }
 
@@ -192,7 +193,7 @@ func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded
 		if d.shard.Field == ShardByNamespace {
 			value = id.Namespace
 		}
-		if !d.shard.hasHash(HashOf(value)) {
+		if e.unsure = value == nil; !e.unsure && !d.shard.hasHash(HashOf(value)) {
 			e.outside, e.filtered = true, true
 			d.outside.Add(1)
 			return
@@ -266,6 +267,10 @@ var errForeign = errors.New("the server sent an object of another namespace than
 func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, e *encoded[T]) (decoded[T], error) {
 	var none T
 	result := decoded[T]{deleted: e.deleted, filtered: e.filtered, outside: e.outside}
+	if e.unsure && e.err == nil && !e.filtered && !d.shard.Has(e.obj) {
+		e.filtered, result.filtered, result.outside = true, true, true
+		d.outside.Add(1)
+	}
 	if e.err == nil && !e.filtered {
 		result.key = KeyOf(e.obj)
 	} else {

@@ -51,7 +51,8 @@ type Delta[T Object] struct {
 	// ResourceVersion is the version of the collection after the change. Empty means unknown.
 	ResourceVersion string
 
-	sharded uint64 // the number of changes of the shard before a Replaced
+	shard   Shard  // of a Replaced: no object outside it stays
+	sharded uint64 // how often the shard had changed when this list began
 }
 
 // validate returns an error if d has no type, or if an object of d is nil, has no name or is outside d.Namespace.

@@ -253,7 +253,7 @@ func (w *edit[T]) replace(d *Delta[T]) {
 					steps = append(steps, step{r, key, old, items[next]})
 				}
 				next++
-			case !kept[key] && !kept[Key{}]:
+			case !kept[key] && !kept[Key{}] || !d.shard.Has(old):
 				steps = append(steps, step{record: r, key: key, old: old})
 			}
 		}

@@ -59,7 +59,7 @@ func NewGroup(client *Client) *Group {
 // config. The informer stops when its last user releases it; a later call creates a new one. release does not wait until the
 // informer has stopped. Calling it again does nothing.
 //
-// A later call returns the informer with its first configuration. Its config must be the zero Config, or equal to the first
+// A later call returns the informer with its first configuration, also if [Informer.SetShard] has changed its shard since. Its config must be the zero Config, or equal to the first
 // one; only its Logger may differ, and is not used. Functions are never equal, so a later Transform, Filter, OnDecodeError or
 // OnFailure is an error. So is a resource or config that is wrong. If the group has stopped, the error wraps [ErrStopped].
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {

@@ -21,7 +21,7 @@ type Handler[T Object] interface {
 	// share each slice, map and pointer that did not change. Comparing an unchanged part is therefore cheap, for example by
 	// equality.Semantic.DeepEqual(old.Spec, new.Spec) or reflect.DeepEqual.
 	OnUpdate(old, new T)
-	// OnDelete receives an object that no longer exists. If final is true, last is its state at the deletion. Otherwise
+	// OnDelete receives an object that no longer exists, or that has left the informer's shard. If final is true, last is its state at the deletion. Otherwise
 	// last is the last known state: the informer missed the deletion, or the object no longer passes the subscription's
 	// filter.
 	OnDelete(last T, final bool)

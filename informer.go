@@ -43,7 +43,8 @@ type Informer[T Object] struct {
 	started bool
 	listed  map[string]bool // the namespaces whose first list is in the store
 	shard   Shard
-	sharded map[string]uint64 // by namespace: the number of the change of the shard that the store has
+	wanted  map[string]uint64 // by namespace: the number of the latest change of the shard
+	sharded map[string]uint64 // by namespace: the number of the change that the store has
 	changed chan struct{}     // closed when sharded changes
 }
 
@@ -109,6 +110,7 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 		hub:      newHub(resource, store),
 		listed:   map[string]bool{},
 		shard:    resource.Shard.clone(),
+		wanted:   map[string]uint64{},
 		sharded:  map[string]uint64{},
 		changed:  make(chan struct{}),
 	}
@@ -162,7 +164,7 @@ func (f feed[T]) flush() error                                { return f.informe
 // after the informer has stopped.
 func (i *Informer[T]) Store() *Store[T] { return i.store }
 
-// Resource returns the collection that the informer follows.
+// Resource returns the collection that the informer follows. Its Shard is the one at the beginning; Status has the present one.
 func (i *Informer[T]) Resource() Resource { return i.resource }
 
 // Run follows the collection until ctx ends, and returns the cause of ctx. If New rejected its arguments, Run returns
@@ -352,7 +354,7 @@ func (i *Informer[T]) Status() InformerStatus {
 	}
 	s.Queued, s.Blocked = i.fifo.Len()
 	i.mu.Lock()
-	s.Resource.Shard = i.shard
+	s.Resource.Shard = i.shard.clone()
 	i.mu.Unlock()
 	for _, r := range i.reflectors {
 		s.Reflectors = append(s.Reflectors, r.Status())
@@ -480,9 +482,11 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 
 // SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, it holds those of the shard
 // before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no event unless they have
-// changed, those that come are added, and those that go are deleted with final=false. The informer lists the collection once.
+// changed, those that come are added, and those that go are deleted with final=false. The informer lists the collection, also if shard is
+// the present one, unless it waits to try again after a failure.
 //
-// If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. If another call changes the
+// If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and while a
+// resource has never been served, SetShard waits. If another call changes the
 // shard meanwhile, the later shard counts, and SetShard waits for that one. The error wraps [ErrStopped] if the informer stops.
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	if i.compact != nil {
@@ -497,11 +501,10 @@ func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	shard = shard.clone()
 	i.mu.Lock()
 	i.shard = shard
-	wanted := map[string]uint64{}
 	for _, r := range i.reflectors {
-		wanted[r.namespace] = r.setShard(shard)
+		i.wanted[r.namespace] = r.setShard(shard)
 	}
-	for !i.hasShardsLocked(wanted) {
+	for !i.hasShardLocked() {
 		changed := i.changed
 		i.mu.Unlock()
 		select {
@@ -517,8 +520,9 @@ func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	return nil
 }
 
-func (i *Informer[T]) hasShardsLocked(wanted map[string]uint64) bool {
-	for namespace, n := range wanted {
+// hasShardLocked reports whether the store has the latest shard.
+func (i *Informer[T]) hasShardLocked() bool {
+	for namespace, n := range i.wanted {
 		if i.sharded[namespace] < n {
 			return false
 		}

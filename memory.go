@@ -38,17 +38,21 @@ func (m *memoryEstimate[T]) of(s *Snapshot[T]) int64 {
 
 // meanSize returns the mean size of objects all over s, which must not be empty.
 func meanSize[T Object](s *Snapshot[T]) float64 {
-	var none T
 	var set heapsize.Set
-	found, n := 0, s.Len()
-	for i := range min(sampled, n) {
-		if obj := s.objects.Find(uint32(i * n / min(sampled, n))); obj != none { // an object was deleted there otherwise
+	measured, seen := 0, 0
+	stride := max(s.Len()/sampled, 1)
+	for obj := range s.All() {
+		if seen++; seen%stride != 0 {
+			continue
+		}
+		if p, ok := any(obj).(*packed); ok {
+			set.AddBytes(p.heapSize())
+		} else {
 			set.Add(obj)
-			found++
+		}
+		if measured++; measured == sampled {
+			break
 		}
 	}
-	if found == 0 {
-		return 0
-	}
-	return float64(set.Bytes()) / float64(found)
+	return float64(set.Bytes()) / float64(measured)
 }

@@ -54,8 +54,8 @@ func (p *packed) GetName() string            { return p.name }
 func (p *packed) GetUID() types.UID          { return types.UID(p.body.Load().data[:p.uid]) }
 func (p *packed) GetResourceVersion() string { return p.body.Load().data[p.uid:][:p.version] }
 
-// HeapSize implements heapsize.Sizer: the memory of what informers hold, without a decoded object that somebody reads.
-func (p *packed) HeapSize() int {
+// heapSize returns the memory of what informers hold, in bytes, without a decoded object that somebody reads.
+func (p *packed) heapSize() int {
 	b := p.body.Load()
 	size := int(unsafe.Sizeof(*p)+unsafe.Sizeof(*b)) + len(b.data) + len(p.name)
 	if b.form.held != nil {

@@ -112,7 +112,8 @@ type QueueStatus struct {
 	LongestRunning time.Duration
 	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
 	Unfinished time.Duration
-	// LongestReady is how long the oldest ready key that is not in work has been ready. Zero means that there is none.
+	// LongestReady is the longest time that a key has waited for Get. A key in work that was added again waits from its Done on.
+	// Zero means that no key waits.
 	LongestReady time.Duration
 	// Waits has the times from a key being ready to Get: workqueue_queue_duration_seconds. Works has the times from Get to
 	// Done: workqueue_work_duration_seconds.

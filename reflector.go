@@ -291,7 +291,10 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 	})
 	for {
 		part, end := r.begin(ctx)
-		err := r.loop(part)
+		err := sleep(part, r.untilRetry()) // a change of the shard does not cut a backoff short
+		if err == nil {
+			err = r.loop(part)
+		}
 		end(nil)
 		if r.state.open != nil {
 			r.close(r.state.open)
@@ -332,6 +335,13 @@ func (r *Reflector[T]) setShard(shard Shard) uint64 {
 		r.interrupt(errResharded)
 	}
 	return r.shards
+}
+
+// untilRetry returns the rest of the wait after the last failure.
+func (r *Reflector[T]) untilRetry() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Until(r.retryAt)
 }
 
 // loop lists and watches until ctx ends or the sink fails.
@@ -443,6 +453,9 @@ func (r *Reflector[T]) failuresLocked(now time.Time) int {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -458,10 +471,14 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	if r.state.told {
 		return nil
 	}
-	r.state.rv, r.state.least, r.state.told, r.listed = "", "", true, true
+	r.state.rv, r.state.least = "", ""
 	r.setStale(nil)
 	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
-	return r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace, sharded: r.sharded})
+	err := r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace, sharded: r.sharded})
+	if err == nil {
+		r.state.told, r.listed = true, true
+	}
+	return err
 }
 
 // list lists the collection.
@@ -482,6 +499,11 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 	r.collection.lists.Add(1)
 	w, err := r.open(ctx, query, true)
 	if err == nil {
+		defer func() { // even if a function of the user ends the goroutine
+			if r.state.open != w {
+				r.close(w)
+			}
+		}()
 		var l listing[T]
 		var version string
 		if l, version, err = r.collection.initialEvents(w, r.state.restored); err == nil {
@@ -490,7 +512,6 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 				return nil
 			}
 		}
-		r.close(w)
 	}
 	if errors.Is(err, ErrNoProgress) || isRefusal(err) {
 		return fmt.Errorf("%w: %w", errNoStreaming, err)
@@ -559,10 +580,10 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 	if err := r.notBack(rv); err != nil && !restored {
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
-	r.listed = true
 	kept := slices.Collect(maps.Keys(l.kept))
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored, sharded: r.sharded})
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored, shard: r.decoder.shard, sharded: r.sharded})
 	if err == nil {
+		r.listed = true
 		r.state = r.state.watching()
 		r.setStale(kept)
 	}

@@ -27,7 +27,8 @@ type Resource struct {
 	Shard Shard
 }
 
-// String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web".
+// String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web". It lacks the shard, which
+// may change.
 func (r Resource) String() string {
 	var b strings.Builder
 	b.WriteString(r.GroupVersion().String())
@@ -41,9 +42,6 @@ func (r Resource) String() string {
 	}
 	if r.FieldSelector != "" {
 		b.WriteString(" with fields " + r.FieldSelector)
-	}
-	if n := len(r.Shard.Ranges); n > 0 {
-		fmt.Fprintf(&b, " in a shard of %d ranges", n)
 	}
 	return b.String()
 }

@@ -110,7 +110,7 @@ func (s Shard) validate() error {
 	return nil
 }
 
-// maxRanges is the largest number of ranges: each takes up to 90 bytes of the URL, which many proxies limit to 8 KiB.
+// maxRanges is the largest number of ranges: each takes up to 110 bytes of the URL, which many proxies limit to 8 KiB.
 const maxRanges = 64
 
 // clone returns a copy that shares nothing with s.

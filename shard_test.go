@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -312,5 +313,87 @@ func TestShardOfAResource(t *testing.T) {
 			}
 			all = append(all, inf)
 		}
+	})
+}
+
+// An object whose UID cannot be read counts as one that cannot be decoded: the last good version stays. When the shard changes, what
+// is outside goes all the same, even if the name of an object cannot be read.
+// Guarantees: S1, S2, R17
+func TestShardWithObjectsThatCannotBeRead(t *testing.T) {
+	bubble(t, func(w world) {
+		manyPods(w, 30)
+		client := w.client(func(c *rest.Config) { c.ContentType = "application/json" })
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		var broken, nameless informer.Key
+		for pod := range inf.Store().All() {
+			broken = informer.KeyOf(pod)
+		}
+		for pod := range w.pods.All() {
+			if upper.Has(pod) {
+				nameless = informer.KeyOf(pod)
+			}
+		}
+		defer w.server.Inject(informertest.Fault{Resource: "pods", Rewrite: func(key informer.Key, object []byte) []byte {
+			switch key {
+			case broken:
+				return []byte(`{"metadata":{"namespace":"` + key.Namespace + `","name":"` + key.Name + `","uid":7,"resourceVersion":"1000"}}`)
+			case nameless:
+				return []byte(`{"metadata":{"name":7}}`)
+			}
+			return object
+		}})()
+		w.server.EndWatches()
+		<-time.After(time.Minute)
+		before := inf.Store().Len()
+		w.relabel(broken.Namespace, broken.Name, "2")
+		synctest.Wait()
+		if _, ok := inf.Store().Get(broken); !ok || inf.Store().Len() != before {
+			w.Errorf("%v has gone", broken)
+		}
+		if s := inf.Status().Reflectors[0]; s.DecodeErrors == 0 || s.Stale == 0 || s.LastError == nil {
+			w.Errorf("the failure is not reported: %+v", s)
+		}
+		if err := inf.SetShard(w.Context(), upper); err != nil {
+			w.Fatal(err)
+		}
+		for pod := range inf.Store().All() {
+			if !upper.Has(pod) {
+				w.Errorf("%s of the shard before has stayed", pod.Name)
+			}
+		}
+		if n := inf.Store().Len(); n < 5 {
+			w.Errorf("%d objects", n)
+		}
+	})
+}
+
+// A change of the shard does not cut the wait short that the server has asked for.
+// Guarantees: S2, R11
+func TestSetShardRespectsRetryAfter(t *testing.T) {
+	bubble(t, func(w world) {
+		manyPods(w, 10)
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Shard: lower}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		w.server.Inject(informertest.Fault{Times: 1, Error: throttled}) // for 100 s
+		w.server.EndWatches()
+		<-time.After(5 * time.Second)
+		w.server.ResetRequests()
+		changed := make(chan error, 10)
+		for i := range 10 {
+			<-time.After(time.Second)
+			shard := []informer.Shard{lower, upper}[i%2]
+			go func() { changed <- inf.SetShard(w.Context(), shard) }()
+		}
+		synctest.Wait()
+		if n := len(w.server.Requests()); n > 0 {
+			w.Errorf("%d requests before the server wants one", n)
+		}
+		for range 10 {
+			if err := <-changed; err != nil {
+				w.Error(err)
+			}
+		}
+		holdsShard(w, "after the wait", inf, upper)
 	})
 }

@@ -6,12 +6,6 @@ import (
 	"unsafe"
 )
 
-// Sizer is an object that knows its size, such as one that refers to memory which it does not own.
-type Sizer interface {
-	// HeapSize returns the size in bytes of all memory that the object owns, also of the object itself.
-	HeapSize() int
-}
-
 // Set adds up the sizes of objects. Memory that several of them share counts once. The zero value is empty.
 type Set struct {
 	seen  map[unsafe.Pointer]struct{}
@@ -21,13 +15,12 @@ type Set struct {
 // Bytes returns the sum of the sizes.
 func (s *Set) Bytes() int { return s.bytes }
 
-// Add adds obj, usually a pointer, and everything that it refers to. A substring counts as long as it is itself. Channels,
-// functions and what they refer to do not count.
+// AddBytes adds memory of a known size.
+func (s *Set) AddBytes(n int) { s.bytes += n }
+
+// Add adds obj, usually a pointer, and everything that it refers to by exported fields: what others refer to may be written to, or
+// not belong to the object. A substring counts as long as it is itself. Channels and functions do not count.
 func (s *Set) Add(obj any) {
-	if sizer, ok := obj.(Sizer); ok {
-		s.bytes += sizer.HeapSize()
-		return
-	}
 	if s.seen == nil {
 		s.seen = map[unsafe.Pointer]struct{}{}
 	}
@@ -78,7 +71,9 @@ func (s *Set) walk(v reflect.Value) {
 	case reflect.Struct:
 		if refers(v.Type()) {
 			for i := range v.NumField() {
-				s.walk(v.Field(i))
+				if v.Type().Field(i).IsExported() {
+					s.walk(v.Field(i))
+				}
 			}
 		}
 	case reflect.Interface:
