@@ -210,8 +210,12 @@ func (c *Client) send(ctx context.Context, r request) (*response, error) {
 	}
 	ended := func(RequestResult) {}
 	if c.tracer != nil {
+		name := r.name
+		if r.method == http.MethodPost { // the path has no name
+			name = ""
+		}
 		ctx, ended = c.tracer.Request(ctx, RequestTrace{
-			Verb: r.verb(), Resource: r.resource, Name: r.name, Method: r.method, Host: r.url.Host, Path: "/" + strings.TrimPrefix(r.url.Path, "/"), Header: header,
+			Verb: r.verb(), Resource: r.resource, Name: name, Method: r.method, Host: r.url.Host, Path: "/" + strings.TrimPrefix(r.url.Path, "/"), Header: header,
 		})
 	}
 	began := time.Now()

@@ -32,7 +32,7 @@ type RequestTrace struct {
 	Header http.Header
 }
 
-// RequestResult describes the end of a request: of a watch or a list, when its body was read or closed.
+// RequestResult describes the end of a request: of a watch or a list, when its body was closed.
 type RequestResult struct {
 	// Code is the HTTP status code. Zero means that there was no response.
 	Code int

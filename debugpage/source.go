@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -129,7 +130,7 @@ type textIndex[T informer.Object] interface {
 	texts(snap *informer.Snapshot[T]) iter.Seq[string]
 	// counts yields the number of objects of each key whose text is in the sorted texts. It stops at maxCount + 1.
 	counts(ctx context.Context, snap *informer.Snapshot[T], texts []string) iter.Seq2[string, int]
-	// lookup yields the objects of the keys with that text.
+	// lookup yields the objects of the keys with that text, in the order of a store.
 	lookup(snap *informer.Snapshot[T], text string) iter.Seq[T]
 }
 
@@ -168,14 +169,25 @@ func (k keyed[T, K]) counts(ctx context.Context, snap *informer.Snapshot[T], tex
 
 func (k keyed[T, K]) lookup(snap *informer.Snapshot[T], text string) iter.Seq[T] {
 	return func(yield func(T) bool) {
+		var keys []K
 		for key := range k.index.KeysIn(snap) {
-			if textOf(key) != text {
-				continue
+			if textOf(key) == text {
+				keys = append(keys, key)
 			}
+		}
+		if len(keys) == 1 { // almost always
+			k.index.LookupIn(snap, keys[0])(yield)
+			return
+		}
+		found := map[informer.Key]T{}
+		for _, key := range keys {
 			for obj := range k.index.LookupIn(snap, key) {
-				if !yield(obj) {
-					return
-				}
+				found[informer.KeyOf(obj)] = obj
+			}
+		}
+		for _, key := range slices.SortedFunc(maps.Keys(found), compareKeys) {
+			if !yield(found[key]) {
+				return
 			}
 		}
 	}

@@ -89,7 +89,11 @@ func synced(s informer.InformerStatus) string {
 func watching(s informer.InformerStatus, limit, age time.Duration) string {
 	var failures []string
 	for _, r := range s.Reflectors {
-		if old := time.Since(r.ResourceVersionTime); r.WatchOpen && !r.ResourceVersionTime.IsZero() && old > age {
+		fresh := r.ResourceVersionTime
+		if fresh.Before(r.Since) { // the watch was down before
+			fresh = r.Since
+		}
+		if old := time.Since(fresh); r.WatchOpen && !r.ResourceVersionTime.IsZero() && old > age {
 			failures = append(failures, fmt.Sprintf("no resource version for %v, %s", round(old), describe(r)))
 		}
 		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent {

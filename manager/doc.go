@@ -9,7 +9,7 @@
 //			Elector: elector, // from leader.New
 //		})
 //		m.AddGroup("cache", group)
-//		m.AddController(controller)
+//		m.AddController(controller) // whose Grace is at most 3 s, since a lost lease leaves 4 s
 //		return m.Run(ctx)
 //	}
 //
@@ -36,7 +36,7 @@
 //   - A runnable begins when everything in the earlier phases has begun, and all informers have synced.
 //   - The context of a runnable ends only after everything in later phases has returned, or at the deadline.
 //   - Run returns the first failure, with the name of what failed. What failed later is in the log.
-//   - At Config.GracefulShutdownTimeout, all contexts have ended, and Run returns a [*ShutdownError], which names what still
+//   - At Config.GracefulShutdownTimeout, the contexts of all runnables have ended, and Run returns a [*ShutdownError], which names what still
 //     runs. If Run returns another error or nil, everything has returned, and every goroutine that Run started has ended.
 //   - Leader-only runnables have returned before another replica can take the lease; see package leader.
 //

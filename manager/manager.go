@@ -156,7 +156,7 @@ func New(config Config) *Manager {
 	}
 	m.election.add(Runnable{Name: electionName, Run: lead})
 	if config.CacheSyncTimeout < 0 {
-		m.invalid = fmt.Errorf("Config.CacheSyncTimeout is %v", config.CacheSyncTimeout)
+		m.invalid = fmt.Errorf("manager: Config.CacheSyncTimeout is %v", config.CacheSyncTimeout)
 	}
 	if p := config.Probes; p.Addr != "" || p.Listener != nil {
 		if p.Name == "" {
@@ -221,10 +221,14 @@ func (m *Manager) AddServer(s Server) error {
 		return m.refuse(err)
 	}
 	run := &server{Server: s, forced: m.forced, logger: m.config.Logger}
+	if err := m.Add(Runnable{Name: s.name(), Run: run.run, Phase: Servers}); err != nil {
+		run.close()
+		return err
+	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.servers = append(m.servers, run)
-	m.mu.Unlock()
-	return m.Add(Runnable{Name: s.name(), Run: run.run, Phase: Servers})
+	return nil
 }
 
 // Add adds a runnable. If it is wrong, Add returns an error that names the field, and so does Run. Once the runnable's phase has
@@ -259,6 +263,9 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	if m.invalid != nil {
 		defer m.mu.Unlock()
+		for _, s := range m.servers {
+			s.close()
+		}
 		return m.invalid
 	}
 	if m.state != Idle {

@@ -123,7 +123,7 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	}
 	if cut != nil {
-		return fmt.Errorf("requests under way were cut off: %w", cut)
+		return fmt.Errorf("requests under way were cut off: %v", cut) // not %w: it would count as the end of a context
 	}
 	return nil
 }

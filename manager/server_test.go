@@ -145,7 +145,7 @@ func TestAddressInUse(t *testing.T) {
 //
 // Guarantees: M2, M6
 func TestRequestsUnderWay(t *testing.T) {
-	for _, timeout := range []time.Duration{0, 300 * time.Millisecond} {
+	for _, timeout := range []time.Duration{0, 3 * time.Second} {
 		begun, end, cut := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		l := listen(t)
 		m := manager.New(manager.Config{Logger: quiet, GracefulShutdownTimeout: timeout})

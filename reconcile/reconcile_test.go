@@ -352,3 +352,13 @@ func TestNoClientset(t *testing.T) {
 		t.Error("the package links k8s.io/client-go/kubernetes")
 	}
 }
+
+// The caller may write to the result, also if nothing was written.
+func TestResultIsNotTheCachedObject(t *testing.T) {
+	cached := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "1"}}
+	client := informer.NewTypedClient[*corev1.ConfigMap](nil, corev1.SchemeGroupVersion.WithResource("configmaps"))
+	got, changed, err := reconcile.Update(t.Context(), client, cached, func(*corev1.ConfigMap) error { return nil })
+	if err != nil || changed || got == cached || got.Name != "a" {
+		t.Errorf("%v, changed %v, the same object: %v", err, changed, got == cached)
+	}
+}

@@ -35,7 +35,7 @@ type RecorderConfig struct {
 	// Correlator has the limits and the functions of client-go's EventCorrelator. Zero means its defaults: an object may have 25
 	// events at once and then one every 5 minutes; more than 10 events in 10 minutes that differ only in their text become one.
 	Correlator record.CorrelatorOptions
-	// Logger receives a record for the first event that was dropped, and for the first that could not be written, after a success.
+	// Logger receives a record for the first event after a success that was dropped or could not be written.
 	// Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -149,7 +149,7 @@ var (
 	errStopped = errors.New("the recorder has stopped")
 )
 
-// maxMessage is the longest text of an event that the API server accepts, in bytes.
+// maxMessage is the longest text of an event, in bytes: the limit of events.k8s.io, which suits others, too.
 const maxMessage = 1024
 
 func cut(message string) string {
@@ -211,6 +211,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
+// maxAnswers is the number of tries with an error of the server, such as that of a webhook, before an event is given up.
+const maxAnswers = 3
+
 // record writes an event before writing ends. While the server cannot be reached, it tries again until ctx ends. The other events
 // wait.
 func (r *Recorder) record(ctx, writing context.Context, correlator *record.EventCorrelator, event *corev1.Event) {
@@ -227,6 +230,7 @@ func (r *Recorder) record(ctx, writing context.Context, correlator *record.Event
 		r.note(func(s *RecorderStatus) { s.Limited++ }, nil)
 		return
 	}
+	answers := 0
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		written, err := r.write(writing, result)
 		if err == nil {
@@ -235,7 +239,10 @@ func (r *Recorder) record(ctx, writing context.Context, correlator *record.Event
 			return
 		}
 		var answer apierrors.APIStatus
-		if ctx.Err() != nil || errors.As(err, &answer) && answer.Status().Code < 500 {
+		if errors.As(err, &answer) {
+			answers++
+		}
+		if ctx.Err() != nil || answer != nil && answer.Status().Code < 500 || answers == maxAnswers {
 			r.note(func(s *RecorderStatus) { s.Failed++ }, err)
 			return
 		}

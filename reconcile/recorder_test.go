@@ -156,6 +156,15 @@ func TestRecorderWithoutServer(t *testing.T) {
 		if got := recorder.Status(); got.Failed != 1 || !apierrors.IsForbidden(got.LastError) {
 			r.Errorf("%+v", got)
 		}
+		// A webhook that fails for one event does not hold up the others.
+		remove = r.server.Inject(informertest.Fault{Resource: "events", Times: 3, Error: apierrors.NewInternalError(errors.New("failed calling webhook"))})
+		recorder.Eventf(podKind, pod("b"), corev1.EventTypeNormal, "Rejected", "three times")
+		recorder.Eventf(podKind, pod("c"), corev1.EventTypeNormal, "Next", "written")
+		<-time.After(time.Minute)
+		remove()
+		if got := recorder.Status(); got.Failed != 2 || got.Written != 5 || got.Waiting != 0 {
+			r.Errorf("%+v", got)
+		}
 		_ = stop()
 	})
 }

@@ -50,7 +50,8 @@ func (o Operation) String() string {
 
 // CreateOrUpdate makes an object as change wants it. It reads the object from cache, changes a copy, and updates the object if the
 // copy differs. If the object does not exist, it changes a copy of initial, which has at least the name and the namespace, and
-// creates it. It returns the object as the server has it now. To have the next call of Reconcile see it, call
+// creates it. It returns the object as the server has it now, or as the
+// cache has it if nothing was written; the caller may write to it. To have the next call of Reconcile see it, call
 // Informer.WaitForObject.
 //
 // If somebody else has written the object, or the cache is behind, CreateOrUpdate reads the object from the server, and calls
@@ -149,7 +150,7 @@ func retried[T Object[T]](ctx context.Context, client *informer.TypedClient[T], 
 func update[T Object[T]](ctx context.Context, have T, change func(obj T) error, write writeFunc[T]) (result T, changed bool, err error) {
 	want, err := changedCopy(have, change)
 	if err != nil || equality.Semantic.DeepEqual(have, want) {
-		return have, false, err
+		return want, false, err // not have, which may be in a cache
 	}
 	result, err = write(ctx, want, metav1.UpdateOptions{})
 	return result, err == nil, err

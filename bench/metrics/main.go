@@ -144,8 +144,11 @@ func scrape(url string, every time.Duration) error {
 		}
 		_, err = io.Copy(io.Discard, response.Body)
 		response.Body.Close()
-		if err != nil || response.StatusCode != http.StatusOK {
-			return fmt.Errorf("scrape: %s, %w", response.Status, err)
+		if err != nil {
+			return fmt.Errorf("scrape: %w", err)
+		}
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("scrape: %s", response.Status)
 		}
 	}
 	return nil
