@@ -34,7 +34,7 @@ type Controller[K comparable] struct {
 	// Timeout is the time after which the context of a call of Reconcile ends. Zero means no limit.
 	Timeout time.Duration
 	// Grace is the time from the end of Run's context to the end of the context of the calls of Reconcile under way. Zero
-	// means 30 s. Negative means that both end at once.
+	// means 20 s. Negative means that both end at once.
 	Grace time.Duration
 	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that is
 	// longer. False means that the delay is RequeueAfter, however short, and no limit applies.
@@ -134,7 +134,7 @@ type ControllerStatus struct {
 	Queue QueueStatus
 }
 
-const defaultGrace = 30 * time.Second
+const defaultGrace = 20 * time.Second // less than the deadlines of package manager and of a pod
 
 // Watch subscribes the controller to source, whose events then add keys to the queue. The controller reconciles nothing
 // until every source has synced, so it never mistakes an object that has not been read yet for a deleted one. It does not
