@@ -50,6 +50,8 @@ type Controller[K comparable] struct {
 	mu       sync.Mutex // protects the fields below
 	used     *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
 	unsynced []*watched // sources that are not known to be synced
+	replays  []replay[K]
+	active   map[K]context.CancelCauseFunc // ends the context of each call of Reconcile under way; nil before the first call of Own
 	status   ControllerStatus
 	begun    chan struct{} // closed when Run has been called; nil before its first use
 }
@@ -152,6 +154,9 @@ func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	c.mu.Unlock()
 	defer close(w.subscribed)
 	w.subscription = source.subscribe(queue)
+	c.mu.Lock()
+	c.replays = append(c.replays, replay[K]{source, w.subscription})
+	c.mu.Unlock()
 	return w.subscription
 }
 
@@ -376,6 +381,28 @@ func (c *Controller[K]) queue() *Queue[K] {
 	return c.used
 }
 
+// activate returns the context for a call of Reconcile, and a function to call when that has ended. The function is nil if the key is no
+// longer owned.
+func (c *Controller[K]) activate(ctx context.Context, queue *Queue[K], key K) (context.Context, func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.active == nil {
+		return ctx, func() {}
+	}
+	if !queue.owns(key) { // since Get; WaitReleased may have looked at active already
+		queue.putBack(key)
+		return ctx, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.active[key] = cancel
+	return ctx, func() {
+		cancel(nil)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.active, key)
+	}
+}
+
 // reconcile reconciles key, and adds it again if the result requests it.
 func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	c.update(func(s *ControllerStatus) { s.Active++ })
@@ -383,6 +410,11 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 		c.update(func(s *ControllerStatus) { s.Active-- })
 		queue.Done(key)
 	}()
+	ctx, ended := c.activate(ctx, queue, key)
+	if ended == nil {
+		return
+	}
+	defer ended()
 	began := time.Now()
 	result, err := c.call(ctx, key)
 	took := time.Since(began)

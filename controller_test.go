@@ -282,7 +282,7 @@ func TestControllerStopLetsCallsFinish(t *testing.T) {
 		cancelled          bool
 	}{
 		{0, 10 * time.Second, 10 * time.Second, false},
-		{0, time.Hour, 30 * time.Second, true},
+		{0, time.Hour, 20 * time.Second, true},
 		{time.Minute, time.Hour, time.Minute, true},
 		{-1, time.Hour, 0, true},
 	} {

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,29 @@ func (s EventSource[T, K]) subscribe(queue *Queue[K]) *Subscription {
 		config.Name = "queue " + queue.config.Name
 	}
 	return s.informer.SubscribeWith(s.handler(queue), config)
+}
+
+// replay is a source whose keys can be had once more.
+type replay[K comparable] struct {
+	source       Source[K]
+	subscription *Subscription // of the controller
+}
+
+// keys returns the keys of all objects of the source for which match returns true. It subscribes once more, for the initial list only.
+func (r replay[K]) keys(ctx context.Context, match func(K) bool) ([]K, error) {
+	queue := NewQueue(QueueConfig[K]{Name: "replay"})
+	queue.Own(func(key K) Ownership {
+		if match(key) {
+			return KeyOwned
+		}
+		return KeyForeign
+	})
+	s := r.source.subscribe(queue)
+	defer s.Close()
+	if err := s.WaitSynced(ctx); err != nil {
+		return nil, err
+	}
+	return queue.keys(), nil
 }
 
 // enqueuer adds keys of the objects to queue.

@@ -3,8 +3,10 @@ package informer_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -48,6 +50,55 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 		}
 		if slices.Sort(keys); !slices.Equal(keys, []string{"a", "b", "c", "d"}) {
 			w.Errorf("enqueued %q", keys)
+		}
+	})
+}
+
+// Guarantees: S3
+func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
+	bubble(t, func(w world) {
+		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		for _, name := range []string{"a", "b", "c"} {
+			w.create(newPod("ns", name))
+		}
+		queue := informer.NewQueue(informer.QueueConfig[string]{})
+		defer queue.Close()
+		ctl := &informer.Controller[string]{Queue: queue, Reconcile: func(context.Context, string) (informer.Result, error) { return informer.Result{}, nil }}
+		ctl.Own(func(string) informer.Ownership { return informer.KeyAwaited })
+		by := func(prefix string, delay time.Duration) informer.Source[string] {
+			return informer.EnqueueBy(pods, func(q *informer.Queue[string]) informer.Handler[*corev1.Pod] {
+				return informer.HandlerFuncs[*corev1.Pod]{Add: func(pod *corev1.Pod, _ bool) { q.AddAfter(prefix+pod.Name, delay) }}
+			})
+		}
+		ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string { return []string{pod.Name} }))
+		closed := ctl.Watch(by("closed ", 0))
+		ctl.Watch(by("delayed ", time.Hour))
+		defer start(w.T, pods)()
+		synctest.Wait()
+		closed.Close()
+		for _, key := range []string{"a", "b", "c", "closed a", "closed b", "closed c", "delayed a", "delayed b", "delayed c"} {
+			queue.Cancel(key)
+		}
+		match := func(key string) bool { return !strings.HasSuffix(key, "b") }
+		if err := ctl.Replay(w.Context(), match); err != nil {
+			w.Fatal(err)
+		}
+		ctl.Own(nil)
+		time.Sleep(2 * time.Hour)
+		var keys []string
+		for queue.Len() > 0 {
+			key, err := queue.Get(w.Context())
+			if err != nil {
+				w.Fatal(err)
+			}
+			queue.Done(key)
+			keys = append(keys, key)
+		}
+		if slices.Sort(keys); !slices.Equal(keys, []string{"a", "c", "delayed a", "delayed c"}) {
+			w.Errorf("the keys are %q", keys)
+		}
+		if n := len(pods.Status().Handlers); n != 2 {
+			w.Errorf("%d subscriptions are left, want 2", n)
 		}
 	})
 }

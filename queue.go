@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -108,6 +109,10 @@ type QueueStatus struct {
 	Retries uint64
 	// Refused counts how often a key was added to a draining or closed queue.
 	Refused uint64
+	// Awaited is the number of keys that wait until the queue owns them; see [Queue.Own].
+	Awaited int
+	// Foreign counts how often the queue dropped a key because it was KeyForeign.
+	Foreign uint64
 	// LongestRunning is the longest time that a key has been in work: workqueue_longest_running_processor_seconds.
 	LongestRunning time.Duration
 	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
@@ -131,6 +136,8 @@ type QueueStatus struct {
 // starve: Get passes over the key that has been ready for longest at most 15 times in a row. A key behind n older ones is
 // therefore handed out after at most 16 x (n + 1) others.
 //
+// [Queue.Own] makes the queue hand out only some keys, as one of several replicas needs.
+//
 // A queue takes about 150 bytes plus the size of the key for each key that it has, and frees this memory later. All methods
 // are safe for concurrent use. Create one with [NewQueue].
 type Queue[K comparable] struct {
@@ -151,12 +158,17 @@ type Queue[K comparable] struct {
 	age     chain[K]             // all ready keys that are not in work, the oldest first
 	passed  int                  // the consecutive keys that were handed out before the oldest
 	working chain[K]             // the keys in work, the longest first
-	busy    int                  // the length of working
-	depth   [priorities]int      // ready keys, including keys in work that were added again
-	delayed delays[K]            // the keys whose delay has not ended
-	order   uint64               // counts the delays
-	timer   *time.Timer          // calls fall when the first delayed key is ready, or earlier; nil before the first delay
-	armed   time.Duration        // when the timer fires; zero means never
+	own     func(K) Ownership    // nil means that all keys are Owned
+	awaited chain[K]             // the keys that became ready while Awaited
+	parked  int                  // the length of awaited
+	foreign uint64
+	unowned []*unowned[K]   // the calls of WaitReleased
+	busy    int             // the length of working
+	depth   [priorities]int // ready keys, including keys in work that were added again
+	delayed delays[K]       // the keys whose delay has not ended
+	order   uint64          // counts the delays
+	timer   *time.Timer     // calls fall when the first delayed key is ready, or earlier; nil before the first delay
+	armed   time.Duration   // when the timer fires; zero means never
 	adds    uint64
 	retries uint64
 	refused uint64
@@ -167,38 +179,12 @@ type Queue[K comparable] struct {
 	oldest, newest *generation
 }
 
-// entry is the state of a key.
-type entry[K comparable] struct {
-	key     K
-	links   [2]link[K]    // in levels, working or idle, and in age
-	ready   *generation   // the generation in which the key became ready; nil if the key is not ready
-	working *generation   // the generation of the key in work; nil if the key is not in work
-	at      time.Duration // when the delay ends; zero if the key is not delayed. Never set together with ready
-	order   uint64        // orders entries with equal at
-	index   int           // in delayed
-	since   time.Duration // when the key became ready
-	began   time.Duration // when the key was handed out
-	level   uint8         // the level of the priority, while the key is ready or delayed
-	given   uint8         // the level with which the key was handed out
-	idle    bool          // the entry is in Queue.idle
-}
-
-// generation counts the keys that became ready between two calls of WaitProcessed.
-type generation struct {
-	left int           // keys that are not done
-	done chan struct{} // closed when this and all older generations have no keys left; nil in the newest
-	next *generation   // nil in the newest
-}
-
 const (
 	// starveAfter is the number of keys that may be handed out before the oldest one. With 15, low priorities get 6 % of the
 	// workers under load, so their backlog still shrinks.
 	starveAfter = 15
 	// fallAtOnce is the number of delayed keys that become ready under one lock, which takes about 20 us.
 	fallAtOnce = 64
-	// idleEntries is the number of entries that a queue keeps of keys that are done. Adding such a key again takes half the
-	// time in the map. A full queue of idle entries reuses the oldest one for another key. They take up to 1 MB.
-	idleEntries = 4096
 )
 
 // NewQueue returns an empty queue. No configuration is invalid.
@@ -253,10 +239,12 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 			return none, context.Cause(ctx)
 		}
 		q.mu.Lock()
-		if e := q.nextLocked(); e != nil {
+		e, foreign := q.nextOwnedLocked()
+		if e != nil {
 			waited := q.handOutLocked(e)
 			key, p := e.key, priorityOf(e.given)
 			q.mu.Unlock()
+			q.forget(foreign)
 			if q.config.OnGet != nil {
 				q.observeGet(key, p, waited)
 			}
@@ -264,6 +252,7 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 		}
 		ended := q.endedLocked()
 		q.mu.Unlock()
+		q.forget(foreign)
 		if ended {
 			signal(q.ready)
 			return none, ErrClosed
@@ -311,6 +300,7 @@ func (q *Queue[K]) doneLocked(e *entry[K]) {
 	q.busy--
 	q.finishLocked(e.working)
 	e.working = nil
+	q.noteReleasedLocked(e)
 	if e.ready != nil {
 		q.enqueueLocked(e)
 	} else {
@@ -319,15 +309,17 @@ func (q *Queue[K]) doneLocked(e *entry[K]) {
 	q.settleLocked()
 }
 
-// Cancel removes key from the queue if it is ready or delayed, and reports whether it was. If key is in work, that work
+// Cancel removes key from the queue if it is ready, delayed or awaited, and reports whether it was. If key is in work, that work
 // continues, but key does not run once more. Cancel does not reset the limiter; see Forget.
 func (q *Queue[K]) Cancel(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
 	switch {
-	case e == nil || e.ready == nil && e.at == 0:
+	case e == nil || e.ready == nil && e.at == 0 && !e.awaited:
 		return false
+	case e.awaited:
+		q.unparkLocked(e)
 	case e.at != 0:
 		q.undelayLocked(e)
 	default:
@@ -388,7 +380,7 @@ func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 	}
 }
 
-// Drain makes the queue refuse new keys, drops delayed keys, and waits until all ready keys and keys in work are done. This
+// Drain makes the queue refuse new keys, drops delayed and awaited keys, and waits until all ready keys and keys in work are done. This
 // includes keys in work that were added again before. It then returns nil, also if called again. If ctx ends first, the
 // error has the number of keys left and wraps the cause of ctx, and the queue continues to drain. If Close drops keys, the
 // error is [ErrClosed].
@@ -402,6 +394,10 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 		}
 		q.delayed = nil
 		q.armLocked()
+		for e := q.awaited.first; e != nil; e = q.awaited.first {
+			q.unparkLocked(e)
+			q.releaseLocked(e)
+		}
 		q.settleLocked()
 	}
 	q.mu.Unlock()
@@ -433,6 +429,7 @@ func (q *Queue[K]) Close() {
 	q.depth = [priorities]int{}
 	q.delayed = nil
 	q.armLocked()
+	q.awaited, q.parked = chain[K]{}, 0
 	q.entries, q.idle, q.idling = map[K]*entry[K]{}, chain[K]{}, 0
 	for e := q.working.first; e != nil; e = e.links[byPlace].next {
 		e.ready, e.at = nil, 0
@@ -454,6 +451,8 @@ func (q *Queue[K]) Status() QueueStatus {
 		Adds:    q.adds,
 		Retries: q.retries,
 		Refused: q.refused,
+		Awaited: q.parked,
+		Foreign: q.foreign,
 		Waits:   q.waits,
 		Works:   q.works,
 	}
@@ -489,6 +488,11 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 		q.refused++
 		return
 	}
+	if q.ownershipLocked(key) == KeyForeign {
+		q.foreign++
+		defer q.limiter.Forget(key)
+		return
+	}
 	e := q.entryLocked(key)
 	if retry {
 		q.retries++
@@ -496,12 +500,14 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 			level = e.given
 		}
 	}
-	if e.ready != nil || e.at != 0 {
+	if e.ready != nil || e.at != 0 || e.awaited {
 		level = min(level, e.level)
 	}
 	switch {
 	case e.ready != nil:
 		q.moveUpLocked(e, level)
+	case e.awaited:
+		e.level = level
 	case o.After > 0:
 		e.level = level
 		q.delayLocked(e, o.After)
@@ -543,8 +549,95 @@ func (q *Queue[K]) putBack(key K) {
 	}
 	q.working.remove(e)
 	q.busy--
+	q.noteReleasedLocked(e)
 	e.ready, e.working = e.working, nil // the old generation, so WaitProcessed still waits for the key
 	q.enqueueLocked(e)
+}
+
+// nextOwnedLocked returns the key to hand out, or nil. It parks awaited keys, and drops and returns foreign ones.
+func (q *Queue[K]) nextOwnedLocked() (e *entry[K], foreign []K) {
+	for e = q.nextLocked(); e != nil && q.own != nil; e = q.nextLocked() {
+		o := q.ownershipLocked(e.key)
+		if o == KeyOwned {
+			break
+		}
+		q.dequeueLocked(e)
+		q.depth[e.level]--
+		q.finishLocked(e.ready)
+		e.ready = nil
+		if o == KeyAwaited && q.state == QueueOpen {
+			q.parkLocked(e)
+			continue
+		}
+		foreign = append(foreign, e.key)
+		q.foreign++
+		q.releaseLocked(e)
+		q.settleLocked()
+	}
+	return e, foreign
+}
+
+// noteReleasedLocked notes that the work on e has ended.
+func (q *Queue[K]) noteReleasedLocked(e *entry[K]) {
+	if len(q.unowned) == 0 {
+		return
+	}
+	q.unowned = slices.DeleteFunc(q.unowned, func(w *unowned[K]) bool {
+		delete(w.left, e)
+		if len(w.left) > 0 {
+			return false
+		}
+		close(w.done)
+		return true
+	})
+}
+
+// ownershipLocked returns whether the queue owns key.
+func (q *Queue[K]) ownershipLocked(key K) Ownership {
+	if q.own == nil {
+		return KeyOwned
+	}
+	return q.own(key)
+}
+
+// owns reports whether the queue owns key.
+func (q *Queue[K]) owns(key K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ownershipLocked(key) == KeyOwned
+}
+
+// keys returns the keys that are ready, delayed, awaited or in work.
+func (q *Queue[K]) keys() []K {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var keys []K
+	for key, e := range q.entries {
+		if !e.idle {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// parkLocked makes e, which must not be ready, wait until the queue owns it.
+func (q *Queue[K]) parkLocked(e *entry[K]) {
+	e.awaited = true
+	q.awaited.push(e)
+	q.parked++
+}
+
+func (q *Queue[K]) unparkLocked(e *entry[K]) {
+	e.awaited = false
+	q.awaited.remove(e)
+	q.parked--
+}
+
+// forget resets the limiter for keys that the queue has dropped.
+func (q *Queue[K]) forget(keys []K) {
+	for _, key := range keys {
+		q.limiter.Forget(key)
+	}
 }
 
 // nextLocked returns the key to hand out, or nil.
@@ -764,7 +857,7 @@ func (q *Queue[K]) entryLocked(key K) *entry[K] {
 
 // releaseLocked makes e idle or removes it, if its key is neither ready, delayed nor in work.
 func (q *Queue[K]) releaseLocked(e *entry[K]) {
-	if e.ready != nil || e.working != nil || e.at != 0 {
+	if e.ready != nil || e.working != nil || e.at != 0 || e.awaited {
 		return
 	}
 	if q.idling == idleEntries {
@@ -783,112 +876,3 @@ func (q *Queue[K]) releaseLocked(e *entry[K]) {
 func (q *Queue[K]) now() time.Duration { return time.Since(q.epoch) }
 
 func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }
-
-// link connects an entry with its neighbors in a chain.
-type link[K comparable] struct{ next, prev *entry[K] }
-
-// chain is a doubly linked list of entries.
-type chain[K comparable] struct {
-	first, last *entry[K]
-	by          int // which of an entry's links it uses
-}
-
-const (
-	byPlace = iota
-	byAge
-)
-
-func (l *chain[K]) push(e *entry[K]) {
-	e.links[l.by] = link[K]{prev: l.last}
-	if l.last == nil {
-		l.first = e
-	} else {
-		l.last.links[l.by].next = e
-	}
-	l.last = e
-}
-
-func (l *chain[K]) remove(e *entry[K]) {
-	at := e.links[l.by]
-	if at.prev == nil {
-		l.first = at.next
-	} else {
-		at.prev.links[l.by].next = at.next
-	}
-	if at.next == nil {
-		l.last = at.prev
-	} else {
-		at.next.links[l.by].prev = at.prev
-	}
-	e.links[l.by] = link[K]{}
-}
-
-// delays is a heap of entries, ordered by at, then by order. Each node has four children, which halves the levels of a
-// binary heap.
-type delays[K comparable] []*entry[K]
-
-func (d delays[K]) before(a, b *entry[K]) bool {
-	return a.at < b.at || a.at == b.at && a.order < b.order
-}
-
-func (d *delays[K]) push(e *entry[K]) {
-	e.index = len(*d)
-	*d = append(*d, e)
-	d.up(e)
-}
-
-func (d *delays[K]) remove(e *entry[K]) {
-	h := *d
-	n := len(h) - 1
-	last := h[n]
-	h[n] = nil
-	*d = h[:n]
-	if last == e {
-		return
-	}
-	last.index = e.index
-	h[last.index] = last
-	d.up(last)
-	d.down(last)
-}
-
-// up moves e towards the root while it is before its parent.
-func (d *delays[K]) up(e *entry[K]) {
-	h, i := *d, e.index
-	for i > 0 {
-		parent := (i - 1) / 4
-		if !d.before(e, h[parent]) {
-			break
-		}
-		h[i] = h[parent]
-		h[i].index = i
-		i = parent
-	}
-	h[i], e.index = e, i
-}
-
-// down moves e away from the root while a child is before it.
-func (d *delays[K]) down(e *entry[K]) {
-	h, i := *d, e.index
-	for {
-		first := e
-		for child := 4*i + 1; child < min(4*i+5, len(h)); child++ {
-			if d.before(h[child], first) {
-				first = h[child]
-			}
-		}
-		if first == e {
-			break
-		}
-		i, h[i] = first.index, first
-		first.index, e.index = e.index, i
-	}
-	h[i] = e
-}
-
-// shrink frees the memory of an empty heap that was large.
-func (d *delays[K]) shrink() {
-	if cap(*d) > idleEntries {
-		*d = nil
-	}
-}

@@ -182,9 +182,13 @@ var files = []string{
 	"group.go",
 	"lister.go",
 	"limiter.go",
+	"ownership.go",
+	"queuelist.go",
 	"queue.go",
+	"queueown.go",
 	"enqueue.go",
 	"controller.go",
+	"controllerown.go",
 	"typedclient.go",
 }
 

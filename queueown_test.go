@@ -1,0 +1,338 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// owner is a function for Queue.Own whose results can be changed.
+type owner struct {
+	mu sync.Mutex // protects of
+	of map[string]Ownership
+}
+
+func (o *owner) get(key string) Ownership {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of[key]
+}
+
+func (o *owner) set(of Ownership, keys ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of == nil {
+		o.of = map[string]Ownership{}
+	}
+	for _, key := range keys {
+		o.of[key] = of
+	}
+}
+
+// wantNoKey fails the test if q hands out a key.
+func wantNoKey(t *testing.T, q *Queue[string]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if key, err := q.Get(ctx); err == nil {
+		t.Errorf("Get handed out %q", key)
+	}
+}
+
+// wantKeys takes keys out of q and fails the test if they are others.
+func wantKeys(t *testing.T, q *Queue[string], keys ...string) {
+	t.Helper()
+	for _, want := range keys {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		key, err := q.Get(ctx)
+		cancel()
+		if err != nil || key != want {
+			t.Fatalf("Get handed out %q, %v; want %q", key, err, want)
+		}
+		q.Done(key)
+	}
+	wantNoKey(t, q)
+}
+
+// Guarantees: S3
+func TestQueueHandsOutOnlyKeysThatItOwns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(QueueConfig[string]{})
+		var o owner
+		o.set(KeyOwned, "own", "lost", "lost while delayed")
+		o.set(KeyAwaited, "soon", "later", "never")
+		q.AddWith(AddOptions{RateLimited: true}, "refused")
+		q.Cancel("refused")
+		q.Own(o.get)
+		for _, key := range []string{"soon", "own", "refused", "lost", "later", "never"} {
+			q.Add(key)
+		}
+		q.AddAfter("lost while delayed", time.Second)
+		q.AddAfter("later", time.Hour) // does not postpone it
+		o.set(KeyForeign, "lost", "lost while delayed")
+		wantKeys(t, q, "own")
+		time.Sleep(time.Second)
+		wantNoKey(t, q)
+		s := q.Status()
+		if s.Awaited != 3 || s.Foreign != 3 || s.Depth[NormalPriority] != 0 || s.Delayed != 0 {
+			t.Errorf("the status is %+v", s)
+		}
+		if n := q.NumRequeues("refused"); n != 0 {
+			t.Errorf("a foreign key keeps %d retries", n)
+		}
+		q.AddWith(AddOptions{Priority: HighPriority}, "later")
+		o.set(KeyOwned, "soon", "later")
+		wantNoKey(t, q) // until Own is called
+		o.set(KeyForeign, "never")
+		q.Own(o.get)
+		wantKeys(t, q, "later", "soon")
+		if s := q.Status(); s.Awaited != 0 || s.Foreign != 4 {
+			t.Errorf("the status is %+v", s)
+		}
+		q.Own(nil)
+		q.Add("refused")
+		wantKeys(t, q, "refused")
+	})
+}
+
+// Guarantees: S3
+func TestQueueParksAKeyThatIsAddedAgainWhileInWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(QueueConfig[string]{})
+		var o owner
+		o.set(KeyOwned, "a", "b")
+		q.Own(o.get)
+		q.Add("a")
+		q.Add("b")
+		for range 2 {
+			if _, err := q.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		q.Add("a")
+		q.Add("b")
+		o.set(KeyAwaited, "a")
+		o.set(KeyForeign, "b")
+		q.Done("a")
+		q.Done("b")
+		wantNoKey(t, q)
+		o.set(KeyOwned, "a", "b")
+		q.Own(o.get)
+		wantKeys(t, q, "a")
+	})
+}
+
+// Guarantees: S3
+func TestCancelDrainAndCloseEndAwaitedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o owner
+		o.set(KeyAwaited, "a", "b")
+		q := NewQueue(QueueConfig[string]{})
+		q.Own(o.get)
+		q.Add("a")
+		q.Add("b")
+		wantNoKey(t, q)
+		if !q.Cancel("a") || q.Cancel("a") {
+			t.Error("Cancel does not report that the key was in the queue")
+		}
+		if err := q.WaitProcessed(t.Context()); err != nil {
+			t.Error(err) // an awaited key is not this queue's
+		}
+		if err := q.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		o.set(KeyOwned, "a", "b")
+		q.Own(o.get)
+		if s := q.Status(); s.Awaited != 0 || s.Adds != 2 || s.State != QueueClosed {
+			t.Errorf("the status after Drain is %+v", s)
+		}
+		o.set(KeyAwaited, "a")
+		q = NewQueue(QueueConfig[string]{})
+		q.Own(o.get)
+		q.Add("a")
+		wantNoKey(t, q)
+		q.Close()
+		o.set(KeyOwned, "a")
+		q.Own(o.get)
+		if s := q.Status(); s.Awaited != 0 {
+			t.Errorf("the status after Close is %+v", s)
+		}
+	})
+}
+
+// Guarantees: S3
+func TestDrainEndsWhenTheRestIsForeign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o owner
+		o.set(KeyOwned, "a", "b")
+		q := NewQueue(QueueConfig[string]{})
+		q.Own(o.get)
+		q.Add("a")
+		q.Add("b")
+		drained := make(chan error, 1)
+		go func() { drained <- q.Drain(t.Context()) }()
+		synctest.Wait()
+		o.set(KeyForeign, "a")
+		o.set(KeyAwaited, "b")
+		if _, err := q.Get(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Get returned %v", err)
+		}
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Guarantees: S3
+func TestWaitReleasedWaitsForTheKeysInWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(QueueConfig[string]{Name: "q"})
+		for _, key := range []string{"a1", "a2", "b1"} {
+			q.Add(key)
+			if _, err := q.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ofA := func(key string) bool { return strings.HasPrefix(key, "a") }
+		if err := q.WaitReleased(t.Context(), func(key string) bool { return key == "c" }); err != nil {
+			t.Error(err)
+		}
+		released := make(chan error, 1)
+		go func() { released <- q.WaitReleased(t.Context(), ofA) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := q.WaitReleased(ctx, ofA); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "q has 2 of these keys in work") {
+			t.Errorf("the error is %v", err)
+		}
+		q.Done("a2")
+		q.Done("b1")
+		synctest.Wait()
+		select {
+		case err := <-released:
+			t.Fatalf("WaitReleased returned %v with a key in work", err)
+		default:
+		}
+		q.putBack("a1")
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Guarantees: S3
+func TestNoKeyIsInWorkAfterItsRelease(t *testing.T) {
+	const keys, rounds = 20, 300
+	q := NewQueue(QueueConfig[int]{})
+	var own atomic.Uint64 // a bit for each key
+	var working [keys]atomic.Int32
+	of := func(key int) Ownership {
+		if own.Load()>>key&1 == 1 {
+			return KeyOwned
+		}
+		return KeyAwaited
+	}
+	q.Own(of)
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() {
+			for {
+				key, err := q.Get(ctx)
+				if err != nil {
+					return
+				}
+				working[key].Add(1)
+				q.Add(key)
+				working[key].Add(-1)
+				q.Done(key)
+			}
+		})
+	}
+	for i := range keys {
+		q.Add(i)
+	}
+	for round := range rounds {
+		before := own.Load()
+		bits := uint64(round) * 0x9e3779b97f4a7c15 >> 44
+		own.Store(bits)
+		q.Own(of)
+		lost := func(key int) bool { return before&^bits>>key&1 == 1 }
+		if err := q.WaitReleased(ctx, lost); err != nil {
+			t.Fatal(err)
+		}
+		for key := range keys {
+			if lost(key) && working[key].Load() != 0 {
+				t.Fatalf("round %d: key %d is in work after its release", round, key)
+			}
+		}
+	}
+	cancel()
+	workers.Wait()
+	own.Store(1<<keys - 1)
+	q.Own(of)
+	if got := q.keys(); len(got) != keys {
+		t.Errorf("keys %v are left, want %d", got, keys)
+	}
+}
+
+// Guarantees: S3
+func TestControllerReconcilesOnlyItsOwnKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o owner
+		o.set(KeyOwned, "a")
+		o.set(KeyAwaited, "b")
+		started, finish := make(chan string, 10), make(chan struct{})
+		r := startController(t, &Controller[string]{
+			MaxConcurrentReconciles: 2,
+			Reconcile: func(ctx context.Context, key string) (Result, error) {
+				started <- key
+				select {
+				case <-finish:
+					return Result{RequeueAfter: time.Minute}, nil
+				case <-ctx.Done():
+					return Result{}, context.Cause(ctx)
+				}
+			},
+		})
+		r.Own(o.get)
+		for _, key := range []string{"a", "b", "c"} {
+			r.Queue.Add(key)
+		}
+		r.want("a@0s")
+		o.set(KeyAwaited, "a")
+		r.Own(o.get)
+		all := func(string) bool { return true }
+		released := make(chan struct{})
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			r.WaitReleased(ctx, all)
+			close(released)
+		}()
+		time.Sleep(2 * time.Second)
+		if isClosed(released) {
+			t.Error("WaitReleased returned while a key was being reconciled")
+		}
+		time.Sleep(2 * time.Second) // the context of the call has ended
+		if !isClosed(released) {
+			t.Error("WaitReleased did not end the context")
+		}
+		time.Sleep(time.Hour) // nor is the key retried
+		r.want()
+		if s := r.Status(); s.Failed != 1 || s.Queue.Awaited != 2 || s.Queue.Foreign != 1 {
+			t.Errorf("the status is %+v", s)
+		}
+		close(finish)
+		o.set(KeyOwned, "a", "b")
+		r.Own(o.get)
+		at := 4*time.Second + time.Hour
+		r.wantInAnyOrder(fmt.Sprintf("a@%v", at), fmt.Sprintf("b@%v", at))
+	})
+}
