@@ -1,0 +1,29 @@
+package shard
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer"
+)
+
+// Key is the key of an object with its UID, for controllers whose replicas share objects by UID. An object that is deleted and created
+// again under the same name has another Key, which may belong to another replica.
+type Key struct {
+	informer.Key
+	UID types.UID
+}
+
+// KeyOf returns the key of obj. Pass it to [EnqueueObject].
+func KeyOf[T informer.Object](obj T) Key { return Key{informer.KeyOf(obj), obj.GetUID()} }
+
+// EnqueueObject is [informer.EnqueueObject] with keys that have the UID. When Reconcile receives a key, the store may have no object of
+// that name, or a later one with another UID. Then the object of the key is deleted.
+func EnqueueObject[T informer.Object](i *informer.Informer[T], when ...informer.Predicate[T]) informer.EventSource[T, Key] {
+	return informer.Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
+}
+
+// ByUID is a hash for [Control], for Config.Field [informer.ShardByUID].
+func ByUID(key Key) uint64 { return informer.HashOf(key.UID) }
+
+// ByNamespace is a hash for [Control], for Config.Field [informer.ShardByNamespace].
+func ByNamespace(key informer.Key) uint64 { return informer.HashOf(key.Namespace) }

@@ -1,0 +1,180 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer"
+)
+
+// watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is suspended, it may fire
+// late.
+const watchPeriod = Margin / 4
+
+// keep writes the Lease every RetryPeriod, and when the claims change.
+func (s *session) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		again := s.write(ctx)
+		if again {
+			continue
+		}
+		timer := time.NewTimer(s.config.RetryPeriod)
+		select {
+		case <-timer.C:
+		case <-s.dirty:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// write writes the Lease. It returns true if it should be written again at once.
+func (s *session) write(ctx context.Context) (again bool) {
+	s.mu.Lock()
+	if s.uid == "" && s.draining {
+		s.mu.Unlock()
+		return false // a new Lease must not claim slots of the lost one
+	}
+	next := s.leaseLocked()
+	afresh := s.lost && !s.draining // this write has no claims, and nothing is reconciled
+	s.mu.Unlock()
+	sent := s.now()
+	written, err := s.send(ctx, next)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil && err != nil {
+		return false // the work has returned
+	}
+	switch {
+	case err == nil:
+		s.renewLocked(written, sent, afresh)
+	case apierrors.IsConflict(err) && s.version != "":
+		s.version = "" // read it: the conflict may come from a change of metadata, or from a write whose response was lost
+		return true
+	case apierrors.IsNotFound(err) && next.UID != "", errors.Is(err, errDeleted):
+		s.loseLocked(errDeleted)
+		s.uid, s.version, s.seen = "", "", false
+		return true
+	}
+	if err != nil && !s.failing {
+		s.faultLocked("requests for the Lease fail", err)
+	}
+	s.failing = err != nil
+	return false
+}
+
+// leaseLocked returns the Lease as it should be.
+func (s *session) leaseLocked() *coordinationv1.Lease {
+	now := metav1.NewMicroTime(s.wall())
+	claims := make(slotSet, len(s.phases))
+	for slot, p := range s.phases {
+		claims[slot] = p != absent
+	}
+	annotations := map[string]string{
+		layoutAnnotation:     s.config.layout(),
+		claimsAnnotation:     claims.String(),
+		generationAnnotation: strconv.FormatUint(s.generation, 10),
+	}
+	if s.leaving {
+		annotations[leavingAnnotation] = "true"
+	}
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.config.Namespace, Name: s.config.leaseName(), UID: s.uid, ResourceVersion: s.version,
+			Labels: map[string]string{GroupLabel: s.config.Name}, Annotations: annotations,
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &s.config.Identity, LeaseDurationSeconds: new(int32(s.config.LeaseDuration / time.Second)), RenewTime: &now,
+		},
+	}
+}
+
+// send sends a Lease. If somebody else has deleted it or written its identity, the error is errDeleted.
+func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
+	defer cancel()
+	if next.UID == "" {
+		next.Spec.AcquireTime = next.Spec.RenewTime
+		return s.api.Create(ctx, next, metav1.CreateOptions{})
+	}
+	if next.ResourceVersion == "" {
+		present, err := s.api.Get(ctx, informer.KeyOf(next), metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if present.UID != next.UID {
+			return nil, errDeleted
+		}
+		next.ResourceVersion = present.ResourceVersion
+	}
+	return s.api.Update(ctx, next, metav1.UpdateOptions{})
+}
+
+// renewLocked notes a successful write. afresh means that it had no claims after the lease was lost.
+func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afresh bool) {
+	late := s.valid.Load() != nil && !s.alive()
+	s.renewed, s.uid, s.version = sent, written.UID, written.ResourceVersion
+	switch {
+	case late:
+		s.loseLocked(errExpired)
+	case !s.lost:
+		s.valid.Store(&sent)
+	case afresh && !s.draining:
+		s.lost = false
+		s.valid.Store(&sent)
+		signal(s.wake)
+	}
+}
+
+// watch gives up all slots when the lease has reached RenewDeadline, and calls Fatal when the calls of Reconcile must have returned. It
+// returns when ctx ends.
+func (s *session) watch(ctx context.Context) {
+	for sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) {
+		s.mu.Lock()
+		if s.valid.Load() != nil && !s.alive() {
+			s.loseLocked(errExpired)
+		}
+		age := s.age(s.renewed)
+		fatal := s.draining && age >= s.config.expiry()
+		s.mu.Unlock()
+		if fatal {
+			s.config.Logger.Error("calls of Reconcile have not returned in time, and the lease is about to end: ending the process", "age", age)
+			s.config.Fatal()
+			return
+		}
+	}
+}
+
+// loseLocked gives up all slots at once: no call of Reconcile begins, and the contexts of those under way end.
+func (s *session) loseLocked(why error) {
+	if s.lost {
+		return
+	}
+	n := s.inPhaseLocked(owned) + s.inPhaseLocked(releasing)
+	s.lost, s.draining = true, true
+	if s.leaving {
+		s.nothingLeftLocked()
+	}
+	s.valid.Store(nil)
+	s.endEpoch()
+	s.faultLocked("the lease is lost", why)
+	s.count(func(st *Status) { st.Lost += uint64(n); st.LeasesLost++ })
+	s.tasks.Go(func() {
+		ended, end := context.WithCancelCause(context.Background())
+		end(why)
+		s.waitReleased(ended, func(uint64) bool { return true })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		clear(s.phases)
+		s.draining = false
+		s.epoch, s.endEpoch = context.WithCancel(s.life)
+		s.publishLocked()
+		s.claimsChangedLocked()
+	})
+}

@@ -1,0 +1,131 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer"
+)
+
+// GroupLabel is the label of a Lease with Config.Name.
+const GroupLabel = "shard.typedinformer.io/group"
+
+// The annotations of a Lease.
+const (
+	layoutAnnotation     = "shard.typedinformer.io/layout"     // what all replicas must agree on
+	claimsAnnotation     = "shard.typedinformer.io/claims"     // the slots that the replica has or waits for, such as "0-3,17"
+	generationAnnotation = "shard.typedinformer.io/generation" // counts the changes of claims
+	leavingAnnotation    = "shard.typedinformer.io/leaving"    // "true" when the replica hands over its slots
+)
+
+// layout returns the value of layoutAnnotation, such as "uid 256 v1".
+func (c *Config) layout() string {
+	field := "uid"
+	if c.Field == informer.ShardByNamespace {
+		field = "namespace"
+	}
+	return fmt.Sprintf("%s %d v%s", field, c.Slots, planVersion)
+}
+
+// member is a replica as its Lease shows it.
+type member struct {
+	name, identity  string
+	uid             types.UID
+	resourceVersion string
+	duration        time.Duration
+	claims          slotSet // nil if the Lease cannot be read, or has another layout: then no slot is free
+	generation      uint64
+	leaving         bool
+	why             error // the reason of nil claims
+}
+
+// memberOf reads a Lease.
+func memberOf(lease *coordinationv1.Lease, c *Config) member {
+	m := member{name: lease.Name, uid: lease.UID, resourceVersion: lease.ResourceVersion, duration: c.LeaseDuration, leaving: lease.Annotations[leavingAnnotation] == "true"}
+	if lease.Spec.HolderIdentity != nil {
+		m.identity = *lease.Spec.HolderIdentity
+	}
+	if d := lease.Spec.LeaseDurationSeconds; d != nil && *d > 0 {
+		m.duration = time.Duration(*d) * time.Second
+	}
+	if layout := lease.Annotations[layoutAnnotation]; layout != c.layout() {
+		m.why = fmt.Errorf("replica %s: the layout of its shards is %.40q, and that of this one is %q: all replicas need the same Config.Field and Config.Slots", m.identity, layout, c.layout())
+		return m
+	}
+	var err error
+	if m.generation, err = strconv.ParseUint(lease.Annotations[generationAnnotation], 10, 64); err != nil {
+		m.why = fmt.Errorf("replica %s: annotation %s of Lease %s is not a number", m.identity, generationAnnotation, m.name)
+		return m
+	}
+	if m.claims, err = parseSlots(lease.Annotations[claimsAnnotation], c.Slots); err != nil {
+		m.why = fmt.Errorf("replica %s: annotation %s of Lease %s: %w", m.identity, claimsAnnotation, m.name, err)
+	}
+	return m
+}
+
+// claimed reports whether m may have slot.
+func (m *member) claimed(slot int) bool { return m.claims == nil || m.claims[slot] }
+
+// group is all replicas at one resource version of the Leases.
+type group struct {
+	members []member // ordered by name
+	own     int      // the index of this replica, or -1
+	planned []int    // for each slot the index of the member that should have it, or -1
+}
+
+// groupOf reads the Leases of a group. uid is that of this replica's Lease.
+func groupOf(leases []*coordinationv1.Lease, uid types.UID, c *Config) group {
+	g := group{own: -1}
+	for _, lease := range leases {
+		g.members = append(g.members, memberOf(lease, c))
+	}
+	slices.SortFunc(g.members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	var names []string
+	var index []int
+	for i, m := range g.members {
+		if m.uid == uid {
+			g.own = i
+		}
+		if m.claims != nil && !m.leaving {
+			names, index = append(names, m.name), append(index, i)
+		}
+	}
+	g.planned = plan(names, c.Slots)
+	for slot, i := range g.planned {
+		if i >= 0 {
+			g.planned[slot] = index[i]
+		}
+	}
+	return g
+}
+
+// free reports whether no other replica may have slot.
+func (g *group) free(slot int) bool {
+	for i := range g.members {
+		if i != g.own && g.members[i].claimed(slot) {
+			return false
+		}
+	}
+	return true
+}
+
+// heir reports whether the replica that should have slot waits for it, and is not this one.
+func (g *group) heir(slot int) bool {
+	i := g.planned[slot]
+	return i >= 0 && i != g.own && g.members[i].claimed(slot)
+}
+
+// desired returns the slots that this replica should have.
+func (g *group) desired() slotSet {
+	s := make(slotSet, len(g.planned))
+	for slot, i := range g.planned {
+		s[slot] = i >= 0 && i == g.own
+	}
+	return s
+}

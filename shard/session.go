@@ -1,0 +1,652 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer"
+)
+
+// phase is the state of one slot in a replica.
+//
+//	absent -- desired, and held --> claimed -- no other Lease claims it --> gaining -- keys added --> owned
+//	  ^                                |                                                                |
+//	  +------- no longer desired ------+                                                                |
+//	  +-------- calls returned -------- releasing <-------- another replica should have it, and claims it
+//
+// The Lease claims the slot in all phases except absent.
+type phase uint8
+
+const (
+	absent    phase = iota
+	claimed         // the Lease claims the slot, or soon does
+	gaining         // no other replica has it. The controllers add its keys
+	owned           // the controllers reconcile its keys
+	releasing       // no call of Reconcile begins. Those under way have not returned
+)
+
+// session is one call of Run.
+//
+// Its invariant is that at most one replica has a slot in the phases gaining to releasing. A replica enters gaining only after it has
+// seen its own Lease with the claim, at a resource version at which no other Lease has one. Of two replicas that claim a slot, the one
+// that wrote its claim later sees that of the other. So at most one of them enters gaining, and the other waits until that claim is
+// gone. A claim goes away in two ways. The replica itself writes its Lease without it, after all calls of Reconcile have returned. Or
+// another replica deletes the Lease, if it has not changed for LeaseDuration. By then the replica has lost the lease by its own clocks,
+// and its calls have returned, or its process has ended.
+type session struct {
+	*Replica
+	config      *Config
+	api         *informer.TypedClient[*coordinationv1.Lease]
+	leases      *informer.Informer[*coordinationv1.Lease]
+	followers   []Sharded
+	controllers []controller
+
+	table atomic.Pointer[[]informer.Ownership] // for each slot
+	valid atomic.Pointer[instant]              // when the last renewal was sent; nil after the lease was lost
+	wake  chan struct{}                        // holds a token while steer must look
+	dirty chan struct{}                        // holds a token while the Lease must be written
+	known chan struct{}                        // closed when the first shard is known
+	empty chan struct{}                        // closed when a replica that leaves has nothing more to hand over
+	tasks sync.WaitGroup
+	life  context.Context // ends when the work has returned
+
+	mu         sync.Mutex // protects the fields below
+	state      State
+	phases     []phase
+	since      []uint64 // for each slot that is claimed, the first generation that claims it
+	generation uint64   // counts the changes of claims
+	held       slotSet  // all informers have their objects
+	target     slotSet  // the informers have their objects, or are about to; nil before the first plan
+	reshard    context.CancelFunc
+	planned    int
+	leaving    bool
+	uid        types.UID       // of the Lease; empty if there is none
+	version    string          // its resource version; empty if it must be read
+	seen       bool            // the store has had the Lease with uid
+	renewed    instant         // when the last successful renewal was sent
+	lost       bool            // the lease was lost, and not written since
+	draining   bool            // the lease was lost, and calls of Reconcile may be under way
+	epoch      context.Context // ends when the lease is lost
+	endEpoch   context.CancelFunc
+	observed   map[types.UID]observation // of the other Leases
+	failing    bool                      // the last request failed
+	told       map[types.UID]bool        // Leases that cannot be read, and were reported
+	replicas   []string
+}
+
+// instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and the wall clock may
+// be set.
+type instant struct{ monotonic, wall time.Time }
+
+// observation is the last change of a Lease that this replica has seen.
+type observation struct {
+	version string
+	at      time.Time
+	patient time.Duration // how much longer than its duration to wait, so that not all replicas delete it
+}
+
+var (
+	errExpired = errors.New("the lease was not renewed in time")
+	errDeleted = errors.New("the Lease was deleted, or another replica has it")
+)
+
+func newSession(r *Replica) *session {
+	s := &session{
+		Replica:  r,
+		config:   &r.config,
+		api:      informer.NewTypedClient[*coordinationv1.Lease](r.client, leasesResource),
+		wake:     make(chan struct{}, 1),
+		dirty:    make(chan struct{}, 1),
+		known:    make(chan struct{}),
+		empty:    make(chan struct{}),
+		state:    Joining,
+		phases:   make([]phase, r.config.Slots),
+		since:    make([]uint64, r.config.Slots),
+		held:     make(slotSet, r.config.Slots),
+		observed: map[types.UID]observation{},
+		told:     map[types.UID]bool{},
+	}
+	s.followers, s.controllers = r.bound()
+	table := make([]informer.Ownership, r.config.Slots)
+	for i := range table {
+		table[i] = informer.KeyAwaited
+	}
+	s.table.Store(&table)
+	s.leases = informer.New(r.client, informer.Resource{
+		GroupVersionResource: leasesResource,
+		Namespaces:           []string{r.config.Namespace},
+		LabelSelector:        GroupLabel + "=" + r.config.Name,
+	}, informer.Config[*coordinationv1.Lease]{Logger: r.config.Logger})
+	return s
+}
+
+// run is Run.
+func (s *session) run(ctx context.Context, work func(context.Context) error) (err error) {
+	// The tasks outlive ctx while the work runs.
+	renewing, returned := context.WithCancel(context.WithoutCancel(ctx))
+	defer returned()
+	s.life = renewing
+	s.epoch, s.endEpoch = context.WithCancel(renewing)
+	working, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	s.leases.SubscribeWith(informer.HandlerFuncs[*coordinationv1.Lease]{
+		Add:    func(lease *coordinationv1.Lease, _ bool) { s.observe(lease, true) },
+		Update: func(old, lease *coordinationv1.Lease) { s.observe(lease, changed(old, lease)) },
+		Delete: func(*coordinationv1.Lease, bool) { signal(s.wake) },
+	}, informer.SubscriptionConfig[*coordinationv1.Lease]{Name: "shards " + s.config.Name})
+	s.tasks.Go(func() {
+		if err := s.leases.Run(renewing); renewing.Err() == nil {
+			s.fault("the informer of the Leases has ended", err)
+		}
+	})
+	s.tasks.Go(func() { s.keep(renewing) })
+	s.tasks.Go(func() { s.watch(renewing) })
+	s.tasks.Go(func() { s.follow(renewing) })
+	s.tasks.Go(func() { s.leave(ctx, renewing, end) })
+	func() {
+		defer s.tasks.Wait() // also if work calls runtime.Goexit
+		defer func() { s.endEpoch() }()
+		defer returned()
+		select {
+		case <-s.known:
+			s.enter(Member)
+			err = work(working)
+		case <-working.Done():
+		}
+		s.enter(Leaving)
+	}()
+	s.delete(ctx)
+	if working.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// leave hands over the slots when ctx ends, and then ends the context of the work.
+func (s *session) leave(ctx, renewing context.Context, end context.CancelCauseFunc) {
+	select {
+	case <-ctx.Done():
+	case <-renewing.Done():
+		return
+	}
+	s.mu.Lock()
+	s.leaving, s.state = true, Leaving
+	s.generation++
+	if s.lost {
+		s.nothingLeftLocked()
+	}
+	s.mu.Unlock()
+	s.config.Logger.Info("leaving")
+	signal(s.dirty)
+	signal(s.wake)
+	timer := time.NewTimer(max(s.config.HandOverTimeout, 0))
+	defer timer.Stop()
+	if isClosed(s.known) {
+		select {
+		case <-s.empty:
+		case <-timer.C:
+		case <-renewing.Done():
+		}
+	}
+	end(context.Cause(ctx))
+}
+
+// ownership looks up the slot of a hash.
+func (s *session) ownership(hash uint64) informer.Ownership {
+	o := (*s.table.Load())[slotOf(hash, s.config.Slots)]
+	if o == informer.KeyOwned && !s.alive() {
+		return informer.KeyAwaited
+	}
+	return o
+}
+
+// alive reports whether the lease is young enough to begin a call of Reconcile.
+func (s *session) alive() bool {
+	renewed := s.valid.Load()
+	return renewed != nil && s.age(*renewed) < s.config.RenewDeadline
+}
+
+// age returns the time since t, on the clock that shows more.
+func (s *session) age(t instant) time.Duration {
+	return max(time.Since(t.monotonic), s.wall().Sub(t.wall))
+}
+
+func (s *session) now() instant { return instant{time.Now(), s.wall()} }
+
+// observe notes a change of a Lease.
+func (s *session) observe(lease *coordinationv1.Lease, look bool) {
+	s.mu.Lock()
+	s.observed[lease.UID] = observation{lease.ResourceVersion, time.Now(), rand.N(s.config.RetryPeriod)}
+	s.mu.Unlock()
+	if look {
+		signal(s.wake)
+	}
+}
+
+// changed reports whether a Lease has changed in more than its time.
+func changed(old, lease *coordinationv1.Lease) bool {
+	return slices.ContainsFunc([]string{layoutAnnotation, claimsAnnotation, generationAnnotation, leavingAnnotation}, func(name string) bool {
+		return old.Annotations[name] != lease.Annotations[name]
+	})
+}
+
+// follow calls steer whenever something has changed.
+func (s *session) follow(ctx context.Context) {
+	if s.leases.WaitSynced(ctx) != nil {
+		return
+	}
+	for {
+		timer := time.NewTimer(s.steer(ctx))
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// steer does what the Leases and the phases of the slots require. It returns when to look again, at the latest.
+func (s *session) steer(ctx context.Context) time.Duration {
+	leases := slices.Collect(s.leases.Store().All())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := groupOf(leases, s.uid, s.config)
+	s.noteGroupLocked(&g)
+	next := s.reapLocked(ctx, &g)
+	switch {
+	case g.own >= 0:
+		s.seen = true
+	case s.seen:
+		s.loseLocked(errDeleted)
+	}
+	if g.own < 0 || s.lost {
+		return next
+	}
+	desired := g.desired()
+	s.planned = desired.count()
+	s.advanceLocked(&g, desired)
+	s.holdLocked(desired)
+	s.publishLocked()
+	if s.leaving && s.handedOverLocked(&g) {
+		s.nothingLeftLocked()
+	}
+	return next
+}
+
+// nothingLeftLocked notes that this replica has nothing more to hand over.
+func (s *session) nothingLeftLocked() {
+	if !isClosed(s.empty) {
+		close(s.empty)
+	}
+}
+
+// advanceLocked changes the phases of the slots.
+func (s *session) advanceLocked(g *group, desired slotSet) {
+	own := &g.members[g.own]
+	var gained []int
+	claims := false
+	for slot, p := range s.phases {
+		switch {
+		case p == absent && desired[slot] && s.held[slot]:
+			if !claims {
+				s.generation++
+			}
+			claims = true
+			s.phases[slot], s.since[slot] = claimed, s.generation
+		case p == claimed && !desired[slot]:
+			s.phases[slot], claims = absent, true
+		case p == claimed && own.generation >= s.since[slot] && own.claimed(slot) && g.free(slot):
+			s.phases[slot] = gaining
+			gained = append(gained, slot)
+		case p == owned && g.heir(slot):
+			s.phases[slot] = releasing
+			s.release(s.epoch, slot)
+		}
+	}
+	if claims {
+		s.claimsChangedLocked()
+	}
+	if len(gained) > 0 {
+		s.gain(s.epoch, gained)
+	}
+}
+
+// claimsChangedLocked requests a write of the Lease.
+func (s *session) claimsChangedLocked() {
+	s.generation++
+	signal(s.dirty)
+}
+
+// gain adds the keys of the slots to the queues, and then owns the slots.
+func (s *session) gain(epoch context.Context, slots []int) {
+	s.tasks.Go(func() {
+		in := s.in(slots...)
+		for _, c := range s.controllers {
+			for {
+				err := c.replay(epoch, in)
+				if err == nil {
+					break
+				}
+				if epoch.Err() == nil {
+					s.fault("the keys of new slots cannot be added", err)
+				}
+				if !sleep(epoch, s.config.RetryPeriod) {
+					return
+				}
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if epoch.Err() != nil {
+			return
+		}
+		for _, slot := range slots {
+			s.phases[slot] = owned
+		}
+		s.count(func(st *Status) { st.Gained += uint64(len(slots)) })
+		s.publishLocked()
+		s.config.Logger.Info("gained slots", "slots", len(slots), "owned", s.inPhaseLocked(owned))
+		signal(s.wake)
+	})
+}
+
+// release waits until no key of slot is being reconciled, and then gives up the claim.
+func (s *session) release(epoch context.Context, slot int) {
+	s.publishLocked()
+	s.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(epoch, max(s.config.Grace, 0))
+		defer cancel()
+		s.waitReleased(ctx, s.in(slot))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if epoch.Err() != nil || s.phases[slot] != releasing {
+			return
+		}
+		s.phases[slot] = absent
+		s.count(func(st *Status) { st.Released++ })
+		s.claimsChangedLocked()
+		signal(s.wake)
+	})
+}
+
+// waitReleased waits until no controller reconciles a key with such a hash.
+func (s *session) waitReleased(ctx context.Context, in func(uint64) bool) {
+	var all sync.WaitGroup
+	for _, c := range s.controllers {
+		all.Go(func() { c.release(ctx, in) })
+	}
+	all.Wait()
+}
+
+// in returns a function that reports whether a hash belongs to one of the slots.
+func (s *session) in(slots ...int) func(hash uint64) bool {
+	set := make(slotSet, s.config.Slots)
+	for _, slot := range slots {
+		set[slot] = true
+	}
+	return func(hash uint64) bool { return set[slotOf(hash, len(set))] }
+}
+
+// holdLocked makes the informers hold the slots that are desired or claimed. Each change makes them list, so it removes slots only when
+// it also adds some, or when no slot is between two replicas.
+func (s *session) holdLocked(desired slotSet) {
+	target := slices.Clone(desired)
+	settled, more := !s.leaving, s.target == nil
+	for slot, p := range s.phases {
+		target[slot] = target[slot] || p != absent
+		settled = settled && (p == absent && !desired[slot] || p == owned && desired[slot])
+		more = more || target[slot] && !s.target[slot]
+	}
+	if !more && !settled || s.target != nil && slices.Equal(target, s.target) {
+		return
+	}
+	if s.reshard != nil {
+		s.reshard()
+	}
+	s.target = target
+	for slot := range s.held {
+		s.held[slot] = s.held[slot] && target[slot]
+	}
+	s.publishLocked() // before the informers report objects that go as deleted
+	first := !isClosed(s.known)
+	ctx, cancel := context.WithCancel(s.life)
+	s.reshard = cancel
+	shard := target.shard(s.config.Field)
+	if first {
+		ended, end := context.WithCancel(ctx)
+		end()
+		for _, f := range s.followers {
+			_ = f.SetShard(ended, shard) // an informer that has not begun to run lists this shard first
+		}
+		close(s.known)
+	}
+	s.tasks.Go(func() {
+		defer cancel()
+		for !s.setShard(ctx, shard) {
+			if !sleep(ctx, s.config.RetryPeriod) {
+				return
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if ctx.Err() == nil {
+			copy(s.held, target)
+			signal(s.wake)
+		}
+	})
+}
+
+// setShard reports whether all informers hold the objects of shard.
+func (s *session) setShard(ctx context.Context, shard informer.Shard) bool {
+	errs := make([]error, len(s.followers))
+	var all sync.WaitGroup
+	for i, f := range s.followers {
+		all.Go(func() { errs[i] = f.SetShard(ctx, shard) })
+	}
+	all.Wait()
+	err := errors.Join(errs...)
+	if err != nil && ctx.Err() == nil {
+		s.fault("an informer has not changed its shard", err)
+	}
+	return err == nil
+}
+
+// publishLocked makes the controllers see the phases.
+func (s *session) publishLocked() {
+	old := *s.table.Load()
+	table := make([]informer.Ownership, len(s.phases))
+	for slot, p := range s.phases {
+		switch {
+		case p == owned:
+			table[slot] = informer.KeyOwned
+		case s.target == nil || s.target[slot] || p != absent:
+			table[slot] = informer.KeyAwaited
+		}
+	}
+	if slices.Equal(old, table) {
+		return
+	}
+	s.table.Store(&table)
+	for _, c := range s.controllers {
+		c.own()
+	}
+}
+
+// handedOverLocked reports whether a replica that leaves has nothing more to hand over.
+func (s *session) handedOverLocked(g *group) bool {
+	if s.inPhaseLocked(absent) == len(s.phases) {
+		return true
+	}
+	for i := range g.members {
+		if i != g.own && !g.members[i].leaving && g.members[i].claims != nil {
+			return false
+		}
+	}
+	return true // there is nobody to wait for
+}
+
+func (s *session) inPhaseLocked(p phase) int {
+	n := 0
+	for _, q := range s.phases {
+		if q == p {
+			n++
+		}
+	}
+	return n
+}
+
+// noteGroupLocked reports changes of the group.
+func (s *session) noteGroupLocked(g *group) {
+	var replicas []string
+	for _, m := range g.members {
+		replicas = append(replicas, m.identity)
+		if m.why != nil && !s.told[m.uid] {
+			s.told[m.uid] = true
+			s.faultLocked("the slots of another replica are unknown, so no slot is free", m.why)
+		}
+	}
+	if !slices.Equal(replicas, s.replicas) {
+		s.replicas = replicas
+		s.config.Logger.Info("the group has changed", "replicas", len(replicas))
+	}
+}
+
+// reapLocked deletes the Leases that have expired. It returns when the next one does.
+func (s *session) reapLocked(ctx context.Context, g *group) time.Duration {
+	next := s.config.LeaseDuration
+	for i, m := range g.members {
+		if i == g.own || m.uid == s.uid {
+			continue
+		}
+		o, ok := s.observed[m.uid]
+		if !ok {
+			continue // the handler is about to see it, and wakes this
+		}
+		left := m.duration + o.patient - time.Since(o.at)
+		if left > 0 || o.version != m.resourceVersion {
+			next = min(next, max(left, 0)+time.Millisecond)
+			continue
+		}
+		o.at, o.patient = time.Now(), -m.duration+s.config.RetryPeriod // try again then
+		s.observed[m.uid] = o
+		next = min(next, s.config.RetryPeriod)
+		s.tasks.Go(func() { s.reap(ctx, m) })
+	}
+	for uid := range s.observed {
+		if !slices.ContainsFunc(g.members, func(m member) bool { return m.uid == uid }) {
+			delete(s.observed, uid)
+		}
+	}
+	return next
+}
+
+// reap deletes the Lease of a replica that has not renewed it. If the replica renews it meanwhile, the deletion fails.
+func (s *session) reap(ctx context.Context, m member) {
+	err := s.deleteLease(ctx, m.name, m.uid, m.resourceVersion)
+	switch {
+	case err == nil:
+		s.config.Logger.Info("a lease has expired", "replica", m.identity)
+	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil:
+		s.fault("an expired Lease cannot be deleted", fmt.Errorf("replica %s: %w", m.identity, err))
+	}
+}
+
+func (s *session) deleteLease(ctx context.Context, name string, uid types.UID, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
+	defer cancel()
+	conditions := metav1.Preconditions{UID: &uid}
+	if version != "" {
+		conditions.ResourceVersion = &version
+	}
+	return s.api.Delete(ctx, informer.Key{Namespace: s.config.Namespace, Name: name}, metav1.DeleteOptions{Preconditions: &conditions})
+}
+
+// delete deletes the replica's own Lease at the end of Run, when nothing is reconciled.
+func (s *session) delete(ctx context.Context) {
+	s.mu.Lock()
+	uid := s.uid
+	s.mu.Unlock()
+	if uid == "" {
+		return
+	}
+	if err := s.deleteLease(context.WithoutCancel(ctx), s.config.leaseName(), uid, ""); err != nil && !apierrors.IsNotFound(err) {
+		s.fault("the Lease cannot be deleted, and expires", err)
+	}
+}
+
+func (s *session) enter(state State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = max(s.state, state)
+}
+
+// fault records a failure and logs it.
+func (s *session) fault(what string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faultLocked(what, err)
+}
+
+func (s *session) faultLocked(what string, err error) {
+	s.fail(fmt.Errorf("%s: %w", what, err))
+	s.config.Logger.Warn(what, "err", err)
+}
+
+// describe fills in the status.
+func (s *session) describe(status *Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status.State, status.Replicas, status.Planned = s.state, s.replicas, s.planned
+	status.Held, status.Claimed = s.held.count(), len(s.phases)-s.inPhaseLocked(absent)
+	if s.alive() {
+		status.Owned = s.inPhaseLocked(owned)
+	}
+	if s.target != nil {
+		status.Shard = s.target.shard(s.config.Field)
+	}
+	status.Renewed = s.renewed.wall
+}
+
+// signal puts a token into c unless it has one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep waits for d, and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

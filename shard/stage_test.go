@@ -1,0 +1,295 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// stage runs replicas that share pods. It fails the test if two of them reconcile the same key at a time.
+type stage struct {
+	*testing.T
+	server *informertest.Server
+	leases *informertest.Collection[*coordinationv1.Lease]
+	pods   *informertest.Collection[*corev1.Pod]
+
+	mu         sync.Mutex // protects the fields below
+	random     *rand.Rand
+	reconciled map[Key]string // the newest resource version that a reconcile saw, or "deleted"
+	working    map[Key]string // the replica that is reconciling a key
+	calls      int
+	steps      []string // for messages
+}
+
+func onStage(t *testing.T, seed uint64, test func(s *stage)) {
+	synctest.Test(t, func(t *testing.T) {
+		server := informertest.NewServer(informertest.Options{InMemory: true})
+		defer server.Close()
+		test(&stage{
+			T:          t,
+			server:     server,
+			leases:     informertest.Register[*coordinationv1.Lease](server, informertest.Resource{GroupVersionResource: leasesResource}),
+			pods:       informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podsResource}),
+			random:     rand.New(rand.NewPCG(seed, 1)),
+			reconciled: map[Key]string{},
+			working:    map[Key]string{},
+		})
+	})
+}
+
+var podsResource = corev1.SchemeGroupVersion.WithResource("pods")
+
+// actor is one replica of the stage: an informer of pods, and a controller.
+type actor struct {
+	*Replica
+	s      *stage
+	name   string
+	pods   *informer.Informer[*corev1.Pod]
+	ctl    *informer.Controller[Key]
+	dead   chan struct{} // closed by kill
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error         // of Run
+	skew   time.Duration // of the wall clock
+	skewMu sync.Mutex    // protects skew
+
+	takes, winds time.Duration // the longest time that a call of Reconcile takes, and then needs after its context has ended
+}
+
+// join starts a replica.
+func (s *stage) join(name string, change ...func(*actor, *Config)) *actor {
+	s.Helper()
+	config := Config{
+		Namespace: "ns", Name: "group", Identity: name, Slots: 16,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Fatal:  func() { s.Errorf("%s: Fatal", name) },
+	}
+	a := &actor{s: s, name: name, dead: make(chan struct{}), ended: make(chan struct{}), takes: 300 * time.Millisecond, winds: time.Second}
+	for _, c := range change {
+		c(a, &config)
+	}
+	var err error
+	if a.Replica, err = New(s.client(name), config); err != nil {
+		s.Fatal(err)
+	}
+	a.wall = func() time.Time {
+		a.skewMu.Lock()
+		defer a.skewMu.Unlock()
+		return time.Now().Round(0).Add(a.skew)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	a.pods = informer.New(s.client(name), informer.Resource{GroupVersionResource: podsResource, Shard: informer.Shard{Field: config.Field}}, informer.Config[*corev1.Pod]{Logger: quiet})
+	a.ctl = &informer.Controller[Key]{Reconcile: a.reconcile, MaxConcurrentReconciles: 4, Logger: quiet}
+	a.Follow(a.pods)
+	Control(a.Replica, a.ctl, func(key Key) uint64 {
+		if config.Field == informer.ShardByNamespace {
+			return ByNamespace(key.Key)
+		}
+		return ByUID(key)
+	})
+	a.ctl.Watch(EnqueueObject(a.pods))
+	ctx, cancel := context.WithCancel(s.Context())
+	a.cancel = cancel
+	go func() {
+		defer close(a.ended)
+		a.err = a.Run(ctx, func(ctx context.Context) error {
+			var all sync.WaitGroup
+			defer all.Wait()
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			all.Go(func() { _ = a.pods.Run(ctx) })
+			return a.ctl.Run(ctx)
+		})
+	}()
+	s.Cleanup(func() { a.leave() })
+	return a
+}
+
+func (s *stage) client(name string) *informer.Client {
+	r := s.server.Config()
+	r.UserAgent = name
+	return must(informer.NewClient(r))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// leave ends the replica, and waits until Run has returned.
+func (a *actor) leave() {
+	a.cancel()
+	<-a.ended
+}
+
+// kill ends the replica as SIGKILL does: it sends nothing more, and its calls of Reconcile have ended.
+func (a *actor) kill() {
+	a.s.isolate(a.name)
+	close(a.dead)
+	a.s.mu.Lock()
+	maps.DeleteFunc(a.s.working, func(_ Key, name string) bool { return name == a.name })
+	a.s.mu.Unlock()
+	a.cancel()
+}
+
+func (a *actor) isDead() bool { return isClosed(a.dead) }
+
+// isolate makes requests of a replica hang.
+func (s *stage) isolate(name string) (mend func()) {
+	return s.server.Inject(informertest.Fault{Hang: true, Match: func(r informertest.Request) bool { return r.Header.Get("User-Agent") == name }})
+}
+
+func (a *actor) reconcile(ctx context.Context, key Key) (informer.Result, error) {
+	takes, winds := a.s.begin(a, key)
+	if takes < 0 {
+		return informer.Result{}, nil
+	}
+	defer a.s.end(a, key)
+	select {
+	case <-time.After(takes):
+	case <-a.dead:
+		return informer.Result{}, nil
+	case <-ctx.Done():
+		<-time.After(winds)
+		return informer.Result{}, ctx.Err()
+	}
+	version := "deleted"
+	if pod, ok := a.pods.Store().Get(key.Key); ok && pod.UID == key.UID {
+		version = pod.ResourceVersion
+	}
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	if !a.isDead() {
+		a.s.reconciled[key] = version
+	}
+	return informer.Result{}, nil
+}
+
+// begin returns how long to work, or less than zero for a process that has ended.
+func (s *stage) begin(a *actor, key Key) (takes, winds time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.isDead() {
+		return -1, 0
+	}
+	if other := s.working[key]; other != "" {
+		s.Errorf("%v: %s reconciles %v while %s does; history: %q", s.time(), a.name, key, other, s.steps)
+	}
+	s.working[key] = a.name
+	s.calls++
+	return time.Duration(s.random.Int64N(int64(a.takes) + 1)), time.Duration(s.random.Int64N(int64(a.winds) + 1))
+}
+
+func (s *stage) end(a *actor, key Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !a.isDead() {
+		delete(s.working, key)
+	}
+}
+
+// time returns the time since the beginning of the test.
+func (s *stage) time() time.Duration {
+	return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Round(time.Millisecond)
+}
+
+// create creates pods.
+func (s *stage) create(namespace string, from, to int) {
+	s.Helper()
+	for i := from; i < to; i++ {
+		must(s.pods.Create(newPod(namespace, fmt.Sprintf("pod-%d", i))))
+	}
+}
+
+// owners returns the names of the replicas that own each slot.
+func (s *stage) owners(actors ...*actor) (owners [][]string) {
+	synctest.Wait()
+	for slot := range 16 {
+		var names []string
+		for _, a := range actors {
+			if !a.isDead() && a.Owns(uint64(slot)<<60) {
+				names = append(names, a.name)
+			}
+		}
+		owners = append(owners, names)
+	}
+	return owners
+}
+
+// wantSettled fails the test unless each slot has one owner, each owner has its share and holds its objects only, and the newest version
+// of each pod was reconciled.
+func (s *stage) wantSettled(actors ...*actor) {
+	s.Helper()
+	for slot, names := range s.owners(actors...) {
+		if len(names) != 1 {
+			s.Errorf("%v: slot %d belongs to %q; history: %q", s.time(), slot, names, s.steps)
+		}
+	}
+	total := 0
+	for _, a := range actors {
+		if a.isDead() || isClosed(a.ended) {
+			continue
+		}
+		status := a.Status()
+		if status.Owned != status.Planned || status.Held != status.Planned || status.Claimed != status.Planned {
+			s.Errorf("%v: %s: the status is %+v; history: %q", s.time(), a.name, status, s.steps)
+		}
+		for pod := range a.pods.Store().All() {
+			total++
+			if !status.Shard.Has(pod) {
+				s.Errorf("%s holds %s", a.name, pod.Name)
+			}
+		}
+	}
+	if total != s.pods.Len() {
+		s.Errorf("the replicas hold %d pods, want %d", total, s.pods.Len())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for pod := range s.pods.All() {
+		if got := s.reconciled[KeyOf(pod)]; got != pod.ResourceVersion {
+			s.Errorf("%v: %s was reconciled at %q, and is at %s; history: %q", s.time(), pod.Name, got, pod.ResourceVersion, s.steps)
+		}
+	}
+}
+
+// holders returns the claims in the Leases by identity.
+func (s *stage) claims() map[string]string {
+	claims := map[string]string{}
+	for lease := range s.leases.All() {
+		claims[*lease.Spec.HolderIdentity] = lease.Annotations[claimsAnnotation]
+	}
+	return claims
+}
+
+func names(actors ...*actor) (names []string) {
+	for _, a := range actors {
+		names = append(names, a.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func newPod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+}
