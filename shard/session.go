@@ -156,7 +156,6 @@ func (s *session) run(ctx context.Context, work func(context.Context) error) (er
 	s.tasks.Go(func() { s.leave(ctx, renewing, end) })
 	func() {
 		defer s.tasks.Wait() // also if work calls runtime.Goexit
-		defer func() { s.endEpoch() }()
 		defer returned()
 		select {
 		case <-s.known:

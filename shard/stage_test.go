@@ -142,8 +142,10 @@ func (a *actor) leave() {
 // kill ends the replica as SIGKILL does: it sends nothing more, and its calls of Reconcile have ended.
 func (a *actor) kill() {
 	a.s.isolate(a.name)
-	close(a.dead)
 	a.s.mu.Lock()
+	if !isClosed(a.dead) {
+		close(a.dead)
+	}
 	maps.DeleteFunc(a.s.working, func(_ Key, name string) bool { return name == a.name })
 	a.s.mu.Unlock()
 	a.cancel()
