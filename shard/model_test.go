@@ -42,7 +42,7 @@ func TestHistories(t *testing.T) {
 	}
 	for i := range uint64(n) {
 		if history(t, first+i); t.Failed() {
-			t.Fatalf("seed %d", first+i)
+			t.Fatalf("run it again with -args -seed %d", first+i)
 		}
 	}
 }
@@ -51,7 +51,9 @@ func TestHistories(t *testing.T) {
 func history(t *testing.T, seed uint64) {
 	onStage(t, seed, func(s *stage) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		between := func(least, most time.Duration) time.Duration { return least + time.Duration(random.Int64N(int64(most-least))) }
+		between := func(least, most time.Duration) time.Duration {
+			return least + time.Duration(random.Int64N(int64(most-least)))
+		}
 		step := func(format string, args ...any) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -153,12 +155,14 @@ func history(t *testing.T, seed uint64) {
 		for name := range mends {
 			mend(name)
 		}
-		if len(live()) == 0 {
-			join()
-		}
+		join() // all others may be leaving
 		step("all is well")
 		<-time.After(2 * time.Minute)
-		s.wantSettled(live()...)
+		if s.wantSettled(live()...); s.Failed() {
+			for _, step := range s.steps {
+				s.Log(step)
+			}
+		}
 		ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 		defer cancel()
 		for _, a := range all {

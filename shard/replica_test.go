@@ -3,11 +3,7 @@ package shard
 import (
 	"testing"
 	"time"
-
-	"github.com/typedinformer/informer/internal/leak"
 )
-
-func TestMain(m *testing.M) { leak.Main(m) }
 
 // Guarantees: S3
 func TestReplicasShareTheObjects(t *testing.T) {

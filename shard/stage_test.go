@@ -241,7 +241,7 @@ func (s *stage) wantSettled(actors ...*actor) {
 	s.Helper()
 	for slot, names := range s.owners(actors...) {
 		if len(names) != 1 {
-			s.Errorf("%v: slot %d belongs to %q; history: %q", s.time(), slot, names, s.steps)
+			s.Errorf("%v: slot %d belongs to %q", s.time(), slot, names)
 		}
 	}
 	total := 0
@@ -251,7 +251,7 @@ func (s *stage) wantSettled(actors ...*actor) {
 		}
 		status := a.Status()
 		if status.Owned != status.Planned || status.Held != status.Planned || status.Claimed != status.Planned {
-			s.Errorf("%v: %s: the status is %+v; history: %q", s.time(), a.name, status, s.steps)
+			s.Errorf("%v: %s: the status is %+v", s.time(), a.name, status)
 		}
 		for pod := range a.pods.Store().All() {
 			total++
@@ -267,7 +267,7 @@ func (s *stage) wantSettled(actors ...*actor) {
 	defer s.mu.Unlock()
 	for pod := range s.pods.All() {
 		if got := s.reconciled[KeyOf(pod)]; got != pod.ResourceVersion {
-			s.Errorf("%v: %s was reconciled at %q, and is at %s; history: %q", s.time(), pod.Name, got, pod.ResourceVersion, s.steps)
+			s.Errorf("%v: %s was reconciled at %q, and is at %s", s.time(), pod.Name, got, pod.ResourceVersion)
 		}
 	}
 }
