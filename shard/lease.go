@@ -119,6 +119,12 @@ func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordi
 // renewLocked notes a successful write. afresh means that it had no claims after the lease was lost.
 func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afresh bool) {
 	late := s.valid.Load() != nil && !s.alive()
+	if s.uid != written.UID {
+		signal(s.wake) // the informer may have the Lease already
+	}
+	if s.unseen.IsZero() {
+		s.unseen = time.Now()
+	}
 	s.renewed, s.uid, s.version = sent, written.UID, written.ResourceVersion
 	switch {
 	case late:
@@ -142,13 +148,28 @@ func (s *session) watch(ctx context.Context) {
 		}
 		age := s.age(s.renewed)
 		fatal := s.draining && age >= s.config.expiry()
+		stale := !s.unseen.IsZero() && time.Since(s.unseen) >= 2*s.config.RetryPeriod
+		if stale {
+			s.unseen = time.Time{}
+		}
 		s.mu.Unlock()
+		if stale {
+			s.tasks.Go(func() { s.refresh(ctx) })
+		}
 		if fatal {
 			s.config.Logger.Error("calls of Reconcile have not returned in time, and the lease is about to end: ending the process", "age", age)
 			s.config.Fatal()
 			return
 		}
 	}
+}
+
+// refresh makes the informer of the Leases list. The replica can write its Lease, but has not seen it for some time: the watch is
+// broken, and has not noticed yet. A replica that cannot see the others cannot hand over slots.
+func (s *session) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
+	defer cancel()
+	_ = s.leases.SetShard(ctx, informer.Shard{}) // lists, whether the shard is another one or not
 }
 
 // loseLocked gives up all slots at once: no call of Reconcile begins, and the contexts of those under way end.

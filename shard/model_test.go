@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 0, "number of random histories; zero means 60, or 10 with -short")
+	histories = flag.Int("histories", 0, "number of random histories; zero means 40, or 10 with -short")
 	seed      = flag.Uint64("seed", 0, "run only the history with this seed")
 )
 
@@ -31,7 +31,7 @@ func TestHistories(t *testing.T) {
 	}
 	n := *histories
 	if n == 0 {
-		n = 60
+		n = 40
 		if testing.Short() {
 			n = 10
 		}

@@ -74,6 +74,7 @@ type session struct {
 	uid        types.UID       // of the Lease; empty if there is none
 	version    string          // its resource version; empty if it must be read
 	seen       bool            // the store has had the Lease with uid
+	unseen     time.Time       // when a renewal succeeded that the store has not had; zero if there is none
 	renewed    instant         // when the last successful renewal was sent
 	lost       bool            // the lease was lost, and not written since
 	draining   bool            // the lease was lost, and calls of Reconcile may be under way
@@ -227,6 +228,9 @@ func (s *session) now() instant { return instant{time.Now(), s.wall()} }
 func (s *session) observe(lease *coordinationv1.Lease, look bool) {
 	s.mu.Lock()
 	s.observed[lease.UID] = observation{lease.ResourceVersion, time.Now(), rand.N(s.config.RetryPeriod)}
+	if lease.UID == s.uid {
+		s.unseen = time.Time{}
+	}
 	s.mu.Unlock()
 	if look {
 		signal(s.wake)

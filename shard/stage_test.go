@@ -68,6 +68,7 @@ type actor struct {
 	skew   time.Duration // of the wall clock
 	skewMu sync.Mutex    // protects skew
 
+	least        time.Duration // the shortest time that a call needs after its context has ended
 	takes, winds time.Duration // the longest time that a call of Reconcile takes, and then needs after its context has ended
 }
 
@@ -196,7 +197,7 @@ func (s *stage) begin(a *actor, key Key) (takes, winds time.Duration) {
 	}
 	s.working[key] = a.name
 	s.calls++
-	return time.Duration(s.random.Int64N(int64(a.takes) + 1)), time.Duration(s.random.Int64N(int64(a.winds) + 1))
+	return time.Duration(s.random.Int64N(int64(a.takes) + 1)), a.least + time.Duration(s.random.Int64N(int64(a.winds-a.least)+1))
 }
 
 func (s *stage) end(a *actor, key Key) {
@@ -294,4 +295,15 @@ func newPod(namespace, name string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
+}
+
+// labelled returns a pod with a new label.
+func labelled(s *stage, name string) *corev1.Pod {
+	pod, ok := s.pods.Get(informer.Key{Namespace: "ns", Name: name})
+	if !ok {
+		s.Fatalf("there is no pod %s", name)
+	}
+	pod = pod.DeepCopy()
+	pod.Labels = map[string]string{"at": fmt.Sprint(time.Now().Unix())}
+	return pod
 }
