@@ -15,6 +15,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -445,7 +446,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	client := must(informer.NewClient(informertest.NewServer(informertest.Options{InMemory: true}).Config()))
+	client := must(informer.NewClient(&rest.Config{Host: "http://127.0.0.1"}))
 	valid := Config{Namespace: "ns", Name: "group"}
 	for _, c := range []struct {
 		change func(*Config)
