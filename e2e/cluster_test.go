@@ -35,6 +35,13 @@ import (
 var server *cluster.Cluster
 
 func TestMain(m *testing.M) {
+	if config := os.Getenv(replicaEnv); config != "" { // a process of TestReplicas
+		if err := replicaMain(config); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(runWithServer(m))
 }
 
