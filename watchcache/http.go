@@ -342,6 +342,7 @@ type stream[T Object] struct {
 	selector   selector[T]
 	bookmarks  bool // the client requests them
 	initialEnd bool // the client requests one after the initial events
+	unsent     int  // events since the last flush
 }
 
 // follow writes the objects of snapshot at version rv, if it is not nil, and then the events of watcher. It returns
@@ -445,6 +446,7 @@ func (s *stream[T]) event(eventType string, el *element[T]) error {
 		return err
 	}
 	s.cache.codec.writeEvent(s.w, eventType, s.format, b)
+	s.unsent++
 	_, err = s.w.Write(nil) // the error of earlier writes, if any
 	return err
 }
@@ -461,6 +463,10 @@ func (s *stream[T]) bookmark(rv uint64, initialEnd bool) error {
 func (s *stream[T]) flush() error {
 	if err := s.w.Flush(); err != nil {
 		return err
+	}
+	if s.unsent > 0 {
+		s.cache.sent.Add(uint64(s.unsent)) // not at each event: all watches share the counter
+		s.unsent = 0
 	}
 	return s.connection.Flush()
 }
