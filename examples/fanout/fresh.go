@@ -19,8 +19,8 @@ import (
 // before the request. So a client that moves between replicas, or whose replica was restarted, never goes back in time.
 //
 // It asks the API server for the newest version, once for all requests that wait for it, by a list of one object's metadata. While
-// nothing changes, the cache would reach that version only with the next bookmark, a minute later. So a watch from the cache's
-// version looks whether there is anything in between.
+// nothing changes, the cache would reach that version only with the next bookmark, a minute later. So a short watch from the cache's
+// version shows what is in between.
 type freshness struct {
 	client *http.Client
 	url    *url.URL // of the collection
@@ -87,7 +87,7 @@ func (f *freshness) ask(ctx context.Context, a *asked) {
 	a.version, a.err = f.probe(ctx)
 	close(a.done)
 	if a.err == nil && from > 0 && f.cached() < a.version {
-		f.catchUp(ctx, from) // meanwhile, the requests wait for the cache
+		f.catchUp(ctx, from, a.version) // meanwhile, the requests wait for the cache
 	}
 	f.turn <- struct{}{}
 }
@@ -106,8 +106,9 @@ func (f *freshness) probe(ctx context.Context) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// catchUp watches from a version for a short time. If a bookmark comes first, nothing has changed up to it.
-func (f *freshness) catchUp(ctx context.Context, from uint64) {
+// catchUp watches from a version for a short time. A bookmark shows that the cache is complete up to there, if it has the changes
+// before the bookmark.
+func (f *freshness) catchUp(ctx context.Context, from, until uint64) {
 	body, err := f.get(ctx, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json", url.Values{
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {strconv.FormatUint(from, 10)},
 		"timeoutSeconds": {strconv.Itoa(int(advanceTimeout / time.Second))},
@@ -116,15 +117,25 @@ func (f *freshness) catchUp(ctx context.Context, from uint64) {
 		return // the requests in wait fail after 3 s
 	}
 	defer body.Close()
-	var event struct {
-		Type   string
-		Object metav1.PartialObjectMetadata
-	}
-	if json.NewDecoder(io.LimitReader(body, maxFrame)).Decode(&event) != nil || event.Type != "BOOKMARK" {
-		return // there is a change, which the cache will receive too
-	}
-	if to, err := strconv.ParseUint(event.Object.ResourceVersion, 10, 64); err == nil {
-		f.advance(from, to)
+	events := json.NewDecoder(body)
+	last := from // the last change
+	for f.cached() < until {
+		var event struct {
+			Type   string
+			Object metav1.PartialObjectMetadata
+		}
+		if events.Decode(&event) != nil {
+			return
+		}
+		version, err := strconv.ParseUint(event.Object.ResourceVersion, 10, 64)
+		if err != nil { // an error, such as 410 Expired: the cache lists again
+			return
+		}
+		if event.Type != "BOOKMARK" {
+			last = version
+		} else if at := f.cached(); last <= at && at < version {
+			f.advance(at, version)
+		}
 	}
 }
 

@@ -52,6 +52,8 @@ type collection struct {
 	rv     func() string
 	len    func() int
 	stats  func() watchcache.Stats
+
+	endWatches func()
 }
 
 // informerStatus returns the status for package informerprom.
@@ -153,7 +155,7 @@ func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersio
 		}},
 		run: reflector.Run, status: reflector.Status,
 		list: cache.ServeList, get: cache.ServeObject,
-		rv: cache.ResourceVersion, len: cache.Len, stats: cache.Stats,
+		rv: cache.ResourceVersion, len: cache.Len, stats: cache.Stats, endWatches: cache.EndWatches,
 	}, nil
 }
 
