@@ -420,6 +420,7 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 		config.Dial = slow.dial
 		var both, onlyAhead service
 		ahead, behind := c.replica(c.source.Config()), c.replica(config)
+		behind.server.SetKeepAlivesEnabled(false)
 		both.set(ahead)
 		onlyAhead.set(ahead)
 		<-time.After(time.Second)
@@ -427,7 +428,7 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 		for round := range 6 {
 			release := slow.stop()
 			c.change(100) // behind does not have these; the window is 64
-			<-time.After(time.Second)
+			<-time.After(time.Minute)
 			for _, l := range all {
 				c.equal("ahead", l)
 			}
@@ -437,9 +438,14 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 			ahead.kill() // all clients move to the other replica
 			both.set(behind)
 			c.change(5)
-			<-time.After(time.Duration(c.random.IntN(60)) * time.Second)
-			ahead = c.replica(c.source.Config()) // it has no past: a client that comes back must list
+			<-time.After(time.Minute)
+			ahead = c.replica(c.source.Config())     // it has no past: a client that comes back must list
+			ahead.server.SetKeepAlivesEnabled(false) // each request may go to the other replica
 			both.set(behind, ahead)
+			for range 10 {
+				behind.proxy.collections[0].endWatches()
+				<-time.After(10 * time.Second)
+			}
 			<-time.After(time.Duration(c.random.IntN(60)) * time.Second)
 			behind.proxy.collections[0].endWatches() // move again
 			<-time.After(time.Duration(c.random.IntN(60)) * time.Second)
@@ -454,6 +460,7 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 			behind.kill()
 			slow.open = nil
 			behind = c.replica(config)
+			behind.server.SetKeepAlivesEnabled(false)
 			<-time.After(3 * time.Minute)
 		}
 	})

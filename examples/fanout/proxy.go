@@ -239,12 +239,10 @@ func (p *proxy) route(r *http.Request) route {
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, to route) {
 	out := &writer{ResponseWriter: w}
 	defer out.observe(p.metrics, to)
-	control := http.NewResponseController(w)
 	if to.verb == "watch" {
 		out.each = writeTimeout
-		_ = control.SetReadDeadline(time.Time{}) // the limit for the request would end the watch
 	} else {
-		_ = control.SetWriteDeadline(time.Now().Add(listTimeout)) // ends with the request
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(listTimeout)) // ends with the request
 	}
 	if to.collection == nil {
 		p.discover(out, r, to.parts)
