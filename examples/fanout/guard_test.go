@@ -195,7 +195,7 @@ func (s *reviews) middleware(next http.Handler) http.Handler {
 }
 
 // program runs the program with TLS in front of an API server with reviews, until the test ends.
-func program(t *testing.T, o options) (url string, s *reviews, upstream *informertest.Server) {
+func program(t *testing.T, o options, register ...func(*informertest.Server)) (url string, s *reviews, upstream *informertest.Server) {
 	t.Helper()
 	s = &reviews{}
 	upstream = informertest.NewServer(informertest.Options{Middleware: s.middleware})
@@ -204,6 +204,9 @@ func program(t *testing.T, o options) (url string, s *reviews, upstream *informe
 	if _, err := pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}); err != nil {
 		t.Fatal(err)
 	}
+	for _, r := range register {
+		r(upstream)
+	}
 	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, upstream.URL)
 	args := append([]string{"-listen", "127.0.0.1:0", "-report", "0", "-tls-cert", o.certFile, "-tls-key", o.keyFile,
 		"-kubeconfig", write(t, "kubeconfig", []byte(kubeconfig))}, o.names...)
@@ -211,7 +214,7 @@ func program(t *testing.T, o options) (url string, s *reviews, upstream *informe
 	reader, out := io.Pipe()
 	done := make(chan error)
 	go func() {
-		err := run(ctx, args, out, os.Stderr)
+		err := run(ctx, args, out, io.Discard)
 		out.CloseWithError(err)
 		done <- err
 	}()
@@ -227,6 +230,13 @@ func program(t *testing.T, o options) (url string, s *reviews, upstream *informe
 	}
 	_, url, _ = strings.Cut(strings.TrimSpace(line), " at ")
 	return url, s, upstream
+}
+
+// insecure returns a client that accepts any certificate of a server.
+func insecure(t *testing.T) *http.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
 // A client reads through fanout what the API server lets it read, and nothing else.
