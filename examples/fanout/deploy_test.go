@@ -257,6 +257,9 @@ func TestManifestsRun(t *testing.T) {
 
 // The command of the container file builds the program. The image itself needs a container engine.
 func TestContainerFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds everything without cgo")
+	}
 	content, err := os.ReadFile("Containerfile")
 	if err != nil {
 		t.Fatal(err)
