@@ -232,11 +232,33 @@ func program(t *testing.T, o options, register ...func(*informertest.Server)) (u
 	return url, s, upstream
 }
 
+// patient sends a request again after a 429, which fan-out answers before its first list, when the response says so.
+type patient struct{ http.RoundTripper }
+
+func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		response, err := p.RoundTripper.RoundTrip(r)
+		if err != nil || response.StatusCode != http.StatusTooManyRequests {
+			return response, err
+		}
+		response.Body.Close()
+		after, err := time.ParseDuration(response.Header.Get("Retry-After") + "s")
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(after):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+}
+
 // insecure returns a client that accepts any certificate of a server.
 func insecure(t *testing.T) *http.Client {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: patient{transport}}
 }
 
 // A client reads through fanout what the API server lets it read, and nothing else.
@@ -264,7 +286,7 @@ func TestClientsReadWhatTheyMay(t *testing.T) {
 		if token != "" {
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
-		response, err := (&http.Client{Transport: transport}).Do(request)
+		response, err := (&http.Client{Transport: patient{transport}}).Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

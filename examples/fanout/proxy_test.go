@@ -80,8 +80,11 @@ func (r *rig) must(err error) {
 func (r *rig) run() {
 	r.Helper()
 	r.background(r.proxy.run)
+	client := &http.Client{Transport: patient{http.DefaultTransport}}
 	for _, c := range r.proxy.collections {
-		r.get("/api" + map[bool]string{true: "/", false: "s/" + c.Group + "/"}[c.Group == ""] + c.Version + "/" + c.Resource + "?resourceVersion=1") // waits for the first list
+		response, err := client.Get(r.server.URL + "/api" + map[bool]string{true: "/", false: "s/" + c.Group + "/"}[c.Group == ""] + c.Version + "/" + c.Resource + "?resourceVersion=0")
+		r.must(err)
+		response.Body.Close()
 	}
 }
 
