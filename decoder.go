@@ -112,10 +112,10 @@ func (d *decoders[T]) put(one *decode.Decoder) {
 	}
 }
 
-// decodeOne decodes one object, which is an item of list unless list is nil.
-func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, list *decode.ListInfo) (T, error) {
+// decodeOne decodes one object.
+func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, from decode.Origin) (T, error) {
 	one := d.get()
-	obj, err := one.Decode(f, raw, decode.Origin{List: list})
+	obj, err := one.Decode(f, raw, from)
 	d.put(one) // skipped if a method of T has ended the goroutine
 	if err != nil {
 		var none T
@@ -248,7 +248,7 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 
 // accepts calls Config.Filter. It returns true if the metadata cannot be decoded; decode then reports the error.
 func (d *decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo) bool {
-	meta, err := d.metadata.decodeOne(f, raw, list)
+	meta, err := d.metadata.decodeOne(f, raw, decode.Origin{List: list})
 	if err != nil {
 		return true
 	}

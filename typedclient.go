@@ -107,7 +107,7 @@ func (c *TypedClient[T]) Get(ctx context.Context, key Key, o metav1.GetOptions) 
 }
 
 // Create creates obj, and returns the object that the server stored. If obj has metadata.generateName and no name, the server
-// chooses a name.
+// chooses a name. The response may have no name, like that to a TokenReview, which the server does not store.
 func (c *TypedClient[T]) Create(ctx context.Context, obj T, o metav1.CreateOptions) (T, error) {
 	return c.whole(ctx, objectRequest{method: http.MethodPost, query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}, obj)
 }
@@ -196,7 +196,7 @@ func (c *TypedClient[T]) List(ctx context.Context, namespace string, o metav1.Li
 		switch err {
 		case nil:
 			var obj T
-			if obj, err = c.decoders.decodeOne(resp.format, raw, &list.Info); err == nil {
+			if obj, err = c.decoders.decodeOne(resp.format, raw, decode.Origin{List: &list.Info}); err == nil {
 				items = append(items, obj)
 			} else {
 				key := keyOf(resp.format.Peek(raw))
@@ -340,7 +340,7 @@ func (c *TypedClient[T]) one(ctx context.Context, r objectRequest) (T, error) {
 	}
 	var obj T
 	if err == nil {
-		obj, err = c.decoders.decodeOne(resp.format, body, nil)
+		obj, err = c.decoders.decodeOne(resp.format, body, decode.Origin{Nameless: r.method == http.MethodPost})
 	}
 	if err != nil {
 		return none, c.errorf(r.method, r.key, err)

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +117,27 @@ func TestTypedClient(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A review is answered at once, and not stored: the response has no name. Elsewhere, a name is required.
+func TestTypedClientCreatesAReview(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{},"status":{"authenticated":true}}`)
+	}))
+	defer server.Close()
+	client, err := informer.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reviews := informer.NewTypedClient[*authenticationv1.TokenReview](client, authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"))
+	review, err := reviews.Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "t"}}, metav1.CreateOptions{})
+	if err != nil || !review.Status.Authenticated {
+		t.Errorf("%v, %v", review, err)
+	}
+	if review, err = reviews.Get(t.Context(), informer.Key{Name: "a"}, metav1.GetOptions{}); err == nil {
+		t.Errorf("an object without a name: %v", review)
+	}
 }
 
 func errorOf[T any](_ T, err error) error { return err }

@@ -27,8 +27,8 @@ func startFanOut(t *testing.T, resources string) *rest.Config {
 	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "fanout")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./examples/fanout")
-	build.Dir = ".." // the module of the example
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build.Dir = "../examples/fanout" // a module of its own
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, output)
 	}

@@ -4,14 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/informertest"
 )
 
 // A kube-apiserver with the feature gate ShardedListAndWatch sends only the shard, one without it sends everything. The store is
@@ -26,6 +31,7 @@ func TestShards(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("answers", func(t *testing.T) { testShardAnswers(t, gated) })
 	for name, c := range map[string]*cluster.Cluster{"gate on": gated, "gate off": server} {
 		for _, field := range []informer.ShardField{informer.ShardByUID, informer.ShardByNamespace} {
 			for _, paged := range []bool{false, true} {
@@ -33,6 +39,99 @@ func TestShards(t *testing.T) {
 					testShards(t, c, field, paged, c == gated)
 				})
 			}
+		}
+	}
+}
+
+// shardRequests are sent to informertest, and so to watchcache, and to a kube-apiserver with the feature gate.
+const shardRequests = `
+?shardSelector=
+?shardSelector=+
+?shardSelector={in}
+?shardSelector={in} as protobuf
+?shardSelector={in} as metadatas
+?shardSelector={in} as protobufmetadatas
+?shardSelector=({in}||{in})
+?shardSelector={out}
+?shardSelector={out}||{in}
+?shardSelector={uids}
+?shardSelector={in}||{uids}
+?shardSelector={in}&labelSelector=app%3Dx
+?shardSelector={in}&labelSelector=app%3Dx&limit=1
+?shardSelector={in}&fieldSelector=metadata.name%3Da
+?shardSelector={out}&fieldSelector=metadata.name%3Da
+?shardSelector={in}&resourceVersion=0
+?shardSelector={in}&resourceVersion={s1}&resourceVersionMatch=Exact
+?shardSelector={in}&limit=100
+?shardSelector=shardRange(object.metadata.uid,'0x0000000000000000','0x0000000000000000')
+?shardSelector=shardRange(object.metadata.uid,'0x0000000000000000','0xff')
+?shardSelector=shardRange(object.metadata.uid,'0x0000000000000000','0x00000000000000FF')
+?shardSelector=shardRange(object.metadata.uid,'0','0')
+?shardSelector=shardRange(object.metadata.uid,'0x','0')
+?shardSelector=shardRange(object.metadata.uid,'0x20000000000000000','0')
+?shardSelector=shardRange(object.metadata.uid,'0x200000000000000000','0')
+?shardSelector=shardRange(object.metadata.name,'0x0000000000000000','0x0000000000000001')
+?shardSelector=shardRange(object.metadata.uid,'0x0000000000000000')
+?shardSelector=shardRange()
+?shardSelector=range(object.metadata.uid)
+?shardSelector={in}&resourceVersion=abc
+?shardSelector=+&resourceVersion=abc
+?shardSelector=+&labelSelector=%3D%3D
+?shardSelector=+&fieldSelector=metadata.nosuch%3Da
+?shardSelector=+ as protobuf
+?watch=1&shardSelector=+
+?watch=1&shardSelector=+&resourceVersion=abc
+?watch=1&timeoutSeconds=1&shardSelector={in}&resourceVersion={s0}
+?watch=1&timeoutSeconds=1&shardSelector={in}&resourceVersion={s0} as protobuf
+?watch=1&timeoutSeconds=1&shardSelector={out}&resourceVersion={s0}&allowWatchBookmarks=true
+?watch=1&timeoutSeconds=1&shardSelector={in}&resourceVersion={s0}&labelSelector=app%3Dx
+?watch=1&timeoutSeconds=1&shardSelector={in}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true
+?watch=1&timeoutSeconds=1&shardSelector={out}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true
+`
+
+// Guarantees: W10, S1
+func testShardAnswers(t *testing.T, gated *cluster.Cluster) {
+	namespace, err := cluster.CreateNamespace(t.Context(), gated.Config(), "answers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inProcess := informertest.NewServer(informertest.Options{Shards: true})
+	defer inProcess.Close()
+	resource := batteryResource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), kind: "ConfigMap"}
+	informertest.Register[*corev1.ConfigMap](inProcess, informertest.Resource{GroupVersionResource: resource.GroupVersionResource})
+	config := inProcess.Config()
+	config.AcceptContentTypes = "application/json" // for the writing client
+	of := func(first, last uint64) string {
+		s := informer.Shard{Field: informer.ShardByNamespace, Ranges: []informer.HashRange{{First: first, Last: last}}}
+		return url.QueryEscape(s.String())
+	}
+	var answers [2][]string
+	for i, config := range []*rest.Config{config, gated.Config()} {
+		s := newSide(t, config, resource, namespace, nil)
+		hash := informer.HashOf(namespace)
+		s.tokens["in"], s.tokens["out"] = of(hash, hash), of(hash+1, hash+1)
+		s.tokens["uids"] = url.QueryEscape(informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}.String())
+		s.record(t.Context(), "start")
+		s.run(t.Context(), []step{
+			{"s0", "create", "a", "x", ""},
+			{"s1", "create", "b", "y", ""},
+			{"s2", "update", "a", "y", ""},
+			{"s3", "delete", "b", "", ""},
+			{"s4", "create", "c", "x", ""},
+		})
+		for line := range strings.Lines(shardRequests) {
+			if line = strings.TrimSpace(line); line == "" {
+				continue
+			}
+			sent := time.Now()
+			response, err := s.do(t.Context(), line)
+			s.must(err)
+			answers[i] = append(answers[i], line+"\n\t"+strings.Join(s.answer(line, response, sent)(), "\n\t"))
+		}
+	}
+	for i, want := range answers[1] {
+		if got := answers[0][i]; got != want {
+			t.Errorf("informertest: %s\n kube-apiserver: %s", got, want)
 		}
 	}
 }

@@ -76,6 +76,9 @@ type Options struct {
 	//
 	//	applyconfigurations.NewTypeConverter(scheme.Scheme)
 	TypeConverter managedfields.TypeConverter
+	// Shards makes the server filter by shardSelector, like a kube-apiserver with the feature gate ShardedListAndWatch, alpha
+	// since 1.36. False means that it ignores the parameter.
+	Shards bool
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.
 	Middleware func(http.Handler) http.Handler
@@ -359,6 +362,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			http.NotFound(w, r) // as kube-apiserver: not even a Status
 		}
 		return
+	}
+	if !s.options.Shards && req.Query.Has("shardSelector") {
+		query := r.URL.Query()
+		query.Del("shardSelector")
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = query.Encode()
 	}
 	c.serve(w, r, req)
 }

@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,6 +76,8 @@ type Cache[T Object] struct {
 	codec  codec[T]
 	fields selectableFields[T]
 	latest latest
+	sent   atomic.Uint64 // events that watches have sent
+	slow   atomic.Uint64 // watches that were ended because they were too slow
 
 	objects *informer.Store[*element[T]]
 	writer  informer.StoreWriter[*element[T]]
@@ -205,6 +208,7 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 			c.endLocked(w)
 		}
 	}
+	c.slow.Add(uint64(len(slow)))
 	return slow, nil
 }
 
@@ -295,6 +299,21 @@ func (c *Cache[T]) ResourceVersion() string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return formatRV(c.rv)
+}
+
+// Stats are counts of a [Cache].
+type Stats struct {
+	// Watchers is the number of open watches.
+	Watchers int
+	// EventsSent counts the events that watches have sent, without bookmarks.
+	EventsSent uint64
+	// SlowWatchers counts the watches that the cache ended because they were too slow.
+	SlowWatchers uint64
+}
+
+// Stats returns the present counts.
+func (c *Cache[T]) Stats() Stats {
+	return Stats{Watchers: c.Watchers(), EventsSent: c.sent.Load(), SlowWatchers: c.slow.Load()}
 }
 
 // Watchers returns the number of open watches.

@@ -187,13 +187,13 @@ func writeEventHead(w *bufio.Writer, eventType string, objectSize int) {
 
 // writeList writes a list of the elements. bytes returns the encoding of an element, and size its length; a nil size
 // means the length of encode's result. It encodes the elements one at a time, as it writes them.
-func (c *codec[T]) writeList(w *bufio.Writer, f format, list metav1.ListMeta, items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
+func (c *codec[T]) writeList(w *bufio.Writer, f format, list listMeta, items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
 	kind := c.kindOf(f)
 	kind.Kind += "List"
 	if f.protobuf() {
 		return c.writeProtobufList(w, f, kind, list, items, size, bytes)
 	}
-	metadata, err := json.Marshal(list)
+	metadata, err := list.json(f)
 	if err != nil {
 		return err
 	}
@@ -229,6 +229,38 @@ func (c *codec[T]) writeList(w *bufio.Writer, f format, list metav1.ListMeta, it
 	return w.WriteByte('\n')
 }
 
+// listMeta is the metadata of a list.
+type listMeta struct {
+	metav1.ListMeta
+	shard string // the selector of the shard; empty if there is none. Like kube-apiserver, a list of metadata does not have it
+}
+
+func (m *listMeta) json(f format) ([]byte, error) {
+	type shardInfo struct {
+		Selector string `json:"selector"`
+	}
+	all := struct {
+		metav1.ListMeta
+		ShardInfo *shardInfo `json:"shardInfo,omitempty"` // metav1.ListMeta has it since Kubernetes 1.36
+	}{ListMeta: m.ListMeta}
+	if m.shard != "" && !f.metadata() {
+		all.ShardInfo = &shardInfo{m.shard}
+	}
+	return json.Marshal(all)
+}
+
+func (m *listMeta) protobuf(f format) ([]byte, error) {
+	b, err := m.ListMeta.Marshal()
+	if m.shard == "" || f.metadata() || err != nil {
+		return b, err
+	}
+	b = append(b, 5<<3|2) // ListMeta.shardInfo
+	b = binary.AppendUvarint(b, uint64(fieldSize(len(m.shard))))
+	b = append(b, 1<<3|2) // ShardInfo.selector
+	b = binary.AppendUvarint(b, uint64(len(m.shard)))
+	return append(b, m.shard...), nil
+}
+
 // customListMeta is the metadata of a list of custom resources, which kube-apiserver builds as a map.
 type customListMeta struct {
 	Continue           string `json:"continue"`
@@ -236,8 +268,8 @@ type customListMeta struct {
 	ResourceVersion    string `json:"resourceVersion"`
 }
 
-func (c *codec[T]) writeProtobufList(w *bufio.Writer, f format, kind schema.GroupVersionKind, list metav1.ListMeta, items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
-	metadata, err := list.Marshal()
+func (c *codec[T]) writeProtobufList(w *bufio.Writer, f format, kind schema.GroupVersionKind, list listMeta, items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
+	metadata, err := list.protobuf(f)
 	if err != nil {
 		return err
 	}

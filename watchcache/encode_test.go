@@ -92,7 +92,7 @@ func TestEncode_ListAsKubeAPIServer(t *testing.T) {
 						want = partial
 					}
 					got := written(t, func(w *bufio.Writer) error {
-						return c.codec.writeList(w, f, meta, items, nil, func(el *element[*corev1.Pod]) ([]byte, error) { return c.bytes(el, f) })
+						return c.codec.writeList(w, f, listMeta{ListMeta: meta}, items, nil, func(el *element[*corev1.Pod]) ([]byte, error) { return c.bytes(el, f) })
 					})
 					if diff := cmp.Diff(encodedBy(t, f, want), got); diff != "" {
 						t.Error(diff)
@@ -116,7 +116,7 @@ func TestEncode_CustomListAsKubeAPIServer(t *testing.T) {
 	c := New[*unstructured.Unstructured](Config{GroupVersionResource: obj.GroupVersionKind().GroupVersion().WithResource("widgets"), Kind: "Widget"})
 	items := []*element[*unstructured.Unstructured]{{obj: obj}, {obj: obj}}
 	got := written(t, func(w *bufio.Writer) error {
-		return c.codec.writeList(w, formatJSON, metav1.ListMeta{ResourceVersion: "12"}, items, nil, func(el *element[*unstructured.Unstructured]) ([]byte, error) {
+		return c.codec.writeList(w, formatJSON, listMeta{ListMeta: metav1.ListMeta{ResourceVersion: "12"}}, items, nil, func(el *element[*unstructured.Unstructured]) ([]byte, error) {
 			return c.bytes(el, formatJSON)
 		})
 	})

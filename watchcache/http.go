@@ -41,7 +41,8 @@ const (
 // ServeList serves a GET request for the collection, or for one namespace of it if namespace is not empty. The query
 // says whether it is a list or a watch. ServeList implements all of
 // https://kubernetes.io/docs/reference/using-api/api-concepts/ on resource versions, selectors, pages, bookmarks,
-// streaming lists and metadata-only representations, except Tables.
+// streaming lists and metadata-only representations, except Tables. It also
+// implements shardSelector (KEP-5866), whatever the feature gates of kube-apiserver.
 //
 // The http.ResponseWriter must support flushing and write deadlines, by itself or through Unwrap (see
 // http.ResponseController). Without deadlines, a watcher that is stuck in a write ends only when the write returns.
@@ -51,7 +52,7 @@ func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace s
 		WriteError(w, r, err)
 		return
 	}
-	sel, err := c.selector(opts, namespace)
+	sel, err := c.selector(r, opts, namespace)
 	if err != nil {
 		WriteError(w, r, err)
 		return
@@ -67,14 +68,21 @@ func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace s
 }
 
 // selector returns the part of the collection that a request selects.
-func (c *Cache[T]) selector(opts *internalversion.ListOptions, namespace string) (selector[T], error) {
-	sel := selector[T]{namespace: namespace, values: c.fields.values}
+func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions, namespace string) (sel selector[T], err error) {
+	sel = selector[T]{namespace: namespace, values: c.fields.values}
 	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
 		sel.labels = opts.LabelSelector
 	}
 	if opts.FieldSelector != nil && !opts.FieldSelector.Empty() {
 		sel.fields = opts.FieldSelector
-		return sel, c.fields.check(sel.fields)
+		if err := c.fields.check(sel.fields); err != nil {
+			return sel, err
+		}
+	}
+	if shard := r.URL.Query().Get("shardSelector"); shard != "" { // ListOptions has no such field before Kubernetes 1.36
+		if sel.shard, err = informer.ParseShard(shard); err != nil {
+			return sel, unread(fmt.Errorf("invalid shard selector: %w", err))
+		}
 	}
 	return sel, nil
 }
@@ -86,7 +94,7 @@ func (c *Cache[T]) Selected(r *http.Request, namespace string) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	sel, err := c.selector(opts, namespace)
+	sel, err := c.selector(r, opts, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +125,7 @@ func listOptions(r *http.Request) (*internalversion.ListOptions, error) {
 }
 
 // parseRV parses the resource version of a request. Empty is 0. As in kube-apiserver, its error means a bad request
-// only for a list; see unreadRV.
+// only for a list; see unread.
 func parseRV(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
@@ -129,8 +137,9 @@ func parseRV(s string) (uint64, error) {
 	return rv, nil
 }
 
-// unreadRV returns kube-apiserver's error for an invalid version in a get or a watch: 500, without a reason.
-func unreadRV(err error) error {
+// unread returns kube-apiserver's error for an invalid version in a get or a watch, and for an invalid shard selector: 500, without
+// a reason.
+func unread(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusInternalServerError,
@@ -156,7 +165,7 @@ func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *inter
 		limit = 0 // there is no other object to continue with
 	}
 	items, more, rest := selectPage(snapshot, sel, from, limit)
-	list := metav1.ListMeta{ResourceVersion: formatRV(rv)}
+	list := listMeta{ListMeta: metav1.ListMeta{ResourceVersion: formatRV(rv)}, shard: sel.shard.String()}
 	if more {
 		last := items[len(items)-1]
 		list.Continue = continueToken{Version: continueVersion, RV: int64(rv), Start: last.GetNamespace() + "/" + last.GetName() + "\x00"}.String()
@@ -175,7 +184,7 @@ func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVer
 		for i, obj := range objects {
 			items[i] = &element[T]{obj: obj}
 		}
-		err = c.writeItems(w, r, f, metav1.ListMeta{ResourceVersion: resourceVersion}, items)
+		err = c.writeItems(w, r, f, listMeta{ListMeta: metav1.ListMeta{ResourceVersion: resourceVersion}}, items)
 	}
 	if err != nil {
 		WriteError(w, r, err)
@@ -183,7 +192,7 @@ func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVer
 }
 
 // writeItems writes a list, or returns the error to respond with.
-func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list metav1.ListMeta, items []*element[T]) (err error) {
+func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list listMeta, items []*element[T]) (err error) {
 	w.Header().Set("Content-Type", f.contentType())
 	out := bufio.NewWriterSize(w, bufferSize)
 	var size func(el *element[T]) (int, error)
@@ -279,7 +288,7 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	}
 	rv, err := parseRV(opts.ResourceVersion)
 	if err != nil {
-		return unreadRV(err)
+		return unread(err)
 	}
 	// Without a resource version, listOptions has set SendInitialEvents unless the client set it to false.
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
@@ -333,6 +342,7 @@ type stream[T Object] struct {
 	selector   selector[T]
 	bookmarks  bool // the client requests them
 	initialEnd bool // the client requests one after the initial events
+	unsent     int  // events since the last flush
 }
 
 // follow writes the objects of snapshot at version rv, if it is not nil, and then the events of watcher. It returns
@@ -436,6 +446,7 @@ func (s *stream[T]) event(eventType string, el *element[T]) error {
 		return err
 	}
 	s.cache.codec.writeEvent(s.w, eventType, s.format, b)
+	s.unsent++
 	_, err = s.w.Write(nil) // the error of earlier writes, if any
 	return err
 }
@@ -453,6 +464,10 @@ func (s *stream[T]) flush() error {
 	if err := s.w.Flush(); err != nil {
 		return err
 	}
+	if s.unsent > 0 {
+		s.cache.sent.Add(uint64(s.unsent)) // not at each event: all watches share the counter
+		s.unsent = 0
+	}
 	return s.connection.Flush()
 }
 
@@ -465,7 +480,7 @@ func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key infor
 	}
 	rv, err := parseRV(r.URL.Query().Get("resourceVersion"))
 	if err != nil {
-		err = unreadRV(err)
+		err = unread(err)
 	} else {
 		err = c.waitFresh(r.Context(), rv)
 	}

@@ -15,10 +15,13 @@ type selector[T Object] struct {
 	labels    labels.Selector               // nil means all
 	fields    fields.Selector               // nil means all
 	values    map[string]func(obj T) string // the selectable fields
+	shard     informer.Shard                // the zero value means all
 }
 
 // everything reports whether the selector selects all objects of its namespace.
-func (s *selector[T]) everything() bool { return s.labels == nil && s.fields == nil }
+func (s *selector[T]) everything() bool {
+	return s.labels == nil && s.fields == nil && s.shard.Ranges == nil
+}
 
 // one reports whether the selector names a single object.
 func (s *selector[T]) one() bool {
@@ -44,7 +47,7 @@ func (s *selector[T]) from(snapshot *informer.Snapshot[*element[T]], key informe
 }
 
 func (s *selector[T]) matches(obj T) bool {
-	return (s.namespace == "" || obj.GetNamespace() == s.namespace) &&
+	return (s.namespace == "" || obj.GetNamespace() == s.namespace) && s.shard.Has(obj) &&
 		(s.labels == nil || s.labels.Matches(labels.Set(obj.GetLabels()))) &&
 		(s.fields == nil || s.fields.Matches(fieldsOf[T]{obj, s.values}))
 }

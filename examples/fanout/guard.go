@@ -1,142 +1,260 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
+	"slices"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// guard decides which clients to serve: any on a loopback address, otherwise those with the token, the certificate, or
-// both if both are required.
+// guard decides which requests to serve. Without a way to authenticate, it serves all of this machine, and listens on loopback.
 type guard struct {
-	address *net.TCPAddr
-	token   *[sha256.Size]byte // hash of the token; nil if none is required
-	tls     *tls.Config        // nil means plain HTTP
+	options     options
+	address     *net.TCPAddr
+	certificate *reloaded[*tls.Certificate] // of the server; nil means plain HTTP
+	clientCA    *reloaded[*x509.CertPool]   // nil means that certificates do not count
+	reviewer    *reviewer                   // nil before run knows the API server
+	log         *slog.Logger
+	metrics     *metrics
+	perIP       buckets
+	perUser     buckets
 }
 
-// newGuard returns an error if the options would let anyone on the network in, or send the token in clear text.
-func newGuard(o options) (*guard, error) {
+// newGuard returns an error if the options would let anyone on the network in, or send tokens or objects in clear text.
+func newGuard(o options, log *slog.Logger, m *metrics) (*guard, error) {
 	// Look up a name only once: the address that is checked must be the one to listen on.
 	address, err := net.ResolveTCPAddr("tcp", o.listen)
 	if err != nil {
 		return nil, fmt.Errorf("-listen: %w", err)
 	}
-	g := &guard{address: address}
-	loopback := address.IP.IsLoopback() // an empty IP is every address
-	if !loopback && o.tokenFile == "" && o.clientCA == "" {
-		return nil, fmt.Errorf("-listen %s is reachable from other machines: it needs -token-file or -client-ca", o.listen)
+	g := &guard{
+		options: o, address: address, log: log, metrics: m,
+		perIP:   buckets{qps: o.limits.ipQPS},
+		perUser: buckets{qps: o.limits.userQPS, open: o.limits.requestsPerUser},
 	}
-	if o.tokenFile != "" {
-		content, err := os.ReadFile(o.tokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("-token-file: %w", err)
+	authenticates := o.clientCA != "" || o.tokenReview
+	authorizes := o.accessReview || len(o.allowUsers)+len(o.allowGroups) > 0
+	remote := !address.IP.IsLoopback() // an empty IP is every address
+	switch {
+	case remote && !authenticates:
+		return nil, fmt.Errorf("-listen %s is reachable from other machines: it needs -client-ca or -token-review", o.listen)
+	case remote && o.certFile == "":
+		return nil, fmt.Errorf("-listen %s is reachable from other machines, and without TLS the network can read tokens and objects: "+
+			"add -tls-cert and -tls-key", o.listen)
+	case authenticates && !authorizes:
+		return nil, errors.New("clients must not read what they may not read at the API server: " +
+			"add -access-review, or name those who may read everything by -allow-users or -allow-groups")
+	case authorizes && !authenticates:
+		return nil, errors.New("-access-review, -allow-users and -allow-groups need -client-ca or -token-review")
+	}
+	if o.certFile != "" {
+		if g.certificate, err = newReloaded(log, func(pem [][]byte) (*tls.Certificate, error) {
+			pair, err := tls.X509KeyPair(pem[0], pem[1])
+			return &pair, err
+		}, o.certFile, o.keyFile); err != nil {
+			return nil, fmt.Errorf("-tls-cert and -tls-key: %w", err)
 		}
-		token := strings.TrimSpace(string(content))
-		if token == "" || strings.ContainsAny(token, " \t\r\n") {
-			return nil, fmt.Errorf("-token-file: %s must hold one token and nothing else", o.tokenFile)
-		}
-		sum := sha256.Sum256([]byte(token))
-		g.token = &sum
 	}
-	if o.certFile == "" {
-		if !loopback {
-			return nil, fmt.Errorf("-listen %s is reachable from other machines, and without TLS the network can read the token of -token-file "+
-				"and every object: add -tls-cert and -tls-key, or listen on 127.0.0.1 behind a proxy that speaks TLS", o.listen)
-		}
-		return g, nil
-	}
-	certificate, err := tls.LoadX509KeyPair(o.certFile, o.keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("-tls-cert and -tls-key: %w", err)
-	}
-	g.tls = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if o.clientCA != "" {
-		pem, err := os.ReadFile(o.clientCA)
-		if err != nil {
+		if g.clientCA, err = newReloaded(log, func(pem [][]byte) (*x509.CertPool, error) {
+			pool := x509.NewCertPool()
+			if !pool.AppendCertsFromPEM(pem[0]) {
+				return nil, errors.New("no certificate")
+			}
+			return pool, nil
+		}, o.clientCA); err != nil {
 			return nil, fmt.Errorf("-client-ca: %w", err)
 		}
-		g.tls.ClientCAs = x509.NewCertPool()
-		if !g.tls.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("-client-ca: no certificate in " + o.clientCA)
-		}
-		g.tls.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	return g, nil
 }
 
-func (g *guard) open() bool { return g.token == nil && (g.tls == nil || g.tls.ClientCAs == nil) }
+func (g *guard) open() bool { return g.clientCA == nil && !g.options.tokenReview }
 
-func (g *guard) listen(ctx context.Context) (net.Listener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", g.address.String())
-	if err != nil {
-		return nil, err
+// tls returns nil for plain HTTP. The handler verifies certificates, for each request, so a changed -client-ca and the end of a
+// certificate take effect on open connections.
+func (g *guard) tls() *tls.Config {
+	if g.certificate == nil {
+		return nil
 	}
-	if g.tls != nil {
-		listener = tls.NewListener(listener, g.tls)
+	config := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.certificate.get(), nil },
 	}
-	return listener, nil
+	if g.clientCA != nil {
+		config.ClientAuth = tls.RequestClientCert
+	}
+	return config
 }
 
 func (g *guard) url(address net.Addr) string {
-	if g.tls != nil {
+	if g.certificate != nil {
 		return "https://" + address.String()
 	}
 	return "http://" + address.String()
 }
 
-// handler passes permitted requests to next. It answers health checks for everyone.
-func (g *guard) handler(next http.Handler) http.Handler {
+// handler passes permitted requests to next.
+func (g *guard) handler(next *proxy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache, private")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		switch {
-		case r.Method != http.MethodGet:
-			w.Header().Set("Allow", http.MethodGet)
-			watchcache.WriteStatus(w, r, metav1.Status{
-				Status:  metav1.StatusFailure,
-				Code:    http.StatusMethodNotAllowed,
-				Reason:  metav1.StatusReasonMethodNotAllowed,
-				Message: "this is a read-only copy",
-			})
-		case r.ContentLength != 0:
-			w.Header().Set("Connection", "close") // do not wait for the body
-			watchcache.WriteError(w, r, apierrors.NewBadRequest("a GET has no body"))
-		case g.open() && !loopbackHost(r.Host):
-			// A web page can make a browser on this machine call us under the page's host name (DNS rebinding).
-			watchcache.WriteError(w, r, apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("host %q is not this machine", r.Host)))
-		case r.URL.Path != "/healthz" && r.URL.Path != "/readyz" && !g.admits(r):
-			w.Header().Set("WWW-Authenticate", `Bearer realm="fanout"`)
-			watchcache.WriteError(w, r, apierrors.NewUnauthorized("Unauthorized"))
-		default:
-			r.Header.Del("Authorization") // next does not need it
-			next.ServeHTTP(w, r)
+		endIP, ok := g.perIP.begin(hostOf(r.RemoteAddr))
+		if !ok {
+			g.refuse(w, r, "rate", apierrors.NewTooManyRequests("this address sends too many requests", 1))
+			return
 		}
+		defer endIP()
+		if err := g.check(r); err != nil {
+			w.Header().Set("Connection", "close") // do not wait for the body
+			g.refuse(w, r, "invalid", err)
+			return
+		}
+		user, err := g.user(r)
+		switch {
+		case err != nil:
+			g.log.Error("cannot authenticate a client", "err", err)
+			g.refuse(w, r, "unavailable", apierrors.NewServiceUnavailable("the client cannot be authenticated now"))
+			return
+		case user == nil:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="fanout"`)
+			g.refuse(w, r, "unauthenticated", apierrors.NewUnauthorized("Unauthorized"))
+			return
+		}
+		endUser, ok := g.perUser.begin(user.Username)
+		if !ok {
+			g.refuse(w, r, "user", apierrors.NewTooManyRequests("this user sends too many requests, or has too many under way", 1))
+			return
+		}
+		defer endUser()
+		to := next.route(r)
+		allowed, err := g.may(r, user, to)
+		switch {
+		case err != nil:
+			g.log.Error("cannot authorize a client", "user", user.Username, "err", err)
+			g.refuse(w, r, "unavailable", apierrors.NewServiceUnavailable("the client cannot be authorized now"))
+			return
+		case !allowed:
+			g.refuse(w, r, "forbidden", apierrors.NewForbidden(to.GroupResource(), to.key.Name,
+				fmt.Errorf("user %q cannot %s it in the namespace %q", user.Username, to.verb, to.key.Namespace)))
+			return
+		}
+		r.Header.Del("Authorization") // next does not need it
+		next.serve(w, r, to)
 	})
 }
 
-// admits reports whether the request has the token, in a time that does not reveal how much of it is right.
-func (g *guard) admits(r *http.Request) bool {
-	if g.token == nil {
-		return true
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request, reason string, err error) {
+	g.metrics.refused.WithLabelValues(reason).Inc()
+	watchcache.WriteError(w, r, err)
+}
+
+// check returns an error for a request that no client should send.
+func (g *guard) check(r *http.Request) error {
+	switch {
+	case r.Method != http.MethodGet:
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
+			Message: "this is a read-only copy",
+		}}
+	case r.ContentLength != 0:
+		return apierrors.NewBadRequest("a GET has no body")
+	case g.open() && !loopbackHost(r.Host):
+		// A web page can make a browser on this machine call us under the page's host name (DNS rebinding).
+		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("host %q is not this machine", r.Host))
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, "Impersonate-") { // the client would see what it may read, not what the other may
+			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("impersonation is not supported"))
+		}
+	}
+	return nil
+}
+
+// user returns the user who sent a request, or nil if nobody known did.
+func (g *guard) user(r *http.Request) (*authenticationv1.UserInfo, error) {
+	if g.open() {
+		return &authenticationv1.UserInfo{Username: "loopback"}, nil
+	}
+	if g.clientCA != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		if user := userOf(r.TLS.PeerCertificates, g.clientCA.get()); user != nil {
+			return user, nil
+		}
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	if !g.options.tokenReview || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return nil, nil
+	}
+	return g.reviewer.user(r.Context(), token)
+}
+
+// userOf returns the user of a certificate, as kube-apiserver does: the common name, and the organizations as groups. It is nil if
+// no authority in roots vouches for the certificate now.
+func userOf(chain []*x509.Certificate, roots *x509.CertPool) *authenticationv1.UserInfo {
+	intermediates := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil || chain[0].Subject.CommonName == "" {
+		return nil
+	}
+	return &authenticationv1.UserInfo{
+		Username: chain[0].Subject.CommonName,
+		Groups:   append(slices.Clone(chain[0].Subject.Organization), "system:authenticated"),
+	}
+}
+
+// may reports whether a user may send a request. Everyone who is known may ask for the version, and which resources there are.
+func (g *guard) may(r *http.Request, user *authenticationv1.UserInfo, to route) (bool, error) {
+	if g.open() || to.collection == nil {
+		return true, nil
+	}
+	if slices.Contains(g.options.allowUsers, user.Username) ||
+		slices.ContainsFunc(user.Groups, func(group string) bool { return slices.Contains(g.options.allowGroups, group) }) {
+		return true, nil
+	}
+	if !g.options.accessReview {
+		return false, nil
+	}
+	return g.reviewer.may(r.Context(), user, attributesOf(r, to))
+}
+
+// attributesOf returns what kube-apiserver would authorize. A list of one name counts as a request for that name, and the authorizer
+// of nodes wants to see the field selector.
+func attributesOf(r *http.Request, to route) *authorizationv1.ResourceAttributes {
+	a := &authorizationv1.ResourceAttributes{
+		Verb: to.verb, Group: to.Group, Version: to.Version, Resource: to.Resource, Namespace: to.key.Namespace, Name: to.key.Name,
+	}
+	if to.verb == "get" {
+		return a
+	}
+	query := r.URL.Query()
+	if raw := query.Get("fieldSelector"); raw != "" {
+		a.FieldSelector = &authorizationv1.FieldSelectorAttributes{RawSelector: raw}
+		if selector, err := fields.ParseSelector(raw); err == nil {
+			a.Name, _ = selector.RequiresExactMatch("metadata.name")
+		}
+	}
+	if raw := query.Get("labelSelector"); raw != "" {
+		a.LabelSelector = &authorizationv1.LabelSelectorAttributes{RawSelector: raw}
+	}
+	return a
 }
 
 func loopbackHost(host string) bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -9,17 +10,29 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/informertest"
 )
 
 func write(t *testing.T, name string, content []byte) (path string) {
@@ -33,23 +46,31 @@ func write(t *testing.T, name string, content []byte) (path string) {
 
 func TestRefusesToStart(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	token, empty, two := write(t, "token", []byte("secret\n")), write(t, "empty", []byte(" \n")), write(t, "two", []byte("a b"))
+	nonsense := write(t, "nonsense", []byte("secret\n"))
+	_, authority, _ := certificate(t, "authority", nil)
+	_, certPEM, keyPEM := certificate(t, "server", nil)
+	tls := " -tls-cert " + write(t, "cert", certPEM) + " -tls-key " + write(t, "key", keyPEM) + " "
+	ca := " -client-ca " + write(t, "ca", authority) + " "
 	for _, test := range []struct{ args, want string }{
-		{"-listen 0.0.0.0:0", "needs -token-file or -client-ca"},
-		{"-listen :0", "needs -token-file or -client-ca"},
-		{"-listen [::]:0", "needs -token-file or -client-ca"},
-		{"-listen 192.0.2.1:0", "needs -token-file or -client-ca"},
-		{"-listen 192.0.2.1:0 -tls-cert " + token + " -tls-key " + token, "needs -token-file or -client-ca"},
-		{"-listen 0.0.0.0:0 -token-file " + token, "without TLS the network can read the token of -token-file and every object: add -tls-cert and -tls-key"},
-		{"-listen :0 -token-file " + token, "add -tls-cert and -tls-key"},
-		{"-listen 192.0.2.1:0 -token-file " + token, "add -tls-cert and -tls-key"},
-		{"-listen 0.0.0.0:0 -token-file " + empty, "one token"},
-		{"-listen 127.0.0.1:0 -token-file " + empty, "one token"},
-		{"-listen 0.0.0.0:0 -token-file " + two, "one token"},
-		{"-listen 0.0.0.0:0 -token-file /does/not/exist", "no such file"},
-		{"-listen 0.0.0.0:0 -client-ca " + token, "-client-ca needs -tls-cert"},
-		{"-listen 0.0.0.0:0 -tls-cert " + token, "go together"},
-		{"-listen 127.0.0.1:0 -tls-cert " + token + " -tls-key " + token, "failed to find any PEM data"},
+		{"-listen 0.0.0.0:0", "needs -client-ca or -token-review"},
+		{"-listen :0", "needs -client-ca or -token-review"},
+		{"-listen [::]:0", "needs -client-ca or -token-review"},
+		{"-listen 192.0.2.1:0" + tls, "needs -client-ca or -token-review"},
+		{"-listen 0.0.0.0:0 -token-review", "-token-review needs -tls-cert"},
+		{"-listen 127.0.0.1:0 -token-review", "-token-review needs -tls-cert"},
+		{"-listen 0.0.0.0:0" + ca, "-client-ca needs -tls-cert"},
+		{"-listen 0.0.0.0:0" + ca + tls, "add -access-review, or name those who may read everything"},
+		{"-listen 127.0.0.1:0" + ca + tls, "add -access-review"},
+		{"-listen 127.0.0.1:0 -token-review" + tls, "add -access-review"},
+		{"-listen 127.0.0.1:0 -access-review", "need -client-ca or -token-review"},
+		{"-listen 127.0.0.1:0 -allow-users a", "need -client-ca or -token-review"},
+		{"-listen 127.0.0.1:0 -token-audiences a", "needs -token-review"},
+		{"-listen 127.0.0.1:0 -access-review -client-ca /does/not/exist" + tls, "no such file"},
+		{"-listen 127.0.0.1:0 -access-review -client-ca " + nonsense + tls, "no certificate"},
+		{"-listen 0.0.0.0:0 -tls-cert " + nonsense, "go together"},
+		{"-listen 127.0.0.1:0 -tls-cert " + nonsense + " -tls-key " + nonsense, "failed to find any PEM data"},
+		{"-max-connections 0", "must be positive"},
+		{"-user-qps 0", "must be positive"},
 		{"-listen nonsense", "-listen"},
 		{"-resources pods", "is not [GROUP/]VERSION/RESOURCE"},
 		{"-resources v1/pods,v1/pods -listen 127.0.0.1:0", "named twice"},
@@ -75,104 +96,36 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// serve serves "hello" behind a guard.
-func serve(t *testing.T, o options) (url string) {
-	t.Helper()
-	g, err := newGuard(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := g.listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: g.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" {
-			t.Error("the token was passed on")
-		}
-		io.WriteString(w, "hello")
-	}))}
-	done := make(chan struct{})
-	go func() { defer close(done); server.Serve(listener) }()
-	t.Cleanup(func() { server.Close(); <-done })
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return strings.SplitAfter(g.url(listener.Addr()), "//")[0] + "127.0.0.1:" + port
-}
-
-func TestTokenIsAskedFor(t *testing.T) {
-	authority, _, _ := certificate(t, "authority", nil)
-	_, serverPEM, serverKey := certificate(t, "server", &authority)
-	roots := x509.NewCertPool()
-	roots.AddCert(authority.Leaf)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
-	token := write(t, "token", []byte("right\n"))
-	for _, o := range []options{
-		{listen: "0.0.0.0:0", tokenFile: token, certFile: write(t, "cert", serverPEM), keyFile: write(t, "key", serverKey)},
-		{listen: "127.0.0.1:0", tokenFile: token},
-	} {
-		url := serve(t, o)
-		for _, test := range []struct {
-			method, path, authorization string
-			want                        int
-		}{
-			{"GET", "/api/v1/pods", "Bearer right", 200},
-			{"GET", "/api/v1/pods", "bearer right", 200},
-			{"GET", "/api/v1/pods", "", 401},
-			{"GET", "/api/v1/pods", "Bearer", 401},
-			{"GET", "/api/v1/pods", "Bearer ", 401},
-			{"GET", "/api/v1/pods", "Bearer wrong", 401},
-			{"GET", "/api/v1/pods", "Bearer rightt", 401},
-			{"GET", "/api/v1/pods", "Basic right", 401},
-			{"GET", "/readyz/", "", 401},
-			{"GET", "/readyz", "", 200},
-			{"GET", "/healthz", "", 200},
-			{"POST", "/api/v1/pods", "Bearer right", 405},
-			{"DELETE", "/api/v1/pods", "", 405},
-		} {
-			request, err := http.NewRequest(test.method, url+test.path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			request.Header.Set("Authorization", test.authorization)
-			response, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response.Body.Close()
-			if response.StatusCode != test.want {
-				t.Errorf("%s: %v: %d", o.listen, test, response.StatusCode)
-			}
-		}
-	}
-}
-
 func TestLoopbackIsForThisMachine(t *testing.T) {
-	url := serve(t, options{listen: "localhost:0"})
+	r := newRig(t)
+	r.run()
 	for _, test := range []struct {
-		method, host, body string
-		want               int
+		method, host, body, header string
+		want                       int
 	}{
-		{"GET", "", "", 200},
-		{"GET", "localhost:8001", "", 200},
-		{"GET", "127.0.0.1", "", 200},
-		{"GET", "[::1]:8001", "", 200},
-		{"GET", "rebound.example.com", "", 403},
-		{"GET", "rebound.example.com:8001", "", 403},
-		{"GET", "", "body", 400},
-		{"POST", "", "", 405},
-		{"PUT", "", "", 405},
-		{"PATCH", "", "", 405},
-		{"DELETE", "", "", 405},
-		{"HEAD", "", "", 405},
-		{"OPTIONS", "", "", 405},
+		{"GET", "", "", "", 200},
+		{"GET", "localhost:8001", "", "", 200},
+		{"GET", "127.0.0.1", "", "", 200},
+		{"GET", "[::1]:8001", "", "", 200},
+		{"GET", "rebound.example.com", "", "", 403},
+		{"GET", "rebound.example.com:8001", "", "", 403},
+		{"GET", "", "body", "", 400},
+		{"GET", "", "", "Impersonate-User", 403},
+		{"POST", "", "", "", 405},
+		{"PUT", "", "", "", 405},
+		{"PATCH", "", "", "", 405},
+		{"DELETE", "", "", "", 405},
+		{"HEAD", "", "", "", 405},
+		{"OPTIONS", "", "", "", 405},
 	} {
-		request, err := http.NewRequest(test.method, url+"/api/v1/pods", strings.NewReader(test.body))
+		request, err := http.NewRequest(test.method, r.server.URL+"/api/v1/pods", strings.NewReader(test.body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		request.Host = test.host
+		if test.header != "" {
+			request.Header.Set(test.header, "x")
+		}
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatal(err)
@@ -184,6 +137,316 @@ func TestLoopbackIsForThisMachine(t *testing.T) {
 	}
 }
 
+// reviews answers the reviews of an API server: the token "of-NAME" is that of the user NAME, in the group "of-NAME". "reader" may
+// list pods, "node" those of its node, and "named" only watch the pod "a" in "ns".
+type reviews struct {
+	down             atomic.Bool
+	tokens, accesses atomic.Int64
+}
+
+func (s *reviews) middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var answer any
+		switch r.URL.Path {
+		case "/apis/authentication.k8s.io/v1/tokenreviews":
+			s.tokens.Add(1)
+			var review authenticationv1.TokenReview
+			if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Kind != "TokenReview" {
+				http.Error(w, fmt.Sprint(err), http.StatusBadRequest)
+				return
+			}
+			if name, ok := strings.CutPrefix(review.Spec.Token, "of-"); ok {
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: review.Spec.Audiences, User: authenticationv1.UserInfo{
+					Username: name, UID: "u", Groups: []string{"of-" + name}, Extra: map[string]authenticationv1.ExtraValue{"e": {"v"}},
+				}}
+			}
+			answer = &review
+		case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+			s.accesses.Add(1)
+			var review authorizationv1.SubjectAccessReview
+			if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Kind != "SubjectAccessReview" {
+				http.Error(w, fmt.Sprint(err), http.StatusBadRequest)
+				return
+			}
+			a := review.Spec.ResourceAttributes
+			pods := a.Group == "" && a.Version == "v1" && a.Resource == "pods"
+			switch review.Spec.User {
+			case "reader":
+				review.Status.Allowed = pods && a.Verb == "list" && review.Spec.UID == "u" && review.Spec.Extra["e"][0] == "v"
+			case "node":
+				review.Status.Allowed = pods && a.FieldSelector != nil && a.FieldSelector.RawSelector == "spec.nodeName=n1"
+			case "named":
+				review.Status.Allowed = pods && a.Verb == "watch" && a.Namespace == "ns" && a.Name == "a"
+			case "certified":
+				review.Status.Allowed = pods && slices.Contains(review.Spec.Groups, "system:authenticated") && slices.Contains(review.Spec.Groups, "of-certified")
+			}
+			answer = &review
+		default:
+			next.ServeHTTP(w, r)
+			return
+		}
+		if s.down.Load() {
+			http.Error(w, "down", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+}
+
+// program runs the program with TLS in front of an API server with reviews, until the test ends.
+func program(t *testing.T, o options, register ...func(*informertest.Server)) (url string, s *reviews, upstream *informertest.Server) {
+	t.Helper()
+	s = &reviews{}
+	upstream = informertest.NewServer(informertest.Options{Middleware: s.middleware})
+	t.Cleanup(upstream.Close)
+	pods := informertest.Register[*corev1.Pod](upstream, informertest.Resource{GroupVersionResource: pods})
+	if _, err := pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range register {
+		r(upstream)
+	}
+	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, upstream.URL)
+	args := append([]string{"-listen", "127.0.0.1:0", "-report", "0", "-tls-cert", o.certFile, "-tls-key", o.keyFile,
+		"-kubeconfig", write(t, "kubeconfig", []byte(kubeconfig))}, o.names...)
+	ctx, cancel := context.WithCancel(context.Background())
+	reader, out := io.Pipe()
+	done := make(chan error)
+	go func() {
+		err := run(ctx, args, out, io.Discard)
+		out.CloseWithError(err)
+		done <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	line, err := bufio.NewReader(reader).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url, _ = strings.Cut(strings.TrimSpace(line), " at ")
+	return url, s, upstream
+}
+
+// patient sends a request again after a 429, which fan-out answers before its first list, when the response says so.
+type patient struct{ http.RoundTripper }
+
+func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		response, err := p.RoundTripper.RoundTrip(r)
+		if err != nil || response.StatusCode != http.StatusTooManyRequests {
+			return response, err
+		}
+		response.Body.Close()
+		after, err := time.ParseDuration(response.Header.Get("Retry-After") + "s")
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(after):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+}
+
+// insecure returns a client that accepts any certificate of a server.
+func insecure(t *testing.T) *http.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: patient{transport}}
+}
+
+// A client reads through fanout what the API server lets it read, and nothing else.
+func TestClientsReadWhatTheyMay(t *testing.T) {
+	authority, authorityPEM, _ := certificate(t, "authority", nil)
+	_, serverPEM, serverKey := certificate(t, "server", &authority)
+	certified, _, _ := certificate(t, "certified", &authority)
+	nobody, _, _ := certificate(t, "", &authority)
+	other, _, _ := certificate(t, "other authority", nil)
+	stranger, _, _ := certificate(t, "certified", &other)
+	url, reviews, _ := program(t, options{
+		certFile: write(t, "cert", serverPEM), keyFile: write(t, "key", serverKey),
+		names: []string{"-token-review", "-access-review", "-client-ca", write(t, "ca", authorityPEM), "-allow-groups", "of-admin"},
+	})
+	roots := x509.NewCertPool()
+	roots.AddCert(authority.Leaf)
+	ask := func(token, path string, certificates ...tls.Certificate) int {
+		t.Helper()
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates}, ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		request, err := http.NewRequest(http.MethodGet, url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := (&http.Client{Transport: patient{transport}}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	const list, all, one = "/api/v1/namespaces/ns/pods", "/api/v1/pods?resourceVersion=1", "/api/v1/namespaces/ns/pods/a"
+	const watch = list + "?watch=1&timeoutSeconds=1"
+	for _, test := range []struct {
+		token, path string
+		certificate []tls.Certificate
+		want        int
+	}{
+		{"", list, nil, 401},
+		{"nobody", list, nil, 401},
+		{"nobody", "/version", nil, 401},
+		{"of-reader", all, nil, 200},
+		{"of-reader", list, nil, 200},
+		{"of-reader", watch, nil, 403},
+		{"of-reader", one, nil, 403},
+		{"of-reader", "/version", nil, 200},
+		{"of-reader", "/api/v1", nil, 200},
+		{"of-reader", "/api/v1/secrets", nil, 404},
+		{"of-stranger", list, nil, 403},
+		{"of-admin", list, nil, 200},
+		{"of-admin", one, nil, 200},
+		{"of-node", list, nil, 403},
+		{"of-node", all + "&fieldSelector=spec.nodeName%3Dn1", nil, 200},
+		{"of-node", all + "&fieldSelector=spec.nodeName%3Dn2", nil, 403},
+		{"of-node", all + "&fieldSelector=spec.nodeName%3Dn2&fieldSelector=spec.nodeName%3Dn1", nil, 403},
+		{"of-named", watch, nil, 403},
+		{"of-named", watch + "&fieldSelector=metadata.name%3Da", nil, 200},
+		{"of-named", watch + "&fieldSelector=metadata.name%3Db", nil, 403},
+		{"", one, []tls.Certificate{certified}, 200},
+		{"", list, []tls.Certificate{nobody}, 401},
+		{"", list, []tls.Certificate{stranger}, 401},
+		{"of-reader", list, []tls.Certificate{stranger}, 200},
+	} {
+		if got := ask(test.token, test.path, test.certificate...); got != test.want {
+			t.Errorf("%s %s: %d, want %d", test.token, test.path, got, test.want)
+		}
+	}
+	// Answers are remembered, and a failed review is not an answer.
+	before := reviews.tokens.Load() + reviews.accesses.Load()
+	for range 20 {
+		ask("of-stranger", list)
+	}
+	if after := reviews.tokens.Load() + reviews.accesses.Load(); after > before+4 { // two if the answers have just become too old
+		t.Errorf("20 requests cost %d reviews", after-before)
+	}
+	reviews.down.Store(true)
+	if got := ask("of-late", list); got != http.StatusServiceUnavailable {
+		t.Errorf("while reviews fail: %d", got)
+	}
+	reviews.down.Store(false)
+	if got := ask("of-late", list); got != http.StatusForbidden {
+		t.Errorf("afterwards: %d", got)
+	}
+}
+
+// A changed file takes effect, and a broken one does not.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, aPEM, aKey := certificate(t, "a", nil)
+		b, bPEM, bKey := certificate(t, "b", nil)
+		client, _, _ := certificate(t, "client", &b)
+		cert, key, ca := write(t, "cert", aPEM), write(t, "key", aKey), write(t, "ca", aPEM)
+		var logs logBuffer
+		g, err := newGuard(options{listen: "127.0.0.1:0", certFile: cert, keyFile: key, clientCA: ca, accessReview: true}, slog.New(slog.NewTextHandler(&logs, nil)), newMetrics())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := func(want tls.Certificate, certified bool) {
+			t.Helper()
+			got, err := g.tls().GetCertificate(nil)
+			if err != nil || !bytes.Equal(got.Certificate[0], want.Certificate[0]) {
+				t.Errorf("another certificate, %v", err)
+			}
+			if user := userOf([]*x509.Certificate{client.Leaf}, g.clientCA.get()); (user != nil) != certified {
+				t.Errorf("the client is %v", user)
+			}
+		}
+		rewrite := func(path string, content []byte) {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now(a, false)
+		rewrite(cert, bPEM)
+		rewrite(ca, []byte("nonsense"))
+		now(a, false)
+		<-time.After(reloadInterval)
+		now(a, false) // the key is still that of a
+		if !strings.Contains(logs.String(), "keep the last good content") {
+			t.Errorf("logs: %s", &logs)
+		}
+		rewrite(key, bKey)
+		rewrite(ca, append(aPEM, bPEM...))
+		<-time.After(reloadInterval)
+		now(b, true)
+	})
+}
+
+// A user with too many requests is refused, and others are not.
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := buckets{qps: 10, open: 30}
+		var ends []func()
+		count := func(key string) (n int) {
+			for {
+				end, ok := b.begin(key)
+				if !ok {
+					return n
+				}
+				ends = append(ends, end)
+				n++
+			}
+		}
+		if n := count("a"); n != 20 {
+			t.Errorf("%d requests at once, want twice the rate", n)
+		}
+		if n := count("b"); n != 20 {
+			t.Errorf("%d requests of another user", n)
+		}
+		<-time.After(10 * time.Second)
+		if n := count("a"); n != 10 {
+			t.Errorf("%d more requests, want 30 at a time", n)
+		}
+		for _, end := range ends {
+			end()
+		}
+		<-time.After(10 * time.Second)
+		if n := count("a"); n != 20 {
+			t.Errorf("%d requests after all have ended", n)
+		}
+		for i := range maxBuckets + 10 {
+			b.begin(fmt.Sprint(i))
+		}
+		if len(b.byKey) > maxBuckets {
+			t.Errorf("%d users are remembered", len(b.byKey))
+		}
+	})
+}
+
+func TestConnectionLimits(t *testing.T) {
+	l := &limitedListener{limits: limits{connections: 3, connectionsPerIP: 2}}
+	for i, test := range []struct {
+		ip   string
+		want bool
+	}{{"a", true}, {"a", true}, {"a", false}, {"b", true}, {"c", false}} {
+		if got := l.admit(test.ip); got != test.want {
+			t.Errorf("connection %d: %v", i, got)
+		}
+	}
+	l.release("a")
+	if !l.admit("c") || l.admit("a") || l.open() != 3 {
+		t.Error("after the end of a connection")
+	}
+}
+
 // certificate returns a certificate of a new key, signed by parent, or self-signed if that is nil.
 func certificate(t *testing.T, name string, parent *tls.Certificate) (pair tls.Certificate, certPEM, keyPEM []byte) {
 	t.Helper()
@@ -192,7 +455,7 @@ func certificate(t *testing.T, name string, parent *tls.Certificate) (pair tls.C
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name, Organization: []string{"of-" + name}},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: parent == nil, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -217,33 +480,4 @@ func certificate(t *testing.T, name string, parent *tls.Certificate) (pair tls.C
 		t.Fatal(err)
 	}
 	return pair, certPEM, keyPEM
-}
-
-func TestCertificateIsAskedFor(t *testing.T) {
-	authority, authorityPEM, _ := certificate(t, "authority", nil)
-	_, serverPEM, serverKey := certificate(t, "server", &authority)
-	client, _, _ := certificate(t, "client", &authority)
-	other, _, _ := certificate(t, "other authority", nil)
-	stranger, _, _ := certificate(t, "stranger", &other)
-	url := serve(t, options{
-		listen: "0.0.0.0:0", certFile: write(t, "cert", serverPEM), keyFile: write(t, "key", serverKey),
-		clientCA: write(t, "ca", authorityPEM),
-	})
-	roots := x509.NewCertPool()
-	roots.AddCert(authority.Leaf)
-	for _, test := range []struct {
-		name         string
-		certificates []tls.Certificate
-		ok           bool
-	}{{"client", []tls.Certificate{client}, true}, {"nobody", nil, false}, {"stranger", []tls.Certificate{stranger}, false}} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: test.certificates}}
-		response, err := (&http.Client{Transport: transport}).Get(url + "/api/v1/pods")
-		if err == nil {
-			response.Body.Close()
-		}
-		if (err == nil) != test.ok {
-			t.Errorf("%s: %v", test.name, err)
-		}
-		transport.CloseIdleConnections()
-	}
 }

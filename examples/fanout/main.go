@@ -1,12 +1,11 @@
 // Command fanout follows collections of an API server, with one watch each, and serves them to any number of clients. To
-// them it is a read-only API server that supports get, list and watch.
+// them it is a read-only API server that supports get, list and watch, also of shards. The README says how to deploy it.
 //
-//	go run ./examples/fanout                                                         # needs no cluster: simulates one in the process
-//	go run ./examples/fanout -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real cluster; in a pod, it finds its own
+//	go run .                                                          # needs no cluster: simulates one in the process
+//	go run . -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real cluster; in a pod, it finds its own
 //
-// Clients see what fanout's own credentials may read, so these should allow get, list and watch of the followed resources,
-// and nothing more. fanout never passes them on. It listens on loopback, where every program of the machine can reach it.
-// It listens elsewhere only with TLS, and only if clients must present a token or a certificate.
+// It listens on loopback, where every program of the machine can read what fanout's own credentials may read. It listens
+// elsewhere only with TLS, and only if it knows its clients and what they may read. It never passes its credentials on.
 //
 // To build on it, read run, then proxy.go. Leave out simulate.go.
 package main
@@ -18,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -42,7 +42,8 @@ func main() {
 
 // Limits of the server, besides those of package manager. It disconnects a client that exceeds them.
 const (
-	listTimeout     = time.Minute // to write a list; a watch has no limit, but watchcache drops clients that do not read
+	listTimeout     = time.Minute // for the client to read a list
+	writeTimeout    = time.Minute // for the client to read the next part of a watch; watchcache drops clients that read too slowly
 	shutdownTimeout = 5 * time.Second
 )
 
@@ -58,22 +59,19 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	logger := slog.New(slog.NewTextHandler(logs, nil))
 
 	// Decide whom to serve before listening.
-	guard, err := newGuard(opts)
+	metrics := newMetrics()
+	guard, err := newGuard(opts, logger, metrics)
 	if err != nil {
 		return err
 	}
 
 	// Decide what to serve.
 	var config *rest.Config
-	m := manager.New(manager.Config{GracefulShutdownTimeout: shutdownTimeout, Logger: logger})
-	add := func(name string, phase manager.Phase, run func(context.Context) error) {
-		_ = m.Add(manager.Runnable{Name: name, Run: run, Phase: phase}) // m.Run returns its error
-	}
+	var sim *simulation
 	switch {
 	case opts.simulate:
-		sim := newSimulation(opts.pods)
+		sim = newSimulation(opts.pods)
 		defer sim.server.Close()
-		add("simulation", manager.Caches, func(ctx context.Context) error { return sim.run(ctx, opts.rate) })
 		config = sim.server.Config()
 	case opts.kubeconfig != "":
 		config, err = clientcmd.BuildConfigFromFlags("", opts.kubeconfig)
@@ -84,18 +82,37 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 		return err
 	}
 	config.WarningHandler = rest.NoWarnings{}
-	p, err := newProxy(ctx, config, opts.resources, opts.window, logger)
+	p, err := newProxy(ctx, config, opts.resources, opts.window, logger, metrics)
 	if err != nil {
 		return err
+	}
+	if !guard.open() {
+		if guard.reviewer, err = newReviewer(config, opts.audiences); err != nil {
+			return err
+		}
 	}
 
-	listener, err := guard.listen(ctx)
+	m := manager.New(manager.Config{
+		Probes:                  manager.Server{Addr: opts.probes, Handler: metrics.handler()},
+		Health:                  p.probes(),
+		GracefulShutdownTimeout: shutdownTimeout,
+		Logger:                  logger,
+	})
+	add := func(name string, phase manager.Phase, run func(context.Context) error) {
+		_ = m.Add(manager.Runnable{Name: name, Run: run, Phase: phase}) // m.Run returns its error
+	}
+	if sim != nil {
+		add("simulation", manager.Caches, func(ctx context.Context) error { return sim.run(ctx, opts.rate) })
+	}
+	tcp, err := (&net.ListenConfig{}).Listen(ctx, "tcp", guard.address.String())
 	if err != nil {
 		return err
 	}
+	listener := &limitedListener{Listener: tcp, limits: opts.limits, refused: func() { metrics.refused.WithLabelValues("connections").Inc() }}
+	metrics.add(p, guard.reviewer, listener)
 	requests, endWatches := context.WithCancel(context.WithoutCancel(ctx)) // else the server would wait for them
 	defer endWatches()
-	_ = m.AddServer(manager.Server{Name: "proxy", Listener: listener, Handler: guard.handler(endWith(requests, p))})
+	_ = m.AddServer(manager.Server{Name: "proxy", Listener: listener, TLS: guard.tls(), Handler: endWith(requests, guard.handler(p))})
 	add("follow", manager.Caches, func(ctx context.Context) error {
 		defer endWatches()
 		return p.run(ctx)
@@ -134,9 +151,15 @@ type options struct {
 	resources         []schema.GroupVersionResource
 	names             []string // of the resources, as in the flag
 	window            int
-	tokenFile         string
+	probes            string
 	certFile, keyFile string
 	clientCA          string
+	tokenReview       bool
+	audiences         []string
+	accessReview      bool
+	allowUsers        []string
+	allowGroups       []string
+	limits            limits
 	kubeconfig        string
 	simulate          bool
 	pods, rate        int
@@ -152,11 +175,21 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("fanout", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints errors
 	resources := flags.String("resources", "v1/pods", "what to serve: `[GROUP/]VERSION/RESOURCE`, separated by commas, like v1/pods,apps/v1/deployments")
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; other than loopback needs -tls-cert, and -token-file or -client-ca")
-	flags.StringVar(&o.tokenFile, "token-file", "", "`path` of a file with the bearer token that clients must send")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; other than loopback needs -tls-cert, -client-ca or -token-review, and -access-review or -allow-users or -allow-groups")
+	flags.StringVar(&o.probes, "probes", "", "`address` for /readyz, /livez and /metrics, plain HTTP for all who reach it; empty means none")
 	flags.StringVar(&o.certFile, "tls-cert", "", "`path` of the server's certificate, PEM: serve HTTPS")
 	flags.StringVar(&o.keyFile, "tls-key", "", "`path` of its key, PEM")
-	flags.StringVar(&o.clientCA, "client-ca", "", "`path` of the authority, PEM, whose certificates clients must present; needs -tls-cert")
+	flags.StringVar(&o.clientCA, "client-ca", "", "`path` of authorities, PEM: a client with a certificate of theirs is the user of its common name; needs -tls-cert")
+	flags.BoolVar(&o.tokenReview, "token-review", false, "ask the API server whose bearer token a client sends")
+	audiences := flags.String("token-audiences", "", "`audiences` of the tokens, separated by commas; empty means those of the API server")
+	flags.BoolVar(&o.accessReview, "access-review", false, "ask the API server whether a client may read the resource")
+	allowUsers := flags.String("allow-users", "", "`users` who may read everything, separated by commas")
+	allowGroups := flags.String("allow-groups", "", "`groups` whose users may read everything, separated by commas")
+	flags.IntVar(&o.limits.connections, "max-connections", 4_000, "`connections` of all clients together")
+	flags.IntVar(&o.limits.connectionsPerIP, "max-connections-per-ip", 1_000, "`connections` from one address")
+	flags.IntVar(&o.limits.requestsPerUser, "max-requests-per-user", 2_000, "`requests` of one user at a time, with watches")
+	flags.Float64Var(&o.limits.userQPS, "user-qps", 100, "`requests` of one user per second, and twice as many at once")
+	flags.Float64Var(&o.limits.ipQPS, "ip-qps", 200, "`requests` from one address per second, and twice as many at once")
 	flags.IntVar(&o.window, "window", 0, "`changes` of each resource kept for clients that reconnect; zero means 8192")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig: follow its current context's cluster")
 	flags.BoolVar(&o.simulate, "simulate", false, "simulate a cluster even in a pod")
@@ -180,9 +213,16 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		return o, errors.New("-tls-cert and -tls-key go together")
 	case o.clientCA != "" && o.certFile == "":
 		return o, errors.New("-client-ca needs -tls-cert and -tls-key")
+	case o.limits.connections < 1 || o.limits.connectionsPerIP < 1 || o.limits.requestsPerUser < 1 || !(o.limits.userQPS > 0) || !(o.limits.ipQPS > 0):
+		return o, errors.New("-max-connections, -max-connections-per-ip, -max-requests-per-user, -user-qps and -ip-qps must be positive")
+	case *audiences != "" && !o.tokenReview:
+		return o, errors.New("-token-audiences needs -token-review")
+	case o.tokenReview && o.certFile == "":
+		return o, errors.New("-token-review needs -tls-cert and -tls-key: without TLS the network can read the tokens")
 	case o.pods < 1 || o.rate < 1 || o.rate > 10_000 || o.window < 0 || o.report < 0:
 		return o, errors.New("-pods and -rate must be at least 1, -rate at most 10000, -window and -report not negative")
 	}
+	o.audiences, o.allowUsers, o.allowGroups = split(*audiences), split(*allowUsers), split(*allowGroups)
 	for text := range strings.SplitSeq(*resources, ",") {
 		parts := strings.Split(text, "/")
 		if len(parts) == 2 {
@@ -196,4 +236,12 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	}
 	o.simulate = o.kubeconfig == "" && (o.simulate || os.Getenv("KUBERNETES_SERVICE_HOST") == "")
 	return o, nil
+}
+
+// split returns the parts of text between commas.
+func split(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
 }

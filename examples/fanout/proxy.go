@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,10 +30,13 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// proxy follows collections of one API server and serves them. It is an http.Handler for GET requests.
+// proxy follows collections of one API server and serves them to GET requests.
 type proxy struct {
 	collections []*collection // in the order of their API groups
 	version     *version.Info
+	client      *informer.Client
+	metrics     *metrics
+	log         *slog.Logger
 }
 
 // collection is a watchcache.Cache of some type and the Reflector that fills it.
@@ -39,18 +44,29 @@ type collection struct {
 	schema.GroupVersionResource
 	info metav1.APIResource
 
-	run        func(ctx context.Context) error
-	status     func() informer.ReflectorStatus
-	list       func(w http.ResponseWriter, r *http.Request, namespace string)
-	get        func(w http.ResponseWriter, r *http.Request, key informer.Key)
-	rv         func() string
-	len        func() int
-	watchers   func() int
+	fresh  *freshness
+	run    func(ctx context.Context) error
+	status func() informer.ReflectorStatus
+	list   func(w http.ResponseWriter, r *http.Request, namespace string)
+	get    func(w http.ResponseWriter, r *http.Request, key informer.Key)
+	rv     func() string
+	len    func() int
+	stats  func() watchcache.Stats
+
 	endWatches func()
 }
 
+// informerStatus returns the status for package informerprom.
+func (c *collection) informerStatus() informer.InformerStatus {
+	reflector := c.status()
+	return informer.InformerStatus{
+		Resource: informer.Resource{GroupVersionResource: c.GroupVersionResource}, Synced: c.rv() != "0",
+		ResourceVersion: c.rv(), Objects: c.len(), Reflectors: []informer.ReflectorStatus{reflector},
+	}
+}
+
 // newProxy discovers the resources on the API server. It follows nothing before run.
-func newProxy(ctx context.Context, config *rest.Config, resources []schema.GroupVersionResource, window int, log *slog.Logger) (*proxy, error) {
+func newProxy(ctx context.Context, config *rest.Config, resources []schema.GroupVersionResource, window int, log *slog.Logger, m *metrics) (*proxy, error) {
 	client, err := informer.NewClient(config)
 	if err != nil {
 		return nil, err
@@ -59,7 +75,7 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{}
+	p := &proxy{client: client, metrics: m, log: log}
 	if p.version, err = discover.ServerVersion(); err != nil {
 		return nil, fmt.Errorf("get the version of %s: %w", config.Host, err)
 	}
@@ -93,6 +109,20 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 		if err != nil {
 			return nil, err
 		}
+		base, _, err := rest.DefaultServerUrlFor(config)
+		if err != nil {
+			return nil, err
+		}
+		if gvr.Group == "" {
+			base = base.JoinPath("api", gvr.Version, gvr.Resource)
+		} else {
+			base = base.JoinPath("apis", gvr.Group, gvr.Version, gvr.Resource)
+		}
+		fresh, err := newFreshness(config, base)
+		if err != nil {
+			return nil, err
+		}
+		fresh.cached, fresh.advance, c.fresh = c.fresh.cached, c.fresh.advance, fresh
 		p.collections = append(p.collections, c)
 	}
 	slices.SortStableFunc(p.collections, func(a, b *collection) int {
@@ -112,11 +142,20 @@ func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersio
 		return nil, err
 	}
 	info.Verbs = metav1.Verbs{"get", "list", "watch"}
+	cached := func() uint64 {
+		rv, _ := strconv.ParseUint(cache.ResourceVersion(), 10, 64) // it is a number
+		return rv
+	}
 	return &collection{
 		GroupVersionResource: gvr, info: info,
+		fresh: &freshness{cached: cached, advance: func(from, to uint64) {
+			if cached() == from {
+				_ = cache.Put(context.Background(), informer.Delta[T]{Type: informer.Bookmarked, ResourceVersion: strconv.FormatUint(to, 10)}) // it is a number
+			}
+		}},
 		run: reflector.Run, status: reflector.Status,
 		list: cache.ServeList, get: cache.ServeObject,
-		rv: cache.ResourceVersion, len: cache.Len, watchers: cache.Watchers, endWatches: cache.EndWatches,
+		rv: cache.ResourceVersion, len: cache.Len, stats: cache.Stats, endWatches: cache.EndWatches,
 	}, nil
 }
 
@@ -152,63 +191,109 @@ func (p *proxy) report(out io.Writer) {
 	for _, c := range p.collections {
 		status := c.status()
 		fmt.Fprintf(out, "%s: %d objects at %s, %v for %v; %d watchers\n",
-			c.GroupResource(), c.len(), c.rv(), status.State, time.Since(status.Since).Round(time.Second), c.watchers())
+			c.GroupResource(), c.len(), c.rv(), status.State, time.Since(status.Since).Round(time.Second), c.stats().Watchers)
 	}
 }
 
-func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+// route is what a request asks for.
+type route struct {
+	*collection              // nil for discovery, and for what is not followed
+	verb        string       // get, list or watch
+	key         informer.Key // without a name for a list or watch
+	parts       []string     // of the path
+}
+
+// route returns what a request asks for: /api/VERSION/ or /apis/GROUP/VERSION/, then [namespaces/NAMESPACE/]RESOURCE[/NAME].
+func (p *proxy) route(r *http.Request) route {
+	to := route{parts: strings.Split(strings.Trim(r.URL.Path, "/"), "/")}
+	var gv schema.GroupVersion
+	parts := to.parts
 	switch {
-	case r.URL.Path == "/healthz":
-		health.Live(p.probes()).ServeHTTP(w, r)
-	case r.URL.Path == "/readyz":
-		health.Ready(p.probes()).ServeHTTP(w, r) // anyone may ask, so the answer does not say what is missing
 	case parts[0] == "api" && len(parts) > 2:
-		p.serve(w, r, schema.GroupVersion{Version: parts[1]}, parts[2:])
+		gv, parts = schema.GroupVersion{Version: parts[1]}, parts[2:]
 	case parts[0] == "apis" && len(parts) > 3:
-		p.serve(w, r, schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:])
+		gv, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
 	default:
-		p.discover(w, r, parts)
+		return to
 	}
-}
-
-// serve answers a request for a collection or an object: [namespaces/NAMESPACE/]RESOURCE[/NAME].
-func (p *proxy) serve(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, parts []string) {
-	namespace := ""
 	if parts[0] == "namespaces" && len(parts) > 2 {
-		namespace, parts = parts[1], parts[2:]
+		to.key.Namespace, parts = parts[1], parts[2:]
 	}
 	for _, c := range p.collections {
-		if c.GroupVersionResource != gv.WithResource(parts[0]) || len(parts) > 2 || namespace != "" && !c.info.Namespaced {
-			continue
-		}
-		if len(parts) == 2 {
-			if (namespace != "") == c.info.Namespaced {
-				writeSoon(w)
-				c.get(w, r, informer.Key{Namespace: namespace, Name: parts[1]})
-				return
+		namespaced := to.key.Namespace != ""
+		switch {
+		case c.GroupVersionResource != gv.WithResource(parts[0]) || len(parts) > 2 || namespaced && !c.info.Namespaced:
+		case len(parts) == 1:
+			to.collection, to.verb = c, "list"
+			if isWatch(r) {
+				to.verb = "watch"
 			}
-			continue
+		case namespaced == c.info.Namespaced && parts[1] != "":
+			to.collection, to.verb, to.key.Name = c, "get", parts[1]
 		}
-		if !isWatch(r) {
-			writeSoon(w)
-		}
-		c.list(w, r, namespace)
+	}
+	return to
+}
+
+// serve answers a request that was routed.
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, to route) {
+	out := &writer{ResponseWriter: w}
+	defer out.observe(p.metrics, to)
+	if to.verb == "watch" {
+		out.each = writeTimeout
+	} else {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(listTimeout)) // ends with the request
+	}
+	if to.collection == nil {
+		p.discover(out, r, to.parts)
 		return
 	}
-	watchcache.WriteError(w, r, notFound())
+	if err := to.freshen(r); err != nil {
+		p.log.Warn("the API server does not say which version is the newest", "resource", to.GroupResource(), "err", err)
+		watchcache.WriteError(out, r, apierrors.NewServiceUnavailable("the API server does not say which version is the newest"))
+		return
+	}
+	if to.verb == "get" {
+		to.get(out, r, to.key)
+		return
+	}
+	to.list(out, r, to.key.Namespace)
+}
+
+// freshen gives a request without a resource version the newest one: the cache then waits until it has that version.
+func (to *route) freshen(r *http.Request) error {
+	query := r.URL.Query()
+	opts, err := listOptions(query)
+	switch {
+	case err != nil, opts.ResourceVersion != "" || opts.Continue != "" || to.rv() == "0",
+		to.verb == "list" && opts.ResourceVersionMatch != "",                                   // an error
+		to.verb == "watch" && opts.SendInitialEvents != nil && !*opts.SendInitialEvents,        // it may begin at any version
+		to.verb == "watch" && opts.SendInitialEvents == nil && opts.ResourceVersionMatch != "": // an error
+		return nil
+	}
+	newest, err := to.fresh.newest(r.Context())
+	if err != nil {
+		return err
+	}
+	query.Set("resourceVersion", strconv.FormatUint(newest, 10))
+	if to.verb == "watch" && opts.SendInitialEvents == nil { // without a version, a watch begins with the objects
+		query.Set("sendInitialEvents", "true")
+	}
+	if to.verb != "get" && opts.ResourceVersionMatch == "" {
+		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	}
+	r.URL.RawQuery = query.Encode()
+	return nil
+}
+
+func listOptions(query url.Values) (opts metav1.ListOptions, err error) {
+	err = metav1.Convert_url_Values_To_v1_ListOptions(&query, &opts, nil)
+	return opts, err
 }
 
 func isWatch(r *http.Request) bool {
-	query := r.URL.Query()
-	var opts metav1.ListOptions
-	err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &opts, nil)
+	opts, err := listOptions(r.URL.Query())
 	return err == nil && opts.Watch
-}
-
-// writeSoon disconnects a client that does not read the response in time. The deadline ends with the request.
-func writeSoon(w http.ResponseWriter) {
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(listTimeout))
 }
 
 // discover answers discovery requests, such as kubectl's.

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/watchcache"
 )
@@ -58,9 +59,9 @@ func newRig(t *testing.T) *rig {
 	config.BearerToken = "upstream-secret"
 	config.Dial = r.traffic.dial
 	var err error
-	r.proxy, err = newProxy(t.Context(), config, []schema.GroupVersionResource{widgets, pods}, 0, slog.New(slog.NewTextHandler(r.logs, nil)))
+	r.proxy, err = newProxy(t.Context(), config, []schema.GroupVersionResource{widgets, pods}, 0, slog.New(slog.NewTextHandler(r.logs, nil)), newMetrics())
 	r.must(err)
-	g, err := newGuard(options{listen: "127.0.0.1:0"})
+	g, err := newGuard(options{listen: "127.0.0.1:0", limits: limits{requestsPerUser: 1000, userQPS: 1000, ipQPS: 1000}}, slog.New(slog.DiscardHandler), r.proxy.metrics)
 	r.must(err)
 	r.server = httptest.NewServer(g.handler(r.proxy))
 	t.Cleanup(r.server.Close)
@@ -79,8 +80,11 @@ func (r *rig) must(err error) {
 func (r *rig) run() {
 	r.Helper()
 	r.background(r.proxy.run)
+	client := &http.Client{Transport: patient{http.DefaultTransport}}
 	for _, c := range r.proxy.collections {
-		r.get("/api" + map[bool]string{true: "/", false: "s/" + c.Group + "/"}[c.Group == ""] + c.Version + "/" + c.Resource + "?resourceVersion=1") // waits for the first list
+		response, err := client.Get(r.server.URL + "/api" + map[bool]string{true: "/", false: "s/" + c.Group + "/"}[c.Group == ""] + c.Version + "/" + c.Resource + "?resourceVersion=0")
+		r.must(err)
+		response.Body.Close()
 	}
 }
 
@@ -166,6 +170,13 @@ func (r *rig) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
+// ready returns the status and body of the readiness probe.
+func (r *rig) ready() (int, string) {
+	w := httptest.NewRecorder()
+	health.Ready(r.proxy.probes()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	return w.Code, w.Body.String()
+}
+
 // traffic counts the connections and bytes of clients that use its dial.
 type traffic struct {
 	connections, received atomic.Int64
@@ -233,22 +244,25 @@ func TestUpstreamLoadIsThatOfOne(t *testing.T) {
 			equal(r, i, r.pods)
 		}
 		received := r.traffic.received.Load() - before
-		lists, watches := 0, 0
+		lists, watches, probes := 0, 0, 0
 		for _, request := range r.upstream.Requests() {
 			switch {
-			case request.Resource == pods && request.Verb == "list":
+			case request.Resource != pods:
+			case request.Query.Get("limit") == "1" || request.Query.Get("timeoutSeconds") == "3":
+				probes++ // for the newest version, when an informer begins
+			case request.Verb == "list":
 				lists++
-			case request.Resource == pods && request.Verb == "watch":
+			case request.Verb == "watch":
 				watches++
 			}
 		}
-		t.Logf("%3d informers: upstream %d connections, %d lists, %d watches, %d bytes for %d changes",
-			n, r.traffic.connections.Load(), lists, watches, received, changes)
+		t.Logf("%3d informers: upstream %d connections, %d lists, %d watches, %d questions for the newest version, %d bytes for %d changes",
+			n, r.traffic.connections.Load(), lists, watches, probes, received, changes)
 		if n == 1 {
 			first = received
 		}
-		// One connection for the watch of each resource, and one for the initial discovery.
-		if connections := r.traffic.connections.Load(); connections > 3 || lists+watches != 1 {
+		// One connection for the watch of each resource, one for the initial discovery, and two for the newest version.
+		if connections := r.traffic.connections.Load(); connections > 5 || lists+watches != 1 {
 			t.Errorf("%d informers: %d connections, %d lists and %d watches", n, connections, lists, watches)
 		}
 		if received < first-first/50 || received > first+first/50 {
@@ -300,8 +314,14 @@ func TestDownstreamEqualsUpstream(t *testing.T) {
 	before := typed.Status()
 	r.upstream.Stop()
 	r.set("a", "3")
-	if code, _ := r.get("/readyz"); code != http.StatusOK {
-		t.Errorf("/readyz returns %d while the API server is down", code)
+	if code, body := r.ready(); code != http.StatusOK {
+		t.Errorf("/readyz returns %d %s while the API server is down", code, body)
+	}
+	if code, _ := r.get("/api/v1/pods?resourceVersion=0"); code != http.StatusOK {
+		t.Errorf("a list at any version returns %d while the API server is down", code)
+	}
+	if code, _ := r.get("/api/v1/pods"); code != http.StatusServiceUnavailable {
+		t.Errorf("a list at the newest version returns %d while the API server is down", code)
 	}
 	r.upstream.Start()
 	check()
@@ -331,14 +351,11 @@ func TestReadySaysOnlyWhetherItIs(t *testing.T) {
 	r := newRig(t)
 	want := func(when string, wantCode int, wantBody string) {
 		t.Helper()
-		if code, body := r.get("/readyz"); code != wantCode || body != wantBody {
+		if code, body := r.ready(); code != wantCode || body != wantBody {
 			t.Errorf("%s: %d %q, want %d %q", when, code, body, wantCode, wantBody)
 		}
 	}
 	want("before run", http.StatusInternalServerError, "readyz check failed\n")
-	if code, _ := r.get("/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz: %d", code)
-	}
 	if code, _ := r.get("/api/v1/pods"); code != http.StatusTooManyRequests {
 		t.Errorf("list before run: %d", code)
 	}
@@ -397,7 +414,7 @@ func TestDiscovery(t *testing.T) {
 func TestUnknownResource(t *testing.T) {
 	r := newRig(t)
 	for _, gvr := range []schema.GroupVersionResource{pods.GroupVersion().WithResource("secrets"), {Group: "none.example.com", Version: "v1", Resource: "x"}} {
-		if _, err := newProxy(t.Context(), r.upstream.Config(), []schema.GroupVersionResource{gvr}, 0, slog.New(slog.DiscardHandler)); err == nil {
+		if _, err := newProxy(t.Context(), r.upstream.Config(), []schema.GroupVersionResource{gvr}, 0, slog.New(slog.DiscardHandler), newMetrics()); err == nil {
 			t.Errorf("%v: no error", gvr)
 		}
 	}
@@ -410,7 +427,7 @@ func TestCredentialsStayHere(t *testing.T) {
 	config := r.downstream()
 	config.BearerToken = "downstream-secret"
 	equal(r, synced[*corev1.Pod](r, config, pods), r.pods)
-	for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces/ns/pods/a", "/api", "/version", "/readyz", "/nothing"} {
+	for _, path := range []string{"/api/v1/pods", "/api/v1/namespaces/ns/pods/a", "/api", "/version", "/nothing"} {
 		response, err := http.Get(r.server.URL + path)
 		r.must(err)
 		var answer bytes.Buffer

@@ -183,17 +183,19 @@ type Origin struct {
 	Made bool
 	// Share lets the object share parts with other objects. Before must be nil.
 	Share bool
+	// Nameless means that an object without a name is no error.
+	Nameless bool
 }
 
 // Decode decodes an encoded object into a new one, and returns a pointer to it. The object does not refer to raw's memory.
-// An object without a name is an error.
+// An object without a name is an error, unless from.Nameless is set.
 func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
 	memory := reflect.New(d.typ.layout.memory).UnsafePointer()
 	obj := reflect.NewAt(d.typ.elem, memory).Interface()
 	if err := d.into(obj, f, raw, from); err != nil {
 		return nil, err
 	}
-	if err := checkName(obj); err != nil {
+	if err := checkName(obj); err != nil && !(from.Nameless && err == errNoName) {
 		return nil, err
 	}
 	return obj, nil

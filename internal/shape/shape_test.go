@@ -151,6 +151,7 @@ var files = []string{
 	"doc.go",
 	"object.go",
 	"shard.go",
+	"shardselector.go",
 	"resource.go",
 	"config.go",
 	"durations.go",
