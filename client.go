@@ -3,6 +3,7 @@ package informer
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +54,7 @@ type Client struct {
 	accept  string // the configured media types; empty means those of the object's type
 	warn    func(ctx context.Context, code int, agent, text string)
 	traffic *traffic
+	server  *serverIdentity
 	tracer  Tracer // nil for none
 }
 
@@ -87,6 +90,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 		limiter: config.RateLimiter,
 		accept:  config.AcceptContentTypes,
 		traffic: &traffic{},
+		server:  &serverIdentity{ca: sumOfCA(config), asking: make(chan struct{}, 1)},
 	}
 	if c.accept == "" {
 		c.accept = config.ContentType
@@ -313,4 +317,87 @@ func responseError(resp *http.Response, method string, resource schema.GroupReso
 		}
 	}
 	return &apierrors.StatusError{ErrStatus: *status}
+}
+
+// serverIdentity identifies the server of a client, so that the objects of one server are not taken for those of another.
+type serverIdentity struct {
+	ca     string        // the sum of the certificate authority; empty if the system's are trusted
+	asking chan struct{} // holds a token while a request for the UID is under way
+
+	mu    sync.Mutex // protects the fields below
+	uid   string     // of the namespace kube-system; empty if the client may not get it
+	known bool
+}
+
+// sumOfCA returns a checksum of the certificate authority in config.
+func sumOfCA(config *rest.Config) string {
+	ca := config.CAData
+	if len(ca) == 0 && config.CAFile != "" {
+		ca, _ = os.ReadFile(config.CAFile) // the transport has read it, too
+	}
+	if len(ca) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(bytes.TrimSpace(ca)))
+}
+
+// cluster returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the client may not
+// get that namespace. Only the first call that succeeds sends a request.
+func (c *Client) cluster(ctx context.Context) (string, error) {
+	select {
+	case c.server.asking <- struct{}{}:
+		defer func() { <-c.server.asking }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if uid, known := c.knownCluster(); known {
+		return uid, nil
+	}
+	if err := c.wait(ctx); err != nil {
+		return "", err
+	}
+	uid, err := c.readCluster(ctx)
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
+		uid, err = "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("identify the server: %w", err)
+	}
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.server.uid, c.server.known = uid, true
+	return uid, nil
+}
+
+// knownCluster returns what cluster has returned, and whether it has.
+func (c *Client) knownCluster() (uid string, known bool) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return c.server.uid, c.server.known
+}
+
+func (c *Client) readCluster(ctx context.Context) (string, error) {
+	resp, err := c.send(ctx, request{
+		method:   http.MethodGet,
+		url:      c.base.JoinPath("api/v1/namespaces", metav1.NamespaceSystem),
+		accept:   "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+		resource: schema.GroupResource{Resource: "namespaces"},
+		name:     metav1.NamespaceSystem,
+	})
+	if err != nil {
+		return "", err
+	}
+	defer resp.Close()
+	body, err := io.ReadAll(io.LimitReader(resp, 1<<20))
+	if err != nil {
+		return "", err
+	}
+	if resp.format != decode.JSON {
+		return "", errors.New("the server sent another format than requested")
+	}
+	meta, err := resp.format.Metadata(body)
+	if err != nil {
+		return "", err
+	}
+	return string(meta.UID), nil
 }

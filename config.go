@@ -68,6 +68,9 @@ type Config[T Object] struct {
 	// AbsentIsSynced treats a resource that the server does not serve as empty, for example while its custom resource
 	// definition is not installed. False means that the informer does not sync until the server serves the resource.
 	AbsentIsSynced bool
+	// Snapshot makes the informer save its objects and start from the saved ones; see [SnapshotConfig]. A [Reflector] has no
+	// Snapshot. The zero value saves nothing.
+	Snapshot SnapshotConfig
 	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
 }

@@ -3,6 +3,7 @@ package informer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
 // limit limits the number of goroutines between enter and leave. Nil means no limit.
@@ -124,6 +126,25 @@ func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, from decode.Origin)
 	return obj.(T), nil
 }
 
+// encode returns obj encoded: in protobuf if protobuf is true, which requires that obj has a method Marshal; otherwise in JSON.
+func encode(obj any, protobuf bool) (decode.Format, []byte, error) {
+	if protobuf {
+		raw, err := obj.(marshaler).Marshal()
+		return decode.Protobuf, raw, err
+	}
+	raw, err := json.Marshal(obj)
+	return decode.JSON, raw, err
+}
+
+// marshaler has the method of generated protobuf code.
+type marshaler interface{ Marshal() ([]byte, error) }
+
+// marshals reports whether obj, whose type is typ, can be encoded in protobuf and decoded again.
+func marshals(obj any, typ *decode.Type) bool {
+	_, ok := obj.(marshaler)
+	return ok && typ.Protobuf()
+}
+
 // decoder decodes the objects of a reflector. It skips versions that the sink holds already, calls Config.Filter, decodes,
 // and calls Config.Transform. A failure of an object becomes a DecodeError. Several goroutines may call decode at once. After
 // decode of an object, finish must be called for it, and for one object at a time.
@@ -151,6 +172,13 @@ type packing[T Object] interface {
 	pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
 	// alive returns the decoded object of old, or nil if it would have to be decoded again.
 	alive(old T) any
+	// record returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held in encoded
+	// form; whole returns the object to encode.
+	record(obj T, buf []byte) (r snapshotfile.Record, ok bool, err error)
+	// whole returns obj decoded.
+	whole(obj T) any
+	// recorded returns the T of obj, which was decoded from r.
+	recorded(r snapshotfile.Record, obj any) T
 	// settle is called once, when the handlers have processed the first list, with all objects. It may run until ctx ends.
 	settle(ctx context.Context, objects iter.Seq[T])
 }

@@ -63,15 +63,16 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 		switch d := &batch[i]; d.Type {
 		case Upserted:
 			w.upsert(d.Object)
-			w.advance(d.Namespace, d.ResourceVersion)
+			w.advance(d)
 		case Removed:
 			w.remove(d)
-			w.advance(d.Namespace, d.ResourceVersion)
+			w.advance(d)
 		case Replaced:
 			w.replace(d)
-			w.setSource(d.Namespace, d.ResourceVersion)
+			shard := d.shard
+			w.setSource(source{d.Namespace, d.ResourceVersion, &shard, len(d.Kept) > 0})
 		case Bookmarked:
-			w.advance(d.Namespace, d.ResourceVersion)
+			w.advance(d)
 		}
 	}
 	w.publishLocked()
@@ -401,21 +402,28 @@ func (s *Snapshot[T]) buildHints() {
 	})
 }
 
-// advance records that the source of namespace has reached resourceVersion. It ignores an empty version and one that precedes
-// the current one.
-func (w *edit[T]) advance(namespace, resourceVersion string) {
-	i, found := w.sourceAt(namespace)
-	if resourceVersion == "" || found && older(resourceVersion, w.next.sources[i].resourceVersion) {
+// advance records that the source of d has reached its resource version. It ignores an empty version and one that precedes the
+// current one.
+func (w *edit[T]) advance(d *Delta[T]) {
+	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, stale: d.stale}
+	if i, found := w.sourceAt(d.Namespace); found {
+		have := &w.next.sources[i]
+		if src.shard = have.shard; src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
+			src.resourceVersion = have.resourceVersion
+			if src.stale == have.stale {
+				return
+			}
+		}
+	} else if src.resourceVersion == "" {
 		return
 	}
-	w.setSource(namespace, resourceVersion)
+	w.setSource(src)
 }
 
-// setSource records that the source of namespace is at resourceVersion. Unlike advance it can go back: a server that was
-// restored from a backup has older versions.
-func (w *edit[T]) setSource(namespace, resourceVersion string) {
-	src := source{namespace, resourceVersion}
-	i, found := w.sourceAt(namespace)
+// setSource records the state of a source. Unlike advance it can go back: a server that was restored from a backup has older
+// versions.
+func (w *edit[T]) setSource(src source) {
+	i, found := w.sourceAt(src.namespace)
 	w.next.sources = slices.Clone(w.next.sources) // the published snapshot shares it
 	if found {
 		w.next.sources[i] = src

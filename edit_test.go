@@ -208,7 +208,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 		},
 		"hints: 62 names":              func(s state) { s.snap.hints.Put(0, 100); s.snap.hints.Drop(0, 100); s.snap.hints.Drop(0, 100) },
 		"hints: an entry has slot 100": func(s state) { s.snap.hints.Drop(0, 200); s.snap.hints.Put(0, 100) },
-		"not sorted":                   func(s state) { s.snap.sources = []source{{"b", "1"}, {"a", "1"}} },
+		"not sorted":                   func(s state) { s.snap.sources = []source{{namespace: "b"}, {namespace: "a"}} },
 		"index 0: 3 items": func(s state) {
 			s.index.tree.Set(0, newItem("ghost", s.index.index.hash("ghost"), &record{Name: "ghost"}))
 		},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Informer keeps a [Store] equal to a collection on the API server, and delivers each change to its handlers.
@@ -35,9 +37,10 @@ type Informer[T Object] struct {
 	// deltas: that of apply, and that of a reflector in flush. The lock keeps the deltas in order.
 	applying sync.Mutex
 	// applying also protects the fields below.
-	full    bool        // a listener has no room; apply waits for it
-	batch   []Delta[T]  // scratch memory
-	changes []change[T] // scratch memory
+	full    bool            // a listener has no room; apply waits for it
+	past    map[string]bool // the namespaces that have objects of a saved snapshot, and not yet every change since
+	batch   []Delta[T]      // scratch memory
+	changes []change[T]     // scratch memory
 
 	mu      sync.Mutex // protects the fields below
 	started bool
@@ -169,8 +172,8 @@ func (i *Informer[T]) Resource() Resource { return i.resource }
 
 // Run follows the collection until ctx ends, and returns the cause of ctx. If New rejected its arguments, Run returns
 // that error at once. If the function of an index calls runtime.Goexit, Run returns an error. Run waits for the handler calls
-// under way. When it returns, every goroutine that it started has ended, and no handler is called any more. An informer runs
-// once; later calls return [ErrRunning].
+// under way, and for the last save with Config.Snapshot. When it returns, every goroutine that it started has ended, and no
+// handler is called any more. An informer runs once; later calls return [ErrRunning].
 //
 // In profiles, its goroutines have the label "informer" with the resource, and those that call a handler also "handler" with
 // its name.
@@ -198,6 +201,12 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 		run(r.Run)
 	}
 	run(i.apply)
+	if i.config.Snapshot.Storage != nil {
+		running.Go(func() {
+			pprof.SetGoroutineLabels(labels)
+			i.save(ctx)
+		})
+	}
 	if i.packing != nil {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)
@@ -271,6 +280,9 @@ func (i *Informer[T]) unsynced(cause error) error {
 		}
 		s := r.Status()
 		text := s.State.String()
+		if s.Snapshot.CatchUpTo != "" {
+			text = "catching up from a snapshot at resource version " + s.ResourceVersion + " to " + s.Snapshot.CatchUpTo + ", " + text
+		}
 		if s.Namespace != "" {
 			text = "namespace " + s.Namespace + ": " + text
 		}
@@ -447,16 +459,15 @@ func (i *Informer[T]) applyLocked() (err error) {
 	if len(i.batch) == 0 {
 		return nil
 	}
-	d := &i.batch[0]
-	first := d.Type == Replaced && !i.listed[d.Namespace]
-	if i.changes, err = i.hub.apply(i.batch, i.changes, first); err != nil {
+	if i.batch[0].Type == Replaced {
+		err = i.applyListLocked(&i.batch[0])
+	} else if len(i.past) == 0 {
+		i.changes, err = i.hub.apply(i.batch, i.changes, false)
+	} else {
+		err = i.applyPastLocked()
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", i.resource, err)
-	}
-	if first {
-		i.noteFirstList(d.Namespace)
-	}
-	if d.Type == Replaced {
-		i.noteShard(d)
 	}
 	if i.full = i.hub.full(); i.full {
 		signal(i.fifo.readable) // for apply to wait
@@ -469,7 +480,48 @@ func (i *Informer[T]) applyLocked() (err error) {
 	return nil
 }
 
-// noteFirstList notes that the store has the first list of a namespace. Only applyLocked calls it.
+// applyListLocked applies i.batch, which is the Replaced d.
+func (i *Informer[T]) applyListLocked(d *Delta[T]) (err error) {
+	first := !i.listed[d.Namespace]
+	if i.changes, err = i.hub.apply(i.batch, i.changes, first); err != nil {
+		return err
+	}
+	switch {
+	case d.past:
+		if i.past == nil {
+			i.past = map[string]bool{}
+		}
+		i.past[d.Namespace] = true
+	case first:
+		delete(i.past, d.Namespace)
+		i.noteFirstList(d.Namespace)
+	}
+	i.noteShard(d)
+	return nil
+}
+
+// applyPastLocked applies i.batch, which has no Replaced. Additions to a namespace whose objects are of the past are initial, as
+// those of the first list.
+func (i *Informer[T]) applyPastLocked() (err error) {
+	for from := 0; from < len(i.batch); {
+		to, past := from+1, i.past[i.batch[from].Namespace]
+		for to < len(i.batch) && !i.batch[to-1].current && i.past[i.batch[to].Namespace] == past {
+			to++
+		}
+		clear(i.changes)
+		if i.changes, err = i.hub.apply(i.batch[from:to], i.changes[:0], past); err != nil {
+			return err
+		}
+		if last := &i.batch[to-1]; last.current && past {
+			delete(i.past, last.Namespace)
+			i.noteFirstList(last.Namespace)
+		}
+		from = to
+	}
+	return nil
+}
+
+// noteFirstList notes that the store has the first list of a namespace, or what equals it. Only applyLocked calls it.
 func (i *Informer[T]) noteFirstList(namespace string) {
 	i.mu.Lock()
 	i.listed[namespace] = true
@@ -567,5 +619,37 @@ func (i *Informer[T]) abandon() {
 	defer i.mu.Unlock()
 	if !i.started && !isClosed(i.hub.stopped) {
 		i.stop()
+	}
+}
+
+// save saves the objects of each namespace from time to time, until ctx ends, and then once more.
+func (i *Informer[T]) save(ctx context.Context) {
+	if i.WaitSynced(ctx) == nil {
+		i.saveAll(ctx, i.config.Snapshot.interval()/firstSave)
+	}
+	for ctx.Err() == nil {
+		interval := i.config.Snapshot.interval()
+		i.saveAll(ctx, interval-rand.N(interval/10+1))
+	}
+	i.saveNow(context.WithoutCancel(ctx), true)
+}
+
+// firstSave is the part of Config.Snapshot.Interval after which the first save follows.
+const firstSave = 10
+
+// saveAll saves the objects of each namespace after a wait.
+func (i *Informer[T]) saveAll(ctx context.Context, wait time.Duration) {
+	if sleep(ctx, wait) == nil {
+		i.saveNow(ctx, false)
+	}
+}
+
+// saveNow saves the objects of each namespace.
+func (i *Informer[T]) saveNow(ctx context.Context, last bool) {
+	for _, r := range i.reflectors {
+		_ = apart(func() error { // a method of T may call runtime.Goexit
+			r.saved.save(ctx, i.store.Snapshot(), r.log, last)
+			return nil
+		})
 	}
 }

@@ -229,6 +229,35 @@ func (c *collection[T]) reaches(ctx context.Context, rv string) error {
 	return resp.Close()
 }
 
+// current returns the resource version that the server has now.
+func (c *collection[T]) current(ctx context.Context) (string, error) {
+	if err := c.ready(ctx); err != nil {
+		return "", err
+	}
+	query := atLeast("")
+	query.Set("limit", "1")
+	c.lists.Add(1)
+	resp, err := c.send(ctx, query, c.decoder.acceptList)
+	if err != nil {
+		return "", fmt.Errorf("list: %w", err)
+	}
+	defer resp.Close()
+	list := decode.NewList(resp, resp.format)
+	for {
+		switch _, err := list.Next(); err {
+		case nil:
+		case decode.ErrMore:
+			if err := list.Fill(); err != nil {
+				return "", fmt.Errorf("read list: %w", err)
+			}
+		case io.EOF:
+			return list.Info.ResourceVersion, nil
+		default:
+			return "", err
+		}
+	}
+}
+
 // isTooLarge reports whether err means that the server has not reached the requested resource version.
 func isTooLarge(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)

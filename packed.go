@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -20,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/pack"
+	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
 // packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an informer of
@@ -209,6 +209,26 @@ func (k *packer) packBytes(obj any, f decode.Format, raw []byte, list *decode.Li
 	return p
 }
 
+// record implements [packing].
+func (k *packer) record(p *packed, buf []byte) (r snapshotfile.Record, ok bool, err error) {
+	have := p.body.Load()
+	if have.form.held != nil {
+		return r, false, nil
+	}
+	raw, err := have.form.dict.Unpack(buf, have.data[p.uid+p.version:])
+	return savedRecord(have.form.format, raw, have.form.list), true, err
+}
+
+// whole implements [packing].
+func (k *packer) whole(p *packed) any { return p.object(nil) }
+
+// recorded implements [packing]. The object of a snapshot has passed Config.Transform already.
+func (k *packer) recorded(r snapshotfile.Record, obj any) *packed {
+	p := k.packBytes(obj, formatOf(r), r.Raw, listOf(r), nil)
+	p.setDecoded(nil, obj)
+	return p
+}
+
 // settle packs objects again. Most were packed while the dictionary knew only the first ones.
 func (k *packer) settle(ctx context.Context, objects iter.Seq[*packed]) {
 	for p := range objects {
@@ -288,14 +308,7 @@ func (k *packer) transformed(p *packed) (*packed, error) {
 	if obj == nil || err != nil {
 		return nil, err
 	}
-	format := decode.JSON
-	var raw []byte
-	if m, ok := obj.(interface{ Marshal() ([]byte, error) }); ok && k.decoders.typ.Protobuf() {
-		format = decode.Protobuf
-		raw, err = m.Marshal()
-	} else {
-		raw, err = json.Marshal(obj)
-	}
+	format, raw, err := encode(obj, marshals(obj, k.decoders.typ))
 	if err != nil {
 		return k.hold(obj), nil
 	}

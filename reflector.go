@@ -17,6 +17,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
 const (
@@ -36,7 +38,8 @@ const (
 type Reflector[T Object] struct {
 	collection[T]
 	sink    Sink[T]
-	batcher batcher[T] // sink as a batcher; nil if it is none
+	batcher batcher[T]    // sink as a batcher; nil if it is none
+	saved   *snapshots[T] // nil without Config.Snapshot
 	config  Config[T]
 	log     *slog.Logger
 
@@ -45,6 +48,7 @@ type Reflector[T Object] struct {
 	sharded  uint64           // the change of the shard that decoder and state are of
 	stale    map[Key]struct{} // objects whose newest version could not be decoded
 	listed   bool             // the sink has had a list
+	started  bool             // the reflector has loaded a snapshot, or found that it cannot; true without Config.Snapshot
 	received bool             // a resource version since the last flush
 
 	mu        sync.Mutex // protects the fields below
@@ -74,6 +78,10 @@ type state struct {
 	// Used while watching.
 	open  *openWatch // the open watch of a streaming list; nil if there is none
 	ahead int        // consecutive watches from a version that the server has not reached
+
+	// Used while watching after a warm start, until the sink has every change up to the version that the server had then.
+	until    string // that version; empty once the sink has reached it
+	catchUps int    // watches that ended before
 }
 
 // watching returns the state after the whole collection has entered the sink.
@@ -84,6 +92,7 @@ func (s state) watching() state {
 // listing returns a state that lists the collection at resource version least or later, because of why.
 func (s state) listing(least string, why Reason) state {
 	s.name, s.least, s.why, s.ahead = ReflectorListing, least, why, 0
+	s.until, s.catchUps = "", 0
 	return s
 }
 
@@ -115,6 +124,8 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 		return next, ReflectorBackoff, noteRestored
 	case watching && (expired || apierrors.IsStoreReadError(err)):
 		return s.listing(s.rv, ReasonExpired), ReflectorBackoff, "" // the changes since rv are lost
+	case watching && errors.Is(err, errNoConfirmation):
+		return s.listing(s.rv, ReasonBehind), ReflectorBackoff, ""
 	case watching && (errors.Is(err, errUnknownDeleted) || errors.Is(err, errForeign)):
 		return s.listing(s.rv, ReasonUnclear), ReflectorBackoff, "" // a change since rv is lost
 	case watching && apierrors.IsNotFound(err): // the resource may no longer be served: the list shows that
@@ -142,6 +153,9 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if config.Compact {
 		return nil, errors.New("Config.Compact: a reflector holds no objects, so it cannot hold them in compact form; only an Informer can")
 	}
+	if config.Snapshot.Storage != nil {
+		return nil, errors.New("Config.Snapshot: a reflector holds no objects, so it cannot save them; only an Informer can")
+	}
 	return newReflector(client, resource, sink, config, nil)
 }
 
@@ -166,6 +180,9 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	t := config.goType()
 	if packing != nil {
 		t = packing.goType()
+	}
+	if err := config.Snapshot.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
+		return nil, err
 	}
 	own, err := newDecoders[T](t, client.accept, config.KeepManagedFields)
 	if err != nil {
@@ -193,6 +210,8 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		failed:    r.noteDecodeError,
 		calling:   newLimit(1),
 	}
+	r.saved = newSnapshots(&r.collection, config)
+	r.started = r.saved == nil
 	r.batcher, _ = sink.(batcher[T])
 	if holder, ok := sink.(Holder[T]); ok {
 		r.decoder.held = holder.Get
@@ -210,6 +229,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s.Read, s.Lists, s.Watches = int(r.read.Load()), int(r.lists.Load()), int(r.watches.Load())
 	s.ListsBy, s.WatchesBy = r.listsBy.counts(), r.watchesBy.counts()
 	s.OutsideShard = r.decoder.outside.Load()
+	s.Snapshot = r.saved.present()
 	s.Bytes, s.Events = r.bytes.Load(), r.events.Load()
 	s.Failures = r.failuresLocked(time.Now())
 	switch s.State {
@@ -315,6 +335,9 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 	defer r.mu.Unlock()
 	if r.sharded != r.shards {
 		r.sharded, r.decoder.shard = r.shards, r.shard
+		if r.state.until != "" {
+			r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
+		}
 		if r.state.rv != "" {
 			r.state = r.state.listing(r.state.rv, ReasonShard)
 		}
@@ -372,11 +395,56 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 		return r.watch(ctx)
 	}
 	r.enter(ReflectorListing, nil)
+	if !r.started {
+		if err := r.warm(ctx); err != nil || r.started && r.state.name == ReflectorWatching {
+			return err
+		}
+	}
 	r.count(&r.listsBy)
 	if r.config.PagedList || time.Now().Before(r.state.paged) {
 		return r.list(ctx)
 	}
 	return r.stream(ctx)
+}
+
+// warm enters the state ReflectorWatching with the objects of a snapshot. If there is none of use, it logs why, and the state
+// stays.
+func (r *Reflector[T]) warm(ctx context.Context) error {
+	l, err := r.saved.load(ctx, &r.collection, r.decoder.shard)
+	if cold := (coldStart{}); errors.As(err, &cold) {
+		r.started = true
+		r.stayCold(cold.error)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	past := l.current != l.version
+	d := Delta[T]{Type: Replaced, Items: l.items, ResourceVersion: l.version, shard: r.decoder.shard, sharded: r.sharded, past: past}
+	if err := r.put(ctx, d); err != nil {
+		return err
+	}
+	r.started, r.listed = true, true
+	r.read.Store(int64(len(l.items)))
+	r.state = r.state.watching()
+	r.state.why = ReasonSnapshot
+	if past {
+		r.state.until = l.current
+	}
+	r.setStale(nil)
+	s := r.saved.present()
+	r.log.Info("a snapshot was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version, "took", s.LoadTime)
+	return nil
+}
+
+// stayCold notes why the reflector lists although there may be a snapshot.
+func (r *Reflector[T]) stayCold(why error) {
+	r.saved.update(func(s *SnapshotStatus) { s.LoadError, s.CatchUpTo = why, "" })
+	level := slog.LevelInfo
+	if damaged := (*snapshotfile.DamagedError)(nil); errors.As(why, &damaged) {
+		level = slog.LevelWarn
+	}
+	r.log.Log(context.Background(), level, "list instead of a warm start", "why", why)
 }
 
 // count counts a list or a watch by its reason.
@@ -399,6 +467,9 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	r.reportFailure(err)
 	from := r.state
 	r.state = next
+	if from.until != "" && next.until == "" {
+		r.stayCold(fmt.Errorf("the watch cannot resume at resource version %s: %w", from.rv, err))
+	}
 	switch wait {
 	case ReflectorIdle:
 		r.log.Info(note, "why", err, "resourceVersion", from.least)
@@ -497,7 +568,7 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 		query.Set("resourceVersion", least)
 	}
 	r.collection.lists.Add(1)
-	w, err := r.open(ctx, query, true)
+	w, err := r.open(ctx, query, true, 0)
 	if err == nil {
 		defer func() { // even if a function of the user ends the goroutine
 			if r.state.open != w {
@@ -520,8 +591,8 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 }
 
 // open opens a watch.
-func (r *Reflector[T]) open(ctx context.Context, query url.Values, initial bool) (*openWatch, error) {
-	w, err := r.collection.open(ctx, query, initial)
+func (r *Reflector[T]) open(ctx context.Context, query url.Values, initial bool, timeout time.Duration) (*openWatch, error) {
+	w, err := r.collection.open(ctx, query, initial, timeout)
 	if err == nil {
 		r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
 	}
@@ -538,7 +609,11 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	w := r.state.open
 	if r.state.open = nil; w == nil {
 		r.count(&r.watchesBy)
-		if w, err = r.open(ctx, url.Values{"resourceVersion": {r.state.rv}}, false); err != nil {
+		var timeout time.Duration
+		if r.state.until != "" {
+			timeout = firstCatchUp << r.state.catchUps
+		}
+		if w, err = r.open(ctx, url.Values{"resourceVersion": {r.state.rv}}, false, timeout); err != nil {
 			return err
 		}
 	}
@@ -553,6 +628,11 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	switch {
 	case err != io.EOF:
 		return err
+	case r.state.until != "" && r.state.catchUps >= maxCatchUps-1:
+		return fmt.Errorf("watch: %w", errNoConfirmation)
+	case r.state.until != "":
+		r.state.catchUps++
+		err = nil
 	case w.events == 0 && time.Since(w.opened) < shortWatch:
 		return errEmptyWatch
 	case w.events == 0 && time.Since(w.opened) >= minWatchTimeout:
@@ -617,7 +697,16 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 	if err := r.notBack(d.ResourceVersion); err != nil {
 		return err
 	}
-	return r.put(ctx, d)
+	d.stale = len(r.stale) > 0
+	if r.state.until != "" && reached(d.ResourceVersion, r.state.until) {
+		d.current = true
+	}
+	if err := r.put(ctx, d); err != nil || !d.current {
+		return err
+	}
+	r.state.until = ""
+	r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
+	return nil
 }
 
 // notBack returns an error if resource version rv precedes that of the sink.

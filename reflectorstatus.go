@@ -27,7 +27,7 @@ type ReflectorState uint8
 const (
 	// ReflectorIdle is the state before Run and after it.
 	ReflectorIdle ReflectorState = iota
-	// ReflectorListing reads the whole collection.
+	// ReflectorListing reads the whole collection, from the server or from a saved snapshot.
 	ReflectorListing
 	// ReflectorWatching follows the changes; ReflectorStatus.WatchOpen reports whether a watch is open.
 	ReflectorWatching
@@ -104,6 +104,36 @@ type ReflectorStatus struct {
 	OutsideShard int64
 	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
+	// Snapshot is the status of Config.Snapshot.
+	Snapshot SnapshotStatus
+}
+
+// SnapshotStatus is the status of the snapshots of a [Reflector]; see [SnapshotConfig].
+type SnapshotStatus struct {
+	// Loaded is true if the store began with the objects of a snapshot.
+	Loaded bool
+	// LoadedObjects, LoadedVersion and LoadedAge are the number of objects in that snapshot, its resource version, and its age
+	// at the start. LoadTime is the time that reading it took.
+	LoadedObjects int
+	LoadedVersion string
+	LoadedAge     time.Duration
+	LoadTime      time.Duration
+	// CatchUpTo is the resource version that the server had at the start. It is empty once the sink has reached it.
+	CatchUpTo string
+	// LoadError is why the reflector listed at the start. It wraps [os.ErrNotExist] if there was no snapshot. Nil means that it
+	// resumed, or has not tried yet.
+	LoadError error
+	// Saves counts the snapshots saved by this process.
+	Saves int
+	// SavedAt is the time of the last save. The other fields are the number of objects in that snapshot, its resource version,
+	// the number of bytes written, and the time that it took.
+	SavedAt      time.Time
+	SavedObjects int
+	SavedVersion string
+	SavedBytes   int64
+	SaveTime     time.Duration
+	// SaveError is why the latest save failed. Nil means that it did not.
+	SaveError error
 }
 
 // Transition is a change of the state of a [Reflector].
@@ -144,13 +174,15 @@ const (
 	ReasonUnclear
 	// ReasonShard: the shard has changed.
 	ReasonShard
+	// ReasonSnapshot: the watch resumes from a saved snapshot.
+	ReasonSnapshot
 
 	reasons = iota
 )
 
 // String returns the name of the reason in lower case, such as "expired".
 func (r Reason) String() string {
-	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear", "shard"}
+	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear", "shard", "snapshot"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -187,6 +219,8 @@ const (
 	AwaitingSink
 	// AwaitingRetry: the wait after a failure has not ended.
 	AwaitingRetry
+	// AwaitingSnapshot: the storage of Config.Snapshot has not sent the whole snapshot.
+	AwaitingSnapshot
 )
 
 // String returns a text such as "the response".
@@ -204,6 +238,8 @@ func (a Awaiting) String() string {
 		return "room for the list"
 	case AwaitingRetry:
 		return "the next try"
+	case AwaitingSnapshot:
+		return "the saved snapshot"
 	}
 	return fmt.Sprintf("Awaiting(%d)", uint8(a))
 }

@@ -198,7 +198,11 @@ type indexTree[T Object] interface {
 }
 
 // source is the source of one namespace, or of all if namespace is empty. It has reported every change up to resourceVersion.
-type source struct{ namespace, resourceVersion string }
+type source struct {
+	namespace, resourceVersion string
+	shard                      *Shard // of its objects; nil before the first list
+	stale                      bool   // the snapshot has an older version of some object, because the newest one could not be decoded
+}
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
@@ -347,6 +351,16 @@ func (s *Snapshot[T]) ResourceVersion() string {
 		}
 	}
 	return lowest
+}
+
+// sourceOf returns the source of namespace.
+func (s *Snapshot[T]) sourceOf(namespace string) (source, bool) {
+	for _, src := range s.sources {
+		if src.namespace == namespace {
+			return src, true
+		}
+	}
+	return source{}, false
 }
 
 // sourceRV returns the resource version that the source of namespace has reached, or "" if it has reported nothing.

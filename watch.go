@@ -43,9 +43,13 @@ func (w *openWatch) close() {
 	w.response.Close()
 }
 
-// open opens a watch. If initial is true, the watch begins with the whole collection.
-func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool) (_ *openWatch, err error) {
-	w := &openWatch{timeout: minWatchTimeout + rand.N(minWatchTimeout)}
+// open opens a watch that the server ends after timeout; zero means after some minutes. If initial is true, the watch begins with
+// the whole collection.
+func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool, timeout time.Duration) (_ *openWatch, err error) {
+	if timeout == 0 {
+		timeout = minWatchTimeout + rand.N(minWatchTimeout)
+	}
+	w := &openWatch{timeout: timeout}
 	query.Set("watch", "1")
 	query.Set("allowWatchBookmarks", "true")
 	query.Set("timeoutSeconds", strconv.Itoa(int(w.timeout.Seconds())))

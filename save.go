@@ -1,0 +1,167 @@
+package informer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/snapshotfile"
+)
+
+// errStale is why nothing is saved.
+var errStale = errors.New("the newest version of an object could not be decoded: a start from a snapshot would miss it")
+
+// save saves the objects of one namespace of snap, unless nothing has changed. It notes a failure in the status, and logs it
+// unless the save before failed, too. last means that the informer ends: save then sends no request.
+func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Logger, last bool) {
+	began := time.Now()
+	before := s.present()
+	src, ok := snap.sourceOf(s.identity.Namespace)
+	if !ok || src.resourceVersion == "" || src.shard == nil {
+		return // no list
+	}
+	s.mu.Lock()
+	have := s.stored
+	s.mu.Unlock()
+	if src.resourceVersion == have.version && src.shard.String() == have.shard && time.Since(have.time) < s.config.maxAge()/2 {
+		return
+	}
+	objects, bytes, err := 0, int64(0), error(nil)
+	if src.stale {
+		err = errStale
+	} else {
+		objects, bytes, err = s.write(ctx, snap, src, last)
+	}
+	if ctx.Err() != nil {
+		return // the last save follows
+	}
+	s.update(func(st *SnapshotStatus) {
+		if st.SaveError = err; err == nil {
+			st.Saves++
+			s.stored = stored{src.resourceVersion, src.shard.String(), began}
+			st.SavedAt, st.SavedObjects, st.SavedVersion, st.SavedBytes, st.SaveTime = began, objects, src.resourceVersion, bytes, time.Since(began)
+		}
+	})
+	switch {
+	case err == nil:
+		if before.SaveError != nil {
+			log.Info("the snapshot is saved again", "objects", objects, "resourceVersion", src.resourceVersion)
+		}
+	case before.SaveError == nil:
+		log.Warn("the snapshot cannot be saved", "why", err)
+	}
+}
+
+// write writes a snapshot into the storage.
+func (s *snapshots[T]) write(ctx context.Context, snap *Snapshot[T], src source, last bool) (objects int, bytes int64, err error) {
+	h := snapshotHeader{s.identity, src.resourceVersion, time.Now()}
+	h.Shard = src.shard.String()
+	var known bool
+	if h.Cluster, known = s.client.knownCluster(); !known {
+		if last {
+			return 0, 0, errors.New("the server has not been identified yet")
+		}
+		if h.Cluster, err = s.client.cluster(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
+	header, err := json.Marshal(h)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = s.config.Storage.Save(ctx, s.name, func(to io.Writer) error {
+		objects = 0
+		w, err := snapshotfile.NewWriter(to, header)
+		if err != nil {
+			return err
+		}
+		checked := make(map[uint64]bool, len(s.saver.checked))
+		for obj := range snap.in(s.identity.Namespace) {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			r, err := s.record(obj, checked)
+			if err == nil {
+				err = w.Append(r)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", KeyOf(obj), err)
+			}
+			objects++
+		}
+		s.saver.checked = checked
+		if cap(s.saver.buf) > 2*batchBytes {
+			s.saver.buf = nil
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+		bytes = w.Written()
+		return nil
+	})
+	return objects, bytes, err
+}
+
+// record returns obj in encoded form.
+func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Record, err error) {
+	whole := any(obj)
+	if s.packing != nil {
+		r, ok, err := s.packing.record(obj, s.saver.buf)
+		if ok || err != nil {
+			s.saver.buf = r.Raw
+			return r, err
+		}
+		whole = s.packing.whole(obj)
+	}
+	var h maphash.Hash
+	h.SetSeed(s.saver.seed)
+	maphash.WriteComparable(&h, obj) // a restored server can send other content under the same UID and resource version
+	h.WriteString(string(obj.GetUID()))
+	h.WriteByte(0)
+	h.WriteString(obj.GetResourceVersion())
+	version := h.Sum64()
+	if protobuf, known := s.saver.checked[version]; known && obj.GetResourceVersion() != "" {
+		checked[version] = protobuf
+		f, raw, err := encode(whole, protobuf)
+		return savedRecord(f, raw, nil), err
+	}
+	f, raw, err := s.lossless(whole)
+	if err != nil {
+		return r, err
+	}
+	checked[version] = f == decode.Protobuf
+	return savedRecord(f, raw, nil), nil
+}
+
+// errLossy indicates an object that no encoding holds.
+var errLossy = errors.New("it changes when it is encoded and decoded again, so it cannot be saved; Config.Compact holds it as the server sent it")
+
+// lossless returns obj in an encoding from which the same object is decoded.
+func (s *snapshots[T]) lossless(obj any) (f decode.Format, raw []byte, err error) {
+	for _, protobuf := range []bool{true, false} {
+		if protobuf && !marshals(obj, s.decoders.typ) {
+			continue
+		}
+		if f, raw, err = encode(obj, protobuf); err != nil {
+			continue
+		}
+		one := s.decoders.get()
+		var again any
+		again, err = one.Decode(f, raw, decode.Origin{})
+		s.decoders.put(one)
+		if err == nil && reflect.DeepEqual(obj, again) {
+			return f, raw, nil
+		}
+	}
+	if err != nil {
+		return f, nil, fmt.Errorf("%w: %w", errLossy, err)
+	}
+	return f, nil, errLossy
+}

@@ -1,0 +1,416 @@
+package informer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/snapshotfile"
+)
+
+const (
+	// maxFromFuture is the age that a snapshot may lack: clocks differ.
+	maxFromFuture = time.Minute
+	// firstCatchUp is the timeout of the watch after a warm start. Before the timeout, kube-apiserver sends a bookmark, which shows
+	// that no change is missing. Each further watch has twice the timeout of the one before, so that many changes come through.
+	firstCatchUp = 3 * time.Second
+	// maxCatchUps is the number of these watches. A server that sends no bookmark may never confirm the version.
+	maxCatchUps = 6
+)
+
+// errNoConfirmation leads to a list.
+var errNoConfirmation = errors.New("the server has not confirmed that the watch has every change since the snapshot was saved")
+
+// coldStart is why a reflector lists, although there is a storage of snapshots.
+type coldStart struct{ error }
+
+func (c coldStart) Unwrap() error { return c.error }
+
+// coldBecause returns a coldStart with a text.
+func coldBecause(format string, args ...any) error { return coldStart{fmt.Errorf(format, args...)} }
+
+// snapshots loads and saves the snapshots of one reflector.
+type snapshots[T Object] struct {
+	config   SnapshotConfig
+	client   *Client
+	decoders *decoders[T]
+	packing  packing[T]
+	share    bool
+	identity snapshotIdentity // without Shard and Cluster
+	name     string           // in the storage
+
+	saver saver // only the goroutine that saves uses it
+
+	mu     sync.Mutex // protects the fields below
+	status SnapshotStatus
+	stored stored
+}
+
+// stored describes the snapshot in the storage, as far as it is known.
+type stored struct {
+	version, shard string
+	time           time.Time
+}
+
+// saver is what save keeps from one save to the next.
+type saver struct {
+	seed    maphash.Seed
+	checked map[uint64]bool // the versions whose encoding loses nothing: true for protobuf
+	buf     []byte          // scratch memory
+}
+
+// snapshotIdentity is what a snapshot and the informer that loads it must have in common.
+type snapshotIdentity struct {
+	Server, CA, Cluster          string
+	Resource                     schema.GroupVersionResource
+	Namespace                    string
+	LabelSelector, FieldSelector string
+	Shard                        string
+	Type, Fields                 string // the name of the Go type, and a checksum of its fields
+	ManagedFields                bool
+	Transform, Filter            bool
+	Revision                     string
+}
+
+// snapshotHeader is the header of a snapshot, in JSON.
+type snapshotHeader struct {
+	snapshotIdentity
+	ResourceVersion string
+	Time            time.Time
+}
+
+// newSnapshots returns the snapshots of a reflector of c with config. It returns nil if there is no storage.
+func newSnapshots[T Object](c *collection[T], config Config[T]) *snapshots[T] {
+	if config.Snapshot.Storage == nil {
+		return nil
+	}
+	d := c.decoder
+	s := &snapshots[T]{config: config.Snapshot, client: c.client, decoders: d.decoders, packing: d.packing, share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
+	s.identity = snapshotIdentity{
+		Server:        c.client.base.String(),
+		CA:            c.client.server.ca,
+		Resource:      c.resource.GroupVersionResource,
+		Namespace:     c.namespace,
+		LabelSelector: c.resource.LabelSelector,
+		FieldSelector: c.resource.FieldSelector,
+		Type:          nameOfType(d.goType),
+		Fields:        sumOfFields(d.goType),
+		ManagedFields: config.KeepManagedFields,
+		Transform:     config.Transform != nil,
+		Filter:        config.Filter != nil,
+		Revision:      config.Snapshot.Revision,
+	}
+	i := &s.identity
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{i.Resource.Group, i.Resource.Version, i.Resource.Resource, i.Namespace, i.LabelSelector, i.FieldSelector, i.Type}))
+	s.name = i.Resource.Resource + "-" + hex.EncodeToString(sum[:8]) + ".snapshot"
+	return s
+}
+
+// update changes the status, with the lock held.
+func (s *snapshots[T]) update(change func(*SnapshotStatus)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.status)
+}
+
+// present returns the present status. s may be nil.
+func (s *snapshots[T]) present() SnapshotStatus {
+	if s == nil {
+		return SnapshotStatus{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// differs returns how the identity of a snapshot differs from want, or "".
+func (i *snapshotIdentity) differs(want *snapshotIdentity) string {
+	switch {
+	case i.Server != want.Server:
+		return fmt.Sprintf("it is from the server %.200s, not %s", i.Server, want.Server)
+	case i.CA != want.CA:
+		return "it is from a server with another certificate authority"
+	case i.Resource != want.Resource || i.Namespace != want.Namespace || i.LabelSelector != want.LabelSelector || i.FieldSelector != want.FieldSelector:
+		return "it is of another resource, namespace or selector"
+	case i.Type != want.Type:
+		return fmt.Sprintf("it is of the Go type %.200s, not %s", i.Type, want.Type)
+	case i.Fields != want.Fields:
+		return fmt.Sprintf("the fields of %s have changed", want.Type)
+	case i.ManagedFields != want.ManagedFields:
+		return "Config.KeepManagedFields has changed"
+	case i.Transform != want.Transform:
+		return "Config.Transform has changed"
+	case i.Filter != want.Filter:
+		return "Config.Filter has changed"
+	case i.Revision != want.Revision:
+		return fmt.Sprintf("it has the revision %.100q, not %q", i.Revision, want.Revision)
+	case i.Shard != want.Shard:
+		return "it is of another shard"
+	}
+	return ""
+}
+
+// loaded is the content of a snapshot.
+type loaded[T Object] struct {
+	items   []T
+	version string // the resource version of the items
+	current string // the resource version that the server has now
+}
+
+// load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if a request has
+// failed.
+func (s *snapshots[T]) load(ctx context.Context, c *collection[T], shard Shard) (loaded[T], error) {
+	l, err := s.read(ctx, c, shard)
+	if cold := (coldStart{}); errors.As(err, &cold) {
+		_, _ = s.client.cluster(ctx) // the last save, which may come at any time, needs it; the one before tries again
+	}
+	return l, err
+}
+
+// read is load without preparing for a save.
+func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) (l loaded[T], err error) {
+	began := time.Now()
+	c.awaits.set(AwaitingSnapshot)
+	body, err := s.config.Storage.Load(ctx, s.name)
+	switch {
+	case ctx.Err() != nil:
+		return l, context.Cause(ctx)
+	case errors.Is(err, os.ErrNotExist):
+		return l, coldBecause("there is no snapshot yet: %w", err)
+	case err != nil:
+		return l, coldBecause("the snapshot cannot be read: %w", err)
+	}
+	defer body.Close()
+	file, err := snapshotfile.NewReader(body)
+	if err != nil {
+		return l, s.unreadable(ctx, err)
+	}
+	var h snapshotHeader
+	if err := json.Unmarshal(file.Header, &h); err != nil {
+		return l, s.unreadable(ctx, err)
+	}
+	want := s.identity
+	want.Shard = shard.String()
+	age := time.Since(h.Time)
+	if reason := h.differs(&want); reason != "" {
+		return l, coldBecause("the snapshot is not usable: %s", reason)
+	}
+	switch {
+	case age > s.config.maxAge():
+		return l, coldBecause("the snapshot is too old: it was saved %v ago, and Config.Snapshot.MaxAge is %v", age.Round(time.Second), s.config.maxAge())
+	case age < -maxFromFuture:
+		return l, coldBecause("the snapshot was saved %v in the future", -age.Round(time.Second))
+	}
+	cluster, err := s.client.cluster(ctx)
+	switch {
+	case err != nil:
+		return l, err
+	case h.Cluster != cluster && (h.Cluster == "" || cluster == ""):
+		return l, coldBecause("the snapshot is not usable: the UID of the namespace kube-system would show whether it is from this server, but the informer may not get that namespace, or could not at the save")
+	case h.Cluster != cluster:
+		return l, coldBecause("the snapshot is not usable: it is from another cluster, whose namespace kube-system has the UID %.100s, not %s", h.Cluster, cluster)
+	}
+	l.version = h.ResourceVersion
+	if l.current, err = c.current(ctx); err != nil {
+		return l, err
+	}
+	switch {
+	case !reached(l.current, l.current) || !reached(l.version, l.version):
+		return l, coldBecause("the snapshot is not usable: the resource versions %.100q and %.100q are not numbers", l.version, l.current)
+	case older(l.current, l.version):
+		return l, coldBecause("the snapshot is not usable: the server was restored to resource version %s, before that of the snapshot, %s", l.current, l.version)
+	}
+	c.awaits.set(AwaitingSnapshot)
+	if l.items, err = s.items(ctx, file); err != nil {
+		return l, s.unreadable(ctx, err)
+	}
+	s.update(func(st *SnapshotStatus) {
+		st.Loaded, st.LoadedObjects, st.LoadedVersion, st.LoadedAge, st.LoadTime = true, len(l.items), l.version, age, time.Since(began)
+		if l.current != l.version {
+			st.CatchUpTo = l.current
+		}
+		s.stored = stored{l.version, h.Shard, h.Time}
+	})
+	return l, nil
+}
+
+// unreadable returns a coldStart for an error of a file, or the cause of ctx.
+func (s *snapshots[T]) unreadable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return coldBecause("the snapshot cannot be read: %w", err)
+}
+
+// block is a block of a snapshot, and its objects.
+type block[T Object] struct {
+	raw   *[]byte
+	items []T
+	err   error
+}
+
+// items decodes the records of a file, on several goroutines.
+func (s *snapshots[T]) items(ctx context.Context, file *snapshotfile.Reader) (items []T, err error) {
+	var buffers sync.Pool
+	p := pipeline[block[T]]{
+		open:   func() *block[T] { return &block[T]{} },
+		full:   func(b *block[T]) bool { return b.raw != nil },
+		do:     s.decode,
+		cancel: func(error) {},
+		hand: func(b *block[T]) error {
+			buffers.Put(b.raw)
+			items = append(items, b.items...)
+			return b.err
+		},
+	}
+	p.start()
+	for err == nil && ctx.Err() == nil && !p.failed.Load() {
+		buf, ok := buffers.Get().(*[]byte)
+		if !ok {
+			buf = new([]byte)
+		}
+		if *buf, err = file.Next(*buf); err == nil {
+			p.add(func(b *block[T]) { b.raw = buf })
+			p.flush(func(*block[T]) dispatch { return byWorker })
+		}
+	}
+	switch failed := p.wait(); {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case failed != nil:
+		return nil, failed
+	case err != io.EOF:
+		return nil, err
+	}
+	return items, nil
+}
+
+// decode decodes the objects of a block.
+func (s *snapshots[T]) decode(b *block[T]) {
+	one := s.decoders.get()
+	var r snapshotfile.Record
+	for rest := *b.raw; len(rest) > 0 && b.err == nil; {
+		if r, rest, b.err = snapshotfile.Cut(rest); b.err == nil {
+			var obj T
+			if obj, b.err = s.object(one, r); b.err == nil {
+				b.items = append(b.items, obj)
+			}
+		}
+	}
+	s.decoders.put(one)
+}
+
+// object returns the object of a record.
+func (s *snapshots[T]) object(one *decode.Decoder, r snapshotfile.Record) (obj T, err error) {
+	f := formatOf(r)
+	if err := s.decoders.check(f); err != nil {
+		return obj, errors.New("damaged: an object is in another format than the type has")
+	}
+	list := listOf(r)
+	made, err := one.Decode(f, r.Raw, decode.Origin{List: list, Share: s.share})
+	if err != nil {
+		return obj, fmt.Errorf("an object cannot be decoded: %w", err)
+	}
+	if s.packing != nil {
+		obj = s.packing.recorded(r, made)
+	} else {
+		obj = made.(T)
+	}
+	if ns := s.identity.Namespace; ns != "" && obj.GetNamespace() != ns {
+		return obj, errors.New("damaged: an object is of another namespace")
+	}
+	return obj, nil
+}
+
+// The formats of records.
+const (
+	recordJSON     = 0
+	recordProtobuf = 1
+)
+
+// savedRecord returns a record of an encoded object.
+func savedRecord(f decode.Format, raw []byte, list *decode.ListInfo) snapshotfile.Record {
+	r := snapshotfile.Record{Format: recordJSON, Raw: raw}
+	if f == decode.Protobuf {
+		r.Format = recordProtobuf
+	}
+	if list != nil {
+		r.Kind, r.APIVersion = list.Kind, list.APIVersion
+	}
+	return r
+}
+
+func formatOf(r snapshotfile.Record) decode.Format {
+	if r.Format == recordProtobuf {
+		return decode.Protobuf
+	}
+	return decode.JSON
+}
+
+func listOf(r snapshotfile.Record) *decode.ListInfo {
+	if r.Kind == "" && r.APIVersion == "" {
+		return nil
+	}
+	return &decode.ListInfo{Kind: r.Kind, APIVersion: r.APIVersion}
+}
+
+// nameOfType returns the name of a type with the path of its package.
+func nameOfType(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		return "*" + nameOfType(t.Elem())
+	}
+	if t.Name() == "" || t.PkgPath() == "" {
+		return t.String()
+	}
+	return t.PkgPath() + "." + t.Name()
+}
+
+// sumOfFields returns a checksum of the names, types and tags of the fields of t, at any depth.
+func sumOfFields(t reflect.Type) string {
+	var text strings.Builder
+	seen := map[reflect.Type]int{}
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		if n, ok := seen[t]; ok {
+			fmt.Fprintf(&text, "#%d ", n)
+			return
+		}
+		fmt.Fprintf(&text, "%s %v ", nameOfType(t), t.Kind())
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+			seen[t] = len(seen)
+		}
+		switch t.Kind() {
+		case reflect.Array:
+			fmt.Fprintf(&text, "%d ", t.Len())
+			add(t.Elem())
+		case reflect.Pointer, reflect.Slice:
+			add(t.Elem())
+		case reflect.Map:
+			add(t.Key())
+			add(t.Elem())
+		case reflect.Struct:
+			for i := range t.NumField() {
+				f := t.Field(i)
+				fmt.Fprintf(&text, "%s %q %v ", f.Name, f.Tag, f.Anonymous)
+				add(f.Type)
+			}
+		}
+	}
+	add(t)
+	sum := sha256.Sum256([]byte(text.String()))
+	return hex.EncodeToString(sum[:])
+}

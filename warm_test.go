@@ -1,0 +1,856 @@
+package informer_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+)
+
+// life is one run of an informer of pods whose snapshots are in a directory.
+type life struct {
+	*informer.Informer[*corev1.Pod]
+	rec  *recorder[*corev1.Pod]
+	log  *logLines
+	stop func()
+}
+
+// live runs an informer until stop.
+func (w world) live(client *informer.Client, resource informer.Resource, config informer.Config[*corev1.Pod]) life {
+	w.Helper()
+	quietConfig, log := logged()
+	config.Logger = quietConfig.Logger
+	l := life{informer.New(client, resource, config), &recorder[*corev1.Pod]{}, log, nil}
+	l.Subscribe(l.rec)
+	l.stop = start(w.T, l.Informer)
+	return l
+}
+
+// status returns the status of the snapshots of the first namespace.
+func (l life) status() informer.SnapshotStatus { return l.Status().Reflectors[0].Snapshot }
+
+// snapshotDir returns a directory for snapshots.
+func snapshotDir(t *testing.T) informer.SnapshotConfig {
+	return informer.SnapshotConfig{Storage: informer.SnapshotDir(t.TempDir())}
+}
+
+// files returns the snapshots in a directory.
+func files(t *testing.T, c informer.SnapshotConfig) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(string(c.Storage.(informer.SnapshotDir)), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+var pods = informer.Resource{GroupVersionResource: podGVR}
+
+// After a warm start, the store equals the server, whatever has changed meanwhile, and the server has sent only the changes.
+// Guarantees: S4
+func TestWarmStartEqualsAFreshList(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		config.Snapshot = snapshotDir(t)
+		for i := range 40 {
+			w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
+		}
+		first := w.live(client, pods, config)
+		if s := first.status(); s.Loaded || !errors.Is(s.LoadError, fs.ErrNotExist) {
+			t.Errorf("first start: %+v", s)
+		}
+		w.relabel("ns", "p1", "2")
+		equalsServer(w, first.Informer)
+		first.stop()
+		if s := first.status(); s.Saves != 1 || s.SavedObjects != 40 || s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil || s.SavedBytes == 0 {
+			t.Errorf("saved: %+v", s)
+		}
+
+		w.server.ResetRequests()
+		unchanged := w.live(client, pods, config)
+		equalsServer(w, unchanged.Informer)
+		told := unchanged.rec.Take()
+		if slices.Sort(told); len(told) != 40 || told[1] != "add ns/p1 2 initial=true" {
+			t.Errorf("%d calls: %q", len(told), told)
+		}
+		if s := unchanged.status(); !s.Loaded || s.LoadedObjects != 40 || s.LoadError != nil || s.CatchUpTo != "" {
+			t.Errorf("second start: %+v", s)
+		}
+		if s := unchanged.Status().Reflectors[0]; s.Lists != 1 || len(s.ListsBy) != 0 || s.WatchesBy[informer.ReasonSnapshot] != 1 {
+			t.Errorf("second start: %d lists %v, watches %v", s.Lists, s.ListsBy, s.WatchesBy)
+		}
+		if got := w.requests(); !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.server.ResourceVersion()}) {
+			t.Errorf("requests %q", got)
+		}
+		unchanged.stop()
+		if s := unchanged.status(); s.Saves != 0 {
+			t.Errorf("saved %d times what had not changed", s.Saves)
+		}
+
+		w.relabel("ns", "p2", "2")
+		w.delete("ns", "p3")
+		w.create(newPod("ns", "new", "v=1"))
+		w.delete("ns", "p4")
+		w.create(newPod("ns", "p4", "v=again"))
+		for i := range 60 {
+			w.create(newPod("other", fmt.Sprint("q", i), "v=1"))
+		}
+		changed := w.live(client, pods, config)
+		equalsServer(w, changed.Informer)
+		var initial int
+		for _, line := range changed.rec.Take() {
+			if strings.Contains(line, "add") && !strings.Contains(line, "initial=true") && !strings.Contains(line, "p4") {
+				t.Errorf("before the sync: %s", line)
+			}
+			initial++
+		}
+		if s := changed.status(); !s.Loaded || s.LoadError != nil || initial < 100 {
+			t.Errorf("third start: %d calls, %+v", initial, s)
+		}
+		w.relabel("ns", "p2", "3")
+		changed.rec.Want(t, "update ns/p2 2->3")
+		changed.stop()
+		if changed.rec.Broken() > 0 {
+			t.Error("the events are no chain")
+		}
+	})
+}
+
+// The informer is synced only when it has what the server had after the start.
+// Guarantees: S4
+func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+		w.live(w.client(), pods, config).stop()
+		w.relabel("ns", "a", "2")
+		w.create(newPod("ns", "c", "v=1"))
+		w.delete("ns", "b")
+		open := make(chan struct{})
+		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+			if asksToWatch(r) {
+				<-open
+			}
+			return false
+		})
+		inf, rec := w.podInformer(config)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		go inf.Run(ctx)
+		rec.Want(t, "add ns/a 1 initial=true", "add ns/b 1 initial=true")
+		if s := reflectorStatus(inf).Snapshot; inf.HasSynced() || s.CatchUpTo != w.server.ResourceVersion() {
+			t.Errorf("synced %v before the watch: %+v", inf.HasSynced(), s)
+		}
+		short, cancelShort := context.WithTimeout(ctx, time.Second)
+		defer cancelShort()
+		if err := inf.WaitSynced(short); err == nil || !strings.Contains(err.Error(), "catching up from a snapshot at resource version") {
+			t.Errorf("WaitSynced: %v", err)
+		}
+		close(open)
+		if err := inf.WaitSynced(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rec.Want(t, "update ns/a 1->2", "add ns/c 1 initial=true", "delete ns/b 1 final=true")
+		w.create(newPod("ns", "d", "v=1"))
+		rec.Want(t, "add ns/d 1 initial=false")
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// A bookmark before the end of a short watch confirms the version, if only other resources have changed.
+// Guarantees: S4
+func TestWarmStartOfAQuietCollection(t *testing.T) {
+	bubble(t, func(w world) {
+		nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		w.live(w.client(), pods, config).stop()
+		if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		warm := w.live(w.client(), pods, config)
+		if d, s := time.Since(began), warm.status(); d > 3*time.Second || !s.Loaded || s.LoadError != nil {
+			t.Errorf("synced after %v: %+v", d, s)
+		}
+		equalsServer(w, warm.Informer)
+		warm.stop()
+
+		// A server that never sends a bookmark confirms nothing.
+		if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}}); err != nil {
+			t.Fatal(err)
+		}
+		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+			if asksToWatch(r) && !asksToStream(r) {
+				q := r.URL.Query()
+				q.Del("allowWatchBookmarks")
+				r.URL.RawQuery = q.Encode()
+			}
+			return false
+		})
+		inf, rec := w.podInformer(config)
+		stop := make(chan struct{})
+		ctx, cancel := context.WithCancel(w.Context())
+		go func() { defer close(stop); inf.Run(ctx) }()
+		if err := inf.WaitSynced(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := reflectorStatus(inf); s.Snapshot.LoadError == nil || !strings.Contains(s.Snapshot.LoadError.Error(), "has not confirmed") || s.ListsBy[informer.ReasonBehind] != 1 {
+			t.Errorf("without bookmarks: %+v %v", s.Snapshot, s.ListsBy)
+		}
+		rec.Want(t, "add ns/a 1 initial=true")
+		cancel()
+		<-stop
+	})
+}
+
+// A start that cannot resume lists and says why. The store equals the server.
+// Guarantees: S4
+func TestColdStartSaysWhy(t *testing.T) {
+	type saved struct {
+		world
+		config   informer.Config[*corev1.Pod]
+		resource informer.Resource
+		change   func(*rest.Config)
+		uid      string // of kube-system; empty if it is forbidden
+		backup   *informertest.Snapshot
+	}
+	shard := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
+	for _, test := range []struct {
+		name   string
+		before func(*saved)
+		after  func(*saved)
+		why    string // empty for a warm start
+	}{
+		{name: "nothing changed"},
+		{name: "old", after: func(s *saved) { time.Sleep(61 * time.Minute) }, why: "it was saved 1h1m0s ago"},
+		{name: "older than MaxAge", after: func(s *saved) { s.config.Snapshot.MaxAge = time.Minute; time.Sleep(2 * time.Minute) }, why: "MaxAge is 1m0s"},
+		{name: "younger than MaxAge", after: func(s *saved) { s.config.Snapshot.MaxAge = 2 * time.Hour; time.Sleep(100 * time.Minute) }},
+		{name: "other URL", after: func(s *saved) { s.change = func(c *rest.Config) { c.Host = "http://elsewhere" } }, why: "it is from the server http://"},
+		{name: "other certificate authority", after: func(s *saved) { s.change = func(c *rest.Config) { c.CAData = certificate(t) } }, why: "another certificate authority"},
+		{name: "other cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "u2" }, why: "has the UID u1, not u2"},
+		{name: "same cluster", before: func(s *saved) { s.uid = "u1" }},
+		{name: "unknown cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "" }, why: "may not get that namespace"},
+		{name: "restored server", before: func(s *saved) { s.backup = s.server.Snapshot(); s.relabel("ns", "a", "2") }, after: func(s *saved) { s.server.Restore(s.backup) }, why: "the server was restored"},
+		{name: "expired", after: func(s *saved) { s.relabel("ns", "a", "2"); s.delete("ns", "b"); s.server.Compact() }, why: "the watch cannot resume at resource version"},
+		{name: "other revision", after: func(s *saved) { s.config.Snapshot.Revision = "2" }, why: `it has the revision "", not "2"`},
+		{name: "transform", after: func(s *saved) {
+			s.config.Snapshot.Revision = "2"
+			s.config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
+		}, why: "Config.Transform has changed"},
+		{name: "filter", after: func(s *saved) {
+			s.config.Snapshot.Revision = "2"
+			s.config.Filter = func(*metav1.PartialObjectMetadata) bool { return true }
+		}, why: "Config.Filter has changed"},
+		{name: "managed fields", after: func(s *saved) { s.config.KeepManagedFields = true }, why: "KeepManagedFields has changed"},
+		{name: "other shard", after: func(s *saved) { s.resource.Shard = shard }, why: "another shard"},
+		{name: "same shard", before: func(s *saved) { s.resource.Shard = shard }},
+		{name: "other selector", after: func(s *saved) { s.resource.LabelSelector = "v" }, why: "there is no snapshot yet"},
+		{name: "other namespace", after: func(s *saved) { s.resource.Namespaces = []string{"ns"} }, why: "there is no snapshot yet"},
+		{name: "same namespaces", before: func(s *saved) { s.resource.Namespaces = []string{"ns", "other"} }},
+		{name: "compact", after: func(s *saved) { s.config.Compact = !s.config.Compact }},
+		{name: "share", after: func(s *saved) { s.config.Compact, s.config.Share = false, true }},
+		{name: "paged", after: func(s *saved) { s.config.PagedList = true }},
+		{name: "not a snapshot", after: func(s *saved) { s.overwrite([]byte("hello, world"), s.config.Snapshot) }, why: "it is not a snapshot"},
+		{name: "empty", after: func(s *saved) { s.overwrite(nil, s.config.Snapshot) }, why: "the file ends early"},
+		{name: "other format", after: func(s *saved) { s.overwrite([]byte("informer\x07"), s.config.Snapshot) }, why: "written in version 7 of the format"},
+	} {
+		forEachCompactPod(t, test.name, func(w world, compact bool) {
+			s := &saved{world: w, config: quiet[*corev1.Pod](), resource: pods, change: func(*rest.Config) {}}
+			s.config.Compact = compact
+			s.config.Snapshot = snapshotDir(t)
+			w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+				if s.uid == "" || !strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
+					return false
+				}
+				rw.Header().Set("Content-Type", mediaTypeJSON)
+				fmt.Fprintf(rw, `{"kind":"PartialObjectMetadata","metadata":{"name":"kube-system","uid":%q}}`, s.uid)
+				return true
+			})
+			w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"), newPod("ns", "c", "v=1"))
+			if test.before != nil {
+				test.before(s)
+			}
+			w.live(w.client(s.change), s.resource, s.config).stop()
+			if test.after != nil {
+				test.after(s)
+			}
+			again := w.live(w.client(s.change), s.resource, s.config)
+			got := again.status().LoadError
+			switch {
+			case test.why == "" && (got != nil || !again.status().Loaded):
+				t.Errorf("not loaded: %v", got)
+			case test.why != "" && (got == nil || !strings.Contains(got.Error(), test.why)):
+				t.Errorf("the reason is %v, want %s", got, test.why)
+			}
+			log := strings.Join(again.log.take(), "\n")
+			if n := strings.Count(log, "list instead of a warm start"); n != min(1, len(test.why)) {
+				t.Errorf("the log has the reason %d times:\n%s", n, log)
+			}
+			if !s.config.KeepManagedFields && s.resource.LabelSelector == "" {
+				equalsServer(w, again.Informer)
+			}
+			again.stop()
+			if again.rec.Broken() > 0 {
+				t.Error("the events are no chain")
+			}
+		})
+	}
+}
+
+// certificate returns a new certificate.
+func certificate(t *testing.T) []byte {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// forEachCompactPod runs test with and without Compact.
+func forEachCompactPod(t *testing.T, name string, test func(w world, compact bool)) {
+	for _, compact := range []bool{false, true} {
+		t.Run(fmt.Sprintf("%s,compact=%v", name, compact), func(t *testing.T) {
+			bubble(t, func(w world) { test(w, compact) })
+		})
+	}
+}
+
+// overwrite replaces the only snapshot.
+func (w world) overwrite(content []byte, c informer.SnapshotConfig) {
+	w.Helper()
+	names := files(w.T, c)
+	if len(names) != 1 {
+		w.Fatalf("snapshots %q", names)
+	}
+	if err := os.WriteFile(names[0], content, 0o600); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// With any byte changed, and after any truncation, the informer lists. No wrong object gets into the store.
+// Guarantees: S4
+func TestEveryDamageOfASnapshotShows(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		client := w.client(func(c *rest.Config) { c.QPS = -1 })
+		w.live(client, pods, config).stop()
+		name := files(t, config.Snapshot)[0]
+		whole, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := 1
+		if testing.Short() {
+			step = 7
+		}
+		check := func(content []byte, what string, i int) {
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			inf := informer.New(client, pods, config)
+			start(w.T, inf)()
+			if s := reflectorStatus(inf).Snapshot; s.Loaded || s.LoadError == nil {
+				t.Fatalf("%s %d of %d shows no damage: %+v", what, i, len(whole), s)
+			}
+			equalsServer(w, inf)
+		}
+		for i := 0; i < len(whole); i += step {
+			damaged := bytes.Clone(whole)
+			damaged[i] ^= 0x41
+			check(damaged, "byte", i)
+			check(whole[:i], "end at", i)
+		}
+	})
+}
+
+// While an object is older than the server's, because it cannot be decoded, nothing is saved: a warm start would miss it.
+// Guarantees: S4
+func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
+	forEachCompactPod(t, "stale", func(w world, compact bool) {
+		bad := true
+		config := quiet[*corev1.Pod]()
+		config.Compact = compact
+		config.Snapshot = snapshotDir(t)
+		config.Snapshot.Revision = "1"
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			if bad && p.Labels["v"] == "bad" {
+				return nil, errors.New("bad")
+			}
+			return p, nil
+		}
+		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+		inf := w.live(w.client(), pods, config)
+		time.Sleep(time.Minute)
+		saved := w.server.ResourceVersion()
+		w.relabel("ns", "a", "bad")
+		time.Sleep(6 * time.Minute)
+		if s := inf.status(); s.SavedVersion != saved || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "could not be decoded") {
+			t.Errorf("with a stale object: %+v", s)
+		}
+		inf.stop()
+		if n := strings.Count(strings.Join(inf.log.take(), "\n"), "the snapshot cannot be saved"); n != 1 {
+			t.Errorf("the log has the failure %d times", n)
+		}
+		bad = false
+		again := w.live(w.client(), pods, config)
+		if s := again.status(); !s.Loaded || s.LoadedVersion != saved {
+			t.Errorf("%+v", s)
+		}
+		equalsServer(w, again.Informer)
+		bad = true
+		w.relabel("ns", "b", "bad")
+		w.relabel("ns", "b", "good")
+		time.Sleep(6 * time.Minute)
+		if s := again.status(); s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
+			t.Errorf("after the object was good again: %+v", s)
+		}
+		again.stop()
+
+		// The first list has an object that cannot be decoded.
+		w.relabel("ns", "b", "bad")
+		config.Snapshot = snapshotDir(t)
+		config.Snapshot.Revision = "1"
+		w.live(w.client(), pods, config).stop()
+		if left := files(t, config.Snapshot); len(left) > 0 {
+			t.Errorf("saved %q", left)
+		}
+	})
+}
+
+// The informer saves while it runs, at intervals, if something has changed.
+// Guarantees: S4
+func TestSnapshotsAreSavedWhileTheInformerRuns(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		config.Snapshot.Interval = 10 * time.Minute
+		w.create(newPod("ns", "a", "v=1"))
+		inf := w.live(w.client(), pods, config)
+		time.Sleep(61 * time.Second)
+		if s := inf.status(); s.Saves != 1 {
+			t.Errorf("a minute after the start: %+v", s)
+		}
+		w.relabel("ns", "a", "2")
+		time.Sleep(10 * time.Minute)
+		if s := inf.status(); s.Saves != 2 || s.SavedVersion != w.server.ResourceVersion() {
+			t.Errorf("after ten minutes: %+v", s)
+		}
+		time.Sleep(15 * time.Minute)
+		if s := inf.status(); s.Saves != 2 {
+			t.Errorf("nothing has changed: %+v", s)
+		}
+		// The process is killed: nothing is saved at the end.
+		killed := copyOf(t, config.Snapshot)
+		w.relabel("ns", "a", "3")
+		inf.stop()
+		config.Snapshot.Storage = killed
+		again := w.live(w.client(), pods, config)
+		equalsServer(w, again.Informer)
+		if s := again.status(); !s.Loaded {
+			t.Errorf("%+v", s)
+		}
+		again.stop()
+	})
+}
+
+// copyOf returns a directory with copies of the snapshots.
+func copyOf(t *testing.T, c informer.SnapshotConfig) informer.SnapshotDir {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(string(c.Storage.(informer.SnapshotDir)))); err != nil {
+		t.Fatal(err)
+	}
+	return informer.SnapshotDir(dir)
+}
+
+// brokenStorage fails with the error in broken.
+type brokenStorage struct {
+	informer.SnapshotStorage
+	broken *atomic.Pointer[error]
+}
+
+func (s brokenStorage) Load(ctx context.Context, name string) (io.ReadCloser, error) {
+	if err := s.broken.Load(); err != nil {
+		return nil, *err
+	}
+	return s.SnapshotStorage.Load(ctx, name)
+}
+
+func (s brokenStorage) Save(ctx context.Context, name string, write func(io.Writer) error) error {
+	return s.SnapshotStorage.Save(ctx, name, func(to io.Writer) error {
+		if err := s.broken.Load(); err != nil {
+			return *err
+		}
+		return write(to)
+	})
+}
+
+// A storage that fails does not stop the informer.
+// Guarantees: S4
+func TestBrokenStorageIsLoggedOnce(t *testing.T) {
+	bubble(t, func(w world) {
+		full := errors.New("disk full")
+		var broken atomic.Pointer[error]
+		broken.Store(&full)
+		config := quiet[*corev1.Pod]()
+		config.Snapshot.Storage = brokenStorage{informer.SnapshotDir(t.TempDir()), &broken}
+		w.create(newPod("ns", "a", "v=1"))
+		inf := w.live(w.client(), pods, config)
+		if s := inf.status(); !errors.Is(s.LoadError, full) {
+			t.Errorf("load: %+v", s)
+		}
+		for i := range 5 {
+			w.relabel("ns", "a", fmt.Sprint(i))
+			time.Sleep(6 * time.Minute)
+		}
+		if s := inf.status(); !errors.Is(s.SaveError, full) || s.Saves != 0 {
+			t.Errorf("save: %+v", s)
+		}
+		synctest.Wait()
+		broken.Store(nil)
+		time.Sleep(6 * time.Minute)
+		if s := inf.status(); s.SaveError != nil || s.Saves != 1 {
+			t.Errorf("save: %+v", s)
+		}
+		equalsServer(w, inf.Informer)
+		inf.stop()
+		log := strings.Join(inf.log.take(), "\n")
+		if strings.Count(log, "cannot be saved") != 1 || strings.Count(log, "is saved again") != 1 {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// A directory has the files of its user only, and no part of a snapshot after a crash or a failure.
+// Guarantees: S4
+func TestSnapshotDir(t *testing.T) {
+	dir := informer.SnapshotDir(filepath.Join(t.TempDir(), "made", "here"))
+	write := func(text string, err error) error {
+		return dir.Save(t.Context(), "name", func(w io.Writer) error {
+			if _, err := io.WriteString(w, text); err != nil {
+				return err
+			}
+			return err
+		})
+	}
+	if _, err := dir.Load(t.Context(), "name"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Load: %v", err)
+	}
+	if err := write("one", nil); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	if err := write("two", failed); !errors.Is(err, failed) {
+		t.Errorf("Save: %v", err)
+	}
+	left, young := filepath.Join(string(dir), "name.1.tmp"), filepath.Join(string(dir), "name.2.tmp")
+	for _, file := range []string{left, young} {
+		if err := os.WriteFile(file, []byte("part"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(left, time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want string) {
+		t.Helper()
+		f, err := dir.Load(t.Context(), "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if got, _ := io.ReadAll(f); string(got) != want {
+			t.Errorf("the file has %q, want %q", got, want)
+		}
+	}
+	check("one")
+	if err := write("three", nil); err != nil {
+		t.Fatal(err)
+	}
+	check("three")
+	entries, err := os.ReadDir(string(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", e.Name(), info.Mode())
+		}
+	}
+	if !slices.Equal(names, []string{"name", "name.2.tmp"}) {
+		t.Errorf("files %q", names)
+	}
+	if info, err := os.Stat(string(dir)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory has mode %v", info.Mode())
+	}
+}
+
+// New rejects snapshots that would be unsafe.
+// Guarantees: S4
+func TestSnapshotConfigIsChecked(t *testing.T) {
+	bubble(t, func(w world) {
+		in := snapshotDir(t)
+		with := func(change func(*informer.SnapshotConfig)) informer.SnapshotConfig {
+			c := in
+			change(&c)
+			return c
+		}
+		secrets := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}
+		check := func(err error, want string) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an error with %s", err, want)
+			}
+		}
+		runPod := func(r informer.Resource, config informer.Config[*corev1.Pod]) error {
+			config.Logger = quiet[*corev1.Pod]().Logger
+			ctx, cancel := context.WithCancel(w.Context())
+			cancel()
+			return informer.New(w.client(), r, config).Run(ctx)
+		}
+		check(runPod(pods, informer.Config[*corev1.Pod]{Snapshot: with(func(c *informer.SnapshotConfig) { c.Interval = -1 })}), "Config.Snapshot.Interval")
+		check(runPod(pods, informer.Config[*corev1.Pod]{Snapshot: with(func(c *informer.SnapshotConfig) { c.MaxAge = -1 })}), "Config.Snapshot.MaxAge")
+		for _, compact := range []bool{false, true} {
+			transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
+			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: in, Transform: transform}), "Config.Snapshot.Revision")
+			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: in, Filter: func(*metav1.PartialObjectMetadata) bool { return true }}), "Config.Snapshot.Revision")
+			check(runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: in}), "Config.Snapshot.Secrets")
+			allowed := with(func(c *informer.SnapshotConfig) { c.Secrets = true })
+			if err := runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: allowed}); !errors.Is(err, context.Canceled) {
+				t.Errorf("with Secrets: %v", err)
+			}
+			other := informer.Config[*corev1.Secret]{Compact: compact, Snapshot: in, Logger: quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.client(), pods, other).Run(w.Context()), "Config.Snapshot.Secrets")
+			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, Snapshot: in, Logger: quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.client(), secrets, metadata).Run(w.Context()), "Config.Snapshot.Secrets")
+		}
+		_, err := informer.NewReflector(w.client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{Snapshot: in})
+		check(err, "Config.Snapshot")
+	})
+}
+
+// lossyPod has a field that has no encoding.
+type lossyPod struct {
+	slimPod
+	seen bool
+}
+
+func (p *lossyPod) GetUID() types.UID { return p.Metadata.UID }
+
+// Nothing is saved that a start would read differently.
+// Guarantees: S4
+func TestLossyObjectsAreNotSaved(t *testing.T) {
+	for _, compact := range []bool{false, true} {
+		t.Run(fmt.Sprintf("compact=%v", compact), func(t *testing.T) {
+			bubble(t, func(w world) {
+				w.create(newPod("ns", "a", "v=1"))
+				config := quiet[*lossyPod]()
+				config.Compact = compact
+				config.Snapshot = snapshotDir(t)
+				config.Snapshot.Revision = "1"
+				config.Transform = func(p *lossyPod) (*lossyPod, error) { p.seen = true; return p, nil }
+				inf := informer.New(w.client(), pods, config)
+				start(w.T, inf)()
+				if s := inf.Status().Reflectors[0].Snapshot; s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "ns/a: it changes when it is encoded") || s.Saves != 0 {
+					t.Errorf("%+v", s)
+				}
+				if left := files(t, config.Snapshot); len(left) > 0 {
+					t.Errorf("files %q", left)
+				}
+			})
+		})
+	}
+}
+
+// Objects of each kind of type are as after a fresh list.
+// Guarantees: S4
+func TestWarmStartOfEachType(t *testing.T) {
+	t.Run("pod", testWarmType[*corev1.Pod])
+	t.Run("metadata", testWarmType[*metav1.PartialObjectMetadata])
+	t.Run("unstructured", testWarmType[*unstructured.Unstructured])
+	t.Run("slim", testWarmType[*slimPod])
+}
+
+func testWarmType[T informer.Object](t *testing.T) {
+	for _, media := range []string{mediaTypeJSON, protobufType} {
+		for _, compact := range []bool{false, true} {
+			for _, transformed := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s,compact=%v,transformed=%v", media, compact, transformed), func(t *testing.T) {
+					bubble(t, func(w world) {
+						w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+						config := quiet[T]()
+						config.Compact = compact
+						config.Snapshot = snapshotDir(t)
+						calls := 0
+						if transformed {
+							config.Snapshot.Revision = "1"
+							config.Transform = func(obj T) (T, error) { calls++; return obj, nil }
+						}
+						client := w.client(func(c *rest.Config) { c.ContentType = media })
+						first := informer.New(client, pods, config)
+						stop := start(w.T, first)
+						w.relabel("ns", "a", "2") // a version that came in an event
+						w.create(newPod("ns", "c", "v=1"))
+						if err := first.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+							t.Fatal(err)
+						}
+						stop()
+						want := first.Store().List()
+						calls = 0
+						again := informer.New(client, pods, config)
+						start(w.T, again)()
+						if s := again.Status().Reflectors[0].Snapshot; !s.Loaded || s.LoadedObjects != 3 {
+							t.Errorf("%+v", s)
+						}
+						if got := again.Store().List(); !reflect.DeepEqual(got, want) {
+							t.Errorf("warm start (-first +warm):\n%s", cmp.Diff(want, got))
+						}
+						config.Snapshot = informer.SnapshotConfig{}
+						if calls > 0 {
+							t.Errorf("Transform was called %d times for saved objects", calls)
+						}
+						fresh := informer.New(client, pods, config)
+						start(w.T, fresh)()
+						for obj := range fresh.Store().All() {
+							if warm, _ := again.Store().Get(informer.KeyOf(obj)); !reflect.DeepEqual(obj, warm) {
+								t.Errorf("fresh list (-fresh +warm):\n%s", cmp.Diff(obj, warm))
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A change of the shard during or after a warm start lists the shard. A snapshot has the shard of its objects.
+// Guarantees: S4
+func TestWarmStartAndShards(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		for i := range 20 {
+			w.create(newPod("ns", fmt.Sprint("p", i)))
+		}
+		half := func(i uint64) informer.Shard {
+			return informer.Shard{Ranges: []informer.HashRange{{First: i << 63, Last: i<<63 | (1<<63 - 1)}}}
+		}
+		resource := pods
+		resource.Shard = half(0)
+		check := func(l life, shard informer.Shard) {
+			t.Helper()
+			if err := l.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for p := range w.pods.All() {
+				if shard.Has(p) {
+					want = append(want, p.Name)
+				}
+			}
+			var got []string
+			for p := range l.Store().All() {
+				got = append(got, p.Name)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the store has %q, want %q", got, want)
+			}
+		}
+		first := w.live(w.client(), resource, config)
+		check(first, half(0))
+		if err := first.SetShard(w.Context(), half(1)); err != nil {
+			t.Fatal(err)
+		}
+		check(first, half(1))
+		first.stop()
+
+		other := w.live(w.client(), resource, config) // the snapshot is of the other half
+		if s := other.status(); s.Loaded || s.LoadError == nil {
+			t.Errorf("%+v", s)
+		}
+		check(other, half(0))
+		other.stop()
+		w.create(newPod("ns", "q"), newPod("ns", "r"))
+		warm := w.live(w.client(), resource, config)
+		if s := warm.status(); !s.Loaded {
+			t.Errorf("%+v", s)
+		}
+		check(warm, half(0))
+		if err := warm.SetShard(w.Context(), half(1)); err != nil {
+			t.Fatal(err)
+		}
+		check(warm, half(1))
+		warm.stop()
+	})
+}
+
+// Two informers that save under one name replace each other's snapshots, and each start loads one of them whole.
+// Guarantees: S4
+func TestLastSaveWins(t *testing.T) {
+	w := newWorld(t, false)
+	config := quiet[*corev1.Pod]()
+	config.Snapshot = snapshotDir(t)
+	config.Snapshot.Interval = 5 * time.Millisecond
+	for i := range 20 {
+		w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
+	}
+	client := w.client(func(c *rest.Config) { c.QPS = -1 })
+	a, b := informer.New(client, pods, config), informer.New(client, pods, config)
+	stopA, stopB := start(t, a), start(t, b)
+	for i := range 100 {
+		w.relabel("ns", fmt.Sprint("p", i%20), fmt.Sprint(i))
+		if i%10 == 0 {
+			c := informer.New(client, pods, config)
+			stop := start(t, c)
+			equalsServer(w, c)
+			stop()
+			if s := reflectorStatus(c).Snapshot; i > 0 && s.LoadError != nil && !errors.Is(s.LoadError, fs.ErrNotExist) {
+				t.Errorf("start %d: %v", i, s.LoadError)
+			}
+		}
+	}
+	stopA()
+	stopB()
+	if left := files(t, config.Snapshot); len(left) != 1 {
+		t.Errorf("files %q", left)
+	}
+}
