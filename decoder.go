@@ -126,8 +126,17 @@ func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, from decode.Origin)
 	return obj.(T), nil
 }
 
-// encode returns obj encoded: in protobuf if protobuf is true, which requires that obj has a method Marshal; otherwise in JSON.
-func encode(obj any, protobuf bool) (decode.Format, []byte, error) {
+// encode returns obj encoded: in protobuf if protobuf is true, which requires that obj has a method Marshal; otherwise in JSON. It
+// may use the memory of buf[:cap(buf)].
+func encode(obj any, protobuf bool, buf []byte) (decode.Format, []byte, error) {
+	if sized, ok := obj.(sizedMarshaler); ok && protobuf {
+		size := sized.Size()
+		if cap(buf) < size {
+			buf = make([]byte, size, 2*size)
+		}
+		n, err := sized.MarshalToSizedBuffer(buf[:size]) // from the end of the buffer
+		return decode.Protobuf, buf[size-n : size], err
+	}
 	if protobuf {
 		raw, err := obj.(marshaler).Marshal()
 		return decode.Protobuf, raw, err
@@ -138,6 +147,12 @@ func encode(obj any, protobuf bool) (decode.Format, []byte, error) {
 
 // marshaler has the method of generated protobuf code.
 type marshaler interface{ Marshal() ([]byte, error) }
+
+// sizedMarshaler has more methods of that code.
+type sizedMarshaler interface {
+	Size() int
+	MarshalToSizedBuffer(buf []byte) (int, error)
+}
 
 // marshals reports whether obj, whose type is typ, can be encoded in protobuf and decoded again.
 func marshals(obj any, typ *decode.Type) bool {

@@ -220,6 +220,9 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
+	if i.config.Snapshot.Storage != nil {
+		i.saveNow(context.WithoutCancel(ctx), true)
+	}
 	return context.Cause(ctx)
 }
 
@@ -622,7 +625,7 @@ func (i *Informer[T]) abandon() {
 	}
 }
 
-// save saves the objects of each namespace from time to time, until ctx ends, and then once more.
+// save saves the objects of each namespace from time to time, until ctx ends.
 func (i *Informer[T]) save(ctx context.Context) {
 	if i.WaitSynced(ctx) == nil {
 		i.saveAll(ctx, i.config.Snapshot.interval()/firstSave)
@@ -631,7 +634,6 @@ func (i *Informer[T]) save(ctx context.Context) {
 		interval := i.config.Snapshot.interval()
 		i.saveAll(ctx, interval-rand.N(interval/10+1))
 	}
-	i.saveNow(context.WithoutCancel(ctx), true)
 }
 
 // firstSave is the part of Config.Snapshot.Interval after which the first save follows.

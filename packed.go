@@ -308,7 +308,7 @@ func (k *packer) transformed(p *packed) (*packed, error) {
 	if obj == nil || err != nil {
 		return nil, err
 	}
-	format, raw, err := encode(obj, marshals(obj, k.decoders.typ))
+	format, raw, err := encode(obj, marshals(obj, k.decoders.typ), nil)
 	if err != nil {
 		return k.hold(obj), nil
 	}

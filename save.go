@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
@@ -97,9 +99,7 @@ func (s *snapshots[T]) write(ctx context.Context, snap *Snapshot[T], src source,
 			objects++
 		}
 		s.saver.checked = checked
-		if cap(s.saver.buf) > 2*batchBytes {
-			s.saver.buf = nil
-		}
+		s.saver.buf = nil
 		if err := w.Close(); err != nil {
 			return err
 		}
@@ -109,13 +109,20 @@ func (s *snapshots[T]) write(ctx context.Context, snap *Snapshot[T], src source,
 	return objects, bytes, err
 }
 
-// record returns obj in encoded form.
+// keep keeps the memory of raw for the next object.
+func (s *saver) keep(raw []byte) {
+	if cap(raw) > cap(s.buf) && cap(raw) <= 2*batchBytes {
+		s.buf = raw[:0]
+	}
+}
+
+// record returns obj in encoded form, in memory that the next call uses again.
 func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Record, err error) {
 	whole := any(obj)
 	if s.packing != nil {
 		r, ok, err := s.packing.record(obj, s.saver.buf)
 		if ok || err != nil {
-			s.saver.buf = r.Raw
+			s.saver.keep(r.Raw)
 			return r, err
 		}
 		whole = s.packing.whole(obj)
@@ -129,13 +136,15 @@ func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Re
 	version := h.Sum64()
 	if protobuf, known := s.saver.checked[version]; known && obj.GetResourceVersion() != "" {
 		checked[version] = protobuf
-		f, raw, err := encode(whole, protobuf)
+		f, raw, err := encode(whole, protobuf, s.saver.buf)
+		s.saver.keep(raw)
 		return savedRecord(f, raw, nil), err
 	}
 	f, raw, err := s.lossless(whole)
 	if err != nil {
 		return r, err
 	}
+	s.saver.keep(raw)
 	checked[version] = f == decode.Protobuf
 	return savedRecord(f, raw, nil), nil
 }
@@ -149,14 +158,14 @@ func (s *snapshots[T]) lossless(obj any) (f decode.Format, raw []byte, err error
 		if protobuf && !marshals(obj, s.decoders.typ) {
 			continue
 		}
-		if f, raw, err = encode(obj, protobuf); err != nil {
+		if f, raw, err = encode(obj, protobuf, s.saver.buf); err != nil {
 			continue
 		}
 		one := s.decoders.get()
 		var again any
 		again, err = one.Decode(f, raw, decode.Origin{})
 		s.decoders.put(one)
-		if err == nil && reflect.DeepEqual(obj, again) {
+		if err == nil && (reflect.DeepEqual(obj, again) || sameValues(obj, again)) {
 			return f, raw, nil
 		}
 	}
@@ -164,4 +173,11 @@ func (s *snapshots[T]) lossless(obj any) (f decode.Format, raw []byte, err error
 		return f, nil, fmt.Errorf("%w: %w", errLossy, err)
 	}
 	return f, nil, errLossy
+}
+
+// sameValues reports whether a and b are equal, as the Kubernetes API defines it: quantities and times by their values. A nil
+// slice differs from an empty one.
+func sameValues(a, b any) (same bool) {
+	defer func() { _ = recover() }() // it panics at an unexported field
+	return equality.Semantic.DeepEqualWithNilDifferentFromEmpty(a, b)
 }

@@ -95,6 +95,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		w.server.ResetRequests()
 		unchanged := w.live(client, pods, config)
 		equalsServer(w, unchanged.Informer)
+		synctest.Wait()
 		told := unchanged.rec.Take()
 		if slices.Sort(told); len(told) != 40 || told[1] != "add ns/p1 2 initial=true" {
 			t.Errorf("%d calls: %q", len(told), told)
@@ -733,7 +734,11 @@ func testWarmType[T informer.Object](t *testing.T) {
 						if err := first.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
 							t.Fatal(err)
 						}
+						synctest.Wait()
 						stop()
+						if s := first.Status().Reflectors[0].Snapshot; s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
+							t.Errorf("saved: %+v", s)
+						}
 						want := first.Store().List()
 						calls = 0
 						again := informer.New(client, pods, config)
