@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if job := os.Getenv(warmEnv); job != "" {
+		os.Exit(runWarmJob(job))
+	}
 	os.Exit(runWithServer(m))
 }
 
