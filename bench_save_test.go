@@ -1,0 +1,102 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer/internal/fleet"
+)
+
+// savedPods is the number of pods in the informers of BenchmarkSave.
+const savedPods = 30_000
+
+// counting is a storage that counts and forgets.
+type counting struct{ bytes int }
+
+func (c *counting) Load(context.Context, string) (io.ReadCloser, error) { return nil, os.ErrNotExist }
+
+func (c *counting) Save(_ context.Context, _ string, write func(io.Writer) error) error {
+	c.bytes = 0
+	return write(c)
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	c.bytes += len(b)
+	return len(b), nil
+}
+
+// BenchmarkSave measures the encoding of a snapshot: the first one of a process, which checks that the encoding of each object
+// loses nothing, and a later one. Then it measures what a write to the store takes alone, and beside saves without a pause.
+func BenchmarkSave(b *testing.B) {
+	server := cannedList(b, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: savedPods}).All())
+	for _, compact := range []bool{false, true} {
+		b.Run(fmt.Sprintf("compact=%v", compact), func(b *testing.B) {
+			storage := &counting{}
+			inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: compact, Snapshot: SnapshotConfig{Storage: storage, Interval: 24 * time.Hour}})
+			defer stop()
+			if compact {
+				benchmarkSave(b, inf.compact, storage)
+			} else {
+				benchmarkSave(b, inf, storage)
+			}
+		})
+	}
+}
+
+func benchmarkSave[T Object](b *testing.B, inf *Informer[T], storage *counting) {
+	saved := inf.reflectors[0].saved
+	saved.client.server.known = true
+	save := func(ctx context.Context) error {
+		saved.stored = stored{}
+		saved.save(ctx, inf.store.Snapshot(), slog.New(slog.DiscardHandler), true)
+		return saved.present().SaveError
+	}
+	for _, first := range []bool{true, false} {
+		b.Run(fmt.Sprintf("first=%v", first), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if first {
+					saved.saver.checked = nil
+				}
+				if err := save(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(storage.bytes), "file-B")
+		})
+	}
+	all := inf.store.List()
+	for _, saving := range []bool{false, true} {
+		b.Run(fmt.Sprintf("write/saving=%v", saving), func(b *testing.B) {
+			ctx, stop := context.WithCancel(b.Context())
+			ended := make(chan error, 1)
+			go func() {
+				var err error
+				for saving && ctx.Err() == nil && err == nil {
+					err = save(ctx)
+				}
+				ended <- err
+			}()
+			writer := StoreWriter[T]{inf.store}
+			i := 0
+			for b.Loop() {
+				if err := writer.Apply(Delta[T]{Type: Removed, Object: all[i%len(all)]}, Delta[T]{Type: Upserted, Object: all[i%len(all)]}); err != nil {
+					b.Fatal(err)
+				}
+				i++
+			}
+			stop()
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+				b.Fatal(err)
+			}
+		})
+	}
+}
