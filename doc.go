@@ -106,6 +106,13 @@
 // Replicas can share a large collection: with Resource.Shard, each holds only a part of it, and [Informer.SetShard] changes the
 // part while the informer runs. This package does not decide which replica has which part.
 //
+// # Warm start
+//
+// With [Config].Snapshot, an informer saves its objects, and the next start resumes the watch from there instead of listing the
+// collection. If it cannot, it lists and says why; see [SnapshotConfig].
+//
+//	config.Snapshot.Storage = informer.SnapshotDir("/var/cache/my-controller")
+//
 // # Diagnosis
 //
 // [Informer.Status] returns what each watch does and waits for, the last failure, the resource version, and the backlog and
@@ -134,7 +141,8 @@
 //	compact.go     with Config.Compact only: decodes what the handler receives
 //	enqueue.go     is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
 //
-// A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced.
+// A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced. warm.go reads
+// a saved snapshot in place of a list (internal/snapshotfile), and save.go writes it.
 // reflector.go is the state machine that chooses the next request. wait.go implements the Wait methods, group.go shares
 // informers, and lister.go reads them as client-go's listers do. Package k8s and the generator in codegen build on these.
 package informer
