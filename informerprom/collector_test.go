@@ -84,8 +84,8 @@ func everything() informerprom.Config {
 			Reflectors: []informer.ReflectorStatus{
 				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Lists: 21, Watches: 22, Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
 					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond), Bytes: 28, Events: 29,
-					ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209},
-					WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213}},
+					ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209, informer.ReasonShard: 210},
+					WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonSnapshot: 214}},
 				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond)},
 			},
 			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,

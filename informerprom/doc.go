@@ -44,7 +44,8 @@
 //	informer_watches_total                watches at a resource version, by the label reason
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //
-// The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored or unclear.
+// The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored, shard, snapshot or
+// unclear.
 //
 // These have the labels of client-go, name and watch_namespace. Here name is Config.Name and the resource, such as
 // "deployments.v1.apps":

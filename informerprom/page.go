@@ -179,7 +179,8 @@ var states = []informer.ReflectorState{
 // reasons are the values of the label reason. A reflector has a series for each.
 var reasons = []informer.Reason{
 	informer.ReasonFirst, informer.ReasonEnded, informer.ReasonFailed, informer.ReasonExpired, informer.ReasonRestored,
-	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear,
+	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear, informer.ReasonShard,
+	informer.ReasonSnapshot,
 }
 
 func (p *page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {
