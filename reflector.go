@@ -475,6 +475,10 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		r.log.Info(note, "why", err, "resourceVersion", from.least)
 		return nil
 	case ReflectorAbsent:
+		if !r.started { // the objects of a snapshot are gone
+			r.started = true
+			r.stayCold(err)
+		}
 		if err := r.absent(ctx); err != nil {
 			return err
 		}

@@ -859,3 +859,99 @@ func TestLastSaveWins(t *testing.T) {
 		t.Errorf("files %q", left)
 	}
 }
+
+// A resource that the server no longer serves has no objects, whatever a snapshot has.
+// Guarantees: S4
+func TestWarmStartOfAnAbsentResource(t *testing.T) {
+	forEachCompactPod(t, "absent", func(w world, compact bool) {
+		config := quiet[*corev1.Pod]()
+		config.Compact, config.AbsentIsSynced = compact, true
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		w.live(w.client(), pods, config).stop()
+		w.pods.Unregister()
+		again := w.live(w.client(), pods, config)
+		if s := again.status(); again.Store().Len() != 0 || s.Loaded || s.LoadError == nil {
+			t.Errorf("%d objects, %+v", again.Store().Len(), s)
+		}
+		w.pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
+		w.create(newPod("ns", "b", "v=1"))
+		equalsServer(w, again.Informer)
+		again.rec.Want(t, "add ns/b 1 initial=false")
+		again.stop()
+	})
+}
+
+// While the server is down, a start waits, and then resumes.
+// Guarantees: S4
+func TestWarmStartWhileTheServerIsDown(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		w.live(w.client(), pods, config).stop()
+		w.relabel("ns", "a", "2")
+		remove := w.server.Inject(informertest.Fault{Error: unavailable})
+		inf, rec := w.podInformer(config)
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); inf.Run(ctx) }()
+		time.Sleep(time.Minute)
+		rec.Want(t)
+		if s := reflectorStatus(inf); inf.HasSynced() || s.Snapshot.LoadError != nil || s.Failures == 0 {
+			t.Errorf("%+v", s)
+		}
+		remove()
+		if err := inf.WaitSynced(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		equalsServer(w, inf)
+		if s := reflectorStatus(inf); !s.Snapshot.Loaded || len(s.ListsBy) > 0 {
+			t.Errorf("%+v", s)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// The informers of a group, and those whose type is known at run time only, start from their snapshots.
+// Guarantees: S4
+func TestWarmStartOfAGroup(t *testing.T) {
+	for _, compact := range []bool{false, true} {
+		t.Run(fmt.Sprintf("compact=%v", compact), func(t *testing.T) {
+			bubble(t, func(w world) {
+				w.create(newPod("a", "a", "v=1"), newPod("b", "b", "v=1"), newPod("c", "c", "v=1"))
+				config := quiet[anyObject]()
+				config.Compact, config.Prototype = compact, &corev1.Pod{}
+				config.Snapshot = snapshotDir(t)
+				for i := range 3 {
+					g := informer.NewGroup(w.client())
+					resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"b", "a"}}
+					inf, _, err := informer.Shared(g, resource, config)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithCancel(w.Context())
+					ended := make(chan struct{})
+					go func() { defer close(ended); g.Run(ctx) }()
+					if err := g.WaitSynced(w.Context()); err != nil {
+						t.Fatal(err)
+					}
+					for _, r := range inf.Status().Reflectors {
+						if r.Snapshot.Loaded != (i > 0) {
+							t.Errorf("start %d: namespace %s: %+v", i, r.Namespace, r.Snapshot)
+						}
+					}
+					if got := names(inf.Store().List()); got != "a/a b/b" {
+						t.Errorf("start %d: %s", i, got)
+					}
+					cancel()
+					<-ended
+				}
+				if n := len(files(t, config.Snapshot)); n != 2 {
+					t.Errorf("%d files", n)
+				}
+			})
+		})
+	}
+}
