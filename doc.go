@@ -104,7 +104,8 @@
 // # Shards
 //
 // Replicas can share a large collection: with Resource.Shard, each holds only a part of it, and [Informer.SetShard] changes the
-// part while the informer runs. This package does not decide which replica has which part.
+// part while the informer runs. [Controller.Own] makes a controller reconcile only some keys. Package shard does both: it divides the
+// objects among the replicas that are there, by Leases, so that at most one replica reconciles a key at a time.
 //
 // # Warm start
 //

@@ -1,0 +1,59 @@
+// Package shard divides the objects of a collection among the replicas of a program. Each replica holds and reconciles a part of them,
+// and the parts move when replicas come and go. Leases say who is there, and the API server filters.
+//
+//	replica, err := shard.New(leaseClient, shard.Config{Namespace: "shop", Name: "shop-controller"})
+//	if err != nil {
+//		return err
+//	}
+//	ctl := &informer.Controller[shard.Key]{Reconcile: reconcile}
+//	ctl.Watch(shard.EnqueueObject(orders))
+//	replica.Follow(orders)                    // orders holds the objects of this replica
+//	shard.Control(replica, ctl, shard.ByUID)  // and ctl reconciles them
+//	return replica.Run(ctx, func(ctx context.Context) error {
+//		group, ctx := errgroup.WithContext(ctx)
+//		group.Go(func() error { return orders.Run(ctx) })
+//		group.Go(func() error { return ctl.Run(ctx) })
+//		return group.Wait()
+//	})
+//
+// # How it works
+//
+// The hash of an object's UID or namespace selects one of Config.Slots slots. Rendezvous hashing over the replicas gives each slot a
+// planned owner, so a replica that joins or leaves moves only its share; see docs/scale.md for measured figures. Each replica has a Lease
+// with the slots that it claims, renews it, and watches those of the others. A slot moves in these steps:
+//
+//	the new owner    its informers list the objects of the slot
+//	the new owner    claims the slot in its Lease
+//	the old owner    begins no call of Reconcile for the slot, and waits for those under way, or ends their contexts after Config.Grace
+//	the old owner    writes its Lease without the claim
+//	the new owner    adds all keys of the slot to its queues, and reconciles
+//
+// # Guarantees
+//
+//   - At most one replica reconciles a key at a time. A replica reconciles the keys of a slot only after it has seen its own claim in its
+//     Lease, at a version of the Leases at which no other one claims the slot. It gives up the claim only after all calls have returned.
+//   - A replica that cannot renew its Lease ends its calls of Reconcile before another one takes over. At RenewDeadline it begins no
+//     call, and the contexts of those under way end. If they have not returned [Margin] before the end of the lease, Config.Fatal ends
+//     the process. Only a Lease that has not changed for its duration is deleted by another replica, with its version as a precondition.
+//   - The clocks of the replicas may differ by any amount; see package leader, which measures the age of a lease in the same way.
+//   - Every slot has an owner again at most about LeaseDuration + RetryPeriod after its owner was killed, and within milliseconds after it
+//     left in the regular way.
+//   - Every key of a slot is reconciled by the new owner at least once. No change is lost: it is in the new owner's store, or comes.
+//   - A replica that is suspended begins no call of Reconcile when it continues after its lease has ended, even if it cannot reach the
+//     server.
+//
+// # What you must not assume
+//
+//   - That a suspended process stops in the middle of a call. When it continues, the contexts of its calls end within a quarter of a
+//     second. A request that is sent before may arrive. If it has a resourceVersion, it fails once another replica has written.
+//   - That a controller sees the deletion of an object whose slot moves meanwhile, as with every restart. Use a finalizer.
+//   - That shards are equal. A replica has at most a tenth more slots than the mean. With [informer.ShardByNamespace], namespaces
+//     differ in size. The hash of KEP-5866 also puts names that differ only in their last three characters into few slots.
+//   - That Config.Slots or Config.Field can change in a rolling update. While the Leases of old replicas exist, new ones own nothing.
+//   - That a Lease may be edited or deleted by hand. Its replica loses its slots at once, while its last calls may still be under way.
+//   - That a handler of an informer is called for owned objects only: the informers hold objects before and after the replica owns
+//     them. A handler can ask [Replica.Owns].
+//
+// Only kube-apiserver from 1.36 with the feature gate ShardedListAndWatch sends each replica its own part. Others send everything to
+// everyone. The replicas then still divide the memory and the work, but not the bytes; see [informer.Shard].
+package shard
