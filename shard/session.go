@@ -64,11 +64,13 @@ type session struct {
 	mu         sync.Mutex // protects the fields below
 	state      State
 	phases     []phase
-	since      []uint64 // for each slot that is claimed, the first generation that claims it
-	generation uint64   // counts the changes of claims
-	held       slotSet  // all informers have their objects
-	target     slotSet  // the informers have their objects, or are about to; nil before the first plan
-	reshard    context.CancelFunc
+	since      []uint64           // for each slot that is claimed, the first generation that claims it
+	generation uint64             // counts the changes of claims
+	held       slotSet            // all informers have their objects
+	target     slotSet            // the informers have their objects, or are about to; nil before the first plan
+	listing    slotSet            // the slots that the informers are changing to; nil if they are not
+	relist     context.CancelFunc // makes the informers change to target at once
+	settled    time.Time          // since when no slot has been between two replicas; zero if one is
 	planned    int
 	leaving    bool
 	uid        types.UID       // of the Lease; empty if there is none
@@ -283,7 +285,7 @@ func (s *session) steer(ctx context.Context) time.Duration {
 	desired := g.desired()
 	s.planned = desired.count()
 	s.advanceLocked(&g, desired)
-	s.holdLocked(desired)
+	next = min(next, s.holdLocked(desired))
 	s.publishLocked()
 	if s.leaving && s.handedOverLocked(&g) {
 		s.nothingLeftLocked()
@@ -405,9 +407,13 @@ func (s *session) in(slots ...int) func(hash uint64) bool {
 	return func(hash uint64) bool { return set[slotOf(hash, len(set))] }
 }
 
+// keepPeriod is how long the informers keep the objects of slots that have moved to another replica. Dropping them takes a list, and the
+// next change of the group may bring the slots back, or need a list anyway.
+const keepPeriod = time.Minute
+
 // holdLocked makes the informers hold the slots that are desired or claimed. Each change makes them list, so it removes slots only when
-// it also adds some, or when no slot is between two replicas.
-func (s *session) holdLocked(desired slotSet) {
+// it also adds some, or when no slot has been between two replicas for keepPeriod. It returns when to look again, at the latest.
+func (s *session) holdLocked(desired slotSet) time.Duration {
 	target := slices.Clone(desired)
 	settled, more := !s.leaving, s.target == nil
 	for slot, p := range s.phases {
@@ -415,43 +421,77 @@ func (s *session) holdLocked(desired slotSet) {
 		settled = settled && (p == absent && !desired[slot] || p == owned && desired[slot])
 		more = more || target[slot] && !s.target[slot]
 	}
-	if !more && !settled || s.target != nil && slices.Equal(target, s.target) {
-		return
+	switch {
+	case !settled:
+		s.settled = time.Time{}
+	case s.settled.IsZero():
+		s.settled = time.Now()
 	}
-	if s.reshard != nil {
-		s.reshard()
+	if s.target != nil && slices.Equal(target, s.target) {
+		return keepPeriod
 	}
+	if !more {
+		if !settled {
+			return keepPeriod
+		}
+		if left := keepPeriod - time.Since(s.settled); left > 0 {
+			return left
+		}
+	}
+	first := s.target == nil
 	s.target = target
 	for slot := range s.held {
 		s.held[slot] = s.held[slot] && target[slot]
 	}
 	s.publishLocked() // before the informers report objects that go as deleted
-	first := !isClosed(s.known)
-	ctx, cancel := context.WithCancel(s.life)
-	s.reshard = cancel
-	shard := target.shard(s.config.Field)
 	if first {
-		ended, end := context.WithCancel(ctx)
+		ended, end := context.WithCancel(s.life)
 		end()
+		shard := target.shard(s.config.Field)
 		for _, f := range s.followers {
 			_ = f.SetShard(ended, shard) // an informer that has not begun to run lists this shard first
 		}
 		close(s.known)
 	}
-	s.tasks.Go(func() {
-		defer cancel()
-		for !s.setShard(ctx, shard) {
-			if !sleep(ctx, s.config.RetryPeriod) {
+	switch {
+	case s.listing == nil:
+		s.listing, s.relist = target, func() {} // change reads the target when it begins
+		s.tasks.Go(s.change)
+	case 4*s.listing.common(target) < 3*s.listing.count():
+		s.relist() // the list in progress has much that is no longer desired
+	}
+	return keepPeriod
+}
+
+// change changes the shards of the informers, until they hold the target. A list in progress is completed, even if the target changes:
+// otherwise no list would end while the group changes all the time.
+func (s *session) change() {
+	for {
+		s.mu.Lock()
+		target := s.target
+		ctx, cancel := context.WithCancel(s.life)
+		s.listing, s.relist = target, cancel
+		s.mu.Unlock()
+		done := s.setShard(ctx, target.shard(s.config.Field))
+		again := ctx.Err() != nil && s.life.Err() == nil
+		cancel()
+		s.mu.Lock()
+		if done {
+			for slot := range s.held {
+				s.held[slot] = target[slot] && s.target[slot]
+			}
+			signal(s.wake)
+			if slices.Equal(target, s.target) {
+				s.listing = nil
+				s.mu.Unlock()
 				return
 			}
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if ctx.Err() == nil {
-			copy(s.held, target)
-			signal(s.wake)
+		s.mu.Unlock()
+		if !done && !again && !sleep(s.life, s.config.RetryPeriod) {
+			return
 		}
-	})
+	}
 }
 
 // setShard reports whether all informers hold the objects of shard.

@@ -103,7 +103,7 @@ func newSimulation(t *testing.T) *simulation {
 		heirs:    make([]*part, *simSlots),
 		moves:    make([]gap, *simSlots),
 		requests: map[string]int{},
-		kinds:    map[string]*figures{},
+		kinds:    map[string]*figures{"other": {}}, // moves of a plan that was replaced before they were complete
 	}
 	s.server = informertest.NewServer(informertest.Options{InMemory: true, Middleware: s.delay})
 	informertest.Register[*coordinationv1.Lease](s.server, informertest.Resource{GroupVersionResource: leasesResource})
@@ -224,7 +224,7 @@ func (p *part) stop() {
 			s.working[slot] = nil
 		}
 		if s.owner[slot] == p {
-			s.owner[slot], s.gaps[slot] = nil, gap{time.Now(), cmp.Or(s.moves[slot].kind, "none")}
+			s.owner[slot], s.gaps[slot] = nil, gap{time.Now(), cmp.Or(s.moves[slot].kind, "other")}
 		}
 	}
 }
@@ -305,7 +305,7 @@ func (p *part) own() {
 		move := s.moves[slot]
 		if !owns {
 			if s.owner[slot] == p {
-				s.owner[slot], s.gaps[slot] = nil, gap{now, cmp.Or(move.kind, "none")}
+				s.owner[slot], s.gaps[slot] = nil, gap{now, cmp.Or(move.kind, "other")}
 			}
 			continue
 		}

@@ -32,6 +32,17 @@ func (s slotSet) count() int {
 	return n
 }
 
+// common returns the number of slots in both sets.
+func (s slotSet) common(other slotSet) int {
+	n := 0
+	for slot, has := range s {
+		if has && other[slot] {
+			n++
+		}
+	}
+	return n
+}
+
 // run is a range of slots, first and last included.
 type run struct{ first, last int }
 
