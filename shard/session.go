@@ -305,6 +305,7 @@ func (s *session) advanceLocked(g *group, desired slotSet) {
 	own := &g.members[g.own]
 	var gained []int
 	claims := false
+	busy := s.inPhaseLocked(gaining) > 0 // each gain goes through all objects, so slots that become free meanwhile are gained together
 	for slot, p := range s.phases {
 		switch {
 		case p == absent && desired[slot] && s.held[slot]:
@@ -315,7 +316,7 @@ func (s *session) advanceLocked(g *group, desired slotSet) {
 			s.phases[slot], s.since[slot] = claimed, s.generation
 		case p == claimed && !desired[slot]:
 			s.phases[slot], claims = absent, true
-		case p == claimed && own.generation >= s.since[slot] && own.claimed(slot) && g.free(slot):
+		case p == claimed && !busy && own.generation >= s.since[slot] && own.claimed(slot) && g.free(slot):
 			s.phases[slot] = gaining
 			gained = append(gained, slot)
 		case p == owned && g.heir(slot):
