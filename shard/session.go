@@ -62,6 +62,7 @@ type session struct {
 	life  context.Context // ends when the work has returned
 
 	mu         sync.Mutex // protects the fields below
+	directory  directory
 	state      State
 	phases     []phase
 	since      []uint64           // for each slot that is claimed, the first generation that claims it
@@ -270,7 +271,7 @@ func (s *session) steer(ctx context.Context) time.Duration {
 	leases := slices.Collect(s.leases.Store().All())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := groupOf(leases, s.uid, s.config)
+	g := s.directory.read(leases, s.uid, s.config)
 	s.noteGroupLocked(&g)
 	next := s.reapLocked(ctx, &g)
 	switch {

@@ -1,0 +1,126 @@
+package shard
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/typedinformer/informer"
+)
+
+// The largest shard is at most a quarter above the mean, by slots and by objects that are hashed by UID, if there are at least eight
+// slots for each replica. Objects that are hashed by namespace are not balanced: the first bits of an FNV-1a hash hardly depend on the last three
+// characters, so namespaces whose names differ only in those share a few slots. With -v, the test prints the tables of docs/scale.md.
+func TestBalance(t *testing.T) {
+	const objects = 1_000_000
+	random := rand.New(rand.NewPCG(1, 4))
+	uids := make([]uint64, objects)
+	for i := range uids {
+		a, b := random.Uint64(), random.Uint64()
+		uids[i] = informer.HashOf(fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0x3fff|0x8000, b&(1<<48-1)))
+	}
+	named := []struct {
+		what  string
+		names []string
+	}{
+		{"team-1 … team-99", numbered("team-%d", 1, 99)},
+		{"team-001 … team-999", numbered("team-%03d", 1, 999)},
+		{"tenant-000001 … tenant-010000", numbered("tenant-%06d", 1, 10_000)},
+		{"words, such as payments-eu-prod", words(random, 1000)},
+		{"10,000 random ids, such as p-x7k2m", ids(random, 10_000)},
+	}
+	var b strings.Builder
+	b.WriteString("\n| replicas | slots | slots of the largest shard, of the mean | objects by UID |\n| ---: | ---: | ---: | ---: |\n")
+	for _, n := range []int{3, 10, 30, 100, 300} {
+		for _, slots := range []int{256, 1024, 4096} {
+			owners := plan(numbered("group-%016x", 1, n), slots)
+			bySlot, byUID := imbalance(owners, n, nil), imbalance(owners, n, uids)
+			fmt.Fprintf(&b, "| %d | %d | %.2f | %.2f |\n", n, slots, bySlot, byUID)
+			if slots >= 8*n && (bySlot > 1.25 || byUID > 1.25) {
+				t.Errorf("%d replicas, %d slots: the largest shard has %.2f of the mean of the slots, and %.2f of the objects", n, slots, bySlot, byUID)
+			}
+		}
+	}
+	b.WriteString("\n| namespaces, all of the same size | number | different slots of 256 | of 4,096 | 3 replicas: largest shard, of the mean | 10 | 30 | 100 |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, c := range named {
+		hashes := make([]uint64, len(c.names))
+		for i, name := range c.names {
+			hashes[i] = informer.HashOf(name)
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %d |", c.what, len(c.names), different(hashes, 256), different(hashes, 4096))
+		for _, n := range []int{3, 10, 30, 100} {
+			fmt.Fprintf(&b, " %.1f |", imbalance(plan(numbered("group-%016x", 1, n), 1024), n, hashes))
+		}
+		b.WriteByte('\n')
+	}
+	t.Log(b.String())
+}
+
+// imbalance returns the load of the largest shard, divided by the mean. The load is the number of hashes, or of slots if hashes is nil.
+func imbalance(owners []int, replicas int, hashes []uint64) float64 {
+	load, total := make([]int, replicas), len(owners)
+	if hashes == nil {
+		for _, owner := range owners {
+			load[owner]++
+		}
+	} else {
+		total = len(hashes)
+		for _, h := range hashes {
+			load[owners[slotOf(h, len(owners))]]++
+		}
+	}
+	return float64(slices.Max(load)) * float64(replicas) / float64(total)
+}
+
+// different returns the number of slots in which there is a hash.
+func different(hashes []uint64, slots int) int {
+	set := make(slotSet, slots)
+	for _, h := range hashes {
+		set[slotOf(h, slots)] = true
+	}
+	return set.count()
+}
+
+func numbered(format string, first, last int) (names []string) {
+	for i := first; i <= last; i++ {
+		names = append(names, fmt.Sprintf(format, i))
+	}
+	return names
+}
+
+// words returns names of a team, a place and a stage.
+func words(random *rand.Rand, n int) (names []string) {
+	parts := [][]string{
+		strings.Fields("payments billing search checkout catalog identity ledger shipping pricing fraud media mail reports audit orders stock loyalty partner mobile web data ml infra edge gateway"),
+		strings.Fields("api core batch worker jobs ui sync import export store"),
+		strings.Fields("eu us ap eu-west us-east"),
+		strings.Fields("prod staging dev test"),
+	}
+	seen := map[string]bool{}
+	for len(names) < n {
+		var name []string
+		for _, p := range parts {
+			name = append(name, p[random.IntN(len(p))])
+		}
+		if joined := strings.Join(name, "-"); !seen[joined] {
+			seen[joined] = true
+			names = append(names, joined)
+		}
+	}
+	return names
+}
+
+// ids returns names with five random characters, such as those of generateName.
+func ids(random *rand.Rand, n int) (names []string) {
+	const characters = "bcdfghjklmnpqrstvwxz2456789"
+	for range n {
+		id := []byte("p-")
+		for range 5 {
+			id = append(id, characters[random.IntN(len(characters))])
+		}
+		names = append(names, string(id))
+	}
+	return names
+}
