@@ -81,9 +81,10 @@ type Sharded interface {
 
 // Replica is one replica of a program that shares objects with others. Create one with [New]. All methods are safe for concurrent use.
 type Replica struct {
-	config Config
-	client *informer.Client
-	wall   func() time.Time // the wall clock
+	config   Config
+	client   *informer.Client
+	wall     func() time.Time // the wall clock
+	keepHeld time.Duration    // keepPeriod, or less in tests
 
 	session atomic.Pointer[session] // nil unless Run is under way
 
@@ -113,10 +114,11 @@ func New(client *informer.Client, config Config) (*Replica, error) {
 	}
 	config.Logger = config.Logger.With("shards", config.Namespace+"/"+config.Name, "identity", config.Identity)
 	return &Replica{
-		config: config,
-		client: client,
-		wall:   func() time.Time { return time.Now().Round(0) },
-		status: Status{Identity: config.Identity, Slots: config.Slots},
+		config:   config,
+		client:   client,
+		wall:     func() time.Time { return time.Now().Round(0) },
+		keepHeld: keepPeriod,
+		status:   Status{Identity: config.Identity, Slots: config.Slots},
 	}, nil
 }
 

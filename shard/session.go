@@ -436,7 +436,7 @@ func (s *session) holdLocked(desired slotSet) time.Duration {
 		if !settled {
 			return keepPeriod
 		}
-		if left := keepPeriod - time.Since(s.settled); left > 0 {
+		if left := s.keepHeld - time.Since(s.settled); left > 0 {
 			return left
 		}
 	}

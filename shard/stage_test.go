@@ -88,6 +88,7 @@ func (s *stage) join(name string, change ...func(*actor, *Config)) *actor {
 	if a.Replica, err = New(s.client(name), config); err != nil {
 		s.Fatal(err)
 	}
+	a.keepHeld = time.Second // so that all is settled soon
 	a.wall = func() time.Time {
 		a.skewMu.Lock()
 		defer a.skewMu.Unlock()
