@@ -69,6 +69,7 @@ type actor struct {
 	skewMu sync.Mutex    // protects skew
 
 	least        time.Duration // the shortest time that a call needs after its context has ended
+	keeps        time.Duration // see keepPeriod; by default a second, so that all is settled soon
 	takes, winds time.Duration // the longest time that a call of Reconcile takes, and then needs after its context has ended
 }
 
@@ -80,7 +81,7 @@ func (s *stage) join(name string, change ...func(*actor, *Config)) *actor {
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Fatal:  func() { s.Errorf("%s: Fatal", name) },
 	}
-	a := &actor{s: s, name: name, dead: make(chan struct{}), ended: make(chan struct{}), takes: 300 * time.Millisecond, winds: time.Second}
+	a := &actor{s: s, name: name, dead: make(chan struct{}), ended: make(chan struct{}), takes: 300 * time.Millisecond, winds: time.Second, keeps: time.Second}
 	for _, c := range change {
 		c(a, &config)
 	}
@@ -88,7 +89,7 @@ func (s *stage) join(name string, change ...func(*actor, *Config)) *actor {
 	if a.Replica, err = New(s.client(name), config); err != nil {
 		s.Fatal(err)
 	}
-	a.keepHeld = time.Second // so that all is settled soon
+	a.keepHeld = a.keeps
 	a.wall = func() time.Time {
 		a.skewMu.Lock()
 		defer a.skewMu.Unlock()
