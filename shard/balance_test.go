@@ -11,8 +11,9 @@ import (
 )
 
 // The largest shard is at most a quarter above the mean, by slots and by objects that are hashed by UID, if there are at least eight
-// slots for each replica. Objects that are hashed by namespace are not balanced: the first bits of an FNV-1a hash hardly depend on the last three
-// characters, so namespaces whose names differ only in those share a few slots. With -v, the test prints the tables of docs/scale.md.
+// slots for each replica. Objects that are hashed by namespace are not balanced: the first bits of an FNV-1a hash hardly depend on the
+// last three characters, so namespaces whose names differ only in those share a few slots. With -v, the test prints the tables of
+// docs/scale.md.
 func TestBalance(t *testing.T) {
 	const objects = 1_000_000
 	random := rand.New(rand.NewPCG(1, 4))
@@ -32,12 +33,12 @@ func TestBalance(t *testing.T) {
 		{"10,000 random ids, such as p-x7k2m", ids(random, 10_000)},
 	}
 	var b strings.Builder
-	b.WriteString("\n| replicas | slots | slots of the largest shard, of the mean | objects by UID |\n| ---: | ---: | ---: | ---: |\n")
+	b.WriteString("\n| replicas | slots | slots of the largest shard, of the mean | objects by UID | slots that move when a replica joins, of the ideal |\n| ---: | ---: | ---: | ---: | ---: |\n")
 	for _, n := range []int{3, 10, 30, 100, 300} {
 		for _, slots := range []int{256, 1024, 4096} {
 			owners := plan(numbered("group-%016x", 1, n), slots)
 			bySlot, byUID := imbalance(owners, n, nil), imbalance(owners, n, uids)
-			fmt.Fprintf(&b, "| %d | %d | %.2f | %.2f |\n", n, slots, bySlot, byUID)
+			fmt.Fprintf(&b, "| %d | %d | %.2f | %.2f | %.2f |\n", n, slots, bySlot, byUID, movedBy(owners, n))
 			if slots >= 8*n && (bySlot > 1.25 || byUID > 1.25) {
 				t.Errorf("%d replicas, %d slots: the largest shard has %.2f of the mean of the slots, and %.2f of the objects", n, slots, bySlot, byUID)
 			}
@@ -72,6 +73,21 @@ func imbalance(owners []int, replicas int, hashes []uint64) float64 {
 		}
 	}
 	return float64(slices.Max(load)) * float64(replicas) / float64(total)
+}
+
+// movedBy returns how many slots move when a replica joins, divided by the mean of slots of a replica: a mean of ten.
+func movedBy(owners []int, replicas int) float64 {
+	const rounds = 10
+	moved := 0
+	for i := range rounds {
+		names := append(numbered("group-%016x", 1, replicas), fmt.Sprintf("group-joined-%d", i))
+		for slot, owner := range plan(names, len(owners)) {
+			if owner != owners[slot] {
+				moved++
+			}
+		}
+	}
+	return float64(moved) / rounds / float64(len(owners)) * float64(replicas+1)
 }
 
 // different returns the number of slots in which there is a hash.

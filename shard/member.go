@@ -88,9 +88,9 @@ type group struct {
 // directory reads the Leases of a group again and again. It reads only what has changed, and plans only for other replicas: with 100
 // replicas and 1,024 slots, reading everything takes about a millisecond, and each of them has a look whenever one writes its claims.
 type directory struct {
-	members map[types.UID]member
-	names   []string // of the replicas of the last plan
-	planned []int    // the last plan
+	members map[types.UID]member // of the last read
+	names   []string             // of the replicas of the last plan
+	planned []int                // the last plan
 }
 
 // read returns the group. uid is that of this replica's Lease.

@@ -593,7 +593,7 @@ func (s *session) reapLocked(ctx context.Context, g *group) time.Duration {
 		s.tasks.Go(func() { s.reap(ctx, m) })
 	}
 	for uid := range s.observed {
-		if !slices.ContainsFunc(g.members, func(m member) bool { return m.uid == uid }) {
+		if _, ok := s.directory.members[uid]; !ok {
 			delete(s.observed, uid)
 		}
 	}

@@ -405,8 +405,15 @@ func (s *simulation) run() {
 	for _, kind := range []string{"join", "leave", "kill"} {
 		s.part(kind, func() {
 			for range *simChanges {
+				if kind == "leave" && len(s.live()) == 1 {
+					break
+				}
 				s.one(kind, kind)
 				s.settle()
+				if kind == "kill" {
+					s.join("join") // so that the group stays as large as it is
+					s.settle()
+				}
 				time.Sleep(s.between(0, 5*time.Second))
 			}
 		})
