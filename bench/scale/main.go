@@ -104,7 +104,7 @@ func one(b *strings.Builder) {
 }
 
 func shards(b *strings.Builder) {
-	b.WriteString("### n shards\n\nThe largest shard has s = 1.2 / n of N objects and E events/s, with `Config.Share`. With the server filtering: memory N s x 5.2 kB, list N s x 4.3 kB, CPU\nE s x 21.3 us. Without: list N x 4.3 kB for each replica, CPU E s x 21.3 us + E (1 - s) x 3.1 us. The server sends n times what\na replica reads, in bytes. Time of a list: N s x 19.5 us, and without filtering N (1 - s) x 3.1 us more.\n\n")
+	b.WriteString("### n shards\n\nThe largest shard has s = 1.2 / n of N objects and of E events/s, with `Config.Share`. Its peak memory is N s x 5.2 kB.\n\n- If the server filters, it reads N s x 4.3 kB in N s x 19.5 us, and then E s x 4.3 kB/s, with E s x 21.3 us of CPU.\n- If not, it reads N x 4.3 kB in N s x 19.5 us + N (1 - s) x 3.1 us, and then E x 4.3 kB/s, with E s x 21.3 us + E (1 - s) x 3.1 us of\n  CPU. The server sends n times as much.\n\n")
 	b.WriteString("| objects | events/s | replicas | memory, peak | filtered: first list | time | watch | CPU | unfiltered: first list | time | watch | CPU | watches of all replicas |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range []struct{ objects, events float64 }{{1e6, 10e3}, {10e6, 100e3}} {
 		for _, n := range []float64{3, 10, 30, 100} {
@@ -135,13 +135,13 @@ func leases(b *strings.Builder) {
 }
 
 func fanOut(b *strings.Builder) {
-	b.WriteString("### Fan-out\n\nw clients of one process with [examples/fanout](../examples/fanout). Upstream, it is one list and one watch, whatever w is. Downstream:\nbytes E w x 4.3 kB, CPU E w x 0.60 us without sockets (a lower bound) and 3.14 us over loopback with the clients (an upper bound).\n\n")
+	b.WriteString("### Fan-out\n\nw clients of one process with [examples/fanout](../examples/fanout). Upstream, it is one list and one watch, whatever w is, and each\nevent is encoded once. Downstream, it is E w x 4.3 kB/s. The CPU is E w x 0.60 us without sockets, which is a lower bound, and\nE w x 3.14 us over loopback with the clients, which is an upper bound. Each client has one connection and one watch.\n\n")
 	b.WriteString("| clients | events/s | upstream: watches | bandwidth | downstream: events/s | bandwidth | CPU, without sockets | CPU, over TCP with the clients | memory of the watches |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range []struct{ clients, events float64 }{{10, 1000}, {100, 100}, {100, 1000}, {1000, 100}, {1000, 1000}} {
 		fmt.Fprintf(b, "| %s | %s | 1 | %s/s | %s | %s/s | %s | %s | %s |\n", count(c.clients), count(c.events), bytes(c.events*podBytes), count(c.events*c.clients),
 			bytes(c.events*c.clients*podBytes), cores(c.events*c.clients*serveCPU), cores(c.events*c.clients*serveTCP), bytes(c.clients*serveMemory))
 	}
-	b.WriteString("\nA link of 10 Gbit/s carries 1.25 GB/s / 4.3 kB = " + count(1.25e9/podBytes) + " events/s downstream. Beyond that, a second level helps: one process with f clients, each\nof them a fan-out with f clients, serves f² with the same load on the API server. Each level holds the collection again.\n\n")
+	b.WriteString("\nA link of 10 Gbit/s carries 1.25 GB/s / 4.3 kB = " + count(1.25e9/podBytes) + " events/s downstream. Beyond that, a second level helps: one\nprocess with f clients, each of them a fan-out with f clients, serves f² with the same load on the API server. Each of these processes\nholds the collection. A fan-out also filters: clients that are shards receive only their objects, whatever the API server can do.\n\n")
 }
 
 func first(b *strings.Builder) {
