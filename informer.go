@@ -538,7 +538,8 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 // SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, it holds those of the shard
 // before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no event unless they have
 // changed, those that come are added, and those that go are deleted with final=false. The informer lists the collection, also if shard is
-// the present one, unless it waits to try again after a failure.
+// the present one, unless it waits to try again after a failure. If another call for the same shard is under way, or has ended before
+// the informer had it, they share the list.
 //
 // If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and while a
 // resource has never been served, SetShard waits. If another call changes the
@@ -555,9 +556,11 @@ func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	}
 	shard = shard.clone()
 	i.mu.Lock()
-	i.shard = shard
-	for _, r := range i.reflectors {
-		i.wanted[r.namespace] = r.setShard(shard)
+	if i.hasShardLocked() || !i.shard.equal(shard) { // otherwise an earlier call has asked for the same list
+		i.shard = shard
+		for _, r := range i.reflectors {
+			i.wanted[r.namespace] = r.setShard(shard)
+		}
 	}
 	for !i.hasShardLocked() {
 		changed := i.changed

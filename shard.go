@@ -113,6 +113,11 @@ func (s Shard) validate() error {
 // maxRanges is the largest number of ranges: each takes up to 110 bytes of the URL, which many proxies limit to 8 KiB.
 const maxRanges = 64
 
+// equal reports whether both have the same field and the same ranges, in the same order.
+func (s Shard) equal(other Shard) bool {
+	return s.Field == other.Field && slices.Equal(s.Ranges, other.Ranges)
+}
+
 // clone returns a copy that shares nothing with s.
 func (s Shard) clone() Shard {
 	s.Ranges = slices.Clone(s.Ranges)

@@ -33,12 +33,12 @@ func TestBalance(t *testing.T) {
 		{"10,000 random ids, such as p-x7k2m", ids(random, 10_000)},
 	}
 	var b strings.Builder
-	b.WriteString("\n| replicas | slots | slots of the largest shard, of the mean | objects by UID | slots that move when a replica joins, of the ideal |\n| ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("\n| replicas | slots | slots of the largest shard, of the mean | objects by UID | hashes that its informers hold | slots that move when a replica joins, of the ideal |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, n := range []int{3, 10, 30, 100, 300} {
 		for _, slots := range []int{256, 1024, 4096} {
 			owners := plan(numbered("group-%016x", 1, n), slots)
 			bySlot, byUID := imbalance(owners, n, nil), imbalance(owners, n, uids)
-			fmt.Fprintf(&b, "| %d | %d | %.2f | %.2f | %.2f |\n", n, slots, bySlot, byUID, movedBy(owners, n))
+			fmt.Fprintf(&b, "| %d | %d | %.2f | %.2f | %.2f | %.2f |\n", n, slots, bySlot, byUID, heldBy(owners, n), movedBy(owners, n))
 			if slots >= 8*n && (bySlot > 1.25 || byUID > 1.25) {
 				t.Errorf("%d replicas, %d slots: the largest shard has %.2f of the mean of the slots, and %.2f of the objects", n, slots, bySlot, byUID)
 			}
@@ -73,6 +73,24 @@ func imbalance(owners []int, replicas int, hashes []uint64) float64 {
 		}
 	}
 	return float64(slices.Max(load)) * float64(replicas) / float64(total)
+}
+
+// heldBy returns the largest part of all hashes that is in the shard of a replica, divided by the mean. A shard has at most [maxRanges]
+// ranges, and then includes hashes of others.
+func heldBy(owners []int, replicas int) float64 {
+	most := 0.0
+	for i := range replicas {
+		set := make(slotSet, len(owners))
+		for slot, owner := range owners {
+			set[slot] = owner == i
+		}
+		held := 0.0
+		for _, r := range set.shard(informer.ShardByUID).Ranges {
+			held += float64(r.Last-r.First) / (1 << 64)
+		}
+		most = max(most, held)
+	}
+	return most * float64(replicas)
 }
 
 // movedBy returns how many slots move when a replica joins, divided by the mean of slots of a replica: a mean of ten.

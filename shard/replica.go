@@ -123,7 +123,8 @@ func New(client *informer.Client, config Config) (*Replica, error) {
 }
 
 // Follow makes the informers hold the objects of this replica's slots: those that it owns, and those that it is about to own. Objects of
-// slots that have moved away stay until the informers list anyway, or for a minute after the group has settled. Call Follow before Run, for each informer that should not hold the whole collection. Its objects must have the field Config.Field.
+// slots that have moved away stay until the informers list anyway, or for a minute after the group has settled. Call Follow before
+// Run, for each informer that should not hold the whole collection. Its objects must have the field Config.Field.
 func (r *Replica) Follow(informers ...Sharded) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
