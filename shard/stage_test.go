@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -282,14 +281,6 @@ func (s *stage) claims() map[string]string {
 		claims[*lease.Spec.HolderIdentity] = lease.Annotations[claimsAnnotation]
 	}
 	return claims
-}
-
-func names(actors ...*actor) (names []string) {
-	for _, a := range actors {
-		names = append(names, a.name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func newPod(namespace, name string) *corev1.Pod {
