@@ -37,7 +37,7 @@
 //     the process. Only a Lease that has not changed for its duration is deleted by another replica, with its version as a precondition.
 //   - The clocks of the replicas may differ by any amount; see package leader, which measures the age of a lease in the same way.
 //   - Every slot has an owner again at most about LeaseDuration + RetryPeriod after its owner was killed, and within milliseconds after it
-//     left in the regular way.
+//     left in the regular way. If the new owner must list first, add that time after a kill; see docs/scale.md for figures.
 //   - Every key of a slot is reconciled by the new owner at least once. No change is lost: it is in the new owner's store, or comes.
 //   - A replica that is suspended begins no call of Reconcile when it continues after its lease has ended, even if it cannot reach the
 //     server.
@@ -49,6 +49,7 @@
 //   - That a controller sees the deletion of an object whose slot moves meanwhile, as with every restart. Use a finalizer.
 //   - That shards are equal. A replica has at most a tenth more slots than the mean. With [informer.ShardByNamespace], namespaces
 //     differ in size. The hash of KEP-5866 also puts names that differ only in their last three characters into few slots.
+//   - That more slots are better. A request names at most 64 ranges, so a replica with more slots holds objects of others, too.
 //   - That Config.Slots or Config.Field can change in a rolling update. While the Leases of old replicas exist, new ones own nothing.
 //   - That a Lease may be edited or deleted by hand. Its replica loses its slots at once, while its last calls may still be under way.
 //   - That a handler of an informer is called for owned objects only: the informers hold objects before and after the replica owns
