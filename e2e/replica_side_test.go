@@ -38,8 +38,8 @@ func (c replicaConfig) rest() *rest.Config {
 
 // replicaReport is what a replica prints for each line of its input.
 type replicaReport struct {
-	Objects       int
-	Digest        uint64 // of the store
+	Objects       int    // that the replica owns
+	Digest        uint64 // of these objects
 	Heap          uint64 // live bytes
 	Bytes         int64  // received for the pods
 	OutsideShard  int64  // objects that the server sent and that are not in the shard
@@ -129,6 +129,9 @@ func replicaMain(value string) error {
 func report(r *shard.Replica, pods *informer.Informer[*corev1.Pod], ctl *informer.Controller[shard.Key]) replicaReport {
 	var report replicaReport
 	for pod := range pods.Store().All() {
+		if !r.Owns(informer.HashOf(pod.UID)) {
+			continue
+		}
 		report.Objects++
 		report.Digest += digestOf(pod)
 	}
