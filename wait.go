@@ -104,11 +104,16 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 	}
 	for {
 		published := i.store.published()
+		synced := i.synced
+		if isClosed(synced) {
+			synced = nil
+		}
 		if cond(i.store.Snapshot()) {
 			return nil
 		}
 		select {
 		case <-published:
+		case <-synced: // after the list was published
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-i.stopped:
