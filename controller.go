@@ -174,7 +174,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", c.name(), ErrRunning)
 	}
 	defer c.update(func(s *ControllerStatus) { s.Running = false })
-	if err := c.waitSources(ctx); err != nil {
+	if err := c.WaitSources(ctx); err != nil {
 		return err
 	}
 	queue := c.queue()
@@ -203,10 +203,13 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 					stop(err)
 					return
 				}
-				if err := c.waitSources(work); err != nil { // Watch may have added a source
+				if c.lacksSource() { // Watch may have added one
 					queue.putBack(key)
-					stop(err)
-					return
+					if err := c.WaitSources(work); err != nil {
+						stop(err)
+						return
+					}
+					continue
 				}
 				c.reconcile(reconciles, queue, key)
 			}
@@ -237,7 +240,7 @@ func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w: %w", c.name(), errNotRunning, context.Cause(ctx))
 	}
-	if err := c.waitSources(ctx); err != nil {
+	if err := c.WaitSources(ctx); err != nil {
 		return err
 	}
 	if err := c.queue().WaitProcessed(ctx); err != nil {
@@ -336,8 +339,16 @@ func (c *Controller[K]) running() chan struct{} {
 	return c.begun
 }
 
-// waitSources waits until all sources have synced.
-func (c *Controller[K]) waitSources(ctx context.Context) error {
+// lacksSource reports whether a source is not known to be synced.
+func (c *Controller[K]) lacksSource() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.unsynced) > 0
+}
+
+// WaitSources waits until all sources have synced, whether Run was called or not, and then returns nil. It returns an error that names
+// what is missing if ctx ends first, and the error of a source that ended before it synced.
+func (c *Controller[K]) WaitSources(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		if len(c.unsynced) == 0 {
@@ -405,16 +416,16 @@ func (c *Controller[K]) activate(ctx context.Context, queue *Queue[K], key K) (c
 
 // reconcile reconciles key, and adds it again if the result requests it.
 func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
-	c.update(func(s *ControllerStatus) { s.Active++ })
-	defer func() {
-		c.update(func(s *ControllerStatus) { s.Active-- })
-		queue.Done(key)
-	}()
 	ctx, ended := c.activate(ctx, queue, key)
 	if ended == nil {
 		return
 	}
-	defer ended()
+	c.update(func(s *ControllerStatus) { s.Active++ })
+	defer func() {
+		ended()
+		c.update(func(s *ControllerStatus) { s.Active-- })
+		queue.Done(key)
+	}()
 	began := time.Now()
 	result, err := c.call(ctx, key)
 	took := time.Since(began)

@@ -483,15 +483,23 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 	}
 	level := uint8(o.Priority.level())
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	foreign := !q.addLocked(key, o, level, retry)
+	q.mu.Unlock()
+	if foreign {
+		q.limiter.Forget(key)
+	}
+}
+
+// addLocked adds key. It returns false if the key is foreign.
+func (q *Queue[K]) addLocked(key K, o AddOptions, level uint8, retry bool) bool {
 	if q.state != QueueOpen {
 		q.refused++
-		return
+		return true
 	}
-	if q.ownershipLocked(key) == KeyForeign {
+	ownership := q.ownershipLocked(key)
+	if ownership == KeyForeign {
 		q.foreign++
-		defer q.limiter.Forget(key)
-		return
+		return false
 	}
 	e := q.entryLocked(key)
 	if retry {
@@ -502,6 +510,10 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 	}
 	if e.ready != nil || e.at != 0 || e.awaited {
 		level = min(level, e.level)
+	}
+	if e.awaited && ownership == KeyOwned { // it has become owned since
+		q.unparkLocked(e)
+		o.After = 0
 	}
 	switch {
 	case e.ready != nil:
@@ -518,6 +530,7 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 		}
 		q.makeReadyLocked(e)
 	}
+	return true
 }
 
 // putBack undoes the Get that handed key out, unless Done has been called. key is ready again at its priority, behind the

@@ -189,6 +189,25 @@ func TestDrainEndsWhenTheRestIsForeign(t *testing.T) {
 	})
 }
 
+// Results of the function may change without a call of Own, as when the clock passes the end of a lease and the lease is then renewed.
+//
+// Guarantees: S3
+func TestKeyThatWasAwaitedForAMomentIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(QueueConfig[string]{})
+		var o owner
+		q.Own(o.get)
+		o.set(KeyAwaited, "a", "b")
+		q.Add("a")
+		q.AddWith(AddOptions{Priority: HighPriority}, "b")
+		wantNoKey(t, q)
+		o.set(KeyOwned, "a", "b")
+		q.AddWith(AddOptions{Priority: LowPriority}, "b")
+		q.AddAfter("a", time.Hour)
+		wantKeys(t, q, "b", "a")
+	})
+}
+
 // Guarantees: S3
 func TestWaitReleasedWaitsForTheKeysInWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
