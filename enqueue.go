@@ -50,7 +50,8 @@ func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when 
 }
 
 // EnqueueBy returns a source with a custom handler, which chooses the keys and options to add to queue for each event.
-// [Controller.Watch] calls the function handler once, with the controller's queue.
+// [Controller.Watch] calls the function handler with the controller's queue. [Controller.Replay] calls it again, with a queue of its own.
+// Use the queue that the function receives.
 func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue[K]) Handler[T]) EventSource[T, K] {
 	return EventSource[T, K]{informer: i, handler: handler}
 }

@@ -112,8 +112,8 @@ func setDefault[T comparable](field *T, value T) {
 // expiry is the age of the lease at which all work must have returned.
 func (c *Config) expiry() time.Duration { return c.LeaseDuration - Margin }
 
-// requestTimeout leaves time for two requests before RenewDeadline.
-func (c *Config) requestTimeout() time.Duration { return c.RenewDeadline / 2 }
+// requestTimeout leaves time for a second request before RenewDeadline, if the first one gets no response.
+func (c *Config) requestTimeout() time.Duration { return (c.RenewDeadline - c.RetryPeriod) / 2 }
 
 // leaseName returns the name of the replica's Lease. Identities may have characters that a name may not have.
 func (c *Config) leaseName() string {

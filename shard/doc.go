@@ -24,7 +24,7 @@
 //
 //	the new owner    its informers list the objects of the slot
 //	the new owner    claims the slot in its Lease
-//	the old owner    begins no call of Reconcile for the slot, and waits for those under way, or ends their contexts after Config.Grace
+//	the old owner    starts no reconcile in the slot, and waits for those under way, or ends their contexts after Config.Grace
 //	the old owner    writes its Lease without the claim
 //	the new owner    adds all keys of the slot to its queues, and reconciles
 //
@@ -32,14 +32,15 @@
 //
 //   - At most one replica reconciles a key at a time. A replica reconciles the keys of a slot only after it has seen its own claim in its
 //     Lease, at a version of the Leases at which no other one claims the slot. It gives up the claim only after all calls have returned.
-//   - A replica that cannot renew its Lease ends its calls of Reconcile before another one takes over. At RenewDeadline it begins no
-//     call, and the contexts of those under way end. If they have not returned [Margin] before the end of the lease, Config.Fatal ends
+//   - A replica that cannot renew its Lease ends its calls of Reconcile before another one takes over. At RenewDeadline it starts no
+//     reconcile, and the contexts of those under way end. If they have not returned [Margin] before the end of the lease, Config.Fatal ends
 //     the process. Only a Lease that has not changed for its duration is deleted by another replica, with its version as a precondition.
 //   - The clocks of the replicas may differ by any amount; see package leader, which measures the age of a lease in the same way.
 //   - Every slot has an owner again at most about LeaseDuration + RetryPeriod after its owner was killed, and within milliseconds after it
-//     left in the regular way. If the new owner must list first, add that time after a kill; see docs/scale.md for figures.
-//   - Every key of a slot is reconciled by the new owner at least once. No change is lost: it is in the new owner's store, or comes.
-//   - A replica that is suspended begins no call of Reconcile when it continues after its lease has ended, even if it cannot reach the
+//     shut down, if another replica has listed its objects within Config.HandOverTimeout. If the new owner must list first, add that time after a kill; see docs/scale.md for figures.
+//   - Every key of a slot is reconciled by the new owner at least once. No change is lost: the new owner's
+//     store has it, or receives it.
+//   - A replica that is suspended starts no reconcile when it continues after its lease has ended, even if it cannot reach the
 //     server.
 //
 // # What you must not assume
@@ -51,6 +52,10 @@
 //     differ in size. The hash of KEP-5866 also puts names that differ only in their last three characters into few slots.
 //   - That more slots are better. A request names at most 64 ranges, so a replica with more slots holds objects of others, too.
 //   - That Config.Slots or Config.Field can change in a rolling update. While the Leases of old replicas exist, new ones own nothing.
+//   - That a slot has an owner if the replica that should have it cannot list its objects. Its old owner keeps it, but if that ends,
+//     nobody has it until the list succeeds, or the replica ends.
+//   - That a backup of etcd may be restored while replicas run. Their Leases then go back in time, and for a few seconds a replica that
+//     joins may take a slot that has an owner.
 //   - That a Lease may be edited or deleted by hand. Its replica loses its slots at once, while its last calls may still be under way.
 //   - That a handler of an informer is called for owned objects only: the informers hold objects before and after the replica owns
 //     them. A handler can ask [Replica.Owns].

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -17,14 +18,21 @@ import (
 // late.
 const watchPeriod = Margin / 4
 
+// logPeriod is how long a process that ends itself waits for its last record in the log.
+const logPeriod = Margin / 10
+
 // keep writes the Lease every RetryPeriod, and when the claims change.
 func (s *session) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		again := s.write(ctx)
+		again, failed := s.write(ctx)
 		if again {
 			continue
 		}
-		timer := time.NewTimer(s.config.RetryPeriod)
+		wait := s.config.RetryPeriod
+		if failed {
+			wait /= 4 // one lost request must not cost the lease
+		}
+		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-s.dirty:
@@ -34,12 +42,12 @@ func (s *session) keep(ctx context.Context) {
 	}
 }
 
-// write writes the Lease. It returns true if it should be written again at once.
-func (s *session) write(ctx context.Context) (again bool) {
+// write writes the Lease. again means that it should be written again at once, and failed that it should be soon.
+func (s *session) write(ctx context.Context) (again, failed bool) {
 	s.mu.Lock()
 	if s.uid == "" && s.draining {
 		s.mu.Unlock()
-		return false // a new Lease must not claim slots of the lost one
+		return false, false // a new Lease must not claim slots of the lost one
 	}
 	next := s.leaseLocked()
 	afresh := s.lost && !s.draining // this write has no claims, and nothing is reconciled
@@ -49,24 +57,24 @@ func (s *session) write(ctx context.Context) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil && err != nil {
-		return false // the work has returned
+		return false, false // the work has returned
 	}
 	switch {
 	case err == nil:
 		s.renewLocked(written, sent, afresh)
 	case apierrors.IsConflict(err) && s.version != "":
 		s.version = "" // read it: the conflict may come from a change of metadata, or from a write whose response was lost
-		return true
+		return true, false
 	case apierrors.IsNotFound(err) && next.UID != "", errors.Is(err, errDeleted):
 		s.loseLocked(errDeleted)
 		s.uid, s.version, s.seen = "", "", false
-		return true
+		return true, false
 	}
 	if err != nil && !s.failing {
 		s.faultLocked("requests for the Lease fail", err)
 	}
 	s.failing = err != nil
-	return false
+	return false, s.failing
 }
 
 // leaseLocked returns the Lease as it should be.
@@ -95,7 +103,7 @@ func (s *session) leaseLocked() *coordinationv1.Lease {
 	}
 }
 
-// send sends a Lease. If somebody else has deleted it or written its identity, the error is errDeleted.
+// send sends a Lease. If somebody else has deleted it, or made one of the same name, the error is errDeleted.
 func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
 	defer cancel()
@@ -141,13 +149,15 @@ func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afres
 // watch gives up all slots when the lease has reached RenewDeadline, and calls Fatal when the calls of Reconcile must have returned. It
 // returns when ctx ends.
 func (s *session) watch(ctx context.Context) {
+	draining := false // at the last look
 	for sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) {
 		s.mu.Lock()
 		if s.valid.Load() != nil && !s.alive() {
 			s.loseLocked(errExpired)
 		}
 		age := s.age(s.renewed)
-		fatal := s.draining && age >= s.config.expiry()
+		fatal := draining && s.draining && age >= s.config.expiry() // at the first look, nothing may be under way
+		draining = s.draining
 		stale := !s.unseen.IsZero() && time.Since(s.unseen) >= 2*s.config.RetryPeriod
 		if stale {
 			s.unseen = time.Time{}
@@ -156,8 +166,15 @@ func (s *session) watch(ctx context.Context) {
 		if stale {
 			s.tasks.Go(func() { s.refresh(ctx) })
 		}
+		if s.parked.Load() && s.alive() { // the lease was renewed at the last moment
+			s.parked.Store(false)
+			for _, c := range s.controllers {
+				c.own()
+			}
+		}
 		if fatal {
-			s.config.Logger.Error("calls of Reconcile have not returned in time, and the lease is about to end: ending the process", "age", age)
+			s.say(slog.LevelError, "calls of Reconcile have not returned in time, and the lease is about to end: ending the process", "age", age)
+			sleep(ctx, logPeriod)
 			s.config.Fatal()
 			return
 		}

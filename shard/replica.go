@@ -63,7 +63,7 @@ type Status struct {
 	// Gained counts the slots that the replica came to own. Released counts those that it handed over, and Lost those that it lost with
 	// its lease.
 	Gained, Released, Lost uint64
-	// Leases lost is the number of times that the lease was lost.
+	// LeasesLost is the number of times that the lease was lost.
 	LeasesLost uint64
 	// Renewed is the time at which this replica sent its last successful renewal. Zero means that there was none.
 	Renewed time.Time
@@ -97,6 +97,7 @@ type Replica struct {
 // controller is an informer.Controller for keys of any type.
 type controller struct {
 	own     func()                                                // Controller.Own
+	synced  func(ctx context.Context) error                       // Controller.WaitSources
 	replay  func(ctx context.Context, in func(uint64) bool) error // Controller.Replay
 	release func(ctx context.Context, in func(uint64) bool)       // Controller.WaitReleased
 }
@@ -140,7 +141,8 @@ func Control[K comparable](r *Replica, ctl *informer.Controller[K], hash func(ke
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.controllers = append(r.controllers, controller{
-		own: own,
+		own:    own,
+		synced: ctl.WaitSources,
 		replay: func(ctx context.Context, in func(uint64) bool) error {
 			return ctl.Replay(ctx, func(key K) bool { return in(hash(key)) })
 		},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -289,6 +290,58 @@ func TestClockThatJumpsLosesTheLease(t *testing.T) {
 		if st := a.Status(); st.LeasesLost != 1 {
 			s.Errorf("the status is %+v", st)
 		}
+	})
+}
+
+// A clock that jumps beyond the lease does not end a process that reconciles nothing.
+func TestIdleReplicaSurvivesAPause(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		a := s.join("a")
+		<-time.After(settle)
+		a.skewMu.Lock()
+		a.skew = time.Hour
+		a.skewMu.Unlock()
+		<-time.After(settle)
+		s.wantSettled(a)
+	})
+}
+
+// One request without a response does not cost the lease.
+func TestLostRequestDoesNotCostTheLease(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		a := s.join("a")
+		<-time.After(settle)
+		s.server.Inject(informertest.Fault{Verb: "update", Hang: true, Times: 1})
+		<-time.After(time.Minute)
+		s.wantSettled(a)
+		if st := a.Status(); st.LeasesLost != 0 {
+			s.Errorf("the status is %+v", st)
+		}
+	})
+}
+
+// A replica claims nothing before everything that its controllers watch has synced, followed or not: the old owner keeps its slots.
+//
+// Guarantees: S3
+func TestNoClaimBeforeEverySourceHasSynced(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
+		s.create("ns", 0, 20)
+		a := s.join("a")
+		<-time.After(settle)
+		b := s.join("b", func(a *actor, _ *Config) {
+			a.also = informer.New(s.client("b"), informer.Resource{GroupVersionResource: nodes}, informer.Config[*corev1.Node]{Logger: slog.New(slog.DiscardHandler)})
+		})
+		<-time.After(time.Minute)
+		if n := len(s.claims()["b"]); n != 0 || a.Status().Owned != 16 {
+			s.Errorf("b claims %q, and a owns %d slots", s.claims()["b"], a.Status().Owned)
+		}
+		if err := b.Status().LastError; err == nil || !strings.Contains(err.Error(), "nodes") {
+			s.Errorf("the last error of b is %v", err)
+		}
+		informertest.Register[*corev1.Node](s.server, informertest.Resource{GroupVersionResource: nodes})
+		<-time.After(2 * time.Minute) // b retries the absent resource
+		s.wantSettled(a, b)
 	})
 }
 

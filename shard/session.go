@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -52,14 +53,16 @@ type session struct {
 	followers   []Sharded
 	controllers []controller
 
-	table atomic.Pointer[[]informer.Ownership] // for each slot
-	valid atomic.Pointer[instant]              // when the last renewal was sent; nil after the lease was lost
-	wake  chan struct{}                        // holds a token while steer must look
-	dirty chan struct{}                        // holds a token while the Lease must be written
-	known chan struct{}                        // closed when the first shard is known
-	empty chan struct{}                        // closed when a replica that leaves has nothing more to hand over
-	tasks sync.WaitGroup
-	life  context.Context // ends when the work has returned
+	table   atomic.Pointer[[]informer.Ownership] // for each slot
+	valid   atomic.Pointer[instant]              // when the last renewal was sent; nil after the lease was lost
+	parked  atomic.Bool                          // a key of an owned slot was awaited, because the lease was old
+	wake    chan struct{}                        // holds a token while steer must look
+	dirty   chan struct{}                        // holds a token while the Lease must be written
+	known   chan struct{}                        // closed when the first shard is known
+	empty   chan struct{}                        // closed when a replica that leaves has nothing more to hand over
+	records chan func()                          // for log
+	tasks   sync.WaitGroup
+	life    context.Context // ends when the work has returned
 
 	mu         sync.Mutex // protects the fields below
 	directory  directory
@@ -114,6 +117,7 @@ func newSession(r *Replica) *session {
 		dirty:    make(chan struct{}, 1),
 		known:    make(chan struct{}),
 		empty:    make(chan struct{}),
+		records:  make(chan func(), 100),
 		state:    Joining,
 		phases:   make([]phase, r.config.Slots),
 		since:    make([]uint64, r.config.Slots),
@@ -154,6 +158,7 @@ func (s *session) run(ctx context.Context, work func(context.Context) error) (er
 			s.fault("the informer of the Leases has ended", err)
 		}
 	})
+	s.tasks.Go(func() { s.log(renewing) })
 	s.tasks.Go(func() { s.keep(renewing) })
 	s.tasks.Go(func() { s.watch(renewing) })
 	s.tasks.Go(func() { s.follow(renewing) })
@@ -190,7 +195,7 @@ func (s *session) leave(ctx, renewing context.Context, end context.CancelCauseFu
 		s.nothingLeftLocked()
 	}
 	s.mu.Unlock()
-	s.config.Logger.Info("leaving")
+	s.say(slog.LevelInfo, "leaving")
 	signal(s.dirty)
 	signal(s.wake)
 	timer := time.NewTimer(max(s.config.HandOverTimeout, 0))
@@ -209,6 +214,7 @@ func (s *session) leave(ctx, renewing context.Context, end context.CancelCauseFu
 func (s *session) ownership(hash uint64) informer.Ownership {
 	o := (*s.table.Load())[slotOf(hash, s.config.Slots)]
 	if o == informer.KeyOwned && !s.alive() {
+		s.parked.Store(true)
 		return informer.KeyAwaited
 	}
 	return o
@@ -310,11 +316,7 @@ func (s *session) advanceLocked(g *group, desired slotSet) {
 	for slot, p := range s.phases {
 		switch {
 		case p == absent && desired[slot] && s.held[slot]:
-			if !claims {
-				s.generation++
-			}
-			claims = true
-			s.phases[slot], s.since[slot] = claimed, s.generation
+			s.phases[slot], s.since[slot], claims = claimed, s.generation+1, true // claimsChangedLocked counts
 		case p == claimed && !desired[slot]:
 			s.phases[slot], claims = absent, true
 		case p == claimed && !busy && own.generation >= s.since[slot] && own.claimed(slot) && g.free(slot):
@@ -367,7 +369,7 @@ func (s *session) gain(epoch context.Context, slots []int) {
 		}
 		s.count(func(st *Status) { st.Gained += uint64(len(slots)) })
 		s.publishLocked()
-		s.config.Logger.Info("gained slots", "slots", len(slots), "owned", s.inPhaseLocked(owned))
+		s.say(slog.LevelInfo, "gained slots", "slots", len(slots), "owned", s.inPhaseLocked(owned))
 		signal(s.wake)
 	})
 }
@@ -474,7 +476,7 @@ func (s *session) change() {
 		ctx, cancel := context.WithCancel(s.life)
 		s.listing, s.relist = target, cancel
 		s.mu.Unlock()
-		done := s.setShard(ctx, target.shard(s.config.Field))
+		done := s.setShard(ctx, target.shard(s.config.Field)) && s.waitSources(ctx)
 		again := ctx.Err() != nil && s.life.Err() == nil
 		cancel()
 		s.mu.Lock()
@@ -494,6 +496,29 @@ func (s *session) change() {
 			return
 		}
 	}
+}
+
+// waitSources waits until the controllers have read everything that they watch, so that they can reconcile as soon as they own a slot. It
+// reports whether they have.
+func (s *session) waitSources(ctx context.Context) bool {
+	for _, c := range s.controllers {
+		for {
+			patience, cancel := context.WithTimeout(ctx, s.config.LeaseDuration)
+			err := c.synced(patience)
+			cancel()
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return false
+			}
+			s.fault("no slot can be claimed before a controller has its sources", err)
+			if !sleep(ctx, s.config.RetryPeriod) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // setShard reports whether all informers hold the objects of shard.
@@ -527,6 +552,7 @@ func (s *session) publishLocked() {
 		return
 	}
 	s.table.Store(&table)
+	s.parked.Store(false)
 	for _, c := range s.controllers {
 		c.own()
 	}
@@ -567,7 +593,7 @@ func (s *session) noteGroupLocked(g *group) {
 	}
 	if !slices.Equal(replicas, s.replicas) {
 		s.replicas = replicas
-		s.config.Logger.Info("the group has changed", "replicas", len(replicas))
+		s.say(slog.LevelInfo, "the group has changed", "replicas", len(replicas))
 	}
 }
 
@@ -605,7 +631,7 @@ func (s *session) reap(ctx context.Context, m member) {
 	err := s.deleteLease(ctx, m.name, m.uid, m.resourceVersion)
 	switch {
 	case err == nil:
-		s.config.Logger.Info("a lease has expired", "replica", m.identity)
+		s.say(slog.LevelInfo, "a lease has expired", "replica", m.identity)
 	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil:
 		s.fault("an expired Lease cannot be deleted", fmt.Errorf("replica %s: %w", m.identity, err))
 	}
@@ -649,7 +675,33 @@ func (s *session) fault(what string, err error) {
 
 func (s *session) faultLocked(what string, err error) {
 	s.fail(fmt.Errorf("%s: %w", what, err))
-	s.config.Logger.Warn(what, "err", err)
+	s.say(slog.LevelWarn, what, "err", err)
+}
+
+// say logs without waiting for the log: nothing may delay the end of the work of a lost lease.
+func (s *session) say(level slog.Level, what string, args ...any) {
+	select {
+	case s.records <- func() { s.config.Logger.Log(context.Background(), level, what, args...) }:
+	default: // the log has been blocked for long
+	}
+}
+
+// log writes the records of say until ctx ends, and the rest then.
+func (s *session) log(ctx context.Context) {
+	for {
+		select {
+		case record := <-s.records:
+			record()
+			continue
+		default:
+		}
+		select {
+		case record := <-s.records:
+			record()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // describe fills in the status.

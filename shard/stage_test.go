@@ -60,7 +60,8 @@ type actor struct {
 	name   string
 	pods   *informer.Informer[*corev1.Pod]
 	ctl    *informer.Controller[Key]
-	dead   chan struct{} // closed by kill
+	also   *informer.Informer[*corev1.Node] // that the controller watches, and the replica does not follow; nil for none
+	dead   chan struct{}                    // closed by kill
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error         // of Run
@@ -105,6 +106,9 @@ func (s *stage) join(name string, change ...func(*actor, *Config)) *actor {
 		return ByUID(key)
 	})
 	a.ctl.Watch(EnqueueObject(a.pods))
+	if a.also != nil {
+		a.ctl.Watch(informer.Enqueue(a.also, func(*corev1.Node) []Key { return nil }))
+	}
 	ctx, cancel := context.WithCancel(s.Context())
 	a.cancel = cancel
 	go func() {
@@ -115,6 +119,9 @@ func (s *stage) join(name string, change ...func(*actor, *Config)) *actor {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			all.Go(func() { _ = a.pods.Run(ctx) })
+			if a.also != nil {
+				all.Go(func() { _ = a.also.Run(ctx) })
+			}
 			return a.ctl.Run(ctx)
 		})
 	}()
@@ -274,7 +281,7 @@ func (s *stage) wantSettled(actors ...*actor) {
 	}
 }
 
-// holders returns the claims in the Leases by identity.
+// claims returns the claims in the Leases by identity.
 func (s *stage) claims() map[string]string {
 	claims := map[string]string{}
 	for lease := range s.leases.All() {
