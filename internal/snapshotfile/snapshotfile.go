@@ -236,14 +236,15 @@ func (r *Reader) block(buf []byte) (kind byte, raw []byte, err error) {
 	}
 	r.packed = head
 	kind = head[0]
-	rawLen, packedLen := int(binary.LittleEndian.Uint32(head[1:])), int(binary.LittleEndian.Uint32(head[5:]))
+	raw64, packed64 := uint64(binary.LittleEndian.Uint32(head[1:])), uint64(binary.LittleEndian.Uint32(head[5:])) // int may have 32 bits
 	limit := maxBlock
 	if kind == headerBlock {
 		limit = MaxHeader
 	}
-	if rawLen > limit || packedLen > s2.MaxEncodedLen(rawLen) {
+	if raw64 > uint64(limit) || packed64 > uint64(s2.MaxEncodedLen(int(raw64))) {
 		return 0, nil, r.damaged("the length of a block is too large")
 	}
+	rawLen, packedLen := int(raw64), int(packed64)
 	block, err := r.read(head, packedLen+crc32.Size)
 	if err != nil {
 		return 0, nil, err

@@ -81,11 +81,12 @@ func TestReaderReturnsWhatTheWriterGot(t *testing.T) {
 	}
 }
 
-// Each change of one byte shows, and so does each file that ends early, or has more bytes.
+// Each change of a bit or byte shows, and so does each file that ends early, or has more bytes. With the top bit of its length set,
+// a block would have a negative length where int has 32 bits.
 func TestEveryDamageShows(t *testing.T) {
 	file := written(t, "head", someRecords()[:8]...)
 	for i := range file {
-		for _, flip := range []byte{1, 0x80, 0xff} {
+		for _, flip := range []byte{1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0xff} {
 			damaged := bytes.Clone(file)
 			damaged[i] ^= flip
 			_, records, err := content(bytes.NewReader(damaged))
