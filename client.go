@@ -341,6 +341,9 @@ func sumOfCA(config *rest.Config) string {
 	return fmt.Sprintf("%x", sha256.Sum256(bytes.TrimSpace(ca)))
 }
 
+// errNotIdentified indicates that a request of cluster has failed.
+var errNotIdentified = errors.New("identify the server")
+
 // cluster returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the client may not
 // get that namespace. Only the first call that succeeds sends a request.
 func (c *Client) cluster(ctx context.Context) (string, error) {
@@ -361,7 +364,7 @@ func (c *Client) cluster(ctx context.Context) (string, error) {
 		uid, err = "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("identify the server: %w", err)
+		return "", fmt.Errorf("%w: %w", errNotIdentified, err)
 	}
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()

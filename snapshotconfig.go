@@ -28,8 +28,8 @@ const (
 // the server had after the start.
 //
 // The informer lists if it cannot resume, and says why in the log and in [ReflectorStatus].Snapshot: nothing is saved; the
-// snapshot is older than MaxAge, damaged, or from another server, resource, selector, shard, Go type or Revision; or the server
-// no longer has the changes since the save. A kube-apiserver has those of the last 75 seconds at least, and usually of some
+// snapshot is older than MaxAge, damaged, or from another server, resource, selector, shard, Go type or Revision; the server
+// rejects the requests that check it; or the server no longer has the changes since the save. A kube-apiserver has those of the last 75 seconds at least, and usually of some
 // minutes. If the watch finds that out, the store already has the saved objects, and the list changes only what differs.
 //
 // Two servers are the same if they have the same URL, certificate authority and UID of the namespace kube-system. If the

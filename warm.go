@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"reflect"
 	"strings"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/internal/decode"
@@ -29,6 +32,8 @@ const (
 	firstCatchUp = 3 * time.Second
 	// maxCatchUps is the number of these watches. A server that sends no bookmark may never confirm the version.
 	maxCatchUps = 6
+	// maxLoads is the number of failed loads after which the reflector lists, if the server is not down.
+	maxLoads = 3
 )
 
 // errNoConfirmation leads to a list.
@@ -52,7 +57,8 @@ type snapshots[T Object] struct {
 	identity snapshotIdentity // without Shard and Cluster
 	name     string           // in the storage
 
-	saver saver // only the goroutine that saves uses it
+	failures int   // failed loads that count; only the goroutine of the reflector uses it
+	saver    saver // only the goroutine that saves uses it
 
 	mu     sync.Mutex // protects the fields below
 	status SnapshotStatus
@@ -170,17 +176,56 @@ type loaded[T Object] struct {
 	current string // the resource version that the server has now
 }
 
-// load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if a request has
-// failed.
+// load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if it should call load
+// again, since a request has failed.
 func (s *snapshots[T]) load(ctx context.Context, c *collection[T], shard Shard) (loaded[T], error) {
 	l, err := s.read(ctx, c, shard)
-	if cold := (coldStart{}); errors.As(err, &cold) {
+	if err != nil && ctx.Err() == nil && s.givesUp(err) {
+		err = coldBecause("the snapshot cannot be checked against the server: %w", err)
+	}
+	if cold := (coldStart{}); errors.As(err, &cold) && !errors.Is(err, errNotIdentified) {
 		_, _ = s.client.cluster(ctx) // the last save, which may come at any time, needs it; the one before tries again
 	}
 	return l, err
 }
 
-// read is load without preparing for a save.
+// givesUp reports whether to list instead of another load after err. A list needs less of the server than a load: it may succeed
+// although the requests of load never do. While the server is down, load waits for it.
+func (s *snapshots[T]) givesUp(err error) bool {
+	if errors.As(err, new(coldStart)) {
+		return false
+	}
+	identifying := errors.Is(err, errNotIdentified) // the server has answered the request before, so it is not down
+	switch code := statusCode(err); {
+	case code == http.StatusNotFound || isUnreachable(err):
+		return false
+	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
+		if !identifying {
+			return false
+		}
+	case code == http.StatusBadGateway || code == http.StatusGatewayTimeout: // of a proxy
+	case code != 0:
+		return true
+	}
+	s.failures++
+	return s.failures >= maxLoads
+}
+
+// statusCode returns the status code of the server's answer, or 0 if err is of another kind.
+func statusCode(err error) int {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return int(status.Status().Code)
+	}
+	return 0
+}
+
+// isUnreachable reports whether no connection to the server was possible.
+func isUnreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// read is load without the decision what to do after a failure.
 func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) (l loaded[T], err error) {
 	began := time.Now()
 	c.awaits.set(AwaitingSnapshot)
@@ -214,6 +259,9 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	case age < -maxFromFuture:
 		return l, coldBecause("the snapshot was saved %v in the future", -age.Round(time.Second))
 	}
+	if l.current, err = c.current(ctx); err != nil {
+		return l, err
+	}
 	cluster, err := s.client.cluster(ctx)
 	switch {
 	case err != nil:
@@ -223,11 +271,7 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	case h.Cluster != cluster:
 		return l, coldBecause("the snapshot is not usable: it is from another cluster, whose namespace kube-system has the UID %.100s, not %s", h.Cluster, cluster)
 	}
-	l.version = h.ResourceVersion
-	if l.current, err = c.current(ctx); err != nil {
-		return l, err
-	}
-	switch {
+	switch l.version = h.ResourceVersion; {
 	case !reached(l.current, l.current) || !reached(l.version, l.version):
 		return l, coldBecause("the snapshot is not usable: the resource versions %.100q and %.100q are not numbers", l.version, l.current)
 	case older(l.current, l.version):

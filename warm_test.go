@@ -124,6 +124,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		}
 		changed := w.live(client, pods, config)
 		equalsServer(w, changed.Informer)
+		synctest.Wait()
 		var initial int
 		for _, line := range changed.rec.Take() {
 			if strings.Contains(line, "add") && !strings.Contains(line, "initial=true") && !strings.Contains(line, "p4") {

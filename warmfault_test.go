@@ -1,0 +1,95 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/typedinformer/informer"
+)
+
+// refuse answers with a status code and a Status.
+func refuse(code int) answer {
+	return func(rw http.ResponseWriter, _ *http.Request) bool {
+		rw.Header().Set("Content-Type", mediaTypeJSON)
+		rw.WriteHeader(code)
+		fmt.Fprintf(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"no"}`, code, map[int]string{403: "Forbidden", 503: "ServiceUnavailable"}[code])
+		return true
+	}
+}
+
+func asksForCluster(r *http.Request) bool {
+	return strings.HasSuffix(r.URL.Path, "/namespaces/kube-system")
+}
+
+func asksForCurrent(r *http.Request) bool {
+	return !asksToWatch(r) && r.URL.Query().Get("limit") == "1"
+}
+
+// warmAfter saves a snapshot, changes what change does, and starts an informer whose requests that match get the answer. It
+// returns that informer, and how long its start took, at most two minutes.
+func warmAfter(w world, config informer.Config[*corev1.Pod], change func(), match func(*http.Request) bool, do answer) (inf *informer.Informer[*corev1.Pod], took time.Duration, stop func()) {
+	w.Helper()
+	config.Snapshot = snapshotDir(w.T)
+	w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+	w.live(w.client(), pods, config).stop()
+	change()
+	w.answer(func(rw http.ResponseWriter, r *http.Request) bool { return match(r) && do(rw, r) })
+	inf, _ = w.podInformer(config)
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); inf.Run(ctx) }()
+	wait, cancelWait := context.WithTimeout(w.Context(), 2*time.Minute)
+	defer cancelWait()
+	began := time.Now()
+	if err := inf.WaitSynced(wait); err != nil {
+		w.Errorf("not synced: %v; %v", err, reflectorStatus(inf).LastError)
+	} else {
+		equalsServer(w, inf)
+	}
+	return inf, time.Since(began), func() { cancel(); <-ended }
+}
+
+// If the requests that check a snapshot fail, the informer lists and says why.
+// Guarantees: S4
+func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
+	notJSON := func(rw http.ResponseWriter, _ *http.Request) bool {
+		rw.Header().Set("Content-Type", mediaTypeJSON)
+		fmt.Fprint(rw, "<html>")
+		return true
+	}
+	for _, test := range []struct {
+		name   string
+		match  func(*http.Request) bool
+		do     answer
+		atOnce bool
+	}{
+		{"a list is forbidden", asksForCurrent, refuse(403), true},
+		{"a list fails", asksForCurrent, refuse(500), true},
+		{"a list is not JSON", asksForCurrent, notJSON, false},
+		{"a list times out at a proxy", asksForCurrent, refuse(504), false},
+		{"kube-system fails", asksForCluster, refuse(500), true},
+		{"kube-system is a bad request", asksForCluster, refuse(400), true},
+		{"kube-system is unavailable", asksForCluster, refuse(503), false},
+		{"kube-system is not JSON", asksForCluster, notJSON, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() { w.relabel("ns", "a", "2") }, test.match, test.do)
+				s := reflectorStatus(inf)
+				if s.Snapshot.Loaded || s.Snapshot.LoadError == nil || !strings.Contains(s.Snapshot.LoadError.Error(), "cannot be checked") {
+					t.Errorf("%+v", s.Snapshot)
+				}
+				if test.atOnce && took > 0 || took > 10*time.Second {
+					t.Errorf("synced after %v", took)
+				}
+				stop()
+			})
+		})
+	}
+}
