@@ -80,8 +80,10 @@ type state struct {
 	ahead int        // consecutive watches from a version that the server has not reached
 
 	// Used while watching after a warm start, until the sink has every change up to the version that the server had then.
-	until    string // that version; empty once the sink has reached it
-	catchUps int    // watches that ended before
+	until    string    // that version; empty once the sink has reached it
+	catchUps int       // watches that ended before
+	missed   int       // consecutive watches that failed without progress
+	progress time.Time // when the sink last came closer to that version
 }
 
 // watching returns the state after the whole collection has entered the sink.
@@ -92,7 +94,7 @@ func (s state) watching() state {
 // listing returns a state that lists the collection at resource version least or later, because of why.
 func (s state) listing(least string, why Reason) state {
 	s.name, s.least, s.why, s.ahead = ReflectorListing, least, why, 0
-	s.until, s.catchUps = "", 0
+	s.until, s.catchUps, s.missed, s.progress = "", 0, 0, time.Time{}
 	return s
 }
 
@@ -124,14 +126,16 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 		return next, ReflectorBackoff, noteRestored
 	case watching && (expired || apierrors.IsStoreReadError(err)):
 		return s.listing(s.rv, ReasonExpired), ReflectorBackoff, "" // the changes since rv are lost
-	case watching && errors.Is(err, errNoConfirmation):
+	case watching && s.until != "" && s.stuck(err, now):
 		return s.listing(s.rv, ReasonBehind), ReflectorBackoff, ""
 	case watching && (errors.Is(err, errUnknownDeleted) || errors.Is(err, errForeign)):
 		return s.listing(s.rv, ReasonUnclear), ReflectorBackoff, "" // a change since rv is lost
 	case watching && apierrors.IsNotFound(err): // the resource may no longer be served: the list shows that
 		return s.listing("", ReasonAbsent), ReflectorBackoff, ""
 	case watching:
-		s.why = ReasonFailed
+		if s.why = ReasonFailed; s.until != "" && !isUnreachable(err) {
+			s.missed++
+		}
 		return s, ReflectorBackoff, ""
 	case (expired || tooLarge) && s.least != "": // the server is behind, or was restored
 		s.least, s.why = "", ReasonBehind
@@ -145,6 +149,18 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 	}
 	s.why = ReasonFailed
 	return s, ReflectorBackoff, ""
+}
+
+// stuck reports whether to list instead of another watch after a warm start, because of err. While no connection to the server is
+// possible, a list would fail, too.
+func (s state) stuck(err error, now time.Time) bool {
+	switch {
+	case errors.Is(err, errNoConfirmation), apierrors.IsForbidden(err):
+		return true
+	case errors.Is(err, ErrNoProgress):
+		return now.Sub(s.progress) >= maxQuiet
+	}
+	return !isUnreachable(err) && s.missed+1 >= maxMissed
 }
 
 // NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It returns an
@@ -429,7 +445,7 @@ func (r *Reflector[T]) warm(ctx context.Context) error {
 	r.state = r.state.watching()
 	r.state.why = ReasonSnapshot
 	if past {
-		r.state.until = l.current
+		r.state.until, r.state.progress = l.current, time.Now()
 	}
 	r.setStale(nil)
 	s := r.saved.present()
@@ -615,7 +631,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 		r.count(&r.watchesBy)
 		var timeout time.Duration
 		if r.state.until != "" {
-			timeout = firstCatchUp << r.state.catchUps
+			timeout = firstCatchUp << min(r.state.catchUps, maxDoublings)
 		}
 		if w, err = r.open(ctx, url.Values{"resourceVersion": {r.state.rv}}, false, timeout); err != nil {
 			return err
@@ -632,13 +648,14 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	switch {
 	case err != io.EOF:
 		return err
-	case r.state.until != "" && r.state.catchUps >= maxCatchUps-1:
+	case w.events == 0 && time.Since(w.opened) < shortWatch:
+		return errEmptyWatch
+	case r.state.until != "" && time.Since(r.state.progress) >= maxQuiet:
 		return fmt.Errorf("watch: %w", errNoConfirmation)
 	case r.state.until != "":
 		r.state.catchUps++
+		r.state.missed = 0
 		err = nil
-	case w.events == 0 && time.Since(w.opened) < shortWatch:
-		return errEmptyWatch
 	case w.events == 0 && time.Since(w.opened) >= minWatchTimeout:
 		err = r.probe(ctx)
 	default:
@@ -702,8 +719,11 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 		return err
 	}
 	d.stale = len(r.stale) > 0
-	if r.state.until != "" && reached(d.ResourceVersion, r.state.until) {
-		d.current = true
+	if r.state.until != "" {
+		if d.ResourceVersion != r.state.rv {
+			r.state.progress, r.state.missed = time.Now(), 0
+		}
+		d.current = reached(d.ResourceVersion, r.state.until)
 	}
 	if err := r.put(ctx, d); err != nil || !d.current {
 		return err

@@ -30,8 +30,12 @@ const (
 	// firstCatchUp is the timeout of the watch after a warm start. Before the timeout, kube-apiserver sends a bookmark, which shows
 	// that no change is missing. Each further watch has twice the timeout of the one before, so that many changes come through.
 	firstCatchUp = 3 * time.Second
-	// maxCatchUps is the number of these watches. A server that sends no bookmark may never confirm the version.
-	maxCatchUps = 6
+	maxDoublings = 5
+	// maxQuiet is the time without a later version after which the reflector lists. A server that sends no bookmark may never
+	// confirm the version. The first three watches take about that long.
+	maxQuiet = 20 * time.Second
+	// maxMissed is the number of watches after which the reflector lists, if each fails before it has sent a later version.
+	maxMissed = 6
 	// maxLoads is the number of failed loads after which the reflector lists, if the server is not down.
 	maxLoads = 3
 )

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
 )
 
 // refuse answers with a status code and a Status.
@@ -86,6 +88,65 @@ func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 					t.Errorf("%+v", s.Snapshot)
 				}
 				if test.atOnce && took > 0 || took > 10*time.Second {
+					t.Errorf("synced after %v", took)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// If the watches after a warm start fail, or do not confirm the version of the server, the informer lists.
+// Guarantees: S4
+func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
+	ends := func(rw http.ResponseWriter, _ *http.Request) bool {
+		rw.Header().Set("Content-Type", mediaTypeJSON)
+		return true
+	}
+	reports := func(rw http.ResponseWriter, _ *http.Request) bool {
+		rw.Header().Set("Content-Type", mediaTypeJSON)
+		fmt.Fprint(rw, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"no"}}`)
+		return true
+	}
+	noBookmarks := func(_ http.ResponseWriter, r *http.Request) bool {
+		q := r.URL.Query()
+		q.Del("allowWatchBookmarks")
+		r.URL.RawQuery = q.Encode()
+		return false
+	}
+	noTimeout := func(_ http.ResponseWriter, r *http.Request) bool {
+		q := r.URL.Query()
+		q.Del("allowWatchBookmarks")
+		q.Set("timeoutSeconds", "3600")
+		r.URL.RawQuery = q.Encode()
+		return false
+	}
+	for _, test := range []struct {
+		name string
+		do   answer
+		max  time.Duration
+	}{
+		{"forbidden", refuse(403), time.Second},
+		{"unavailable", refuse(503), time.Minute},
+		{"internal error", refuse(500), time.Minute},
+		{"an error event", reports, time.Minute},
+		{"ends at once", ends, time.Minute},
+		{"no bookmarks", noBookmarks, 23 * time.Second},
+		{"ignores the timeout", noTimeout, 40 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
+				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() {
+					if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
+						t.Fatal(err)
+					}
+				}, func(r *http.Request) bool { return asksToWatch(r) && !asksToStream(r) }, test.do)
+				s := reflectorStatus(inf)
+				if !s.Snapshot.Loaded || s.Snapshot.LoadError == nil || s.ListsBy[informer.ReasonBehind] != 1 {
+					t.Errorf("%+v %v", s.Snapshot, s.ListsBy)
+				}
+				if took > test.max {
 					t.Errorf("synced after %v", took)
 				}
 				stop()
