@@ -495,6 +495,7 @@ func (i *Informer[T]) applyListLocked(d *Delta[T]) (err error) {
 			i.past = map[string]bool{}
 		}
 		i.past[d.Namespace] = true
+		return nil // the namespace has its shard once it is current
 	case first:
 		delete(i.past, d.Namespace)
 		i.noteFirstList(d.Namespace)
@@ -518,6 +519,7 @@ func (i *Informer[T]) applyPastLocked() (err error) {
 		if last := &i.batch[to-1]; last.current && past {
 			delete(i.past, last.Namespace)
 			i.noteFirstList(last.Namespace)
+			i.noteShard(last)
 		}
 		from = to
 	}
@@ -588,7 +590,7 @@ func (i *Informer[T]) hasShardLocked() bool {
 	return true
 }
 
-// noteShard notes the shard of a list that is in the store.
+// noteShard notes the shard of a list that is in the store, or of a warm start that has caught up.
 func (i *Informer[T]) noteShard(d *Delta[T]) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -723,7 +723,7 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 		if d.ResourceVersion != r.state.rv {
 			r.state.progress, r.state.missed = time.Now(), 0
 		}
-		d.current = reached(d.ResourceVersion, r.state.until)
+		d.current, d.sharded = reached(d.ResourceVersion, r.state.until), r.sharded
 	}
 	if err := r.put(ctx, d); err != nil || !d.current {
 		return err

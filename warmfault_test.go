@@ -3,9 +3,11 @@ package informer_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,4 +155,40 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SetShard returns only when the store has what the server had after the start: with older objects, another replica might already
+// work on one of them.
+// Guarantees: S2, S4
+func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"), newPod("ns", "gone", "v=1"))
+		resource := pods
+		resource.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
+		w.live(w.client(), resource, config).stop()
+		w.delete("ns", "gone")
+		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+			if asksToWatch(r) {
+				time.Sleep(20 * time.Second)
+			}
+			return false
+		})
+		inf := informer.New(w.client(), pods, config)
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan struct{})
+		set := make(chan error, 1)
+		go func() { set <- inf.SetShard(ctx, resource.Shard) }()
+		synctest.Wait()
+		go func() { defer close(ended); inf.Run(ctx) }()
+		if err := <-set; err != nil || !inf.HasSynced() || names(inf.Store().List()) != "ns/a" {
+			t.Errorf("SetShard returned %v with %s in the store, synced %v", err, names(inf.Store().List()), inf.HasSynced())
+		}
+		if s := reflectorStatus(inf).Snapshot; !s.Loaded || s.LoadError != nil {
+			t.Errorf("%+v", s)
+		}
+		cancel()
+		<-ended
+	})
 }
