@@ -44,7 +44,8 @@ type Delta[T Object] struct {
 	// store. The empty key stands for an object whose name could not be decoded; Replaced then removes nothing.
 	Kept []Key
 	// Restored indicates that the source went back in time, as a server does after a restore from a backup. An object can
-	// then have new content under a known UID and resource version, so Replaced compares objects by content.
+	// then have new content under a known UID and resource version, so Replaced compares objects by content. The first list
+	// after a start from a saved snapshot has Restored set, too: the server may have a new version or another CRD since the save.
 	Restored bool
 	// Namespace is the namespace that the source watches. Empty means the whole collection.
 	Namespace string

@@ -72,6 +72,7 @@ type state struct {
 	least    string    // the minimum resource version of the list: "0" for any, "" for the newest
 	why      Reason    // of the next list or watch
 	restored bool      // the server went back in time since the last list: an equal version does not mean equal content
+	loaded   bool      // the sink has objects of a snapshot: an equal version does not mean equal content
 	told     bool      // no empty Replaced is needed if the server does not serve the resource
 	paged    time.Time // use paged lists until then: the server refused a streaming list
 
@@ -443,7 +444,7 @@ func (r *Reflector[T]) warm(ctx context.Context) error {
 	r.started, r.listed = true, true
 	r.read.Store(int64(len(l.items)))
 	r.state = r.state.watching()
-	r.state.why = ReasonSnapshot
+	r.state.why, r.state.loaded = ReasonSnapshot, true
 	if past {
 		r.state.until, r.state.progress = l.current, time.Now()
 	}
@@ -574,7 +575,7 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 
 // list lists the collection.
 func (r *Reflector[T]) list(ctx context.Context) error {
-	l, version, err := r.collection.list(ctx, r.state.least, r.config.PageSize, r.state.restored)
+	l, version, err := r.collection.list(ctx, r.state.least, r.config.PageSize, r.state.restored || r.state.loaded)
 	if err != nil {
 		return err
 	}
@@ -597,7 +598,7 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 		}()
 		var l listing[T]
 		var version string
-		if l, version, err = r.collection.initialEvents(w, r.state.restored); err == nil {
+		if l, version, err = r.collection.initialEvents(w, r.state.restored || r.state.loaded); err == nil {
 			if err = r.replaced(ctx, l, version); err == nil {
 				r.state.open = w
 				return nil
@@ -682,7 +683,7 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
 	kept := slices.Collect(maps.Keys(l.kept))
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored, shard: r.decoder.shard, sharded: r.sharded})
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored || r.state.loaded, shard: r.decoder.shard, sharded: r.sharded})
 	if err == nil {
 		r.listed = true
 		r.state = r.state.watching()

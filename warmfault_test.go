@@ -192,3 +192,29 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 		<-ended
 	})
 }
+
+// A list after a warm start compares by content: a new API server adds defaults to objects whose resource versions stay.
+// Guarantees: S4
+func TestListAfterAWarmStartComparesContent(t *testing.T) {
+	for _, paged := range []bool{false, true} {
+		forEachCompactPod(t, fmt.Sprintf("paged=%v", paged), func(w world, compact bool) {
+			config := quiet[*corev1.Pod]()
+			config.Compact, config.PagedList = compact, paged
+			config.Snapshot = snapshotDir(t)
+			w.create(newPod("ns", "b", "v=1"))
+			backup := w.server.Snapshot()
+			w.relabel("ns", "b", "2")
+			w.live(w.client(), pods, config).stop()
+			w.server.Restore(backup) // the same resource version gets other content
+			w.relabel("ns", "b", "3")
+			w.create(newPod("ns", "c", "v=1"))
+			w.server.Compact()
+			l := w.live(w.client(), pods, config)
+			if s := l.status(); !s.Loaded || s.LoadError == nil {
+				t.Errorf("%+v", s)
+			}
+			equalsServer(w, l.Informer)
+			l.stop()
+		})
+	}
+}
