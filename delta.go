@@ -1,6 +1,9 @@
 package informer
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // DeltaType is the kind of a [Delta].
 type DeltaType uint8
@@ -52,11 +55,12 @@ type Delta[T Object] struct {
 	// ResourceVersion is the version of the collection after the change. Empty means unknown.
 	ResourceVersion string
 
-	shard   Shard  // of a Replaced: no object outside it stays
-	sharded uint64 // of a Replaced or if current is true: how often the shard had changed when the list or the load began
-	past    bool   // of a Replaced: it comes from a saved snapshot, and the server has reached a later version
-	current bool   // the source, which began with a Replaced of the past, has reached the version that the server had then
-	stale   bool   // for some object, the sink has an older version than the source, which could not be decoded
+	shard   Shard     // of a Replaced: no object outside it stays
+	sharded uint64    // of a Replaced or if current is true: how often the shard had changed when the list or the load began
+	listed  time.Time // of a Replaced: when the list began from which its objects come
+	past    bool      // of a Replaced: it comes from a saved snapshot, and the server has reached a later version
+	current bool      // the source, which began with a Replaced of the past, has reached the version that the server had then
+	stale   bool      // for some object, the sink has an older version than the source, which could not be decoded
 }
 
 // validate returns an error if d has no type, or if an object of d is nil, has no name or is outside d.Namespace.

@@ -70,7 +70,7 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 		case Replaced:
 			w.replace(d)
 			shard := d.shard
-			w.setSource(source{d.Namespace, d.ResourceVersion, &shard, len(d.Kept) > 0})
+			w.setSource(source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed, stale: len(d.Kept) > 0})
 		case Bookmarked:
 			w.advance(d)
 		}
@@ -408,7 +408,7 @@ func (w *edit[T]) advance(d *Delta[T]) {
 	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, stale: d.stale}
 	if i, found := w.sourceAt(d.Namespace); found {
 		have := &w.next.sources[i]
-		if src.shard = have.shard; src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
+		if src.shard, src.listed = have.shard, have.listed; src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
 			src.resourceVersion = have.resourceVersion
 			if src.stale == have.stale {
 				return

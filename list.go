@@ -229,31 +229,39 @@ func (c *collection[T]) reaches(ctx context.Context, rv string) error {
 	return resp.Close()
 }
 
-// current returns the resource version that the server has now.
-func (c *collection[T]) current(ctx context.Context) (string, error) {
+// objectID names one version of an object.
+type objectID struct {
+	key          Key
+	uid, version string
+}
+
+// current returns the resource version that the server has now, and one of its objects, if there is any.
+func (c *collection[T]) current(ctx context.Context) (rv string, one objectID, err error) {
 	if err := c.ready(ctx); err != nil {
-		return "", err
+		return "", one, err
 	}
 	query := atLeast("")
 	query.Set("limit", "1")
 	c.lists.Add(1)
 	resp, err := c.send(ctx, query, c.decoder.acceptList)
 	if err != nil {
-		return "", fmt.Errorf("list: %w", err)
+		return "", one, fmt.Errorf("list: %w", err)
 	}
 	defer resp.Close()
 	list := decode.NewList(resp, resp.format)
 	for {
-		switch _, err := list.Next(); err {
+		switch raw, err := list.Next(); err {
 		case nil:
+			id := resp.format.Glance(raw)
+			one = objectID{keyOf(id), string(id.UID), string(id.ResourceVersion)}
 		case decode.ErrMore:
 			if err := list.Fill(); err != nil {
-				return "", fmt.Errorf("read list: %w", err)
+				return "", one, fmt.Errorf("read list: %w", err)
 			}
 		case io.EOF:
-			return list.Info.ResourceVersion, nil
+			return list.Info.ResourceVersion, one, nil
 		default:
-			return "", err
+			return "", one, err
 		}
 	}
 }

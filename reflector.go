@@ -74,6 +74,7 @@ type state struct {
 	restored bool      // the server went back in time since the last list: an equal version does not mean equal content
 	loaded   bool      // the sink has objects of a snapshot: an equal version does not mean equal content
 	told     bool      // no empty Replaced is needed if the server does not serve the resource
+	began    time.Time // of the list
 	paged    time.Time // use paged lists until then: the server refused a streaming list
 
 	// Used while watching.
@@ -418,6 +419,7 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 		}
 	}
 	r.count(&r.listsBy)
+	r.state.began = time.Now().Round(0)
 	if r.config.PagedList || time.Now().Before(r.state.paged) {
 		return r.list(ctx)
 	}
@@ -437,7 +439,7 @@ func (r *Reflector[T]) warm(ctx context.Context) error {
 		return err
 	}
 	past := l.current != l.version
-	d := Delta[T]{Type: Replaced, Items: l.items, ResourceVersion: l.version, shard: r.decoder.shard, sharded: r.sharded, past: past}
+	d := Delta[T]{Type: Replaced, Items: l.items, ResourceVersion: l.version, shard: r.decoder.shard, sharded: r.sharded, listed: l.listed, past: past}
 	if err := r.put(ctx, d); err != nil {
 		return err
 	}
@@ -683,7 +685,7 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
 	kept := slices.Collect(maps.Keys(l.kept))
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored || r.state.loaded, shard: r.decoder.shard, sharded: r.sharded})
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored || r.state.loaded, shard: r.decoder.shard, sharded: r.sharded, listed: r.state.began})
 	if err == nil {
 		r.listed = true
 		r.state = r.state.watching()

@@ -32,7 +32,7 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 	s.mu.Lock()
 	have := s.stored
 	s.mu.Unlock()
-	if src.resourceVersion == have.version && src.shard.String() == have.shard && time.Since(have.time) < s.config.maxAge()/2 {
+	if src.resourceVersion == have.version && src.listed.Equal(have.listed) && src.shard.String() == have.shard && time.Since(have.time) < s.config.maxAge()/2 {
 		return
 	}
 	objects, bytes, err := 0, int64(0), error(nil)
@@ -47,7 +47,7 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 	s.update(func(st *SnapshotStatus) {
 		if st.SaveError = err; err == nil {
 			st.Saves++
-			s.stored = stored{src.resourceVersion, src.shard.String(), began}
+			s.stored = stored{src.resourceVersion, src.shard.String(), src.listed, began}
 			st.SavedAt, st.SavedObjects, st.SavedVersion, st.SavedBytes, st.SaveTime = began, objects, src.resourceVersion, bytes, time.Since(began)
 		}
 	})
@@ -63,7 +63,7 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 
 // write writes a snapshot into the storage.
 func (s *snapshots[T]) write(ctx context.Context, snap *Snapshot[T], src source, last bool) (objects int, bytes int64, err error) {
-	h := snapshotHeader{s.identity, src.resourceVersion, time.Now()}
+	h := snapshotHeader{s.identity, src.resourceVersion, time.Now(), src.listed}
 	h.Shard = src.shard.String()
 	var known bool
 	if h.Cluster, known = s.client.knownCluster(); !known {

@@ -32,6 +32,10 @@ const (
 // rejects the requests that check it; or the server no longer has the changes since the save. A kube-apiserver has those of the last 75 seconds at least, and usually of some
 // minutes. If the watch finds that out, the store already has the saved objects, and the list changes only what differs.
 //
+// It also lists if the last list of the whole collection was more than 24 hours ago, in this or an earlier process. A server that
+// was restored from a backup may have passed the version of the snapshot since. A warm start cannot always detect that, and lacks
+// what the restore changed. So restore etcd with --bump-revision and --mark-compacted: a warm start then always lists.
+//
 // Two servers are the same if they have the same URL, certificate authority and UID of the namespace kube-system. If the
 // informer may not get that namespace, the URL and the certificate authority have to suffice.
 //

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -200,8 +201,9 @@ type indexTree[T Object] interface {
 // source is the source of one namespace, or of all if namespace is empty. It has reported every change up to resourceVersion.
 type source struct {
 	namespace, resourceVersion string
-	shard                      *Shard // of its objects; nil before the first list
-	stale                      bool   // the snapshot has an older version of some object, because the newest one could not be decoded
+	shard                      *Shard    // of its objects; nil before the first list
+	listed                     time.Time // when the last list began
+	stale                      bool      // the snapshot has an older version of some object, because the newest one could not be decoded
 }
 
 // Get returns the object with that key.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,9 @@ import (
 const (
 	// maxFromFuture is the age that a snapshot may lack: clocks differ.
 	maxFromFuture = time.Minute
+	// maxSinceList is the age of the last list after which a start lists. A server that was restored from a backup, and has passed
+	// the version of the snapshot since, may have other objects at the same versions. Only a list shows that.
+	maxSinceList = 24 * time.Hour
 	// firstCatchUp is the timeout of the watch after a warm start. Before the timeout, kube-apiserver sends a bookmark, which shows
 	// that no change is missing. Each further watch has twice the timeout of the one before, so that many changes come through.
 	firstCatchUp = 3 * time.Second
@@ -72,7 +76,7 @@ type snapshots[T Object] struct {
 // stored describes the snapshot in the storage, as far as it is known.
 type stored struct {
 	version, shard string
-	time           time.Time
+	listed, time   time.Time
 }
 
 // saver is what save keeps from one save to the next.
@@ -100,6 +104,7 @@ type snapshotHeader struct {
 	snapshotIdentity
 	ResourceVersion string
 	Time            time.Time
+	Listed          time.Time // when the list began from which the objects come, with later changes
 }
 
 // newSnapshots returns the snapshots of a reflector of c with config. It returns nil if there is no storage.
@@ -176,8 +181,9 @@ func (i *snapshotIdentity) differs(want *snapshotIdentity) string {
 // loaded is the content of a snapshot.
 type loaded[T Object] struct {
 	items   []T
-	version string // the resource version of the items
-	current string // the resource version that the server has now
+	version string    // the resource version of the items
+	listed  time.Time // when the list began from which the items come
+	current string    // the resource version that the server has now
 }
 
 // load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if it should call load
@@ -260,10 +266,13 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	switch {
 	case age > s.config.maxAge():
 		return l, coldBecause("the snapshot is too old: it was saved %v ago, and Config.Snapshot.MaxAge is %v", age.Round(time.Second), s.config.maxAge())
-	case age < -maxFromFuture:
+	case time.Since(h.Listed) > maxSinceList:
+		return l, coldBecause("the snapshot is too old: the last list of the whole collection was %v ago, and the limit is %v", time.Since(h.Listed).Round(time.Second), maxSinceList)
+	case min(age, time.Since(h.Listed)) < -maxFromFuture:
 		return l, coldBecause("the snapshot was saved %v in the future", -age.Round(time.Second))
 	}
-	if l.current, err = c.current(ctx); err != nil {
+	var one objectID
+	if l.current, one, err = c.current(ctx); err != nil {
 		return l, err
 	}
 	cluster, err := s.client.cluster(ctx)
@@ -275,7 +284,7 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	case h.Cluster != cluster:
 		return l, coldBecause("the snapshot is not usable: it is from another cluster, whose namespace kube-system has the UID %.100s, not %s", h.Cluster, cluster)
 	}
-	switch l.version = h.ResourceVersion; {
+	switch l.version, l.listed = h.ResourceVersion, h.Listed; {
 	case !reached(l.current, l.current) || !reached(l.version, l.version):
 		return l, coldBecause("the snapshot is not usable: the resource versions %.100q and %.100q are not numbers", l.version, l.current)
 	case older(l.current, l.version):
@@ -285,14 +294,29 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	if l.items, err = s.items(ctx, file); err != nil {
 		return l, s.unreadable(ctx, err)
 	}
+	if !s.holds(l, one, shard) {
+		return l, coldBecause("the snapshot is not usable: it does not have %s with resource version %s, which the server has had since before the save: the server was restored", one.key, one.version)
+	}
 	s.update(func(st *SnapshotStatus) {
 		st.Loaded, st.LoadedObjects, st.LoadedVersion, st.LoadedAge, st.LoadTime = true, len(l.items), l.version, age, time.Since(began)
 		if l.current != l.version {
 			st.CatchUpTo = l.current
 		}
-		s.stored = stored{l.version, h.Shard, h.Time}
+		s.stored = stored{l.version, h.Shard, h.Listed, h.Time}
 	})
 	return l, nil
+}
+
+// holds reports whether the objects of a snapshot include the version one of an object, if they must: the server has it now, and
+// had it when the snapshot was saved.
+func (s *snapshots[T]) holds(l loaded[T], one objectID, shard Shard) bool {
+	if one.version == "" || !reached(l.version, one.version) || s.identity.Filter || s.identity.Transform || len(shard.Ranges) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(l.items, func(obj T) bool {
+		uid := string(obj.GetUID())
+		return obj.GetName() == one.key.Name && obj.GetNamespace() == one.key.Namespace && obj.GetResourceVersion() == one.version && (uid == "" || uid == one.uid)
+	})
 }
 
 // unreadable returns a coldStart for an error of a file, or the cause of ctx.

@@ -218,3 +218,86 @@ func TestListAfterAWarmStartComparesContent(t *testing.T) {
 		})
 	}
 }
+
+// Warm starts in a chain end with a list after a day: it shows what a restored server has changed.
+// Guarantees: S4
+func TestChainOfWarmStartsEndsAfterADay(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		began := time.Now()
+		for i := range 60 {
+			old := time.Since(began) > 24*time.Hour
+			l := w.live(w.client(), pods, config)
+			w.relabel("ns", "a", fmt.Sprint(i))
+			equalsServer(w, l.Informer)
+			time.Sleep(30 * time.Minute)
+			if s := l.status(); i > 0 && s.Loaded == old {
+				t.Fatalf("start %d after %v: %+v", i, time.Since(began), s)
+			} else if old {
+				if !strings.Contains(s.LoadError.Error(), "the last list of the whole collection was") {
+					t.Error(s.LoadError)
+				}
+				l.stop()
+				return
+			}
+			l.stop()
+		}
+		t.Error("each start was warm")
+	})
+}
+
+// A server that was restored and has passed the version of the snapshot shows in an object that the snapshot does not have.
+// Guarantees: S4
+func TestRestoredServerShowsInOneObject(t *testing.T) {
+	forEachCompactPod(t, "restored", func(w world, compact bool) {
+		config := quiet[*corev1.Pod]()
+		config.Compact = compact
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "b", "v=1"))
+		backup := w.server.Snapshot()
+		w.create(newPod("ns", "lost", "v=1"))
+		w.relabel("ns", "lost", "2")
+		w.live(w.client(), pods, config).stop()
+		w.server.Restore(backup)
+		w.create(newPod("ns", "a", "v=1"), newPod("ns", "c", "v=1"), newPod("ns", "d", "v=1"))
+		l := w.live(w.client(), pods, config)
+		if s := l.status(); s.Loaded || s.LoadError == nil || !strings.Contains(s.LoadError.Error(), "it does not have ns/a") {
+			t.Errorf("%+v", s)
+		}
+		equalsServer(w, l.Informer)
+		l.stop()
+	})
+}
+
+// A list of a restored server is saved even if its version is that of the snapshot.
+// Guarantees: S4
+func TestListOfARestoredServerIsSaved(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		backup := w.server.Snapshot()
+		w.relabel("ns", "a", "2")
+		w.create(newPod("ns", "lost", "v=1"))
+		config.Snapshot.Interval = time.Hour
+		l := w.live(w.client(), pods, config)
+		time.Sleep(7 * time.Minute)
+		saved := l.status().SavedVersion
+		w.server.Restore(backup)
+		w.server.EndWatches()
+		time.Sleep(15 * time.Minute)
+		w.relabel("ns", "a", "3")
+		w.create(newPod("ns", "new", "v=1"))
+		time.Sleep(time.Second)
+		equalsServer(w, l.Informer)
+		l.stop()
+		if s := l.status(); s.Saves != 2 || s.SavedVersion != saved {
+			t.Errorf("%+v", s)
+		}
+		again := w.live(w.client(), pods, config)
+		equalsServer(w, again.Informer)
+		again.stop()
+	})
+}
