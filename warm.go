@@ -113,9 +113,11 @@ func newSnapshots[T Object](c *collection[T], config Config[T]) *snapshots[T] {
 		return nil
 	}
 	d := c.decoder
+	server := *c.client.base
+	server.User = nil // snapshots and logs have no credentials
 	s := &snapshots[T]{config: config.Snapshot, client: c.client, decoders: d.decoders, packing: d.packing, share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
 	s.identity = snapshotIdentity{
-		Server:        c.client.base.String(),
+		Server:        server.String(),
 		CA:            c.client.server.ca,
 		Resource:      c.resource.GroupVersionResource,
 		Namespace:     c.namespace,

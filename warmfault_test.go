@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -298,6 +300,29 @@ func TestListOfARestoredServerIsSaved(t *testing.T) {
 		}
 		again := w.live(w.client(), pods, config)
 		equalsServer(w, again.Informer)
+		again.stop()
+	})
+}
+
+// Neither a snapshot nor the log has the credentials in the URL of the server, and new credentials do not matter.
+// Guarantees: S4
+func TestSnapshotHasNoCredentials(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		client := func(password string) *informer.Client {
+			return w.client(func(c *rest.Config) { c.Host = strings.Replace(c.Host, "://", "://user:"+password+"@", 1) })
+		}
+		w.live(client("hunter2"), pods, config).stop()
+		raw, err := os.ReadFile(files(t, config.Snapshot)[0])
+		if err != nil || strings.Contains(string(raw), "hunter2") || strings.Contains(string(raw), "user:") {
+			t.Errorf("the snapshot has the password: %v", err)
+		}
+		again := w.live(client("other"), pods, config)
+		if s := again.status(); !s.Loaded {
+			t.Errorf("%+v", s)
+		}
 		again.stop()
 	})
 }
