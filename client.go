@@ -324,6 +324,10 @@ type serverIdentity struct {
 	ca     string        // the sum of the certificate authority; empty if the system's are trusted
 	asking chan struct{} // holds a token while a request for the UID is under way
 
+	// Only the owner of the token uses these.
+	failed   error // the last request had no answer in time
+	failedAt time.Time
+
 	mu    sync.Mutex // protects the fields below
 	uid   string     // of the namespace kube-system; empty if the client may not get it
 	known bool
@@ -340,6 +344,13 @@ func sumOfCA(config *rest.Config) string {
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(bytes.TrimSpace(ca)))
 }
+
+const (
+	// identifyTimeout is the time for the answer to a small GET. All starts wait for it, also those that then list.
+	identifyTimeout = 5 * time.Second
+	// identifyAgain is the time during which no further request follows one that had no answer.
+	identifyAgain = time.Minute
+)
 
 // errNotIdentified indicates that a request of cluster has failed.
 var errNotIdentified = errors.New("identify the server")
@@ -359,7 +370,15 @@ func (c *Client) cluster(ctx context.Context) (string, error) {
 	if err := c.wait(ctx); err != nil {
 		return "", err
 	}
-	uid, err := c.readCluster(ctx)
+	if c.server.failed != nil && time.Since(c.server.failedAt) < identifyAgain {
+		return "", c.server.failed
+	}
+	short, cancel := context.WithTimeoutCause(ctx, identifyTimeout, ErrNoProgress)
+	defer cancel()
+	uid, err := c.readCluster(short)
+	if c.server.failed = nil; err != nil && short.Err() != nil && ctx.Err() == nil {
+		c.server.failed, c.server.failedAt = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now()
+	}
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
 		uid, err = "", nil
 	}

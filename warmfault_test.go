@@ -326,3 +326,29 @@ func TestSnapshotHasNoCredentials(t *testing.T) {
 		again.stop()
 	})
 }
+
+// A request for kube-system that hangs delays a start by a few seconds, not each namespace by as much.
+// Guarantees: S4
+func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+			if asksForCluster(r) {
+				<-r.Context().Done()
+				return true
+			}
+			return false
+		})
+		resource := pods
+		resource.Namespaces = []string{"ns", "a", "b", "c", "d"}
+		inf := informer.New(w.client(), resource, config)
+		began := time.Now()
+		stop := start(w.T, inf)
+		if d := time.Since(began); d > 10*time.Second {
+			t.Errorf("synced after %v", d)
+		}
+		stop()
+	})
+}
