@@ -654,9 +654,11 @@ func (i *Informer[T]) saveAll(ctx context.Context, wait time.Duration) {
 // saveNow saves the objects of each namespace.
 func (i *Informer[T]) saveNow(ctx context.Context, last bool) {
 	for _, r := range i.reflectors {
-		_ = apart(func() error { // a method of T may call runtime.Goexit
+		if err := apart(func() error { // a method of T may call runtime.Goexit
 			r.saved.save(ctx, i.store.Snapshot(), r.log, last)
 			return nil
-		})
+		}); err != nil {
+			r.saved.noteSaveError(err, r.log)
+		}
 	}
 }

@@ -44,19 +44,26 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 	if ctx.Err() != nil {
 		return // the last save follows
 	}
+	if err != nil {
+		s.noteSaveError(err, log)
+		return
+	}
 	s.update(func(st *SnapshotStatus) {
-		if st.SaveError = err; err == nil {
-			st.Saves++
-			s.stored = stored{src.resourceVersion, src.shard.String(), src.listed, began}
-			st.SavedAt, st.SavedObjects, st.SavedVersion, st.SavedBytes, st.SaveTime = began, objects, src.resourceVersion, bytes, time.Since(began)
-		}
+		st.SaveError = nil
+		st.Saves++
+		s.stored = stored{src.resourceVersion, src.shard.String(), src.listed, began}
+		st.SavedAt, st.SavedObjects, st.SavedVersion, st.SavedBytes, st.SaveTime = began, objects, src.resourceVersion, bytes, time.Since(began)
 	})
-	switch {
-	case err == nil:
-		if before.SaveError != nil {
-			log.Info("the snapshot is saved again", "objects", objects, "resourceVersion", src.resourceVersion)
-		}
-	case before.SaveError == nil:
+	if before.SaveError != nil {
+		log.Info("the snapshot is saved again", "objects", objects, "resourceVersion", src.resourceVersion)
+	}
+}
+
+// noteSaveError notes a failure in the status, and logs it unless the save before failed, too.
+func (s *snapshots[T]) noteSaveError(err error, log *slog.Logger) {
+	var before error
+	s.update(func(st *SnapshotStatus) { before, st.SaveError = st.SaveError, err })
+	if before == nil {
 		log.Warn("the snapshot cannot be saved", "why", err)
 	}
 }

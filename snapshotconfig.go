@@ -122,7 +122,7 @@ func (d SnapshotDir) Load(_ context.Context, name string) (io.ReadCloser, error)
 const staleTemporary = time.Hour
 
 // Save implements [SnapshotStorage].
-func (d SnapshotDir) Save(_ context.Context, name string, write func(io.Writer) error) (err error) {
+func (d SnapshotDir) Save(_ context.Context, name string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
@@ -131,8 +131,9 @@ func (d SnapshotDir) Save(_ context.Context, name string, write func(io.Writer) 
 	if err != nil {
 		return err
 	}
+	done := false // stays false if write ends the goroutine
 	defer func() {
-		if err != nil {
+		if !done {
 			f.Close()
 			os.Remove(f.Name())
 		}
@@ -149,6 +150,7 @@ func (d SnapshotDir) Save(_ context.Context, name string, write func(io.Writer) 
 	if err := os.Rename(f.Name(), filepath.Join(string(d), name)); err != nil {
 		return err
 	}
+	done = true
 	if dir, err := os.Open(string(d)); err == nil {
 		_ = dir.Sync() // not every system can: after a crash, the previous snapshot may be there
 		dir.Close()

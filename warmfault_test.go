@@ -3,9 +3,11 @@ package informer_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -350,5 +352,35 @@ func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 			t.Errorf("synced after %v", d)
 		}
 		stop()
+	})
+}
+
+// endingStorage ends the goroutine of each save.
+type endingStorage struct{ informer.SnapshotDir }
+
+func (s endingStorage) Save(ctx context.Context, name string, _ func(io.Writer) error) error {
+	return s.SnapshotDir.Save(ctx, name, func(io.Writer) error {
+		runtime.Goexit()
+		return nil
+	})
+}
+
+// A save whose goroutine ends shows in the status and leaves no file.
+// Guarantees: S4
+func TestSaveThatEndsItsGoroutineShows(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		dir := t.TempDir()
+		config.Snapshot.Storage = endingStorage{informer.SnapshotDir(dir)}
+		w.create(newPod("ns", "a", "v=1"))
+		l := w.live(w.client(), pods, config)
+		time.Sleep(time.Minute)
+		l.stop()
+		if s := l.status(); s.SaveError == nil || s.Saves != 0 {
+			t.Errorf("%+v", s)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("files %v, %v", left, err)
+		}
 	})
 }
