@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -73,10 +74,15 @@ func TestShardIsAsTheServerDefinesIt(t *testing.T) {
 	}
 }
 
-// manyPods creates pods named p0, p1 and so on in two namespaces.
+// manyPods creates pods named p0, p1 and so on in two namespaces. Their UIDs are random, but of four in a row, each has its hash in
+// another quarter of all hashes: with four pods or more, no half is empty.
 func manyPods(w world, n int) {
 	for i := range n {
-		w.create(newPod([]string{"a", "b"}[i%2], fmt.Sprintf("p%d", i), "v=1"))
+		pod := newPod([]string{"a", "b"}[i%2], fmt.Sprintf("p%d", i), "v=1")
+		for pod.UID == "" || informer.HashOf(pod.UID)>>62 != uint64(i%4) {
+			pod.UID = uuid.NewUUID()
+		}
+		w.create(pod)
 	}
 }
 
