@@ -69,8 +69,7 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 			w.advance(d)
 		case Replaced:
 			w.replace(d)
-			shard := d.shard
-			w.setSource(source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed, stale: len(d.Kept) > 0})
+			w.list(d)
 		case Bookmarked:
 			w.advance(d)
 		}
@@ -254,7 +253,7 @@ func (w *edit[T]) replace(d *Delta[T]) {
 					steps = append(steps, step{r, key, old, items[next]})
 				}
 				next++
-			case !kept[key] && !kept[Key{}] || !d.shard.Has(old):
+			case !kept[key] && !kept[Key{}] && !d.narrow || !d.shard.Has(old):
 				steps = append(steps, step{record: r, key: key, old: old})
 			}
 		}
@@ -416,6 +415,17 @@ func (w *edit[T]) advance(d *Delta[T]) {
 		}
 	} else if src.resourceVersion == "" {
 		return
+	}
+	w.setSource(src)
+}
+
+// list records that the source of d, a Replaced, has listed its objects or has another shard.
+func (w *edit[T]) list(d *Delta[T]) {
+	shard := d.shard
+	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed, stale: len(d.Kept) > 0}
+	if i, found := w.sourceAt(d.Namespace); found && d.narrow {
+		src = w.next.sources[i]
+		src.shard = &shard
 	}
 	w.setSource(src)
 }

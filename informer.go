@@ -539,13 +539,15 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 
 // SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, it holds those of the shard
 // before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no event unless they have
-// changed, those that come are added, and those that go are deleted with final=false. The informer lists the collection, also if shard is
-// the present one, unless it waits to try again after a failure. If another call for the same shard is under way, or has ended before
-// the informer had it, they share the list.
+// changed, those that come are added, and those that go are deleted with final=false.
+//
+// If the shard before has all hashes of shard, the informer drops the rest and opens a new watch. Otherwise it lists the collection, and
+// changes of objects that stay raise events when it has the list. It does neither while it waits to try again after a failure. If another
+// call for the same shard is under way, or has ended before the informer had it, they share the list.
 //
 // If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and while a
-// resource has never been served, SetShard waits. If another call changes the
-// shard meanwhile, the later shard counts, and SetShard waits for that one. The error wraps [ErrStopped] if the informer stops.
+// resource has never been served, SetShard waits. If another call changes the shard meanwhile, the later shard counts, and SetShard
+// waits for that one. The error wraps [ErrStopped] if the informer stops.
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	if i.compact != nil {
 		return i.compact.SetShard(ctx, shard)

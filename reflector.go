@@ -78,8 +78,9 @@ type state struct {
 	paged    time.Time // use paged lists until then: the server refused a streaming list
 
 	// Used while watching.
-	open  *openWatch // the open watch of a streaming list; nil if there is none
-	ahead int        // consecutive watches from a version that the server has not reached
+	open   *openWatch // the open watch of a streaming list; nil if there is none
+	ahead  int        // consecutive watches from a version that the server has not reached
+	narrow bool       // the sink may have objects outside the shard
 
 	// Used while watching after a warm start, until the sink has every change up to the version that the server had then.
 	until    string    // that version; empty once the sink has reached it
@@ -96,7 +97,7 @@ func (s state) watching() state {
 // listing returns a state that lists the collection at resource version least or later, because of why.
 func (s state) listing(least string, why Reason) state {
 	s.name, s.least, s.why, s.ahead = ReflectorListing, least, why, 0
-	s.until, s.catchUps, s.missed, s.progress = "", 0, 0, time.Time{}
+	s.until, s.catchUps, s.missed, s.progress, s.narrow = "", 0, 0, time.Time{}, false
 	return s
 }
 
@@ -352,11 +353,16 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sharded != r.shards {
+		within := r.shard.within(r.decoder.shard)
 		r.sharded, r.decoder.shard = r.shards, r.shard
 		if r.state.until != "" {
 			r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
 		}
-		if r.state.rv != "" {
+		switch {
+		case within && r.state.name == ReflectorWatching && r.state.until == "" && len(r.stale) == 0:
+			// The sink has the whole shard as of rv. Were there stale objects, a list would show which of them are in the shard.
+			r.state.narrow, r.state.why = true, ReasonShard
+		case r.state.rv != "":
 			r.state = r.state.listing(r.state.rv, ReasonShard)
 		}
 		r.state.told = r.state.told && !r.listed // the sink gets the change even if the resource is absent
@@ -366,7 +372,7 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 	return part, end
 }
 
-// setShard makes the reflector list shard, and returns the number of that change.
+// setShard makes the reflector follow shard, and returns the number of that change.
 func (r *Reflector[T]) setShard(shard Shard) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -410,6 +416,12 @@ func (r *Reflector[T]) loop(ctx context.Context) error {
 func (r *Reflector[T]) step(ctx context.Context) error {
 	if r.state.name == ReflectorWatching {
 		r.enter(ReflectorWatching, nil, "objects", r.read.Load(), "resourceVersion", r.state.rv)
+		if r.state.narrow {
+			if err := r.put(ctx, Delta[T]{Type: Replaced, narrow: true, shard: r.decoder.shard, sharded: r.sharded}); err != nil {
+				return err
+			}
+			r.state.narrow = false
+		}
 		return r.watch(ctx)
 	}
 	r.enter(ReflectorListing, nil)

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,6 +117,30 @@ const maxRanges = 64
 // equal reports whether both have the same field and the same ranges, in the same order.
 func (s Shard) equal(other Shard) bool {
 	return s.Field == other.Field && slices.Equal(s.Ranges, other.Ranges)
+}
+
+// within reports whether other has every hash of s. It may report false if the ranges of s have all hashes.
+func (s Shard) within(other Shard) bool {
+	switch {
+	case len(other.Ranges) == 0:
+		return true
+	case len(s.Ranges) == 0, s.Field != other.Field:
+		return false
+	}
+	have := slices.Clone(other.Ranges)
+	slices.SortFunc(have, func(a, b HashRange) int { return cmp.Compare(a.First, b.First) })
+	return !slices.ContainsFunc(s.Ranges, func(r HashRange) bool {
+		missing := r.First // the first hash of r that no range of other is known to have
+		for _, h := range have {
+			if h.First <= missing && missing <= h.Last {
+				if r.Last <= h.Last {
+					return false
+				}
+				missing = h.Last + 1
+			}
+		}
+		return true
+	})
 }
 
 // clone returns a copy that shares nothing with s.

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -234,9 +235,127 @@ func TestSetShardIsOneStep(t *testing.T) {
 			w.create(newPod("a", fmt.Sprintf("late%d", i), "v=1"))
 		}
 		holdsShard(w, "changes afterwards", inf, lower)
-		if by := inf.Status().Reflectors[0].ListsBy; by[informer.ReasonShard] != 5 {
+		s := inf.Status().Reflectors[0]
+		if lists, watches := s.ListsBy[informer.ReasonShard], s.WatchesBy[informer.ReasonShard]; lists != 2 || watches < 3 {
+			w.Errorf("%d lists and %d watches", lists, watches)
+		}
+	})
+}
+
+// A part of the shard needs no list: the informer drops the rest, and resumes the watch at its resource version. No change before or
+// after is lost, also if the server no longer has the changes since that version.
+// Guarantees: S2, R1
+func TestSmallerShardNeedsNoList(t *testing.T) {
+	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		manyPods(w, 40)
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		change := func(label string) {
+			for i, pod := range slices.Collect(w.pods.All()) {
+				if i%7 == 0 {
+					w.pods.Delete(informer.KeyOf(pod))
+				} else {
+					w.relabel(pod.Namespace, pod.Name, label)
+				}
+			}
+		}
+		lists := func() int { return inf.Status().Reflectors[0].Lists }
+		set := func(when string, shard informer.Shard) {
+			w.Helper()
+			w.server.ResetRequests()
+			if err := inf.SetShard(w.Context(), shard); err != nil {
+				w.Fatal(err)
+			}
+			for pod := range inf.Store().All() {
+				if !shard.Has(pod) {
+					w.Errorf("%s: the store has %s, which is outside", when, pod.Name)
+				}
+			}
+		}
+		has := func(when string) {
+			w.Helper()
+			var stored, told []string
+			for pod := range inf.Store().All() {
+				stored = append(stored, pod.Name+"@"+pod.ResourceVersion)
+			}
+			for _, pod := range rec.Has() {
+				told = append(told, pod.Name+"@"+pod.ResourceVersion)
+			}
+			slices.Sort(stored)
+			if slices.Sort(told); !slices.Equal(stored, told) || rec.Broken() > 0 {
+				w.Errorf("%s: the handler has\n%q, the store\n%q (%d calls break the order)", when, told, stored, rec.Broken())
+			}
+		}
+		before := lists()
+		change("1")
+		set("while changes come", most)
+		holdsShard(w, "while changes come", inf, most)
+		change("2")
+		holdsShard(w, "after changes", inf, most)
+		has("after changes")
+
+		w.server.CloseConnections()
+		change("3")
+		set("while the watch is broken", upper)
+		<-time.After(time.Hour)
+		holdsShard(w, "while the watch is broken", inf, upper)
+		has("while the watch is broken")
+		if n := lists() - before; n != 0 {
+			w.Errorf("%d lists", n)
+		}
+
+		w.server.Stop()
+		synctest.Wait()
+		change("4")
+		w.server.Compact()
+		w.server.Start()
+		third := informer.Shard{Ranges: []informer.HashRange{{First: middle + 1, Last: math.MaxUint64 / 4 * 3}}}
+		set("before 410 Expired", third)
+		<-time.After(time.Hour)
+		holdsShard(w, "after 410 Expired", inf, third)
+		has("after 410 Expired")
+		if by := inf.Status().Reflectors[0].ListsBy; by[informer.ReasonExpired] != 1 || by[informer.ReasonShard] != 0 {
 			w.Errorf("lists %v", by)
 		}
+	})
+}
+
+// While an object cannot be decoded, even a smaller shard needs a list: only that shows whether the object is in it.
+// Guarantees: S2, R17
+func TestSmallerShardWithStaleObjectsIsListed(t *testing.T) {
+	bubble(t, func(w world) {
+		manyPods(w, 10)
+		client := w.client(func(c *rest.Config) { c.ContentType = "application/json" })
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		var broken informer.Key
+		for pod := range w.pods.All() {
+			if upper.Has(pod) {
+				broken = informer.KeyOf(pod)
+			}
+		}
+		defer w.server.Inject(informertest.Fault{Resource: "pods", Rewrite: func(key informer.Key, object []byte) []byte {
+			if key == broken {
+				return bytes.Replace(object, []byte(`"labels":{`), []byte(`"labels":7,"more":{`), 1)
+			}
+			return object
+		}})()
+		w.server.EndWatches()
+		<-time.After(time.Minute)
+		w.relabel(broken.Namespace, broken.Name, "2")
+		synctest.Wait()
+		if s := inf.Status().Reflectors[0]; s.Stale != 1 {
+			w.Fatalf("%d stale objects", s.Stale)
+		}
+		if err := inf.SetShard(w.Context(), lower); err != nil {
+			w.Fatal(err)
+		}
+		if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.ListsBy[informer.ReasonShard] != 1 {
+			w.Errorf("%d stale objects after lists %v", s.Stale, s.ListsBy)
+		}
+		holdsShard(w, "after the list", inf, lower)
 	})
 }
 

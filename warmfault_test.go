@@ -165,36 +165,55 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 // work on one of them.
 // Guarantees: S2, S4
 func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "gone", "v=1"))
-		resource := pods
-		resource.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
-		w.live(w.client(), resource, config).stop()
-		w.delete("ns", "gone")
-		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
-			if asksToWatch(r) {
-				time.Sleep(20 * time.Second)
-			}
-			return false
+	for _, loaded := range []bool{false, true} { // whether the snapshot was loaded before SetShard
+		t.Run(fmt.Sprintf("loaded=%v", loaded), func(t *testing.T) {
+			bubble(t, func(w world) {
+				config := quiet[*corev1.Pod]()
+				config.Snapshot = snapshotDir(w.T)
+				w.create(newPod("ns", "a", "v=1"), newPod("ns", "gone", "v=1"))
+				resource := pods
+				resource.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
+				w.live(w.client(), resource, config).stop()
+				w.delete("ns", "gone")
+				w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+					if asksToWatch(r) {
+						time.Sleep(20 * time.Second)
+					}
+					return false
+				})
+				if !loaded {
+					resource.Shard = informer.Shard{}
+				}
+				inf := informer.New(w.client(), resource, config)
+				ctx, cancel := context.WithCancel(w.Context())
+				ended := make(chan struct{})
+				run := func() { defer close(ended); inf.Run(ctx) }
+				if loaded {
+					go run()
+					synctest.Wait()
+				}
+				set := make(chan error, 1)
+				go func() {
+					set <- inf.SetShard(ctx, informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}})
+				}()
+				synctest.Wait()
+				if s := reflectorStatus(inf).Snapshot; s.Loaded != loaded {
+					w.Errorf("before SetShard: %+v", s)
+				}
+				if !loaded {
+					go run()
+				}
+				if err := <-set; err != nil || !inf.HasSynced() || names(inf.Store().List()) != "ns/a" {
+					w.Errorf("SetShard returned %v with %s in the store, synced %v", err, names(inf.Store().List()), inf.HasSynced())
+				}
+				if s := reflectorStatus(inf).Snapshot; !s.Loaded || s.LoadError != nil {
+					w.Errorf("%+v", s)
+				}
+				cancel()
+				<-ended
+			})
 		})
-		inf := informer.New(w.client(), pods, config)
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan struct{})
-		set := make(chan error, 1)
-		go func() { set <- inf.SetShard(ctx, resource.Shard) }()
-		synctest.Wait()
-		go func() { defer close(ended); inf.Run(ctx) }()
-		if err := <-set; err != nil || !inf.HasSynced() || names(inf.Store().List()) != "ns/a" {
-			t.Errorf("SetShard returned %v with %s in the store, synced %v", err, names(inf.Store().List()), inf.HasSynced())
-		}
-		if s := reflectorStatus(inf).Snapshot; !s.Loaded || s.LoadError != nil {
-			t.Errorf("%+v", s)
-		}
-		cancel()
-		<-ended
-	})
+	}
 }
 
 // A list after a warm start compares by content: a new API server adds defaults to objects whose resource versions stay.

@@ -39,6 +39,7 @@ func (c replicaConfig) rest() *rest.Config {
 // replicaReport is what a replica prints for each line of its input.
 type replicaReport struct {
 	Objects       int    // that the replica owns
+	Stored        int    // that its informer holds
 	Digest        uint64 // of these objects
 	Heap          uint64 // live bytes
 	Bytes         int64  // received for the pods
@@ -128,6 +129,7 @@ func replicaMain(value string) error {
 
 func report(r *shard.Replica, pods *informer.Informer[*corev1.Pod], ctl *informer.Controller[shard.Key]) replicaReport {
 	var report replicaReport
+	report.Stored = pods.Store().Len()
 	for pod := range pods.Store().All() {
 		if !r.Owns(informer.HashOf(pod.UID)) {
 			continue

@@ -162,7 +162,7 @@ func (r *replicas) settle(when string, dropped bool, want func() (objects int, d
 			report := r.report(p)
 			reports = append(reports, report)
 			objects, owned, digest = objects+report.Objects, owned+report.Status.Owned, digest+report.Digest
-			settled = settled && report.QueueIsEmpty && report.Status.Owned == report.Status.Planned && (!dropped || report.Status.Held == report.Status.Planned)
+			settled = settled && report.QueueIsEmpty && report.Status.Owned == report.Status.Planned && (!dropped || report.Stored == report.Objects)
 		}
 		n, sum := want()
 		if settled && owned == 256 && objects == n && digest == sum {
@@ -296,7 +296,7 @@ func startChanges(t *testing.T, c *cluster.Cluster, namespace string, pods, rate
 			}
 		}
 	})
-	for range 16 {
+	for range 64 {
 		s.ended.Go(func() {
 			for i := range due {
 				patch := fmt.Sprintf(`{"metadata":{"labels":{"change":"%d"}}}`, i)

@@ -411,12 +411,12 @@ func (s *session) in(slots ...int) func(hash uint64) bool {
 	return func(hash uint64) bool { return set[slotOf(hash, len(set))] }
 }
 
-// keepPeriod is how long the informers keep the objects of slots that have moved to another replica. Dropping them takes a list, and the
-// next change of the group may bring the slots back, or need a list anyway.
+// keepPeriod is how long the informers keep the objects of slots that have moved to another replica. The next change of the group may
+// bring the slots back, and that would take a list.
 const keepPeriod = time.Minute
 
-// holdLocked makes the informers hold the slots that are desired or claimed. Each change makes them list, so it removes slots only when
-// it also adds some, or when no slot has been between two replicas for keepPeriod. It returns when to look again, at the latest.
+// holdLocked makes the informers hold the slots that are desired or claimed. It removes slots when it also adds some, or when no slot has
+// been between two replicas for keepPeriod. It returns when to look again, at the latest.
 func (s *session) holdLocked(desired slotSet) time.Duration {
 	target := slices.Clone(desired)
 	settled, more := !s.leaving, s.target == nil
