@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/shard"
 )
 
 // Config says what to collect. A scrape calls its functions, and scrapes may be concurrent. Do not change it after [New] or
@@ -26,9 +27,11 @@ type Config struct {
 	// Clients are the Status methods of clients. A client and those that its WithTracer returned have one status, so give one
 	// of them only.
 	Clients []func() informer.ClientStatus
+	// Replicas are the Status methods of replicas that share objects.
+	Replicas []func() shard.Status
 }
 
-// Collector is a [prometheus.Collector] of informers, queues, controllers and clients. Create one with [New]. All methods are safe for
+// Collector is a [prometheus.Collector] of informers, queues, controllers, clients and replicas. Create one with [New]. All methods are safe for
 // concurrent use. A registry accepts only one Collector, because all have the same metrics.
 type Collector struct {
 	mu      sync.Mutex // protects the fields below

@@ -23,6 +23,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
+	"github.com/typedinformer/informer/shard"
 )
 
 var (
@@ -85,8 +86,10 @@ func everything() informerprom.Config {
 				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Lists: 21, Watches: 22, Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
 					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond), Bytes: 28, Events: 29,
 					ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209, informer.ReasonShard: 210},
-					WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonSnapshot: 214}},
-				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond)},
+					WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonSnapshot: 214},
+					Snapshot:  informer.SnapshotStatus{Loaded: true, Saves: 215, SavedAt: time.UnixMilli(2_000_500), SavedBytes: 216, SaveTime: 217500 * time.Millisecond}},
+				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond),
+					Snapshot: informer.SnapshotStatus{SaveError: errors.New("failed")}},
 			},
 			Handlers: []informer.SubscriptionStatus{{Name: "web", Backlog: 41, Busy: 1500 * time.Millisecond, Synced: true, Blocking: true,
 				Oldest: 4250 * time.Millisecond, Delays: durations(42), Calls: durations(43)}},
@@ -97,7 +100,7 @@ func everything() informerprom.Config {
 			Queue: informer.QueueStatus{
 				Name:    "sites",
 				Depth:   map[informer.Priority]int{informer.HighPriority: 61, informer.NormalPriority: 62, informer.LowPriority: 63},
-				Delayed: 64, InWork: 65, Adds: 66, Retries: 67, Refused: 68, LongestRunning: 2500 * time.Millisecond, Unfinished: 3500 * time.Millisecond,
+				Delayed: 64, InWork: 65, Adds: 66, Retries: 67, Refused: 68, Awaited: 69, Foreign: 70, LongestRunning: 2500 * time.Millisecond, Unfinished: 3500 * time.Millisecond,
 				LongestReady: 6900 * time.Millisecond, Waits: durations(691), Works: durations(692),
 			},
 		})},
@@ -107,6 +110,10 @@ func everything() informerprom.Config {
 			Requests:  map[informer.RequestKind]uint64{{Method: "GET", Code: 200}: 81, {Method: "GET", Code: 404}: 82, {Method: "PUT"}: 83},
 			Latencies: map[string]informer.Durations{"GET": durations(84), "PUT": durations(85)},
 			Throttled: durations(86),
+		})},
+		Replicas: []func() shard.Status{fixed(shard.Status{
+			Group: "kube-system/sites", Identity: "secret", State: shard.Member, Replicas: make([]string, 91), Slots: 92, Planned: 93, Held: 94, Claimed: 95, Owned: 96,
+			Gained: 97, Released: 98, Lost: 99, LeasesLost: 100, Renewed: time.Now().Add(-101500 * time.Millisecond), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(3_000_500),
 		})},
 	}
 }

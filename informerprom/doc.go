@@ -1,4 +1,4 @@
-// Package informerprom is a Prometheus collector for informers, groups, queues, controllers and clients.
+// Package informerprom is a Prometheus collector for informers, groups, queues, controllers, clients and replicas.
 //
 //	metrics := informerprom.New(informerprom.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
@@ -47,6 +47,15 @@
 // The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored, shard, snapshot or
 // unclear.
 //
+// With Config.Snapshot of an informer, its reflectors also have these:
+//
+//	informer_snapshot_loaded                  1 if the store began with the objects of a snapshot
+//	informer_snapshot_saves_total             snapshots that were saved
+//	informer_snapshot_save_failed             1 if the latest save failed
+//	informer_snapshot_saved_timestamp_seconds the time of the last save; no series before
+//	informer_snapshot_saved_bytes             the size of the last snapshot that was saved
+//	informer_snapshot_save_seconds            the time that the last save took
+//
 // These have the labels of client-go, name and watch_namespace. Here name is Config.Name and the resource, such as
 // "deployments.v1.apps":
 //
@@ -80,6 +89,8 @@
 //	informer_queue_oldest_ready_seconds         how long the oldest ready key that is not in work has been ready
 //	informer_queue_delayed_keys                 keys whose delay has not ended
 //	informer_queue_working_keys                 keys in work
+//	informer_queue_awaited_keys                 keys that wait until they belong to this replica
+//	informer_queue_foreign_total                how often a key was dropped because it belongs to another replica
 //	informer_queue_refused_total                how often a key was added to a draining or closed queue
 //
 // # Controllers
@@ -104,6 +115,28 @@
 //	rest_client_rate_limiter_duration_seconds a histogram of the time that requests waited for the client's own rate limit
 //
 // The label verb is the HTTP method, as in client-go. A streaming list or a watch counts as a request when it begins.
+//
+// # Replicas
+//
+// The replicas of package shard have the label shards, which is the namespace and the name of the group, such as
+// "kube-system/sites":
+//
+//	informer_shard_state                        1 for the state that the label state names: Idle, Joining, Member or Leaving
+//	informer_shard_replicas                     replicas that have a Lease in the group, as this one sees it
+//	informer_shard_slots                        slots of the group
+//	informer_shard_planned_slots                slots that this replica should have
+//	informer_shard_held_slots                   slots whose objects the informers hold
+//	informer_shard_claimed_slots                slots in the replica's Lease: owned, awaited, or being released
+//	informer_shard_owned_slots                  slots whose keys this replica reconciles
+//	informer_shard_gained_slots_total           slots that this replica came to own
+//	informer_shard_released_slots_total         slots that it handed over
+//	informer_shard_lost_slots_total             slots that it lost with its lease
+//	informer_shard_leases_lost_total            how often it lost its lease
+//	informer_shard_renewal_age_seconds          the time since it sent the last successful renewal; no series before
+//	informer_shard_last_error_timestamp_seconds the time of the last failure; no series if there was none
+//
+// The sum of informer_shard_owned_slots over all replicas is informer_shard_slots, unless slots are between two replicas. It may seem
+// larger for a moment, since replicas are not scraped at the same time.
 //
 // # Histograms
 //

@@ -42,7 +42,7 @@ type dashboard struct {
 }
 
 // functions are the functions, operators and keywords of PromQL that the queries use, and label_values of Grafana.
-var functions = strings.Fields("and by count histogram_quantile ignoring increase label_values max on or rate sum unless vector without")
+var functions = strings.Fields("and by count histogram_quantile ignoring increase label_values max on or rate sum time unless vector without")
 
 var (
 	text     = regexp.MustCompile(`"[^"]*"`)
@@ -72,6 +72,7 @@ func metricsOf(query string) (names []string) {
 // scraped returns the names of the metrics of a program.
 func scraped(t *testing.T) (names []string) {
 	inProgram(t, func(p *program) {
+		p.join()
 		for _, match := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)`).FindAllStringSubmatch(p.scrape(), -1) {
 			if match[2] == "histogram" {
 				names = append(names, match[1]+"_bucket", match[1]+"_sum", match[1]+"_count")

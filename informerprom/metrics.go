@@ -34,6 +34,8 @@ var (
 	ofCode         = []string{"code", "method", "host"}
 	ofVerb         = []string{"verb", "host"}
 	ofHost         = []string{"host"}
+	ofShards       = []string{"shards"}
+	ofShardsState  = []string{"shards", "state"}
 )
 
 // metrics has each metric. A metric of client-go or controller-runtime has the help that it has there: a page with both must
@@ -72,6 +74,16 @@ var (
 	reflectorVersion      = gauge("reflector_last_resource_version", "Last resource version seen for the reflectors", least, ofRequests)
 )
 
+// The metrics of saved snapshots.
+var (
+	snapshotLoaded = gauge("informer_snapshot_loaded", "Whether the store began with the objects of a snapshot: 1 or 0.", least, ofReflector)
+	snapshotSaves  = counter("informer_snapshot_saves_total", "Snapshots that were saved.", ofReflector)
+	snapshotFailed = gauge("informer_snapshot_save_failed", "Whether the latest save failed: 1 or 0.", most, ofReflector)
+	snapshotTime   = gauge("informer_snapshot_saved_timestamp_seconds", "Time of the last save since the Unix epoch.", least, ofReflector)
+	snapshotBytes  = gauge("informer_snapshot_saved_bytes", "Size of the last snapshot that was saved.", sum, ofReflector)
+	snapshotTook   = gauge("informer_snapshot_save_seconds", "Time that the last save took.", most, ofReflector)
+)
+
 // The metrics of subscriptions.
 var (
 	subscriptions        = gauge("informer_subscriptions", "Number of open subscriptions.", sum, ofSubscription)
@@ -96,6 +108,8 @@ var (
 	queueOldest     = gauge("informer_queue_oldest_ready_seconds", "How long the oldest ready key that is not in work has been ready.", most, ofQueue)
 	queueDelayed    = gauge("informer_queue_delayed_keys", "Number of keys whose delay has not ended.", sum, ofQueue)
 	queueWorking    = gauge("informer_queue_working_keys", "Number of keys in work.", sum, ofQueue)
+	queueAwaited    = gauge("informer_queue_awaited_keys", "Number of keys that wait until they belong to this replica.", sum, ofQueue)
+	queueForeign    = counter("informer_queue_foreign_total", "How often a key was dropped because it belongs to another replica.", ofQueue)
 	queueRefused    = counter("informer_queue_refused_total", "How often a key was added to a draining or closed queue.", ofQueue)
 )
 
@@ -116,6 +130,23 @@ var (
 	clientRequests  = counter("rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.", ofCode)
 	clientLatencies = histogram("rest_client_request_duration_seconds", "Request latency in seconds. Broken down by verb and host.", ofVerb)
 	clientThrottled = histogram("rest_client_rate_limiter_duration_seconds", "Client side rate limiter latency in seconds. Broken down by verb, and host.", ofHost)
+)
+
+// The metrics of replicas that share objects.
+var (
+	shardState      = gauge("informer_shard_state", "Number of replicas in a state.", sum, ofShardsState)
+	shardReplicas   = gauge("informer_shard_replicas", "Number of replicas that have a Lease in the group.", least, ofShards)
+	shardSlots      = gauge("informer_shard_slots", "Number of slots of the group.", most, ofShards)
+	shardPlanned    = gauge("informer_shard_planned_slots", "Number of slots that the replica should have.", sum, ofShards)
+	shardHeld       = gauge("informer_shard_held_slots", "Number of slots whose objects the informers hold.", sum, ofShards)
+	shardClaimed    = gauge("informer_shard_claimed_slots", "Number of slots in the replica's Lease.", sum, ofShards)
+	shardOwned      = gauge("informer_shard_owned_slots", "Number of slots whose keys the replica reconciles.", sum, ofShards)
+	shardGained     = counter("informer_shard_gained_slots_total", "Slots that the replica came to own.", ofShards)
+	shardReleased   = counter("informer_shard_released_slots_total", "Slots that the replica handed over.", ofShards)
+	shardLost       = counter("informer_shard_lost_slots_total", "Slots that the replica lost with its lease.", ofShards)
+	shardLeasesLost = counter("informer_shard_leases_lost_total", "How often the replica lost its lease.", ofShards)
+	shardRenewed    = gauge("informer_shard_renewal_age_seconds", "Time since the last successful renewal of the lease was sent.", most, ofShards)
+	shardLastError  = gauge("informer_shard_last_error_timestamp_seconds", "Time of the last failure since the Unix epoch.", most, ofShards)
 )
 
 func counter(name, help string, labels []string) *metric {

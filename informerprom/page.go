@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/shard"
 )
 
 // page has the values of one scrape. The next scrape reuses it, so that a series makes its labels once. Only one scrape may use it
@@ -145,6 +146,9 @@ func (p *page) addConfig(c *Config) {
 	for _, status := range c.Clients {
 		p.addClient(status())
 	}
+	for _, status := range c.Replicas {
+		p.addReplica(status())
+	}
 }
 
 func (p *page) addInformer(name string, s informer.InformerStatus) {
@@ -193,7 +197,7 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 		noWatch = time.Since(r.NoWatchSince).Seconds()
 	}
 	if r.LastError != nil {
-		p.add(reflectorLastError, float64(r.LastErrorTime.UnixMilli())/1000, name, group, version, resource, r.Namespace)
+		p.add(reflectorLastError, unix(r.LastErrorTime), name, group, version, resource, r.Namespace)
 	}
 	p.add(reflectorFailures, float64(r.Failures), name, group, version, resource, r.Namespace)
 	p.add(reflectorWatchOpen, truth(r.WatchOpen), name, group, version, resource, r.Namespace)
@@ -217,6 +221,8 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 	p.add(reflectorEvents, float64(r.Events), name, group, version, resource, r.Namespace)
 	p.add(reflectorRead, float64(r.Read), name, group, version, resource, r.Namespace)
 
+	p.addSnapshot(&r.Snapshot, name, group, version, resource, r.Namespace)
+
 	reflector := resource + "." + version + "." + group
 	if name != "" {
 		reflector = name + " " + reflector
@@ -224,6 +230,21 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 	p.add(reflectorLists, float64(r.Lists), reflector, r.Namespace)
 	p.add(reflectorWatches, float64(r.Watches), reflector, r.Namespace)
 	p.add(reflectorVersion, lastDigits(r.ResourceVersion), reflector, r.Namespace)
+}
+
+// addSnapshot adds the metrics of saved snapshots, if the reflector has loaded or saved one, or has tried to.
+func (p *page) addSnapshot(s *informer.SnapshotStatus, labels ...string) {
+	if !s.Loaded && s.LoadError == nil && s.Saves == 0 && s.SaveError == nil {
+		return
+	}
+	p.add(snapshotLoaded, truth(s.Loaded), labels...)
+	p.add(snapshotSaves, float64(s.Saves), labels...)
+	p.add(snapshotFailed, truth(s.SaveError != nil), labels...)
+	if s.Saves > 0 {
+		p.add(snapshotTime, unix(s.SavedAt), labels...)
+		p.add(snapshotBytes, float64(s.SavedBytes), labels...)
+		p.add(snapshotTook, s.SaveTime.Seconds(), labels...)
+	}
 }
 
 func (p *page) addController(s informer.ControllerStatus) {
@@ -256,6 +277,8 @@ func (p *page) addQueue(controller string, s informer.QueueStatus) {
 	p.add(queueOldest, s.LongestReady.Seconds(), s.Name, controller)
 	p.add(queueDelayed, float64(s.Delayed), s.Name, controller)
 	p.add(queueWorking, float64(s.InWork), s.Name, controller)
+	p.add(queueAwaited, float64(s.Awaited), s.Name, controller)
+	p.add(queueForeign, float64(s.Foreign), s.Name, controller)
 	p.add(queueRefused, float64(s.Refused), s.Name, controller)
 }
 
@@ -272,6 +295,34 @@ func (p *page) addClient(s informer.ClientStatus) {
 	}
 	p.observe(clientThrottled, &s.Throttled, s.Host)
 }
+
+// shardStates are the values of the label state of replicas. A group has a series for each.
+var shardStates = []shard.State{shard.Idle, shard.Joining, shard.Member, shard.Leaving}
+
+func (p *page) addReplica(s shard.Status) {
+	for _, state := range shardStates {
+		p.add(shardState, truth(s.State == state), s.Group, state.String())
+	}
+	p.add(shardReplicas, float64(len(s.Replicas)), s.Group)
+	p.add(shardSlots, float64(s.Slots), s.Group)
+	p.add(shardPlanned, float64(s.Planned), s.Group)
+	p.add(shardHeld, float64(s.Held), s.Group)
+	p.add(shardClaimed, float64(s.Claimed), s.Group)
+	p.add(shardOwned, float64(s.Owned), s.Group)
+	p.add(shardGained, float64(s.Gained), s.Group)
+	p.add(shardReleased, float64(s.Released), s.Group)
+	p.add(shardLost, float64(s.Lost), s.Group)
+	p.add(shardLeasesLost, float64(s.LeasesLost), s.Group)
+	if !s.Renewed.IsZero() {
+		p.add(shardRenewed, time.Since(s.Renewed).Seconds(), s.Group)
+	}
+	if s.LastError != nil {
+		p.add(shardLastError, unix(s.LastErrorTime), s.Group)
+	}
+}
+
+// unix returns the seconds since the Unix epoch.
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func truth(b bool) float64 {
 	if b {

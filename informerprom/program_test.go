@@ -15,12 +15,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/shard"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -33,7 +35,10 @@ type program struct {
 	release    func() // releases pods
 	controller *informer.Controller[informer.Key]
 	client     *informer.Client
+	metrics    *informerprom.Collector
 	registry   *prometheus.Registry
+	ctx        context.Context // ends with the test
+	tasks      *sync.WaitGroup // have ended then
 }
 
 // inProgram calls test in a bubble, while the program runs and is idle.
@@ -63,20 +68,59 @@ func inProgram(t *testing.T, test func(p *program)) {
 			return informer.Result{}, nil
 		}}
 		p.controller.Watch(informer.EnqueueObject(p.pods))
-		p.registry = registryOf(informerprom.New(informerprom.Config{
+		p.metrics = informerprom.New(informerprom.Config{
 			Groups:      []func() []informer.InformerStatus{group.Status},
 			Controllers: []func() informer.ControllerStatus{p.controller.Status},
 			Clients:     []func() informer.ClientStatus{client.Status},
-		}))
+		})
+		p.registry = registryOf(p.metrics)
 		ctx, cancel := context.WithCancel(t.Context())
 		var tasks sync.WaitGroup
 		defer tasks.Wait()
 		defer cancel()
+		p.ctx, p.tasks = ctx, &tasks
 		tasks.Go(func() { _ = group.Run(ctx) })
 		tasks.Go(func() { _ = p.controller.Run(ctx) })
 		p.rest(time.Minute)
 		test(p)
 	})
+}
+
+// join adds a replica to the program, which has all slots soon, and an informer of its pods that saves a snapshot.
+func (p *program) join() *shard.Replica {
+	p.Helper()
+	informertest.Register[*coordinationv1.Lease](p.server, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
+	client, err := informer.NewClient(p.server.Config())
+	if err != nil {
+		p.Fatal(err)
+	}
+	replica, err := shard.New(client, shard.Config{Namespace: "kube-system", Name: "sites", Identity: "secret", Slots: 16, Logger: quiet})
+	if err != nil {
+		p.Fatal(err)
+	}
+	saved := informer.New(client, informer.Resource{GroupVersionResource: pods}, informer.Config[*corev1.Pod]{
+		Logger: quiet, Snapshot: informer.SnapshotConfig{Storage: informer.SnapshotDir(p.TempDir()), Interval: time.Minute},
+	})
+	controller := &informer.Controller[shard.Key]{Name: "shared", Logger: quiet, Reconcile: func(context.Context, shard.Key) (informer.Result, error) {
+		return informer.Result{}, nil
+	}}
+	replica.Follow(saved)
+	shard.Control(replica, controller, shard.ByUID)
+	controller.Watch(shard.EnqueueObject(saved))
+	p.metrics.Add(informerprom.Config{
+		Name:        "shared",
+		Informers:   []func() informer.InformerStatus{saved.Status},
+		Controllers: []func() informer.ControllerStatus{controller.Status},
+		Replicas:    []func() shard.Status{replica.Status},
+	})
+	p.tasks.Go(func() {
+		_ = replica.Run(p.ctx, func(ctx context.Context) error {
+			p.tasks.Go(func() { _ = saved.Run(ctx) })
+			return controller.Run(ctx)
+		})
+	})
+	p.rest(time.Minute)
+	return replica
 }
 
 // rest lets d pass, and then waits until the program is idle.
@@ -156,5 +200,34 @@ func TestSeriesEnd(t *testing.T) {
 		p.has(`no informer_subscription_synced{group="",handler="web"`, `informer_synced{group="",name="",resource="pods",version="v1"} 1`)
 		p.release()
 		p.has("no informer_synced", "no reflector_", "no informer_subscription", `informer_controller_running{controller="site"} 1`)
+	})
+}
+
+// The page shows the slots of a replica, its lease, and the snapshots of its informer.
+func TestPageOfAReplica(t *testing.T) {
+	inProgram(t, func(p *program) {
+		p.has("no informer_shard_", "no informer_snapshot_")
+		p.join()
+		p.has(
+			`informer_shard_state{shards="kube-system/sites",state="Member"} 1`,
+			`informer_shard_state{shards="kube-system/sites",state="Leaving"} 0`,
+			`informer_shard_replicas{shards="kube-system/sites"} 1`,
+			`informer_shard_slots{shards="kube-system/sites"} 16`,
+			`informer_shard_owned_slots{shards="kube-system/sites"} 16`,
+			`informer_shard_gained_slots_total{shards="kube-system/sites"} 16`,
+			`informer_shard_leases_lost_total{shards="kube-system/sites"} 0`,
+			`no informer_shard_last_error_timestamp_seconds`,
+			`informer_queue_awaited_keys{controller="shared",name="shared"} 0`,
+			`informer_snapshot_loaded{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
+			`informer_snapshot_saves_total{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 1`,
+			`informer_snapshot_save_failed{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
+		)
+		p.server.Stop()
+		p.rest(time.Minute)
+		p.has(
+			`informer_shard_owned_slots{shards="kube-system/sites"} 0`,
+			`informer_shard_lost_slots_total{shards="kube-system/sites"} 16`,
+			`informer_shard_leases_lost_total{shards="kube-system/sites"} 1`,
+		)
 	})
 }

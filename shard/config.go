@@ -115,6 +115,9 @@ func (c *Config) expiry() time.Duration { return c.LeaseDuration - Margin }
 // requestTimeout leaves time for a second request before RenewDeadline, if the first one gets no response.
 func (c *Config) requestTimeout() time.Duration { return (c.RenewDeadline - c.RetryPeriod) / 2 }
 
+// group identifies the group of replicas.
+func (c *Config) group() string { return c.Namespace + "/" + c.Name }
+
 // leaseName returns the name of the replica's Lease. Identities may have characters that a name may not have.
 func (c *Config) leaseName() string {
 	return fmt.Sprintf("%s-%016x", c.Name, informer.HashOf(c.Identity))

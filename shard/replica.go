@@ -47,6 +47,8 @@ func (s State) String() string {
 
 // Status is the status of a [Replica].
 type Status struct {
+	// Group identifies the group of replicas: Config.Namespace, "/" and Config.Name.
+	Group string
 	// Identity is the name of this replica; see Config.Identity.
 	Identity string
 	// State is the state of the replica.
@@ -113,13 +115,13 @@ func New(client *informer.Client, config Config) (*Replica, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("shard: %w", err)
 	}
-	config.Logger = config.Logger.With("shards", config.Namespace+"/"+config.Name, "identity", config.Identity)
+	config.Logger = config.Logger.With("shards", config.group(), "identity", config.Identity)
 	return &Replica{
 		config:   config,
 		client:   client,
 		wall:     func() time.Time { return time.Now().Round(0) },
 		keepHeld: keepPeriod,
-		status:   Status{Identity: config.Identity, Slots: config.Slots},
+		status:   Status{Group: config.group(), Identity: config.Identity, Slots: config.Slots},
 	}, nil
 }
 
