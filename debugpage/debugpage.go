@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/shard"
 )
 
 // Config says what the page shows. The handler calls its functions at each request, concurrently. Do not change it after
@@ -34,6 +35,8 @@ type Config struct {
 	Queues []func() informer.QueueStatus
 	// Clients are the Status methods of clients.
 	Clients []func() informer.ClientStatus
+	// Replicas are the Status methods of replicas that share objects.
+	Replicas []func() shard.Status
 	// Objects are the informers whose objects the page may show to callers whom Authorize admits. See [Objects].
 	Objects []Source
 	// Authorize reports whether the sender of a request may see objects, the keys of objects and indexes, and the text of

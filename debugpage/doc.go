@@ -9,14 +9,15 @@
 //	}))
 //
 // The page shows problems first, then informers, their watches with the history of their states, subscriptions, queues,
-// controllers and clients. It draws the events per second, the lag, the backlog and the memory while it is open. It polls
-// every two seconds, and pauses in a hidden tab. The handler itself has no goroutine and keeps no history.
+// controllers, clients, and replicas that share objects. It draws the events per second, the lag, the backlog and the memory
+// while it is open. It polls every two seconds, and pauses in a hidden tab. The handler itself has no goroutine and keeps no
+// history.
 //
 // # Who sees what
 //
 // Whoever reaches the handler sees the status: the names and selectors of resources, namespaces, the names of handlers,
-// queues and controllers, counts, times, and what kind of error came last, such as "403 Forbidden". As with net/http/pprof, do
-// not mount the handler where the public can reach it.
+// queues and controllers, the identities of replicas, counts, times, and what kind of error came last, such as "403
+// Forbidden". As with net/http/pprof, do not mount the handler where the public can reach it.
 //
 // Only callers whom Config.Authorize admits see the objects of Config.Objects, the keys of objects and indexes, and the text
 // of errors, which may come from the server, a proxy or a login plugin. Without Authorize, nobody does.

@@ -16,6 +16,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/shard"
 )
 
 // How long something may take before it is a problem.
@@ -86,13 +87,16 @@ func watchProblems(r informer.ReflectorStatus, now time.Time) (found []finding) 
 	case r.State == informer.ReflectorIdle:
 		found = append(found, finding{SeverityWarning, "stopped " + round(now.Sub(r.Since)) + " ago"})
 	case r.State == informer.ReflectorAbsent:
-		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r, now)})
+		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r.LastError, r.LastErrorTime, now)})
 	case r.State == informer.ReflectorBackoff:
-		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down), count(r.Failures, "failure"), lastError(r, now))})
+		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down), count(r.Failures, "failure"), lastError(r.LastError, r.LastErrorTime, now))})
 	case r.State == informer.ReflectorListing && down > slowStart:
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down), count(r.Read, "object"), lastError(r, now))})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down), count(r.Read, "object"), lastError(r.LastError, r.LastErrorTime, now))})
 	case r.State == informer.ReflectorWatching && down > patientIdle:
-		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r, now)})
+		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime, now)})
+	}
+	if r.Snapshot.SaveError != nil {
+		found = append(found, finding{SeverityWarning, "the latest snapshot cannot be saved"})
 	}
 	if r.Stale > 0 {
 		found = append(found, finding{SeverityWarning, count(r.Stale, "object") + " whose newest version cannot be decoded"})
@@ -125,6 +129,23 @@ func queueProblems(s informer.QueueStatus, worked bool) (found []finding) {
 	return found
 }
 
+// replicaProblems returns the problems of a replica. While slots move, it owns fewer than it should have.
+func replicaProblems(s shard.Status, now time.Time) (found []finding) {
+	unrenewed := ""
+	if !s.Renewed.IsZero() {
+		unrenewed = "; the lease was renewed " + round(now.Sub(s.Renewed)) + " ago"
+	}
+	switch {
+	case s.State == shard.Joining:
+		found = append(found, finding{SeverityWarning, "not yet a member of the group" + lastError(s.LastError, s.LastErrorTime, now)})
+	case s.State == shard.Member && s.Owned == 0 && s.Planned > 0:
+		found = append(found, finding{SeverityError, fmt.Sprintf("owns none of its %s%s%s", count(s.Planned, "slot"), unrenewed, lastError(s.LastError, s.LastErrorTime, now))})
+	case s.State == shard.Member && s.Owned < s.Planned:
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("owns %d of its %s%s", s.Owned, count(s.Planned, "slot"), lastError(s.LastError, s.LastErrorTime, now))})
+	}
+	return found
+}
+
 // limited returns the severity of a duration that is too long: an error above limit, and a warning below.
 func limited(took, limit time.Duration) Severity {
 	if took > limit {
@@ -134,11 +155,11 @@ func limited(took, limit time.Duration) Severity {
 }
 
 // lastError says what kind of error came last.
-func lastError(r informer.ReflectorStatus, now time.Time) string {
-	if r.LastError == nil {
+func lastError(err error, at, now time.Time) string {
+	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("; last error %s ago: %s", round(now.Sub(r.LastErrorTime)), class(r.LastError))
+	return fmt.Sprintf("; last error %s ago: %s", round(now.Sub(at)), class(err))
 }
 
 // class says what kind of error err is. Its text is not for everybody: it may come from the server, a proxy or a login plugin.

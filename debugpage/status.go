@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/shard"
 )
 
 // Status is the JSON of status.json: everything that the page shows, except objects. Later versions may add fields; existing
@@ -27,6 +28,7 @@ type Status struct {
 	Queues      []Queue      `json:"queues"`
 	Controllers []Controller `json:"controllers"`
 	Clients     []Client     `json:"clients"`
+	Replicas    []Replica    `json:"replicas"`
 	// Stores are the stores whose objects the page shows to authorized callers.
 	Stores []Store `json:"stores"`
 }
@@ -45,7 +47,7 @@ const (
 // Problem is something that is wrong.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// Kind is informer, watch, subscription or queue, and Name says which one.
+	// Kind is informer, watch, subscription, queue or replica, and Name says which one.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Message says what is wrong. It has no text of the API server.
@@ -121,6 +123,8 @@ type Watch struct {
 	// Read is the number of objects read of the current list, or of the last one.
 	Read      int      `json:"read"`
 	LastError *Failure `json:"lastError,omitempty"`
+	// Snapshot is absent unless the watch has loaded or saved a snapshot, or has tried to.
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	// Transitions are the latest states, the oldest first, 16 at most.
 	Transitions []Transition `json:"transitions"`
 }
@@ -141,6 +145,28 @@ type Failure struct {
 	Class string `json:"class"`
 	// Text is the text of the error, shortened to 1 KiB. Only authorized callers receive it.
 	Text string `json:"text,omitempty"`
+}
+
+// Snapshot is the status of the saved snapshots of a watch.
+type Snapshot struct {
+	// Loaded says that the store began with the objects of a snapshot: LoadedObjects, which were LoadedAgeSeconds old.
+	Loaded           bool    `json:"loaded"`
+	LoadedObjects    int     `json:"loadedObjects"`
+	LoadedAgeSeconds float64 `json:"loadedAgeSeconds"`
+	LoadSeconds      float64 `json:"loadSeconds"`
+	// CatchUpTo is the resource version that the server had at the start. It is empty once the store has reached it.
+	CatchUpTo string `json:"catchUpTo,omitempty"`
+	// LoadFailure is why the store did not begin with a snapshot. Only authorized callers receive it.
+	LoadFailure string `json:"loadFailure,omitempty"`
+	// Saves counts the snapshots that were saved. The last one has SavedObjects and SavedBytes, and took SaveSeconds.
+	Saves        int       `json:"saves"`
+	SavedAt      time.Time `json:"savedAt,omitzero"`
+	SavedObjects int       `json:"savedObjects"`
+	SavedBytes   int64     `json:"savedBytes"`
+	SaveSeconds  float64   `json:"saveSeconds"`
+	// SaveFailed says that the latest save failed. Only authorized callers receive SaveFailure, the text of the error.
+	SaveFailed  bool   `json:"saveFailed"`
+	SaveFailure string `json:"saveFailure,omitempty"`
 }
 
 // Subscription is the status of a handler.
@@ -186,15 +212,19 @@ type Queue struct {
 	// State is Open, Draining or Closed.
 	State string `json:"state"`
 	// High, Normal and Low are the numbers of ready keys by priority, and Ready is their sum.
-	High                  int     `json:"high"`
-	Normal                int     `json:"normal"`
-	Low                   int     `json:"low"`
-	Ready                 int     `json:"ready"`
-	Delayed               int     `json:"delayed"`
-	InWork                int     `json:"inWork"`
-	Adds                  uint64  `json:"adds"`
-	Retries               uint64  `json:"retries"`
-	Refused               uint64  `json:"refused"`
+	High    int    `json:"high"`
+	Normal  int    `json:"normal"`
+	Low     int    `json:"low"`
+	Ready   int    `json:"ready"`
+	Delayed int    `json:"delayed"`
+	InWork  int    `json:"inWork"`
+	Adds    uint64 `json:"adds"`
+	Retries uint64 `json:"retries"`
+	Refused uint64 `json:"refused"`
+	// Awaited is the number of keys that wait until they belong to this replica. Foreign counts those that were dropped because they
+	// belong to another one.
+	Awaited               int     `json:"awaited"`
+	Foreign               uint64  `json:"foreign"`
 	LongestRunningSeconds float64 `json:"longestRunningSeconds"`
 	UnfinishedSeconds     float64 `json:"unfinishedSeconds"`
 	// LongestReadySeconds is how long the oldest ready key has been ready.
@@ -242,6 +272,33 @@ type Requests struct {
 	Count uint64 `json:"count"`
 }
 
+// Replica is the status of one replica of a program that shares objects with others.
+type Replica struct {
+	// Group is the namespace and the name of the group, as "kube-system/sites". Identity is the name of this replica.
+	Group    string   `json:"group"`
+	Identity string   `json:"identity"`
+	Severity Severity `json:"severity"`
+	// State is Idle, Joining, Member or Leaving.
+	State string `json:"state"`
+	// Replicas are the identities of all replicas that have a Lease in the group.
+	Replicas []string `json:"replicas"`
+	// Slots is the number of slots of the group. This replica should have Planned. Its informers hold the objects of Held, its Lease has
+	// Claimed, and it reconciles the keys of Owned.
+	Slots   int `json:"slots"`
+	Planned int `json:"planned"`
+	Held    int `json:"held"`
+	Claimed int `json:"claimed"`
+	Owned   int `json:"owned"`
+	// The slots that the replica came to own, handed over, and lost with its lease, and how often it lost its lease.
+	Gained     uint64 `json:"gained"`
+	Released   uint64 `json:"released"`
+	Lost       uint64 `json:"lost"`
+	LeasesLost uint64 `json:"leasesLost"`
+	// Renewed is when the last successful renewal of the lease was sent.
+	Renewed   time.Time `json:"renewed,omitzero"`
+	LastError *Failure  `json:"lastError,omitempty"`
+}
+
 // Store is a store whose objects the page can show.
 type Store struct {
 	Name    string   `json:"name"`
@@ -266,6 +323,7 @@ func (h *handler) status(r *http.Request) (any, error) {
 		Queues:      []Queue{},
 		Controllers: []Controller{},
 		Clients:     []Client{},
+		Replicas:    []Replica{},
 		Stores:      []Store{},
 	}
 	for _, status := range h.config.Informers {
@@ -288,6 +346,9 @@ func (h *handler) status(r *http.Request) (any, error) {
 	}
 	for _, status := range h.config.Clients {
 		s.Clients = append(s.Clients, client(status()))
+	}
+	for _, status := range h.config.Replicas {
+		s.Replicas = append(s.Replicas, b.replica(status()))
 	}
 	for _, of := range h.stores {
 		s.Stores = append(s.Stores, Store{
@@ -398,13 +459,46 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 		}
 		w.Transitions = append(w.Transitions, next)
 	}
-	if r.LastError != nil {
-		w.LastError = &Failure{Time: r.LastErrorTime, Class: class(r.LastError)}
-		if b.authorized {
-			w.LastError.Text = shorten(r.LastError.Error())
-		}
-	}
+	w.LastError = b.failure(r.LastError, r.LastErrorTime)
+	w.Snapshot = b.snapshot(r.Snapshot)
 	return w
+}
+
+// failure returns nil if err is nil.
+func (b *builder) failure(err error, at time.Time) *Failure {
+	if err == nil {
+		return nil
+	}
+	return &Failure{Time: at, Class: class(err), Text: b.text(err)}
+}
+
+// text returns the text of an error for authorized callers, and nothing for others.
+func (b *builder) text(err error) string {
+	if err == nil || !b.authorized {
+		return ""
+	}
+	return shorten(err.Error())
+}
+
+func (b *builder) snapshot(s informer.SnapshotStatus) *Snapshot {
+	if !s.Loaded && s.LoadError == nil && s.Saves == 0 && s.SaveError == nil {
+		return nil
+	}
+	return &Snapshot{
+		Loaded:           s.Loaded,
+		LoadedObjects:    s.LoadedObjects,
+		LoadedAgeSeconds: s.LoadedAge.Seconds(),
+		LoadSeconds:      s.LoadTime.Seconds(),
+		CatchUpTo:        s.CatchUpTo,
+		LoadFailure:      b.text(s.LoadError),
+		Saves:            s.Saves,
+		SavedAt:          s.SavedAt,
+		SavedObjects:     s.SavedObjects,
+		SavedBytes:       s.SavedBytes,
+		SaveSeconds:      s.SaveTime.Seconds(),
+		SaveFailed:       s.SaveError != nil,
+		SaveFailure:      b.text(s.SaveError),
+	}
 }
 
 func byName(counts map[informer.Reason]int) map[string]int {
@@ -448,6 +542,8 @@ func (b *builder) queue(s informer.QueueStatus, controller string, worked bool) 
 		Adds:                  s.Adds,
 		Retries:               s.Retries,
 		Refused:               s.Refused,
+		Awaited:               s.Awaited,
+		Foreign:               s.Foreign,
 		LongestRunningSeconds: s.LongestRunning.Seconds(),
 		UnfinishedSeconds:     s.Unfinished.Seconds(),
 		LongestReadySeconds:   s.LongestReady.Seconds(),
@@ -486,4 +582,25 @@ func client(s informer.ClientStatus) Client {
 		c.Latencies[method] = durations(d)
 	}
 	return c
+}
+
+func (b *builder) replica(s shard.Status) Replica {
+	return Replica{
+		Group:      s.Group,
+		Identity:   s.Identity,
+		Severity:   b.add("replica", s.Group, replicaProblems(s, b.now)),
+		State:      s.State.String(),
+		Replicas:   append([]string{}, s.Replicas...),
+		Slots:      s.Slots,
+		Planned:    s.Planned,
+		Held:       s.Held,
+		Claimed:    s.Claimed,
+		Owned:      s.Owned,
+		Gained:     s.Gained,
+		Released:   s.Released,
+		Lost:       s.Lost,
+		LeasesLost: s.LeasesLost,
+		Renewed:    s.Renewed,
+		LastError:  b.failure(s.LastError, s.LastErrorTime),
+	}
 }

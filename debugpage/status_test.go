@@ -9,12 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/shard"
 )
 
 // status.json shows informers, watches, subscriptions, queues and controllers.
@@ -64,6 +66,52 @@ func TestStatus(t *testing.T) {
 	})
 }
 
+// replica is the status of a replica whose lease cannot be renewed.
+func replica(change func(*shard.Status)) func() shard.Status {
+	s := shard.Status{
+		Group: "ns/web", Identity: "web-1", State: shard.Member, Replicas: []string{"web-0", "web-1"}, Slots: 16, Planned: 9, Held: 8, Claimed: 7, Owned: 6, Gained: 5, Released: 4, Lost: 3, LeasesLost: 2,
+		Renewed: time.Now(), LastError: errors.New(secret), LastErrorTime: time.Now(),
+	}
+	change(&s)
+	return func() shard.Status { return s }
+}
+
+// status.json shows replicas and saved snapshots. Only authorized callers receive the texts of errors.
+func TestStatusOfReplicasAndSnapshots(t *testing.T) {
+	inRig(t, func(r *rig) {
+		r.config.Replicas = []func() shard.Status{replica(func(*shard.Status) {})}
+		saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{
+			{State: informer.ReflectorWatching, WatchOpen: true, Snapshot: informer.SnapshotStatus{
+				Loaded: true, LoadedObjects: 1, LoadedAge: 2 * time.Second, LoadTime: 3 * time.Second, CatchUpTo: "4", Saves: 5, SavedAt: time.Now(), SavedObjects: 6, SavedBytes: 7, SaveTime: 8 * time.Second,
+			}},
+			{State: informer.ReflectorWatching, WatchOpen: true, Snapshot: informer.SnapshotStatus{LoadError: errors.New(secret), SaveError: errors.New(secret)}},
+			{State: informer.ReflectorWatching, WatchOpen: true},
+		}}
+		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}
+		lacks(r.T, r.get("/status.json"))
+		s := ask[debugpage.Status](r, "status.json")
+		now := s.Time
+		want := debugpage.Replica{
+			Group: "ns/web", Identity: "web-1", Severity: debugpage.SeverityWarning, State: "Member", Replicas: []string{"web-0", "web-1"}, Slots: 16, Planned: 9, Held: 8, Claimed: 7, Owned: 6,
+			Gained: 5, Released: 4, Lost: 3, LeasesLost: 2, Renewed: now, LastError: &debugpage.Failure{Time: now, Class: "see the log", Text: secret},
+		}
+		if diff := cmp.Diff([]debugpage.Replica{want}, s.Replicas); diff != "" {
+			r.Error(diff)
+		}
+		var got []*debugpage.Snapshot
+		for _, w := range s.Informers[0].Watches {
+			got = append(got, w.Snapshot)
+		}
+		if diff := cmp.Diff([]*debugpage.Snapshot{
+			{Loaded: true, LoadedObjects: 1, LoadedAgeSeconds: 2, LoadSeconds: 3, CatchUpTo: "4", Saves: 5, SavedAt: now, SavedObjects: 6, SavedBytes: 7, SaveSeconds: 8},
+			{LoadFailure: secret, SaveFailed: true, SaveFailure: secret},
+			nil,
+		}, got); diff != "" {
+			r.Error(diff)
+		}
+	})
+}
+
 // problemsOf returns the problems that an unauthorized caller sees, a line for each.
 func problemsOf(r *rig) string {
 	r.Helper()
@@ -81,6 +129,30 @@ func problemsOf(r *rig) string {
 
 func TestProblems(t *testing.T) {
 	for name, test := range map[string]func(r *rig){
+		"replica without its lease": func(r *rig) {
+			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.Owned = 0 })}}
+			<-time.After(20 * time.Second)
+			r.expect("error replica ns/web: owns none of its 9 slots; the lease was renewed 20 s ago; last error 20 s ago: see the log")
+		},
+		"replica with a part of its slots": func(r *rig) {
+			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.LastError = nil })}}
+			r.expect("warning replica ns/web: owns 6 of its 9 slots")
+		},
+		"replica that joins": func(r *rig) {
+			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.State = shard.Joining })}}
+			r.expect("warning replica ns/web: not yet a member of the group; last error 0 s ago: see the log")
+		},
+		"replica without a problem": func(r *rig) {
+			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.Owned = s.Planned }), replica(func(s *shard.Status) { s.State = shard.Idle })}}
+			r.expect("")
+		},
+		"snapshot that cannot be saved": func(r *rig) {
+			saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{{
+				State: informer.ReflectorWatching, WatchOpen: true, Snapshot: informer.SnapshotStatus{SaveError: errors.New(secret)},
+			}}}
+			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}}
+			r.expect("warning watch v1 pods: the latest snapshot cannot be saved")
+		},
 		"not started": func(r *rig) {
 			r.expect("warning watch v1 pods: not started")
 		},

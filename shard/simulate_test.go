@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -72,7 +73,7 @@ type simulation struct {
 	requests map[string]int
 	kinds    map[string]*figures
 	all      []*part // also those that have ended
-	lists    int     // calls of SetShard
+	lists    int     // calls of SetShard that list
 	aborted  int     // of those, the calls that a newer one ended
 	listed   float64 // collections: two lists of a half are one
 	replays  int     // calls of Controller.Replay
@@ -147,6 +148,7 @@ type part struct {
 	s      *simulation
 	cancel context.CancelFunc
 	ended  chan struct{}
+	has    []informer.HashRange // of the last SetShard that returned; the replica has one call under way at a time
 
 	// protected by simulation.mu
 	dead, leaving bool
@@ -366,9 +368,18 @@ func (p *part) SetShard(ctx context.Context, shard informer.Shard) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the informer does not run yet
 	}
-	share := 0.0
-	for _, r := range shard.Ranges {
+	ranges := shard.Ranges
+	if len(ranges) == 0 {
+		ranges = []informer.HashRange{{First: 0, Last: math.MaxUint64}}
+	}
+	share, part := 0.0, true // part: the informer has all of it
+	for _, r := range ranges {
 		share += float64(r.Last-r.First) / (1 << 64)
+		part = part && slices.ContainsFunc(p.has, func(has informer.HashRange) bool { return has.First <= r.First && r.Last <= has.Last })
+	}
+	if part {
+		p.has = ranges // without a list
+		return nil
 	}
 	s := p.s
 	s.mu.Lock()
@@ -382,6 +393,7 @@ func (p *part) SetShard(ctx context.Context, shard informer.Shard) error {
 	}
 	s.mu.Unlock()
 	if sleep(ctx, takes) {
+		p.has = ranges
 		return nil
 	}
 	s.mu.Lock()

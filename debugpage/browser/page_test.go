@@ -17,7 +17,7 @@ import (
 	"github.com/typedinformer/informer/debugpage"
 )
 
-var views = []string{"overview", "informers", "watches", "subscriptions", "queues", "controllers", "clients", "objects"}
+var views = []string{"overview", "informers", "watches", "subscriptions", "queues", "controllers", "clients", "replicas", "objects"}
 
 // visit shows a view.
 func (b *tab) visit(view string) {

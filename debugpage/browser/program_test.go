@@ -22,6 +22,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/shard"
 )
 
 const (
@@ -113,7 +114,13 @@ func start(t *testing.T, config func(p *program)) *program {
 		Groups:      []func() []informer.InformerStatus{p.group.Status},
 		Controllers: []func() informer.ControllerStatus{p.controller.Status},
 		Clients:     []func() informer.ClientStatus{client.Status},
-		Objects:     []debugpage.Source{debugpage.Objects(p.informer, debugpage.Index("node", byNode)), debugpage.Objects(held)},
+		Replicas: []func() shard.Status{func() shard.Status {
+			return shard.Status{
+				Group: "default/website", Identity: "website-1", State: shard.Member, Replicas: []string{"website-0", "website-1", "website-2"},
+				Slots: 256, Planned: 85, Held: 85, Claimed: 85, Owned: 85, Gained: 170, Released: 85, Renewed: time.Now().Add(-2 * time.Second),
+			}
+		}},
+		Objects: []debugpage.Source{debugpage.Objects(p.informer, debugpage.Index("node", byNode)), debugpage.Objects(held)},
 	}
 	if config != nil {
 		config(p)

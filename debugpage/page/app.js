@@ -167,6 +167,7 @@ function prepare(s) {
   name(s.queues, (q) => q.name);
   name(s.controllers, (c) => c.name);
   name(s.clients, (c) => c.host);
+  name(s.replicas, (r) => r.group);
 
   for (const i of s.informers) {
     i.events = sum(i.watches, (w) => w.events);
@@ -418,7 +419,14 @@ const watchFacts = (w) => facts(
   ['Decode errors', number(w.decodeErrors)],
   ['Stale objects', number(w.stale)],
   ['Last error', w.lastError && `${ago(w.lastError.time)} ago: ${w.lastError.text || w.lastError.class}`, true],
+  ...(w.snapshot ? snapshotFacts(w.snapshot) : []),
 );
+
+const snapshotFacts = (s) => [
+  ['Snapshot at the start', s.loaded ? `${plural(s.loadedObjects, 'object')}, ${seconds(Math.round(s.loadedAgeSeconds))} old, read in ${seconds(s.loadSeconds)}` : `not used${s.loadFailure ? `: ${s.loadFailure}` : ''}`, true],
+  ['Snapshots saved', number(s.saves) + (s.saves ? `, the last ${ago(s.savedAt)} ago: ${plural(s.savedObjects, 'object')}, ${bytes(s.savedBytes)}, in ${seconds(s.saveSeconds)}` : ''), true],
+  ['Latest save', s.saveFailed && `failed${s.saveFailure ? `: ${s.saveFailure}` : ''}`, true],
+];
 
 const link = (view, text) => el('a', {href: `#${view}`}, text);
 const empty = (title, ...text) => [el('strong', {}, title), ...text];
@@ -503,6 +511,8 @@ const tables = {
       ['Added', number(q.adds)],
       ['Retries', number(q.retries)],
       ['Refused', number(q.refused)],
+      ['Waiting for this replica', number(q.awaited)],
+      ['Dropped for other replicas', number(q.foreign)],
       ['Longest wait', q.waits.count ? seconds(q.waits.maxSeconds) : 'none'],
       ['Longest work', q.works.count ? seconds(q.works.maxSeconds) : 'none'],
     )]},
@@ -539,11 +549,37 @@ const tables = {
       facts(...Object.entries(c.latencies).map(([method, d]) => [method, `${durations(d)}, at most ${seconds(d.maxSeconds)}`])),
     ]},
   }),
+  replicas: new Table('replicas', [
+    {title: 'Group', cell: (r) => r.group},
+    {title: 'Identity', cell: (r) => r.identity},
+    {title: 'Replicas', number: true, cell: (r) => number(r.replicas.length)},
+    {title: 'Owned', number: true, help: 'slots whose keys this replica reconciles', cell: (r) => bad(r.severity, number(r.owned), r.severity)},
+    {title: 'Planned', number: true, help: 'slots that this replica should have', cell: (r) => number(r.planned)},
+    {title: 'Slots', number: true, help: 'slots of the group', cell: (r) => number(r.slots)},
+    {title: 'Renewed', number: true, help: 'time since the last successful renewal of the lease', cell: (r) => r.renewed ? `${ago(r.renewed)} ago` : 'never'},
+    {title: 'Leases lost', number: true, cell: (r) => number(r.leasesLost)},
+    {title: 'Last error', wrap: true, cell: (r) => r.lastError ? {text: `${r.lastError.class}, ${ago(r.lastError.time)} ago`, class: r.severity ? '' : 'muted'} : ''},
+  ], {
+    state: (r) => [r.severity || (r.state === 'Member' ? 'ok' : 'idle'), r.state],
+    empty: empty('No replicas', 'Pass the Status methods of replicas that share objects as ', code('Config.Replicas'), '.'),
+    detail: {uses: (r) => [ago(r.lastError?.time)], make: (r) => [
+      facts(
+        ['Slots held', `${number(r.held)}: the informers have their objects`],
+        ['Slots claimed', `${number(r.claimed)}: owned, awaited or being released`],
+        ['Slots gained', number(r.gained)],
+        ['Slots handed over', number(r.released)],
+        ['Slots lost', `${number(r.lost)} with ${plural(r.leasesLost, 'lease')}`],
+        ['Last error', r.lastError && `${ago(r.lastError.time)} ago: ${r.lastError.text || r.lastError.class}`, true],
+      ),
+      el('h3', {}, 'Replicas of the group'),
+      el('ul', {}, ...r.replicas.map((identity) => el('li', {}, identity === r.identity ? `${identity} (this one)` : identity))),
+    ]},
+  }),
 };
 
 // ---- Overview ---------------------------------------------------------------------------------------------------------
 
-const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues'};
+const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues', replica: 'replicas'};
 const shownProblems = 20;
 
 function drawOverview(s) {
@@ -575,7 +611,7 @@ function drawOverview(s) {
 
 const views = [
   ['overview', 'Overview'], ['informers', 'Informers'], ['watches', 'Watches'], ['subscriptions', 'Subscriptions'],
-  ['queues', 'Queues'], ['controllers', 'Controllers'], ['clients', 'Clients'], ['objects', 'Objects'],
+  ['queues', 'Queues'], ['controllers', 'Controllers'], ['clients', 'Clients'], ['replicas', 'Replicas'], ['objects', 'Objects'],
 ];
 let view = 'overview';
 
@@ -594,7 +630,7 @@ function route() {
 
 function drawNav(s) {
   const worst = (list) => list.reduce((w, x) => badness[x.severity ?? ''] > badness[w] ? x.severity : w, '');
-  const lists = {informers: s.informers, watches: s.watches, subscriptions: s.subscriptions, queues: s.queues, controllers: s.controllers, clients: s.clients};
+  const lists = {informers: s.informers, watches: s.watches, subscriptions: s.subscriptions, queues: s.queues, controllers: s.controllers, clients: s.clients, replicas: s.replicas};
   for (const a of $('nav').querySelectorAll('a')) {
     const list = lists[a.dataset.view];
     if (!list) continue;
