@@ -115,7 +115,7 @@ func (c *chain) replica(upstream *rest.Config) *replica {
 	m := newMetrics()
 	proxy, err := newProxy(c.ctx, upstream, []schema.GroupVersionResource{pods}, 64, quiet, m)
 	c.must(err)
-	g, err := newGuard(options{listen: "127.0.0.1:0", limits: limits{requestsPerUser: 1000, userQPS: 1000, ipQPS: 1000}}, quiet, m)
+	g, err := newGuard(options{listen: "127.0.0.1:0", limits: limits{requestsPerUser: 1000, userQPS: 1000, ipQPS: 1000, bandwidth: 1000, userBandwidth: 1000}}, quiet, m)
 	c.must(err)
 	ctx, stop := context.WithCancel(c.ctx)
 	r := &replica{

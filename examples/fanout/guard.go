@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,7 @@ type guard struct {
 	metrics     *metrics
 	perIP       buckets
 	perUser     buckets
+	bandwidth   *rate.Limiter // of all
 }
 
 // newGuard returns an error if the options would let anyone on the network in, or send tokens or objects in clear text.
@@ -44,8 +46,9 @@ func newGuard(o options, log *slog.Logger, m *metrics) (*guard, error) {
 	}
 	g := &guard{
 		options: o, address: address, log: log, metrics: m,
-		perIP:   buckets{qps: o.limits.ipQPS},
-		perUser: buckets{qps: o.limits.userQPS, open: o.limits.requestsPerUser},
+		perIP:     buckets{qps: o.limits.ipQPS},
+		perUser:   buckets{qps: o.limits.userQPS, open: o.limits.requestsPerUser, bandwidth: o.limits.userBandwidth},
+		bandwidth: newBandwidth(o.limits.bandwidth),
 	}
 	authenticates := o.clientCA != "" || o.tokenReview
 	authorizes := o.accessReview || len(o.allowUsers)+len(o.allowGroups) > 0
@@ -114,7 +117,7 @@ func (g *guard) handler(next *proxy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache, private")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		endIP, ok := g.perIP.begin(hostOf(r.RemoteAddr))
+		endIP, _, ok := g.perIP.begin(hostOf(r.RemoteAddr))
 		if !ok {
 			g.refuse(w, r, "rate", apierrors.NewTooManyRequests("this address sends too many requests", 1))
 			return
@@ -136,7 +139,7 @@ func (g *guard) handler(next *proxy) http.Handler {
 			g.refuse(w, r, "unauthenticated", apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
-		endUser, ok := g.perUser.begin(user.Username)
+		endUser, bandwidth, ok := g.perUser.begin(user.Username)
 		if !ok {
 			g.refuse(w, r, "user", apierrors.NewTooManyRequests("this user sends too many requests, or has too many under way", 1))
 			return
@@ -155,7 +158,7 @@ func (g *guard) handler(next *proxy) http.Handler {
 			return
 		}
 		r.Header.Del("Authorization") // next does not need it
-		next.serve(w, r, to)
+		next.serve(&slowWriter{w, r.Context(), []*rate.Limiter{bandwidth, g.bandwidth}}, r, to)
 	})
 }
 

@@ -12,21 +12,25 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +75,8 @@ func TestRefusesToStart(t *testing.T) {
 		{"-listen 127.0.0.1:0 -tls-cert " + nonsense + " -tls-key " + nonsense, "failed to find any PEM data"},
 		{"-max-connections 0", "must be positive"},
 		{"-user-qps 0", "must be positive"},
+		{"-max-bandwidth 0", "must be positive"},
+		{"-max-bandwidth-per-user NaN", "must be positive"},
 		{"-listen nonsense", "-listen"},
 		{"-resources pods", "is not [GROUP/]VERSION/RESOURCE"},
 		{"-resources v1/pods,v1/pods -listen 127.0.0.1:0", "named twice"},
@@ -397,7 +403,7 @@ func TestLimits(t *testing.T) {
 		var ends []func()
 		count := func(key string) (n int) {
 			for {
-				end, ok := b.begin(key)
+				end, _, ok := b.begin(key)
 				if !ok {
 					return n
 				}
@@ -428,6 +434,45 @@ func TestLimits(t *testing.T) {
 		if len(b.byKey) > maxBuckets {
 			t.Errorf("%d users are remembered", len(b.byKey))
 		}
+	})
+}
+
+// Responses are as fast as the limits of a user and of all users together allow, and wait no longer than the request.
+func TestBandwidth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := buckets{qps: 10, bandwidth: 10}
+		all := newBandwidth(15)
+		ctx, cancel := context.WithCancel(t.Context())
+		write := func(user string, megabytes int) error {
+			_, bytes, _ := b.begin(user)
+			w := &slowWriter{httptest.NewRecorder(), ctx, []*rate.Limiter{bytes, all}}
+			n, err := w.Write(make([]byte, megabytes*1e6))
+			if got := w.ResponseWriter.(*httptest.ResponseRecorder).Body.Len(); got != n || err == nil && n != megabytes*1e6 {
+				t.Errorf("%d bytes were written, and Write returned %d", got, n)
+			}
+			return err
+		}
+		took := func(what string, want time.Duration, do func()) {
+			t.Helper()
+			began := time.Now()
+			do()
+			if d := time.Since(began); d < want*9/10 || d > want*11/10 {
+				t.Errorf("%s took %v, want %v", what, d, want)
+			}
+		}
+		took("100 MB to one user", 10*time.Second, func() { _ = write("a", 100) })
+		took("150 MB to two users", 10*time.Second, func() {
+			var both sync.WaitGroup
+			both.Go(func() { _ = write("a", 75) })
+			both.Go(func() { _ = write("b", 75) })
+			both.Wait()
+		})
+		took("a request that ends", time.Second, func() {
+			time.AfterFunc(time.Second, cancel)
+			if err := write("a", 100); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
 	})
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -15,6 +17,8 @@ type limits struct {
 	requestsPerUser  int     // under way at a time: lists, and watches
 	userQPS          float64 // requests of a user per second; twice as many at once
 	ipQPS            float64 // the same for an address, counted before authentication
+	bandwidth        float64 // of all clients, in MB per second
+	userBandwidth    float64 // of one user
 }
 
 // maxBuckets is how many users and addresses are remembered. One that was idle for a second has nothing to remember.
@@ -22,45 +26,83 @@ const maxBuckets = 10_000
 
 // buckets count the requests of users or addresses.
 type buckets struct {
-	qps  float64
-	open int // requests at a time; zero means no limit
+	qps       float64
+	open      int     // requests at a time; zero means no limit
+	bandwidth float64 // MB per second
 
 	mu    sync.Mutex // protects byKey
 	byKey map[string]*bucket
 }
 
 type bucket struct {
-	rate *rate.Limiter
-	open int
-	used time.Time
+	rate  *rate.Limiter
+	bytes *rate.Limiter
+	open  int
+	used  time.Time
 }
 
-// begin reports whether key may have one more request. If so, the caller must call end.
-func (b *buckets) begin(key string) (end func(), ok bool) {
+// begin reports whether key may have one more request. If so, the caller must call end, and bytes limits the response.
+func (b *buckets) begin(key string) (end func(), bytes *rate.Limiter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	at := b.byKey[key]
 	if at == nil {
 		if len(b.byKey) >= maxBuckets && !b.makeRoomLocked(now) {
-			return nil, false
+			return nil, nil, false
 		}
 		if b.byKey == nil {
 			b.byKey = map[string]*bucket{}
 		}
-		at = &bucket{rate: rate.NewLimiter(rate.Limit(b.qps), max(1, int(2*b.qps)))}
+		at = &bucket{rate: rate.NewLimiter(rate.Limit(b.qps), max(1, int(2*b.qps))), bytes: newBandwidth(b.bandwidth)}
 		b.byKey[key] = at
 	}
 	at.used = now
 	if b.open > 0 && at.open >= b.open || !at.rate.AllowN(now, 1) {
-		return nil, false
+		return nil, nil, false
 	}
 	at.open++
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		at.open--
-	}, true
+		at.used = time.Now()
+	}, at.bytes, true
+}
+
+// maxWrite is the most that a client gets at once. Every bandwidth allows it.
+const maxWrite = 64 << 10
+
+// newBandwidth returns a limit of bytes per second, of which a quarter can come at once.
+func newBandwidth(megabytes float64) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(megabytes*1e6), max(maxWrite, int(min(megabytes, 1000)*1e6/4)))
+}
+
+// slowWriter writes no faster than the limits allow.
+type slowWriter struct {
+	http.ResponseWriter
+	ctx    context.Context // of the request
+	limits []*rate.Limiter
+}
+
+func (w *slowWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *slowWriter) Write(b []byte) (n int, err error) {
+	for len(b) > 0 {
+		part := b[:min(len(b), maxWrite)]
+		for _, limit := range w.limits {
+			if err := limit.WaitN(w.ctx, len(part)); err != nil {
+				return n, err
+			}
+		}
+		written, err := w.ResponseWriter.Write(part)
+		n += written
+		if err != nil {
+			return n, err
+		}
+		b = b[len(part):]
+	}
+	return n, nil
 }
 
 // makeRoomLocked forgets keys whose bucket is full again.

@@ -190,6 +190,8 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags.IntVar(&o.limits.requestsPerUser, "max-requests-per-user", 2_000, "`requests` of one user at a time, with watches")
 	flags.Float64Var(&o.limits.userQPS, "user-qps", 100, "`requests` of one user per second, and twice as many at once")
 	flags.Float64Var(&o.limits.ipQPS, "ip-qps", 200, "`requests` from one address per second, and twice as many at once")
+	flags.Float64Var(&o.limits.bandwidth, "max-bandwidth", 1_000, "`MB/s` of responses to all clients together")
+	flags.Float64Var(&o.limits.userBandwidth, "max-bandwidth-per-user", 250, "`MB/s` of responses to one user")
 	flags.IntVar(&o.window, "window", 0, "`changes` of each resource kept for clients that reconnect; zero means 8192")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig: follow its current context's cluster")
 	flags.BoolVar(&o.simulate, "simulate", false, "simulate a cluster even in a pod")
@@ -213,8 +215,9 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		return o, errors.New("-tls-cert and -tls-key go together")
 	case o.clientCA != "" && o.certFile == "":
 		return o, errors.New("-client-ca needs -tls-cert and -tls-key")
-	case o.limits.connections < 1 || o.limits.connectionsPerIP < 1 || o.limits.requestsPerUser < 1 || !(o.limits.userQPS > 0) || !(o.limits.ipQPS > 0):
-		return o, errors.New("-max-connections, -max-connections-per-ip, -max-requests-per-user, -user-qps and -ip-qps must be positive")
+	case o.limits.connections < 1 || o.limits.connectionsPerIP < 1 || o.limits.requestsPerUser < 1 || !(o.limits.userQPS > 0) || !(o.limits.ipQPS > 0) ||
+		!(o.limits.bandwidth > 0) || !(o.limits.userBandwidth > 0):
+		return o, errors.New("-max-connections, -max-connections-per-ip, -max-requests-per-user, -user-qps, -ip-qps, -max-bandwidth and -max-bandwidth-per-user must be positive")
 	case *audiences != "" && !o.tokenReview:
 		return o, errors.New("-token-audiences needs -token-review")
 	case o.tokenReview && o.certFile == "":

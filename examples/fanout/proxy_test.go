@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 	var err error
 	r.proxy, err = newProxy(t.Context(), config, []schema.GroupVersionResource{widgets, pods}, 0, slog.New(slog.NewTextHandler(r.logs, nil)), newMetrics())
 	r.must(err)
-	g, err := newGuard(options{listen: "127.0.0.1:0", limits: limits{requestsPerUser: 1000, userQPS: 1000, ipQPS: 1000}}, slog.New(slog.DiscardHandler), r.proxy.metrics)
+	g, err := newGuard(options{listen: "127.0.0.1:0", limits: limits{requestsPerUser: 1000, userQPS: 1000, ipQPS: 1000, bandwidth: 1000, userBandwidth: 1000}}, slog.New(slog.DiscardHandler), r.proxy.metrics)
 	r.must(err)
 	r.server = httptest.NewServer(g.handler(r.proxy))
 	t.Cleanup(r.server.Close)
