@@ -58,7 +58,7 @@ type Delta[T Object] struct {
 	shard   Shard     // of a Replaced: no object outside it stays
 	sharded uint64    // of a Replaced or if current is true: how often the shard had changed when the list or the load began
 	listed  time.Time // of a Replaced: when the list began from which its objects come
-	narrow  bool      // of a Replaced: only the objects outside shard go, and the version stays
+	part    bool      // of a Replaced: only the objects outside shard go, and the version stays
 	past    bool      // of a Replaced: it comes from a saved snapshot, and the server has reached a later version
 	current bool      // the source, which began with a Replaced of the past, has reached the version that the server had then
 	stale   bool      // for some object, the sink has an older version than the source, which could not be decoded

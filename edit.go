@@ -253,7 +253,7 @@ func (w *edit[T]) replace(d *Delta[T]) {
 					steps = append(steps, step{r, key, old, items[next]})
 				}
 				next++
-			case !kept[key] && !kept[Key{}] && !d.narrow || !d.shard.Has(old):
+			case !kept[key] && !kept[Key{}] && !d.part || !d.shard.Has(old):
 				steps = append(steps, step{record: r, key: key, old: old})
 			}
 		}
@@ -423,7 +423,7 @@ func (w *edit[T]) advance(d *Delta[T]) {
 func (w *edit[T]) list(d *Delta[T]) {
 	shard := d.shard
 	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed, stale: len(d.Kept) > 0}
-	if i, found := w.sourceAt(d.Namespace); found && d.narrow {
+	if i, found := w.sourceAt(d.Namespace); found && d.part {
 		src = w.next.sources[i]
 		src.shard = &shard
 	}

@@ -61,15 +61,16 @@ type world struct {
 type answer func(w http.ResponseWriter, r *http.Request) bool
 
 // newWorld starts a server for a test.
-func newWorld(t *testing.T, inMemory bool) world {
+func newWorld(t *testing.T, options informertest.Options) world {
 	first := &atomic.Pointer[answer]{}
-	server := informertest.NewServer(informertest.Options{InMemory: inMemory, Middleware: func(next http.Handler) http.Handler {
+	options.Middleware = func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if do := first.Load(); do == nil || !(*do)(w, r) {
 				next.ServeHTTP(w, r)
 			}
 		})
-	}})
+	}
+	server := informertest.NewServer(options)
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 7*24*time.Hour)
 	t.Cleanup(cancel)
@@ -79,16 +80,30 @@ func newWorld(t *testing.T, inMemory bool) world {
 // bubble runs test with its own server in a synctest bubble, where time passes only when all goroutines block.
 func bubble(t *testing.T, test func(w world)) {
 	t.Helper()
-	informer.Bubble(t, func(t *testing.T) { test(newWorld(t, true)) })
+	bubbleWith(t, informertest.Options{}, test)
+}
+
+// bubbleWith is bubble with options for the server.
+func bubbleWith(t *testing.T, options informertest.Options, test func(w world)) {
+	t.Helper()
+	options.InMemory = true
+	informer.Bubble(t, func(t *testing.T) { test(newWorld(t, options)) })
 }
 
 // forEachMode runs test for streaming and paged lists, in JSON and in protobuf, with and without Compact.
 func forEachMode(t *testing.T, test func(w world, client *informer.Client, config informer.Config[*corev1.Pod])) {
+	t.Helper()
+	forEachModeWith(t, informertest.Options{}, test)
+}
+
+// forEachModeWith is forEachMode with options for the server.
+func forEachModeWith(t *testing.T, options informertest.Options, test func(w world, client *informer.Client, config informer.Config[*corev1.Pod])) {
+	t.Helper()
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		for _, paged := range []bool{false, true} {
 			for _, compact := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s,paged=%v,compact=%v", strings.TrimPrefix(media, "application/"), paged, compact), func(t *testing.T) {
-					bubble(t, func(w world) {
+					bubbleWith(t, options, func(w world) {
 						config := quiet[*corev1.Pod]()
 						config.PagedList, config.PageSize, config.Compact = paged, 7, compact
 						test(w, w.client(func(c *rest.Config) { c.ContentType = media }), config)

@@ -541,9 +541,10 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 // before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no event unless they have
 // changed, those that come are added, and those that go are deleted with final=false.
 //
-// If the shard before has all hashes of shard, the informer drops the rest and opens a new watch. Otherwise it lists the collection, and
-// changes of objects that stay raise events when it has the list. It does neither while it waits to try again after a failure. If another
-// call for the same shard is under way, or has ended before the informer had it, they share the list.
+// If the store has a part of shard, and the server filters by shard, the informer lists only what comes, as of the resource version of the
+// store, and resumes the watch there. If nothing comes, it needs no list. Otherwise it lists the whole shard, and changes of objects that
+// stay raise events when it has the list. It does none of this while it waits to try again after a failure. If another call for the same
+// shard is under way, or has ended before the informer had it, they share the list.
 //
 // If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and while a
 // resource has never been served, SetShard waits. If another call changes the shard meanwhile, the later shard counts, and SetShard

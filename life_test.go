@@ -236,7 +236,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		bubble(t, func(w world) { everythingAtOnce(w, time.Second, w.server.CloseConnections) })
 	})
 	t.Run("TCP", func(t *testing.T) {
-		w := newWorld(t, false)
+		w := newWorld(t, informertest.Options{})
 		var once sync.Once // consecutive failures make the backoff longer
 		everythingAtOnce(w, time.Millisecond, func() { once.Do(w.server.CloseConnections) })
 	})
@@ -414,7 +414,7 @@ func TestRunWaitsForTheHandler(t *testing.T) {
 // In profiles, goroutines have labels that name their informer, handler and controller.
 // Guarantees: O4
 func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
-	w := newWorld(t, false)
+	w := newWorld(t, informertest.Options{})
 	w.create(newPod("ns", "a"))
 	gate, called := make(chan struct{}), make(chan struct{}, 2)
 	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())

@@ -145,13 +145,53 @@ func (c *collection[T]) list(ctx context.Context, least string, size int, restor
 		if err != nil {
 			return l, "", err
 		}
-		if version = info.ResourceVersion; info.Continue == "" {
-			return l, version, nil
+		version = info.ResourceVersion
+		if query, err = nextPage(query, info); err != nil || query == nil {
+			return l, version, err
 		}
-		if info.Continue == query.Get("continue") {
-			return l, "", errors.New("list: the server sent the same continue token again")
+	}
+}
+
+// nextPage returns the parameters of the page after that of query, or nil if that was the last one.
+func nextPage(query url.Values, info decode.ListInfo) (url.Values, error) {
+	switch info.Continue {
+	case "":
+		return nil, nil
+	case query.Get("continue"):
+		return nil, errors.New("list: the server sent the same continue token again")
+	}
+	return url.Values{"limit": query["limit"], "continue": {info.Continue}}, nil
+}
+
+// errNoPart indicates that a list of what comes to a shard is not possible. The reflector lists the whole shard.
+var errNoPart = errors.New("a list of what comes to the shard is not possible")
+
+// listAt reads the collection page by page, exactly at resource version rv. The error is errNoPart if the server cannot do that, or if it
+// sends an object outside the shard, or one that cannot be decoded.
+func (c *collection[T]) listAt(ctx context.Context, rv string, size int) (l listing[T], err error) {
+	if size == 0 {
+		size = pageSize
+	}
+	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)}, "limit": {strconv.Itoa(size)}}
+	c.read.Store(0)
+	outside := c.decoder.outside.Load()
+	for {
+		info, err := c.page(ctx, query, &l, false)
+		switch {
+		case isRefusal(err), apierrors.IsResourceExpired(err), apierrors.IsGone(err), isTooLarge(err):
+			return l, fmt.Errorf("%w: %w", errNoPart, err)
+		case err != nil:
+			return l, err
+		case c.decoder.outside.Load() > outside:
+			return l, fmt.Errorf("%w: the server does not filter by shard", errNoPart)
+		case len(l.kept) > 0:
+			return l, fmt.Errorf("%w: an object cannot be decoded", errNoPart)
+		case info.ResourceVersion != rv:
+			return l, fmt.Errorf("%w: the server listed at resource version %.100q, not at %s", errNoPart, info.ResourceVersion, rv)
 		}
-		query = url.Values{"limit": {strconv.Itoa(size)}, "continue": {info.Continue}}
+		if query, err = nextPage(query, info); err != nil || query == nil {
+			return l, err
+		}
 	}
 }
 

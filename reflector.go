@@ -78,9 +78,9 @@ type state struct {
 	paged    time.Time // use paged lists until then: the server refused a streaming list
 
 	// Used while watching.
-	open   *openWatch // the open watch of a streaming list; nil if there is none
-	ahead  int        // consecutive watches from a version that the server has not reached
-	narrow bool       // the sink may have objects outside the shard
+	open  *openWatch // the open watch of a streaming list; nil if there is none
+	ahead int        // consecutive watches from a version that the server has not reached
+	has   *Shard     // the shard that the sink has, if it is another one than the reflector's; nil otherwise
 
 	// Used while watching after a warm start, until the sink has every change up to the version that the server had then.
 	until    string    // that version; empty once the sink has reached it
@@ -97,7 +97,7 @@ func (s state) watching() state {
 // listing returns a state that lists the collection at resource version least or later, because of why.
 func (s state) listing(least string, why Reason) state {
 	s.name, s.least, s.why, s.ahead = ReflectorListing, least, why, 0
-	s.until, s.catchUps, s.missed, s.progress, s.narrow = "", 0, 0, time.Time{}, false
+	s.until, s.catchUps, s.missed, s.progress, s.has = "", 0, 0, time.Time{}, nil
 	return s
 }
 
@@ -353,15 +353,21 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sharded != r.shards {
-		within := r.shard.within(r.decoder.shard)
+		has := r.state.has
+		if has == nil {
+			has = new(r.decoder.shard)
+		}
 		r.sharded, r.decoder.shard = r.shards, r.shard
 		if r.state.until != "" {
 			r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
 		}
+		missing, common := r.shard.minus(*has)
+		// A server that does not filter sends everything, so it is of no use to list a part.
+		inPart := common && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == 0)
 		switch {
-		case within && r.state.name == ReflectorWatching && r.state.until == "" && len(r.stale) == 0:
-			// The sink has the whole shard as of rv. Were there stale objects, a list would show which of them are in the shard.
-			r.state.narrow, r.state.why = true, ReasonShard
+		case inPart && r.state.name == ReflectorWatching && r.state.until == "" && len(r.stale) == 0:
+			// The sink has a part of the shard as of rv. Were there stale objects, a list would show which of them are in the shard.
+			r.state.has, r.state.why = has, ReasonShard
 		case r.state.rv != "":
 			r.state = r.state.listing(r.state.rv, ReasonShard)
 		}
@@ -412,16 +418,13 @@ func (r *Reflector[T]) loop(ctx context.Context) error {
 	}
 }
 
-// step lists or watches once.
+// step lists, watches or moves once.
 func (r *Reflector[T]) step(ctx context.Context) error {
 	if r.state.name == ReflectorWatching {
-		r.enter(ReflectorWatching, nil, "objects", r.read.Load(), "resourceVersion", r.state.rv)
-		if r.state.narrow {
-			if err := r.put(ctx, Delta[T]{Type: Replaced, narrow: true, shard: r.decoder.shard, sharded: r.sharded}); err != nil {
-				return err
-			}
-			r.state.narrow = false
+		if r.state.has != nil {
+			return r.move(ctx)
 		}
+		r.enter(ReflectorWatching, nil, "objects", r.read.Load(), "resourceVersion", r.state.rv)
 		return r.watch(ctx)
 	}
 	r.enter(ReflectorListing, nil)
@@ -594,6 +597,33 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 		return err
 	}
 	return r.replaced(ctx, l, version)
+}
+
+// move gives the sink, which has a part of the shard, the rest, and removes what is outside. The rest is as of the version of the sink, so
+// that the watch resumes there.
+func (r *Reflector[T]) move(ctx context.Context) error {
+	d := Delta[T]{Type: Replaced, part: true, shard: r.decoder.shard, sharded: r.sharded}
+	if missing, _ := d.shard.minus(*r.state.has); len(missing) > 0 {
+		r.enter(ReflectorListing, nil)
+		r.count(&r.listsBy)
+		r.decoder.shard = Shard{d.shard.Field, missing}
+		defer func() { r.decoder.shard = d.shard }() // also if a function of the user ends the goroutine
+		l, err := r.collection.listAt(ctx, r.state.rv, r.config.PageSize)
+		if errors.Is(err, errNoPart) {
+			r.log.Info("list the whole shard", "why", err)
+			r.state = r.state.listing(r.state.rv, ReasonShard)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		d.Items = l.items
+	}
+	if err := r.put(ctx, d); err != nil {
+		return err
+	}
+	r.state.has = nil
+	return nil
 }
 
 // stream reads the collection by a streaming list. The watch then stays open in the reflector's state.

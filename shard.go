@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -119,28 +120,52 @@ func (s Shard) equal(other Shard) bool {
 	return s.Field == other.Field && slices.Equal(s.Ranges, other.Ranges)
 }
 
-// within reports whether other has every hash of s. It may report false if the ranges of s have all hashes.
-func (s Shard) within(other Shard) bool {
+// minus returns the ranges of hashes that s has and other has not, sorted and apart. common reports whether there are hashes that both
+// have. Shards of different fields have none in common, but the whole collection has every hash of any field.
+func (s Shard) minus(other Shard) (missing []HashRange, common bool) {
 	switch {
 	case len(other.Ranges) == 0:
-		return true
-	case len(s.Ranges) == 0, s.Field != other.Field:
-		return false
+		return nil, true
+	case s.Field != other.Field:
+		return s.merged(), false
 	}
-	have := slices.Clone(other.Ranges)
-	slices.SortFunc(have, func(a, b HashRange) int { return cmp.Compare(a.First, b.First) })
-	return !slices.ContainsFunc(s.Ranges, func(r HashRange) bool {
-		missing := r.First // the first hash of r that no range of other is known to have
+	have := other.merged()
+	for _, want := range s.merged() {
+		next := want.First // the first hash of want that has not been looked at
+		covered := false
 		for _, h := range have {
-			if h.First <= missing && missing <= h.Last {
-				if r.Last <= h.Last {
-					return false
-				}
-				missing = h.Last + 1
+			if h.Last < next || want.Last < h.First {
+				continue
 			}
+			common = true
+			if next < h.First {
+				missing = append(missing, HashRange{next, h.First - 1})
+			}
+			if covered = want.Last <= h.Last; covered {
+				break
+			}
+			next = h.Last + 1
 		}
-		return true
-	})
+		if !covered {
+			missing = append(missing, HashRange{next, want.Last})
+		}
+	}
+	return missing, common
+}
+
+// merged returns the ranges of s, sorted and apart.
+func (s Shard) merged() (ranges []HashRange) {
+	if len(s.Ranges) == 0 {
+		return []HashRange{{0, math.MaxUint64}}
+	}
+	for _, r := range slices.SortedFunc(slices.Values(s.Ranges), func(a, b HashRange) int { return cmp.Compare(a.First, b.First) }) {
+		if last := len(ranges) - 1; last >= 0 && (r.First <= ranges[last].Last || r.First == ranges[last].Last+1) {
+			ranges[last].Last = max(ranges[last].Last, r.Last)
+		} else {
+			ranges = append(ranges, r)
+		}
+	}
+	return ranges
 }
 
 // clone returns a copy that shares nothing with s.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -112,6 +113,34 @@ func holdsShard(w world, when string, inf *informer.Informer[*corev1.Pod], shard
 	}
 }
 
+// changeMany deletes every seventh pod, and changes the others.
+func changeMany(w world, label string) {
+	w.Helper()
+	for i, pod := range slices.Collect(w.pods.All()) {
+		if i%7 == 0 {
+			w.delete(pod.Namespace, pod.Name)
+		} else {
+			w.relabel(pod.Namespace, pod.Name, label)
+		}
+	}
+}
+
+// toldAll checks that a handler has what the store has.
+func toldAll(w world, inf *informer.Informer[*corev1.Pod], rec *recorder[*corev1.Pod], when string) {
+	w.Helper()
+	var stored, told []string
+	for pod := range inf.Store().All() {
+		stored = append(stored, pod.Name+"@"+pod.ResourceVersion)
+	}
+	for _, pod := range rec.Has() {
+		told = append(told, pod.Name+"@"+pod.ResourceVersion)
+	}
+	slices.Sort(stored)
+	if slices.Sort(told); !slices.Equal(stored, told) || rec.Broken() > 0 {
+		w.Errorf("%s: the handler has\n%q, the store\n%q (%d calls break the order)", when, told, stored, rec.Broken())
+	}
+}
+
 // A sharded informer has exactly the objects of its shard, whatever the server sends. It decodes no other object.
 // Guarantees: S1
 func TestShardedInformerHasItsShardOnly(t *testing.T) {
@@ -182,7 +211,13 @@ func TestShardedInformerHasItsShardOnly(t *testing.T) {
 // called, the store has the whole step.
 // Guarantees: S2
 func TestSetShardIsOneStep(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	for _, filters := range []bool{false, true} {
+		t.Run(fmt.Sprintf("filters=%v", filters), func(t *testing.T) { testSetShardIsOneStep(t, filters) })
+	}
+}
+
+func testSetShardIsOneStep(t *testing.T, filters bool) {
+	forEachModeWith(t, informertest.Options{Shards: filters}, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		manyPods(w, 30)
 		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, config)
 		var mu sync.Mutex
@@ -252,15 +287,6 @@ func TestSmallerShardNeedsNoList(t *testing.T) {
 		rec := &recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
 		defer start(w.T, inf)()
-		change := func(label string) {
-			for i, pod := range slices.Collect(w.pods.All()) {
-				if i%7 == 0 {
-					w.pods.Delete(informer.KeyOf(pod))
-				} else {
-					w.relabel(pod.Namespace, pod.Name, label)
-				}
-			}
-		}
 		lists := func() int { return inf.Status().Reflectors[0].Lists }
 		set := func(when string, shard informer.Shard) {
 			w.Helper()
@@ -274,50 +300,249 @@ func TestSmallerShardNeedsNoList(t *testing.T) {
 				}
 			}
 		}
-		has := func(when string) {
-			w.Helper()
-			var stored, told []string
-			for pod := range inf.Store().All() {
-				stored = append(stored, pod.Name+"@"+pod.ResourceVersion)
-			}
-			for _, pod := range rec.Has() {
-				told = append(told, pod.Name+"@"+pod.ResourceVersion)
-			}
-			slices.Sort(stored)
-			if slices.Sort(told); !slices.Equal(stored, told) || rec.Broken() > 0 {
-				w.Errorf("%s: the handler has\n%q, the store\n%q (%d calls break the order)", when, told, stored, rec.Broken())
-			}
-		}
 		before := lists()
-		change("1")
+		changeMany(w, "1")
 		set("while changes come", most)
 		holdsShard(w, "while changes come", inf, most)
-		change("2")
+		changeMany(w, "2")
 		holdsShard(w, "after changes", inf, most)
-		has("after changes")
+		toldAll(w, inf, rec, "after changes")
 
 		w.server.CloseConnections()
-		change("3")
+		changeMany(w, "3")
 		set("while the watch is broken", upper)
 		<-time.After(time.Hour)
 		holdsShard(w, "while the watch is broken", inf, upper)
-		has("while the watch is broken")
+		toldAll(w, inf, rec, "while the watch is broken")
 		if n := lists() - before; n != 0 {
 			w.Errorf("%d lists", n)
 		}
 
 		w.server.Stop()
 		synctest.Wait()
-		change("4")
+		changeMany(w, "4")
 		w.server.Compact()
 		w.server.Start()
 		third := informer.Shard{Ranges: []informer.HashRange{{First: middle + 1, Last: math.MaxUint64 / 4 * 3}}}
 		set("before 410 Expired", third)
 		<-time.After(time.Hour)
 		holdsShard(w, "after 410 Expired", inf, third)
-		has("after 410 Expired")
+		toldAll(w, inf, rec, "after 410 Expired")
 		if by := inf.Status().Reflectors[0].ListsBy; by[informer.ReasonExpired] != 1 || by[informer.ReasonShard] != 0 {
 			w.Errorf("lists %v", by)
+		}
+	})
+}
+
+// A server that filters sends only what comes to the shard, exactly at the version of the store. The watch resumes there: no change is
+// lost, also none that was made while the watch was broken. If the server no longer has that version, it sends the whole shard.
+// Guarantees: S2
+func TestLargerShardListsWhatComes(t *testing.T) {
+	forEachModeWith(t, informertest.Options{Shards: true}, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		manyPods(w, 60)
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		synctest.Wait()
+		set := func(when string, shard informer.Shard, missing string) {
+			w.Helper()
+			version := inf.Store().ResourceVersion()
+			w.server.ResetRequests()
+			if err := inf.SetShard(w.Context(), shard); err != nil {
+				w.Fatal(when, err)
+			}
+			for pod := range inf.Store().All() {
+				if !shard.Has(pod) {
+					w.Errorf("%s: the store has %s, which is outside", when, pod.Name)
+				}
+			}
+			pages := 0
+			for _, r := range w.server.Requests() {
+				if r.Verb != "list" {
+					continue
+				}
+				if pages++; r.Query.Get("shardSelector") != missing || pages == 1 && (r.Query.Get("resourceVersion") != version || r.Query.Get("resourceVersionMatch") != "Exact") {
+					w.Errorf("%s: a list with %v, want one of %s at %s", when, r.Query, missing, version)
+				}
+			}
+			if pages == 0 || pages == 1 && config.PageSize > 0 {
+				w.Errorf("%s: %d pages", when, pages)
+			}
+		}
+		changeMany(w, "1")
+		synctest.Wait()
+		set("while changes come", most, upper.String())
+		changeMany(w, "2")
+		synctest.Wait()
+		holdsShard(w, "after changes", inf, most)
+		toldAll(w, inf, rec, "after changes")
+
+		w.server.CloseConnections()
+		changeMany(w, "3")
+		set("while the watch is broken", informer.Shard{}, informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64/4 - 1}}}.String())
+		<-time.After(time.Hour)
+		holdsShard(w, "while the watch is broken", inf, informer.Shard{})
+		toldAll(w, inf, rec, "while the watch is broken")
+		if s := inf.Status().Reflectors[0]; s.ListsBy[informer.ReasonShard] != 2 || s.ListsBy[informer.ReasonExpired]+s.Failures > 0 {
+			w.Errorf("lists %v, %d failures", s.ListsBy, s.Failures)
+		}
+
+		if err := inf.SetShard(w.Context(), lower); err != nil {
+			w.Fatal(err)
+		}
+		w.server.Stop()
+		synctest.Wait()
+		changeMany(w, "4")
+		w.server.Compact()
+		w.server.Start()
+		if err := inf.SetShard(w.Context(), most); err != nil {
+			w.Fatal(err)
+		}
+		<-time.After(time.Hour)
+		holdsShard(w, "after 410 Expired", inf, most)
+		toldAll(w, inf, rec, "after 410 Expired")
+	})
+}
+
+// If a list of what comes to a shard is not possible, the informer lists the whole shard. It fails only if that fails.
+// Guarantees: S2
+func TestLargerShardIsListedWhole(t *testing.T) {
+	exact := func(r informertest.Request) bool { return r.Query.Get("resourceVersionMatch") == "Exact" }
+	for name, c := range map[string]struct {
+		noFilter bool
+		set      func(w world, comes informer.Key) // what comes is one object that will come
+		whole    bool                              // want a list of the whole shard
+		stale    int
+		failures int
+	}{
+		"filters":         {},
+		"does not filter": {noFilter: true, whole: true},
+		"refuses the version": {whole: true, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: exact, Error: apierrors.NewBadRequest("no")})
+		}},
+		"has not reached the version": {whole: true, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: exact, Error: tooLarge})
+		}},
+		"answers at another version": {whole: true, set: func(w world, _ informer.Key) {
+			w.create(newPod("c", "late", "v=1"))
+			w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+				query := r.URL.Query()
+				if query.Get("resourceVersionMatch") == "Exact" {
+					query.Del("resourceVersion")
+					query.Del("resourceVersionMatch")
+					r.URL.RawQuery = query.Encode()
+				}
+				return false
+			})
+		}},
+		"expires between pages": {whole: true, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Query.Has("continue") }, Times: 1, Error: apierrors.NewResourceExpired("gone")})
+		}},
+		"sends what cannot be decoded": {whole: true, stale: 1, set: func(w world, comes informer.Key) {
+			w.server.Inject(informertest.Fault{Resource: "pods", Rewrite: func(key informer.Key, object []byte) []byte {
+				if key == comes {
+					return bytes.Replace(object, []byte(`"labels":{`), []byte(`"labels":7,"more":{`), 1)
+				}
+				return object
+			}})
+		}},
+		"fails once": {failures: 1, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: exact, Times: 1, Error: apierrors.NewInternalError(errors.New("no"))})
+		}},
+		"breaks off once": {failures: 1, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: exact, Times: 1, AfterBytes: 2000, Drop: true})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubbleWith(t, informertest.Options{Shards: !c.noFilter}, func(w world) {
+				manyPods(w, 60)
+				config := quiet[*corev1.Pod]()
+				config.PageSize = 7
+				client := w.client(func(c *rest.Config) { c.ContentType = "application/json" })
+				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+				defer start(w.T, inf)()
+				// Without a list of a shard, the informer does not know whether the server filters.
+				if err := inf.SetShard(w.Context(), lower); err != nil {
+					w.Fatal(err)
+				}
+				var comes informer.Key
+				for pod := range w.pods.All() {
+					if upper.Has(pod) {
+						comes = informer.KeyOf(pod)
+					}
+				}
+				if c.set != nil {
+					c.set(w, comes)
+				}
+				w.server.ResetRequests()
+				if err := inf.SetShard(w.Context(), most); err != nil {
+					w.Fatal(err)
+				}
+				s := inf.Status().Reflectors[0]
+				tried, whole := 0, 0
+				for _, r := range w.server.Requests() {
+					if exact(r) {
+						tried++
+					}
+					if r.Query.Get("sendInitialEvents") == "true" {
+						whole++
+					}
+				}
+				if (whole > 0) != c.whole || tried != 1+c.failures || s.ListsBy[informer.ReasonFailed] != c.failures {
+					w.Errorf("%d lists of what comes, %d of everything; lists %v", tried, whole, s.ListsBy)
+				}
+				if s.Stale != c.stale || (s.LastError == nil) != (c.stale+c.failures == 0) {
+					w.Errorf("%d objects are stale, last error %v", s.Stale, s.LastError)
+				}
+				if c.stale == 0 {
+					holdsShard(w, name, inf, most)
+				} else if _, ok := inf.Store().Get(comes); ok {
+					w.Errorf("the store has %v", comes)
+				}
+				if !c.noFilter {
+					return
+				}
+				w.server.ResetRequests()
+				if err := inf.SetShard(w.Context(), informer.Shard{}); err != nil {
+					w.Fatal(err)
+				}
+				if slices.ContainsFunc(w.server.Requests(), exact) {
+					w.Error("a server that does not filter is asked for a part again")
+				}
+			})
+		})
+	}
+}
+
+// A change of the shard that another one interrupts has not happened: the next one lists all that the store lacks.
+// Guarantees: S2
+func TestLargerShardIsInterrupted(t *testing.T) {
+	forEachModeWith(t, informertest.Options{Shards: true}, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		manyPods(w, 60)
+		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, config)
+		rec := &recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer start(w.T, inf)()
+		resume := w.server.Inject(informertest.Fault{Verb: "list", Skip: 1, Hang: true}) // the second page
+		ended := make(chan error, 1)
+		go func() { ended <- inf.SetShard(w.Context(), most) }()
+		<-time.After(time.Second)
+		holdsShard(w, "during the list", inf, lower)
+		changeMany(w, "1")
+		resume()
+		third := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64 / 4 * 3}}}
+		if err := inf.SetShard(w.Context(), third); err != nil {
+			w.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+		<-time.After(time.Minute)
+		holdsShard(w, "after the interruption", inf, third)
+		toldAll(w, inf, rec, "after the interruption")
+		if s := inf.Status().Reflectors[0]; s.ListsBy[informer.ReasonShard] != 2 || s.ListsBy[informer.ReasonExpired] != 0 {
+			w.Errorf("lists %v", s.ListsBy)
 		}
 	})
 }
@@ -363,7 +588,13 @@ func TestSmallerShardWithStaleObjectsIsListed(t *testing.T) {
 // come.
 // Guarantees: S2
 func TestSetShardAtAnyTime(t *testing.T) {
-	bubble(t, func(w world) {
+	for _, filters := range []bool{false, true} {
+		t.Run(fmt.Sprintf("filters=%v", filters), func(t *testing.T) { testSetShardAtAnyTime(t, filters) })
+	}
+}
+
+func testSetShardAtAnyTime(t *testing.T, filters bool) {
+	bubbleWith(t, informertest.Options{Shards: filters}, func(w world) {
 		manyPods(w, 30)
 		resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}
 		inf := informer.New(w.client(), resource, quiet[*corev1.Pod]())

@@ -832,7 +832,7 @@ func TestWarmStartAndShards(t *testing.T) {
 // Two informers that save under one name replace each other's snapshots, and each start loads one of them whole.
 // Guarantees: S4
 func TestLastSaveWins(t *testing.T) {
-	w := newWorld(t, false)
+	w := newWorld(t, informertest.Options{})
 	config := quiet[*corev1.Pod]()
 	config.Snapshot = snapshotDir(t)
 	config.Snapshot.Interval = 5 * time.Millisecond

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -147,15 +148,20 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 			}
 		}
 	}
-	for range 6 {
+	thirds := map[uint64]bool{} // that have a namespace
+	for len(namespaces) < 6 || len(thirds) < 3 {
 		namespace, err := cluster.CreateNamespace(ctx, c.Config(), "shard")
 		if err != nil {
 			t.Fatal(err)
 		}
 		namespaces = append(namespaces, namespace)
+		thirds[informer.HashOf(namespace)/(math.MaxUint64/3)] = true
 	}
 	create(0, 20)
-	client, err := informer.NewClient(c.Config())
+	var made requests
+	config := c.Config()
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return roundTripper{rt, &made} })
+	client, err := informer.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +217,26 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 	}
 	create(30, 10)
 	check("after more changes")
+	parts := 0 // lists of what comes
+	for i := range uint64(3) {
+		shard = informer.Shard{Field: field, Ranges: slices.Concat(third(i).Ranges, third((i+1)%3).Ranges)}
+		if err := inf.SetShard(ctx, shard); err != nil {
+			t.Fatal(err)
+		}
+		check("after a change of a part")
+		create(40+10*int(i), 10)
+		check("after a change of a part and of objects")
+	}
+	for _, r := range made.all() {
+		if r.Query.Get("resourceVersionMatch") == "Exact" {
+			parts++
+		}
+	}
+	if (parts == 3) != serverKnows || parts > 3 {
+		t.Errorf("%d lists of what comes", parts)
+	}
 	s := inf.Status().Reflectors[0]
-	if (s.OutsideShard == 0) != serverKnows || s.ListsBy[informer.ReasonShard] != 3 || s.Failures > 0 {
+	if (s.OutsideShard == 0) != serverKnows || s.ListsBy[informer.ReasonShard] != 6 || s.Failures > 0 {
 		t.Errorf("%d objects from outside the shard, %d failures, lists %v", s.OutsideShard, s.Failures, s.ListsBy)
 	}
 	t.Logf("%d objects, %d bytes, %d objects from outside the shard", inf.Store().Len(), s.Bytes, s.OutsideShard)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -60,6 +59,7 @@ func TestSimulation(t *testing.T) {
 type simulation struct {
 	*testing.T
 	server *informertest.Server
+	hashes []uint64 // the first of each slot
 
 	mu       sync.Mutex // protects the fields below
 	random   *rand.Rand
@@ -75,7 +75,7 @@ type simulation struct {
 	all      []*part // also those that have ended
 	lists    int     // calls of SetShard that list
 	aborted  int     // of those, the calls that a newer one ended
-	listed   float64 // collections: two lists of a half are one
+	listed   float64 // collections, if the server filters: two lists of a half are one
 	replays  int     // calls of Controller.Replay
 }
 
@@ -105,6 +105,9 @@ func newSimulation(t *testing.T) *simulation {
 		moves:    make([]gap, *simSlots),
 		requests: map[string]int{},
 		kinds:    map[string]*figures{"other": {}}, // moves of a plan that was replaced before they were complete
+	}
+	for slot := range *simSlots {
+		s.hashes = append(s.hashes, setOf(*simSlots, slot).shard(informer.ShardByUID).Ranges[0].First)
 	}
 	s.server = informertest.NewServer(informertest.Options{InMemory: true, Middleware: s.delay})
 	informertest.Register[*coordinationv1.Lease](s.server, informertest.Resource{GroupVersionResource: leasesResource})
@@ -148,7 +151,7 @@ type part struct {
 	s      *simulation
 	cancel context.CancelFunc
 	ended  chan struct{}
-	has    []informer.HashRange // of the last SetShard that returned; the replica has one call under way at a time
+	has    []bool // the slots of the last SetShard that returned nil; the replica has one call under way at a time
 
 	// protected by simulation.mu
 	dead, leaving bool
@@ -334,11 +337,8 @@ func (s *simulation) wantFreeLocked(slot int, p *part) {
 	}
 }
 
-// hash returns a hash in slot.
-func (p *part) hash(slot int) uint64 {
-	first := setOf(*simSlots, slot).shard(informer.ShardByUID).Ranges[0].First
-	return first
-}
+// hash returns the first hash in slot.
+func (p *part) hash(slot int) uint64 { return p.s.hashes[slot] }
 
 // replay is Controller.Replay.
 func (p *part) replay(ctx context.Context, _ func(uint64) bool) error {
@@ -368,20 +368,19 @@ func (p *part) SetShard(ctx context.Context, shard informer.Shard) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // the informer does not run yet
 	}
-	ranges := shard.Ranges
-	if len(ranges) == 0 {
-		ranges = []informer.HashRange{{First: 0, Last: math.MaxUint64}}
+	slots, comes := make([]bool, *simSlots), 0 // comes: the slots that the informer does not have
+	for slot := range slots {
+		hash := p.hash(slot)
+		slots[slot] = len(shard.Ranges) == 0 || slices.ContainsFunc(shard.Ranges, func(r informer.HashRange) bool { return r.First <= hash && hash <= r.Last })
+		if slots[slot] && (p.has == nil || !p.has[slot]) {
+			comes++
+		}
 	}
-	share, part := 0.0, true // part: the informer has all of it
-	for _, r := range ranges {
-		share += float64(r.Last-r.First) / (1 << 64)
-		part = part && slices.ContainsFunc(p.has, func(has informer.HashRange) bool { return has.First <= r.First && r.Last <= has.Last })
-	}
-	if part {
-		p.has = ranges // without a list
+	if comes == 0 {
+		p.has = slots // without a list
 		return nil
 	}
-	s := p.s
+	s, share := p.s, float64(comes)/float64(*simSlots)
 	s.mu.Lock()
 	takes := s.betweenLocked(*simObject*3/4, *simObject*3/2) * time.Duration(share*float64(*simObjects))
 	if s.random.Float64() < *simSlow {
@@ -393,7 +392,7 @@ func (p *part) SetShard(ctx context.Context, shard informer.Shard) error {
 	}
 	s.mu.Unlock()
 	if sleep(ctx, takes) {
-		p.has = ranges
+		p.has = slots
 		return nil
 	}
 	s.mu.Lock()
