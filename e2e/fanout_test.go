@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,21 +21,30 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// startFanOut runs examples/fanout in front of the API server until the test ends, and returns a client configuration for it.
-func startFanOut(t *testing.T, resources string) *rest.Config {
+// fanOut is a process of examples/fanout.
+type fanOut struct {
+	*testing.T
+	args   []string
+	binary string
+	listen string // a port of the system's choice, and from the first start on the same one
+	url    string
+	cmd    *exec.Cmd
+}
+
+// newFanOut builds examples/fanout, and starts it in front of an API server until the test ends.
+func newFanOut(t *testing.T, upstream *rest.Config, resources string) *fanOut {
 	t.Helper()
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "fanout")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	f := &fanOut{T: t, binary: filepath.Join(dir, "fanout"), listen: "127.0.0.1:0"}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", f.binary, ".")
 	build.Dir = "../examples/fanout" // a module of its own
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, output)
 	}
-	config := server.Config()
 	kubeconfig, err := json.Marshal(map[string]any{ // JSON is valid YAML
 		"apiVersion": "v1", "kind": "Config", "current-context": "x",
-		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": config.Host, "certificate-authority-data": config.CAData}}},
-		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": config.BearerToken}}},
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": upstream.Host, "certificate-authority-data": upstream.CAData}}},
+		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": upstream.BearerToken}}},
 		"contexts": []any{map[string]any{"name": "x", "context": map[string]any{"cluster": "c", "user": "u"}}},
 	})
 	if err != nil {
@@ -46,31 +54,53 @@ func startFanOut(t *testing.T, resources string) *rest.Config {
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, binary, "-kubeconfig", path, "-resources", resources, "-listen", "127.0.0.1:0", "-report", "0")
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = 10 * time.Second
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command.Stderr = os.Stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	f.args = []string{"-kubeconfig", path, "-resources", resources, "-report", "0"}
+	f.start()
 	t.Cleanup(func() {
-		stop()
-		if err := command.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		if f.cmd == nil { // a start has failed
+			return
+		}
+		if err := f.cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		if err := f.cmd.Wait(); err != nil {
 			t.Errorf("fanout: %v", err)
 		}
 	})
+	return f
+}
+
+// start starts the process.
+func (f *fanOut) start() {
+	f.Helper()
+	cmd := exec.Command(f.binary, append(f.args, "-listen", f.listen)...)
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Stderr = f.Output()
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.cmd = cmd
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		t.Fatal(err)
+		f.kill()
+		f.Fatalf("fanout ended: %v", err)
 	}
-	_, url, _ := strings.Cut(strings.TrimSpace(line), " at ")
-	return &rest.Config{Host: url, QPS: -1}
+	_, f.url, _ = strings.Cut(strings.TrimSpace(line), " at ")
+	f.listen = strings.TrimPrefix(f.url, "http://")
 }
+
+// kill ends the process like a crash.
+func (f *fanOut) kill() {
+	_ = f.cmd.Process.Kill() // an error can only mean that it has ended
+	_ = f.cmd.Wait()
+	f.cmd = nil
+}
+
+func (f *fanOut) config() *rest.Config { return &rest.Config{Host: f.url, QPS: -1} }
 
 // downstream follows a namespace through fanout until the test ends.
 func downstream[T informer.Object](t *testing.T, config *rest.Config, resource, namespace string) *informer.Informer[T] {
@@ -97,7 +127,7 @@ func TestFanOutOfKubeAPIServer(t *testing.T) {
 	const n = 50
 	namespace := newNamespace(t)
 	createPods(t, namespace, n)
-	config := startFanOut(t, "v1/pods,v1/configmaps")
+	config := newFanOut(t, server.Config(), "v1/pods,v1/configmaps").config()
 	client := clientset(t, runtime.ContentTypeProtobuf).CoreV1()
 	var pods []*informer.Informer[*corev1.Pod]
 	var maps []*informer.Informer[*corev1.ConfigMap]
