@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -127,21 +126,6 @@ func errorEvent(f decode.Format, raw []byte) error {
 		return errors.New("watch: the server sent an error event without a Status")
 	}
 	return fmt.Errorf("watch: %w", apierrors.FromObject(status))
-}
-
-// isRefusal reports whether the server rejected the form of the request, and not the client, the resource or the resource
-// version.
-func isRefusal(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	switch code := status.Status().Code; code {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests:
-		return false
-	default:
-		return code >= 400 && code < 500
-	}
 }
 
 var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")
