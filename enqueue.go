@@ -149,23 +149,29 @@ type Owner struct {
 	All bool
 }
 
+// Key returns the key of the owner that ref, a reference of an object in namespace, names. ok is false if o does not select it.
+func (o Owner) Key(namespace string, ref metav1.OwnerReference) (key Key, ok bool) {
+	if ref.Kind != o.Kind || !o.All && (ref.Controller == nil || !*ref.Controller) {
+		return Key{}, false
+	}
+	if gv, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || gv.Group != o.Group {
+		return Key{}, false
+	}
+	if o.ClusterScoped {
+		namespace = ""
+	}
+	return Key{Namespace: namespace, Name: ref.Name}, true
+}
+
 // OwnerKeys returns a function that returns the keys of an object's owners. [EnqueueOwner] uses it. Pass it to [NewIndex] for an
 // index that finds the objects of an owner.
 func OwnerKeys[T Owned](owner Owner) func(obj T) []Key {
 	return func(obj T) []Key {
 		var keys []Key
 		for _, ref := range obj.GetOwnerReferences() {
-			if ref.Kind != owner.Kind || !owner.All && (ref.Controller == nil || !*ref.Controller) {
-				continue
+			if key, ok := owner.Key(obj.GetNamespace(), ref); ok {
+				keys = append(keys, key)
 			}
-			if gv, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || gv.Group != owner.Group {
-				continue
-			}
-			key := Key{Name: ref.Name}
-			if !owner.ClusterScoped {
-				key.Namespace = obj.GetNamespace()
-			}
-			keys = append(keys, key)
 		}
 		return keys
 	}

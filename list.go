@@ -167,14 +167,13 @@ func nextPage(query url.Values, info decode.ListInfo) (url.Values, error) {
 var errNoPart = errors.New("a list of what comes to the shard is not possible")
 
 // listAt reads the collection page by page, exactly at resource version rv. The error is errNoPart if the server cannot do that, or if it
-// sends an object outside the shard, or one that cannot be decoded.
+// sends an object that cannot be decoded.
 func (c *collection[T]) listAt(ctx context.Context, rv string, size int) (l listing[T], err error) {
 	if size == 0 {
 		size = pageSize
 	}
 	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)}, "limit": {strconv.Itoa(size)}}
 	c.read.Store(0)
-	outside := c.decoder.outside.Load()
 	for {
 		info, err := c.page(ctx, query, &l, false)
 		switch {
@@ -182,8 +181,6 @@ func (c *collection[T]) listAt(ctx context.Context, rv string, size int) (l list
 			return l, fmt.Errorf("%w: %w", errNoPart, err)
 		case err != nil:
 			return l, err
-		case c.decoder.outside.Load() > outside:
-			return l, fmt.Errorf("%w: the server does not filter by shard", errNoPart)
 		case len(l.kept) > 0:
 			return l, fmt.Errorf("%w: an object cannot be decoded", errNoPart)
 		case info.ResourceVersion != rv:

@@ -362,7 +362,7 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 			r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
 		}
 		missing, common := r.shard.minus(*has)
-		// A server that does not filter sends everything, so it is of no use to list a part.
+		// A server that does not filter sends everything, so one list of the whole shard, with its newest version, is better.
 		inPart := common && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == 0)
 		switch {
 		case inPart && r.state.name == ReflectorWatching && r.state.until == "" && len(r.stale) == 0:

@@ -37,9 +37,9 @@
 //     the process. Only a Lease that has not changed for its duration is deleted by another replica, with its version as a precondition.
 //   - The clocks of the replicas may differ by any amount; see package leader, which measures the age of a lease in the same way.
 //   - Every slot has an owner again at most about LeaseDuration + RetryPeriod after its owner was killed, and within milliseconds after it
-//     shut down, if another replica has listed its objects within Config.HandOverTimeout. If the new owner must list first, add that time after a kill; see docs/scale.md for figures.
-//   - Every key of a slot is reconciled by the new owner at least once. No change is lost: the new owner's
-//     store has it, or receives it.
+//     shut down, if another replica has listed its objects within Config.HandOverTimeout. If the new owner must list first, add that
+//     time after a kill; see docs/scale.md for figures.
+//   - Every key of a slot is reconciled by the new owner at least once. No change is lost: the new owner's store has it, or receives it.
 //   - A replica that is suspended starts no reconcile when it continues after its lease has ended, even if it cannot reach the
 //     server.
 //

@@ -22,6 +22,25 @@ func EnqueueObject[T informer.Object](i *informer.Informer[T], when ...informer.
 	return informer.Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
 }
 
+// EnqueueOwner is [informer.EnqueueOwner] with keys that have the UID of the owner. What an owner owns has other hashes than the owner
+// itself, so i must hold all of it: do not pass i to [Replica.Follow].
+func EnqueueOwner[T informer.Owned](i *informer.Informer[T], owner informer.Owner, when ...informer.Predicate[T]) informer.EventSource[T, Key] {
+	return informer.Enqueue(i, OwnerKeys[T](owner), when...)
+}
+
+// OwnerKeys is [informer.OwnerKeys] with keys that have the UID of the owner.
+func OwnerKeys[T informer.Owned](owner informer.Owner) func(obj T) []Key {
+	return func(obj T) []Key {
+		var keys []Key
+		for _, ref := range obj.GetOwnerReferences() {
+			if key, ok := owner.Key(obj.GetNamespace(), ref); ok {
+				keys = append(keys, Key{key, ref.UID})
+			}
+		}
+		return keys
+	}
+}
+
 // ByUID is a hash for [Control], for Config.Field [informer.ShardByUID].
 func ByUID(key Key) uint64 { return informer.HashOf(key.UID) }
 

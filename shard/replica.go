@@ -1,9 +1,11 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -93,6 +95,7 @@ type Replica struct {
 	mu          sync.Mutex // protects the fields below
 	followers   []Sharded
 	controllers []controller
+	misused     error  // of Control; Run returns it
 	status      Status // without what session knows
 }
 
@@ -136,12 +139,21 @@ func (r *Replica) Follow(informers ...Sharded) {
 
 // Control makes ctl reconcile only the keys that r owns. hash returns the hash of a key: [informer.HashOf] of the UID or of the
 // namespace, as Config.Field says. It must be fast, and always return the same for the same key. Call Control before Run and before
-// ctl.Run.
+// ctl.Run. With [ByUID] or [ByNamespace] for another Config.Field, Run returns an error.
 func Control[K comparable](r *Replica, ctl *informer.Controller[K], hash func(key K) uint64) {
+	is := func(f any) bool { return reflect.ValueOf(hash).Pointer() == reflect.ValueOf(f).Pointer() }
+	var misused error
+	switch field := r.config.Field; {
+	case is(ByUID) && field != informer.ShardByUID:
+		misused = errors.New("shard: Control has the hash ByUID, but Config.Field is ShardByNamespace")
+	case is(ByNamespace) && field != informer.ShardByNamespace:
+		misused = errors.New("shard: Control has the hash ByNamespace, but Config.Field is ShardByUID")
+	}
 	own := func() { ctl.Own(func(key K) informer.Ownership { return r.ownership(hash(key)) }) }
 	own()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.misused = cmp.Or(r.misused, misused)
 	r.controllers = append(r.controllers, controller{
 		own:    own,
 		synced: ctl.WaitSources,
@@ -176,6 +188,9 @@ func (r *Replica) ownership(hash uint64) informer.Ownership {
 // Run may be called again later, with informers that have not ended. If it is already under way, it returns an error that wraps
 // [informer.ErrRunning].
 func (r *Replica) Run(ctx context.Context, work func(ctx context.Context) error) error {
+	if err := r.mistake(); err != nil {
+		return err
+	}
 	s := newSession(r)
 	if !r.session.CompareAndSwap(nil, s) {
 		return fmt.Errorf("shard: %w", informer.ErrRunning)
@@ -205,6 +220,12 @@ func (r *Replica) count(change func(s *Status)) {
 // fail records a failure.
 func (r *Replica) fail(err error) {
 	r.count(func(s *Status) { s.LastError, s.LastErrorTime = err, time.Now() })
+}
+
+func (r *Replica) mistake() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.misused
 }
 
 // bound returns what follows the slots.

@@ -528,3 +528,22 @@ func TestConfigIsChecked(t *testing.T) {
 		t.Error("a nil client is no error")
 	}
 }
+
+// A controller whose keys have another hash than the informers would never reconcile most of them.
+func TestHashOfAnotherFieldIsRefused(t *testing.T) {
+	client := must(informer.NewClient(&rest.Config{Host: "http://127.0.0.1"}))
+	for field, want := range map[informer.ShardField]string{informer.ShardByUID: "ByNamespace", informer.ShardByNamespace: "ByUID"} {
+		r := must(New(client, Config{Namespace: "ns", Name: "group", Field: field}))
+		if field == informer.ShardByUID {
+			Control(r, &informer.Controller[Key]{}, ByUID)
+			Control(r, &informer.Controller[informer.Key]{}, ByNamespace)
+		} else {
+			Control(r, &informer.Controller[informer.Key]{}, ByNamespace)
+			Control(r, &informer.Controller[Key]{}, ByUID)
+		}
+		err := r.Run(t.Context(), func(context.Context) error { t.Error("work was called"); return nil })
+		if err == nil || !strings.Contains(err.Error(), "the hash "+want) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}

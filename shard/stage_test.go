@@ -35,9 +35,10 @@ type stage struct {
 	steps      []string // for messages
 }
 
+// onStage calls test in a synctest bubble. The server filters by shard if seed is even.
 func onStage(t *testing.T, seed uint64, test func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
-		server := informertest.NewServer(informertest.Options{InMemory: true})
+		server := informertest.NewServer(informertest.Options{InMemory: true, Shards: seed%2 == 0})
 		defer server.Close()
 		test(&stage{
 			T:          t,
