@@ -40,13 +40,13 @@ func TestEnqueueOwner(t *testing.T) {
 		go func() { _ = inf.Run(ctx); ended <- struct{}{} }()
 		go func() { _ = ctl.Run(ctx); ended <- struct{}{} }()
 		<-time.After(time.Second)
+		stop()
+		<-ended
+		<-ended
 		web := Key{informer.Key{Namespace: "ns", Name: "web"}, "1"}
 		if !slices.Equal(reconciled, []Key{web}) {
 			t.Errorf("reconciled %v", reconciled)
 		}
-		stop()
-		<-ended
-		<-ended
 		pods.All = true
 		if got := OwnerKeys[*corev1.ConfigMap](pods)(owned); !slices.Equal(got, []Key{web, {informer.Key{Namespace: "ns", Name: "other"}, "2"}}) {
 			t.Errorf("all owners are %v", got)
