@@ -50,6 +50,7 @@ type Reflector[T Object] struct {
 	listed   bool             // the sink has had a list
 	started  bool             // the reflector has loaded a snapshot, or found that it cannot; true without Config.Snapshot
 	received bool             // a resource version since the last flush
+	outside  int64            // how many objects outside the shard the server had sent when the last list of the whole shard began
 
 	mu        sync.Mutex // protects the fields below
 	status    ReflectorStatus
@@ -363,7 +364,7 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 		}
 		missing, common := r.shard.minus(*has)
 		// A server that does not filter sends everything, so one list of the whole shard, with its newest version, is better.
-		inPart := common && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == 0)
+		inPart := common && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.outside)
 		switch {
 		case inPart && r.state.name == ReflectorWatching && r.state.until == "" && len(r.stale) == 0:
 			// The sink has a part of the shard as of rv. Were there stale objects, a list would show which of them are in the shard.
@@ -434,7 +435,7 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 		}
 	}
 	r.count(&r.listsBy)
-	r.state.began = time.Now().Round(0)
+	r.state.began, r.outside = time.Now().Round(0), r.decoder.outside.Load()
 	if r.config.PagedList || time.Now().Before(r.state.paged) {
 		return r.list(ctx)
 	}

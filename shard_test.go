@@ -515,6 +515,40 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 	}
 }
 
+// When a server is replaced by one that filters, the informer notices that with the next list of a whole shard.
+// Guarantees: S2
+func TestServerBeginsToFilter(t *testing.T) {
+	bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
+		manyPods(w, 60)
+		w.answer(func(_ http.ResponseWriter, r *http.Request) bool { // like an older server
+			query := r.URL.Query()
+			query.Del("shardSelector")
+			r.URL.RawQuery = query.Encode()
+			return false
+		})
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Shard: lower}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		set := func(when string, shard informer.Shard, part bool) {
+			w.Helper()
+			w.server.ResetRequests()
+			if err := inf.SetShard(w.Context(), shard); err != nil {
+				w.Fatal(err)
+			}
+			holdsShard(w, when, inf, shard)
+			if got := slices.ContainsFunc(w.server.Requests(), func(r informertest.Request) bool { return r.Query.Get("resourceVersionMatch") == "Exact" }); got != part {
+				w.Errorf("%s: a list of what comes: %v", when, got)
+			}
+		}
+		set("an older server", most, false)
+		w.first.Store(nil)
+		w.server.EndWatches()
+		<-time.After(time.Minute)
+		set("the first list of a server that filters", informer.Shard{}, false)
+		set("a part", lower, false)
+		set("later", most, true)
+	})
+}
+
 // A change of the shard that another one interrupts has not happened: the next one lists all that the store lacks.
 // Guarantees: S2
 func TestLargerShardIsInterrupted(t *testing.T) {
