@@ -542,8 +542,8 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 // changed, those that come are added, and those that go are deleted with final=false.
 //
 // If the store has a part of shard, and the server filters by shard, the informer lists only what comes, as of the resource version of the
-// store, and resumes the watch there. If nothing comes, it needs no list. Otherwise it lists the whole shard, and changes of objects that
-// stay raise events when it has the list. It does none of this while it waits to try again after a failure. If another call for the same
+// store, and resumes the watch there. If nothing comes, it needs no list. Otherwise, also if shard is the one that the store has, it lists
+// the whole shard, and changes of objects that stay raise events when it has the list. It does none of this while it waits to try again after a failure. If another call for the same
 // shard is under way, or has ended before the informer had it, they share the list.
 //
 // If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and while a

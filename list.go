@@ -177,7 +177,9 @@ func (c *collection[T]) listAt(ctx context.Context, rv string, size int) (l list
 	for {
 		info, err := c.page(ctx, query, &l, false)
 		switch {
-		case isRefusal(err), apierrors.IsResourceExpired(err), apierrors.IsGone(err), isTooLarge(err):
+		case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsTooManyRequests(err):
+			return l, err
+		case errors.As(err, new(apierrors.APIStatus)): // such as 410 Expired, or 500 for a version that etcd has not reached
 			return l, fmt.Errorf("%w: %w", errNoPart, err)
 		case err != nil:
 			return l, err

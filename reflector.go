@@ -354,20 +354,22 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sharded != r.shards {
-		has := r.state.has
+		has, again := r.state.has, false
 		if has == nil {
-			has = new(r.decoder.shard)
+			has, again = new(r.decoder.shard), r.shard.equal(r.decoder.shard)
 		}
 		r.sharded, r.decoder.shard = r.shards, r.shard
 		if r.state.until != "" {
 			r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
 		}
 		missing, common := r.shard.minus(*has)
-		// A server that does not filter sends everything, so one list of the whole shard, with its newest version, is better.
-		inPart := common && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.outside)
+		// The sink has a part of the shard as of rv, and the rest can be listed. But a server that does not filter sends everything, so one
+		// list of the whole shard, at its newest version, is better. A list also shows whether the server went back in time since a watch
+		// that has been silent, and which of the stale objects are in the shard.
+		silent := time.Since(r.status.ResourceVersionTime) >= minWatchTimeout
+		inPart := common && !again && !silent && len(r.stale) == 0 && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.outside)
 		switch {
-		case inPart && r.state.name == ReflectorWatching && r.state.until == "" && len(r.stale) == 0:
-			// The sink has a part of the shard as of rv. Were there stale objects, a list would show which of them are in the shard.
+		case inPart && r.state.name == ReflectorWatching && r.state.until == "":
 			r.state.has, r.state.why = has, ReasonShard
 		case r.state.rv != "":
 			r.state = r.state.listing(r.state.rv, ReasonShard)
@@ -401,6 +403,7 @@ func (r *Reflector[T]) untilRetry() time.Duration {
 // loop lists and watches until ctx ends or the sink fails.
 func (r *Reflector[T]) loop(ctx context.Context) error {
 	for {
+		moves := r.state.has != nil
 		err := apart(func() error { return r.step(ctx) }) // step calls functions of the user
 		if failed := r.flush(); failed != nil {           // flushes deltas from before a failure, too
 			err = failed
@@ -411,10 +414,13 @@ func (r *Reflector[T]) loop(ctx context.Context) error {
 		if sink := (errSink{}); errors.As(err, &sink) {
 			return sink.error
 		}
-		if err == nil {
+		switch {
+		case err != nil:
+			if err := r.recover(ctx, err); err != nil {
+				return err
+			}
+		case !moves: // a move does not show how far the server is
 			r.state.ahead = 0
-		} else if err := r.recover(ctx, err); err != nil {
-			return err
 		}
 	}
 }
@@ -610,13 +616,15 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 		r.decoder.shard = Shard{d.shard.Field, missing}
 		defer func() { r.decoder.shard = d.shard }() // also if a function of the user ends the goroutine
 		l, err := r.collection.listAt(ctx, r.state.rv, r.config.PageSize)
-		if errors.Is(err, errNoPart) {
-			r.log.Info("list the whole shard", "why", err)
-			r.state = r.state.listing(r.state.rv, ReasonShard)
-			return nil
-		}
 		if err != nil {
-			return err
+			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
+				r.state = r.state.listing(r.state.rv, ReasonShard)
+			}
+			if !errors.Is(err, errNoPart) {
+				return err
+			}
+			r.log.Info("list the whole shard", "why", err)
+			return nil
 		}
 		d.Items = l.items
 	}

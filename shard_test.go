@@ -271,7 +271,7 @@ func testSetShardIsOneStep(t *testing.T, filters bool) {
 		}
 		holdsShard(w, "changes afterwards", inf, lower)
 		s := inf.Status().Reflectors[0]
-		if lists, watches := s.ListsBy[informer.ReasonShard], s.WatchesBy[informer.ReasonShard]; lists != 2 || watches < 3 {
+		if lists, watches := s.ListsBy[informer.ReasonShard], s.WatchesBy[informer.ReasonShard]; lists != 3 || watches < 2 {
 			w.Errorf("%d lists and %d watches", lists, watches)
 		}
 	})
@@ -405,10 +405,11 @@ func TestLargerShardListsWhatComes(t *testing.T) {
 	})
 }
 
+func exactly(r informertest.Request) bool { return r.Query.Get("resourceVersionMatch") == "Exact" }
+
 // If a list of what comes to a shard is not possible, the informer lists the whole shard. It fails only if that fails.
 // Guarantees: S2
 func TestLargerShardIsListedWhole(t *testing.T) {
-	exact := func(r informertest.Request) bool { return r.Query.Get("resourceVersionMatch") == "Exact" }
 	for name, c := range map[string]struct {
 		noFilter bool
 		set      func(w world, comes informer.Key) // what comes is one object that will come
@@ -419,10 +420,10 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 		"filters":         {},
 		"does not filter": {noFilter: true}, // the informer does not know that yet
 		"refuses the version": {whole: true, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exact, Error: apierrors.NewBadRequest("no")})
+			w.server.Inject(informertest.Fault{Match: exactly, Error: apierrors.NewBadRequest("no")})
 		}},
 		"has not reached the version": {whole: true, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exact, Error: tooLarge})
+			w.server.Inject(informertest.Fault{Match: exactly, Error: tooLarge})
 		}},
 		"answers at another version": {whole: true, set: func(w world, _ informer.Key) {
 			w.create(newPod("c", "late", "v=1"))
@@ -447,11 +448,14 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 				return object
 			}})
 		}},
-		"fails once": {failures: 1, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exact, Times: 1, Error: apierrors.NewInternalError(errors.New("no"))})
+		"fails, as with a version that etcd has not reached": {whole: true, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: exactly, Error: internal})
 		}},
-		"breaks off once": {failures: 1, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exact, Times: 1, AfterBytes: 2000, Drop: true})
+		"wants fewer requests": {whole: true, failures: 1, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: exactly, Error: throttled})
+		}},
+		"breaks off": {whole: true, failures: 1, set: func(w world, _ informer.Key) {
+			w.server.Inject(informertest.Fault{Match: exactly, AfterBytes: 2000, Drop: true})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -482,14 +486,14 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 				s := inf.Status().Reflectors[0]
 				tried, whole := 0, 0
 				for _, r := range w.server.Requests() {
-					if exact(r) {
+					if exactly(r) {
 						tried++
 					}
 					if r.Query.Get("sendInitialEvents") == "true" {
 						whole++
 					}
 				}
-				if (whole > 0) != c.whole || tried != 1+c.failures || s.ListsBy[informer.ReasonFailed] != c.failures {
+				if (whole > 0) != c.whole || tried != 1 || s.ListsBy[informer.ReasonFailed] != c.failures {
 					w.Errorf("%d lists of what comes, %d of everything; lists %v", tried, whole, s.ListsBy)
 				}
 				if s.Stale != c.stale || (s.LastError == nil) != (c.stale+c.failures == 0) {
@@ -507,7 +511,7 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 				if err := inf.SetShard(w.Context(), informer.Shard{}); err != nil {
 					w.Fatal(err)
 				}
-				if slices.ContainsFunc(w.server.Requests(), exact) {
+				if slices.ContainsFunc(w.server.Requests(), exactly) {
 					w.Error("a server that does not filter is asked for a part again")
 				}
 			})
@@ -535,7 +539,7 @@ func TestServerBeginsToFilter(t *testing.T) {
 				w.Fatal(err)
 			}
 			holdsShard(w, when, inf, shard)
-			if got := slices.ContainsFunc(w.server.Requests(), func(r informertest.Request) bool { return r.Query.Get("resourceVersionMatch") == "Exact" }); got != part {
+			if got := slices.ContainsFunc(w.server.Requests(), exactly); got != part {
 				w.Errorf("%s: a list of what comes: %v", when, got)
 			}
 		}
@@ -546,6 +550,73 @@ func TestServerBeginsToFilter(t *testing.T) {
 		set("the first list of a server that filters", informer.Shard{}, false)
 		set("a part", lower, false)
 		set("later", most, true)
+	})
+}
+
+// A server that was restored from a backup has other objects at the versions that the store has seen. However the shard changes, the store
+// ends up with what the server has.
+// Guarantees: S2, R6
+func TestSetShardAfterARestore(t *testing.T) {
+	for name, shard := range map[string]informer.Shard{"larger": most, "smaller": {Ranges: []informer.HashRange{{First: 0, Last: middle / 2}}}, "the same": lower} {
+		for _, fault := range []informertest.Fault{{}, {Match: exactly, Error: internal}} { // kube-apiserver sends 500 for a version that etcd has not reached
+			t.Run(fmt.Sprintf("%s/%v", name, fault.Error), func(t *testing.T) {
+				bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
+					manyPods(w, 60)
+					inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Shard: lower}, quiet[*corev1.Pod]())
+					rec := &recorder[*corev1.Pod]{}
+					inf.Subscribe(rec)
+					defer start(w.T, inf)()
+					backup := w.server.Snapshot()
+					changeMany(w, "1")
+					synctest.Wait()
+					if fault.Error != nil {
+						w.server.Inject(fault)
+					}
+					w.server.Stop()
+					w.server.Restore(backup)
+					changed := make(chan error, 1)
+					go func() { changed <- inf.SetShard(w.Context(), shard) }()
+					synctest.Wait()
+					w.server.Start()
+					if err := <-changed; err != nil {
+						w.Fatal(err)
+					}
+					<-time.After(time.Hour)
+					holdsShard(w, name, inf, shard)
+					toldAll(w, inf, rec, name)
+				})
+			})
+		}
+	}
+}
+
+// A watch that has been silent for minutes may be of a server that went back in time. Only a list shows that, so a change of the shard
+// then lists everything, even if the shard becomes smaller.
+// Guarantees: S2
+func TestSetShardAfterSilenceLists(t *testing.T) {
+	bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
+		manyPods(w, 60)
+		w.server.Inject(informertest.Fault{Verb: "watch", OmitBookmarks: true})
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, informer.Config[*corev1.Pod]{PagedList: true, Logger: quiet[*corev1.Pod]().Logger})
+		defer start(w.T, inf)()
+		lists := func() int { return inf.Status().Reflectors[0].ListsBy[informer.ReasonShard] }
+		for i, c := range []struct {
+			after time.Duration
+			shard informer.Shard
+			lists int
+		}{
+			{4 * time.Minute, most, 0},
+			{2 * time.Minute, upper, 1},
+		} {
+			<-time.After(c.after)
+			if err := inf.SetShard(w.Context(), c.shard); err != nil {
+				w.Fatal(err)
+			}
+			holdsShard(w, c.shard.String(), inf, c.shard)
+			if n := lists(); n != c.lists {
+				w.Errorf("change %d: %d lists, want %d", i, n, c.lists)
+			}
+		}
 	})
 }
 

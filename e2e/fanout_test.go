@@ -70,9 +70,22 @@ func newFanOut(t *testing.T, upstream *rest.Config, resources string) *fanOut {
 	return f
 }
 
-// start starts the process.
+// start starts the process. A connection of another process may have its port for a moment.
 func (f *fanOut) start() {
 	f.Helper()
+	for tries := 1; ; tries++ {
+		err := f.tryStart()
+		if err == nil {
+			return
+		}
+		if tries == 20 {
+			f.Fatal(err)
+		}
+		<-time.After(250 * time.Millisecond)
+	}
+}
+
+func (f *fanOut) tryStart() error {
 	cmd := exec.Command(f.binary, append(f.args, "-listen", f.listen)...)
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stderr = f.Output()
@@ -81,16 +94,17 @@ func (f *fanOut) start() {
 		err = cmd.Start()
 	}
 	if err != nil {
-		f.Fatal(err)
+		return err
 	}
 	f.cmd = cmd
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		f.kill()
-		f.Fatalf("fanout ended: %v", err)
+		return fmt.Errorf("fanout has ended: %w", err)
 	}
 	_, f.url, _ = strings.Cut(strings.TrimSpace(line), " at ")
 	f.listen = strings.TrimPrefix(f.url, "http://")
+	return nil
 }
 
 // kill ends the process like a crash.

@@ -48,6 +48,8 @@
 //   - That a suspended process stops in the middle of a call. When it continues, the contexts of its calls end within a quarter of a
 //     second. A request that is sent before may arrive. If it has a resourceVersion, it fails once another replica has written.
 //   - That a controller sees the deletion of an object whose slot moves meanwhile, as with every restart. Use a finalizer.
+//   - That the store of a new owner has the last writes of the old one. As in every informer, they may arrive later. Write with a
+//     resourceVersion.
 //   - That shards are equal. A replica has at most a tenth more slots than the mean. With [informer.ShardByNamespace], namespaces
 //     differ in size. The hash of KEP-5866 also puts names that differ only in their last three characters into few slots.
 //   - That more slots are better. A request names at most 64 ranges, so a replica with more slots holds objects of others, too.

@@ -181,12 +181,12 @@ func (s *session) watch(ctx context.Context) {
 	}
 }
 
-// refresh makes the informer of the Leases open a new watch. The replica can write its Lease, but has not seen it for some time: the watch is
+// refresh makes the informer of the Leases list. The replica can write its Lease, but has not seen it for some time: the watch is
 // broken, and has not noticed yet. A replica that cannot see the others cannot hand over slots.
 func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
 	defer cancel()
-	_ = s.leases.SetShard(ctx, informer.Shard{}) // ends the watch, whether the shard is another one or not
+	_ = s.leases.SetShard(ctx, informer.Shard{}) // lists, because the shard is the same
 }
 
 // loseLocked gives up all slots at once: no call of Reconcile begins, and the contexts of those under way end.

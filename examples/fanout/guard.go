@@ -158,7 +158,7 @@ func (g *guard) handler(next *proxy) http.Handler {
 			return
 		}
 		r.Header.Del("Authorization") // next does not need it
-		next.serve(&slowWriter{w, r.Context(), []*rate.Limiter{bandwidth, g.bandwidth}}, r, to)
+		next.serve(&slowWriter{ResponseWriter: w, ctx: r.Context(), limits: []*rate.Limiter{bandwidth, g.bandwidth}}, r, to)
 	})
 }
 

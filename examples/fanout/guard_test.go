@@ -437,6 +437,20 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// deadlined notes writes after the deadline.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+	late     bool
+}
+
+func (d *deadlined) SetWriteDeadline(deadline time.Time) error { d.deadline = deadline; return nil }
+
+func (d *deadlined) Write(b []byte) (int, error) {
+	d.late = d.late || time.Now().After(d.deadline)
+	return d.ResponseRecorder.Write(b)
+}
+
 // Responses are as fast as the limits of a user and of all users together allow, and wait no longer than the request.
 func TestBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -445,9 +459,16 @@ func TestBandwidth(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		write := func(user string, megabytes int) error {
 			_, bytes, _ := b.begin(user)
-			w := &slowWriter{httptest.NewRecorder(), ctx, []*rate.Limiter{bytes, all}}
+			under := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+			w := &slowWriter{ResponseWriter: under, ctx: ctx, limits: []*rate.Limiter{bytes, all}}
+			if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(5 * time.Second)); err != nil {
+				t.Error(err)
+			}
 			n, err := w.Write(make([]byte, megabytes*1e6))
-			if got := w.ResponseWriter.(*httptest.ResponseRecorder).Body.Len(); got != n || err == nil && n != megabytes*1e6 {
+			if under.late {
+				t.Error("the time that a response waits for the limit counts for the client")
+			}
+			if got := under.Body.Len(); got != n || err == nil && n != megabytes*1e6 {
 				t.Errorf("%d bytes were written, and Write returned %d", got, n)
 			}
 			return err

@@ -78,22 +78,32 @@ func newBandwidth(megabytes float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(megabytes*1e6), max(maxWrite, int(min(megabytes, 1000)*1e6/4)))
 }
 
-// slowWriter writes no faster than the limits allow.
+// slowWriter writes no faster than the limits allow. Its waits do not count for the deadline of the client.
 type slowWriter struct {
 	http.ResponseWriter
-	ctx    context.Context // of the request
-	limits []*rate.Limiter
+	ctx      context.Context // of the request
+	limits   []*rate.Limiter
+	deadline time.Time // zero means none
+}
+
+// SetWriteDeadline is for [http.ResponseController].
+func (w *slowWriter) SetWriteDeadline(deadline time.Time) error {
+	w.deadline = deadline
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(deadline)
 }
 
 func (w *slowWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *slowWriter) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
-		part := b[:min(len(b), maxWrite)]
+		part, began := b[:min(len(b), maxWrite)], time.Now()
 		for _, limit := range w.limits {
 			if err := limit.WaitN(w.ctx, len(part)); err != nil {
 				return n, err
 			}
+		}
+		if waited := time.Since(began); waited > time.Millisecond && !w.deadline.IsZero() {
+			_ = w.SetWriteDeadline(w.deadline.Add(waited))
 		}
 		written, err := w.ResponseWriter.Write(part)
 		n += written
