@@ -224,7 +224,7 @@ func (c *Client) send(ctx context.Context, r request) (*response, error) {
 	}
 	began := time.Now()
 	resp, code, err := c.exchange(ctx, r, header)
-	c.traffic.answered(r.method, code, time.Since(began))
+	c.traffic.answered(ctx, r.method, code, err, time.Since(began))
 	if err != nil {
 		ended(RequestResult{code, err})
 		return nil, err

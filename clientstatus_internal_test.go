@@ -6,7 +6,7 @@ import "testing"
 func TestKindsOfAnyCode(t *testing.T) {
 	var traffic traffic
 	for code := -5000; code < 5000; code++ {
-		traffic.answered("GET", code, 0)
+		traffic.answered(t.Context(), "GET", code, nil, 0)
 	}
 	s := traffic.status()
 	if n := len(s.Requests); n > 80 || s.Requests[RequestKind{"GET", 0}] != 1 || s.Latencies["GET"].Count != 10_000 {

@@ -35,6 +35,10 @@ type Controller[K comparable] struct {
 	Timeout time.Duration
 	// Grace is the time from the end of Run's context to the end of the context of the calls of Reconcile under way. Zero
 	// means 20 s. Negative means that both end at once.
+	//
+	// If the cause of that end has a method StopBy() time.Time, the context of the calls ends early enough for Run to return by then: a
+	// second before, or after three quarters of the time if that is less than 4 s. The causes of packages leader and manager have that
+	// method: after a lost lease, the calls have 3 s by default.
 	Grace time.Duration
 	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that is
 	// longer. False means that the delay is RequeueAfter, however short, and no limit applies.
@@ -54,6 +58,8 @@ type Controller[K comparable] struct {
 	active   map[K]context.CancelCauseFunc // ends the context of each call of Reconcile under way; nil before the first call of Own
 	status   ControllerStatus
 	begun    chan struct{} // closed when Run has been called; nil before its first use
+
+	failures failures[K] // has a lock of its own
 }
 
 // watched is a source that a controller watches.
@@ -119,23 +125,6 @@ type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic of Reconcile: %v", e.value) }
 
-// ControllerStatus is the status of a [Controller].
-type ControllerStatus struct {
-	Name string
-	// Running is true while Run is under way.
-	Running bool
-	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way.
-	Workers, Active int
-	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count those
-	// that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are the parts
-	// of Failed with a TerminalError and a panic.
-	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
-	// Reconciles has the times that the calls of Reconcile took.
-	Reconciles Durations
-	// Queue is the status of the queue.
-	Queue QueueStatus
-}
-
 const defaultGrace = 20 * time.Second // less than the deadlines of package manager and of a pod
 
 // Watch subscribes the controller to source, whose events then add keys to the queue. The controller reconciles nothing
@@ -185,7 +174,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	var workers, grace sync.WaitGroup
 	grace.Go(func() {
 		<-work.Done()
-		timer := time.NewTimer(c.grace())
+		timer := time.NewTimer(c.graceAfter(context.Cause(work)))
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -262,7 +251,8 @@ func (c *Controller[K]) Status() ControllerStatus {
 	if queue != nil {
 		s.Queue = queue.Status()
 	}
-	s.Name, s.Workers = c.name(), c.workers()
+	s.Name, s.Workers, s.Grace = c.name(), c.workers(), c.Grace
+	c.failures.fill(&s)
 	return s
 }
 
@@ -299,11 +289,23 @@ func (c *Controller[K]) name() string {
 
 func (c *Controller[K]) workers() int { return max(c.MaxConcurrentReconciles, 1) }
 
-func (c *Controller[K]) grace() time.Duration {
-	if c.Grace == 0 {
-		return defaultGrace
+// graceAfter returns how long the calls of Reconcile under way may go on after cause has ended the context of Run.
+func (c *Controller[K]) graceAfter(cause error) time.Duration {
+	grace := c.Grace
+	if grace == 0 {
+		grace = defaultGrace
 	}
-	return c.Grace
+	var limit interface{ StopBy() time.Time }
+	if !errors.As(cause, &limit) {
+		return grace
+	}
+	left := time.Until(limit.StopBy())
+	left -= min(left/4, time.Second) // for the calls to return, and for what stops after them
+	if left >= grace {
+		return grace
+	}
+	c.logger().Warn("calls of Reconcile have less time than Grace", "cause", cause, "time", left, "grace", grace)
+	return left
 }
 
 func (c *Controller[K]) logger() *slog.Logger {
@@ -452,6 +454,7 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 		count = func(s *ControllerStatus) { s.Succeeded++ }
 	}
 	c.update(func(s *ControllerStatus) { count(s); s.Reconciles.add(took) })
+	c.failures.note(key, err, began.Add(took))
 	if !again.RateLimited {
 		queue.Forget(key)
 		again.RateLimited = c.LimitRequeueAfter && again.After > 0

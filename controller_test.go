@@ -117,6 +117,12 @@ func TestControllerRequeuesByTheResult(t *testing.T) {
 				want.Name, want.Running, want.Workers = "controller", true, 1
 				want.Queue = got.Queue
 				want.Reconciles.add(0)
+				if c.err == nil {
+					want.LastSuccess = time.Now()
+				} else {
+					want.Failing, want.FailingKeys = 1, []FailingKey{{"a", time.Now(), 1}}
+					want.LastError, want.LastErrorTime, want.LastErrorKey = c.err, time.Now(), "a"
+				}
 				if fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("status %+v, want %+v", got, want)
 				}

@@ -27,6 +27,7 @@ func (c *Controller[K]) Own(of func(key K) Ownership) {
 // WaitReleased waits until no key for which match returns true is being reconciled. The keys must not be KeyOwned. When ctx ends, the
 // contexts of those calls of Reconcile end, and WaitReleased goes on waiting.
 func (c *Controller[K]) WaitReleased(ctx context.Context, match func(key K) bool) {
+	defer c.failures.drop(match)
 	if c.queue().WaitReleased(ctx, match) == nil {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -114,11 +115,13 @@ type QueueStatus struct {
 	// Foreign counts how often the queue dropped a key because it was KeyForeign.
 	Foreign uint64
 	// LongestRunning is the longest time that a key has been in work: workqueue_longest_running_processor_seconds.
-	LongestRunning time.Duration
+	// LongestRunningKey is that key as text, 512 bytes at most. It is empty if no key is in work.
+	LongestRunning    time.Duration
+	LongestRunningKey string
 	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
 	Unfinished time.Duration
-	// LongestReady is the longest time that a key has waited for Get. A key in work that was added again waits from its Done on.
-	// Zero means that no key waits.
+	// LongestReady is the longest time that a key has waited for Get. A key in work that was added again waits from its Done on, while
+	// Waits counts from when it was added. Zero means that no key waits.
 	LongestReady time.Duration
 	// Waits has the times from a key being ready to Get: workqueue_queue_duration_seconds. Works has the times from Get to
 	// Done: workqueue_work_duration_seconds.
@@ -285,9 +288,10 @@ func (q *Queue[K]) Done(key K) {
 		q.mu.Unlock()
 		return
 	}
-	worked, p := q.now()-e.began, priorityOf(e.given)
+	now := q.now()
+	worked, p := now-e.began, priorityOf(e.given)
 	q.works.add(worked)
-	q.doneLocked(e)
+	q.doneLocked(e, now)
 	q.mu.Unlock()
 	if q.config.OnDone != nil {
 		q.config.OnDone(p, worked)
@@ -295,14 +299,14 @@ func (q *Queue[K]) Done(key K) {
 }
 
 // doneLocked ends the work on e.
-func (q *Queue[K]) doneLocked(e *entry[K]) {
+func (q *Queue[K]) doneLocked(e *entry[K], now time.Duration) {
 	q.working.remove(e)
 	q.busy--
 	q.finishLocked(e.working)
 	e.working = nil
 	q.noteReleasedLocked(e)
 	if e.ready != nil {
-		q.enqueueLocked(e)
+		q.enqueueLocked(e, now)
 	} else {
 		q.releaseLocked(e)
 	}
@@ -440,9 +444,18 @@ func (q *Queue[K]) Close() {
 
 // Status returns the present status of the queue.
 func (q *Queue[K]) Status() QueueStatus {
+	s, longest := q.status()
+	if longest != nil { // a key may have a String method, so no lock is held
+		s.LongestRunningKey = keyText(*longest)
+	}
+	return s
+}
+
+// status is Status without the text of the key that has been in work for longest. It returns that key, or nil if there is none.
+func (q *Queue[K]) status() (s QueueStatus, longest *K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := QueueStatus{
+	s = QueueStatus{
 		Name:    q.config.Name,
 		State:   q.state,
 		Depth:   make(map[Priority]int, priorities),
@@ -459,15 +472,28 @@ func (q *Queue[K]) Status() QueueStatus {
 	for level, n := range q.depth {
 		s.Depth[priorityOf(uint8(level))] = n
 	}
+	if e := q.working.first; e != nil {
+		longest = new(e.key)
+	}
 	now := q.now()
 	for e := q.working.first; e != nil; e = e.links[byPlace].next {
 		s.LongestRunning = max(s.LongestRunning, now-e.began)
 		s.Unfinished += now - e.began
 	}
 	if e := q.age.first; e != nil {
-		s.LongestReady = now - e.since
+		s.LongestReady = now - e.queued
 	}
-	return s
+	return s, longest
+}
+
+// keyText returns key as text, for a status.
+func keyText(key any) string {
+	const longest = 512 // bytes; a namespace and a name have 317 at most
+	text := fmt.Sprint(key)
+	if len(text) > longest {
+		text = strings.Clone(text[:longest])
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 func (q *Queue[K]) unfinished(ctx context.Context) error {
@@ -543,7 +569,7 @@ func (q *Queue[K]) putBack(key K) {
 		return
 	}
 	if q.state == QueueClosed {
-		q.doneLocked(e)
+		q.doneLocked(e, q.now())
 		return
 	}
 	level := e.given
@@ -564,7 +590,7 @@ func (q *Queue[K]) putBack(key K) {
 	q.busy--
 	q.noteReleasedLocked(e)
 	e.ready, e.working = e.working, nil // the old generation, so WaitProcessed still waits for the key
-	q.enqueueLocked(e)
+	q.enqueueLocked(e, q.now())
 }
 
 // nextOwnedLocked returns the key to hand out, or nil. It parks awaited keys, and drops and returns foreign ones.
@@ -696,12 +722,13 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) {
 	q.depth[e.level]++
 	q.adds++
 	if e.working == nil {
-		q.enqueueLocked(e)
+		q.enqueueLocked(e, e.since)
 	}
 }
 
 // enqueueLocked makes e available to Get. It must be ready and not in work.
-func (q *Queue[K]) enqueueLocked(e *entry[K]) {
+func (q *Queue[K]) enqueueLocked(e *entry[K], now time.Duration) {
+	e.queued = now
 	q.levels[e.level].push(e)
 	q.age.push(e)
 	signal(q.ready)

@@ -12,6 +12,7 @@ type entry[K comparable] struct {
 	order   uint64        // orders entries with equal at
 	index   int           // in delayed
 	since   time.Duration // when the key became ready
+	queued  time.Duration // when the key became ready and not in work: its place in Queue.age
 	began   time.Duration // when the key was handed out
 	level   uint8         // the level of the priority, while the key is ready or delayed
 	given   uint8         // the level with which the key was handed out

@@ -13,8 +13,20 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ErrLost is the cause of the work's context if the lease was not renewed in time, or if another replica took it.
+// ErrLost indicates that the lease was not renewed in time, or that another replica took it. The cause of the work's context then wraps
+// it. The cause also has a method StopBy() time.Time, which returns the time by which the work must have returned. An
+// informer.Controller shortens its Grace so that it returns by then.
 var ErrLost = errors.New("the lease is lost")
+
+// lostError is the cause of the work's context after a loss.
+type lostError struct{ stopBy time.Time }
+
+func (e *lostError) Error() string { return ErrLost.Error() }
+
+func (e *lostError) Unwrap() error { return ErrLost }
+
+// StopBy returns the time by which the work must have returned.
+func (e *lostError) StopBy() time.Time { return e.stopBy }
 
 // State is the state of an [Elector].
 //
@@ -52,6 +64,10 @@ func (s State) String() string {
 
 // Status is the status of an [Elector].
 type Status struct {
+	// Lease is the namespace and the name of the Lease, such as "shop/shop-controller".
+	Lease string
+	// RenewDeadline is the age of the lease at which the context of the work ends. Grace is how long the work may then take to return.
+	RenewDeadline, Grace time.Duration
 	// Identity is the name of this replica; see Config.Identity.
 	Identity string
 	// State is Leading only while the lease is younger than RenewDeadline by the clocks at the time of the call. So it is
@@ -63,6 +79,11 @@ type Status struct {
 	Holder string
 	// Renewed is the time at which this replica sent its last successful renewal. Zero means that it has never led.
 	Renewed time.Time
+	// Terms counts how often this replica has taken the lease, and Lost how often it has lost it.
+	Terms, Lost uint64
+	// StopBy is the time by which the work must have returned, because the lease is lost. Zero means that there is no such time: the
+	// lease is not lost, or the work has returned.
+	StopBy time.Time
 	// LastError is the last failure of a request. Nil means that there was none. A success does not clear it.
 	LastError error
 	// LastErrorTime is the time of LastError.
@@ -78,7 +99,7 @@ type Elector struct {
 
 	mu      sync.Mutex // protects the fields below
 	status  Status
-	renewed instant // when the last successful renewal was sent
+	renewed instant // when the last successful renewal was sent. It does not change while status.StopBy is set
 	failing bool    // the last request failed
 }
 
@@ -102,12 +123,18 @@ func New(client *informer.Client, config Config) (*Elector, error) {
 		config: config,
 		client: informer.NewTypedClient[*coordinationv1.Lease](client, coordinationv1.SchemeGroupVersion.WithResource("leases")),
 		wall:   func() time.Time { return time.Now().Round(0) },
-		status: Status{Identity: config.Identity, Since: time.Now()},
+		status: Status{
+			Lease:         config.Namespace + "/" + config.Name,
+			RenewDeadline: config.RenewDeadline,
+			Grace:         config.grace(),
+			Identity:      config.Identity,
+			Since:         time.Now(),
+		},
 	}, nil
 }
 
-// Run calls work whenever this replica holds the lease. It ends the context of work when ctx ends, or with the cause [ErrLost]
-// when the lease is lost. After a loss it contends for the lease again. Run returns the cause of ctx, or the result of work if
+// Run calls work whenever this replica holds the lease. It ends the context of work when ctx ends, or with a cause that wraps
+// [ErrLost] when the lease is lost. After a loss it contends for the lease again. Run returns the cause of ctx, or the result of work if
 // work returns before its context ends. By then, work has returned, the lease is released, and every goroutine that Run
 // started has ended. If the release fails, the lease expires by itself. Failing requests do not end Run; see Status.
 //
@@ -188,11 +215,32 @@ func (e *Elector) note(l *lease, err error) {
 	e.failing = err != nil
 }
 
-// renew records when a successful renewal was sent.
+// renew records when a successful renewal was sent. A renewal that succeeds after the loss does not count: the work has been given a time
+// by which it must have returned.
 func (e *Elector) renew(sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.renewed, e.status.Renewed = sent, sent.wall
+	if e.status.StopBy.IsZero() {
+		e.renewed, e.status.Renewed = sent, sent.wall
+	}
+}
+
+// loseLocked ends the context of the work because the lease is lost.
+func (e *Elector) loseLocked(end context.CancelCauseFunc) {
+	if !e.status.StopBy.IsZero() {
+		return
+	}
+	left := min(e.config.expiry()-e.ageLocked(), e.config.grace())
+	e.status.StopBy = time.Now().Add(max(left, 0))
+	e.status.Lost++
+	end(&lostError{e.status.StopBy})
+}
+
+// lost reports whether the lease is lost, and the work has not returned.
+func (e *Elector) lost() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.status.StopBy.IsZero()
 }
 
 func (e *Elector) now() instant { return instant{time.Now(), e.wall()} }

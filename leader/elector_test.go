@@ -423,7 +423,7 @@ func TestTakenAway(t *testing.T) {
 				take(s)
 				<-time.After(2 * time.Second)
 				synctest.Wait()
-				if len(causes) != 1 || causes[0] != ErrLost {
+				if len(causes) != 1 || !errors.Is(causes[0], ErrLost) {
 					s.Errorf("causes: %v, want ErrLost", causes)
 				}
 				if status := e.Status(); !errors.Is(status.LastError, errTaken) {

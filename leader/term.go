@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is suspended,
@@ -14,14 +15,14 @@ const watchPeriod = Margin / 4
 // has returned by itself, or ctx has ended, and err is the result of Run.
 func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context) error) (ended bool, err error) {
 	e.config.Logger.Info("leading")
-	e.enter(Leading)
+	e.begin()
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	// The renewals outlive ctx while the work runs.
 	renewing, returned := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	tasks.Go(func() { e.keep(renewing, l, working, end) })
-	tasks.Go(func() { e.watch(renewing, end) })
+	tasks.Go(func() { e.keep(renewing, l, end) })
+	tasks.Go(func() { e.watch(renewing, working, end) })
 	tasks.Go(func() {
 		select {
 		case <-working.Done():
@@ -30,6 +31,7 @@ func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context)
 		e.enter(Stopping)
 	})
 	func() {
+		defer e.end()
 		defer tasks.Wait() // also if work calls runtime.Goexit
 		defer returned()
 		err = work(working)
@@ -46,9 +48,24 @@ func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context)
 	return false, nil
 }
 
+// begin begins a term.
+func (e *Elector) begin() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.status.Terms++
+	e.enterLocked(Leading)
+}
+
+// end ends a term: the work has returned.
+func (e *Elector) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.status.StopBy = time.Time{}
+}
+
 // keep renews the lease until ctx ends or the lease is lost. It calls end when another replica has taken the lease.
-func (e *Elector) keep(ctx context.Context, l *lease, working context.Context, end context.CancelCauseFunc) {
-	for sleep(ctx, e.config.RetryPeriod) && !errors.Is(context.Cause(working), ErrLost) {
+func (e *Elector) keep(ctx context.Context, l *lease, end context.CancelCauseFunc) {
+	for sleep(ctx, e.config.RetryPeriod) && !e.lost() {
 		sent := e.now()
 		err := l.renew(ctx)
 		if ctx.Err() != nil && err != nil {
@@ -59,7 +76,9 @@ func (e *Elector) keep(ctx context.Context, l *lease, working context.Context, e
 		case err == nil:
 			e.renew(sent)
 		case errors.Is(err, errTaken):
-			end(ErrLost)
+			e.mu.Lock()
+			e.loseLocked(end)
+			e.mu.Unlock()
 			return
 		}
 	}
@@ -67,23 +86,35 @@ func (e *Elector) keep(ctx context.Context, l *lease, working context.Context, e
 
 // watch calls end when the lease has reached RenewDeadline, and Fatal when the work must have returned. It returns when ctx
 // ends.
-func (e *Elector) watch(ctx context.Context, end context.CancelCauseFunc) {
+func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFunc) {
 	for {
-		age := e.age()
-		left := e.config.expiry() - age
+		left := e.check(working, end)
 		if left <= 0 {
-			end(ErrLost)
-			e.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process", "age", age)
+			e.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process", "age", e.age())
 			e.config.Fatal()
 			return
-		}
-		if soft := e.config.RenewDeadline - age; soft <= 0 {
-			end(ErrLost)
-		} else {
-			left = soft
 		}
 		if !sleep(ctx, min(left, watchPeriod)) {
 			return
 		}
 	}
+}
+
+// check calls end if the lease has reached RenewDeadline. It returns the time until the next check is due: zero or less if the work must
+// have returned.
+func (e *Elector) check(working context.Context, end context.CancelCauseFunc) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	age := e.ageLocked()
+	left := e.config.expiry() - age
+	switch {
+	case !e.status.StopBy.IsZero():
+		return min(left, time.Until(e.status.StopBy))
+	case age < e.config.RenewDeadline:
+		return e.config.RenewDeadline - age
+	case working.Err() == nil || left <= 0:
+		e.loseLocked(end)
+	}
+	// If ctx of Run has ended, the work has been told to return already. Renewals go on: one of them may give it the time that it needs.
+	return left
 }

@@ -26,14 +26,35 @@ type Config struct {
 	// CacheSyncTimeout is how long the informers that were added before Run may take to sync. After that, Run fails, and names
 	// those that have not. Zero means no limit.
 	CacheSyncTimeout time.Duration
-	// GracefulShutdownTimeout is how long everything together may take to stop. It should exceed the Grace of each controller,
-	// and be less than the terminationGracePeriodSeconds of the pod. Zero means 30 s. Negative means no limit.
+	// GracefulShutdownTimeout is how long everything together may take to stop. It must exceed the Grace of each controller that has
+	// set one, and should be less than the terminationGracePeriodSeconds of the pod. Zero means 30 s. Negative means no limit.
 	GracefulShutdownTimeout time.Duration
-	// Logger receives a record when Run begins to stop, and one for each failure after the first. Nil means slog.Default().
+	// DrainDelay is how long after the beginning of the stop the servers go on accepting connections, while readiness fails. What runs
+	// on every replica and the informers go on as long, because the servers may need them. Leader-only runnables stop at once. The
+	// delay is part of GracefulShutdownTimeout, and must be less. Zero means none.
+	//
+	// Set it, to 5 s for example, if clients reach a server through a Service, as the API server reaches a webhook. A pod receives its
+	// signal before all nodes know that it is no longer an endpoint, so new connections arrive for some seconds. A preStop hook of the
+	// pod that sleeps has the same effect. Probes and metrics alone need no delay.
+	DrainDelay time.Duration
+	// Logger receives a record of each failure, and one when Run begins to stop. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
 const defaultShutdownTimeout = 30 * time.Second
+
+// validate names the field that is wrong.
+func (c *Config) validate() error {
+	switch {
+	case c.CacheSyncTimeout < 0:
+		return fmt.Errorf("Config.CacheSyncTimeout is %v", c.CacheSyncTimeout)
+	case c.DrainDelay < 0:
+		return fmt.Errorf("Config.DrainDelay is %v", c.DrainDelay)
+	case c.GracefulShutdownTimeout > 0 && c.DrainDelay >= c.GracefulShutdownTimeout:
+		return fmt.Errorf("Config.DrainDelay is %v: it must be less than GracefulShutdownTimeout, %v", c.DrainDelay, c.GracefulShutdownTimeout)
+	}
+	return nil
+}
 
 // Phase says when a [Runnable] runs. The package documentation has the order.
 type Phase uint8

@@ -32,6 +32,7 @@ type Manager struct {
 	err         error                   // the first failure
 	invalid     error                   // what New or Add has found wrong
 	stop        context.CancelCauseFunc // begins the shutdown; nil before Run
+	stopBy      time.Time               // see Status
 	servers     []*server
 	informers   []func() []informer.InformerStatus
 	controllers []func() informer.ControllerStatus
@@ -82,6 +83,8 @@ const (
 	TaskWaiting TaskState = iota
 	// TaskRunning means that its Run is under way.
 	TaskRunning
+	// TaskStopping means that its context has ended, and that its Run has not returned.
+	TaskStopping
 	// TaskReturned means that its Run has returned.
 	TaskReturned
 )
@@ -93,6 +96,8 @@ func (s TaskState) String() string {
 		return "Waiting"
 	case TaskRunning:
 		return "Running"
+	case TaskStopping:
+		return "Stopping"
 	case TaskReturned:
 		return "Returned"
 	}
@@ -104,9 +109,15 @@ type Status struct {
 	// State is the state, and Since the time at which the manager entered it.
 	State State
 	Since time.Time
+	// StopBy is the time of the deadline, Config.GracefulShutdownTimeout after the beginning of the stop. Zero means that the manager
+	// does not stop, or that there is no deadline.
+	StopBy time.Time
 	// Leading is true while leader-only runnables may run.
 	Leading bool
-	// Err is the first failure. Nil means that there was none.
+	// Elector is the status of Config.Elector. Nil means that there is no elector.
+	Elector *leader.Status
+	// Err is the first failure. It begins with the name of what failed. Nil means that there was none. Its text may come from a
+	// runnable, a proxy or the API server, so show it only to people who may read the log.
 	Err error
 	// Tasks are the runnables in the order of their start.
 	Tasks []TaskStatus
@@ -116,10 +127,22 @@ type Status struct {
 type TaskStatus struct {
 	Name  string
 	Phase Phase
+	// State is the state, and Since the time at which the runnable entered it.
 	State TaskState
+	Since time.Time
 	// Err is its failure. Nil means that there was none.
 	Err error
 }
+
+// stopError is the cause of the contexts of runnables. A controller ends its calls of Reconcile early enough to return by then.
+type stopError struct{ by time.Time }
+
+func (e *stopError) Error() string { return "the manager stops" }
+
+func (e *stopError) Unwrap() error { return context.Canceled }
+
+// StopBy returns the time of the deadline.
+func (e *stopError) StopBy() time.Time { return e.by }
 
 // ShutdownError indicates that not everything has stopped within Config.GracefulShutdownTimeout.
 type ShutdownError struct {
@@ -155,8 +178,8 @@ func New(config Config) *Manager {
 		lead = func(ctx context.Context) error { return config.Elector.Run(ctx, m.lead) }
 	}
 	m.election.add(Runnable{Name: electionName, Run: lead})
-	if config.CacheSyncTimeout < 0 {
-		m.invalid = fmt.Errorf("manager: Config.CacheSyncTimeout is %v", config.CacheSyncTimeout)
+	if err := config.validate(); err != nil {
+		m.invalid = fmt.Errorf("manager: %w", err)
 	}
 	if p := config.Probes; p.Addr != "" || p.Listener != nil {
 		if p.Name == "" {
@@ -204,9 +227,20 @@ func (m *Manager) AddGroup(name string, g *informer.Group) error {
 	return err
 }
 
-// AddController adds a controller. It runs while this replica leads. Add its informers, too.
+// AddController adds a controller. It runs while this replica leads. Add its informers, too. If Controller.Grace is set and does not
+// fit into Config.GracefulShutdownTimeout, AddController returns an error, and so does Run.
+//
+// When the program stops, the calls of Reconcile under way have the controller's Grace. After a lost lease they have less, since another
+// replica may take it soon: see informer.Controller. If Controller.Grace is set to more than the lease leaves, the manager logs both.
 func (m *Manager) AddController(c Controller) error {
-	err := m.Add(Runnable{Name: c.Status().Name, Run: c.Run})
+	s := c.Status()
+	if d := m.config.GracefulShutdownTimeout; d > 0 && s.Grace >= d {
+		return m.refuse(fmt.Errorf("%s: Controller.Grace is %v: it must be less than Config.GracefulShutdownTimeout, %v", s.Name, s.Grace, d))
+	}
+	if e := m.config.Elector; e != nil && s.Grace > e.Status().Grace {
+		m.config.Logger.Info("after a lost lease, calls of Reconcile have less time than Grace", "controller", s.Name, "grace", s.Grace, "leaseLeaves", e.Status().Grace)
+	}
+	err := m.Add(Runnable{Name: s.Name, Run: c.Run})
 	if err == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -343,10 +377,10 @@ func (m *Manager) lead(ctx context.Context) error {
 	close(m.elected)
 	<-ctx.Done()
 	if err := context.Cause(ctx); errors.Is(err, leader.ErrLost) {
-		m.fail("leader election", err)
-		m.election.end() // do not contend again
+		m.fail(electionName, err)
+		m.election.end(err) // do not contend again
 	}
-	leaders.end()
+	leaders.end(context.Cause(ctx))
 	<-leaders.done
 	return nil
 }
@@ -360,38 +394,38 @@ func (m *Manager) fail(name string, err error) {
 		return
 	}
 	m.err = fmt.Errorf("%s: %w", name, err)
+	m.config.Logger.Error("a failure stops the program", "name", name, "err", err)
 	m.stop(m.err)
 }
 
 // shutDown stops everything, and returns the result of Run.
 func (m *Manager) shutDown(cause error) error {
-	m.enter(Stopping)
+	wasReady := m.enter(Stopping) == Running
 	m.config.Logger.Info("stopping", "cause", cause)
 	defer m.force()
+	ended := context.Canceled // the cause of the contexts of runnables
 	deadline := make(chan struct{})
 	if d := m.config.GracefulShutdownTimeout; d > 0 {
 		defer time.AfterFunc(d, func() { close(deadline) }).Stop()
+		by := time.Now().Add(d)
+		ended = &stopError{by}
+		m.mu.Lock()
+		m.stopBy = by
+		m.mu.Unlock()
 	}
-	order := []*stage{m.election, m.stages[LeaderOnly], m.stages[EveryReplica], m.stages[Caches], m.stages[Servers]}
-	var late *ShutdownError
-	for _, s := range order {
-		s.end()
+	drained := time.After(m.config.DrainDelay)
+	late := m.end(ended, deadline, m.election, m.stages[LeaderOnly])
+	if late == nil && wasReady {
 		select {
-		case <-s.done:
-			continue
+		case <-drained:
 		case <-deadline:
 		}
-		left := m.stages[LeaderOnly].left()
-		if len(left) == 0 { // the election waits for those
-			left = s.left()
-		}
-		if len(left) > 0 { // else they have returned just now
-			late = &ShutdownError{Timeout: m.config.GracefulShutdownTimeout, Running: left}
-			break
-		}
 	}
-	for _, s := range order {
-		s.end()
+	if late == nil {
+		late = m.end(ended, deadline, m.stages[EveryReplica], m.stages[Caches], m.stages[Servers])
+	}
+	for _, s := range append(m.stages[:], m.election) {
+		s.end(ended)
 	}
 	if !m.stages[Servers].begun() {
 		for _, s := range m.allServers() {
@@ -408,6 +442,27 @@ func (m *Manager) shutDown(cause error) error {
 		return late
 	}
 	return errors.Join(m.err, late)
+}
+
+// end ends the stages, one after the other, each when the one before has returned. It returns an error if that takes until the deadline.
+func (m *Manager) end(cause error, deadline <-chan struct{}, stages ...*stage) *ShutdownError {
+	for _, s := range stages {
+		s.end(cause)
+		select {
+		case <-s.done:
+			continue
+		case <-deadline:
+		}
+		left := m.stages[LeaderOnly].left()
+		if len(left) == 0 { // the election waits for those
+			left = s.left()
+		}
+		if len(left) > 0 { // else they have returned just now
+			m.config.Logger.Error("not stopped in time", "names", left, "timeout", m.config.GracefulShutdownTimeout)
+			return &ShutdownError{Timeout: m.config.GracefulShutdownTimeout, Running: left}
+		}
+	}
+	return nil
 }
 
 // Elected returns a channel that is closed when this replica begins to lead. Without leader election, that is when the informers
@@ -452,21 +507,29 @@ func (m *Manager) health() health.Config {
 // Status returns the present status of the manager.
 func (m *Manager) Status() Status {
 	m.mu.Lock()
-	s := Status{State: m.state, Since: m.since, Err: m.err}
+	s := Status{State: m.state, Since: m.since, StopBy: m.stopBy, Err: m.err}
 	m.mu.Unlock()
+	if e := m.config.Elector; e != nil {
+		s.Elector = new(e.Status())
+	}
 	for p := Phase(phases); p > 0; p-- {
 		for _, t := range m.stages[p-1].all() {
-			s.Tasks = append(s.Tasks, TaskStatus{Name: t.Name, Phase: t.Phase, State: t.state, Err: t.err})
+			s.Tasks = append(s.Tasks, TaskStatus{Name: t.Name, Phase: t.Phase, State: t.state, Since: t.since, Err: t.err})
 		}
 	}
 	s.Leading = m.stages[LeaderOnly].active()
 	return s
 }
 
-func (m *Manager) enter(s State) {
+// enter enters s, and returns the state before.
+func (m *Manager) enter(s State) State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.enterLocked(s)
+	return m.enterLocked(s)
 }
 
-func (m *Manager) enterLocked(s State) { m.state, m.since = s, time.Now() }
+func (m *Manager) enterLocked(s State) (before State) {
+	before = m.state
+	m.state, m.since = s, time.Now()
+	return before
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // stage is a set of tasks that start together and stop together. It does not wait for other stages; the Manager does.
@@ -13,7 +14,7 @@ type stage struct {
 	mu      sync.Mutex // protects the fields below, and those of the tasks
 	tasks   []*task
 	ctx     context.Context // the context of the tasks; nil before start
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	ended   bool // no task starts any more
 	running int
 	done    chan struct{} // closed when the stage has ended and no task runs
@@ -23,8 +24,11 @@ type stage struct {
 type task struct {
 	Runnable
 	state TaskState
+	since time.Time // when it entered state
 	err   error
 }
+
+func (t *task) enter(s TaskState) { t.state, t.since = s, time.Now() }
 
 func newStage(failed func(name string, err error)) *stage {
 	return &stage{failed: failed, done: make(chan struct{})}
@@ -37,7 +41,7 @@ func (s *stage) add(r Runnable) bool {
 	if s.ended {
 		return false
 	}
-	t := &task{Runnable: r}
+	t := &task{Runnable: r, since: time.Now()}
 	s.tasks = append(s.tasks, t)
 	if s.ctx != nil {
 		s.launchLocked(t)
@@ -52,15 +56,15 @@ func (s *stage) start(ctx context.Context) bool {
 	if s.ended {
 		return false
 	}
-	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	for _, t := range s.tasks {
 		s.launchLocked(t)
 	}
 	return true
 }
 
-// end ends the context of the tasks. Calling it again does nothing.
-func (s *stage) end() {
+// end ends the context of the tasks with cause, unless it has ended already. Calling it again does nothing.
+func (s *stage) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -68,7 +72,12 @@ func (s *stage) end() {
 	}
 	s.ended = true
 	if s.cancel != nil {
-		s.cancel()
+		s.cancel(cause)
+	}
+	for _, t := range s.tasks {
+		if t.state == TaskRunning {
+			t.enter(TaskStopping)
+		}
 	}
 	if s.running == 0 {
 		close(s.done)
@@ -79,7 +88,7 @@ func (s *stage) end() {
 var errExited = errors.New("it ended its goroutine")
 
 func (s *stage) launchLocked(t *task) {
-	t.state = TaskRunning
+	t.enter(TaskRunning)
 	s.running++
 	go func() {
 		err := errExited
@@ -97,19 +106,20 @@ func (s *stage) returned(t *task, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.state, t.err = TaskReturned, err
+	t.enter(TaskReturned)
+	t.err = err
 	s.running--
 	if s.ended && s.running == 0 {
 		close(s.done)
 	}
 }
 
-// left returns the names of the tasks that still run, if the stage has ended.
+// left returns the names of the tasks that still run although the stage has ended.
 func (s *stage) left() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tasks {
-		if s.ended && t.state == TaskRunning {
+		if t.state == TaskStopping {
 			names = append(names, t.Name)
 		}
 	}
