@@ -976,7 +976,7 @@ func TestNoGoroutines(t *testing.T) {
 // Guarantees: Q1, L4
 func TestKeyIsNotLostWhenOnGetDoesNotReturn(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
-		for _, meanwhile := range []string{"nothing", "Add", "Add at a higher priority", "AddAfter", "Close", "Drain"} {
+		for _, meanwhile := range []string{"nothing", "Add", "Add at a higher priority", "AddAfter", "AddAfter at a higher priority", "Close", "Drain"} {
 			t.Run(name+", meanwhile "+meanwhile, func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					var q *informer.Queue[string]
@@ -993,6 +993,8 @@ func TestKeyIsNotLostWhenOnGetDoesNotReturn(t *testing.T) {
 							q.AddWith(informer.AddOptions{Priority: informer.HighPriority}, "a")
 						case "AddAfter":
 							q.AddAfter("a", time.Hour)
+						case "AddAfter at a higher priority":
+							q.AddWith(informer.AddOptions{Priority: informer.HighPriority, After: time.Hour}, "a")
 						case "Close":
 							q.Close()
 						case "Drain":
@@ -1022,7 +1024,7 @@ func TestKeyIsNotLostWhenOnGetDoesNotReturn(t *testing.T) {
 						return
 					}
 					priority := informer.LowPriority
-					if meanwhile == "Add at a higher priority" {
+					if strings.HasSuffix(meanwhile, "higher priority") {
 						priority = informer.HighPriority
 					}
 					if q.Len() != 1 || q.Len(priority) != 1 || len(processed) > 0 {
@@ -1087,7 +1089,7 @@ func TestMetrics(t *testing.T) {
 			Name: "pods", State: informer.QueueOpen,
 			Depth:   map[informer.Priority]int{informer.HighPriority: 0, informer.NormalPriority: 2, informer.LowPriority: 0},
 			Delayed: 1, InWork: 2, Adds: 4, Retries: 2,
-			LongestRunning: 2 * time.Second, Unfinished: 3 * time.Second,
+			LongestRunning: 2 * time.Second, LongestRunningKey: "b", Unfinished: 3 * time.Second,
 			Waits: durations(time.Second, 2*time.Second), // the keys that are ready are in work, too
 		}
 		if fmt.Sprint(s) != fmt.Sprint(want) {
@@ -1119,6 +1121,61 @@ func TestMetrics(t *testing.T) {
 		}
 		if got, want := q.Status().Works, durations(2*time.Second, time.Second, 0, 0, 0); got != want {
 			t.Errorf("works %+v, want %+v", got, want)
+		}
+	})
+}
+
+// A key that was added while in work is ready, but waits for Get only from its Done on. The histogram of waits counts from the Add, as in
+// client-go.
+// Guarantees: Q9
+func TestLongestReadyCountsFromDone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		ready := func(want time.Duration) {
+			t.Helper()
+			if got := q.Status().LongestReady; got != want {
+				t.Errorf("a key has been ready for %v, want %v", got, want)
+			}
+		}
+		q.Add("a")
+		<-time.After(time.Second)
+		ready(time.Second)
+		take(t, q)
+		q.Add("a")
+		<-time.After(time.Hour)
+		ready(0) // Get would not return it
+		q.Add("b")
+		<-time.After(time.Second)
+		q.Done("a")
+		ready(time.Second) // b
+		<-time.After(time.Second)
+		expect(t, q, "b")
+		ready(time.Second) // a
+		<-time.After(time.Second)
+		take(t, q)
+		ready(0)
+		if got, want := q.Status().Waits.Max, time.Hour+3*time.Second; got != want {
+			t.Errorf("longest wait %v, want %v", got, want)
+		}
+	})
+}
+
+// A status names the key that has been in work for longest. However long its text is, the status has 512 bytes of it.
+// Guarantees: Q9
+func TestStatusNamesTheLongestCall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		q := newQueue()
+		long := strings.Repeat("ü", 1000)
+		for _, key := range []string{"a", "b", long} {
+			q.Add(key)
+			take(t, q)
+			<-time.After(time.Second)
+		}
+		for _, want := range []string{"a", "b", long[:512], ""} {
+			if got := q.Status(); got.LongestRunningKey != want {
+				t.Errorf("key %q has been in work for longest, want %q", got.LongestRunningKey, want)
+			}
+			q.Done(map[bool]string{true: long, false: want}[len(want) == 512])
 		}
 	})
 }
