@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// failures are the ways in which an index's function can fail to return usable keys.
-var failures = map[string]func() []any{
+// keyFailures are the ways in which an index's function can fail to return usable keys.
+var keyFailures = map[string]func() []any{
 	"panic":           func() []any { panic("key function") },
 	"Goexit":          func() []any { runtime.Goexit(); return nil },
 	"unhashable key":  func() []any { return []any{"fine", []string{"not comparable"}} },
@@ -80,7 +80,7 @@ func TestStepThatAKeyFunctionEndsHasNotHappened(t *testing.T) {
 		"many":                       {[]deltas{begin}, upserts(2, manyNames(700)...), 700},
 		"first of many":              {nil, upserts(2, manyNames(700)...), 700},
 	} {
-		for how, fail := range failures {
+		for how, fail := range keyFailures {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				left := -1 // the number of calls until the function fails
 				tags := func(t *thing) (keys []any) {
@@ -154,7 +154,7 @@ func manyNames(n int) (names []string) {
 //
 // Guarantees: C3, C4
 func TestNewIndexWhoseFunctionFailsHasNotBeenMade(t *testing.T) {
-	for how, fail := range failures {
+	for how, fail := range keyFailures {
 		t.Run(how, func(t *testing.T) {
 			store, w := NewStore[*thing]()
 			before := NewIndex(store, func(t *thing) []string { return t.tags })
