@@ -299,7 +299,7 @@ func (c *Controller[K]) graceAfter(cause error) time.Duration {
 	if !errors.As(cause, &limit) {
 		return grace
 	}
-	left := time.Until(limit.StopBy())
+	left := max(time.Until(limit.StopBy()), 0)
 	left -= min(left/4, time.Second) // for the calls to return, and for what stops after them
 	if left >= grace {
 		return grace

@@ -1161,7 +1161,7 @@ func TestLongestReadyCountsFromDone(t *testing.T) {
 }
 
 // A status names the key that has been in work for longest. However long its text is, the status has 512 bytes of it.
-// Guarantees: Q9
+// Guarantees: O5
 func TestStatusNamesTheLongestCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		q := newQueue()

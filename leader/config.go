@@ -22,8 +22,8 @@ type Config struct {
 	// LeaseDuration is how long other replicas wait after the last renewal that they saw, in whole seconds. Zero means 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is the age of the lease at which the context of the work ends. The work must then return within
-	// LeaseDuration - RenewDeadline - Margin. For an informer.Controller, this must exceed its Grace. Zero means two thirds of
-	// LeaseDuration.
+	// LeaseDuration - RenewDeadline - Margin. An informer.Controller does, if its calls of Reconcile return when their context ends. Zero
+	// means two thirds of LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between two renewals. A replica that does not lead waits 1 to 2.2 times as long between two
 	// attempts. RenewDeadline must be at least twice as long. Zero means 2 s.

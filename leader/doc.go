@@ -5,14 +5,16 @@
 //	if err != nil {
 //		return err
 //	}
-//	return elector.Run(ctx, ctl.Run) // ctl is an informer.Controller whose Grace is at most 3 s
+//	return elector.Run(ctx, ctl.Run) // ctl is an informer.Controller
 //
 // # Guarantees
 //
 //   - The work of a replica has returned, or its process has ended, before another replica can take the lease. The context
 //     of the work ends some seconds earlier.
 //   - Work whose context ends because of a lost lease has LeaseDuration - RenewDeadline - [Margin] to return: 4 s by
-//     default. Only the end of the process can stop work that takes longer, so Config.Fatal ends it.
+//     default. The cause of its context has that time; see [ErrLost]. An informer.Controller ends its calls of Reconcile a second
+//     before, even if its Grace is longer. Only the end of the process can stop work that takes longer, so Config.Fatal ends it.
+//   - A lease that has passed RenewDeadline is lost for good. A renewal that succeeds later gives the work no more time.
 //   - After the context of Run has ended, the replica renews the lease until the work has returned. It then releases the
 //     lease, so the next replica need not wait until it expires.
 //   - The clocks of the replicas may differ by any amount. Each replica measures time spans on its own clock, and none

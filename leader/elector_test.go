@@ -268,6 +268,102 @@ func TestStubbornWorkEndsTheProcess(t *testing.T) {
 	})
 }
 
+// After RenewDeadline, the lease is lost for good, also if the server returns before the work has returned, and if a renewal that was sent
+// before succeeds late. The work is told by when it must have returned, and the process ends at that time.
+//
+// Guarantees: E4, E6
+func TestLostLeaseIsNotRenewed(t *testing.T) {
+	for name, away := range map[string]informertest.Fault{
+		"no connection":    {Drop: true, Resource: "leases"},
+		"a response hangs": {Delay: 2600 * time.Millisecond, Resource: "leases"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(s *stage) {
+				var fatal time.Time
+				var stopBy []time.Time
+				e := s.elector("a", func(c *Config, _ *rest.Config) {
+					c.Fatal = func() { fatal = time.Now() }
+					if away.Delay > 0 { // the last renewal before RenewDeadline is answered after it
+						c.RetryPeriod = 5 * time.Second
+					}
+				})
+				ctx, cancel := context.WithCancel(s.Context())
+				end, ended := make(chan struct{}), make(chan error, 1)
+				go func() {
+					ended <- e.Run(ctx, func(ctx context.Context) error {
+						<-ctx.Done()
+						var limit interface{ StopBy() time.Time }
+						if !errors.As(context.Cause(ctx), &limit) || !errors.Is(context.Cause(ctx), ErrLost) {
+							s.Errorf("cause %v", context.Cause(ctx))
+							return nil
+						}
+						stopBy = append(stopBy, limit.StopBy())
+						<-end
+						return nil
+					})
+				}()
+				defer func() { cancel(); <-ended }()
+				defer close(end)
+				<-time.After(time.Minute + 100*time.Millisecond)
+				synctest.Wait()
+				renewed := e.Status().Renewed
+				mend := s.server.Inject(away)
+				if away.Delay > 0 {
+					// The renewal at 65 s is answered at 67.6 s, and counts. The next one is sent at 72.6 s.
+					renewed = renewed.Add(5 * time.Second)
+				}
+				<-time.After(time.Until(renewed.Add(10*time.Second + time.Millisecond)))
+				synctest.Wait()
+				want := renewed.Add(14 * time.Second)
+				status := e.Status()
+				if status.State != Stopping || !status.Renewed.Equal(renewed) || !status.StopBy.Equal(want) || status.Lost != 1 || len(stopBy) != 1 || !stopBy[0].Equal(want) {
+					s.Fatalf("%+v, want StopBy %v: %v", status, want, stopBy)
+				}
+				mend()
+				before := s.lease().Spec.RenewTime.Time
+				<-time.After(time.Until(want) - time.Millisecond)
+				synctest.Wait()
+				if !fatal.IsZero() {
+					s.Errorf("the process ended %v too early", want.Sub(fatal))
+				}
+				if away.Drop && !s.lease().Spec.RenewTime.Time.Equal(before) {
+					s.Errorf("renewed at %v, after the loss", s.lease().Spec.RenewTime)
+				}
+				<-time.After(2 * time.Millisecond)
+				synctest.Wait()
+				if !fatal.Equal(want) || !e.Status().Renewed.Equal(renewed) {
+					s.Errorf("the process ended at %v, want %v; %+v", fatal, want, e.Status())
+				}
+			})
+		})
+	}
+}
+
+// If the context of Run has ended already, the work is returning anyway. When the server comes back in time, the replica renews the lease, so
+// that the work has the time that it needs.
+//
+// Guarantees: E2
+func TestWorkThatReturnsSurvivesAnOutage(t *testing.T) {
+	onStage(t, func(s *stage) {
+		stop := s.replica("a", 30*time.Second)
+		<-time.After(time.Second)
+		s.replica("b", 0)
+		<-time.After(time.Minute)
+		go stop()
+		mend := s.server.Inject(informertest.Fault{Drop: true, Resource: "leases"})
+		<-time.After(11 * time.Second)
+		mend()
+		<-time.After(18 * time.Second)
+		if s.working() != "a" {
+			s.Errorf("%q works after %v, want a", s.active, s.terms)
+		}
+		<-time.After(7 * time.Second)
+		if s.working() != "b" {
+			s.Errorf("%q works after %v, want b", s.active, s.terms)
+		}
+	})
+}
+
 // The server returns when the leader has just given up. The lease is not released before the work has returned.
 //
 // Guarantees: E2

@@ -9,7 +9,7 @@
 //			Elector: elector, // from leader.New
 //		})
 //		m.AddGroup("cache", group)
-//		m.AddController(controller) // whose Grace is at most 3 s, since a lost lease leaves 4 s
+//		m.AddController(controller)
 //		return m.Run(ctx)
 //	}
 //
@@ -27,6 +27,7 @@
 //
 //	LeaderOnly     controllers finish the calls of Reconcile under way, each within its Grace
 //	               the lease is released
+//	               what is left of Config.DrainDelay passes
 //	EveryReplica
 //	Caches
 //	Servers        requests under way are answered; new connections are refused
@@ -35,9 +36,10 @@
 //
 //   - A runnable begins when everything in the earlier phases has begun, and all informers have synced.
 //   - The context of a runnable ends only after everything in later phases has returned, or at the deadline.
-//   - Run returns the first failure, with the name of what failed. What failed later is in the log.
+//   - Run returns the first failure, with the name of what failed. The log has each failure as an error with that name.
 //   - At Config.GracefulShutdownTimeout, the contexts of all runnables have ended, and Run returns a [*ShutdownError], which names what still
-//     runs. If Run returns another error or nil, everything has returned, and every goroutine that Run started has ended.
+//     runs. Controllers end their calls of Reconcile a second earlier.
+//   - If Run returns another error or nil, everything has returned, and every goroutine that Run started has ended.
 //   - Leader-only runnables have returned before another replica can take the lease; see package leader.
 //
 // # What you must not assume
@@ -46,7 +48,10 @@
 //   - That a runnable which returns nil before its context has ended stops the program. It may be a job that is done.
 //   - That everything stops in time. Return from main when Run has returned: the end of the process stops the rest.
 //   - That a lost lease is waited for again. Run returns an error that wraps [leader.ErrLost], and the pod starts again. The
-//     runnables have the time that package leader gives them, 4 s by default. After that, leader.Config.Fatal ends the process.
+//     runnables have the time that package leader gives them, 4 s by default. Controllers end their calls of Reconcile within it, even
+//     if their Grace is longer. After that, leader.Config.Fatal ends the process.
+//   - That a pod receives no connection once it stops. The nodes learn some seconds later that it is no longer an endpoint of its
+//     Service. Set Config.DrainDelay if a server is reached through a Service.
 //   - That the replica becomes ready if an informer cannot sync. It stays unready, without a limit of time, unless
 //     Config.CacheSyncTimeout is set.
 //

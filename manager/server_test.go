@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/manager"
 )
 
@@ -138,6 +139,22 @@ func TestAddressInUse(t *testing.T) {
 	}
 	if err := stop(); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%v, want EADDRINUSE", err)
+	}
+}
+
+// Once the servers have stopped, AddServer returns an error and closes the listener: nobody else would.
+func TestServerAddedAfterTheEndIsClosed(t *testing.T) {
+	m := manager.New(manager.Config{Logger: quiet})
+	if err := start(t, m)(); err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t)
+	if err := m.AddServer(manager.Server{Listener: l, Handler: http.NotFoundHandler()}); !errors.Is(err, informer.ErrStopped) {
+		t.Errorf("%v, want ErrStopped", err)
+	}
+	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(-time.Second)) // so that Accept of an open one returns, too
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener: %v, want closed", err)
 	}
 }
 

@@ -3,15 +3,17 @@ package manager
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // SetupSignalHandler returns a context that ends with parent, or at the first SIGINT or SIGTERM, for [Manager.Run]. Its cause names
-// the signal. A signal after the end of the context ends the process at once, with exit status 1. stop ends the context, and
-// handles no more signals.
+// the signal. A signal after the end of the context ends the process at once, with an error in the log of slog.Default(), and with exit
+// status 1, as in controller-runtime. stop ends the context, and handles no more signals.
 func SetupSignalHandler(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
@@ -26,8 +28,8 @@ func SetupSignalHandler(parent context.Context) (ctx context.Context, stop conte
 			return
 		}
 		select {
-		case <-signals:
-			os.Exit(1)
+		case s := <-signals:
+			exit(s)
 		case <-stopped:
 		}
 	}()
@@ -36,4 +38,18 @@ func SetupSignalHandler(parent context.Context) (ctx context.Context, stop conte
 		close(stopped)
 		cancel(nil)
 	})
+}
+
+// exit ends the process, and says why. A log that blocks does not hold it up.
+func exit(s os.Signal) {
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		slog.Error("a further signal: ending the process at once, without a graceful stop", "signal", s.String())
+	}()
+	select {
+	case <-logged:
+	case <-time.After(time.Second):
+	}
+	os.Exit(1)
 }

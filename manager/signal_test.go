@@ -6,11 +6,12 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 )
 
-// A signal stops the manager gracefully, and Run returns nil. A second signal ends the process at once.
+// A signal stops the manager gracefully, and Run returns nil. A second signal ends the process at once, and the log says so.
 //
 // Guarantees: M7
 func TestSignals(t *testing.T) {
@@ -18,7 +19,8 @@ func TestSignals(t *testing.T) {
 		for _, twice := range []bool{false, true} {
 			child := exec.CommandContext(t.Context(), os.Args[0])
 			child.Env = append(os.Environ(), childEnv+"=waits for input")
-			child.Stderr = t.Output()
+			var log strings.Builder
+			child.Stderr = &log
 			in, err := child.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -52,12 +54,15 @@ func TestSignals(t *testing.T) {
 				if code := child.ProcessState.ExitCode(); code != 1 {
 					t.Errorf("%v and SIGTERM: %v, want exit status 1", first, child.ProcessState)
 				}
+				if !strings.Contains(log.String(), "a further signal") || !strings.Contains(log.String(), "signal=terminated") {
+					t.Errorf("%v and SIGTERM: log %q", first, &log)
+				}
 				continue
 			}
 			in.Close() // lets the runnable return
 			expect("Run returns <nil>")
-			if err := child.Wait(); err != nil {
-				t.Errorf("%v: %v", first, err)
+			if err := child.Wait(); err != nil || log.Len() > 0 {
+				t.Errorf("%v: %v, log %q", first, err, &log)
 			}
 		}
 	}

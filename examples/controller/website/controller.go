@@ -39,7 +39,7 @@ const (
 type Config struct {
 	// Workers is the number of websites reconciled at the same time. Zero means 4.
 	Workers int
-	// Grace is how long reconciles under way may take when the controller stops. Zero means 3 s.
+	// Grace is how long reconciles under way may take when the controller stops. Zero means 20 s. After a lost lease, they have less.
 	Grace time.Duration
 	// Logger logs failures. Nil means slog.Default().
 	Logger *slog.Logger
@@ -66,9 +66,6 @@ type Controller struct {
 func New(client, events *informer.Client, config Config) (*Controller, error) {
 	if config.Workers == 0 {
 		config.Workers = 4
-	}
-	if config.Grace == 0 {
-		config.Grace = 3 * time.Second
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
