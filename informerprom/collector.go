@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -27,11 +28,13 @@ type Config struct {
 	// Clients are the Status methods of clients. A client and those that its WithTracer returned have one status, so give one
 	// of them only.
 	Clients []func() informer.ClientStatus
+	// Electors are the Status methods of electors of package leader.
+	Electors []func() leader.Status
 	// Replicas are the Status methods of replicas that share objects.
 	Replicas []func() shard.Status
 }
 
-// Collector is a [prometheus.Collector] of informers, queues, controllers, clients and replicas. Create one with [New]. All methods are safe for
+// Collector is a [prometheus.Collector] of informers, queues, controllers, clients, electors and replicas. Create one with [New]. All methods are safe for
 // concurrent use. A registry accepts only one Collector, because all have the same metrics.
 type Collector struct {
 	mu      sync.Mutex // protects the fields below

@@ -23,6 +23,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
+	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -97,6 +98,7 @@ func everything() informerprom.Config {
 		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
 		Controllers: []func() informer.ControllerStatus{fixed(informer.ControllerStatus{
 			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58, Reconciles: durations(59),
+			Failing: 50, FailingKeys: []informer.FailingKey{{Key: "secret"}}, LastSuccess: time.UnixMilli(4_000_500), LastError: errors.New("secret"), LastErrorTime: time.UnixMilli(5_000_500), LastErrorKey: "secret",
 			Queue: informer.QueueStatus{
 				Name:    "sites",
 				Depth:   map[informer.Priority]int{informer.HighPriority: 61, informer.NormalPriority: 62, informer.LowPriority: 63},
@@ -110,6 +112,10 @@ func everything() informerprom.Config {
 			Requests:  map[informer.RequestKind]uint64{{Method: "GET", Code: 200}: 81, {Method: "GET", Code: 404}: 82, {Method: "PUT"}: 83},
 			Latencies: map[string]informer.Durations{"GET": durations(84), "PUT": durations(85)},
 			Throttled: durations(86),
+		})},
+		Electors: []func() leader.Status{fixed(leader.Status{
+			Lease: "secret/site-controller", Identity: "secret", Holder: "secret", State: leader.Leading, Renewed: time.Now().Add(-1500 * time.Millisecond),
+			Terms: 87, Lost: 86, LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(6_000_500),
 		})},
 		Replicas: []func() shard.Status{fixed(shard.Status{
 			Group: "kube-system/sites", Identity: "secret", State: shard.Member, Replicas: make([]string, 91), Slots: 92, Planned: 93, Held: 94, Claimed: 95, Owned: 96,

@@ -1,4 +1,4 @@
-// Package informerprom is a Prometheus collector for informers, groups, queues, controllers, clients and replicas.
+// Package informerprom is a Prometheus collector for informers, groups, queues, controllers, clients, electors and replicas.
 //
 //	metrics := informerprom.New(informerprom.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
@@ -105,6 +105,9 @@
 //	controller_runtime_max_concurrent_reconciles       the maximum number of concurrent reconciles
 //	controller_runtime_active_workers                  reconciles under way
 //	informer_controller_running                        1 if Run is under way
+//	informer_controller_failing_keys                   keys whose latest reconcile failed
+//	informer_controller_last_success_timestamp_seconds the time of the last reconcile without an error; no series before
+//	informer_controller_last_error_timestamp_seconds   the time of the last reconcile that failed; no series before
 //
 // # Clients
 //
@@ -115,6 +118,16 @@
 //	rest_client_rate_limiter_duration_seconds a histogram of the time that requests waited for the client's own rate limit
 //
 // The label verb is the HTTP method, as in client-go. A streaming list or a watch counts as a request when it begins.
+//
+// # Electors
+//
+// They have the label name, which is the name of the Lease without its namespace:
+//
+//	leader_election_master_status                1 while this replica leads
+//	informer_leader_renewal_age_seconds          the time since the leader sent its last successful renewal; no series on other replicas
+//	informer_leader_terms_total                  how often this replica took the lease
+//	informer_leader_leases_lost_total            how often it lost the lease
+//	informer_leader_last_error_timestamp_seconds the time of the last failure; no series if there was none
 //
 // # Replicas
 //

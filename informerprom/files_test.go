@@ -205,7 +205,7 @@ func TestDocumentationHasEachMetric(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	documented, collected := found(`(?m)^//\t((?:informer|workqueue|reflector|controller|rest_client)_\w+) `, source), found(`(?m)^# TYPE (\S+)`, page)
+	documented, collected := found(`(?m)^//\t((?:informer|workqueue|reflector|controller|rest_client|leader_election)_\w+) `, source), found(`(?m)^# TYPE (\S+)`, page)
 	if !slices.Equal(documented, collected) {
 		t.Errorf("documented are\n%q\nbut the metrics are\n%q", documented, collected)
 	}

@@ -34,6 +34,7 @@ var (
 	ofCode         = []string{"code", "method", "host"}
 	ofVerb         = []string{"verb", "host"}
 	ofHost         = []string{"host"}
+	ofLease        = []string{"name"}
 	ofShards       = []string{"shards"}
 	ofShardsState  = []string{"shards", "state"}
 )
@@ -123,6 +124,18 @@ var (
 	controllerWorkers = gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", sum, ofController)
 	controllerActive  = gauge("controller_runtime_active_workers", "Number of currently used workers per controller", sum, ofController)
 	controllerRunning = gauge("informer_controller_running", "Whether the controller runs: 1 or 0.", least, ofController)
+	controllerFailing = gauge("informer_controller_failing_keys", "Number of keys whose latest reconcile failed.", sum, ofController)
+	controllerSuccess = gauge("informer_controller_last_success_timestamp_seconds", "Time of the last reconcile that returned no error since the Unix epoch.", most, ofController)
+	controllerError   = gauge("informer_controller_last_error_timestamp_seconds", "Time of the last reconcile that failed since the Unix epoch.", most, ofController)
+)
+
+// The metrics of electors.
+var (
+	leaderStatus    = gauge("leader_election_master_status", "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.", most, ofLease)
+	leaderRenewed   = gauge("informer_leader_renewal_age_seconds", "Time since the leader sent its last successful renewal.", most, ofLease)
+	leaderTerms     = counter("informer_leader_terms_total", "How often the replica took the lease.", ofLease)
+	leaderLost      = counter("informer_leader_leases_lost_total", "How often the replica lost the lease.", ofLease)
+	leaderLastError = gauge("informer_leader_last_error_timestamp_seconds", "Time of the last request for the lease that failed since the Unix epoch.", most, ofLease)
 )
 
 // The metrics of clients.

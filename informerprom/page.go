@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -146,6 +147,9 @@ func (p *page) addConfig(c *Config) {
 	for _, status := range c.Clients {
 		p.addClient(status())
 	}
+	for _, status := range c.Electors {
+		p.addElector(status())
+	}
 	for _, status := range c.Replicas {
 		p.addReplica(status())
 	}
@@ -259,6 +263,13 @@ func (p *page) addController(s informer.ControllerStatus) {
 	p.add(controllerWorkers, float64(s.Workers), s.Name)
 	p.add(controllerActive, float64(s.Active), s.Name)
 	p.add(controllerRunning, truth(s.Running), s.Name)
+	p.add(controllerFailing, float64(s.Failing), s.Name)
+	if !s.LastSuccess.IsZero() {
+		p.add(controllerSuccess, unix(s.LastSuccess), s.Name)
+	}
+	if s.LastError != nil {
+		p.add(controllerError, unix(s.LastErrorTime), s.Name)
+	}
 	if s.Queue.Depth != nil { // a controller has no queue before its first Watch or Run
 		p.addQueue(s.Name, s.Queue)
 	}
@@ -294,6 +305,19 @@ func (p *page) addClient(s informer.ClientStatus) {
 		p.observe(clientLatencies, &latencies, method, s.Host)
 	}
 	p.observe(clientThrottled, &s.Throttled, s.Host)
+}
+
+func (p *page) addElector(s leader.Status) {
+	_, name, _ := strings.Cut(s.Lease, "/") // as controller-runtime and the components of Kubernetes have it
+	p.add(leaderStatus, truth(s.State == leader.Leading), name)
+	if s.State == leader.Leading || s.State == leader.Stopping {
+		p.add(leaderRenewed, time.Since(s.Renewed).Seconds(), name)
+	}
+	p.add(leaderTerms, float64(s.Terms), name)
+	p.add(leaderLost, float64(s.Lost), name)
+	if s.LastError != nil {
+		p.add(leaderLastError, unix(s.LastErrorTime), name)
+	}
 }
 
 // shardStates are the values of the label state of replicas. A group has a series for each.

@@ -22,6 +22,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/leader"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -86,7 +87,8 @@ func inProgram(t *testing.T, test func(p *program)) {
 	})
 }
 
-// join adds a replica to the program, which has all slots soon, and an informer of its pods that saves a snapshot.
+// join adds a replica to the program, which has all slots soon, an elector, which leads soon, and an informer of its pods that saves a
+// snapshot.
 func (p *program) join() *shard.Replica {
 	p.Helper()
 	informertest.Register[*coordinationv1.Lease](p.server, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
@@ -113,6 +115,12 @@ func (p *program) join() *shard.Replica {
 		Controllers: []func() informer.ControllerStatus{controller.Status},
 		Replicas:    []func() shard.Status{replica.Status},
 	})
+	elector, err := leader.New(client, leader.Config{Namespace: "kube-system", Name: "site-controller", Identity: "secret", Logger: quiet})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.metrics.Add(informerprom.Config{Electors: []func() leader.Status{elector.Status}})
+	p.tasks.Go(func() { _ = elector.Run(p.ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }) })
 	p.tasks.Go(func() {
 		_ = replica.Run(p.ctx, func(ctx context.Context) error {
 			p.tasks.Go(func() { _ = saved.Run(ctx) })
@@ -212,6 +220,7 @@ func TestPageOfAReplica(t *testing.T) {
 			`informer_shard_state{shards="kube-system/sites",state="Member"} 1`,
 			`informer_shard_state{shards="kube-system/sites",state="Leaving"} 0`,
 			`informer_shard_replicas{shards="kube-system/sites"} 1`,
+			`leader_election_master_status{name="site-controller"} 1`,
 			`informer_shard_slots{shards="kube-system/sites"} 16`,
 			`informer_shard_owned_slots{shards="kube-system/sites"} 16`,
 			`informer_shard_gained_slots_total{shards="kube-system/sites"} 16`,
