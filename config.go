@@ -33,7 +33,8 @@ type Config[T Object] struct {
 	// Pods of one Deployment then share most of their spec, which can halve their memory, and shared parts are not decoded.
 	// Cached objects must never be written to. With Share, code that writes to one object changes others too; in tests,
 	// informertest.DetectMutations finds such code. Transform may write to the object that it receives. So with Transform,
-	// an object shares only with its own previous versions, and Transform must return memory of its own. False means that an
+	// an object shares only with its own previous versions: the informer sets fields of the object that Transform returns to equal
+	// values of the previous version, so nobody else may have that object yet. It writes to nothing behind them. False means that an
 	// object shares only strings with other objects, and unchanged parts with its own previous versions unless Transform is
 	// set.
 	Share bool

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
 const (
@@ -113,9 +115,9 @@ func (c *SnapshotConfig) maxAge() time.Duration {
 // may be deleted at any time.
 type SnapshotDir string
 
-// Load implements [SnapshotStorage].
+// Load implements [SnapshotStorage]. Anything but a regular file under that name, such as a named pipe, is an error.
 func (d SnapshotDir) Load(_ context.Context, name string) (io.ReadCloser, error) {
-	return os.Open(filepath.Join(string(d), name))
+	return snapshotfile.Open(filepath.Join(string(d), name))
 }
 
 // staleTemporary is the age of a temporary file that a process has left behind.

@@ -175,11 +175,11 @@ var errNoName = errors.New("it has no metadata.name")
 // Origin describes where an encoded object comes from, and what the decoded object may share.
 type Origin struct {
 	List *ListInfo // the list that contains the object; nil if there is none
-	// Before is another version of the object: a pointer of the decoder's type, or nil. Nobody may modify it any more. The new
-	// object shares its equal parts.
+	// Before is another version of the object, or nil. Nobody may modify it any more. If it is a pointer of the decoder's type, the
+	// new object shares its equal parts; otherwise Decode ignores it.
 	Before any
-	// Made means that Decode of a [Decoder] of this [Type] returned Before. Decode then skips parts whose bytes are unchanged.
-	// Nothing checks Made: if it is wrong, Decode reads memory that does not belong to Before.
+	// Made means that Decode of a [Decoder] of this [Type] returned Before, if that is a pointer of the type. Decode then skips
+	// parts whose bytes are unchanged. Nothing checks Made: if it is wrong, Decode reads memory that does not belong to Before.
 	Made bool
 	// Share lets the object share parts with other objects. Before must be nil.
 	Share bool
@@ -212,8 +212,8 @@ func (f Format) Metadata(raw []byte) (*metav1.PartialObjectMetadata, error) {
 	return meta, nil
 }
 
-// Adopt makes *now share the equal parts of *before. Both are pointers of the decoder's type. Adopt may modify anything in *now,
-// and modifies nothing in *before.
+// Adopt makes the fields of *now share the equal values of *before. It does nothing unless both are pointers of one type. It
+// modifies the fields of *now, but nothing behind them, and nothing in *before.
 func (d *Decoder) Adopt(before, now any) { d.plans.adopt(before, now) }
 
 // checkName returns an error if obj has no name, or if GetName panics because the metadata is an embedded pointer that is nil.
@@ -236,9 +236,10 @@ func cleared(clear func()) {
 }
 
 func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
+	old := versionBefore(from.Before, reflect.TypeOf(target))
+	reuse := d.reuse(target, old, from.Made)
 	if u, ok := target.(*unstructured.Unstructured); ok {
-		before, _ := from.Before.(*unstructured.Unstructured)
-		if err := d.unstructured(u, d.Alone(f, raw, nil), before, d.reuse(target, from)); err != nil {
+		if err := d.unstructured(u, d.Alone(f, raw, nil), (*unstructured.Unstructured)(old), reuse); err != nil {
 			return err
 		}
 		if from.List != nil && u.GetKind() == "" { // lists of built-in types name the kind once
@@ -246,7 +247,7 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 			u.SetAPIVersion(from.List.APIVersion)
 		}
 	} else {
-		if err := d.typed(target, f, raw, from); err != nil {
+		if err := d.typed(target, f, raw, old, reuse, from.Share); err != nil {
 			return err
 		}
 		if typed, ok := target.(interface{ GetObjectKind() schema.ObjectKind }); ok {
@@ -280,17 +281,12 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 }
 
 // typed decodes raw into target, a pointer to a struct. If our own decoder rejects raw, it falls back to the format's library.
-func (d *Decoder) typed(target any, f Format, raw []byte, from Origin) error {
+func (d *Decoder) typed(target any, f Format, raw []byte, old unsafe.Pointer, reuse reuse, share bool) error {
 	v := reflect.ValueOf(target).Elem()
 	var shared *sharer
-	if from.Share {
+	if share {
 		shared = d.shared.get()
 	}
-	var old unsafe.Pointer
-	if from.Before != nil {
-		old = reflect.ValueOf(from.Before).UnsafePointer()
-	}
-	reuse := d.reuse(target, from)
 	var ok bool
 	var err error
 	if f == JSON {
@@ -306,8 +302,8 @@ func (d *Decoder) typed(target any, f Format, raw []byte, from Origin) error {
 	if err := d.byLibrary(target, f, d.Alone(f, raw, nil)); err != nil {
 		return err
 	}
-	if from.Before != nil {
-		d.Adopt(from.Before, target)
+	if old != nil {
+		d.plans.keep(d.plans.of(v.Type()), v.Addr().UnsafePointer(), old)
 	}
 	return nil
 }
@@ -323,11 +319,11 @@ func (d *Decoder) byLibrary(target any, f Format, raw []byte) error {
 	return withoutContent(target.(message).Unmarshal(raw), t)
 }
 
-// reuse returns the marks of target and of the previous version.
-func (d *Decoder) reuse(target any, from Origin) reuse {
+// reuse returns the marks of target, and those of the previous version if a Decoder made it.
+func (d *Decoder) reuse(target any, old unsafe.Pointer, made bool) reuse {
 	r := reuse{layout: &d.typ.layout, hash: d.hash, now: d.typ.layout.marksOf(reflect.ValueOf(target).UnsafePointer())}
-	if from.Before != nil && from.Made {
-		r.was = d.typ.layout.marksOf(reflect.ValueOf(from.Before).UnsafePointer())
+	if old != nil && made {
+		r.was = d.typ.layout.marksOf(old)
 	}
 	return r
 }

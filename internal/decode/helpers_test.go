@@ -76,7 +76,8 @@ func (c *codec[T]) into(obj T, f Format, raw []byte, list *ListInfo, share bool)
 }
 
 func (c *codec[T]) typed(target any, f Format, raw []byte, share bool) error {
-	return c.decoder().typed(target, f, raw, Origin{Share: share})
+	d := c.decoder()
+	return d.typed(target, f, raw, nil, reuse{layout: &layout{}, hash: d.hash}, share) // target has no marks
 }
 
 // newCodec returns a codec for T, which points to a struct.

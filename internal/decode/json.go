@@ -26,6 +26,7 @@ type jsonDecoder struct {
 	cursor         // in the encoded object
 	shared *sharer // nil if the object shares with no others
 	reuse  reuse
+	limit  budget // maxDecoded, or less in tests
 	left   budget // of the object's memory
 	tokens *jsontext.Decoder
 	pairs  []string
@@ -41,6 +42,7 @@ func newJSONDecoder(plans plans, keepManagedFields bool, strings *interner) *jso
 		plans:             plans,
 		strings:           strings,
 		keepManagedFields: keepManagedFields,
+		limit:             maxDecoded,
 		tokens:            newTokens(),
 	}
 }
@@ -52,7 +54,7 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, re
 	if t.json <= jsonMethod {
 		return false, nil
 	}
-	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, maxDecoded
+	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, d.limit
 	ok = d.value(v.Addr().UnsafePointer(), old, t, 0) && d.space() == 0 && d.i == len(raw)
 	d.b, d.shared, d.reuse.was, d.reuse.now = nil, nil, marks{}, marks{}
 	if d.left < 0 {
@@ -111,7 +113,10 @@ func (d *jsonDecoder) other(p unsafe.Pointer, t *plan, c byte, depth int) (ok bo
 		return depth < maxJSONDepth && d.mapping(p, t, depth+1)
 	case jsonMethod:
 		raw := d.validated(c, depth)
-		return raw != nil && reflect.NewAt(t.typ, p).Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
+		to := t.receiver(p)
+		ok = raw != nil && to.Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
+		t.assign(p, to.UnsafePointer())
+		return ok
 	case jsonAny:
 		*(*any)(p), ok = d.any(c, depth)
 		return ok
@@ -127,7 +132,10 @@ func (d *jsonDecoder) other(p unsafe.Pointer, t *plan, c byte, depth int) (ok bo
 	}
 	d.space()
 	from := d.i
-	return d.measure(t, depth) && unmarshalJSON(d.b[from:d.i], reflect.NewAt(t.typ, p).Interface()) == nil
+	to := t.receiver(p)
+	ok = d.measure(t, depth) && unmarshalJSON(d.b[from:d.i], to.Interface()) == nil
+	t.assign(p, to.UnsafePointer())
+	return ok
 }
 
 // pointer decodes the value at i, and sets the pointer at p, a t, to the result.
@@ -245,16 +253,17 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 func (d *jsonDecoder) part(part int, p, old unsafe.Pointer, f *member) bool {
 	d.space()
 	from := d.i
-	if size, ok := d.reuse.unchanged(part, d.b[from:]); ok { // the value ends there: it is an object or array
+	if size, cost, ok := d.reuse.unchanged(part, d.b[from:]); ok { // the value ends there: it is an object or array
 		d.i += size
 		f.plan.assign(unsafe.Add(p, f.offset), unsafe.Add(old, f.offset))
-		return true
+		return d.left.take(cost)
 	}
+	left := d.left
 	if !d.member(p, old, f, 1) {
 		return false
 	}
 	if c := d.b[from]; c == '{' || c == '[' {
-		d.reuse.note(part, d.b[from:d.i])
+		d.reuse.note(part, d.b[from:d.i], left-d.left)
 	}
 	return true
 }
@@ -262,7 +271,8 @@ func (d *jsonDecoder) part(part int, p, old unsafe.Pointer, f *member) bool {
 // member decodes the value of f, a field of the struct at p.
 func (d *jsonDecoder) member(p, old unsafe.Pointer, f *member, depth int) bool {
 	to := unsafe.Add(p, f.offset)
-	if d.shared == nil || !f.plan.shareable() || !f.hits.worth() {
+	metadata := depth == 1 && d.inMetadata // the only value without its managedFields
+	if d.shared == nil || metadata || !f.plan.shareable() || !f.hits.worth() {
 		return d.value(to, at(old, f.offset), f.plan, depth)
 	}
 	d.space()
@@ -271,15 +281,16 @@ func (d *jsonDecoder) member(p, old unsafe.Pointer, f *member, depth int) bool {
 	if raw == nil {
 		return false
 	}
-	found := d.shared.find(raw, f.typ, to)
+	cost, found := d.shared.find(raw, f.typ, to)
 	if f.hits.note(found); found {
-		return true
+		return d.left.take(cost)
 	}
 	d.i = from
+	left := d.left
 	if !d.value(to, nil, f.plan, depth) {
 		return false
 	}
-	d.shared.put(raw, f.typ, to)
+	d.shared.put(raw, f.typ, to, left-d.left)
 	return true
 }
 
@@ -387,9 +398,12 @@ func (d *jsonDecoder) equals(m map[string]string) bool {
 	return false
 }
 
+// stringPairBytes are taken from the budget for each entry of a map[string]string: its value, and 16 bytes as for every map.
+const stringPairBytes = int(unsafe.Sizeof("")) + 16
+
 func (d *jsonDecoder) stringMap(old map[string]string) (map[string]string, bool) {
 	if len(old) > 0 && d.equals(old) {
-		return old, true
+		return old, d.left.takeEach(len(old), stringPairBytes)
 	}
 	d.pairs = d.pairs[:0]
 	for more, first := d.open('{', '}'), true; more; first = false {
@@ -400,7 +414,7 @@ func (d *jsonDecoder) stringMap(old map[string]string) (map[string]string, bool)
 			break
 		}
 		key, ok := d.string("")
-		if !ok || !d.take(':') || !d.left.take(32) {
+		if !ok || !d.take(':') || !d.left.take(stringPairBytes) {
 			return nil, false
 		}
 		var value string

@@ -16,7 +16,8 @@ import (
 // that the total size of many elements does not overflow.
 type budget int64
 
-// maxDecoded is the budget of an object. Without it, two bytes of an encoded object can become a slice element of a kilobyte.
+// maxDecoded is the budget of an object. What an object takes of it depends only on the type and on the encoded object, not on
+// the version before or on objects that share parts: so an object that was accepted can be decoded again. Without it, two bytes of an encoded object can become a slice element of a kilobyte.
 const maxDecoded = 256 << 20
 
 var errDecodedTooLarge = fmt.Errorf("an object that takes more than %d MiB of memory is %w", maxDecoded>>20, ErrTooLarge)
@@ -42,7 +43,7 @@ func unmarshalJSON(raw []byte, target any) error {
 // byLibrary decodes raw into target, which must be zero, with the library. It returns an error if the result would exceed the
 // limit for an object. The library rejects input that is not JSON.
 func (d *jsonDecoder) byLibrary(raw []byte, target any) error {
-	d.b, d.i, d.left = raw, 0, maxDecoded
+	d.b, d.i, d.left = raw, 0, d.limit
 	d.measure(d.plans.of(reflect.TypeOf(target).Elem()), 0)
 	d.b = nil
 	if d.left < 0 {
@@ -62,10 +63,8 @@ func (d *jsonDecoder) measure(t *plan, depth int) bool {
 	}
 	switch {
 	case t == nil || t.json == jsonMethod || t.json == jsonText || depth == maxNesting:
-	case t.json == jsonAny && c == '[':
-		return d.elements(func() bool { return d.left.take(valueBytes) && d.measure(t, depth+1) })
-	case t.json == jsonAny && c == '{':
-		return d.left.take(mapBytes) && d.members(func([]byte, int) bool { return d.left.take(memberBytes+valueBytes) && d.measure(t, depth+1) })
+	case t.json == jsonAny && c != 'n':
+		return d.measureTree(depth)
 	case c == '[' && t.typ.Kind() == reflect.Slice:
 		return d.elements(func() bool { return d.left.take(int(t.elem.size)) && d.measure(t.elem, depth+1) })
 	case c == '[' && t.typ.Kind() == reflect.Array:
@@ -75,6 +74,20 @@ func (d *jsonDecoder) measure(t *plan, depth int) bool {
 	case c == '{' && t.typ.Kind() == reflect.Struct:
 		d.plans.learnJSON(t)
 		return d.left.take(int(t.embedded)) && d.members(func(key []byte, _ int) bool { return d.measure(t.member(memberName(key)), depth+1) })
+	}
+	return d.cursor.value(depth) != nil
+}
+
+// measureTree is measure for a value that the library decodes as decodeAny does.
+func (d *jsonDecoder) measureTree(depth int) bool {
+	if !d.left.take(valueBytes) {
+		return false
+	}
+	switch c := d.space(); {
+	case c == '[' && depth < maxNesting:
+		return d.elements(func() bool { return d.measureTree(depth + 1) })
+	case c == '{' && depth < maxNesting:
+		return d.left.take(mapBytes) && d.members(func([]byte, int) bool { return d.left.take(memberBytes) && d.measureTree(depth+1) })
 	}
 	return d.cursor.value(depth) != nil
 }
@@ -129,9 +142,13 @@ func decodeAny(d *jsontext.Decoder, left *budget) (any, error) {
 			return nil, err
 		}
 		m := map[string]any{}
-		left.take(mapBytes)
+		if !left.take(mapBytes) {
+			return nil, errDecodedTooLarge
+		}
 		for d.PeekKind() != '}' {
-			left.take(memberBytes)
+			if !left.take(memberBytes) {
+				return nil, errDecodedTooLarge
+			}
 			name, err := d.ReadToken()
 			if err != nil {
 				return nil, err

@@ -21,6 +21,8 @@ type plan struct {
 	size   uintptr
 	elem   *plan      // of a pointer, a slice, an array or a map
 	slices sliceMaker // of this type, if it is a slice
+	// retains means that a method which decodes into a value of the type may keep its receiver; see receiver.
+	retains bool
 
 	json jsonKind
 	// members are the fields of a struct in JSON, including those of embedded structs. names finds a member. embedded is the
@@ -38,6 +40,7 @@ type plan struct {
 	wireLearned bool
 
 	same        sameKind
+	floats      bool   // with sameOther and sameTree: it can contain floats
 	parts       []part // the fields of a struct
 	sameLearned bool
 }
@@ -117,6 +120,7 @@ const (
 	samePointer
 	sameSlice
 	sameStringMap
+	sameTree // any, map[string]any
 )
 
 const (
@@ -127,6 +131,8 @@ const (
 var (
 	timeType      = reflect.TypeFor[metav1.Time]()
 	stringMapType = reflect.TypeFor[map[string]string]()
+	anyType       = reflect.TypeFor[any]()
+	anyMapType    = reflect.TypeFor[map[string]any]()
 )
 
 // of returns the plan of t.
@@ -134,7 +140,7 @@ func (ps plans) of(t reflect.Type) *plan {
 	if known := ps[t]; known != nil {
 		return known
 	}
-	p := &plan{typ: t, size: t.Size()}
+	p := &plan{typ: t, size: t.Size(), retains: mayRetain(t)}
 	ps[t] = p
 	switch t.Kind() {
 	case reflect.Slice:
@@ -144,7 +150,21 @@ func (ps plans) of(t reflect.Type) *plan {
 		p.elem = ps.of(t.Elem())
 	}
 	p.json, p.wire, p.same = jsonKindOf(t), wireKindOf(t), sameKindOf(t)
+	p.floats = (p.same == sameOther || p.same == sameTree) && holdsFloats(t, map[reflect.Type]bool{})
 	return p
+}
+
+// mayRetain reports whether a method of t, or of a type in it, may keep its receiver when it decodes.
+func mayRetain(t reflect.Type) bool {
+	if from := t.PkgPath(); strings.HasPrefix(from, "k8s.io/") || from == "time" {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Pointer, reflect.Slice, reflect.Map, reflect.Array, reflect.Interface:
+		return true
+	}
+	pointer := reflect.PointerTo(t)
+	return pointer.Implements(jsonUnmarshalerType) || pointer.Implements(textUnmarshalerType) || pointer.Implements(messageType)
 }
 
 // jsonKindOf returns how t is decoded from JSON. It ignores the types of its fields.
@@ -335,6 +355,9 @@ func numbersOf(t reflect.Type) []number {
 
 // sameKindOf returns how values of type t are compared.
 func sameKindOf(t reflect.Type) sameKind {
+	if t == anyType || t == anyMapType {
+		return sameTree
+	}
 	switch t.Kind() {
 	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:

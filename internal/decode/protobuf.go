@@ -23,13 +23,14 @@ type protobufDecoder struct {
 
 	shared *sharer // nil if the object shares with no others
 	reuse  reuse
+	limit  budget // maxDecoded, or less in tests
 	left   budget // of the object's memory
 	// inMetadata is true while the object's own metadata is decoded.
 	inMetadata bool
 }
 
 func newProtobufDecoder(plans plans, keepManagedFields bool, strings *interner) *protobufDecoder {
-	return &protobufDecoder{plans: plans, strings: strings, keepManagedFields: keepManagedFields}
+	return &protobufDecoder{plans: plans, strings: strings, keepManagedFields: keepManagedFields, limit: maxDecoded}
 }
 
 // decode decodes raw into v, which must be zero. old is the previous version, or nil if there is none. If decode returns false,
@@ -39,7 +40,7 @@ func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		return false, nil
 	}
-	d.shared, d.reuse, d.left = shared, reuse, maxDecoded
+	d.shared, d.reuse, d.left = shared, reuse, d.limit
 	defer func() { d.shared, d.reuse.was, d.reuse.now = nil, marks{}, marks{} }()
 	ok = d.message(raw, v.Addr().UnsafePointer(), old, t, 1)
 	if d.left < 0 {
@@ -54,12 +55,16 @@ const unknownBytes = 32
 // fits reports whether msg, decoded into a t by the generated code, stays within the limit for an object. A malformed message
 // fits: the generated code rejects it.
 func (d *protobufDecoder) fits(msg []byte, t reflect.Type) bool {
-	d.left = maxDecoded
+	d.left = d.limit
 	d.measure(msg, d.plans.of(t))
 	return d.left >= 0
 }
 
-// measure subtracts from the budget the memory that the generated code needs to decode msg into a t.
+// elementBytes are taken from the budget for each element of a repeated field, in addition to its size.
+const elementBytes = 16
+
+// measure subtracts from the budget the memory that the generated code needs to decode msg into a t. That is at least what message
+// takes: if the generated code decodes an object and message the same one without managedFields, message accepts it, too.
 func (d *protobufDecoder) measure(msg []byte, t *plan) {
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		d.left.takeEach(len(msg), unknownBytes)
@@ -78,10 +83,10 @@ func (d *protobufDecoder) measure(msg []byte, t *plan) {
 			if f.Wire == proto.Bytes && one.wire >= wireBool {
 				n = len(f.Bytes) // at most this many packed numbers
 			}
-			d.left.takeEach(n, 2*int(one.size)) // slices grow by doubling
+			d.left.takeEach(n, max(2*int(one.size), int(one.size)+elementBytes)) // slices grow by doubling
 		case wireMap:
 			one = field.elem
-			d.left.take(2 * (int(one.size) + 16))
+			d.left.take(2 * (int(one.size) + elementBytes))
 		case wirePointer:
 			one = field.elem
 			d.left.take(int(one.size))
@@ -106,7 +111,7 @@ func (d *protobufDecoder) measure(msg []byte, t *plan) {
 // write: fields in the order of their numbers, each once, and the elements of a repeated field together.
 func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, depth int) bool {
 	if !d.plans.learnWire(t) {
-		return depth > 1 && d.left.takeEach(len(msg), unknownBytes) && messageAt(p, t).Unmarshal(msg) == nil
+		return depth > 1 && d.left.takeEach(len(msg), unknownBytes) && unmarshal(msg, p, t)
 	}
 	last := 0
 	for i := 0; i < len(msg); {
@@ -176,17 +181,25 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 			part = d.reuse.part(known.offset)
 		}
 		if part >= 0 {
-			if size, ok := d.reuse.unchanged(part, body); ok && size == len(body) {
+			if size, cost, ok := d.reuse.unchanged(part, body); ok && size == len(body) {
+				if !d.left.take(cost) {
+					return false
+				}
 				known.plan.assign(to, was)
 				continue
 			}
 		}
-		share := d.shared != nil && known.plan.wire >= wirePointer && known.hits.worth()
+		left := d.left
+		metadata := depth == 1 && d.inMetadata // the only value without its managedFields
+		share := d.shared != nil && !metadata && known.plan.wire >= wirePointer && known.hits.worth()
 		if share {
-			share = !d.shared.find(body, known.plan.typ, to)
-			if known.hits.note(!share); !share {
+			cost, found := d.shared.find(body, known.plan.typ, to)
+			if known.hits.note(found); found {
+				if !d.left.take(cost) {
+					return false
+				}
 				if part >= 0 {
-					d.reuse.note(part, body)
+					d.reuse.note(part, body, left-d.left)
 				}
 				continue
 			}
@@ -195,10 +208,10 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 			return false
 		}
 		if part >= 0 {
-			d.reuse.note(part, body)
+			d.reuse.note(part, body, left-d.left)
 		}
 		if share {
-			d.shared.put(body, known.plan.typ, to)
+			d.shared.put(body, known.plan.typ, to, left-d.left)
 		}
 	}
 	return true
@@ -270,9 +283,12 @@ func (d *protobufDecoder) pointer(p, old unsafe.Pointer, t *plan, decode func(p,
 	return ok
 }
 
-// messageAt returns the t at p as a message.
-func messageAt(p unsafe.Pointer, t *plan) message {
-	return reflect.NewAt(t.typ, p).Interface().(message)
+// unmarshal decodes msg into the t at p by the type's own method.
+func unmarshal(msg []byte, p unsafe.Pointer, t *plan) bool {
+	to := t.receiver(p)
+	err := to.Interface().(message).Unmarshal(msg)
+	t.assign(p, to.UnsafePointer())
+	return err == nil
 }
 
 // single decodes a field that is neither a number nor repeated, or one element of a repeated field, into the t at p.
@@ -291,7 +307,7 @@ func (d *protobufDecoder) single(body []byte, p, old unsafe.Pointer, t *plan, de
 	case wireTime:
 		return (*metav1.Time)(p).Unmarshal(body) == nil
 	case wireMethod:
-		if !d.left.takeEach(len(body), unknownBytes) || messageAt(p, t).Unmarshal(body) != nil {
+		if !d.left.takeEach(len(body), unknownBytes) || !unmarshal(body, p, t) {
 			return false
 		}
 		d.plans.keep(t, p, old)
@@ -309,7 +325,7 @@ func (d *protobufDecoder) single(body []byte, p, old unsafe.Pointer, t *plan, de
 
 // repeated decodes the n elements of a repeated field into the t at p.
 func (d *protobufDecoder) repeated(elements []byte, n int, p, old unsafe.Pointer, t *plan, depth int) bool {
-	if !d.left.takeEach(n, int(t.elem.size)+16) {
+	if !d.left.takeEach(n, int(t.elem.size)+elementBytes) {
 		return false
 	}
 	if t.wire == wireMap {

@@ -12,7 +12,9 @@ import (
 // An update of an object repeats most of the previous version. This file lets the new version take from the previous one:
 //
 //   - A part, which is a field of the object like spec or status, if its encoded bytes are unchanged. Each object has the hash
-//     and the length of these bytes in its marks. An unchanged part is not decoded at all.
+//     and the length of these bytes in its marks. An unchanged part is not decoded at all. The marks also have the memory that
+//     the part took of the budget, which it takes again: an object is within the limit for an object or not, whatever the
+//     version before was.
 //   - A decoded string, slice, map or pointer, if it is equal to the one at the same place in the previous version. It then
 //     takes no memory.
 //
@@ -20,7 +22,7 @@ import (
 // happens, the object keeps the old part until that part changes again. At 10,000 changes a second, it happens once in
 // 58 million years.
 
-// maxParts limits the parts of an object that have marks, which take 12 bytes each.
+// maxParts limits the parts of an object that have marks, which take 16 bytes each.
 const maxParts = 4
 
 // layout describes where objects of a type have their parts and their marks.
@@ -51,6 +53,7 @@ func newLayout(elem reflect.Type) layout {
 			{Name: "Object", Type: elem},
 			{Name: "Hashes", Type: reflect.ArrayOf(n, reflect.TypeFor[uint64]())},
 			{Name: "Sizes", Type: reflect.ArrayOf(n, reflect.TypeFor[uint32]())},
+			{Name: "Costs", Type: reflect.ArrayOf(n, reflect.TypeFor[uint32]())},
 		})
 		l.marks = l.memory.Field(1).Offset
 	}
@@ -77,11 +80,12 @@ func (l *layout) part(offset uintptr) int {
 	return -1
 }
 
-// marks holds the hashes and sizes of the encoded parts of one object. They follow the object in its memory, so they are freed
+// marks holds the hashes, the sizes and the costs of the encoded parts of one object. They follow the object in its memory, so they are freed
 // with it.
 type marks struct {
 	hashes []uint64 // by part; the size of an absent or unknown part is 0
 	sizes  []uint32
+	costs  []uint32 // what the part took of the budget
 }
 
 // marksOf returns the marks of an object whose memory has layout l.
@@ -91,12 +95,14 @@ func (l *layout) marksOf(object unsafe.Pointer) marks {
 		return marks{}
 	}
 	at := unsafe.Add(object, l.marks)
-	return marks{unsafe.Slice((*uint64)(at), n), unsafe.Slice((*uint32)(unsafe.Add(at, 8*n)), n)}
+	words := unsafe.Slice((*uint32)(unsafe.Add(at, 8*n)), 2*n)
+	return marks{unsafe.Slice((*uint64)(at), n), words[:n], words[n:]}
 }
 
 func (m marks) clear() {
 	clear(m.hashes)
 	clear(m.sizes)
+	clear(m.costs)
 }
 
 // reuse holds the marks to find out which parts of one object are unchanged.
@@ -110,23 +116,24 @@ var partSeed = maphash.MakeSeed()
 
 func hashOfPart(b []byte) uint64 { return maphash.Bytes(partSeed, b) }
 
-// unchanged reports whether raw begins with the bytes of the part in the previous version, and returns their length.
-func (r *reuse) unchanged(part int, raw []byte) (size int, ok bool) {
+// unchanged reports whether raw begins with the bytes of the part in the previous version, and returns their length and what
+// the part takes of the budget.
+func (r *reuse) unchanged(part int, raw []byte) (size, cost int, ok bool) {
 	if r.was.sizes == nil {
-		return 0, false
+		return 0, 0, false
 	}
 	size = int(r.was.sizes[part])
 	if size == 0 || size > len(raw) || r.hash(raw[:size]) != r.was.hashes[part] {
-		return 0, false
+		return 0, 0, false
 	}
-	r.now.hashes[part], r.now.sizes[part] = r.was.hashes[part], r.was.sizes[part]
-	return size, true
+	r.now.hashes[part], r.now.sizes[part], r.now.costs[part] = r.was.hashes[part], r.was.sizes[part], r.was.costs[part]
+	return size, int(r.was.costs[part]), true
 }
 
-// note marks a decoded part with the hash and the length of raw, its bytes.
-func (r *reuse) note(part int, raw []byte) {
-	if uint64(len(raw)) < 1<<32 {
-		r.now.hashes[part], r.now.sizes[part] = r.hash(raw), uint32(len(raw))
+// note marks a decoded part with the hash and the length of raw, its bytes, and with its cost.
+func (r *reuse) note(part int, raw []byte, cost budget) {
+	if uint64(len(raw)) < 1<<32 && 0 <= cost && cost < 1<<32 {
+		r.now.hashes[part], r.now.sizes[part], r.now.costs[part] = r.hash(raw), uint32(len(raw)), uint32(cost)
 	}
 }
 
@@ -178,14 +185,23 @@ func identical(a, b unsafe.Pointer, size uintptr) bool {
 
 // assign sets the t at p to the t at from.
 func (t *plan) assign(p, from unsafe.Pointer) {
+	if p == from {
+		return
+	}
 	reflect.NewAt(t.typ, p).Elem().Set(reflect.NewAt(t.typ, from).Elem())
 }
 
-// keep replaces the decoded t at p with the t at old, if both are equal.
-func (ps plans) keep(t *plan, p, old unsafe.Pointer) {
-	if old != nil && ps.adoptAt(t, old, p, 0) {
-		t.assign(p, old)
+// receiver returns a pointer to memory that holds what the t at p holds, for a method of t that decodes into its receiver. The
+// method may keep its receiver, but p may be scratch memory, which is used again. So the receiver is p itself only if the types of
+// Kubernetes declare the method: those do not keep it. Otherwise the caller assigns the result to p.
+func (t *plan) receiver(p unsafe.Pointer) reflect.Value {
+	at := reflect.NewAt(t.typ, p)
+	if !t.retains {
+		return at
 	}
+	own := reflect.New(t.typ)
+	own.Elem().Set(at.Elem())
+	return own
 }
 
 // borrow returns a zero value of the element type of t, a pointer or a map, to decode into. giveBack ends its use.

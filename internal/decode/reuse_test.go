@@ -2,6 +2,8 @@ package decode
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand"
 	"reflect"
@@ -53,7 +55,7 @@ func (u *updates) decode(raw []byte, before any) any {
 		if got, err = u.d.Decode(u.f, raw, Origin{Before: before, Made: made && before != nil}); (err == nil) != (wantErr == nil) {
 			u.Fatalf("%q: with the version before: %v; without: %v", raw, err, wantErr)
 		}
-		if err == nil && !reflect.DeepEqual(got, want) {
+		if err == nil && !identicalValues(got, want) {
 			u.Fatalf("%q (made: %t): the version before changes the result (-without +with):\n%s", raw, made, cmp.Diff(want, got))
 		}
 	}
@@ -63,15 +65,71 @@ func (u *updates) decode(raw []byte, before any) any {
 	return got
 }
 
-// follow decodes after as the version that follows before, and then before as the version that follows after.
-func (u *updates) follow(before, after []byte) {
+// identicalValues reports whether a and b are equal, and 0 differs from -0.
+func identicalValues(a, b any) bool {
+	if !reflect.DeepEqual(a, b) {
+		return false
+	}
+	switch a.(type) {
+	case *unstructured.Unstructured, *kinds: // they can have floats
+		x, err := json.Marshal(a)
+		y, err2 := json.Marshal(b)
+		return err == nil && err2 == nil && bytes.Equal(x, y)
+	}
+	return true
+}
+
+// limit sets the memory that an object may take.
+func (u *updates) limit(n budget) { u.d.json.limit, u.d.wire.limit = n, n }
+
+// spent decodes raw alone, and returns the memory that it takes of the limit. It returns -1 if raw cannot be decoded.
+func (u *updates) spent(raw []byte) budget {
+	if _, err := u.d.Decode(u.f, raw, Origin{}); err != nil {
+		return -1
+	}
+	if u.f == JSON {
+		return u.d.json.limit - u.d.json.left
+	}
+	return u.d.wire.limit - u.d.wire.left
+}
+
+// limits decodes raw with limits around the memory that it needs. It fails the test unless raw is accepted with the version before, and
+// while it shares with other objects, exactly if it is accepted alone. What is accepted is accepted again without managedFields, as
+// Config.Compact keeps it.
+func (u *updates) limits(raw []byte, before any) {
+	u.Helper()
+	spent := u.spent(raw)
+	if spent < 0 {
+		return
+	}
+	defer u.limit(maxDecoded)
+	for _, limit := range []budget{spent, spent - 1, spent / 2} {
+		u.limit(limit)
+		_, wantErr := u.d.Decode(u.f, raw, Origin{})
+		for _, from := range []Origin{{Before: before}, {Before: before, Made: before != nil}, {Share: true}, {Share: true}} {
+			if _, err := u.d.Decode(u.f, raw, from); !errors.Is(err, wantErr) {
+				u.Fatalf("%q with a limit of %d of %d bytes: %v with %+v, %v alone", raw, limit, spent, err, from, wantErr)
+			}
+		}
+		if _, err := u.d.Decode(u.f, u.d.Alone(u.f, raw, nil), Origin{}); wantErr == nil && err != nil {
+			u.Fatalf("%q with a limit of %d of %d bytes: rejected when it is decoded again: %v", raw, limit, spent, err)
+		}
+	}
+}
+
+// follow decodes after as the version that follows before, and then before as the version that follows after. With limits, it calls
+// limits, too.
+func (u *updates) follow(before, after []byte, limits bool) {
 	u.Helper()
 	first := u.decode(before, nil)
 	if first == nil {
 		return
 	}
 	second := u.decode(after, first)
-	if untouched, _ := u.d.Decode(u.f, before, Origin{}); !reflect.DeepEqual(first, untouched) {
+	if limits {
+		u.limits(after, first)
+	}
+	if untouched, _ := u.d.Decode(u.f, before, Origin{}); !identicalValues(first, untouched) {
 		u.Fatalf("%q: decoding changed the version before (-was +is):\n%s", after, cmp.Diff(untouched, first))
 	}
 	if second != nil {
@@ -183,8 +241,9 @@ func protobufVariants(raw, other []byte, depth int) (all [][]byte) {
 	return all
 }
 
-// A new version decodes to the same object with and without the version before, whatever changed.
-// Guarantees: D1
+// A new version decodes to the same object with and without the version before, whatever changed. Whatever the limit for an object is,
+// both accept it, or neither.
+// Guarantees: D1, D4
 func TestUpdateEqualsWholeDecode(t *testing.T) {
 	for _, gvk := range builtinKinds() {
 		t.Run(strings.ReplaceAll(gvk.GroupVersion().String(), "/", ".")+"."+gvk.Kind, func(t *testing.T) {
@@ -214,12 +273,12 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 					all = append(all, newUpdates(t, reflect.TypeFor[*unstructured.Unstructured](), f))
 				}
 				for _, u := range all {
-					u.follow(raw[0], raw[0])
-					u.follow(raw[0], raw[1])
-					u.follow(raw[1], raw[2])
+					u.follow(raw[0], raw[0], true)
+					u.follow(raw[0], raw[1], true)
+					u.follow(raw[1], raw[2], true)
 					for i, changed := range variants(f, raw[0], raw[1], depth) {
 						if depth == 1 || i%3 == 0 {
-							u.follow(raw[0], changed)
+							u.follow(raw[0], changed, i%10 == 0)
 						}
 					}
 				}
@@ -342,10 +401,10 @@ func TestUpdateByLibraryKeepsWhatDidNotChange(t *testing.T) {
 		meta := proto.AppendBytes(proto.AppendBytes(nil, metaName, []byte("a")), 11, entry("app", "a"))
 		return proto.AppendBytes(b, objectMetadata, meta)
 	}
-	json := func(value string) []byte {
+	asJSON := func(value string) []byte {
 		return fmt.Appendf(nil, `{"\u0064ata":{"changes":%q},"metadata":{"name":"a","labels":{"app":"a"}}}`, value)
 	}
-	for f, encode := range map[Format]func(string) []byte{JSON: json, Protobuf: protobuf} {
+	for f, encode := range map[Format]func(string) []byte{JSON: asJSON, Protobuf: protobuf} {
 		u := newUpdates(t, reflect.TypeFor[*corev1.ConfigMap](), f)
 		first := u.decode(encode("1"), nil).(*corev1.ConfigMap)
 		second := u.decode(encode("2"), first).(*corev1.ConfigMap)
@@ -501,11 +560,11 @@ func TestRepeatedEntryIsNotTheMapBefore(t *testing.T) {
 	}
 }
 
-// The marks of an object take at most 48 bytes.
+// The marks of an object take at most 64 bytes.
 func TestMarksAreSmall(t *testing.T) {
 	check := func(typ reflect.Type) (parts int) {
 		l := newLayout(typ)
-		if more := l.memory.Size() - typ.Size(); more > 48 {
+		if more := l.memory.Size() - typ.Size(); more > 64 {
 			t.Errorf("the marks of %v take %d bytes", typ, more)
 		}
 		return len(l.parts)
@@ -521,7 +580,7 @@ func TestMarksAreSmall(t *testing.T) {
 	}
 }
 
-// FuzzUpdate decodes the second of two objects as the version that follows the first.
+// FuzzUpdate decodes the second of two objects as the version that follows the first, with limits around what it needs, too.
 func FuzzUpdate(f *testing.F) {
 	fuzzFormats(func(enc Format, pods [][]byte) {
 		for i, pod := range pods {
@@ -540,12 +599,19 @@ func FuzzUpdate(f *testing.F) {
 			}
 		}
 	})
+	for name, values := range kindsJSON {
+		object := func(value string) []byte { return fmt.Appendf(nil, `{"metadata":{"name":"a"},%q:%s}`, name, value) }
+		for i, value := range values {
+			f.Add(byte(JSON), object(value), object(values[(i+1)%len(values)]))
+			f.Add(byte(JSON), object(value), slices.Concat([]byte(`{"any":[0.0],`), object(value)[1:]))
+		}
+	}
 	f.Fuzz(func(t *testing.T, enc byte, before, after []byte) {
-		for _, typ := range []reflect.Type{reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*unstructured.Unstructured]()} {
+		for _, typ := range []reflect.Type{reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*unstructured.Unstructured](), reflect.TypeFor[*kinds]()} {
 			if Format(enc%2) == Protobuf && typ != reflect.TypeFor[*corev1.Pod]() {
 				continue
 			}
-			newUpdates(t, typ, Format(enc%2)).follow(before, after)
+			newUpdates(t, typ, Format(enc%2)).follow(before, after, true)
 		}
 	})
 }

@@ -89,6 +89,7 @@ type sharer struct {
 type sharedValue struct {
 	typ   reflect.Type
 	raw   string // the encoded value
+	cost  int    // what it took of the budget
 	value words
 }
 
@@ -111,8 +112,9 @@ func (s *sharer) set(raw []byte) *[2]sharedValue {
 	return &s.sets[maphash.Bytes(s.seed, raw)&uint64(len(s.sets)-1)]
 }
 
-// find sets the t at p to the value that was decoded from raw. It returns false if none is remembered.
-func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) bool {
+// find sets the t at p to the value that was decoded from raw, and returns what that takes of the budget. It returns false if none
+// is remembered.
+func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) (cost int, ok bool) {
 	set := s.set(raw)
 	for i := range set {
 		known := &set[i]
@@ -124,16 +126,17 @@ func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) bool {
 		} else {
 			*(*unsafe.Pointer)(p) = known.value.data
 		}
+		cost = known.cost
 		if i == 1 {
 			set[0], set[1] = set[1], set[0]
 		}
-		return true
+		return cost, true
 	}
-	return false
+	return 0, false
 }
 
-// put remembers the t at p, which was decoded from raw.
-func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer) {
+// put remembers the t at p, which was decoded from raw and took cost of the budget.
+func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer, cost budget) {
 	if len(raw) > maxShared {
 		return
 	}
@@ -141,7 +144,7 @@ func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer) {
 	if t.Kind() == reflect.Slice {
 		value = *(*words)(p)
 	}
-	s.set(raw)[1] = sharedValue{t, string(raw), value}
+	s.set(raw)[1] = sharedValue{t, string(raw), int(cost), value}
 }
 
 // hits counts for one field of a type how often a value to share was found.

@@ -8,17 +8,18 @@ import (
 
 // unstructured decodes raw, which is JSON, into u. The parts are the members that can be large, in their order.
 func (d *Decoder) unstructured(u *unstructured.Unstructured, raw []byte, before *unstructured.Unstructured, reuse reuse) error {
-	left := budget(maxDecoded)
-	if content := d.members(raw, before, reuse, &left); content != nil {
+	left := &d.json.left
+	*left = d.json.limit
+	if content := d.members(raw, before, reuse, left); content != nil {
 		u.Object = content
 		return nil
 	}
-	if left < 0 {
+	if *left < 0 {
 		return errDecodedTooLarge
 	}
 	reuse.now.clear()
-	left = maxDecoded
-	content, err := decodeMap(raw, &left) // reports what is wrong with raw
+	*left = d.json.limit
+	content, err := decodeMap(raw, left) // reports what is wrong with raw
 	u.Object = content
 	return err
 }
@@ -26,7 +27,9 @@ func (d *Decoder) unstructured(u *unstructured.Unstructured, raw []byte, before 
 // members decodes an object member by member. It returns nil if raw is unusual.
 func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse reuse, left *budget) map[string]any {
 	content, parts := map[string]any{}, 0
-	left.take(valueBytes + mapBytes)
+	if !left.take(valueBytes + mapBytes) {
+		return nil
+	}
 	tokens := d.json.tokens
 	defer func() { tokens.Reset(noInput{}) }()
 	c := cursor{b: raw}
@@ -49,12 +52,13 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 		if char := c.space(); (char == '{' || char == '[') && name != "metadata" && parts < len(reuse.parts) {
 			part = parts
 			parts++
-			if size, ok := reuse.unchanged(part, raw[at:]); ok && held {
+			if size, cost, ok := reuse.unchanged(part, raw[at:]); ok && held {
 				c.i = at + size
 				content[name] = was
-				return true
+				return left.take(cost)
 			}
 		}
+		whole := *left
 		value := c.value(1)
 		if value == nil || !left.take(memberBytes) {
 			return false
@@ -64,11 +68,11 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 			return false
 		}
 		if held {
-			v, _ = adoptTree(was, v)
+			v, _ = adoptTree(was, v, true)
 		}
 		content[name] = v
 		if part >= 0 {
-			reuse.note(part, raw[at:c.i])
+			reuse.note(part, raw[at:c.i], whole-*left)
 		}
 		return true
 	})

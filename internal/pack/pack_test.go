@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -193,4 +194,33 @@ func FuzzPack(f *testing.F) {
 		p.value(raw).check(t)
 		_, _ = learned.Unpack(nil, string(raw)) // an error, or any bytes
 	})
+}
+
+// A value may be written to as soon as it is packed: neither what Pack returns nor the samples for the next dictionary refer to it.
+func TestPackKeepsNoMemoryOfTheCaller(t *testing.T) {
+	var p Packer
+	random := rand.New(rand.NewPCG(1, 1))
+	noise := make([]byte, 500)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	var values []value
+	for i := range samples + probes {
+		raw := bytes.Repeat([]byte("value"), 100)
+		if i%2 == 0 { // it is not compressed
+			raw = bytes.Clone(noise)
+		}
+		head := []byte("head")
+		packed, dict := p.Pack(string(head), raw)
+		values = append(values, value{bytes.Clone(raw), packed, dict})
+		clear(raw)
+	}
+	for _, v := range values {
+		v.check(t)
+	}
+	for i, kept := range slices.Concat(p.sample[:], p.probe[:]) {
+		if !bytes.Equal(kept, values[i].raw) {
+			t.Fatalf("sample %d is %q", i, kept)
+		}
+	}
 }
