@@ -19,6 +19,9 @@ func (a *actor) lists() (n int) {
 func TestObjectsAreKeptForAWhile(t *testing.T) {
 	onStage(t, 1, func(s *stage) {
 		s.create("ns", 0, 100)
+		// The session asks for the first shard before the informer runs, and waits for it afterwards. If the list were complete by then, the
+		// informer would list again.
+		s.server.Inject(informertest.Fault{Delay: time.Second, Match: func(r informertest.Request) bool { return r.Resource == podsResource }})
 		keep := func(a *actor, _ *Config) { a.keeps = keepPeriod }
 		a := s.join("a", keep)
 		<-time.After(settle)
