@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +55,9 @@ func TestBeforeStart(t *testing.T) {
 		t.Error("the informer runs after Start has returned")
 	}
 	if _, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); !errors.Is(err, informer.ErrStopped) {
+		t.Error(err)
+	}
+	if err := c.IndexField(t.Context(), &corev1.Pod{}, "node", func(client.Object) []string { return nil }); !errors.Is(err, informer.ErrStopped) {
 		t.Error(err)
 	}
 	if err := c.List(t.Context(), &corev1.PodList{}); err != nil {
@@ -226,6 +231,13 @@ func TestHandlersReceiveEveryChange(t *testing.T) {
 	if err := i.RemoveEventHandler(nil); err == nil {
 		t.Error("a registration of nobody")
 	}
+	nodes, err := c.GetInformer(t.Context(), &corev1.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes.RemoveEventHandler(registration); err == nil {
+		t.Error("a registration of another informer")
+	}
 	if _, err := i.AddEventHandler(nil); err == nil {
 		t.Error("a nil handler")
 	}
@@ -281,6 +293,16 @@ func TestAddIndexers(t *testing.T) {
 	if err != nil || len(same) != 2 || !slices.Equal(indexer.ListIndexFuncValues("node"), []string{"node-x"}) || len(indexer.GetIndexers()) != 1 {
 		t.Error(same, err)
 	}
+	several := toolscache.Indexers{"several": func(any) ([]string, error) { return []string{"one", "two"}, nil }}
+	if err := i.AddIndexers(several); err != nil {
+		t.Fatal(err)
+	}
+	if same, err := indexer.Index("several", pod); err != nil || len(same) != 2 {
+		t.Errorf("%d objects share two values, %v", len(same), err)
+	}
+	if values := indexer.ListIndexFuncValues("several"); !slices.Equal(values, []string{"one", "two"}) {
+		t.Errorf("values %q", values)
+	}
 	if list, err := indexer.ByIndex("other", ""); err == nil {
 		t.Error(list)
 	}
@@ -316,6 +338,51 @@ func TestMetrics(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("missing: %v", want)
+	}
+}
+
+// An informer that is removed keeps nobody from being ready.
+func TestWaitForCacheSyncIgnoresARemovedInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		w.pod("a", "x")
+		c := w.cache(cache.Options{}, crcache.Options{})
+		stop := w.start(c)
+		w.server.Inject(informertest.Fault{Resource: "nodes", Hang: true})
+		if _, err := c.GetInformer(t.Context(), &corev1.Node{}, cache.BlockUntilSynced(false)); err != nil {
+			t.Fatal(err)
+		}
+		synced := make(chan bool, 1)
+		go func() { synced <- c.WaitForCacheSync(t.Context()) }()
+		synctest.Wait()
+		if len(synced) > 0 {
+			t.Error("the cache has synced without the nodes")
+		}
+		if err := c.RemoveInformer(t.Context(), &corev1.Node{}); err != nil {
+			t.Fatal(err)
+		}
+		if !<-synced {
+			t.Error("WaitForCacheSync fails because of an informer that was removed")
+		}
+		stop()
+		w.server.Close()
+	})
+}
+
+// A Go type that stands for two kinds names neither: the scheme refuses to guess, also when one of them has an informer.
+func TestTypeOfTwoKinds(t *testing.T) {
+	w := newWorld(t, false)
+	w.pod("a", "x")
+	scheme := apiruntime.NewScheme()
+	kind := corev1.SchemeGroupVersion.WithKind("Pod")
+	scheme.AddKnownTypeWithName(kind, &corev1.Pod{})
+	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Pod"}, &corev1.Pod{})
+	c := w.started(cache.Options{Scheme: scheme}, crcache.Options{})
+	if _, err := c.GetInformerForKind(t.Context(), kind); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "x"}, &corev1.Pod{}); err == nil || !strings.Contains(err.Error(), "refusing to guess") {
+		t.Error(err)
 	}
 }
 

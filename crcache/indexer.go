@@ -69,11 +69,12 @@ func (indexer) Replace([]any, string) error { return errReadOnly }
 func (indexer) Resync() error               { return nil }
 func (indexer) Bookmark(string)             {}
 
-func (x indexer) LastStoreSyncResourceVersion() string {
-	var oldest string
-	for _, p := range x.kind.parts {
+// LastStoreSyncResourceVersion returns the version that all configured namespaces have reached. It is empty before each of them has
+// its objects.
+func (x indexer) LastStoreSyncResourceVersion() (oldest string) {
+	for i, p := range x.kind.parts {
 		rv := p.informer.Store().ResourceVersion()
-		if c, err := resourceversion.CompareResourceVersion(rv, oldest); oldest == "" || err == nil && c < 0 {
+		if c, err := resourceversion.CompareResourceVersion(rv, oldest); i == 0 || rv == "" || err == nil && c < 0 {
 			oldest = rv
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/cookiejar"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		{want: "cache.Options.ByObject[*v1.Node].Namespaces", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Namespaces: map[string]cache.Config{}}}}},
 		{want: "cache.Options.ByObject[*v1.Service]", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {}}}},
 		{want: "cache.Options.HTTPClient", opts: cache.Options{HTTPClient: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}}},
+		{want: "cache.Options.HTTPClient: its Jar", opts: cache.Options{HTTPClient: &http.Client{Jar: &cookiejar.Jar{}}}},
 		{want: "crcache.Options.Compact and Share", options: crcache.Options{Compact: true, Share: true}},
 		{want: "crcache.Options.ByObject[*v1.Pod]", options: crcache.Options{Share: true, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}}},
 		{want: "crcache.Options.ByObject[*crcache_test.unknown]", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&unknown{}: {}}}},
@@ -80,6 +82,12 @@ func TestOptionsSelectObjects(t *testing.T) {
 			DefaultNamespaces: map[string]cache.Config{"c": {}},
 			ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: label("x"), Namespaces: map[string]cache.Config{"a": {}, "b": {}}}},
 		}, []string{"a/x", "b/x"}},
+		{"ByObject.Namespaces with a default of the namespace", cache.Options{
+			DefaultLabelSelector: label("x"),
+			DefaultNamespaces:    map[string]cache.Config{"a": {LabelSelector: label("y")}},
+			ByObject:             map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: map[string]cache.Config{"a": {}, "b": {}}}},
+		}, []string{"a/y", "b/x"}},
+		{"all other namespaces with a selector", cache.Options{DefaultNamespaces: map[string]cache.Config{cache.AllNamespaces: {FieldSelector: named("x")}, "a": {}}}, []string{"b/x", "a/x", "a/y"}},
 		{"ByObject without namespaces", cache.Options{
 			DefaultNamespaces: map[string]cache.Config{"a": {FieldSelector: named("y")}},
 			ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {}},
@@ -108,6 +116,40 @@ func TestOptionsSelectObjects(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kind with options of its own has the default of each option that it does not set.
+func TestByObjectKeepsOtherDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		w.pod("a", "x")
+		c := w.cache(cache.Options{
+			DefaultUnsafeDisableDeepCopy: ptr(true),
+			SyncPeriod:                   ptr(time.Minute),
+			ByObject:                     map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.Everything()}},
+		}, crcache.Options{})
+		stop := w.start(c)
+		updates := 0
+		if _, err := w.informerOf(c).AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { updates++ }}); err != nil {
+			t.Fatal(err)
+		}
+		var a, b corev1.Pod
+		for _, pod := range []*corev1.Pod{&a, &b} {
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "x"}, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if &a.Spec.Containers[0] != &b.Spec.Containers[0] {
+			t.Error("DefaultUnsafeDisableDeepCopy does not apply")
+		}
+		time.Sleep(5*time.Minute + time.Second)
+		synctest.Wait()
+		if updates < 3 {
+			t.Errorf("%d updates in five periods", updates)
+		}
+		stop()
+		w.server.Close()
+	})
 }
 
 // The transform of the most specific option is the one that counts.
