@@ -270,8 +270,10 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 		return l, coldBecause("the snapshot is too old: it was saved %v ago, and Config.Snapshot.MaxAge is %v", age.Round(time.Second), s.config.maxAge())
 	case time.Since(h.Listed) > maxSinceList:
 		return l, coldBecause("the snapshot is too old: the last list of the whole collection was %v ago, and the limit is %v", time.Since(h.Listed).Round(time.Second), maxSinceList)
-	case min(age, time.Since(h.Listed)) < -maxFromFuture:
-		return l, coldBecause("the snapshot was saved %v in the future", -age.Round(time.Second))
+	case age < -maxFromFuture:
+		return l, coldBecause("the snapshot is not usable: it was saved %v in the future", -age.Round(time.Second))
+	case time.Since(h.Listed) < -maxFromFuture:
+		return l, coldBecause("the snapshot is not usable: its list began %v in the future", -time.Since(h.Listed).Round(time.Second))
 	}
 	var one objectID
 	if l.current, one, err = c.current(ctx); err != nil {

@@ -262,7 +262,7 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "other cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "u2" }, why: "has the UID u1, not u2"},
 		{name: "same cluster", before: func(s *saved) { s.uid = "u1" }},
 		{name: "unknown cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "" }, why: "may not get that namespace"},
-		{name: "restored server", before: func(s *saved) { s.backup = s.server.Snapshot(); s.relabel("ns", "a", "2") }, after: func(s *saved) { s.server.Restore(s.backup) }, why: "the server was restored"},
+		{name: "restored server", before: func(s *saved) { s.backup = s.server.Snapshot(); s.relabel("ns", "a", "2") }, after: func(s *saved) { s.server.Restore(s.backup) }, why: "the server was restored to resource version"},
 		{name: "expired", after: func(s *saved) { s.relabel("ns", "a", "2"); s.delete("ns", "b"); s.server.Compact() }, why: "the watch cannot resume at resource version"},
 		{name: "other revision", after: func(s *saved) { s.config.Snapshot.Revision = "2" }, why: `it has the revision "", not "2"`},
 		{name: "transform", after: func(s *saved) {
@@ -886,33 +886,43 @@ func TestWarmStartOfAnAbsentResource(t *testing.T) {
 // While the server is down, a start waits, and then resumes.
 // Guarantees: S4
 func TestWarmStartWhileTheServerIsDown(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		w.live(w.client(), pods, config).stop()
-		w.relabel("ns", "a", "2")
-		remove := w.server.Inject(informertest.Fault{Error: unavailable})
-		inf, rec := w.podInformer(config)
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); inf.Run(ctx) }()
-		time.Sleep(time.Minute)
-		rec.Want(t)
-		if s := reflectorStatus(inf); inf.HasSynced() || s.Snapshot.LoadError != nil || s.Failures == 0 {
-			t.Errorf("%+v", s)
-		}
-		remove()
-		if err := inf.WaitSynced(w.Context()); err != nil {
-			t.Fatal(err)
-		}
-		equalsServer(w, inf)
-		if s := reflectorStatus(inf); !s.Snapshot.Loaded || len(s.ListsBy) > 0 {
-			t.Errorf("%+v", s)
-		}
-		cancel()
-		<-ended
-	})
+	for _, test := range []struct {
+		name string
+		down func(world) (up func())
+	}{
+		{"unavailable", func(w world) func() { return w.server.Inject(informertest.Fault{Error: unavailable}) }},
+		{"unreachable", func(w world) func() { w.server.Stop(); return w.server.Start }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(w world) {
+				config := quiet[*corev1.Pod]()
+				config.Snapshot = snapshotDir(t)
+				w.create(newPod("ns", "a", "v=1"))
+				w.live(w.client(), pods, config).stop()
+				w.relabel("ns", "a", "2")
+				up := test.down(w)
+				inf, rec := w.podInformer(config)
+				ctx, cancel := context.WithCancel(w.Context())
+				ended := make(chan struct{})
+				go func() { defer close(ended); inf.Run(ctx) }()
+				time.Sleep(2 * time.Minute)
+				rec.Want(t)
+				if s := reflectorStatus(inf); inf.HasSynced() || s.Snapshot.LoadError != nil || s.Failures < 3 {
+					t.Errorf("%+v", s)
+				}
+				up()
+				if err := inf.WaitSynced(w.Context()); err != nil {
+					t.Fatal(err)
+				}
+				equalsServer(w, inf)
+				if s := reflectorStatus(inf); !s.Snapshot.Loaded || len(s.ListsBy) > 0 {
+					t.Errorf("%+v", s)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
 }
 
 // The informers of a group, and those whose type is known at run time only, start from their snapshots.

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +31,22 @@ func refuse(code int) answer {
 		fmt.Fprintf(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"no"}`, code, map[int]string{403: "Forbidden", 503: "ServiceUnavailable"}[code])
 		return true
 	}
+}
+
+// countCalls counts the calls of do.
+func countCalls(do answer) (answer, *atomic.Int64) {
+	var calls atomic.Int64
+	return func(rw http.ResponseWriter, r *http.Request) bool {
+		calls.Add(1)
+		return do(rw, r)
+	}, &calls
+}
+
+// bookmark sends a bookmark with the resource version from which the watch r begins.
+func bookmark(rw http.ResponseWriter, r *http.Request) {
+	rw.Header().Set("Content-Type", mediaTypeJSON)
+	fmt.Fprintf(rw, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q}}}`, r.URL.Query().Get("resourceVersion"))
+	rw.(http.Flusher).Flush()
 }
 
 func asksForCluster(r *http.Request) bool {
@@ -72,28 +90,32 @@ func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 		return true
 	}
 	for _, test := range []struct {
-		name   string
-		match  func(*http.Request) bool
-		do     answer
-		atOnce bool
+		name  string
+		match func(*http.Request) bool
+		do    answer
+		tries int64
 	}{
-		{"a list is forbidden", asksForCurrent, refuse(403), true},
-		{"a list fails", asksForCurrent, refuse(500), true},
-		{"a list is not JSON", asksForCurrent, notJSON, false},
-		{"a list times out at a proxy", asksForCurrent, refuse(504), false},
-		{"kube-system fails", asksForCluster, refuse(500), true},
-		{"kube-system is a bad request", asksForCluster, refuse(400), true},
-		{"kube-system is unavailable", asksForCluster, refuse(503), false},
-		{"kube-system is not JSON", asksForCluster, notJSON, false},
+		{"a list is forbidden", asksForCurrent, refuse(403), 1},
+		{"a list fails", asksForCurrent, refuse(500), 1},
+		{"a list is not JSON", asksForCurrent, notJSON, 3},
+		{"a list times out at a proxy", asksForCurrent, refuse(504), 3},
+		{"kube-system fails", asksForCluster, refuse(500), 1},
+		{"kube-system is a bad request", asksForCluster, refuse(400), 1},
+		{"kube-system is unavailable", asksForCluster, refuse(503), 3},
+		{"kube-system is not JSON", asksForCluster, notJSON, 3},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(w world) {
-				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() { w.relabel("ns", "a", "2") }, test.match, test.do)
+				do, tries := countCalls(test.do)
+				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() { w.relabel("ns", "a", "2") }, test.match, do)
 				s := reflectorStatus(inf)
+				if n := tries.Load(); n != test.tries {
+					t.Errorf("the snapshot was tried %d times, want %d", n, test.tries)
+				}
 				if s.Snapshot.Loaded || s.Snapshot.LoadError == nil || !strings.Contains(s.Snapshot.LoadError.Error(), "cannot be checked") {
 					t.Errorf("%+v", s.Snapshot)
 				}
-				if test.atOnce && took > 0 || took > 10*time.Second {
+				if test.tries == 1 && took > 0 || took > 10*time.Second {
 					t.Errorf("synced after %v", took)
 				}
 				stop()
@@ -114,6 +136,18 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 		fmt.Fprint(rw, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"no"}}`)
 		return true
 	}
+	repeats := func(rw http.ResponseWriter, r *http.Request) bool {
+		seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
+		for range seconds {
+			bookmark(rw, r)
+			time.Sleep(time.Second)
+		}
+		return true
+	}
+	repeatsAndReports := func(rw http.ResponseWriter, r *http.Request) bool {
+		bookmark(rw, r)
+		return reports(rw, r)
+	}
 	noBookmarks := func(_ http.ResponseWriter, r *http.Request) bool {
 		q := r.URL.Query()
 		q.Del("allowWatchBookmarks")
@@ -128,27 +162,34 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 		return false
 	}
 	for _, test := range []struct {
-		name string
-		do   answer
-		max  time.Duration
+		name    string
+		do      answer
+		watches int64
+		max     time.Duration
 	}{
-		{"forbidden", refuse(403), time.Second},
-		{"unavailable", refuse(503), time.Minute},
-		{"internal error", refuse(500), time.Minute},
-		{"an error event", reports, time.Minute},
-		{"ends at once", ends, time.Minute},
-		{"no bookmarks", noBookmarks, 23 * time.Second},
-		{"ignores the timeout", noTimeout, 40 * time.Second},
+		{"forbidden", refuse(403), 1, time.Second},
+		{"unavailable", refuse(503), 6, time.Minute},
+		{"internal error", refuse(500), 6, time.Minute},
+		{"an error event", reports, 6, time.Minute},
+		{"an error event after a bookmark of the loaded version", repeatsAndReports, 6, time.Minute},
+		{"ends at once", ends, 6, time.Minute},
+		{"no bookmarks", noBookmarks, 3, 23 * time.Second},
+		{"bookmarks of the loaded version", repeats, 3, 23 * time.Second},
+		{"ignores the timeout", noTimeout, 1, 40 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(w world) {
+				do, watches := countCalls(test.do)
 				nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
 				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() {
 					if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 						t.Fatal(err)
 					}
-				}, func(r *http.Request) bool { return asksToWatch(r) && !asksToStream(r) }, test.do)
+				}, func(r *http.Request) bool { return asksToWatch(r) && !asksToStream(r) }, do)
 				s := reflectorStatus(inf)
+				if n := watches.Load(); n != test.watches {
+					t.Errorf("%d watches after the snapshot, want %d", n, test.watches)
+				}
 				if !s.Snapshot.Loaded || s.Snapshot.LoadError == nil || s.ListsBy[informer.ReasonBehind] != 1 {
 					t.Errorf("%+v %v", s.Snapshot, s.ListsBy)
 				}
@@ -159,6 +200,77 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Only consecutive watches without progress count: five that fail, one that ends normally and one more that fails lead to no list.
+// Guarantees: S4
+func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
+	bubble(t, func(w world) {
+		fails := refuse(503)
+		watches := 0
+		inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() { w.relabel("ns", "a", "2") },
+			func(r *http.Request) bool { return asksToWatch(r) && !asksToStream(r) },
+			func(rw http.ResponseWriter, r *http.Request) bool {
+				rw.Header().Set("Retry-After", "1") // so that all of it is over before the informer lists because of the time
+				switch watches++; {
+				case watches <= 5 || watches == 7:
+					return fails(rw, r)
+				case watches == 6:
+					bookmark(rw, r)
+					time.Sleep(2 * time.Second)
+					return true
+				}
+				return false
+			})
+		s := reflectorStatus(inf)
+		if watches != 8 || !s.Snapshot.Loaded || s.Snapshot.LoadError != nil || len(s.ListsBy) > 0 {
+			t.Errorf("%d watches in %v, lists %v: %+v", watches, took, s.ListsBy, s.Snapshot)
+		}
+		stop()
+	})
+}
+
+// While no connection is possible, no failure counts: a list would fail, too.
+// Guarantees: S4
+func TestUnreachableServerLeadsToNoList(t *testing.T) {
+	bubble(t, func(w world) {
+		fails := refuse(503)
+		watches := 0
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		w.live(w.client(), pods, config).stop()
+		w.relabel("ns", "a", "2")
+		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+			if !asksToWatch(r) {
+				return false
+			}
+			watches++
+			if watches == 1 {
+				go w.server.Stop() // it waits for this request
+				<-r.Context().Done()
+				return true
+			}
+			return watches == 2 && fails(rw, r)
+		})
+		inf, _ := w.podInformer(config)
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); inf.Run(ctx) }()
+		time.Sleep(5 * time.Minute)
+		if s := reflectorStatus(inf); s.Failures < 7 || !s.Snapshot.Loaded {
+			t.Errorf("the server was not unreachable: %+v", s)
+		}
+		w.server.Start()
+		if err := inf.WaitSynced(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := reflectorStatus(inf); watches != 3 || s.Snapshot.LoadError != nil || len(s.ListsBy) > 0 {
+			t.Errorf("%d watches, lists %v: %+v", watches, s.ListsBy, s.Snapshot)
+		}
+		cancel()
+		<-ended
+	})
 }
 
 // SetShard returns only when the store has what the server had after the start: with older objects, another replica might already
@@ -294,6 +406,33 @@ func TestRestoredServerShowsInOneObject(t *testing.T) {
 	})
 }
 
+// A server that was restored may give another object the name and the version of one in the snapshot: the UID differs.
+// Guarantees: S4
+func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
+	forEachCompactPod(t, "restored", func(w world, compact bool) {
+		config := quiet[*corev1.Pod]()
+		config.Compact = compact
+		config.Snapshot = snapshotDir(t)
+		backup := w.server.Snapshot()
+		first := newPod("ns", "a", "v=1")
+		first.UID = "first"
+		w.create(first)
+		version := w.server.ResourceVersion()
+		w.live(w.client(), pods, config).stop()
+		w.server.Restore(backup)
+		w.create(newPod("ns", "a", "v=again"))
+		if w.server.ResourceVersion() != version {
+			t.Fatal("the versions differ")
+		}
+		l := w.live(w.client(), pods, config)
+		if s := l.status(); s.Loaded || s.LoadError == nil || !strings.Contains(s.LoadError.Error(), "it does not have ns/a") {
+			t.Errorf("%+v", s)
+		}
+		equalsServer(w, l.Informer)
+		l.stop()
+	})
+}
+
 // A list of a restored server is saved even if its version is that of the snapshot.
 // Guarantees: S4
 func TestListOfARestoredServerIsSaved(t *testing.T) {
@@ -371,6 +510,27 @@ func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 			t.Errorf("synced after %v", d)
 		}
 		stop()
+	})
+}
+
+// The last save sends no request, so it does not delay the end. It fails if the server has not been identified yet.
+// Guarantees: S4, L2
+func TestLastSaveSendsNoRequest(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		do, calls := countCalls(refuse(503))
+		w.answer(func(rw http.ResponseWriter, r *http.Request) bool { return asksForCluster(r) && do(rw, r) })
+		l := w.live(w.client(), pods, config)
+		before := calls.Load()
+		l.stop()
+		if s := l.status(); s.Saves != 0 || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "the server has not been identified") {
+			t.Errorf("%+v", s)
+		}
+		if n := calls.Load(); before == 0 || n != before {
+			t.Errorf("%d requests before the end, %d after it", before, n)
+		}
 	})
 }
 
