@@ -54,6 +54,39 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 	})
 }
 
+// A source enqueues the objects that are there and every change, whatever its SubscriptionConfig: a full backlog makes the store wait.
+func TestSourceMissesNothing(t *testing.T) {
+	bubble(t, func(w world) {
+		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, pods)()
+		w.create(newPod("ns", "before", "owner=a"))
+		if err := pods.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+			t.Fatal(err)
+		}
+		slow := make(chan struct{})
+		queue := informer.NewQueue(informer.QueueConfig[string]{Name: "all"})
+		defer queue.Close()
+		ctl := &informer.Controller[string]{Queue: queue, Reconcile: func(context.Context, string) (informer.Result, error) { return informer.Result{}, nil }}
+		sub := ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string {
+			<-slow
+			return []string{pod.Labels["owner"]}
+		}).With(informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, MaxBacklog: 1}))
+		synctest.Wait()
+		for _, owner := range []string{"b", "c", "d", "e"} {
+			w.create(newPod("ns", owner, "owner="+owner))
+			synctest.Wait()
+		}
+		close(slow)
+		synctest.Wait()
+		if n := queue.Len(); n != 5 || sub.Err() != nil {
+			w.Errorf("%d keys are ready, and the subscription has ended with %v", n, sub.Err())
+		}
+		if name := sub.Status().Name; name != "queue all" {
+			w.Errorf("the subscription has the name %q", name)
+		}
+	})
+}
+
 // Guarantees: S3
 func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
 	bubble(t, func(w world) {

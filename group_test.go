@@ -266,6 +266,15 @@ func TestGroupConfigsMustAgree(t *testing.T) {
 				w.Errorf("%s: %v", name, err)
 			}
 		}
+		for _, other := range []informer.Resource{
+			{LabelSelector: "a=b"}, {FieldSelector: "metadata.name=a"}, {Namespaces: []string{"ns"}},
+			{Shard: informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 7}}}},
+		} {
+			other.GroupVersionResource = podGVR
+			if _, _, err := informer.Shared(g, other, informer.Config[*corev1.Pod]{PageSize: 8}); err != nil {
+				w.Errorf("%s shares the informer of another selection: %v", other, err)
+			}
+		}
 		if _, _, err := informer.Shared(g, informer.Resource{}, informer.Config[*corev1.Pod]{}); err == nil {
 			w.Error("Shared accepted an empty resource")
 		}
@@ -527,5 +536,26 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 		}
 		cancel()
 		<-ended
+	})
+}
+
+// A group runs once at a time.
+// Guarantees: L4
+func TestGroupRunsOnce(t *testing.T) {
+	bubble(t, func(w world) {
+		g := informer.NewGroup(w.client())
+		ctx, cancel := context.WithCancel(w.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- g.Run(ctx) }()
+		synctest.Wait()
+		again, cancelAgain := context.WithTimeout(w.Context(), time.Second)
+		defer cancelAgain()
+		if err := g.Run(again); !errors.Is(err, informer.ErrRunning) {
+			w.Errorf("a second Run: %v", err)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
 	})
 }

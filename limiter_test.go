@@ -71,3 +71,13 @@ func TestExponentialLimiterDoesNotOverflow(t *testing.T) {
 		last = wait
 	}
 }
+
+// A bucket without a Limiter delays nothing.
+func TestBucketLimiterWithoutALimiter(t *testing.T) {
+	var l informer.BucketLimiter[string]
+	for range 1000 {
+		if d := l.When("a"); d != 0 {
+			t.Fatalf("a delay of %v", d)
+		}
+	}
+}

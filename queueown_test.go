@@ -355,3 +355,102 @@ func TestControllerReconcilesOnlyItsOwnKeys(t *testing.T) {
 		r.wantInAnyOrder(fmt.Sprintf("a@%v", at), fmt.Sprintf("b@%v", at))
 	})
 }
+
+// WaitReleased ends the contexts of the keys that match, and no others, and returns when their calls have returned, however long they need.
+// Guarantees: S3
+func TestWaitReleasedEndsOnlyTheCallsThatMatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o owner
+		o.set(KeyOwned, "a", "b")
+		causes := make(chan error, 2)
+		finish := make(chan struct{})
+		r := startController(t, &Controller[string]{
+			MaxConcurrentReconciles: 2,
+			Reconcile: func(ctx context.Context, key string) (Result, error) {
+				if key == "a" {
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+					time.Sleep(5 * time.Second)
+					return Result{}, context.Cause(ctx)
+				}
+				select {
+				case <-finish:
+				case <-ctx.Done():
+					causes <- errors.New("the call for b has lost its context")
+				}
+				return Result{}, nil
+			},
+		})
+		r.Own(o.get)
+		r.Queue.Add("a")
+		r.Queue.Add("b")
+		synctest.Wait()
+		o.set(KeyForeign, "a")
+		r.Own(o.get)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r.WaitReleased(ctx, func(key string) bool { return key == "a" })
+		if took := time.Since(began); took != 6*time.Second {
+			t.Errorf("WaitReleased took %v, but the call needs 6 s", took)
+		}
+		if err := <-causes; !errors.Is(err, errNotOwned) {
+			t.Errorf("the cause is %v", err)
+		}
+		close(finish)
+		synctest.Wait()
+		if len(causes) > 0 {
+			t.Error(<-causes)
+		}
+		if s := r.Status(); s.Queue.InWork != 0 {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+// A key that becomes foreign leaves nothing behind: neither an entry of the queue nor its tries. Nor does a wait that ends early.
+// Guarantees: S3
+func TestForeignKeysLeaveNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o owner
+		limiter := &ExponentialLimiter[string]{}
+		q := NewQueue(QueueConfig[string]{Name: "q", RateLimiter: limiter})
+		q.Own(o.get)
+		var keys []string
+		for i := range 4 * idleEntries {
+			keys = append(keys, fmt.Sprint("key", i))
+		}
+		o.set(KeyAwaited, keys...)
+		q.AddWith(AddOptions{}, keys...)
+		for _, key := range keys {
+			limiter.When(key)
+		}
+		wantNoKey(t, q) // Get sets the keys aside that it may not hand out
+		if s := q.Status(); s.Awaited != len(keys) {
+			t.Errorf("the status is %+v", s)
+		}
+		o.set(KeyForeign, keys...)
+		q.Own(o.get)
+		if s := q.Status(); s.Awaited != 0 || s.Foreign != uint64(len(keys)) {
+			t.Errorf("the status is %+v", s)
+		}
+		if n := len(q.entries); n > idleEntries {
+			t.Errorf("the queue has %d entries for no keys", n)
+		}
+		if n := len(limiter.tries); n > 0 {
+			t.Errorf("the limiter has the tries of %d keys", n)
+		}
+
+		o.set(KeyOwned, "mine")
+		q.Add("mine")
+		if _, err := q.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := q.WaitReleased(ctx, func(string) bool { return true }); !errors.Is(err, context.DeadlineExceeded) || len(q.unowned) > 0 {
+			t.Errorf("%v, and %d waits are left", err, len(q.unowned))
+		}
+		q.Done("mine")
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -357,6 +358,7 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 		"namespace of a/b":          {pods.Delete(ctx, informer.Key{Namespace: "a/b", Name: "x"}, metav1.DeleteOptions{}), `may not contain '/'`},
 		"get without name":          {errorOf(pods.Get(ctx, informer.Key{}, metav1.GetOptions{})), "must be a name"},
 		"update without name":       {errorOf(pods.Update(ctx, &corev1.Pod{}, update)), "must be a name"},
+		"empty subresource":         {errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, metav1.PatchOptions{}, "")), "must be a name"},
 		"subresource a/b":           {errorOf(pods.Patch(ctx, informer.Key{Name: "a"}, types.MergePatchType, nil, metav1.PatchOptions{}, "a/b")), `may not contain '/'`},
 		"apply without manager":     {errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{})), "FieldManager is empty"},
 		"apply of a channel":        {errorOf(pods.Apply(ctx, key, make(chan int), metav1.ApplyOptions{FieldManager: "me"})), "unsupported type"},
@@ -385,6 +387,121 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 	if len(unnamedKind.Object) != 1 {
 		t.Errorf("the caller's object was changed: %v", unnamedKind)
 	}
+}
+
+// Each option of a call reaches the server, and so does each of its defaults.
+func TestTypedClientSendsItsOptions(t *testing.T) {
+	var sent string
+	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		query, _ := url.QueryUnescape(r.URL.RawQuery)
+		sent = strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, query, r.Header.Get("Content-Type")))
+		return nil, errors.New("sent")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, key := t.Context(), informer.Key{Namespace: "ns", Name: "a"}
+	pods := informer.NewTypedClient[*corev1.Pod](client, podGVR)
+	pod, all, yes, seconds := newPod("ns", "a"), []string{metav1.DryRunAll}, true, int64(7)
+	patch := metav1.PatchOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict", Force: &yes}
+	list := metav1.ListOptions{
+		LabelSelector: "a=b", FieldSelector: "c=d", ResourceVersion: "5", ResourceVersionMatch: "Exact", Limit: 1, Continue: "next", TimeoutSeconds: &seconds,
+	}
+	const (
+		one     = "/api/v1/namespaces/ns/pods/a"
+		several = "/api/v1/namespaces/ns/pods"
+		written = "dryRun=All&fieldManager=me&fieldValidation=Strict"
+		listed  = "continue=next&fieldSelector=c=d&labelSelector=a=b&limit=1&resourceVersion=5&resourceVersionMatch=Exact&timeoutSeconds=7"
+	)
+	for _, c := range []struct {
+		call func() error
+		want string
+	}{
+		{func() error { return errorOf(pods.Get(ctx, key, metav1.GetOptions{})) }, "GET " + one},
+		{func() error { return errorOf(pods.Get(ctx, key, metav1.GetOptions{ResourceVersion: "5"})) }, "GET " + one + " resourceVersion=5"},
+		{func() error { return errorOf(pods.Create(ctx, pod, metav1.CreateOptions{})) }, "POST " + several + "  application/json"},
+		{func() error {
+			return errorOf(pods.Create(ctx, pod, metav1.CreateOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict"}))
+		}, "POST " + several + " " + written + " application/json"},
+		{func() error {
+			return errorOf(pods.Update(ctx, pod, metav1.UpdateOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict"}))
+		}, "PUT " + one + " " + written + " application/json"},
+		{func() error {
+			return errorOf(pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict"}))
+		}, "PUT " + one + "/status " + written + " application/json"},
+		{func() error { return errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, metav1.PatchOptions{})) }, "PATCH " + one + "  application/merge-patch+json"},
+		{func() error { return errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, patch, "status")) }, "PATCH " + one + "/status " + written + "&force=true application/merge-patch+json"},
+		{func() error {
+			return errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{FieldManager: "me"}))
+		}, "PATCH " + one + " fieldManager=me&force=false application/apply-patch+yaml"},
+		{func() error {
+			return errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{DryRun: all, FieldManager: "me", Force: true}, "scale"))
+		}, "PATCH " + one + "/scale dryRun=All&fieldManager=me&force=true application/apply-patch+yaml"},
+		{func() error { return pods.Delete(ctx, key, metav1.DeleteOptions{}) }, "DELETE " + one + "  application/json"},
+		{func() error { _, _, err := pods.List(ctx, "ns", metav1.ListOptions{}); return err }, "GET " + several},
+		{func() error { _, _, err := pods.List(ctx, "ns", list); return err }, "GET " + several + " " + listed},
+		{func() error { return pods.DeleteCollection(ctx, "ns", metav1.DeleteOptions{}, list) }, "DELETE " + several + " " + listed + " application/json"},
+	} {
+		sent = ""
+		parts := strings.SplitN(c.want, " ", 4) // the parameters come in the order of their names
+		if len(parts) > 2 {
+			parameters := strings.Split(parts[2], "&")
+			slices.Sort(parameters)
+			parts[2] = strings.Join(parameters, "&")
+		}
+		want := strings.Join(parts, " ")
+		if err := c.call(); err == nil || sent != want {
+			t.Errorf("sent %q, want %q; error %v", sent, want, err)
+		}
+	}
+}
+
+// A response that the client cannot use is an error, and is closed: one in a format that T has not, and one that is too large.
+func TestTypedClientRejectsResponses(t *testing.T) {
+	for _, c := range []struct {
+		name, format string
+		body         io.Reader
+		want         string
+	}{
+		{"format", protobufType, strings.NewReader("k8s\x00"), "sent"},
+		{"size", mediaTypeJSON, io.MultiReader(strings.NewReader(`{"metadata":{"name":"a"}}`), io.LimitReader(spaces{}, 32<<20)), informer.ErrTooLarge.Error()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			body := &closing{Reader: c.body}
+			client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {c.format}}, Body: body, Request: r}, nil
+			})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods := informer.NewTypedClient[*slimPod](client, podGVR)
+			_, err = pods.Get(t.Context(), informer.Key{Namespace: "ns", Name: "a"}, metav1.GetOptions{})
+			if err == nil || !strings.Contains(err.Error(), c.want) || !body.closed {
+				t.Errorf("%v, closed %v", err, body.closed)
+			}
+		})
+	}
+}
+
+// closing notes that it was closed.
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
+}
+
+// spaces are spaces without end.
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
 }
 
 // An error from the server is not terminal: the same request may succeed later.
@@ -461,7 +578,7 @@ func TestTypedClientRetriesWhenTheServerSays(t *testing.T) {
 				requests = 0
 				ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
 				defer cancel()
-				if _, err := pods.Create(ctx, newPod("ns", "b"), metav1.CreateOptions{}); c.want > 1 && !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := pods.Create(ctx, newPod("ns", "b"), metav1.CreateOptions{}); c.want > 1 && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "after:")) {
 					w.Errorf("with a deadline: %v", err)
 				}
 			})
@@ -488,6 +605,22 @@ func TestHasCondition(t *testing.T) {
 	if d.Status.ObservedGeneration = 2; !available(d) {
 		t.Error("Deployment")
 	}
+	d.Status.ObservedGeneration = 0 // a type whose controller does not set it
+	if !available(d) {
+		t.Error("Deployment: the status says nothing about the generation")
+	}
+	conditions := informer.HasCondition[*withConditions]("Ready", "True")
+	for _, c := range []struct {
+		condition, status, generation int64
+		want                          bool
+	}{{2, 0, 2, true}, {1, 2, 2, false}, {2, 1, 2, true}, {0, 2, 2, true}, {0, 1, 2, false}, {0, 0, 2, true}} {
+		obj := &withConditions{}
+		obj.Generation, obj.Status.ObservedGeneration = c.generation, c.status
+		obj.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", ObservedGeneration: c.condition}}
+		if got := conditions(obj); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
 	any := informer.HasCondition[*unstructured.Unstructured]("Ready", "True")
 	u := &unstructured.Unstructured{}
 	for text, want := range map[string]bool{
@@ -509,5 +642,14 @@ func TestHasCondition(t *testing.T) {
 	}
 	if !informer.IsDeleted[*corev1.Pod](nil) || informer.IsDeleted(&corev1.Pod{}) {
 		t.Error("IsDeleted")
+	}
+}
+
+// withConditions is a custom resource whose conditions and status have generations.
+type withConditions struct {
+	metav1.ObjectMeta
+	Status struct {
+		ObservedGeneration int64
+		Conditions         []metav1.Condition
 	}
 }

@@ -143,6 +143,27 @@ func TestWaitForObjectOutside(t *testing.T) {
 	})
 }
 
+// A version that is no number is an error at once: no version reaches it.
+// Guarantees: C9, L4
+func TestWaitForAVersionThatIsNoNumber(t *testing.T) {
+	bubble(t, func(w world) {
+		pod := w.create(newPod("ns", "a")).DeepCopy()
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		defer start(w.T, inf)()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		for _, rv := range []string{"", "abc", "-1", "0"} {
+			if err := inf.WaitForResourceVersion(ctx, rv); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("WaitForResourceVersion(%q): %v", rv, err)
+			}
+			pod.ResourceVersion = rv
+			if err := inf.WaitForObject(ctx, pod); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("WaitForObject at %q: %v", rv, err)
+			}
+		}
+	})
+}
+
 // A version is reached when each namespace has reached it, including one that is not listed yet.
 // Guarantees: C9
 func TestWaitForSeveralNamespaces(t *testing.T) {
