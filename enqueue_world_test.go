@@ -2,6 +2,7 @@ package informer_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -54,32 +55,44 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 	})
 }
 
-// A source enqueues the objects that are there and every change, whatever its SubscriptionConfig: a full backlog makes the store wait.
+// A source enqueues the keys of old and new at every change, whatever its SubscriptionConfig: a full backlog makes the store wait.
 func TestSourceMissesNothing(t *testing.T) {
 	bubble(t, func(w world) {
 		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		defer start(w.T, pods)()
-		w.create(newPod("ns", "before", "owner=a"))
-		if err := pods.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
-			t.Fatal(err)
-		}
-		slow := make(chan struct{})
+		w.create(newPod("ns", "a", "owner=0"))
+		calls := make(chan struct{}, 1)
+		calls <- struct{}{}
 		queue := informer.NewQueue(informer.QueueConfig[string]{Name: "all"})
 		defer queue.Close()
 		ctl := &informer.Controller[string]{Queue: queue, Reconcile: func(context.Context, string) (informer.Result, error) { return informer.Result{}, nil }}
 		sub := ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string {
-			<-slow
+			<-calls
 			return []string{pod.Labels["owner"]}
 		}).With(informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, MaxBacklog: 1}))
-		synctest.Wait()
-		for _, owner := range []string{"b", "c", "d", "e"} {
-			w.create(newPod("ns", owner, "owner="+owner))
+		take := func() (keys []string) {
+			synctest.Wait()
+			for queue.Len() > 0 {
+				key, err := queue.Get(w.Context())
+				if err != nil {
+					w.Fatal(err)
+				}
+				queue.Done(key)
+				keys = append(keys, key)
+			}
+			slices.Sort(keys)
+			return keys
+		}
+		if keys := take(); !slices.Equal(keys, []string{"0"}) {
+			w.Errorf("enqueued %q", keys)
+		}
+		for i := 1; i <= 5; i++ {
+			w.label("ns", "a", "owner", fmt.Sprint(i))
 			synctest.Wait()
 		}
-		close(slow)
-		synctest.Wait()
-		if n := queue.Len(); n != 5 || sub.Err() != nil {
-			w.Errorf("%d keys are ready, and the subscription has ended with %v", n, sub.Err())
+		close(calls)
+		if keys := take(); !slices.Equal(keys, []string{"0", "1", "2", "3", "4", "5"}) || sub.Err() != nil {
+			w.Errorf("enqueued %q, and the subscription has ended with %v", keys, sub.Err())
 		}
 		if name := sub.Status().Name; name != "queue all" {
 			w.Errorf("the subscription has the name %q", name)
