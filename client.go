@@ -43,6 +43,7 @@ import (
 //     encoded bytes, such as a list of empty structs. An informer decodes at most four objects at once, however many
 //     namespaces it follows
 //   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
+//   - 4 MiB and 10 s for a discovery document, which an informer reads only after a 404
 //
 // There is no limit on the number of objects in a collection. The informer keeps all of them, so its memory depends on the
 // server and on everybody who may create objects.
@@ -171,7 +172,7 @@ type request struct {
 	accept      string
 	contentType string // of body
 	body        []byte
-	resource    schema.GroupResource // for errors
+	resource    schema.GroupResource // for errors; empty for discovery
 	name        string               // for errors
 }
 
@@ -193,7 +194,7 @@ func (r *request) verb() string {
 	switch {
 	case r.watch:
 		return "watch"
-	case r.method == http.MethodGet && r.name == "":
+	case r.method == http.MethodGet && r.name == "" && r.resource.Resource != "":
 		return "list"
 	case r.method == http.MethodDelete && r.name == "":
 		return "deletecollection"

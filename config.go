@@ -67,7 +67,8 @@ type Config[T Object] struct {
 	// PageSize is the number of objects in a page of a LIST. Zero means 500.
 	PageSize int
 	// AbsentIsSynced treats a resource that the server does not serve as empty, for example while its custom resource
-	// definition is not installed. False means that the informer does not sync until the server serves the resource.
+	// definition is not installed. False means that the informer does not sync until the server serves the resource. In both
+	// cases, a 404 counts only if discovery shows the absence; see [ReflectorState].
 	AbsentIsSynced bool
 	// Snapshot makes the informer save its objects and start from the saved ones; see [SnapshotConfig]. A [Reflector] has no
 	// Snapshot. The zero value saves nothing.

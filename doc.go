@@ -144,6 +144,7 @@
 //
 // A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced. warm.go reads
 // a saved snapshot in place of a list (internal/snapshotfile), and save.go writes it.
-// reflector.go is the state machine that chooses the next request. wait.go implements the Wait methods, group.go shares
+// reflector.go is the state machine that chooses the next request, and absence.go decides what a 404 means (internal/discovery).
+// wait.go implements the Wait methods, group.go shares
 // informers, and lister.go reads them as client-go's listers do. Package k8s and the generator in codegen build on these.
 package informer

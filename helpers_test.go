@@ -193,6 +193,9 @@ func (w world) requests() []string {
 	var list []string
 	for _, r := range w.server.Requests() {
 		text := r.Verb
+		if text == "" {
+			text = "GET " + r.Path
+		}
 		for _, param := range []string{"sendInitialEvents", "resourceVersion", "resourceVersionMatch", "limit"} {
 			if r.Query.Has(param) {
 				text += " " + param + "=" + r.Query.Get(param)
@@ -390,6 +393,8 @@ const (
 	listsLatest = "list limit=1"
 	nextPage    = "list limit=1 continue"
 	watches     = "watch resourceVersion=%s"
+	versions    = "GET /api"
+	resources   = "GET /api/v1"
 )
 
 var (

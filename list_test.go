@@ -253,9 +253,8 @@ func TestAbsentResourceHasNothingStale(t *testing.T) {
 		if s := inf.Status().Reflectors[0]; s.Stale != 1 {
 			w.Errorf("status %+v", s)
 		}
-		w.server.Inject(informertest.Fault{Error: absent})
-		w.server.EndWatches()
-		<-time.After(10 * time.Second)
+		w.pods.Unregister()
+		<-time.After(5 * time.Minute)
 		if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.State != informer.ReflectorAbsent || inf.Store().Len() != 0 {
 			w.Errorf("%d objects, status %+v", inf.Store().Len(), s)
 		}

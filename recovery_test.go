@@ -110,11 +110,20 @@ var recoveries = []recovery{
 	{name: "R13 401 on the list", atStart: true, fault: informertest.Fault{Times: 1, Error: apierrors.NewUnauthorized("who?")}, requests: again, events: added, status: "failures=1"},
 	{name: "R13 403 on the watch", fault: informertest.Fault{Times: 1, Error: forbidden}, requests: watchOn, events: updated, status: "failures=1"},
 	{name: "R13 403 on the list", atStart: true, fault: informertest.Fault{Times: 1, Error: forbidden}, requests: again, events: added, status: "failures=1"},
-	{name: "R14 404 at first", atStart: true, fault: informertest.Fault{Times: 3, Error: absent}, events: added, status: "failures=3",
-		requests: append(again, at(second, streams), at(third, streams))},
-	{name: "R14 404 later", fault: informertest.Fault{Times: 3, Error: absent}, status: "failures=3",
-		requests: []string{at("0s", watches, "3"), at(first, streams), at(second, streams), at(third, streams)},
-		events:   []string{"delete ns/a 1 final=false", "delete ns/b 1 final=false", "add ns/a 1 initial=false", "add ns/b 2 initial=false"}},
+	{name: "R14 404 at first, but listed", atStart: true, fault: informertest.Fault{Verb: "watch", Times: 2, Error: absent}, events: added, status: "failures=2",
+		requests: []string{at("0s", streams), at("0s", versions), at("0s", resources), at(first, streams), at("0s", versions), at("0s", resources), at(second, streams)}},
+	{name: "R14 404 at first, but listed, paged", atStart: true, paged: true, fault: informertest.Fault{Verb: "list", Times: 1, Error: absent}, events: added, status: "failures=1",
+		requests: []string{at("0s", lists), at("0s", versions), at("0s", resources), at(first, lists), at("0s", watches, "3")}},
+	{name: "R14 404 later, but listed", fault: informertest.Fault{Verb: "watch", Times: 2, Error: absent}, events: updated, status: "failures=2",
+		requests: []string{at("0s", watches, "3"), at("0s", versions), at("0s", resources), at(first, watches, "3"), at("0s", versions), at("0s", resources), at(second, watches, "3")}},
+	{name: "R14 404 in the stream, but listed", fault: informertest.Fault{Verb: "watch", Times: 1, AfterHeaders: true, Error: absent}, events: updated, status: "failures=1",
+		requests: []string{at("0s", watches, "3"), at("0s", versions), at("0s", resources), at(first, watches, "3")}},
+	{name: "R14 404 of a relist, but listed", fault: informertest.Fault{Match: streamed, Times: 1, Error: absent}, does: (*outage).expireWatch, events: updated, status: "failures=2",
+		requests: append(restream, at("0s", versions), at("0s", resources), at(second, streamsFrom, "3"))},
+	{name: "R14 404 of a relist, but listed, paged", paged: true, fault: informertest.Fault{Verb: "list", Times: 1, Error: absent}, does: (*outage).expireWatch, events: updated, status: "failures=2",
+		requests: append(relist[:2:2], at("0s", versions), at("0s", resources), at(second, listsFrom, "3"), at("0s", nextPage), at("0s", watches, "4"))},
+	{name: "R14 404 for everything", fault: informertest.Fault{Times: 4, Error: absent}, events: updated, status: "failures=2",
+		requests: []string{at("0s", watches, "3"), at("0s", versions), at(first, watches, "3"), at("0s", versions), at(second, watches, "3")}},
 
 	// The streaming list does not complete.
 	{name: "R2 400", atStart: true, fault: informertest.Fault{Match: streamed, Error: apierrors.NewBadRequest("what?")}, requests: fallback, events: added},
@@ -633,7 +642,6 @@ func TestAbsenceIsToldOnce(t *testing.T) {
 	for _, absentIsSynced := range []bool{false, true} {
 		t.Run(fmt.Sprintf("AbsentIsSynced=%v", absentIsSynced), func(t *testing.T) {
 			bubble(t, func(w world) {
-				w.create(newPod("ns", "a", "v=1"))
 				config := quiet[*corev1.Pod]()
 				config.AbsentIsSynced = absentIsSynced
 				sink := &sinkOf{}
@@ -641,26 +649,25 @@ func TestAbsenceIsToldOnce(t *testing.T) {
 				if err != nil {
 					w.Fatal(err)
 				}
-				remove := w.server.Inject(informertest.Fault{Error: absent})
+				w.pods.Unregister()
 				ctx, cancel := context.WithCancel(w.Context())
 				ended := make(chan error)
 				go func() { ended <- r.Run(ctx) }()
 				defer func() { cancel(); <-ended }()
+				want := []string{"Replaced items=0 rv= restored=false"}
+				if !absentIsSynced {
+					want = nil
+				}
 				for range 2 {
 					<-time.After(10 * time.Minute)
-					if s := r.Status(); s.State != informer.ReflectorAbsent || s.ResourceVersion != "" || s.Failures < 10 || !apierrors.IsNotFound(s.LastError) {
+					if s := r.Status(); s.State != informer.ReflectorAbsent && s.State != informer.ReflectorListing || s.ResourceVersion != "" || s.Failures < 10 || !apierrors.IsNotFound(s.LastError) {
 						w.Errorf("status %+v", s)
 					}
-					remove()
+					w.pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
 					<-time.After(time.Minute)
-					remove = w.server.Inject(informertest.Fault{Error: absent})
-					w.server.EndWatches()
+					w.pods.Unregister()
+					want = append(want, "Replaced items=0 rv=1 restored=false", "Replaced items=0 rv= restored=false")
 				}
-				want := []string{"Replaced items=1 rv=2 restored=false", "Replaced items=0 rv= restored=false", "Replaced items=1 rv=2 restored=false", "Replaced items=0 rv= restored=false"}
-				if absentIsSynced {
-					want = slices.Insert(want, 0, want[1])
-				}
-				synctest.Wait()
 				<-time.After(time.Minute)
 				if !slices.Equal(sink.lines, want) {
 					w.Errorf("got %q, want %q", sink.lines, want)

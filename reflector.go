@@ -34,6 +34,10 @@ const (
 // list, then one delta for each event of the watch. After a failure it resumes at its resource version. It lists again only
 // when the server no longer has the changes since that version.
 //
+// A 404 alone is such a failure, too: a proxy can send it. If the server's discovery documents also show that no version of the API
+// group has the resource, the sink gets an empty Replaced; see [ReflectorState]. All authenticated users may read these documents by
+// default. If a cluster has changed that, bind the ClusterRole system:discovery to the client.
+//
 // An [Informer] has one for each namespace that it follows. Use one on its own to feed something other than a Store.
 type Reflector[T Object] struct {
 	collection[T]
@@ -45,6 +49,7 @@ type Reflector[T Object] struct {
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    state
+	absence  absence
 	sharded  uint64           // the change of the shard that decoder and state are of
 	stale    map[Key]struct{} // objects whose newest version could not be decoded
 	listed   bool             // the sink has had a list
@@ -124,6 +129,12 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 		s.ahead = 0
 	}
 	switch {
+	case errors.Is(err, errNotServed):
+		if watching {
+			s = s.listing("", ReasonAbsent)
+		}
+		s.why = ReasonAbsent
+		return s, ReflectorAbsent, ""
 	case errors.Is(err, errWentBack), s.ahead >= maxAhead: // e.g. etcd was restored from a backup
 		next = s.listing("", ReasonRestored)
 		next.restored = true
@@ -134,8 +145,6 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 		return s.listing(s.rv, ReasonBehind), ReflectorBackoff, ""
 	case watching && (errors.Is(err, errUnknownDeleted) || errors.Is(err, errForeign)):
 		return s.listing(s.rv, ReasonUnclear), ReflectorBackoff, "" // a change since rv is lost
-	case watching && apierrors.IsNotFound(err): // the resource may no longer be served: the list shows that
-		return s.listing("", ReasonAbsent), ReflectorBackoff, ""
 	case watching:
 		if s.why = ReasonFailed; s.until != "" && !isUnreachable(err) {
 			s.missed++
@@ -147,9 +156,6 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 	case errors.Is(err, errNoStreaming):
 		s.paged, s.why = now.Add(streamAgainAfter), ReasonRefused
 		return s, ReflectorIdle, "fall back to paged lists"
-	case apierrors.IsNotFound(err):
-		s.why = ReasonAbsent
-		return s, ReflectorAbsent, ""
 	}
 	s.why = ReasonFailed
 	return s, ReflectorBackoff, ""
@@ -230,6 +236,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		failed:    r.noteDecodeError,
 		calling:   newLimit(1),
 	}
+	r.absence = absence{client: client, resource: resource, awaits: &r.awaits}
 	r.saved = newSnapshots(&r.collection, config)
 	r.started = r.saved == nil
 	r.batcher, _ = sink.(batcher[T])
@@ -414,6 +421,9 @@ func (r *Reflector[T]) loop(ctx context.Context) error {
 		if sink := (errSink{}); errors.As(err, &sink) {
 			return sink.error
 		}
+		if err = r.absence.explain(ctx, err); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		switch {
 		case err != nil:
 			if err := r.recover(ctx, err); err != nil {
@@ -582,7 +592,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// absent empties the sink, once for each time that the server stops serving the resource.
+// absent empties the sink, once for each time that the server stops serving the resource, as discovery shows.
 func (r *Reflector[T]) absent(ctx context.Context) error {
 	if r.state.told {
 		return nil

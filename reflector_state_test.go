@@ -18,7 +18,8 @@ func TestStateAfterEachFailure(t *testing.T) {
 	now := time.Unix(1000, 0)
 	tooLarge := apierrors.NewTimeoutError("too large resource version", 1)
 	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
-	expired, absent := apierrors.NewResourceExpired("old"), apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "")
+	expired, notFound := apierrors.NewResourceExpired("old"), apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "")
+	absent := fmt.Errorf("%w: %w", notFound, errNotServed)
 	corrupt := apierrors.NewInternalError(errors.New("corrupt"))
 	corrupt.ErrStatus.Reason, corrupt.ErrStatus.Code = metav1.StatusReasonStoreReadError, http.StatusInternalServerError
 	listing := state{name: ReflectorListing, rv: "7", least: "7"}
@@ -43,7 +44,8 @@ func TestStateAfterEachFailure(t *testing.T) {
 		{watching, corrupt, listing, ReflectorBackoff, ReasonExpired},
 		{watching, errUnknownDeleted, listing, ReflectorBackoff, ReasonUnclear},
 		{watching, errForeign, listing, ReflectorBackoff, ReasonUnclear},
-		{watching, absent, newest, ReflectorBackoff, ReasonAbsent},
+		{watching, notFound, state{name: ReflectorWatching, rv: "7"}, ReflectorBackoff, ReasonFailed},
+		{watching, absent, newest, ReflectorAbsent, ReasonAbsent},
 		{listing, errors.New("refused"), listing, ReflectorBackoff, ReasonFailed},
 		{listing, errForeign, listing, ReflectorBackoff, ReasonFailed},
 		{listing, expired, newest, ReflectorIdle, ReasonBehind},
@@ -53,6 +55,7 @@ func TestStateAfterEachFailure(t *testing.T) {
 		{listing, errNoStreaming, paged, ReflectorIdle, ReasonRefused},
 		{listing, errWentBack, restored, ReflectorBackoff, ReasonRestored},
 		{restored, errors.New("refused"), restored, ReflectorBackoff, ReasonFailed},
+		{listing, notFound, listing, ReflectorBackoff, ReasonFailed},
 		{listing, absent, listing, ReflectorAbsent, ReasonAbsent},
 	} {
 		next, wait, _ := c.from.failed(fmt.Errorf("asked: %w", c.err), now)

@@ -18,9 +18,10 @@ import (
 //	                 |                 |                   |                 |
 //	                 +-- after a while +                   +-- after a while +
 //	                 |
-//	                 +-- after a while -- Absent <-- not served (404) -- Listing
+//	                 +-- after a while -- Absent <-- not served -- Listing or Watching
 //
-// When the server ends a watch normally, the reflector opens the next one. From every state, the end of Run's context leads
+// The server does not serve the resource if it answers 404 and its discovery shows that no version of the API group has the
+// resource. Any other 404 is a failure. When the server ends a watch normally, the reflector opens the next one. From every state, the end of Run's context leads
 // to Idle.
 type ReflectorState uint8
 
@@ -33,7 +34,8 @@ const (
 	ReflectorWatching
 	// ReflectorBackoff waits before a retry.
 	ReflectorBackoff
-	// ReflectorAbsent waits until the server serves the resource, whose custom resource definition is not installed.
+	// ReflectorAbsent waits until the server serves the resource, whose custom resource definition is not installed. The
+	// reflector lists every 0 to 30 s, and asks discovery again every five minutes.
 	ReflectorAbsent
 )
 
@@ -168,7 +170,7 @@ const (
 	ReasonBehind
 	// ReasonRefused: the server refused a streaming list.
 	ReasonRefused
-	// ReasonAbsent: the server did not serve the resource.
+	// ReasonAbsent: the server did not serve the resource, as discovery showed.
 	ReasonAbsent
 	// ReasonUnclear: the watch sent a deletion or an object that the reflector cannot assign to a key.
 	ReasonUnclear

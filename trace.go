@@ -24,6 +24,7 @@ type RequestTrace struct {
 	// "deletecollection".
 	Verb string
 	// Resource is the resource of the request, and Name the name of the object. Name is empty for a list, a watch and a creation.
+	// Both are empty for a discovery document.
 	Resource schema.GroupResource
 	Name     string
 	// Method, Host and Path are those of the HTTP request. Path has no query.

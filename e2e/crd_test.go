@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -384,4 +385,114 @@ func TestCustomResourceUnstructuredAndMetadataOnly(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Absence is what discovery shows, not a 404: a version that is switched off while another serves the resource keeps its objects, also
+// if both change in one update. When the definition is deleted, the informer deletes what it holds; when it is back, it lists.
+//
+// Guarantees: R14
+func TestVersionOfACustomResourceIsSwitchedOff(t *testing.T) {
+	namespace := newNamespace(t)
+	v1 := schema.GroupVersionResource{Group: namespace + ".example.com", Version: "v1", Resource: "widgets"}
+	client, err := dynamic.NewForConfig(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	install := func() {
+		t.Helper()
+		crd := cluster.NewCRD(v1, "Widget")
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		second := runtime.DeepCopyJSON(versions[0].(map[string]any))
+		second["name"], second["served"], second["storage"] = "v2", false, false
+		crd.Object["spec"].(map[string]any)["versions"] = append(versions, second)
+		if err := cluster.InstallCRD(within(t, patience), server.Config(), crd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve := func(served ...bool) {
+		t.Helper()
+		crd, err := definitions.Get(within(t, patience), v1.GroupResource().String(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		for i, s := range served {
+			versions[i].(map[string]any)["served"] = s
+		}
+		crd.Object["spec"].(map[string]any)["versions"] = versions
+		if _, err := definitions.Update(within(t, patience), crd, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(name string) *unstructured.Unstructured {
+		t.Helper()
+		obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		obj.SetGroupVersionKind(v1.GroupVersion().WithKind("Widget"))
+		obj.SetName(name)
+		obj, err := client.Resource(v1).Namespace(namespace).Create(within(t, patience), obj, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bare(obj)
+	}
+	install()
+	want := []*unstructured.Unstructured{create("a"), create("b")}
+	failures := make(chan error, 1000)
+	config := logged[*unstructured.Unstructured](t)
+	config.OnFailure = func(err error) {
+		select {
+		case failures <- err:
+		default:
+		}
+	}
+	inf := informer.New(newClient(t, "", nil), informer.Resource{GroupVersionResource: v1}, config)
+	told := newEvents[*unstructured.Unstructured]()
+	inf.Subscribe(told)
+	start(t, inf)
+	for _, obj := range want {
+		told.want(t, informer.Event[*unstructured.Unstructured]{Type: informer.Added, Object: obj, Initial: true})
+	}
+	failsWith := func(text string) {
+		t.Helper()
+		for ctx := within(t, patience); ; {
+			select {
+			case err := <-failures:
+				if strings.Contains(err.Error(), text) {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatalf("no failure with %q: %+v", text, inf.Status())
+			}
+		}
+	}
+
+	serve(false, true) // in one update: for a moment, discovery has neither
+	failsWith("in version v2: use that as Resource.Version")
+	told.none(t)
+	storeEquals(t, inf, want)
+
+	serve(true, true)
+	added := create("c")
+	told.want(t, informer.Event[*unstructured.Unstructured]{Type: informer.Added, Object: added})
+	want = append(want, added)
+	storeEquals(t, inf, want)
+
+	if err := definitions.Delete(within(t, patience), v1.GroupResource().String(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone := map[string]bool{}
+	for range want {
+		e := told.next(t)
+		if e.Type != informer.Deleted {
+			t.Fatalf("the handler got %s of %s", e.Type, e.Object.GetName())
+		}
+		gone[e.Object.GetName()] = true
+	}
+	failsWith("discovery shows that no version of the API group has the resource")
+	if s := inf.Status().Reflectors[0]; len(gone) != len(want) || inf.Store().Len() != 0 || s.ListsBy[informer.ReasonRestored] != 0 {
+		t.Errorf("deleted %v, %d objects are left, %+v", gone, inf.Store().Len(), s)
+	}
+	install()
+	told.want(t, informer.Event[*unstructured.Unstructured]{Type: informer.Added, Object: create("again")})
 }

@@ -76,6 +76,9 @@ func serverAttributes(server string) []attribute.KeyValue {
 // Request implements [informer.Tracer].
 func (t *tracer) Request(ctx context.Context, r informer.RequestTrace) (context.Context, func(informer.RequestResult)) {
 	resource := r.Resource.String()
+	if resource == "" {
+		resource = "discovery"
+	}
 	ctx, span := t.spans.Start(ctx, r.Verb+" "+resource, trace.WithSpanKind(trace.SpanKindClient))
 	t.propagator.Inject(ctx, propagation.HeaderCarrier(r.Header))
 	if span.IsRecording() {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -160,6 +161,38 @@ func TestWatch(t *testing.T) {
 		})
 		if took := span.EndTime.Sub(span.StartTime); took < time.Minute {
 			r.Errorf("the span took %v", took)
+		}
+	})
+}
+
+// After a 404, an informer reads discovery documents, which have no resource.
+func TestDiscovery(t *testing.T) {
+	inRig(t, informerotel.Config{}, func(r *rig) {
+		inf := informer.New(r.client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("nodes")}, informer.Config[*corev1.Node]{AbsentIsSynced: true, Logger: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(r.Context())
+		var task sync.WaitGroup
+		task.Go(func() { inf.Run(ctx) })
+		if err := inf.WaitSynced(ctx); err != nil {
+			r.Error(err)
+		}
+		cancel()
+		task.Wait()
+		var paths []string
+		for _, span := range r.spans.GetSpans() {
+			if span.Name == "get discovery" {
+				for _, a := range span.Attributes {
+					if a.Key == "url.path" {
+						paths = append(paths, a.Value.AsString())
+						r.has(span, map[attribute.Key]any{
+							"http.request.method": "GET", "http.response.status_code": 200, "url.path": a.Value.AsString(),
+							"k8s.request.verb": "get", "k8s.request.resource": "discovery",
+						})
+					}
+				}
+			}
+		}
+		if !slices.Equal(paths, []string{"/api", "/api/v1"}) {
+			r.Errorf("spans of discovery for %q", paths)
 		}
 	})
 }

@@ -108,9 +108,17 @@ func TestDiscovery_Paths(t *testing.T) {
 				t.Errorf("%s: %s, want %s", path, got, want)
 			}
 		}
+		nodes := informertest.Register[*corev1.Node](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("nodes"), ClusterScoped: true})
 		pods.Unregister()
-		if a := ask(t, server, "/api/v1"); a.code != 404 {
+		if a := ask(t, server, "/api/v1"); a.code != 200 || strings.Contains(a.body, "pods") || !strings.Contains(a.body, `"nodes"`) {
 			t.Errorf("after Unregister: %d %s", a.code, a.body)
+		}
+		nodes.Unregister()
+		if a := ask(t, server, "/api/v1"); a.code != 404 {
+			t.Errorf("after Unregister of the last resource: %d %s", a.code, a.body)
+		}
+		if a := ask(t, server, "/api"); a.code != 200 || !strings.Contains(a.body, `"versions":[]`) {
+			t.Errorf("without core resources: %d %s", a.code, a.body)
 		}
 	})
 }

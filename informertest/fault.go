@@ -26,6 +26,7 @@ import (
 //	Fault{Verb: "watch", Times: 1, Error: apierrors.NewResourceExpired("gone")}   // the next watch fails with 410
 //	Fault{Resource: "pods", Error: apierrors.NewTooManyRequests("later", 3)}      // 429 with Retry-After: 3
 //	Fault{Verb: "list", Skip: 1, Times: 1, Hang: true}                            // the second list never gets a response
+//	Fault{Error: apierrors.NewNotFound(schema.GroupResource{}, "")}               // 404 for everything, as from a proxy without a backend
 //	Fault{Verb: "watch", AfterEvents: 1, Error: apierrors.NewTimeoutError("", 0)} // an ERROR event after the first event
 //
 // For failures of the whole server, see [Server.Stop], [Server.CloseConnections], [Server.EndWatches], [Server.Compact]

@@ -127,8 +127,8 @@ func (c *Collection[T]) Len() int { return c.cache.Len() }
 // Watchers returns the number of open watches of this resource.
 func (c *Collection[T]) Watchers() int { return c.cache.Watchers() }
 
-// Unregister removes the resource from the server, as if its CustomResourceDefinition was deleted: watches end, and
-// requests fail with 404 Not Found. Do not write to the collection afterwards. The resource can be registered again.
+// Unregister removes the resource from the server, as if its CustomResourceDefinition was deleted: watches end, requests fail with
+// 404 Not Found, and discovery lacks the resource. Do not write to the collection afterwards. The resource can be registered again.
 func (c *Collection[T]) Unregister() {
 	s := c.server
 	s.mu.Lock()

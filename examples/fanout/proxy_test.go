@@ -411,6 +411,55 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
+// For an informer behind the proxy, a resource that is not followed is absent, and another version of one that is followed is a
+// failure that names the version.
+func TestInformerOfAResourceThatIsNotFollowed(t *testing.T) {
+	r := newRig(t)
+	r.run()
+	config := r.downstream()
+	config.QPS = -1
+	client, err := informer.NewClient(config)
+	r.must(err)
+	inform := func(gvr schema.GroupVersionResource) informer.ReflectorStatus {
+		failed := make(chan error, 1)
+		i := informer.New(client, informer.Resource{GroupVersionResource: gvr}, informer.Config[*metav1.PartialObjectMetadata]{
+			AbsentIsSynced: true,
+			Logger:         slog.New(slog.DiscardHandler),
+			OnFailure: func(err error) {
+				select {
+				case failed <- err:
+				default:
+				}
+			},
+		})
+		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+		defer cancel()
+		r.background(func(ctx context.Context) error { return i.Run(ctx) })
+		select {
+		case err := <-failed:
+			if !apierrors.IsNotFound(err) {
+				r.Errorf("%v: %v", gvr, err)
+			}
+		case <-ctx.Done():
+			r.Fatalf("%v: no failure", gvr)
+		}
+		if !strings.HasPrefix(gvr.Version, "v9") {
+			r.must(i.WaitSynced(ctx))
+		}
+		return i.Status().Reflectors[0]
+	}
+	for _, gvr := range []schema.GroupVersionResource{pods.GroupVersion().WithResource("secrets"), widgets.GroupVersion().WithResource("gadgets"), {Group: "none.example.com", Version: "v1", Resource: "x"}} {
+		if s := inform(gvr); s.ResourceVersion != "" || strings.Contains(s.LastError.Error(), "does not show") {
+			t.Errorf("%v: %+v", gvr, s)
+		}
+	}
+	for _, gvr := range []schema.GroupVersionResource{{Version: "v9", Resource: "pods"}, {Group: widgets.Group, Version: "v9", Resource: widgets.Resource}} {
+		if s := inform(gvr); s.State == informer.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "in version v1: use that") {
+			t.Errorf("%v: %+v", gvr, s)
+		}
+	}
+}
+
 func TestUnknownResource(t *testing.T) {
 	r := newRig(t)
 	for _, gvr := range []schema.GroupVersionResource{pods.GroupVersion().WithResource("secrets"), {Group: "none.example.com", Version: "v1", Resource: "x"}} {

@@ -170,6 +170,7 @@ var files = []string{
 	"list.go",
 	"watch.go",
 	"warm.go",
+	"absence.go",
 	"reflector.go",
 	"packed.go",
 	"assert_off.go",

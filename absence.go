@@ -1,0 +1,130 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/discovery"
+)
+
+const (
+	// discoveryTimeout is the time limit for one discovery document.
+	discoveryTimeout = 10 * time.Second
+	// settleTime is how long discovery must show the absence of a resource before its objects count as gone. When a custom
+	// resource definition changes, kube-apiserver updates its documents one after the other. In between, they can lack a
+	// version that is being switched on. With several API servers, one may lag behind the others.
+	settleTime = 10 * time.Second
+	// proofTime is how long discovery is not asked again after it has shown the absence. Until then, a retry is one request.
+	proofTime = 5 * time.Minute
+)
+
+// absence decides whether a 404 means that the server does not serve the resource of a reflector. A proxy without a backend, an
+// API version that is switched off and a wrong scope give a 404, too. So it asks discovery: the resource is absent only if the
+// documents show that no version of its group has it. If there may be objects, they must show it for settleTime, at each retry.
+type absence struct {
+	client   *Client
+	resource Resource
+	awaits   *awaiting
+
+	// Only the goroutine of the reflector uses these.
+	objects bool      // the sink may have objects
+	since   time.Time // when discovery first showed the absence, if every request since has failed with a 404 that it explained
+	proven  time.Time // when the absence was last certain; zero if the server has served the resource since
+}
+
+// errNotServed indicates a 404 of a resource that no version of its group has.
+var errNotServed = errors.New("discovery shows that no version of the API group has the resource")
+
+// unprovenError is a 404 that does not show that the resource is absent.
+type unprovenError struct{ notFound, why error }
+
+func (e *unprovenError) Error() string {
+	return fmt.Sprintf("%v; this does not show that the resource is gone: %v", e.notFound, e.why)
+}
+
+// Unwrap returns why first, so that its Retry-After and its status count.
+func (e *unprovenError) Unwrap() []error { return []error{e.why, e.notFound} }
+
+// explain takes the outcome of each list and watch, and returns it. If it is a 404, explain returns an error that wraps
+// errNotServed, or an unprovenError.
+func (a *absence) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		a.objects, a.since, a.proven = true, time.Time{}, time.Time{}
+		return nil
+	case !apierrors.IsNotFound(err):
+		a.since = time.Time{}
+		return err
+	case a.proven.IsZero() || time.Since(a.proven) >= proofTime:
+		if why := a.prove(ctx); why != nil {
+			return &unprovenError{err, why}
+		}
+		a.objects, a.proven = false, time.Now()
+	}
+	return fmt.Errorf("%w: %w", err, errNotServed)
+}
+
+// prove returns nil if the resource is absent, and otherwise why that is not certain.
+func (a *absence) prove(ctx context.Context) error {
+	in, served, err := discovery.Find(a.resource.GroupVersionResource, func(path string) ([]byte, error) { return a.get(ctx, path) })
+	switch {
+	case err != nil:
+	case served && in.Version != a.resource.Version:
+		err = fmt.Errorf("the server serves it in version %s: use that as Resource.Version", in.Version)
+	case served && !in.Namespaced && len(a.resource.Namespaces) > 0:
+		err = errors.New("it is cluster-scoped: leave Resource.Namespaces empty")
+	case served:
+		err = errors.New("discovery lists it, so the 404 is from a proxy, or the server has not begun to serve it")
+	}
+	if err != nil {
+		a.since = time.Time{}
+		return err
+	}
+	if a.since.IsZero() {
+		a.since = time.Now()
+	}
+	if shown := time.Since(a.since); a.objects && shown < settleTime {
+		return fmt.Errorf("discovery has lacked it for %v, and may be about to change; the objects go after %v", shown.Round(time.Millisecond), settleTime)
+	}
+	return nil
+}
+
+// get reads one discovery document.
+func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
+	a.awaits.set(AwaitingRateLimit)
+	if err := a.client.wait(ctx); err != nil {
+		return nil, err
+	}
+	a.awaits.set(AwaitingResponse)
+	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, ErrNoProgress)
+	defer cancel()
+	resp, err := a.client.send(ctx, request{method: http.MethodGet, url: a.client.base.JoinPath(path), accept: decode.MediaJSON})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("GET /%s: %w; bind the ClusterRole system:discovery to the client, as it is to all users by default", path, err)
+	case errors.As(err, new(apierrors.APIStatus)): // other errors have the path
+		return nil, fmt.Errorf("GET /%s: %w", path, err)
+	case err != nil:
+		return nil, err
+	}
+	defer resp.Close()
+	if resp.format != decode.JSON {
+		return nil, fmt.Errorf("GET /%s: the server did not send JSON", path)
+	}
+	a.awaits.set(AwaitingData)
+	body, err := io.ReadAll(io.LimitReader(resp, discovery.MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read /%s: %w", path, err)
+	case len(body) > discovery.MaxBytes:
+		return nil, fmt.Errorf("read /%s: %w", path, ErrTooLarge)
+	}
+	return body, nil
+}

@@ -1,0 +1,188 @@
+// Package discovery finds a resource in an API server's discovery documents.
+//
+//	/api                               APIVersions: the versions of the core group
+//	/apis                              APIGroupList: the other groups and their versions
+//	/api/VERSION, /apis/GROUP/VERSION  APIResourceList: the resources of one version
+//
+// It sends no requests, and trusts no document: a proxy's page, or a document of another kind, shows nothing.
+package discovery
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// MaxBytes is the size limit for one document. 1,000 resources of one version need about 400 KB. Decoding needs a few times the
+// memory of the document, also if it is hostile.
+const MaxBytes = 4 << 20
+
+// maxVersions is the limit for the versions of one group, each of which needs a request. Groups of Kubernetes have up to three.
+const maxVersions = 32
+
+// Served describes a resource that a version of its group has.
+type Served struct {
+	Version    string
+	Namespaced bool
+}
+
+// Find looks for a resource in every version of its group: first in its own version, then in the others. It returns false if the
+// documents show that no version has it. Any document that cannot show this is an error: get fails, or returns a body of another
+// kind, or the server lists a version but not its resources.
+//
+// get returns the body of a path, such as "apis/apps/v1". Find calls it for the list of the versions, and then for versions until
+// one has the resource.
+func Find(resource schema.GroupVersionResource, get func(path string) ([]byte, error)) (in Served, ok bool, err error) {
+	root, groupRoot := "apis", "apis/"+resource.Group
+	if resource.Group == "" {
+		root, groupRoot = "api", "api"
+	}
+	body, err := get(root)
+	if err != nil {
+		return Served{}, false, err
+	}
+	versions, err := versionsOf(resource.Group, body)
+	if err != nil {
+		return Served{}, false, fmt.Errorf("/%s: %w", root, err)
+	}
+	if i := slices.Index(versions, resource.Version); i > 0 {
+		versions[0], versions[i] = versions[i], versions[0]
+	}
+	for _, version := range versions {
+		at := groupRoot + "/" + version
+		if body, err = get(at); err != nil {
+			return Served{}, false, err
+		}
+		in, ok, err = resourceIn(schema.GroupVersion{Group: resource.Group, Version: version}, resource.Resource, body)
+		if err != nil {
+			return Served{}, false, fmt.Errorf("/%s: %w", at, err)
+		}
+		if ok {
+			return in, true, nil
+		}
+	}
+	return Served{}, false, nil
+}
+
+// The parts of the documents that Find reads, as package metav1 has them. Lists are decoded one item at a time.
+type (
+	document struct { // metav1.APIVersions, APIGroupList or APIResourceList
+		Kind         string          `json:"kind"`
+		Versions     json.RawMessage `json:"versions"`
+		Groups       json.RawMessage `json:"groups"`
+		GroupVersion string          `json:"groupVersion"`
+		Resources    json.RawMessage `json:"resources"`
+	}
+	group struct { // metav1.APIGroup
+		Name     string          `json:"name"`
+		Versions json.RawMessage `json:"versions"`
+	}
+	groupVersion struct { // metav1.GroupVersionForDiscovery
+		GroupVersion string `json:"groupVersion"`
+		Version      string `json:"version"`
+	}
+	resource struct { // metav1.APIResource
+		Name       string `json:"name"`
+		Namespaced bool   `json:"namespaced"`
+	}
+)
+
+// versionsOf returns the versions of a group in the document at the root. There are none if the server does not have the group.
+func versionsOf(name string, body []byte) (versions []string, err error) {
+	add := func(version string) error {
+		switch {
+		case version == "" || len(path.IsValidPathSegmentName(version)) > 0: // it becomes a part of the next path
+			return fmt.Errorf("%.100q is not the name of a version", version)
+		case slices.Contains(versions, version):
+			return nil
+		case len(versions) == maxVersions:
+			return fmt.Errorf("the group %q has more than %d versions", name, maxVersions)
+		}
+		versions = append(versions, version)
+		return nil
+	}
+	if name == "" {
+		d, err := decode(body, "APIVersions")
+		if err != nil {
+			return nil, err
+		}
+		return versions, each(d.Versions, "versions", add)
+	}
+	d, err := decode(body, "APIGroupList")
+	if err != nil {
+		return nil, err
+	}
+	err = each(d.Groups, "groups", func(g group) error {
+		if g.Name != name {
+			return nil
+		}
+		listed := false
+		err := each(g.Versions, "versions", func(v groupVersion) error {
+			listed = true
+			if v.GroupVersion != name+"/"+v.Version {
+				return fmt.Errorf("the version %.100q of the group %s is listed as %.100q", v.Version, name, v.GroupVersion)
+			}
+			return add(v.Version)
+		})
+		if err == nil && !listed {
+			err = fmt.Errorf("the group %s is listed without a version", name)
+		}
+		return err
+	})
+	return versions, err
+}
+
+// resourceIn looks for a resource in the document of one version.
+func resourceIn(gv schema.GroupVersion, name string, body []byte) (in Served, ok bool, err error) {
+	d, err := decode(body, "APIResourceList")
+	if err != nil {
+		return in, false, err
+	}
+	if d.GroupVersion != gv.String() {
+		return in, false, fmt.Errorf("the APIResourceList is of the version %.100q", d.GroupVersion)
+	}
+	err = each(d.Resources, "resources", func(r resource) error {
+		if r.Name == name {
+			in, ok = Served{gv.Version, r.Namespaced}, true
+		}
+		return nil
+	})
+	return in, ok && err == nil, err
+}
+
+// decode decodes a document of the given kind.
+func decode(body []byte, kind string) (d document, err error) {
+	if len(body) > MaxBytes {
+		return d, fmt.Errorf("the document exceeds %d MiB", MaxBytes>>20)
+	}
+	if err := json.Unmarshal(body, &d); err != nil {
+		return d, fmt.Errorf("the document is not an %s in JSON", kind) // the decoder's error may have content of a page
+	}
+	if d.Kind != kind {
+		return d, fmt.Errorf("the document is of the kind %.100q, not %s", d.Kind, kind)
+	}
+	return d, nil
+}
+
+// each calls do for each item of a list, until it returns an error. name is for errors. A list that is missing or null is an error.
+func each[T any](list json.RawMessage, name string, do func(T) error) error {
+	in := json.NewDecoder(bytes.NewReader(list))
+	if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
+		return fmt.Errorf("the document has no %s", name)
+	}
+	var item T
+	for in.More() {
+		item = *new(T)
+		if err := in.Decode(&item); err != nil {
+			return fmt.Errorf("the document has %s of another type", name)
+		}
+		if err := do(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
