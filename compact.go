@@ -30,7 +30,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 }
 
 // newCompactStore returns a store that shows the objects of packed.
-func newCompactStore[T Object](of *Store[*packed]) *Store[T] {
+func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 	s := &Store[T]{packed: of}
 	show := func(next *Snapshot[*packed]) {
 		s.mu.Lock()
@@ -40,8 +40,11 @@ func newCompactStore[T Object](of *Store[*packed]) *Store[T] {
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
+	first := *of.Snapshot()
+	first.lost = lost
+	of.current.Store(&first)
 	of.show = show
-	show(of.Snapshot())
+	show(&first)
 	return s
 }
 
@@ -57,7 +60,11 @@ func compactSubscription[T Object](h Handler[T], config SubscriptionConfig[T]) (
 		OnPanic:    config.OnPanic,
 	}
 	if filter := config.Filter; filter != nil {
-		c.Filter = func(p *packed) bool { return filter(unpack[T](p)) }
+		c.Filter = func(p *packed) bool {
+			var none T
+			obj := unpack[T](p)
+			return obj == none || filter(obj) // the unpacker leaves it out
+		}
 	}
 	if c.Name == "" {
 		c.Name = fmt.Sprintf("%T", h)
@@ -65,33 +72,88 @@ func compactSubscription[T Object](h Handler[T], config SubscriptionConfig[T]) (
 	if h == nil {
 		return nil, c
 	}
-	return unpacker[T]{h}, c
+	return &unpacker[T]{handler: h}, c
 }
 
 // unpacker is the Handler of packed objects for a handler of T.
-type unpacker[T Object] struct{ handler Handler[T] }
-
-func (u unpacker[T]) OnAdd(obj *packed, initial bool) { u.handler.OnAdd(unpack[T](obj), initial) }
-
-func (u unpacker[T]) OnUpdate(old, new *packed) {
-	obj := unpack[T](new)
-	u.handler.OnUpdate(unpackOld(old, obj), obj)
+type unpacker[T Object] struct {
+	handler Handler[T]
+	unpacking[T]
 }
 
-func (u unpacker[T]) OnDelete(last *packed, final bool) { u.handler.OnDelete(unpack[T](last), final) }
-
-// unpackEvent returns e with decoded objects.
-func unpackEvent[T Object](e Event[*packed]) Event[T] {
-	obj := unpack[T](e.Object)
-	return Event[T]{Type: e.Type, Object: obj, Old: unpackOld(e.Old, obj), Initial: e.Initial, Final: e.Final}
+func (u *unpacker[T]) OnAdd(obj *packed, initial bool) {
+	u.call(Event[*packed]{Type: Added, Object: obj, Initial: initial})
 }
 
-// unpackOld returns the object of old, or the zero T if old is nil. It shares with obj, another version of the object, what did
-// not change.
-func unpackOld[T Object](old *packed, obj T) T {
-	if old == nil {
-		var none T
-		return none
+func (u *unpacker[T]) OnUpdate(old, new *packed) {
+	u.call(Event[*packed]{Type: Updated, Object: new, Old: old})
+}
+
+func (u *unpacker[T]) OnDelete(last *packed, final bool) {
+	u.call(Event[*packed]{Type: Deleted, Object: last, Final: final})
+}
+
+func (u *unpacker[T]) call(packed Event[*packed]) {
+	switch e, _ := u.event(packed); e.Type {
+	case Added:
+		u.handler.OnAdd(e.Object, e.Initial)
+	case Updated:
+		u.handler.OnUpdate(e.Old, e.Object)
+	case Deleted:
+		u.handler.OnDelete(e.Object, e.Final)
 	}
-	return old.object(any(obj)).(T)
+}
+
+// unpacking decodes the events of one subscription. If an object cannot be decoded again, it leaves out the addition or update. The
+// next version is then an update, or an addition if the subscription does not have the object.
+type unpacking[T Object] struct {
+	hidden map[Key]struct{} // objects of the store that the subscription does not have
+}
+
+// event returns e with decoded objects. It returns false for an event to leave out.
+func (u *unpacking[T]) event(e Event[*packed]) (result Event[T], ok bool) {
+	var none T
+	key := KeyOf(e.Object)
+	_, hidden := u.hidden[key]
+	result = Event[T]{Type: e.Type, Object: unpack[T](e.Object), Initial: e.Initial, Final: e.Final}
+	switch {
+	case e.Type == Deleted && hidden:
+		delete(u.hidden, key)
+		return Event[T]{}, false
+	case e.Type == Deleted && result.Object == none:
+		result.Object, result.Final = bare[T](e.Object), false
+		return result, result.Object != none
+	case e.Type == Added && result.Object == none:
+		if u.hidden == nil {
+			u.hidden = map[Key]struct{}{}
+		}
+		u.hidden[key] = struct{}{}
+		return Event[T]{}, false
+	case result.Object == none:
+		return Event[T]{}, false
+	case e.Type == Updated && hidden:
+		result.Type = Added
+	case e.Type == Updated && e.Old != nil:
+		if result.Old = unpackOld(e.Old, result.Object); result.Old == none {
+			result.Old = bare[T](e.Old)
+		}
+	}
+	if hidden {
+		delete(u.hidden, key)
+	}
+	return result, true
+}
+
+// unpackOld returns the object of old, or the zero T if it cannot be decoded. It shares with obj, another version of the object,
+// what did not change.
+func unpackOld[T Object](old *packed, obj T) T {
+	unpacked, _ := old.object(any(obj)).(T)
+	return unpacked
+}
+
+// bare returns an object that has only the identity and the version of p, for a handler that has had p. It returns the zero T if
+// there is no such T.
+func bare[T Object](p *packed) T {
+	obj, _ := p.body.Load().form.by.bare(p).(T)
+	return obj
 }

@@ -2,7 +2,6 @@ package informer_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -276,42 +275,6 @@ func TestCompactHoldsWhatHasNoEncoding(t *testing.T) {
 			}
 		}
 		rec.Want(w.T, "add ns/a @2 initial=true", "add ns/b @3 initial=true", "update ns/a @2->2")
-	})
-}
-
-// once can be decoded only once.
-type once struct {
-	metav1.ObjectMeta `json:"metadata"`
-}
-
-var decodedOnce sync.Map
-
-func (o *once) UnmarshalJSON(raw []byte) error {
-	type plain once
-	if err := json.Unmarshal(raw, (*plain)(o)); err != nil {
-		return err
-	}
-	if _, again := decodedOnce.LoadOrStore(o.UID, true); again {
-		return errors.New("once is enough")
-	}
-	return nil
-}
-
-// A type that cannot decode the same bytes twice is a mistake that a read names.
-func TestCompactTypeThatDecodesOnce(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*once]()
-		config.Compact = true
-		w.create(newPod("ns", "a"))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
-		runtime.GC()
-		defer func() {
-			if text := fmt.Sprint(recover()); !strings.Contains(text, "*informer_test.once ns/a was decoded before, but cannot be decoded again") {
-				w.Errorf("the panic says %q", text)
-			}
-		}()
-		inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"})
 	})
 }
 

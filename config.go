@@ -47,8 +47,11 @@ type Config[T Object] struct {
 	//
 	// The function of an index is still called once for each version. With Transform, the informer encodes the result of
 	// Transform and holds that, so nothing that Transform drops takes memory. If the encoding loses something, because a field
-	// has none, the informer holds the decoded object. T must decode the same bytes to the same object each time: if a type's
-	// own UnmarshalJSON does not, a read panics. Compact and Share exclude each other. A [Reflector] has no Compact. False
+	// has none, the informer holds the decoded object. T must decode the same bytes to the same object each time. If a type's
+	// own UnmarshalJSON fails for an object of the store, the informer logs that, and the object is as one that could never be
+	// decoded until its next version: readers leave it out, and [Store.Undecodable] says why. A handler receives no addition or
+	// update for that version; where it would receive it as the old or last version, it receives an object with namespace, name,
+	// uid and resourceVersion only. OnDecodeError is not called: readers do not wait for it. Compact and Share exclude each other. A [Reflector] has no Compact. False
 	// means that objects are held decoded.
 	Compact bool
 	// Prototype is needed only if T is an interface type, as for a program that learns the type of its objects at run time:
@@ -56,7 +59,7 @@ type Config[T Object] struct {
 	// it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T itself.
 	Prototype T
 	// OnDecodeError is called when an object cannot be decoded, while later objects wait. The informer keeps the last good
-	// version of the object and continues with the others. Nil means that the informer only logs and counts the error.
+	// version of the object and continues with the others; see [Store.Undecodable]. Nil means that the informer only logs and counts the error.
 	OnDecodeError func(*DecodeError)
 	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again. The error is the one that
 	// ReflectorStatus.LastError then has. Nil means that the informer only logs and counts the failure.
@@ -115,7 +118,7 @@ type DecodeError struct {
 	// Key is the key of the object, as far as it could be decoded.
 	Key Key
 	// Raw is the encoded object: JSON, or the protobuf message without envelope. It may hold secrets. Only
-	// Config.OnDecodeError receives it; it is nil in a status and in an error of WaitSynced.
+	// Config.OnDecodeError receives it; it is nil in a status and in other errors.
 	Raw []byte
 	// Err is the reason. Its text quotes nothing of the object, unless it is the error of Config.Transform.
 	Err error

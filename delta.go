@@ -15,7 +15,8 @@ const (
 	Removed
 	// Replaced replaces the contents of Delta.Namespace with Delta.Items.
 	Replaced
-	// Bookmarked changes no object. The source has reported every change up to Delta.ResourceVersion.
+	// Bookmarked changes no object of the store. The source has reported every change up to Delta.ResourceVersion. An object
+	// whose change could not be decoded is in Delta.Undecoded.
 	Bookmarked
 )
 
@@ -43,9 +44,10 @@ type Delta[T Object] struct {
 	Key Key
 	// Items are the objects of Replaced, in any order. If several have one key, the last one counts.
 	Items []T
-	// Kept are the keys of objects that exist but could not be decoded. Replaced does not remove these objects from the
-	// store. The empty key stands for an object whose name could not be decoded; Replaced then removes nothing.
-	Kept []Key
+	// Undecoded are objects of Replaced and Bookmarked that exist, but could not be decoded. The store keeps its versions of
+	// them; see [Store.Undecodable]. Replaced has all such objects of the source. An empty key stands for an object whose name
+	// could not be decoded; Replaced then removes nothing.
+	Undecoded []*DecodeError
 	// Restored indicates that the source went back in time, as a server does after a restore from a backup. An object can
 	// then have new content under a known UID and resource version, so Replaced compares objects by content. The first list
 	// after a start from a saved snapshot has Restored set, too: the server may have a new version or another CRD since the save.
@@ -61,20 +63,49 @@ type Delta[T Object] struct {
 	part    bool      // of a Replaced: only the objects outside shard go, and the version stays
 	past    bool      // of a Replaced: it comes from a saved snapshot, and the server has reached a later version
 	current bool      // the source, which began with a Replaced of the past, has reached the version that the server had then
-	stale   bool      // for some object, the sink has an older version than the source, which could not be decoded
 }
 
-// validate returns an error if d has no type, or if an object of d is nil, has no name or is outside d.Namespace.
+// undecoded returns the objects of the source that could not be decoded after d, given those before.
+func (d *Delta[T]) undecoded(before *undecoded) *undecoded {
+	switch {
+	case d.Type == Replaced && !d.part:
+		before = nil
+	case before == nil: // the common case
+	case d.Type == Upserted:
+		before = before.without(KeyOf(d.Object))
+	case d.Type == Removed:
+		before = before.without(d.removedKey())
+	}
+	for _, failed := range d.Undecoded {
+		if d.Namespace == "" || failed.Key.Namespace == d.Namespace || failed.Key.Name == "" {
+			before = before.with(failed)
+		}
+	}
+	return before
+}
+
+// removedKey returns the key of the object that d, a Removed, removes.
+func (d *Delta[T]) removedKey() Key {
+	var none T
+	if d.Object != none {
+		return KeyOf(d.Object)
+	}
+	return d.Key
+}
+
+// validate returns an error if d has no type, if an object of d is nil, has no name or is outside d.Namespace, or if one that could
+// not be decoded has no reason.
 func (d *Delta[T]) validate() error {
+	for _, failed := range d.Undecoded {
+		if failed == nil || failed.Err == nil {
+			return fmt.Errorf("%v has an entry of Undecoded without an error", d.Type)
+		}
+	}
 	switch d.Type {
 	case Upserted:
 		return d.validateObject(d.Object)
 	case Removed:
-		var none T
-		if d.Object != none {
-			return d.validateObject(d.Object)
-		}
-		return d.validateKey(d.Key)
+		return d.validateKey(d.removedKey())
 	case Replaced:
 		for _, obj := range d.Items {
 			if err := d.validateObject(obj); err != nil {

@@ -34,7 +34,8 @@
 //   - A subscription may begin at any time. It starts with the objects in the store. No change is missed or delivered twice.
 //   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for no handler, so any handler may
 //     call it. The channel of Subscription.Done is closed when the last call has returned.
-//   - If an object cannot be decoded, the informer reports it, keeps its last good version and continues with the others.
+//   - If an object cannot be decoded, the informer reports it, keeps its last good version and continues with the others. The
+//     store knows that the object exists: see Store.Undecodable. A Lister returns an error for it, never NotFound.
 //   - After a failure, a watch resumes at its resource version. The informer lists the collection again only when the server
 //     no longer has the changes since that version; see [Reflector].
 //   - Memory is bounded. Each namespace that Resource names, or the one watch of all namespaces, has a read buffer and at

@@ -68,8 +68,7 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 			w.remove(d)
 			w.advance(d)
 		case Replaced:
-			w.replace(d)
-			w.list(d)
+			w.replace(d, w.list(d))
 		case Bookmarked:
 			w.advance(d)
 		}
@@ -193,11 +192,8 @@ func (w *edit[T]) upsert(obj T) {
 // remove removes the object of d, if the store has it.
 func (w *edit[T]) remove(d *Delta[T]) {
 	var none T
-	key, final := d.Key, d.Object != none
-	if final {
-		key = KeyOf(d.Object)
-	}
-	slot, old, ok := w.next.find(key)
+	final := d.Object != none
+	slot, old, ok := w.next.find(d.removedKey())
 	if !ok {
 		return
 	}
@@ -210,18 +206,15 @@ func (w *edit[T]) remove(d *Delta[T]) {
 	w.note(c)
 }
 
-// replace replaces the contents of d's namespace with d's items, and leaves the objects that d keeps. If an item is the version
+// replace replaces the contents of d's namespace with d's items, and leaves the objects of kept, which d could not decode. If an item is the version
 // that the store has, the store keeps its own copy. A relist without changes therefore retains no memory.
-func (w *edit[T]) replace(d *Delta[T]) {
+func (w *edit[T]) replace(d *Delta[T], kept *undecoded) {
 	items := lastOfEach(d.Items)
 	if w.next.Len() == 0 {
 		w.fill(items)
 		return
 	}
-	kept := make(map[Key]bool, len(d.Kept))
-	for _, key := range d.Kept {
-		kept[key] = true
-	}
+	keepAll := d.part || kept.unnamed() > 0
 	// Collect the steps first: nothing may write to the tree while Ascend iterates over it.
 	type step struct {
 		record *record // nil for a new object
@@ -253,7 +246,7 @@ func (w *edit[T]) replace(d *Delta[T]) {
 					steps = append(steps, step{r, key, old, items[next]})
 				}
 				next++
-			case !kept[key] && !kept[Key{}] && !d.part || !d.shard.Has(old):
+			case !keepAll && !kept.has(key) || !d.shard.Has(old):
 				steps = append(steps, step{record: r, key: key, old: old})
 			}
 		}
@@ -404,30 +397,34 @@ func (s *Snapshot[T]) buildHints() {
 // advance records that the source of d has reached its resource version. It ignores an empty version and one that precedes the
 // current one.
 func (w *edit[T]) advance(d *Delta[T]) {
-	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, stale: d.stale}
+	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion}
 	if i, found := w.sourceAt(d.Namespace); found {
 		have := &w.next.sources[i]
-		if src.shard, src.listed = have.shard, have.listed; src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
+		src.shard, src.listed, src.undecoded = have.shard, have.listed, d.undecoded(have.undecoded)
+		if src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
 			src.resourceVersion = have.resourceVersion
-			if src.stale == have.stale {
+			if src.undecoded == have.undecoded {
 				return
 			}
 		}
-	} else if src.resourceVersion == "" {
+	} else if src.undecoded = d.undecoded(nil); src.resourceVersion == "" && src.undecoded == nil {
 		return
 	}
 	w.setSource(src)
 }
 
-// list records that the source of d, a Replaced, has listed its objects or has another shard.
-func (w *edit[T]) list(d *Delta[T]) {
+// list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects that could
+// not be decoded.
+func (w *edit[T]) list(d *Delta[T]) *undecoded {
 	shard := d.shard
-	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed, stale: len(d.Kept) > 0}
+	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed}
 	if i, found := w.sourceAt(d.Namespace); found && d.part {
 		src = w.next.sources[i]
 		src.shard = &shard
 	}
+	src.undecoded = d.undecoded(src.undecoded)
 	w.setSource(src)
+	return src.undecoded
 }
 
 // setSource records the state of a source. Unlike advance it can go back: a server that was restored from a backup has older

@@ -104,7 +104,7 @@ func TestInvalidDeltaIsAnErrorAndChangesNothing(t *testing.T) {
 	}
 }
 
-// If several items have one key, the last counts. Kept keys outside the delta's namespace have no effect.
+// If several items have one key, the last counts. Undecoded objects outside the delta's namespace have no effect.
 //
 // Guarantees: C6
 func TestReplacedTakesTheLastOfEachKeyAndKeepsItsNamespaceOnly(t *testing.T) {
@@ -118,8 +118,8 @@ func TestReplacedTakesTheLastOfEachKeyAndKeepsItsNamespaceOnly(t *testing.T) {
 	for _, d := range []Delta[*thing]{
 		{Type: Replaced, Namespace: "a", Items: items("a", "1", "2", "3", "4", "5")}, // into an empty store
 		{Type: Replaced, Namespace: "b", Items: items("b", "6", "7", "8", "9")},
-		{Type: Replaced, Namespace: "a", Items: items("a", "5", "10", "11"), Kept: []Key{{Namespace: "b", Name: "n1"}, {Namespace: "a", Name: "n1"}}},
-		{Type: Replaced, Namespace: "b", Items: items("b", "12"), Kept: []Key{{Namespace: "a", Name: "n1"}, {Name: "n1"}, {Namespace: "b"}}},
+		{Type: Replaced, Namespace: "a", Items: items("a", "5", "10", "11"), Undecoded: decodeErrors(Key{Namespace: "b", Name: "n1"}, Key{Namespace: "a", Name: "n1"})},
+		{Type: Replaced, Namespace: "b", Items: items("b", "12"), Undecoded: decodeErrors(Key{Namespace: "a", Name: "n1"}, Key{Name: "n1"})},
 	} {
 		if err := w.Apply(d); err != nil {
 			t.Fatal(err)

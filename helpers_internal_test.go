@@ -348,7 +348,7 @@ func (g *generator) replacement(namespace string) Delta[*thing] {
 			g.world[key] = g.thing(key)
 			d.Items = append(d.Items, g.world[key])
 		case 2:
-			d.Kept = append(d.Kept, key)
+			d.Undecoded = append(d.Undecoded, decodeErrors(key)...)
 		default:
 			same := *t // like a relist: equal content at another address
 			d.Items = append(d.Items, &same)
@@ -459,4 +459,12 @@ func Short(few, many int) int {
 		return few
 	}
 	return many
+}
+
+// decodeErrors returns an error for each key, as Delta.Undecoded has them.
+func decodeErrors(keys ...Key) (all []*DecodeError) {
+	for _, key := range keys {
+		all = append(all, &DecodeError{Key: key, Err: errors.New("test")})
+	}
+	return all
 }

@@ -37,7 +37,14 @@ func (s *Store[T]) indexed() *Store[T] { return s }
 func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[T, K] {
 	s := in.indexed()
 	if s.packed != nil {
-		inner := NewIndex(s.packed, func(p *packed) []K { return keys(unpack[T](p)) })
+		inner := NewIndex(s.packed, func(p *packed) []K {
+			var none T
+			obj := unpack[T](p)
+			if obj == none {
+				return nil
+			}
+			return keys(obj)
+		})
 		return &Index[T, K]{store: s, keys: keys, seed: inner.seed, packed: inner}
 	}
 	s.mu.Lock()
@@ -66,7 +73,7 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 				if items[i].Hash>>cow.OrdinalBits != p.Hash>>cow.OrdinalBits {
 					return false
 				}
-				if items[i].Key == key && !yield(objects.Get(items[i].Slot)) {
+				if items[i].Key == key && !objects.yield(items[i].Slot, yield) {
 					return false
 				}
 			}
@@ -146,11 +153,14 @@ func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K] {
 
 // allItems returns the items of all objects of snap, sorted. It first calls each with the record and the items of each object.
 func (x *Index[T, K]) allItems(snap *Snapshot[T], each func(*record, []item[K])) []item[K] {
+	var none T
 	items := make([]item[K], 0, snap.Len())
 	objects := snap.shared().reader()
 	snap.eachRecord(func(r *record) {
 		before := len(items)
-		items = x.items(r, objects.Get(r.Data.slot), items)
+		if obj := objects.Get(r.Data.slot); obj != none {
+			items = x.items(r, obj, items)
+		}
 		each(r, items[before:])
 	})
 	slices.SortFunc(items, func(a, b item[K]) int { return cow.Compare(cow.ByHash, &a, &b) })

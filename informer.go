@@ -88,11 +88,12 @@ func newCompact[T Object](client *Client, resource Resource, config Config[T]) *
 		err = invalid // says more
 	}
 	inner := makeInformer(client, resource, compactConfig(config, packer), packer, err)
+	packer.unreadable.resource, packer.unreadable.report = resource, inner.reportUnreadable
 	return &Informer[T]{
 		resource: resource,
 		config:   config,
 		invalid:  inner.invalid,
-		store:    newCompactStore[T](inner.store),
+		store:    newCompactStore[T](inner.store, &packer.unreadable),
 		parts:    inner.parts,
 		synced:   inner.synced,
 		stopped:  inner.stopped,
@@ -343,8 +344,9 @@ func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) 
 func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) {
 		if i.compact != nil {
-			for e := range i.compact.Changes(ctx) {
-				if !yield(unpackEvent[T](e)) {
+			var unpack unpacking[T]
+			for packed := range i.compact.Changes(ctx) {
+				if e, ok := unpack.event(packed); ok && !yield(e) {
 					return
 				}
 			}
@@ -367,12 +369,16 @@ func (i *Informer[T]) Status() InformerStatus {
 		Objects:         snap.Len(),
 		Memory:          i.memory.of(snap),
 	}
+	s.Undecodable, s.Missing = snap.undecodable()
 	s.Queued, s.Blocked = i.fifo.Len()
 	i.mu.Lock()
 	s.Resource.Shard = i.shard.clone()
 	i.mu.Unlock()
 	for _, r := range i.reflectors {
-		s.Reflectors = append(s.Reflectors, r.Status())
+		part := r.Status()
+		src, _ := snap.sourceOf(r.namespace)
+		part.Stale = src.undecoded.len() // so that who sees a list in the store also sees what it lacks
+		s.Reflectors = append(s.Reflectors, part)
 	}
 	for _, l := range i.hub.all() {
 		s.Handlers = append(s.Handlers, l.status())
@@ -389,6 +395,10 @@ type InformerStatus struct {
 	ResourceVersion string
 	// Objects is the number of objects in the store.
 	Objects int
+	// Undecodable is the number of objects that the server has and whose newest version could not be decoded, or with
+	// Config.Compact not be decoded again. Missing is the number of those of which the store has no older version, either. Each
+	// version of an object whose name could not be decoded counts as another object, until the next list.
+	Undecodable, Missing int
 	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are measured
 	// at most once a minute. Memory that several objects share counts as often as among these 32.
 	Memory int64
@@ -607,6 +617,11 @@ func (i *Informer[T]) noteShard(d *Delta[T]) {
 // report logs that a subscription ended by itself.
 func (i *Informer[T]) report(handler string, why error) {
 	i.config.logger().Error("a subscription has ended", "resource", i.resource.String(), "handler", handler, "why", why)
+}
+
+// reportUnreadable logs that an object of the store cannot be decoded again.
+func (i *Informer[T]) reportUnreadable(failed *DecodeError) {
+	i.config.logger().Error("an object of the store cannot be decoded", "resource", i.resource.String(), "key", failed.Key.String(), "err", failed.Err)
 }
 
 // reportSlow logs that a call of a handler takes long.

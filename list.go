@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -83,28 +85,42 @@ func (c *collection[T]) send(ctx context.Context, query url.Values, accept strin
 
 // listing collects the objects of a list.
 type listing[T Object] struct {
-	items []T          // if several have one key, the last one counts
-	kept  map[Key]bool // keys of objects that could not be decoded; the empty key if the key could not, either
-	gone  map[Key]int  // for each deleted key, the number of items at the deletion
+	items    []T                  // if several have one key, the last one counts
+	failed   map[Key]*DecodeError // objects that could not be decoded
+	nameless []*DecodeError       // those whose key could not be decoded, either; at most maxNameless
+	gone     map[Key]int          // for each deleted key, the number of items at the deletion
 }
 
+// maxNameless limits the memory that objects without a name take.
+const maxNameless = 1000
+
 func (l *listing[T]) add(obj T) {
-	if len(l.kept) > 0 {
-		delete(l.kept, KeyOf(obj))
+	if len(l.failed) > 0 {
+		delete(l.failed, KeyOf(obj))
 	}
 	l.items = append(l.items, obj)
 }
 
 // fail notes that the newest version of an object could not be decoded. An earlier version among the items stays.
-func (l *listing[T]) fail(key Key) {
-	if l.kept == nil {
-		l.kept = map[Key]bool{}
+func (l *listing[T]) fail(failed *DecodeError) {
+	switch {
+	case failed.Key.Name != "":
+		if l.failed == nil {
+			l.failed = map[Key]*DecodeError{}
+		}
+		l.failed[failed.Key] = failed
+	case len(l.nameless) < maxNameless:
+		l.nameless = append(l.nameless, failed)
 	}
-	l.kept[key] = true
+}
+
+// undecoded returns the objects that could not be decoded.
+func (l *listing[T]) undecoded() []*DecodeError {
+	return slices.AppendSeq(l.nameless, maps.Values(l.failed))
 }
 
 func (l *listing[T]) remove(key Key) {
-	delete(l.kept, key)
+	delete(l.failed, key)
 	if l.gone == nil {
 		l.gone = map[Key]int{}
 	}
@@ -183,7 +199,7 @@ func (c *collection[T]) listAt(ctx context.Context, rv string, size int) (l list
 			return l, fmt.Errorf("%w: %w", errNoPart, err)
 		case err != nil:
 			return l, err
-		case len(l.kept) > 0:
+		case len(l.failed)+len(l.nameless) > 0:
 			return l, fmt.Errorf("%w: an object cannot be decoded", errNoPart)
 		case info.ResourceVersion != rv:
 			return l, fmt.Errorf("%w: the server listed at resource version %.100q, not at %s", errNoPart, info.ResourceVersion, rv)
@@ -223,7 +239,7 @@ func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T
 		switch {
 		case o.filtered:
 		case o.failed != nil:
-			l.fail(o.key)
+			l.fail(o.failed)
 		default:
 			l.add(o.obj)
 		}

@@ -18,6 +18,10 @@ type Labeled interface {
 // Lister reads a [Store] as client-go's listers do: by name, with a NotFound error, and by label selector. It holds no data
 // of its own, so creating one is cheap.
 //
+// An object of which no version could be decoded is not NotFound: Get returns a [*DecodeError], and ListComplete an error that
+// wraps one. List and All leave such objects out. Of other objects, all return the last version that could be decoded; see
+// [Store.Undecodable].
+//
 // Each call reads one consistent [Snapshot]. Lists are ordered by namespace, then name. Callers must not write to the
 // objects. All methods are safe for concurrent use.
 type Lister[T Labeled] struct {
@@ -31,13 +35,18 @@ func NewLister[T Labeled](of Indexable[T], resource schema.GroupResource) Lister
 	return Lister[T]{of.indexed(), resource}
 }
 
-// Get returns the object with that key, or the NotFound error that the API server would return; see apierrors.IsNotFound.
+// Get returns the object with that key, or the NotFound error that the API server would return; see apierrors.IsNotFound. If the
+// object exists but could not be decoded, the error is a [*DecodeError].
 func (l Lister[T]) Get(key Key) (T, error) {
-	obj, ok := l.store.Get(key)
-	if !ok {
-		return obj, apierrors.NewNotFound(l.resource, key.Name)
+	snap := l.store.Snapshot()
+	obj, ok := snap.Get(key)
+	if ok {
+		return obj, nil
 	}
-	return obj, nil
+	if err := snap.Undecodable(key); err != nil {
+		return obj, err
+	}
+	return obj, apierrors.NewNotFound(l.resource, key.Name)
 }
 
 // List returns the objects whose labels selector matches, as a new slice. A nil selector matches all.
@@ -60,8 +69,12 @@ func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Sele
 		return snap.in(namespace)
 	case snap.packed != nil:
 		return func(yield func(T) bool) {
+			var none T
 			for p := range snap.packed.in(namespace) {
-				if selector.Matches(p.labels) && !yield(snap.unpack(p)) {
+				if !selector.Matches(p.labels) {
+					continue
+				}
+				if obj := snap.unpack(p); obj != none && !yield(obj) {
 					return
 				}
 			}
@@ -87,17 +100,29 @@ func NewClusterLister[T Labeled](of Indexable[T], resource schema.GroupResource)
 	return NewLister(of, resource).Namespace("")
 }
 
-// Get returns the object with that name, or the NotFound error that the API server would return.
+// Get returns the object with that name, or an error; see [Lister.Get].
 func (l NamespaceLister[T]) Get(name string) (T, error) {
 	return l.lister.Get(Key{Namespace: l.namespace, Name: name})
 }
 
 // List returns the objects whose labels selector matches, as a new slice. A nil selector matches all.
 func (l NamespaceLister[T]) List(selector labels.Selector) []T {
-	if l.namespace == "" && (selector == nil || selector.Empty()) {
-		return l.lister.store.List()
+	return selected(l.lister.store.Snapshot(), l.namespace, selector)
+}
+
+// ListComplete is like List. If objects may be missing because they could not be decoded, it also returns an error, which wraps
+// the [*DecodeError] of one of them. The labels of such an object are not known, so it counts whatever selector is.
+func (l NamespaceLister[T]) ListComplete(selector labels.Selector) ([]T, error) {
+	snap := l.lister.store.Snapshot()
+	list := selected(snap, l.namespace, selector)
+	return list, snap.Missing(l.namespace)
+}
+
+func selected[T Labeled](snap *Snapshot[T], namespace string, selector labels.Selector) []T {
+	if namespace == "" && (selector == nil || selector.Empty()) {
+		return snap.List()
 	}
-	return slices.Collect(Select(l.lister.store.Snapshot(), l.namespace, selector))
+	return slices.Collect(Select(snap, namespace, selector))
 }
 
 // All yields every object.

@@ -81,7 +81,7 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 			if d.Type == Upserted {
 				users.Fed = append(users.Fed, d.Object.rv)
 			}
-			m.Step("%s %q %s: %d items, %d kept, restored %v", d.Type, d.Namespace, d.ResourceVersion, len(d.Items), len(d.Kept), d.Restored)
+			m.Step("%s %q %s: %d items, %d kept, restored %v", d.Type, d.Namespace, d.ResourceVersion, len(d.Items), len(d.Undecoded), d.Restored)
 			producers[d.Namespace] <- feed(d)
 		}
 		for _, namespace := range resource.sources() {
@@ -159,7 +159,7 @@ func newThingPacker(m *Model) thingPacker {
 
 // delta returns d with packed objects.
 func (k thingPacker) delta(d Delta[*thing]) Delta[*packed] {
-	p := Delta[*packed]{Type: d.Type, Key: d.Key, Kept: d.Kept, Restored: d.Restored, Namespace: d.Namespace, ResourceVersion: d.ResourceVersion}
+	p := Delta[*packed]{Type: d.Type, Key: d.Key, Undecoded: d.Undecoded, Restored: d.Restored, Namespace: d.Namespace, ResourceVersion: d.ResourceVersion}
 	if d.Object != nil {
 		p.Object = k.thing(d.Object)
 	}

@@ -406,6 +406,7 @@ func (p *podModel[T]) calm() {
 	}
 	p.faults = nil
 	p.server.Start()
+	p.server.EndWatches() // those that corrupt objects go on otherwise
 }
 
 // fault makes requests fail, or ends a fault.

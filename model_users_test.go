@@ -487,18 +487,23 @@ func (u *Users[T]) setBack(back bool) {
 }
 
 // Stale returns the keys whose newest version the informer could not decode. Nothing else may change meanwhile.
-func (u *Users[T]) Stale() []Key {
+func (u *Users[T]) Stale() (keys []Key) {
 	synctest.Wait()
-	if u.Informer.compact != nil {
-		return staleOf(u.Informer.compact)
+	n := 0
+	for _, r := range u.Informer.Status().Reflectors {
+		n += r.Stale
 	}
-	return staleOf(u.Informer)
-}
-
-func staleOf[T Object](i *Informer[T]) (keys []Key) {
-	for _, r := range i.reflectors {
-		keys = append(keys, slices.SortedFunc(maps.Keys(r.stale), compareKeys)...)
+	snap := u.Informer.Store().Snapshot()
+	for failed := range snap.AllUndecodable() {
+		if snap.Undecodable(failed.Key) == nil {
+			u.Errorf("R17: %s is undecodable, but has no error", failed.Key)
+		}
+		keys = append(keys, failed.Key)
 	}
+	if n != len(keys) {
+		u.Errorf("R17: %d objects are stale, the store has %v", n, keys)
+	}
+	slices.SortFunc(keys, compareKeys)
 	return keys
 }
 

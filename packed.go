@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -13,7 +14,9 @@ import (
 	"sync/atomic"
 	"unique"
 	"unsafe"
+	"weak"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/decode"
@@ -27,7 +30,7 @@ import (
 //
 // Identity and labels can be read without decoding. packed is an [Object]. It is safe for concurrent use.
 type packed struct {
-	body            atomic.Pointer[body] // repack replaces it by an equal one
+	body            atomic.Pointer[body] // repack replaces it by an equal one, and fail by one that cannot be decoded
 	namespace, name string
 	labels          labelSet
 	uid, version    uint32                      // their lengths in body.data
@@ -47,6 +50,7 @@ type form struct {
 	format decode.Format
 	list   *decode.ListInfo // nil for objects that did not come in a list
 	held   any              // an object that is not packed; its form belongs to it alone
+	failed *DecodeError     // why a reader could not decode the object; the form then belongs to it alone
 }
 
 func (p *packed) GetNamespace() string       { return p.namespace }
@@ -81,45 +85,110 @@ func (p *packed) setDecoded(known *decode.Weak, obj any) bool {
 	return p.decoded.CompareAndSwap(known, &weak)
 }
 
-// object returns p decoded. While a caller holds the result, all callers get the same object. It can share memory with other,
-// another version of the object in decoded form, or nil.
+// object returns p decoded, or nil if that fails. While a caller holds the result, all callers get the same object. It can share
+// memory with other, another version of the object in decoded form, or nil.
 func (p *packed) object(other any) any {
 	for {
 		known := p.decoded.Load() // before alive, so that setDecoded replaces what alive found dead
 		if obj := p.alive(); obj != nil {
 			return obj
 		}
-		if obj := p.decode(other); p.setDecoded(known, obj) {
+		if obj := p.decode(other); obj == nil || p.setDecoded(known, obj) {
 			return obj
 		}
 	}
 }
 
-// decode returns p decoded, as an object that only the caller has. It can share memory with other, as for object.
+// decode returns p decoded, as an object that only the caller has, or nil if that fails. It can share memory with other, as for
+// object.
 //
 // The bytes were decoded once before they were packed. If that fails now, the type's own decoder does not always do the same, or
-// the memory is damaged; decode then panics.
+// the memory is damaged. From then on, p cannot be decoded, so that all readers of a snapshot get the same answer.
 func (p *packed) decode(other any) any {
-	k := p.body.Load().form.by
-	obj, err := k.unpack(p, other)
+	form := p.body.Load().form
+	if form.failed != nil {
+		return nil
+	}
+	obj, err := form.by.unpack(p, other)
 	if err != nil {
-		panic(fmt.Sprintf("informer: %v %s was decoded before, but cannot be decoded again: %v", k.goType(), KeyOf(p), err))
+		p.fail(err)
+		return nil
 	}
 	return obj
 }
 
-// sameContent reports whether p and other have equal objects.
-func (p *packed) sameContent(other *packed) bool {
-	return reflect.DeepEqual(p.object(nil), other.object(nil))
+// fail makes p an object that cannot be decoded, because of err.
+func (p *packed) fail(err error) {
+	for {
+		have := p.body.Load()
+		if have.form.failed != nil {
+			return
+		}
+		form := *have.form
+		form.failed = &DecodeError{Resource: form.by.unreadable.resource, Key: KeyOf(p), Err: reasonOf(fmt.Errorf("it was decoded before, but cannot be decoded again: %w", err))}
+		if p.body.CompareAndSwap(have, &body{&form, have.data}) {
+			form.by.unreadable.add(p, form.failed)
+			return
+		}
+	}
 }
 
-// unpack returns the object of p, or the zero T if p is nil.
+// failed returns why a reader could not decode p. Nil means that no reader has failed.
+func (p *packed) failed() *DecodeError { return p.body.Load().form.failed }
+
+// sameContent reports whether p and other have equal objects.
+func (p *packed) sameContent(other *packed) bool {
+	obj := p.object(nil)
+	return obj != nil && reflect.DeepEqual(obj, other.object(nil))
+}
+
+// unpack returns the object of p, or the zero T if p is nil or cannot be decoded.
 func unpack[T Object](p *packed) T {
+	var none T
 	if p == nil {
-		var none T
 		return none
 	}
-	return p.object(nil).(T)
+	obj, _ := p.object(nil).(T)
+	return obj
+}
+
+// unreadable has the packed objects that readers could not decode, as long as anything else holds them. It is safe for concurrent
+// use.
+type unreadable struct {
+	resource Resource
+	report   func(*DecodeError) // called once for each object, by its reader; nil for none
+
+	mu      sync.Mutex // protects the fields below
+	objects map[weak.Pointer[packed]]struct{}
+	room    int // add drops the objects that nothing holds when there are more
+}
+
+func (u *unreadable) add(p *packed, failed *DecodeError) {
+	u.mu.Lock()
+	if u.objects == nil {
+		u.objects = map[weak.Pointer[packed]]struct{}{}
+	}
+	u.objects[weak.Make(p)] = struct{}{}
+	if len(u.objects) > u.room {
+		maps.DeleteFunc(u.objects, func(p weak.Pointer[packed], _ struct{}) bool { return p.Value() == nil })
+		u.room = max(16, 2*len(u.objects))
+	}
+	u.mu.Unlock()
+	if u.report != nil {
+		u.report(failed)
+	}
+}
+
+// in returns the errors of the objects that get returns for their keys.
+func (u *unreadable) in(get func(Key) *packed) (all []*DecodeError) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for known := range u.objects {
+		if p := known.Value(); p != nil && get(KeyOf(p)) == p {
+			all = append(all, p.failed())
+		}
+	}
+	return all
 }
 
 // packer packs objects of one type. It is safe for concurrent use. It implements [packing].
@@ -127,8 +196,9 @@ type packer struct {
 	decoders  *decoders[*packed]
 	transform func(obj any) (any, error) // Config.Transform; nil for none
 
-	bytes pack.Packer
-	form  atomic.Pointer[form] // the last one
+	bytes      pack.Packer
+	form       atomic.Pointer[form] // the last one
+	unreadable unreadable
 }
 
 // newPacker returns a packer of objects of type t, a pointer. It returns an error if no object can be decoded into a t.
@@ -212,7 +282,10 @@ func (k *packer) packBytes(obj any, f decode.Format, raw []byte, list *decode.Li
 // record implements [packing].
 func (k *packer) record(p *packed, buf []byte) (r snapshotfile.Record, ok bool, err error) {
 	have := p.body.Load()
-	if have.form.held != nil {
+	switch {
+	case have.form.failed != nil:
+		return r, false, have.form.failed
+	case have.form.held != nil:
 		return r, false, nil
 	}
 	raw, err := have.form.dict.Unpack(buf, have.data[p.uid+p.version:])
@@ -242,7 +315,7 @@ func (k *packer) settle(ctx context.Context, objects iter.Seq[*packed]) {
 // repack packs the object of p again if another dictionary has become better since p was packed. Readers may read p meanwhile.
 func (k *packer) repack(p *packed) {
 	have := p.body.Load()
-	if have.form.held != nil || !k.bytes.Outdated(have.form.dict) {
+	if have.form.held != nil || have.form.failed != nil || !k.bytes.Outdated(have.form.dict) {
 		return
 	}
 	buf := rawBuffers.Get().(*[]byte)
@@ -254,7 +327,7 @@ func (k *packer) repack(p *packed) {
 	}
 	*buf = raw
 	data, dict := k.bytes.Repack(have.data[:n], raw)
-	p.body.Store(&body{k.formOf(dict, have.form.format, have.form.list), data}) // even if it is larger: the older dictionary takes memory, too
+	p.body.CompareAndSwap(have, &body{k.formOf(dict, have.form.format, have.form.list), data}) // even if it is larger: the older dictionary takes memory, too
 }
 
 // formOf returns a form, which is the last one if nothing has changed.
@@ -299,6 +372,23 @@ func (k *packer) unpack(p *packed, other any) (any, error) {
 	obj, err := one.Decode(have.form.format, raw, decode.Origin{List: have.form.list, Before: other, Made: made && other != nil})
 	k.decoders.put(one) // skipped if a method of T has ended the goroutine
 	return obj, err
+}
+
+// bare returns an object with the identity and the version of p, or nil if that is not possible.
+func (k *packer) bare(p *packed) any {
+	var meta metav1.PartialObjectMetadata
+	meta.Namespace, meta.Name, meta.UID, meta.ResourceVersion = p.namespace, p.name, p.GetUID(), p.GetResourceVersion()
+	raw, err := json.Marshal(&meta)
+	if err != nil {
+		return nil
+	}
+	one := k.decoders.get()
+	obj, err := one.Decode(decode.JSON, raw, decode.Origin{List: p.body.Load().form.list})
+	k.decoders.put(one)
+	if err != nil {
+		return nil
+	}
+	return obj
 }
 
 // transformed calls Config.Transform for p, which pack returned. It encodes the result and packs that. If the encoding loses

@@ -218,8 +218,8 @@ var recoveries = []recovery{
 			<-time.After(time.Second)
 		},
 		requests: []string{at("0s", watches, "3"), at("0s", watches, "4"), at(first, streamsFrom, "4")}},
-	{name: "R17 nameless in a relist", fault: informertest.Fault{Match: streamed, Rewrite: nameless(keyA, keyB)}, does: (*outage).expireWatch, requests: restream, status: "failures=1 stale=1 errors=2"},
-	{name: "R17 nameless in a relist, paged", paged: true, fault: informertest.Fault{Verb: "list", Rewrite: nameless(keyA, keyB)}, does: (*outage).expireWatch, status: "failures=1 stale=1 errors=2",
+	{name: "R17 nameless in a relist", fault: informertest.Fault{Match: streamed, Rewrite: nameless(keyA, keyB)}, does: (*outage).expireWatch, requests: restream, status: "failures=1 stale=2 errors=2"},
+	{name: "R17 nameless in a relist, paged", paged: true, fault: informertest.Fault{Verb: "list", Rewrite: nameless(keyA, keyB)}, does: (*outage).expireWatch, status: "failures=1 stale=2 errors=2",
 		requests: append(relist[:3:3], at("0s", watches, "4"))},
 	{name: "R17 nameless MODIFIED", fault: informertest.Fault{Times: 1, Rewrite: nameless(keyB)}, requests: watchOn[:1], status: "stale=1 errors=1"},
 	{name: "R17 nameless DELETED", fault: informertest.Fault{Times: 1, Rewrite: nameless(keyB)}, events: []string{"delete ns/b 1 final=false"}, status: "failures=1 errors=1",

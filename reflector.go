@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net/url"
 	"reflect"
@@ -48,14 +47,14 @@ type Reflector[T Object] struct {
 	log     *slog.Logger
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
-	state    state
-	absence  absence
-	sharded  uint64           // the change of the shard that decoder and state are of
-	stale    map[Key]struct{} // objects whose newest version could not be decoded
-	listed   bool             // the sink has had a list
-	started  bool             // the reflector has loaded a snapshot, or found that it cannot; true without Config.Snapshot
-	received bool             // a resource version since the last flush
-	outside  int64            // how many objects outside the shard the server had sent when the last list of the whole shard began
+	state     state
+	absence   absence
+	sharded   uint64     // the change of the shard that decoder and state are of
+	undecoded *undecoded // as of the last delta
+	listed    bool       // the sink has had a list
+	started   bool       // the reflector has loaded a snapshot, or found that it cannot; true without Config.Snapshot
+	received  bool       // a resource version since the last flush
+	outside   int64      // how many objects outside the shard the server had sent when the last list of the whole shard began
 
 	mu        sync.Mutex // protects the fields below
 	status    ReflectorStatus
@@ -372,9 +371,9 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 		missing, common := r.shard.minus(*has)
 		// The sink has a part of the shard as of rv, and the rest can be listed. But a server that does not filter sends everything, so one
 		// list of the whole shard, at its newest version, is better. A list also shows whether the server went back in time since a watch
-		// that has been silent, and which of the stale objects are in the shard.
+		// that has been silent, and which of the objects that could not be decoded are in the shard.
 		silent := time.Since(r.status.ResourceVersionTime) >= minWatchTimeout
-		inPart := common && !again && !silent && len(r.stale) == 0 && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.outside)
+		inPart := common && !again && !silent && r.undecoded == nil && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.outside)
 		switch {
 		case inPart && r.state.name == ReflectorWatching && r.state.until == "":
 			r.state.has, r.state.why = has, ReasonShard
@@ -482,7 +481,6 @@ func (r *Reflector[T]) warm(ctx context.Context) error {
 	if past {
 		r.state.until, r.state.progress = l.current, time.Now()
 	}
-	r.setStale(nil)
 	s := r.saved.present()
 	r.log.Info("a snapshot was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version, "took", s.LoadTime)
 	return nil
@@ -598,11 +596,12 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 		return nil
 	}
 	r.state.rv, r.state.least = "", ""
-	r.setStale(nil)
 	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
-	err := r.sink.Put(ctx, Delta[T]{Type: Replaced, Namespace: r.namespace, sharded: r.sharded})
+	d := Delta[T]{Type: Replaced, Namespace: r.namespace, sharded: r.sharded}
+	err := r.sink.Put(ctx, d)
 	if err == nil {
 		r.state.told, r.listed = true, true
+		r.note(&d)
 	}
 	return err
 }
@@ -745,12 +744,10 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 	if err := r.notBack(rv); err != nil && !restored {
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
-	kept := slices.Collect(maps.Keys(l.kept))
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Kept: kept, ResourceVersion: rv, Restored: restored || r.state.loaded, shard: r.decoder.shard, sharded: r.sharded, listed: r.state.began})
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Undecoded: l.undecoded(), ResourceVersion: rv, Restored: restored || r.state.loaded, shard: r.decoder.shard, sharded: r.sharded, listed: r.state.began})
 	if err == nil {
 		r.listed = true
 		r.state = r.state.watching()
-		r.setStale(kept)
 	}
 	return err
 }
@@ -771,9 +768,8 @@ func (r *Reflector[T]) change(ctx context.Context, o decoded[T]) error {
 	case gone:
 		d.Type, d.Key = Removed, o.key
 	default: // the sink keeps its version of the object
-		d.Type = Bookmarked
+		d.Type, d.Undecoded = Bookmarked, []*DecodeError{o.failed}
 	}
-	r.changeStale(o.key, o.failed != nil && !gone)
 	return r.tell(ctx, d)
 }
 
@@ -782,7 +778,6 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 	if err := r.notBack(d.ResourceVersion); err != nil {
 		return err
 	}
-	d.stale = len(r.stale) > 0
 	if r.state.until != "" {
 		if d.ResourceVersion != r.state.rv {
 			r.state.progress, r.state.missed = time.Now(), 0
@@ -805,26 +800,12 @@ func (r *Reflector[T]) notBack(rv string) error {
 	return nil
 }
 
-// setStale records the keys of all objects whose newest version could not be decoded.
-func (r *Reflector[T]) setStale(keys []Key) {
-	r.stale = make(map[Key]struct{}, len(keys))
-	for _, key := range keys {
-		r.stale[key] = struct{}{}
+// note notes which objects could not be decoded after d.
+func (r *Reflector[T]) note(d *Delta[T]) {
+	before := r.undecoded
+	if r.undecoded = d.undecoded(before); r.undecoded != before {
+		r.update(func(s *ReflectorStatus) { s.Stale = r.undecoded.len() })
 	}
-	r.update(func(s *ReflectorStatus) { s.Stale = len(r.stale) })
-}
-
-// changeStale records whether the newest version of an object could not be decoded.
-func (r *Reflector[T]) changeStale(key Key, stale bool) {
-	switch {
-	case stale:
-		r.stale[key] = struct{}{}
-	case len(r.stale) > 0:
-		delete(r.stale, key)
-	default:
-		return // the common case
-	}
-	r.update(func(s *ReflectorStatus) { s.Stale = len(r.stale) })
 }
 
 // put puts d into the sink, which then has every change up to d's resource version. The caller must call flush later.
@@ -840,6 +821,7 @@ func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
 	if err := put(ctx, d); err != nil {
 		return errSink{err}
 	}
+	r.note(&d)
 	if d.ResourceVersion != "" {
 		r.state.rv = d.ResourceVersion
 		r.update(func(s *ReflectorStatus) { s.ResourceVersion = d.ResourceVersion })

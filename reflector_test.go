@@ -579,8 +579,9 @@ func TestFilterByMetadata(t *testing.T) {
 		}
 		synctest.Wait()
 		rec.Want(w.T, "delete ns/p01 1 final=false", "add ns/p02 1 initial=false")
+		lists := inf.Status().Reflectors[0].Lists
+		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: apierrors.NewResourceExpired("gone")})
 		w.server.CloseConnections()
-		w.server.Compact()
 		w.relabel("ns", "p05", "0")
 		last = w.relabel("ns", "p06", "1")
 		if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); err != nil {
@@ -590,6 +591,9 @@ func TestFilterByMetadata(t *testing.T) {
 		var got []string
 		for p := range inf.Store().All() {
 			got = append(got, p.Name)
+		}
+		if s := inf.Status(); s.Reflectors[0].Lists == lists || s.Undecodable != 0 || s.Reflectors[0].Stale != 0 {
+			w.Errorf("%d lists after %d, %d objects are undecodable", s.Reflectors[0].Lists, lists, s.Undecodable)
 		}
 		want := []string{"p02", "p03", "p06", "p07", "p09", "p11", "p13", "p15", "p17", "p19"}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -99,7 +99,7 @@ type ReflectorStatus struct {
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int
 	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
-	// none.
+	// none; see InformerStatus.Missing. In the status of an Informer, it belongs to the present store.
 	Stale int
 	// OutsideShard counts the objects and events that the server sent from outside the shard. Zero means that the server knows
 	// shards, or that there is none.

@@ -36,7 +36,7 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 		return
 	}
 	objects, bytes, err := 0, int64(0), error(nil)
-	if src.stale {
+	if src.undecoded.len() > 0 {
 		err = errStale
 	} else {
 		objects, bytes, err = s.write(ctx, snap, src, last)

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"fmt"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,10 @@ func (s *Store[T]) Snapshot() *Snapshot[T] { return s.current.Load() }
 
 // Get returns the object with that key.
 func (s *Store[T]) Get(key Key) (T, bool) { return s.Snapshot().Get(key) }
+
+// Undecodable returns an error if the server has an object with that key whose newest version could not be decoded; see
+// [Snapshot.Undecodable].
+func (s *Store[T]) Undecodable(key Key) error { return s.Snapshot().Undecodable(key) }
 
 // All yields every object, ordered by namespace, then name, from one snapshot.
 func (s *Store[T]) All() iter.Seq[T] { return s.Snapshot().All() }
@@ -83,7 +88,8 @@ type Snapshot[T Object] struct {
 	// packed is nil without Config.Compact. With it, this snapshot has the same hints, records and sources as packed, and its
 	// objects and indexes are empty.
 	packed *Snapshot[*packed]
-	copied func(T) T // copies each object that is read; nil unless Copies returned this snapshot
+	lost   *unreadable // if T is *packed: objects that readers could not decode; nil otherwise
+	copied func(T) T   // copies each object that is read; nil unless Copies returned this snapshot
 }
 
 // Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which the caller
@@ -115,18 +121,22 @@ func (s *Snapshot[T]) give(obj T) T {
 	return obj
 }
 
-// unpack returns the object of p for a reader, as give does.
+// unpack returns the object of p for a reader, as give does, or the zero T if it cannot be decoded.
 func (s *Snapshot[T]) unpack(p *packed) T {
-	switch {
-	case s.copied == nil:
-		return unpack[T](p)
-	case p.alive() != nil:
-		return s.copied(unpack[T](p))
+	if s.copied != nil && p.alive() == nil {
+		obj, _ := p.decode(nil).(T)
+		return obj
 	}
-	return p.decode(nil).(T)
+	var none T
+	obj := unpack[T](p)
+	if s.copied != nil && obj != none {
+		return s.copied(obj)
+	}
+	return obj
 }
 
-// objectReader reads the objects of a snapshot by slot. It must not be used concurrently.
+// objectReader reads the objects of a snapshot by slot. It must not be used concurrently. With Config.Compact, it returns the zero T
+// for an object that cannot be decoded; iterators skip that.
 type objectReader[T Object] struct {
 	objects cow.ArrayReader[T]
 	view    *Snapshot[T]              // nil if readers get the objects that the store holds
@@ -152,6 +162,13 @@ func (r *objectReader[T]) Get(slot uint32) T {
 		return r.view.unpack(r.packed.Get(slot))
 	}
 	return r.view.give(r.objects.Get(slot))
+}
+
+// yield calls yield with the object of slot, unless it cannot be decoded. It returns false if yield does.
+func (r *objectReader[T]) yield(slot uint32, yield func(T) bool) bool {
+	var none T
+	obj := r.Get(slot)
+	return obj == none || yield(obj)
 }
 
 // record is the entry of an object in the trees, from its addition to its deletion. The current version of the object is in
@@ -203,23 +220,162 @@ type source struct {
 	namespace, resourceVersion string
 	shard                      *Shard    // of its objects; nil before the first list
 	listed                     time.Time // when the last list began
-	stale                      bool      // the snapshot has an older version of some object, because the newest one could not be decoded
+	undecoded                  *undecoded
 }
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
 	if s.packed != nil {
+		var obj, none T
 		if _, p, ok := s.packed.find(key); ok {
-			return s.unpack(p), true
+			obj = s.unpack(p)
 		}
-		var none T
-		return none, false
+		return obj, obj != none
 	}
 	_, obj, ok := s.find(key)
 	if ok {
 		obj = s.give(obj)
 	}
 	return obj, ok
+}
+
+// Undecodable returns an error if the server has an object with that key whose newest version could not be decoded, because T or
+// Config.Transform rejects it. Get then returns the last version that could be decoded, or false if there was none. Get also
+// returns false for an object that does not exist: Undecodable then returns nil. Call Get first, and both of one snapshot.
+//
+// The error is a [*DecodeError] without Raw, whose Err has only the text of the cause. If the name of some object could not be
+// decoded, there is an error for each key without an object, since that object may have it. With Config.Compact, there is an error
+// for an object that Get could not decode again.
+func (s *Snapshot[T]) Undecodable(key Key) error {
+	var unknown *DecodeError
+	for _, src := range s.sources {
+		if src.undecoded == nil || src.namespace != "" && src.namespace != key.Namespace {
+			continue
+		}
+		if failed := src.undecoded.get(key); failed != nil {
+			return failed
+		}
+		unknown = src.undecoded.unknown(key)
+	}
+	if failed := s.unreadable(key); failed != nil {
+		return failed
+	}
+	if unknown != nil && !s.has(key) {
+		return unknown
+	}
+	return nil
+}
+
+// AllUndecodable yields an error for each object whose newest version could not be decoded, in no particular order; see
+// [Snapshot.Undecodable]. It leaves out objects whose names could not be decoded.
+func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
+	return func(yield func(*DecodeError) bool) {
+		for _, failed := range s.allUnreadable() {
+			if !yield(failed) {
+				return
+			}
+		}
+		for _, src := range s.sources {
+			for failed := range src.undecoded.in("") {
+				if s.unreadable(failed.Key) == nil && !yield(failed) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Missing returns an error if the server may have objects in a namespace that the snapshot lacks, because no version of them could
+// be decoded. It wraps the [*DecodeError] of one of them. An empty namespace means all namespaces. A reader that can return an
+// error with a list returns this one. Call Missing after reading the list, for what Config.Compact cannot decode again.
+func (s *Snapshot[T]) Missing(namespace string) error {
+	for failed := range s.missing(namespace) {
+		return fmt.Errorf("the store lacks objects: %w", failed)
+	}
+	return nil
+}
+
+// missing yields an error for each object of a namespace, or of all if namespace is empty, that s lacks because it could not be
+// decoded.
+func (s *Snapshot[T]) missing(namespace string) iter.Seq[*DecodeError] {
+	return func(yield func(*DecodeError) bool) {
+		for _, failed := range s.allUnreadable() {
+			if (namespace == "" || failed.Key.Namespace == namespace) && !yield(failed) {
+				return
+			}
+		}
+		for _, src := range s.sources {
+			if src.namespace != "" && namespace != "" && src.namespace != namespace {
+				continue
+			}
+			for failed := range src.undecoded.in(namespace) {
+				if !s.has(failed.Key) && !yield(failed) {
+					return
+				}
+			}
+			for range src.undecoded.unnamed() {
+				if !yield(&DecodeError{Resource: src.undecoded.resource, Err: src.undecoded.why}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// undecodable returns how many objects could not be decoded, and how many of them s lacks.
+func (s *Snapshot[T]) undecodable() (all, missing int) {
+	for range s.AllUndecodable() {
+		all++
+	}
+	for _, src := range s.sources {
+		all += src.undecoded.unnamed()
+	}
+	for range s.missing("") {
+		missing++
+	}
+	return all, missing
+}
+
+// has reports whether s has an object with that key, without decoding it.
+func (s *Snapshot[T]) has(key Key) bool {
+	if s.packed != nil {
+		_, _, ok := s.packed.find(key)
+		return ok
+	}
+	_, _, ok := s.find(key)
+	return ok
+}
+
+// packedView returns the snapshot of the packed objects with Config.Compact, and nil otherwise.
+func (s *Snapshot[T]) packedView() *Snapshot[*packed] {
+	if s.packed != nil {
+		return s.packed
+	}
+	p, _ := any(s).(*Snapshot[*packed])
+	return p
+}
+
+// unreadable returns why the object with that key could not be decoded when it was read, which happens with Config.Compact only. It
+// returns nil if there was no such failure.
+func (s *Snapshot[T]) unreadable(key Key) *DecodeError {
+	if view := s.packedView(); view != nil {
+		if _, p, ok := view.find(key); ok {
+			return p.failed()
+		}
+	}
+	return nil
+}
+
+// allUnreadable returns unreadable of all objects.
+func (s *Snapshot[T]) allUnreadable() []*DecodeError {
+	view := s.packedView()
+	if view == nil || view.lost == nil {
+		return nil
+	}
+	return view.lost.in(func(key Key) *packed {
+		_, p, _ := view.find(key)
+		return p
+	})
 }
 
 // find returns the object with that key and its slot.
@@ -263,7 +419,7 @@ func (s *Snapshot[T]) All() iter.Seq[T] {
 		objects := s.reader()
 		s.records.All(func(items []item[struct{}]) bool {
 			for i := range items {
-				if !yield(objects.Get(items[i].Slot)) {
+				if !objects.yield(items[i].Slot, yield) {
 					return false
 				}
 			}
@@ -279,7 +435,7 @@ func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 		p := cow.Place{Space: key.Namespace, Name: key.Name}
 		s.records.Ascend(&p, func(items []item[struct{}]) bool {
 			for i := range items {
-				if !yield(objects.Get(items[i].Slot)) {
+				if !objects.yield(items[i].Slot, yield) {
 					return false
 				}
 			}
@@ -295,7 +451,7 @@ func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
 		s.records.Ascend(&cow.Place{Space: namespace}, func(items []item[struct{}]) bool {
 			whole := items[len(items)-1].Record.Space == namespace
 			for i := range items {
-				if !whole && items[i].Record.Space != namespace || !yield(objects.Get(items[i].Slot)) {
+				if !whole && items[i].Record.Space != namespace || !objects.yield(items[i].Slot, yield) {
 					return false
 				}
 			}
@@ -314,11 +470,14 @@ func (s *Snapshot[T]) in(namespace string) iter.Seq[T] {
 
 // List returns the objects that All yields, as a new slice.
 func (s *Snapshot[T]) List() []T {
+	var none T
 	list := make([]T, 0, s.Len())
 	objects := s.reader()
 	s.records.All(func(items []item[struct{}]) bool {
 		for i := range items {
-			list = append(list, objects.Get(items[i].Slot))
+			if obj := objects.Get(items[i].Slot); obj != none {
+				list = append(list, obj)
+			}
 		}
 		return true
 	})

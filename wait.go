@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -37,7 +38,8 @@ type Versioned interface {
 // WaitForObject waits until the store has obj, which a write returned, or a newer version, or until the store knows that obj
 // no longer exists. A later read sees the write. WaitForObject returns nil at once for an object that the informer
 // does not follow: one of another namespace, or one that does not match the label selector or a field selector on
-// metadata.name or metadata.namespace. It returns an error if ctx ends or the informer stops first.
+// metadata.name or metadata.namespace. It returns an error if ctx ends or the informer stops first, and a [*DecodeError] if the
+// store cannot have the version because it could not be decoded.
 func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	rv := obj.GetResourceVersion()
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
@@ -47,12 +49,16 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 		return nil
 	}
 	key := Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
+	var undecodable error
+	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		if have, ok := s.Get(key); ok && reached(have.GetResourceVersion(), rv) {
+			undecodable = nil
 			return true
 		}
+		undecodable = s.Undecodable(key)
 		return reached(s.sourceRV(key.Namespace), rv)
 	})
+	return cmp.Or(err, undecodable)
 }
 
 // follows reports whether obj may be in the store. It ignores field selectors on fields other than name and namespace.
@@ -79,18 +85,24 @@ func (i *Informer[T]) follows(obj Versioned) bool {
 
 // Await waits until the object with that key meets cond, and returns it. Await calls cond in the caller's goroutine,
 // with each version that it sees, and with the zero T while the object does not exist. A cond that returns true for the
-// zero T waits for a deletion. Await returns an error if ctx ends or the informer stops first.
+// zero T waits for a deletion. Await does not call cond for a version that could not be decoded, but waits for the next one. It
+// returns an error if ctx ends or the informer stops first, which then also wraps the [*DecodeError] of the latest version.
 func (i *Informer[T]) Await(ctx context.Context, key Key, cond func(obj T) bool) (T, error) {
 	var met T
+	var undecodable error
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		obj, ok := s.Get(key)
-		if !ok && !isClosed(i.synced) || !cond(obj) {
+		undecodable = s.Undecodable(key)
+		if !ok && (!isClosed(i.synced) || undecodable != nil) || !cond(obj) {
 			return false
 		}
 		met = obj
 		return true
 	})
-	if err != nil {
+	switch {
+	case err != nil && undecodable != nil:
+		return met, fmt.Errorf("await %s %s: %w: %w", i.resource.Resource, key, err, undecodable)
+	case err != nil:
 		return met, fmt.Errorf("await %s %s: %w", i.resource.Resource, key, err)
 	}
 	return met, nil

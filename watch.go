@@ -128,6 +128,8 @@ func errorEvent(f decode.Format, raw []byte) error {
 	return fmt.Errorf("watch: %w", apierrors.FromObject(status))
 }
 
+var errNamelessFiltered = errors.New("Config.Filter rejects it, but its name could not be decoded")
+
 var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")
 
 // errNoStreaming indicates that a streaming list is not possible. The reflector falls back to a paged list.
@@ -143,8 +145,10 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 		case o.outside: // if it replaces one in the shard, the deletion of that one came before
 		case (o.deleted || o.filtered) && o.key.Name != "":
 			l.remove(o.key)
-		case o.filtered || o.failed != nil:
-			l.fail(o.key)
+		case o.filtered:
+			l.fail(&DecodeError{Resource: c.resource, Err: errNamelessFiltered})
+		case o.failed != nil:
+			l.fail(o.failed)
 		default:
 			l.add(o.obj)
 		}

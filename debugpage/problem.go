@@ -69,6 +69,9 @@ func worse(a, b Severity) Severity {
 
 // informerProblems returns the problems of an informer that are not those of a watch or a subscription.
 func informerProblems(s informer.InformerStatus) (found []finding) {
+	if s.Missing > 0 {
+		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") + " that cannot be decoded"})
+	}
 	if s.Blocked > 0 {
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked", count(s.Queued, "change"), s.Blocked)})
 	}

@@ -211,6 +211,7 @@ func TestProblems(t *testing.T) {
 			r.server.Inject(informertest.Fault{Resource: "pods", Corrupt: []informer.Key{{Namespace: "default", Name: secret}}})
 			run(r, r.pods)
 			r.expect("warning watch v1 pods: 1 object whose newest version cannot be decoded")
+			r.expect("v1 pods: the store lacks 1 object that cannot be decoded")
 		},
 		"slow handler": func(r *rig) {
 			release := make(chan struct{})

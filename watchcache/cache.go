@@ -171,6 +171,9 @@ func (c *Cache[T]) put(d informer.Delta[T], key informer.Key, rv uint64) (slow [
 		}
 		return nil, c.replaceLocked(d, rv)
 	case informer.Bookmarked:
+		if err := c.writer.Apply(informer.Delta[*element[T]]{Type: informer.Bookmarked, Undecoded: d.Undecoded}); err != nil {
+			return nil, err
+		}
 		c.advanceLocked(rv)
 		return nil, nil
 	}
@@ -183,6 +186,11 @@ var errNoObject = errors.New("the delta has a nil object")
 func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj T, rv uint64) (slow []*watcher[T], err error) {
 	old, found := c.objects.Get(key)
 	if change == informer.Removed && !found {
+		if key.Name != "" { // it may be one that could not be decoded
+			if err := c.writer.Apply(informer.Delta[*element[T]]{Type: informer.Removed, Key: key}); err != nil {
+				return nil, err
+			}
+		}
 		c.advanceLocked(rv)
 		return nil, nil
 	}
@@ -217,9 +225,9 @@ func (c *Cache[T]) replaceLocked(d informer.Delta[T], rv uint64) error {
 	for i, obj := range d.Items {
 		items[i] = &element[T]{obj: obj}
 	}
-	batch := []informer.Delta[*element[T]]{{Type: informer.Replaced, Items: items, Kept: d.Kept}}
+	batch := []informer.Delta[*element[T]]{{Type: informer.Replaced, Items: items, Undecoded: d.Undecoded}}
 	if d.Restored { // drop the old objects first: equal versions may have different content
-		batch = slices.Insert(batch, 0, informer.Delta[*element[T]]{Type: informer.Replaced, Kept: d.Kept})
+		batch = slices.Insert(batch, 0, informer.Delta[*element[T]]{Type: informer.Replaced, Undecoded: d.Undecoded})
 	}
 	if err := c.writer.Apply(batch...); err != nil {
 		return err

@@ -488,8 +488,13 @@ func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key infor
 		WriteError(w, r, err)
 		return
 	}
-	el, ok := c.objects.Get(key)
+	objects := c.objects.Snapshot()
+	el, ok := objects.Get(key)
 	if !ok {
+		if err := objects.Undecodable(key); err != nil {
+			WriteError(w, r, apierrors.NewInternalError(err))
+			return
+		}
 		WriteError(w, r, apierrors.NewNotFound(c.config.GroupVersionResource.GroupResource(), key.Name))
 		return
 	}

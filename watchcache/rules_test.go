@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -746,6 +748,33 @@ func TestCache_PutChecksOrder(t *testing.T) {
 	put(informer.Delta[*corev1.Pod]{Type: informer.Replaced, Items: []*corev1.Pod{other}, ResourceVersion: "2", Restored: true}, true)
 	if got, _ := cache.Get(informer.KeyOf(other)); got != other {
 		t.Errorf("after the source went back in time: %+v", got)
+	}
+}
+
+// A GET of an object that the source has but could not decode is no 404.
+// Guarantees: R17
+func TestUndecodableObjectIsNoNotFound(t *testing.T) {
+	c := watchcache.New[*corev1.Pod](watchcache.Config{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod"})
+	key := informer.Key{Namespace: "ns", Name: "a"}
+	failed := []*informer.DecodeError{{Key: key, Err: errors.New("not my type")}}
+	for _, step := range []struct {
+		delta informer.Delta[*corev1.Pod]
+		code  int
+	}{
+		{informer.Delta[*corev1.Pod]{Type: informer.Replaced, ResourceVersion: "1"}, http.StatusNotFound},
+		{informer.Delta[*corev1.Pod]{Type: informer.Bookmarked, ResourceVersion: "2", Undecoded: failed}, http.StatusInternalServerError},
+		{informer.Delta[*corev1.Pod]{Type: informer.Removed, ResourceVersion: "3", Key: key}, http.StatusNotFound},
+		{informer.Delta[*corev1.Pod]{Type: informer.Replaced, ResourceVersion: "4", Undecoded: failed}, http.StatusInternalServerError},
+		{informer.Delta[*corev1.Pod]{Type: informer.Replaced, ResourceVersion: "5"}, http.StatusNotFound},
+	} {
+		if err := c.Put(t.Context(), step.delta); err != nil {
+			t.Fatal(err)
+		}
+		rec := httptest.NewRecorder()
+		c.ServeObject(rec, httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/ns/pods/a", nil), key)
+		if rec.Code != step.code {
+			t.Errorf("after %v at %s: %d %s", step.delta.Type, step.delta.ResourceVersion, rec.Code, rec.Body)
+		}
 	}
 }
 
