@@ -81,6 +81,7 @@ func everything() informerprom.Config {
 			ResourceVersion: "9123456789012345678", // more digits than a float64 holds
 			Objects:         11,
 			Memory:          14,
+			Missing:         15,
 			Queued:          12,
 			Blocked:         13,
 			Reflectors: []informer.ReflectorStatus{

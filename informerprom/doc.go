@@ -20,6 +20,7 @@
 //
 //	informer_synced                   1 if the store has received the whole collection
 //	informer_objects                  objects in the store
+//	informer_missing_objects          objects that the server has and the store lacks, because they could not be decoded
 //	informer_memory_bytes             an estimate of the memory that the store takes
 //	informer_queued_items             changes that wait to enter the store
 //	informer_blocked_reflectors       reflectors that wait because that queue is full
@@ -35,7 +36,7 @@
 //	informer_last_error_timestamp_seconds the time of the last failure; no series if there was none
 //	informer_server_restores_total        how often the server went back in time, as after a restore from a backup
 //	informer_decode_errors_total          objects and events that could not be decoded
-//	informer_stale_objects                objects whose newest version could not be decoded
+//	informer_stale_objects                objects whose newest version could not be decoded: missing ones, and those of which the store has an older one
 //	informer_resource_version_age_seconds the time since the reflector received its resource version; no series before the first
 //	informer_retry_seconds                the time until the next try after a failure; 0 if the reflector does not wait for it
 //	informer_received_bytes_total         bytes of the bodies of lists and watches, without compression

@@ -47,6 +47,7 @@ var metrics []*metric
 var (
 	informerSynced  = gauge("informer_synced", "Whether the store has received the whole collection: 1 or 0.", least, ofInformer)
 	informerObjects = gauge("informer_objects", "Number of objects in the store.", sum, ofInformer)
+	informerMissing = gauge("informer_missing_objects", "Number of objects that the server has and the store lacks, because they could not be decoded.", sum, ofInformer)
 	informerMemory  = gauge("informer_memory_bytes", "Estimate of the memory that the store takes.", sum, ofInformer)
 	informerQueued  = gauge("informer_queued_items", "Number of items currently queued in the FIFO.", sum, ofInformer)
 	informerBlocked = gauge("informer_blocked_reflectors", "Number of reflectors that wait because the queue of the informer is full.", sum, ofInformer)

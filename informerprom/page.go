@@ -159,6 +159,7 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 	group, version, resource := s.Resource.Group, s.Resource.Version, s.Resource.Resource
 	p.add(informerSynced, truth(s.Synced), name, group, version, resource)
 	p.add(informerObjects, float64(s.Objects), name, group, version, resource)
+	p.add(informerMissing, float64(s.Missing), name, group, version, resource)
 	p.add(informerMemory, float64(s.Memory), name, group, version, resource)
 	p.add(informerQueued, float64(s.Queued), name, group, version, resource)
 	p.add(informerBlocked, float64(s.Blocked), name, group, version, resource)
