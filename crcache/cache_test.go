@@ -163,6 +163,68 @@ func TestIndexField(t *testing.T) {
 	}
 }
 
+// An object that exists but could not be decoded is not NotFound, and a list that lacks it is an error with the other objects.
+func TestUndecodableObjectIsNotNotFound(t *testing.T) {
+	for _, namespaces := range []map[string]cache.Config{nil, {"a": {}, "b": {}}} {
+		for _, compact := range []bool{false, true} {
+			w := newWorld(t, false)
+			for _, key := range [][2]string{{"a", "x"}, {"a", "y"}, {"b", "x"}} {
+				w.pod(key[0], key[1])
+			}
+			bad := client.ObjectKey{Namespace: "a", Name: "y"}
+			w.server.Inject(informertest.Fault{Corrupt: []informer.Key{bad}})
+			c := w.cache(cache.Options{DefaultNamespaces: namespaces}, crcache.Options{Compact: compact})
+			node := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
+			if err := c.IndexField(t.Context(), &corev1.Pod{}, "node", node); err != nil {
+				t.Fatal(err)
+			}
+			w.start(c)
+			undecodable := func(what string, err error) {
+				t.Helper()
+				failed := (*informer.DecodeError)(nil)
+				if !errors.As(err, &failed) || failed.Key != bad || apierrors.IsNotFound(err) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			undecodable("Get", c.Get(t.Context(), bad, &corev1.Pod{}))
+			_, err := crcache.Get[*corev1.Pod](t.Context(), c, bad)
+			undecodable("typed Get", err)
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "z"}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
+				t.Errorf("Get of nothing: %v", err)
+			}
+			if _, err := crcache.Get[*corev1.Pod](t.Context(), c, client.ObjectKey{Namespace: "a", Name: "z"}); !apierrors.IsNotFound(err) {
+				t.Errorf("typed Get of nothing: %v", err)
+			}
+			for _, opts := range [][]client.ListOption{
+				nil, {client.InNamespace("a")}, {client.MatchingLabels{"name": "z"}}, {client.MatchingFields{"node": "node-z"}},
+			} {
+				var list corev1.PodList
+				undecodable("List", c.List(t.Context(), &list, opts...))
+				pods, err := crcache.List[*corev1.Pod](t.Context(), c, opts...)
+				undecodable("typed List", err)
+				if want := []int{2, 1, 0, 0}; len(list.Items) != len(pods) || !slices.Contains(want, len(pods)) || opts == nil && len(pods) != 2 {
+					t.Errorf("lists of %d and %d pods", len(list.Items), len(pods))
+				}
+			}
+			w.wantNames(c, []string{"b/x"}, client.InNamespace("b"))
+			i := w.informerOf(c)
+			if err := i.AddIndexers(toolscache.Indexers{"node": func(obj any) ([]string, error) { return node(obj.(client.Object)), nil }}); err != nil {
+				t.Fatal(err)
+			}
+			indexer := i.(interface{ GetIndexer() toolscache.Indexer }).GetIndexer()
+			_, _, err = indexer.GetByKey("a/y")
+			undecodable("GetByKey", err)
+			_, err = indexer.ByIndex("node", "node-x")
+			undecodable("ByIndex", err)
+			_, err = indexer.IndexKeys("node", "node-x")
+			undecodable("IndexKeys", err)
+			if _, exists, err := indexer.GetByKey("a/z"); exists || err != nil {
+				t.Errorf("GetByKey of nothing: %v, %v", exists, err)
+			}
+		}
+	}
+}
+
 // All forms have the kind, also in handlers, where the server does not send it.
 func TestForms(t *testing.T) {
 	for _, compact := range []bool{false, true} {

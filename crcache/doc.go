@@ -29,6 +29,10 @@
 //   - A handler that receives a deletion which the cache missed receives it as such, even if an object of the same name exists
 //     again: a deletion with toolscache.DeletedFinalStateUnknown, then an addition.
 //   - A relist delivers no events for objects that did not change.
+//   - An object that cannot be decoded does not keep the cache from syncing. Get of such an object returns an
+//     [*informer.DecodeError], never NotFound, unless the cache has an older version of it. A List that may lack such an object,
+//     which is any List of its namespace or of all, returns the other objects and an error: the labels and fields of the object are
+//     not known, so no selector rules it out.
 //   - cache.Options.NewInformer cannot be supported: it hides what to list in functions. So cannot
 //     EnableWatchBookmarks: false, because the informers resume their watches from bookmarks.
 //

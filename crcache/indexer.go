@@ -1,6 +1,7 @@
 package crcache
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -120,10 +121,11 @@ func (x indexer) GetByKey(key string) (item any, exists bool, err error) {
 	if p == nil {
 		return nil, false, nil
 	}
-	if obj, ok := p.informer.Store().Get(client.ObjectKey{Namespace: namespace, Name: name}); ok {
+	snap, objectKey := p.informer.Store().Snapshot(), client.ObjectKey{Namespace: namespace, Name: name}
+	if obj, ok := snap.Get(objectKey); ok {
 		return obj, true, nil
 	}
-	return nil, false, nil
+	return nil, false, snap.Undecodable(objectKey)
 }
 
 func (x indexer) index(name string) (*userIndex, error) {
@@ -146,22 +148,28 @@ func (x indexer) Index(name string, obj any) ([]any, error) {
 	}
 	found := map[string]bool{}
 	var list []any
+	var missing error
 	for _, value := range values {
-		for _, obj := range index.byValue(value) {
+		var objects []client.Object
+		objects, missing = x.byValue(index, value)
+		for _, obj := range objects {
 			if key := keyOf(obj); !found[key] {
 				found[key] = true
 				list = append(list, obj)
 			}
 		}
 	}
-	return list, nil
+	return list, missing
 }
 
-func (x *userIndex) byValue(value string) (list []client.Object) {
-	for _, index := range x.parts {
-		list = slices.AppendSeq(list, index.Lookup(value))
+// byValue returns the objects with a value, and an error if there may be more, which could not be decoded.
+func (x indexer) byValue(index *userIndex, value string) (list []client.Object, missing error) {
+	for i, part := range index.parts {
+		snap := x.kind.parts[i].informer.Store().Snapshot()
+		list = slices.AppendSeq(list, part.LookupIn(snap, value))
+		missing = cmp.Or(missing, snap.Missing(""))
 	}
-	return list
+	return list, missing
 }
 
 func (x indexer) ByIndex(name, value string) (list []any, err error) {
@@ -169,10 +177,11 @@ func (x indexer) ByIndex(name, value string) (list []any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, obj := range index.byValue(value) {
+	objects, missing := x.byValue(index, value)
+	for _, obj := range objects {
 		list = append(list, obj)
 	}
-	return list, nil
+	return list, missing
 }
 
 func (x indexer) IndexKeys(name, value string) (keys []string, err error) {
@@ -180,10 +189,11 @@ func (x indexer) IndexKeys(name, value string) (keys []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, obj := range index.byValue(value) {
+	objects, missing := x.byValue(index, value)
+	for _, obj := range objects {
 		keys = append(keys, keyOf(obj))
 	}
-	return keys, nil
+	return keys, missing
 }
 
 func (x indexer) ListIndexFuncValues(name string) (values []string) {

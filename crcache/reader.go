@@ -1,6 +1,7 @@
 package crcache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 	}
 	obj, ok := snap.Get(key)
 	if !ok {
-		return k.notFound(key)
+		return k.notFound(snap, key)
 	}
 	to, from := reflect.ValueOf(out), reflect.ValueOf(obj)
 	if to.Type() != from.Type() {
@@ -69,12 +70,17 @@ func (k *kind) partOf(key client.ObjectKey) (*part, client.ObjectKey, error) {
 	return p, key, nil
 }
 
-// notFound names the kind where the API server names the resource, as controller-runtime's cache does.
-func (k *kind) notFound(key client.ObjectKey) error {
+// notFound returns why snap has no object with a key. The object may exist, if it could not be decoded. Otherwise the error names
+// the kind where the API server names the resource, as controller-runtime's cache does.
+func (k *kind) notFound(snap *informer.Snapshot[client.Object], key client.ObjectKey) error {
+	if err := snap.Undecodable(key); err != nil {
+		return err
+	}
 	return apierrors.NewNotFound(schema.GroupResource{Group: k.id.gvk.Group, Resource: k.id.gvk.Kind}, key.Name)
 }
 
-// List reads the objects that opts select into out.
+// List reads the objects that opts select into out. If objects may be missing because they could not be decoded, it also returns an
+// error, which wraps an [*informer.DecodeError].
 func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...client.ListOption) error {
 	id, err := c.idOfList(out)
 	if err != nil {
@@ -87,7 +93,7 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	items := []runtime.Object{}
-	err = k.list(&options, true, func(obj client.Object, copied bool) {
+	missing, err := k.list(&options, true, func(obj client.Object, copied bool) {
 		if copied {
 			obj.GetObjectKind().SetGroupVersionKind(id.gvk)
 		}
@@ -100,16 +106,17 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 		return err
 	}
 	out.SetContinue("continue-not-supported")
-	return nil
+	return missing
 }
 
 var errContinue = errors.New("continue list option is not supported by the cache")
 
 // list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless the
-// configuration or options disable that.
-func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client.Object, copied bool)) error {
+// configuration or options disable that. The error missing says that there may be more objects, which could not be decoded. The
+// values of their labels and fields are not known.
+func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client.Object, copied bool)) (missing, err error) {
 	if options.Continue != "" {
-		return errContinue
+		return nil, errContinue
 	}
 	left := options.Limit
 	if left <= 0 {
@@ -117,31 +124,35 @@ func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client
 	}
 	namespace := options.Namespace
 	if !k.namespaced && namespace != "" {
-		return nil // no object is in it
+		return nil, nil // no object is in it
 	}
 	parts, err := k.in(namespace)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range parts {
+		snap := p.informer.Store().Snapshot()
 		copies := copy && p.copies(options.UnsafeDisableDeepCopy)
-		objects, err := k.selected(p, namespace, options, copies)
+		objects, err := k.selected(p, snap, namespace, options, copies)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for obj := range objects {
 			take(obj, copies)
 			if left--; left == 0 {
-				return nil
+				return nil, nil
 			}
 		}
+		missing = cmp.Or(missing, snap.Missing(namespace))
 	}
-	return nil
+	if missing != nil {
+		missing = fmt.Errorf("list %s: %w", k.id.gvk.Kind, missing)
+	}
+	return missing, nil
 }
 
-// selected yields the objects of a part that match a namespace and the selectors of options.
-func (k *kind) selected(p *part, namespace string, options *client.ListOptions, copies bool) (iter.Seq[client.Object], error) {
-	snap := p.informer.Store().Snapshot()
+// selected yields the objects of snap, a snapshot of a part, that match a namespace and the selectors of options.
+func (k *kind) selected(p *part, snap *informer.Snapshot[client.Object], namespace string, options *client.ListOptions, copies bool) (iter.Seq[client.Object], error) {
 	view := snap
 	if copies {
 		view = informer.Copies(snap)

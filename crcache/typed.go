@@ -1,6 +1,7 @@
 package crcache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -17,7 +18,8 @@ import (
 // the scheme of c has, such as *corev1.Pod. c is a cache that the function from [New] created, as a manager's GetCache returns it.
 //
 // Get does not copy. All readers share the object, so the caller must not write to it. Its kind and apiVersion are empty. If the
-// object does not exist, the error meets apierrors.IsNotFound.
+// object does not exist, the error meets apierrors.IsNotFound. If it exists but could not be decoded, the error is an
+// [*informer.DecodeError].
 func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectKey) (T, error) {
 	var none T
 	k, err := kindFor[T](ctx, c)
@@ -28,14 +30,16 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 	if err != nil {
 		return none, err
 	}
-	if obj, ok := p.informer.Store().Get(key); ok {
+	snap := p.informer.Store().Snapshot()
+	if obj, ok := snap.Get(key); ok {
 		return obj.(T), nil
 	}
-	return none, k.notFound(key)
+	return none, k.notFound(snap, key)
 }
 
 // List returns the objects that opts select, as the method List of c does. See [Get] for T, c, and what callers must not do with
-// the objects. The slice is the caller's own.
+// the objects. The slice is the caller's own. If objects may be missing because they could not be decoded, List returns the others
+// and an error, which wraps an [*informer.DecodeError].
 func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.ListOption) ([]T, error) {
 	k, err := kindFor[T](ctx, c)
 	if err != nil {
@@ -44,8 +48,8 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	var list []T
-	err = k.list(&options, false, func(obj client.Object, _ bool) { list = append(list, obj.(T)) })
-	return list, err
+	missing, err := k.list(&options, false, func(obj client.Object, _ bool) { list = append(list, obj.(T)) })
+	return list, cmp.Or(err, missing)
 }
 
 // Index finds objects by keys that a function computes from them, like informer.Index. [NewIndex] creates one. All methods are
@@ -77,7 +81,8 @@ func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache,
 
 // Lookup yields the objects that have key, ordered by namespace, then name; if the cache has a configuration for each of several
 // namespaces, one namespace after the other. All readers share the objects: callers must not write to them. Lookup does not wait:
-// before c has synced, it finds the objects that c has.
+// before c has synced, it finds the objects that c has. It cannot find an object that could not be decoded; [List] returns an error
+// for that.
 func (x *Index[T, K]) Lookup(key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, part := range x.parts {
