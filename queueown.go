@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned, as before the first
@@ -64,4 +65,17 @@ func (q *Queue[K]) WaitReleased(ctx context.Context, match func(key K) bool) err
 		return nil
 	}
 	return fmt.Errorf("%s has %d of these keys in work: %w", q.config.Name, len(w.left), context.Cause(ctx))
+}
+
+// inWork returns the keys in work for which match returns true, and when Get handed out each.
+func (q *Queue[K]) inWork(match func(key K) bool) map[K]time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	keys := map[K]time.Time{}
+	for e := q.working.first; e != nil; e = e.links[byPlace].next {
+		if match(e.key) {
+			keys[e.key] = q.epoch.Add(e.began)
+		}
+	}
+	return keys
 }

@@ -40,6 +40,15 @@ type Config struct {
 	// Grace is the time from the loss of a slot to another replica to the end of the contexts of the calls of Reconcile under way in
 	// that slot. The other replica waits until they have returned. Zero means 20 s. Negative means that the contexts end at once.
 	Grace time.Duration
+	// StuckAfter is how long after Grace such a call may take to return. A call that takes longer is stuck. Its replica then hands over
+	// its other slots, for at most HandOverTimeout, and stops renewing its lease, unless the call returns. The calls under way must
+	// return as after every lost lease, or Fatal ends the process: only that makes the slots of stuck calls free. Zero means
+	// LeaseDuration - RenewDeadline - Margin, the time that calls have after a lost lease.
+	StuckAfter time.Duration
+	// ListTimeout is how long a replica may take to hold the objects of a slot that it should own. After that, it leaves the slot to
+	// another replica until it holds the objects, and goes on trying. If no other one can have it, the first that holds its objects
+	// owns it. It should be longer than the lists of the informers take. Zero means a minute.
+	ListTimeout time.Duration
 	// HandOverTimeout is how long a replica that leaves waits for the others to take over its slots, before it stops its work. Zero
 	// means 10 s. Negative means that it does not wait.
 	HandOverTimeout time.Duration
@@ -67,6 +76,8 @@ func (c *Config) complete() error {
 	setDefault(&c.RenewDeadline, c.LeaseDuration*2/3)
 	setDefault(&c.RetryPeriod, c.LeaseDuration/5)
 	setDefault(&c.Grace, 20*time.Second)
+	setDefault(&c.StuckAfter, c.expiry()-c.RenewDeadline)
+	setDefault(&c.ListTimeout, time.Minute)
 	setDefault(&c.HandOverTimeout, 10*time.Second)
 	setDefault(&c.Logger, slog.Default())
 	if c.Fatal == nil {
@@ -91,6 +102,10 @@ func (c *Config) complete() error {
 		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline, c.RetryPeriod)
 	case c.RenewDeadline >= c.expiry():
 		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline, Margin, c.LeaseDuration)
+	case c.StuckAfter < 0:
+		return fmt.Errorf("Config.StuckAfter is %v", c.StuckAfter)
+	case c.ListTimeout < 0:
+		return fmt.Errorf("Config.ListTimeout is %v", c.ListTimeout)
 	}
 	if c.Identity == "" {
 		host, err := os.Hostname()

@@ -3,7 +3,6 @@ package shard
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -45,11 +44,12 @@ func (s *session) keep(ctx context.Context) {
 // write writes the Lease. again means that it should be written again at once, and failed that it should be soon.
 func (s *session) write(ctx context.Context) (again, failed bool) {
 	s.mu.Lock()
-	if s.uid == "" && s.draining {
+	if s.silentLocked() {
 		s.mu.Unlock()
-		return false, false // a new Lease must not claim slots of the lost one
+		return false, false
 	}
-	next := s.leaseLocked()
+	next, generation := s.leaseLocked(), s.generation
+	s.created = s.created || next.UID == ""
 	afresh := s.lost && !s.draining // this write has no claims, and nothing is reconciled
 	s.mu.Unlock()
 	sent := s.now()
@@ -61,6 +61,7 @@ func (s *session) write(ctx context.Context) (again, failed bool) {
 	}
 	switch {
 	case err == nil:
+		s.published = generation
 		s.renewLocked(written, sent, afresh)
 	case apierrors.IsConflict(err) && s.version != "":
 		s.version = "" // read it: the conflict may come from a change of metadata, or from a write whose response was lost
@@ -88,9 +89,13 @@ func (s *session) leaseLocked() *coordinationv1.Lease {
 		layoutAnnotation:     s.config.layout(),
 		claimsAnnotation:     claims.String(),
 		generationAnnotation: strconv.FormatUint(s.generation, 10),
+		runAnnotation:        s.run,
 	}
-	if s.leaving {
+	if s.leaving || !s.stuck.IsZero() {
 		annotations[leavingAnnotation] = "true"
+	}
+	if s.yields.slots.count() > 0 {
+		annotations[yieldsAnnotation] = s.yields.slots.String()
 	}
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -109,7 +114,16 @@ func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordi
 	defer cancel()
 	if next.UID == "" {
 		next.Spec.AcquireTime = next.Spec.RenewTime
-		return s.api.Create(ctx, next, metav1.CreateOptions{})
+		written, err := s.api.Create(ctx, next, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return written, err
+		}
+		present, err2 := s.api.Get(ctx, informer.KeyOf(next), metav1.GetOptions{})
+		if err2 != nil || !s.wrote(present) {
+			return nil, err // that of another process with this identity
+		}
+		next.UID, next.ResourceVersion = present.UID, present.ResourceVersion // the response to an earlier request was lost
+		return s.api.Update(ctx, next, metav1.UpdateOptions{})
 	}
 	if next.ResourceVersion == "" {
 		present, err := s.api.Get(ctx, informer.KeyOf(next), metav1.GetOptions{})
@@ -122,6 +136,11 @@ func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordi
 		next.ResourceVersion = present.ResourceVersion
 	}
 	return s.api.Update(ctx, next, metav1.UpdateOptions{})
+}
+
+// wrote reports whether this session has created lease.
+func (s *session) wrote(lease *coordinationv1.Lease) bool {
+	return lease.Annotations[runAnnotation] == s.run
 }
 
 // renewLocked notes a successful write. afresh means that it had no claims after the lease was lost.
@@ -152,6 +171,7 @@ func (s *session) watch(ctx context.Context) {
 	draining := false // at the last look
 	for sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) {
 		s.mu.Lock()
+		s.lookForStuckLocked()
 		if s.valid.Load() != nil && !s.alive() {
 			s.loseLocked(errExpired)
 		}
@@ -173,7 +193,11 @@ func (s *session) watch(ctx context.Context) {
 			}
 		}
 		if fatal {
-			s.say(slog.LevelError, "calls of Reconcile have not returned in time, and the lease is about to end: ending the process", "age", age)
+			s.tasks.Go(func() { // nothing may delay Fatal
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.faultLocked("the lease is about to end: ending the process", overdueError(s.overdueLocked()))
+			})
 			sleep(ctx, logPeriod)
 			s.config.Fatal()
 			return
@@ -210,7 +234,8 @@ func (s *session) loseLocked(why error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		clear(s.phases)
-		s.draining = false
+		clear(s.releases)
+		s.draining, s.stuck = false, time.Time{}
 		s.epoch, s.endEpoch = context.WithCancel(s.life)
 		s.publishLocked()
 		s.claimsChangedLocked()

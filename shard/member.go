@@ -22,6 +22,8 @@ const (
 	claimsAnnotation     = "shard.typedinformer.io/claims"     // the slots that the replica has or waits for, such as "0-3,17"
 	generationAnnotation = "shard.typedinformer.io/generation" // counts the changes of claims
 	leavingAnnotation    = "shard.typedinformer.io/leaving"    // "true" when the replica hands over its slots
+	yieldsAnnotation     = "shard.typedinformer.io/yields"     // the slots that it leaves to others, because it cannot list their objects
+	runAnnotation        = "shard.typedinformer.io/run"        // a random UUID for each call of Run
 )
 
 // layout returns the value of layoutAnnotation, such as "uid 256 v1".
@@ -42,14 +44,19 @@ type member struct {
 	claims          slotSet // nil if the Lease cannot be read, or has another layout: then no slot is free
 	generation      uint64
 	leaving         bool
+	yields          slotSet   // nil for none
+	hash            uint64    // of the name, for weights
 	why             error     // the reason of nil claims
-	text            [3]string // the annotations that the fields above were read from
+	text            [4]string // the annotations that the fields above were read from
 }
 
 // memberOf reads a Lease. known is the result for the same Lease before, or the zero value.
 func memberOf(lease *coordinationv1.Lease, known member, c *Config) member {
-	text := [...]string{lease.Annotations[layoutAnnotation], lease.Annotations[generationAnnotation], lease.Annotations[claimsAnnotation]}
-	m := member{text: text, name: lease.Name, uid: lease.UID, resourceVersion: lease.ResourceVersion, duration: c.LeaseDuration, leaving: lease.Annotations[leavingAnnotation] == "true"}
+	text := [...]string{lease.Annotations[layoutAnnotation], lease.Annotations[generationAnnotation], lease.Annotations[claimsAnnotation], lease.Annotations[yieldsAnnotation]}
+	m := member{
+		text: text, name: lease.Name, hash: informer.HashOf(lease.Name), uid: lease.UID, resourceVersion: lease.ResourceVersion, duration: c.LeaseDuration,
+		leaving: lease.Annotations[leavingAnnotation] == "true",
+	}
 	if lease.Spec.HolderIdentity != nil {
 		m.identity = *lease.Spec.HolderIdentity
 	}
@@ -57,7 +64,7 @@ func memberOf(lease *coordinationv1.Lease, known member, c *Config) member {
 		m.duration = time.Duration(*d) * time.Second
 	}
 	if known.uid == m.uid && known.identity == m.identity && known.text == text {
-		m.claims, m.generation, m.why = known.claims, known.generation, known.why
+		m.claims, m.generation, m.yields, m.why = known.claims, known.generation, known.yields, known.why
 		return m
 	}
 	if layout := text[0]; layout != c.layout() {
@@ -69,11 +76,20 @@ func memberOf(lease *coordinationv1.Lease, known member, c *Config) member {
 		m.why = fmt.Errorf("replica %s: annotation %s of Lease %s is not a number", m.identity, generationAnnotation, m.name)
 		return m
 	}
+	if text[3] != "" {
+		if m.yields, err = parseSlots(text[3], c.Slots); err != nil {
+			m.why = fmt.Errorf("replica %s: annotation %s of Lease %s: %w", m.identity, yieldsAnnotation, m.name, err)
+			return m
+		}
+	}
 	if m.claims, err = parseSlots(text[2], c.Slots); err != nil {
 		m.why = fmt.Errorf("replica %s: annotation %s of Lease %s: %w", m.identity, claimsAnnotation, m.name, err)
 	}
 	return m
 }
+
+// takesPart reports whether the plan may give slots to m.
+func (m *member) takesPart() bool { return m.claims != nil && !m.leaving }
 
 // claimed reports whether m may have slot.
 func (m *member) claimed(slot int) bool { return m.claims == nil || m.claims[slot] }
@@ -82,6 +98,7 @@ func (m *member) claimed(slot int) bool { return m.claims == nil || m.claims[slo
 type group struct {
 	members []member // ordered by name
 	own     int      // the index of this replica, or -1
+	first   []int    // for each slot the index of the member that should have it if it does not yield it, or -1
 	planned []int    // for each slot the index of the member that should have it, or -1
 }
 
@@ -110,20 +127,48 @@ func (d *directory) read(leases []*coordinationv1.Lease, uid types.UID, c *Confi
 		if m.uid == uid {
 			g.own = i
 		}
-		if m.claims != nil && !m.leaving {
+		if m.takesPart() {
 			names, index = append(names, m.name), append(index, i)
 		}
 	}
 	if d.planned == nil || !slices.Equal(names, d.names) {
 		d.names, d.planned = names, plan(names, c.Slots)
 	}
-	g.planned = slices.Clone(d.planned)
-	for slot, i := range g.planned {
+	g.first = slices.Clone(d.planned)
+	for slot, i := range g.first {
 		if i >= 0 {
-			g.planned[slot] = index[i]
+			g.first[slot] = index[i]
+		}
+	}
+	g.planned = slices.Clone(g.first)
+	for slot := range g.planned {
+		if g.yielded(slot) {
+			g.planned[slot] = g.substitute(slot)
 		}
 	}
 	return g
+}
+
+// yielded reports whether the first choice for slot leaves it to others.
+func (g *group) yielded(slot int) bool {
+	i := g.first[slot]
+	return i >= 0 && g.members[i].yields != nil && g.members[i].yields[slot]
+}
+
+// substitute returns the index of the member that should have a slot that is yielded. One that claims the slot keeps it. Otherwise, it is
+// the largest weight among those that yield nothing, since who cannot list one part can hardly list another. If there is none, the first choice stays.
+func (g *group) substitute(slot int) int {
+	chosen, claims, weight := g.first[slot], false, uint64(0)
+	for i := range g.members {
+		m := &g.members[i]
+		if !m.takesPart() || m.yields != nil && (m.yields[slot] || !m.claims[slot]) {
+			continue
+		}
+		if w := mix(m.hash, slot); m.claims[slot] && !claims || m.claims[slot] == claims && w >= weight {
+			chosen, claims, weight = i, m.claims[slot], w
+		}
+	}
+	return chosen
 }
 
 // free reports whether no other replica may have slot.

@@ -62,6 +62,12 @@ type Status struct {
 	// those whose objects the informers hold. Claimed is the number of those in the replica's Lease: owned, awaited from another
 	// replica, or being released. Owned is the number of those whose keys it reconciles.
 	Slots, Planned, Held, Claimed, Owned int
+	// Yielded is the number of slots that this replica should have, but leaves to others because it cannot list their objects; see
+	// Config.ListTimeout.
+	Yielded int
+	// Overdue are the calls of Reconcile that have not returned although their contexts have ended, because their slots are to move to
+	// another replica, or because the lease was lost. The call that began first is the first. See Config.StuckAfter.
+	Overdue []Call
 	// Shard is what the informers hold, or are about to hold.
 	Shard informer.Shard
 	// Gained counts the slots that the replica came to own. Released counts those that it handed over, and Lost those that it lost with
@@ -105,6 +111,7 @@ type controller struct {
 	synced  func(ctx context.Context) error                       // Controller.WaitSources
 	replay  func(ctx context.Context, in func(uint64) bool) error // Controller.Replay
 	release func(ctx context.Context, in func(uint64) bool)       // Controller.WaitReleased
+	inWork  func(in func(uint64) bool) []Call                     // Controller.InWork
 }
 
 // New returns a replica. It sends no request; Run does. It returns an error that names the field of config that is wrong.
@@ -163,6 +170,12 @@ func Control[K comparable](r *Replica, ctl *informer.Controller[K], hash func(ke
 		release: func(ctx context.Context, in func(uint64) bool) {
 			ctl.WaitReleased(ctx, func(key K) bool { return in(hash(key)) })
 		},
+		inWork: func(in func(uint64) bool) (calls []Call) {
+			for key, since := range ctl.InWork(func(key K) bool { return in(hash(key)) }) {
+				calls = append(calls, Call{fmt.Sprint(key), since})
+			}
+			return calls
+		},
 	})
 }
 
@@ -196,7 +209,7 @@ func (r *Replica) Run(ctx context.Context, work func(ctx context.Context) error)
 		return fmt.Errorf("shard: %w", informer.ErrRunning)
 	}
 	defer r.session.Store(nil)
-	return s.run(ctx, work)
+	return s.do(ctx, work)
 }
 
 // Status returns the present status of the replica.

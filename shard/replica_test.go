@@ -245,28 +245,6 @@ func TestSlotsOfAKilledReplicaAreTakenOverWhenItsLeaseExpires(t *testing.T) {
 	})
 }
 
-// Calls that do not return in time after the lease was lost end the process.
-//
-// Guarantees: S3
-func TestStubbornReconcileEndsTheProcess(t *testing.T) {
-	onStage(t, 1, func(s *stage) {
-		s.create("ns", 0, 1)
-		var fatal time.Time
-		var a *actor
-		a = s.join("a", func(actor *actor, c *Config) {
-			actor.takes, actor.winds = 100*time.Hour, 100*time.Hour
-			c.Fatal = func() { fatal = time.Now(); a.kill() }
-		})
-		<-time.After(time.Minute)
-		cut := time.Now()
-		s.isolate("a")
-		<-time.After(time.Minute)
-		if took := fatal.Sub(cut); took < 14*time.Second-3*time.Second || took > 14*time.Second+watchPeriod {
-			s.Errorf("ended after %v, want 14 s less at most one RetryPeriod", took)
-		}
-	})
-}
-
 // A clock that jumps looks like a process that was suspended: the replica gives up its slots at once, and joins again.
 //
 // Guarantees: S3
@@ -516,6 +494,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{func(c *Config) { c.RetryPeriod = -1 }, "Config.RetryPeriod"},
 		{func(c *Config) { c.RetryPeriod = 6 * time.Second }, "Config.RenewDeadline is 10s"},
 		{func(c *Config) { c.RenewDeadline = 14 * time.Second }, "Config.RenewDeadline is 14s"},
+		{func(c *Config) { c.StuckAfter = -1 }, "Config.StuckAfter"},
+		{func(c *Config) { c.ListTimeout = -1 }, "Config.ListTimeout"},
 	} {
 		config := valid
 		c.change(&config)

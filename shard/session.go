@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/typedinformer/informer"
 )
@@ -47,6 +48,7 @@ const (
 // and its calls have returned, or its process has ended.
 type session struct {
 	*Replica
+	run         string // identifies this call of Run in its Lease
 	config      *Config
 	api         *informer.TypedClient[*coordinationv1.Lease]
 	leases      *informer.Informer[*coordinationv1.Lease]
@@ -90,6 +92,11 @@ type session struct {
 	failing    bool                      // the last request failed
 	told       map[types.UID]bool        // Leases that cannot be read, and were reported
 	replicas   []string
+	releases   map[int]time.Time // for each slot in the phase releasing, when that began
+	stuck      time.Time         // since when a call is stuck; zero if none is
+	yields     yields
+	published  uint64 // the generation of the last successful write
+	created    bool   // a request for the creation of a Lease was sent
 }
 
 // instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and the wall clock may
@@ -124,6 +131,9 @@ func newSession(r *Replica) *session {
 		held:     make(slotSet, r.config.Slots),
 		observed: map[types.UID]observation{},
 		told:     map[types.UID]bool{},
+		releases: map[int]time.Time{},
+		yields:   newYields(r.config.Slots),
+		run:      string(uuid.NewUUID()),
 	}
 	s.followers, s.controllers = r.bound()
 	table := make([]informer.Ownership, r.config.Slots)
@@ -139,8 +149,8 @@ func newSession(r *Replica) *session {
 	return s
 }
 
-// run is Run.
-func (s *session) run(ctx context.Context, work func(context.Context) error) (err error) {
+// do is Run.
+func (s *session) do(ctx context.Context, work func(context.Context) error) (err error) {
 	// The tasks outlive ctx while the work runs.
 	renewing, returned := context.WithCancel(context.WithoutCancel(ctx))
 	defer returned()
@@ -248,7 +258,7 @@ func (s *session) observe(lease *coordinationv1.Lease, look bool) {
 
 // changed reports whether a Lease has changed in more than its time.
 func changed(old, lease *coordinationv1.Lease) bool {
-	return slices.ContainsFunc([]string{layoutAnnotation, claimsAnnotation, generationAnnotation, leavingAnnotation}, func(name string) bool {
+	return slices.ContainsFunc([]string{layoutAnnotation, claimsAnnotation, generationAnnotation, leavingAnnotation, yieldsAnnotation}, func(name string) bool {
 		return old.Annotations[name] != lease.Annotations[name]
 	})
 }
@@ -291,6 +301,7 @@ func (s *session) steer(ctx context.Context) time.Duration {
 	}
 	desired := g.desired()
 	s.planned = desired.count()
+	next = min(next, s.yieldLocked(&g, desired))
 	s.advanceLocked(&g, desired)
 	next = min(next, s.holdLocked(desired))
 	s.publishLocked()
@@ -323,7 +334,7 @@ func (s *session) advanceLocked(g *group, desired slotSet) {
 			s.phases[slot] = gaining
 			gained = append(gained, slot)
 		case p == owned && g.heir(slot):
-			s.phases[slot] = releasing
+			s.phases[slot], s.releases[slot] = releasing, time.Now()
 			s.release(s.epoch, slot)
 		}
 	}
@@ -387,6 +398,8 @@ func (s *session) release(epoch context.Context, slot int) {
 			return
 		}
 		s.phases[slot] = absent
+		delete(s.releases, slot)
+		s.lookForStuckLocked()
 		s.count(func(st *Status) { st.Released++ })
 		s.claimsChangedLocked()
 		signal(s.wake)
@@ -421,7 +434,7 @@ func (s *session) holdLocked(desired slotSet) time.Duration {
 	target := slices.Clone(desired)
 	settled, more := !s.leaving, s.target == nil
 	for slot, p := range s.phases {
-		target[slot] = target[slot] || p != absent
+		target[slot] = target[slot] || p != absent || s.yields.slots[slot]
 		settled = settled && (p == absent && !desired[slot] || p == owned && desired[slot])
 		more = more || target[slot] && !s.target[slot]
 	}
@@ -650,14 +663,28 @@ func (s *session) deleteLease(ctx context.Context, name string, uid types.UID, v
 // delete deletes the replica's own Lease at the end of Run, when nothing is reconciled.
 func (s *session) delete(ctx context.Context) {
 	s.mu.Lock()
-	uid := s.uid
+	uid, created := s.uid, s.created
 	s.mu.Unlock()
+	if uid == "" && created { // a response may have been lost
+		uid = s.lostUID(context.WithoutCancel(ctx))
+	}
 	if uid == "" {
 		return
 	}
 	if err := s.deleteLease(context.WithoutCancel(ctx), s.config.leaseName(), uid, ""); err != nil && !apierrors.IsNotFound(err) {
 		s.fault("the Lease cannot be deleted, and expires", err)
 	}
+}
+
+// lostUID returns the UID of the Lease if this session has created it, or an empty one.
+func (s *session) lostUID(ctx context.Context) types.UID {
+	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
+	defer cancel()
+	present, err := s.api.Get(ctx, informer.Key{Namespace: s.config.Namespace, Name: s.config.leaseName()}, metav1.GetOptions{})
+	if err != nil || !s.wrote(present) {
+		return ""
+	}
+	return present.UID
 }
 
 func (s *session) enter(state State) {
@@ -717,6 +744,7 @@ func (s *session) describe(status *Status) {
 		status.Shard = s.target.shard(s.config.Field)
 	}
 	status.Renewed = s.renewed.wall
+	status.Yielded, status.Overdue = s.yields.slots.count(), s.overdueLocked()
 }
 
 // signal puts a token into c unless it has one.

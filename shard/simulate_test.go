@@ -179,7 +179,7 @@ func (s *simulation) join(kind string) *part {
 		},
 	}))
 	p.Follow(p)
-	p.controllers = append(p.controllers, controller{own: p.own, synced: func(context.Context) error { return nil }, replay: p.replay, release: p.release})
+	p.controllers = append(p.controllers, controller{own: p.own, synced: func(context.Context) error { return nil }, replay: p.replay, release: p.release, inWork: func(func(uint64) bool) []Call { return nil }})
 	s.change(kind, func() { s.parts, s.all = append(s.parts, p), append(s.all, p) })
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(s.Context())

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,8 @@ type stage struct {
 	working    map[Key]string // the replica that is reconciling a key
 	calls      int
 	steps      []string // for messages
+	networks   map[string]*network
+	tasks      sync.WaitGroup // of the networks
 }
 
 // onStage calls test in a synctest bubble. The server filters by shard if seed is even.
@@ -40,7 +43,7 @@ func onStage(t *testing.T, seed uint64, test func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := informertest.NewServer(informertest.Options{InMemory: true, Shards: seed%2 == 0})
 		defer server.Close()
-		test(&stage{
+		s := &stage{
 			T:          t,
 			server:     server,
 			leases:     informertest.Register[*coordinationv1.Lease](server, informertest.Resource{GroupVersionResource: leasesResource}),
@@ -48,7 +51,10 @@ func onStage(t *testing.T, seed uint64, test func(s *stage)) {
 			random:     rand.New(rand.NewPCG(seed, 1)),
 			reconciled: map[Key]string{},
 			working:    map[Key]string{},
-		})
+			networks:   map[string]*network{},
+		}
+		defer s.tasks.Wait()
+		test(s)
 	})
 }
 
@@ -69,9 +75,10 @@ type actor struct {
 	skew   time.Duration // of the wall clock
 	skewMu sync.Mutex    // protects skew
 
-	least        time.Duration // the shortest time that a call needs after its context has ended
-	keeps        time.Duration // see keepPeriod; by default a second, so that all is settled soon
-	takes, winds time.Duration // the longest time that a call of Reconcile takes, and then needs after its context has ended
+	least        time.Duration             // the shortest time that a call needs after its context has ended
+	keeps        time.Duration             // see keepPeriod; by default a second, so that all is settled soon
+	sticks       func(Key) <-chan struct{} // a call for the key returns when the channel is closed, whatever its context; nil for others
+	takes, winds time.Duration             // the longest time that a call of Reconcile takes, and then needs after its context has ended
 }
 
 // join starts a replica.
@@ -133,7 +140,18 @@ func (s *stage) join(name string, change ...func(*actor, *Config)) *actor {
 func (s *stage) client(name string) *informer.Client {
 	r := s.server.Config()
 	r.UserAgent = name
+	r.WrapTransport = func(rt http.RoundTripper) http.RoundTripper { return link{rt, s.network(name)} }
 	return must(informer.NewClient(r))
+}
+
+// network returns the network of a replica.
+func (s *stage) network(name string) *network {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.networks[name] == nil {
+		s.networks[name] = &network{tasks: &s.tasks}
+	}
+	return s.networks[name]
 }
 
 func must[T any](v T, err error) T {
@@ -163,17 +181,35 @@ func (a *actor) kill() {
 
 func (a *actor) isDead() bool { return isClosed(a.dead) }
 
-// isolate makes requests of a replica hang.
+// isolate makes new requests of a replica hang, until its network is mended. They break off then.
 func (s *stage) isolate(name string) (mend func()) {
-	return s.server.Inject(informertest.Fault{Hang: true, Match: func(r informertest.Request) bool { return r.Header.Get("User-Agent") == name }})
+	n, cut := s.network(name), make(chan struct{})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = cut
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.cut == cut { // otherwise the process was killed
+			n.cut = nil
+		}
+		close(cut)
+	}
 }
 
 func (a *actor) reconcile(ctx context.Context, key Key) (informer.Result, error) {
-	takes, winds := a.s.begin(a, key)
+	takes, winds, stuck := a.s.begin(a, key)
 	if takes < 0 {
 		return informer.Result{}, nil
 	}
 	defer a.s.end(a, key)
+	if stuck != nil {
+		select {
+		case <-stuck:
+		case <-a.dead:
+		}
+		return informer.Result{}, ctx.Err()
+	}
 	select {
 	case <-time.After(takes):
 	case <-a.dead:
@@ -194,19 +230,22 @@ func (a *actor) reconcile(ctx context.Context, key Key) (informer.Result, error)
 	return informer.Result{}, nil
 }
 
-// begin returns how long to work, or less than zero for a process that has ended.
-func (s *stage) begin(a *actor, key Key) (takes, winds time.Duration) {
+// begin returns how long to work, or less than zero for a process that has ended. If stuck is not nil, the call returns when it is closed.
+func (s *stage) begin(a *actor, key Key) (takes, winds time.Duration, stuck <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.isDead() {
-		return -1, 0
+		return -1, 0, nil
 	}
 	if other := s.working[key]; other != "" {
 		s.Errorf("%v: %s reconciles %v while %s does; history: %q", s.time(), a.name, key, other, s.steps)
 	}
 	s.working[key] = a.name
 	s.calls++
-	return time.Duration(s.random.Int64N(int64(a.takes) + 1)), a.least + time.Duration(s.random.Int64N(int64(a.winds-a.least)+1))
+	if a.sticks != nil {
+		stuck = a.sticks(key)
+	}
+	return time.Duration(s.random.Int64N(int64(a.takes) + 1)), a.least + time.Duration(s.random.Int64N(int64(a.winds-a.least)+1)), stuck
 }
 
 func (s *stage) end(a *actor, key Key) {
