@@ -328,6 +328,7 @@ func TestControllerReconcilesOnlyItsOwnKeys(t *testing.T) {
 		o.set(KeyAwaited, "a")
 		r.Own(o.get)
 		all := func(string) bool { return true }
+		began := time.Now()
 		released := make(chan struct{})
 		go func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -338,6 +339,12 @@ func TestControllerReconcilesOnlyItsOwnKeys(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if isClosed(released) {
 			t.Error("WaitReleased returned while a key was being reconciled")
+		}
+		if got := r.InWork(all); len(got) != 1 || !got["a"].Equal(began) {
+			t.Errorf("in work are %v, want a since %v", got, began)
+		}
+		if got := r.InWork(func(key string) bool { return key == "b" }); len(got) != 0 {
+			t.Errorf("in work are %v of the other keys", got)
 		}
 		time.Sleep(2 * time.Second) // the context of the call has ended
 		if !isClosed(released) {

@@ -146,6 +146,12 @@ func replicaProblems(s shard.Status, now time.Time) (found []finding) {
 	case s.State == shard.Member && s.Owned < s.Planned:
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("owns %d of its %s%s", s.Owned, count(s.Planned, "slot"), lastError(s.LastError, s.LastErrorTime, now))})
 	}
+	if s.Yielded > 0 {
+		found = append(found, finding{SeverityError, fmt.Sprintf("leaves %s to other replicas, because it cannot list their objects", count(s.Yielded, "slot"))})
+	}
+	if len(s.Overdue) > 0 {
+		found = append(found, finding{SeverityError, fmt.Sprintf("%s of Reconcile under way, although the slots move or the lease was lost: the first for %s", count(len(s.Overdue), "call"), round(now.Sub(s.Overdue[0].Since)))})
+	}
 	return found
 }
 

@@ -289,6 +289,11 @@ type Replica struct {
 	Held    int `json:"held"`
 	Claimed int `json:"claimed"`
 	Owned   int `json:"owned"`
+	// Yielded slots are left to other replicas, because this one cannot list their objects.
+	Yielded int `json:"yielded"`
+	// Overdue are the calls of Reconcile that have not returned, although their slots move or the lease was lost. Only authorized callers
+	// receive their keys.
+	Overdue []OverdueCall `json:"overdue"`
 	// The slots that the replica came to own, handed over, and lost with its lease, and how often it lost its lease.
 	Gained     uint64 `json:"gained"`
 	Released   uint64 `json:"released"`
@@ -297,6 +302,12 @@ type Replica struct {
 	// Renewed is when the last successful renewal of the lease was sent.
 	Renewed   time.Time `json:"renewed,omitzero"`
 	LastError *Failure  `json:"lastError,omitempty"`
+}
+
+// OverdueCall is a call of Reconcile that has not returned although its context has ended.
+type OverdueCall struct {
+	Key   string    `json:"key,omitempty"`
+	Since time.Time `json:"since"`
 }
 
 // Store is a store whose objects the page can show.
@@ -585,6 +596,14 @@ func client(s informer.ClientStatus) Client {
 }
 
 func (b *builder) replica(s shard.Status) Replica {
+	overdue := []OverdueCall{}
+	for _, c := range s.Overdue {
+		call := OverdueCall{Since: c.Since}
+		if b.authorized {
+			call.Key = c.Key
+		}
+		overdue = append(overdue, call)
+	}
 	return Replica{
 		Group:      s.Group,
 		Identity:   s.Identity,
@@ -596,6 +615,8 @@ func (b *builder) replica(s shard.Status) Replica {
 		Held:       s.Held,
 		Claimed:    s.Claimed,
 		Owned:      s.Owned,
+		Yielded:    s.Yielded,
+		Overdue:    overdue,
 		Gained:     s.Gained,
 		Released:   s.Released,
 		Lost:       s.Lost,

@@ -79,7 +79,9 @@ func replica(change func(*shard.Status)) func() shard.Status {
 // status.json shows replicas and saved snapshots. Only authorized callers receive the texts of errors.
 func TestStatusOfReplicasAndSnapshots(t *testing.T) {
 	inRig(t, func(r *rig) {
-		r.config.Replicas = []func() shard.Status{replica(func(*shard.Status) {})}
+		r.config.Replicas = []func() shard.Status{replica(func(s *shard.Status) {
+			s.Yielded, s.Overdue = 8, []shard.Call{{Key: secret, Since: time.Now()}}
+		})}
 		saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{
 			{State: informer.ReflectorWatching, WatchOpen: true, Snapshot: informer.SnapshotStatus{
 				Loaded: true, LoadedObjects: 1, LoadedAge: 2 * time.Second, LoadTime: 3 * time.Second, CatchUpTo: "4", Saves: 5, SavedAt: time.Now(), SavedObjects: 6, SavedBytes: 7, SaveTime: 8 * time.Second,
@@ -92,8 +94,8 @@ func TestStatusOfReplicasAndSnapshots(t *testing.T) {
 		s := ask[debugpage.Status](r, "status.json")
 		now := s.Time
 		want := debugpage.Replica{
-			Group: "ns/web", Identity: "web-1", Severity: debugpage.SeverityWarning, State: "Member", Replicas: []string{"web-0", "web-1"}, Slots: 16, Planned: 9, Held: 8, Claimed: 7, Owned: 6,
-			Gained: 5, Released: 4, Lost: 3, LeasesLost: 2, Renewed: now, LastError: &debugpage.Failure{Time: now, Class: "see the log", Text: secret},
+			Group: "ns/web", Identity: "web-1", Severity: debugpage.SeverityError, State: "Member", Replicas: []string{"web-0", "web-1"}, Slots: 16, Planned: 9, Held: 8, Claimed: 7, Owned: 6,
+			Yielded: 8, Overdue: []debugpage.OverdueCall{{Key: secret, Since: now}}, Gained: 5, Released: 4, Lost: 3, LeasesLost: 2, Renewed: now, LastError: &debugpage.Failure{Time: now, Class: "see the log", Text: secret},
 		}
 		if diff := cmp.Diff([]debugpage.Replica{want}, s.Replicas); diff != "" {
 			r.Error(diff)
@@ -137,6 +139,12 @@ func TestProblems(t *testing.T) {
 		"replica with a part of its slots": func(r *rig) {
 			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.LastError = nil })}}
 			r.expect("warning replica ns/web: owns 6 of its 9 slots")
+		},
+		"replica that cannot list, and has a call that does not return": func(r *rig) {
+			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) {
+				s.Owned, s.Yielded, s.Overdue = s.Planned, 8, []shard.Call{{Key: secret, Since: time.Now().Add(-time.Minute)}}
+			})}}
+			r.expect("error replica ns/web: leaves 8 slots to other replicas, because it cannot list their objects\nerror replica ns/web: 1 call of Reconcile under way, although the slots move or the lease was lost: the first for 1 min")
 		},
 		"replica that joins": func(r *rig) {
 			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.State = shard.Joining })}}

@@ -119,7 +119,7 @@ func everything() informerprom.Config {
 			Terms: 87, Lost: 86, LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(6_000_500),
 		})},
 		Replicas: []func() shard.Status{fixed(shard.Status{
-			Group: "kube-system/sites", Identity: "secret", State: shard.Member, Replicas: make([]string, 91), Slots: 92, Planned: 93, Held: 94, Claimed: 95, Owned: 96,
+			Group: "kube-system/sites", Identity: "secret", State: shard.Member, Replicas: make([]string, 91), Slots: 92, Planned: 93, Held: 94, Claimed: 95, Owned: 96, Yielded: 102, Overdue: make([]shard.Call, 3),
 			Gained: 97, Released: 98, Lost: 99, LeasesLost: 100, Renewed: time.Now().Add(-101500 * time.Millisecond), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(3_000_500),
 		})},
 	}

@@ -142,6 +142,8 @@
 //	informer_shard_held_slots                   slots whose objects the informers hold
 //	informer_shard_claimed_slots                slots in the replica's Lease: owned, awaited, or being released
 //	informer_shard_owned_slots                  slots whose keys this replica reconciles
+//	informer_shard_yielded_slots                slots that it should have, but leaves to others because it cannot list their objects
+//	informer_shard_overdue_calls                calls of Reconcile that have not returned, although their slots move or the lease was lost
 //	informer_shard_gained_slots_total           slots that this replica came to own
 //	informer_shard_released_slots_total         slots that it handed over
 //	informer_shard_lost_slots_total             slots that it lost with its lease

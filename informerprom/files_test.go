@@ -42,7 +42,7 @@ type dashboard struct {
 }
 
 // functions are the functions, operators and keywords of PromQL that the queries use, and label_values of Grafana.
-var functions = strings.Fields("and by count histogram_quantile ignoring increase label_values max on or rate sum time unless vector without")
+var functions = strings.Fields("and by count histogram_quantile ignoring increase label_values max max_over_time on or rate sum time unless vector without")
 
 var (
 	text     = regexp.MustCompile(`"[^"]*"`)

@@ -155,6 +155,8 @@ var (
 	shardHeld       = gauge("informer_shard_held_slots", "Number of slots whose objects the informers hold.", sum, ofShards)
 	shardClaimed    = gauge("informer_shard_claimed_slots", "Number of slots in the replica's Lease.", sum, ofShards)
 	shardOwned      = gauge("informer_shard_owned_slots", "Number of slots whose keys the replica reconciles.", sum, ofShards)
+	shardYielded    = gauge("informer_shard_yielded_slots", "Number of slots that the replica leaves to others, because it cannot list their objects.", sum, ofShards)
+	shardOverdue    = gauge("informer_shard_overdue_calls", "Number of calls of Reconcile that have not returned although their contexts have ended.", sum, ofShards)
 	shardGained     = counter("informer_shard_gained_slots_total", "Slots that the replica came to own.", ofShards)
 	shardReleased   = counter("informer_shard_released_slots_total", "Slots that the replica handed over.", ofShards)
 	shardLost       = counter("informer_shard_lost_slots_total", "Slots that the replica lost with its lease.", ofShards)

@@ -334,6 +334,8 @@ func (p *page) addReplica(s shard.Status) {
 	p.add(shardHeld, float64(s.Held), s.Group)
 	p.add(shardClaimed, float64(s.Claimed), s.Group)
 	p.add(shardOwned, float64(s.Owned), s.Group)
+	p.add(shardYielded, float64(s.Yielded), s.Group)
+	p.add(shardOverdue, float64(len(s.Overdue)), s.Group)
 	p.add(shardGained, float64(s.Gained), s.Group)
 	p.add(shardReleased, float64(s.Released), s.Group)
 	p.add(shardLost, float64(s.Lost), s.Group)

@@ -8,9 +8,26 @@ import (
 
 // Key is the key of an object with its UID, for controllers whose replicas share objects by UID. An object that is deleted and created
 // again under the same name has another Key, which may belong to another replica.
+//
+// So two replicas may reconcile two keys with the same name at a time: one cleans up after the deleted object while the other sets up the
+// new one. If Reconcile manages something outside of the cluster, give that a name with the UID, or share objects by namespace, with
+// [informer.ShardByNamespace], [informer.EnqueueObject] and [ByNamespace]. Inside the cluster, delete what the UID of the key owns, with
+// its own UID as a precondition.
 type Key struct {
 	informer.Key
 	UID types.UID
+}
+
+// String returns the namespace, the name and the UID, such as "shop/web@8a1f6d52".
+func (k Key) String() string { return k.Key.String() + "@" + string(k.UID) }
+
+// MarshalLog returns what a logr.Logger logs: the fields, with the UID.
+func (k Key) MarshalLog() any {
+	return struct {
+		Namespace string    `json:"namespace,omitempty"`
+		Name      string    `json:"name"`
+		UID       types.UID `json:"uid"`
+	}{k.Namespace, k.Name, k.UID}
 }
 
 // KeyOf returns the key of obj. Pass it to [EnqueueObject].

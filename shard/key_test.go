@@ -1,12 +1,19 @@
 package shard
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,6 +57,77 @@ func TestEnqueueOwner(t *testing.T) {
 		pods.All = true
 		if got := OwnerKeys[*corev1.ConfigMap](pods)(owned); !slices.Equal(got, []Key{web, {informer.Key{Namespace: "ns", Name: "other"}, "2"}}) {
 			t.Errorf("all owners are %v", got)
+		}
+	})
+}
+
+// Logs, errors and statuses tell keys apart that differ only in their UID.
+//
+// Guarantees: S6
+func TestKeyShowsItsUID(t *testing.T) {
+	old, next := Key{informer.Key{Namespace: "shop", Name: "web"}, "1"}, Key{informer.Key{Namespace: "shop", Name: "web"}, "2"}
+	if s := old.String(); s != "shop/web@1" {
+		t.Errorf("the key is printed as %s", s)
+	}
+	for name, log := range map[string]func(w io.Writer) slog.Handler{
+		"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
+		"JSON": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
+	} {
+		var a, b bytes.Buffer
+		at := slog.Record{}
+		at.Add("key", old)
+		_ = log(&a).Handle(t.Context(), at)
+		at = slog.Record{}
+		at.Add("key", next)
+		_ = log(&b).Handle(t.Context(), at)
+		if a.String() == b.String() {
+			t.Errorf("%s: both keys are logged as %s", name, &a)
+		}
+	}
+	if reflect.DeepEqual(old.MarshalLog(), next.MarshalLog()) {
+		t.Errorf("logr logs both keys as %v", old.MarshalLog())
+	}
+}
+
+// A request that an owner sends late changes nothing after the next owner has written, if it has the resource version, or a
+// precondition. A request without one is not fenced.
+//
+// Guarantees: S6
+func TestLateRequestsOfAFormerOwner(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		s.create("ns", 0, 3)
+		former, next := informer.NewTypedClient[*corev1.Pod](s.client("former"), podsResource), informer.NewTypedClient[*corev1.Pod](s.client("next"), podsResource)
+		for i := range 3 {
+			key := informer.Key{Namespace: "ns", Name: fmt.Sprint("pod-", i)}
+			seen := must(former.Get(s.Context(), key, metav1.GetOptions{})) // and then the process is suspended
+			write := func(client *informer.TypedClient[*corev1.Pod], by string, version string) error {
+				pod := seen.DeepCopy()
+				pod.ResourceVersion, pod.Labels = version, map[string]string{"by": by}
+				_, err := client.Update(s.Context(), pod, metav1.UpdateOptions{})
+				return err
+			}
+			if err := write(next, "next", seen.ResourceVersion); err != nil {
+				t.Fatal(err)
+			}
+			switch i {
+			case 0:
+				if err := write(former, "former", seen.ResourceVersion); !apierrors.IsConflict(err) {
+					t.Errorf("an update with a resource version returned %v", err)
+				}
+			case 1:
+				err := former.Delete(s.Context(), key, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion}})
+				if !apierrors.IsConflict(err) {
+					t.Errorf("a deletion with preconditions returned %v", err)
+				}
+			case 2:
+				if err := write(former, "former", ""); err != nil {
+					t.Errorf("an update without a resource version returned %v", err)
+				}
+			}
+			pod, ok := s.pods.Get(key)
+			if want := map[int]string{2: "former"}[i]; !ok || pod.Labels["by"] != cmp.Or(want, "next") {
+				t.Errorf("%s: there is %t, written by %q", key, ok, pod.Labels["by"])
+			}
 		}
 	})
 }

@@ -46,6 +46,9 @@ const (
 // gone. A claim goes away in two ways. The replica itself writes its Lease without it, after all calls of Reconcile have returned. Or
 // another replica deletes the Lease, if it has not changed for LeaseDuration. By then the replica has lost the lease by its own clocks,
 // and its calls have returned, or its process has ended.
+//
+// No slot stays in a phase for ever, because a replica does not renew while only the end of its process can help: while it drains after a
+// lost lease, and when a call in a slot that is releasing is stuck and no other slot is left to hand over.
 type session struct {
 	*Replica
 	run         string // identifies this call of Run in its Lease

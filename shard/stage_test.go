@@ -204,11 +204,12 @@ func (a *actor) reconcile(ctx context.Context, key Key) (informer.Result, error)
 	}
 	defer a.s.end(a, key)
 	if stuck != nil {
+		takes = 0
 		select {
 		case <-stuck:
 		case <-a.dead:
+			return informer.Result{}, nil
 		}
-		return informer.Result{}, ctx.Err()
 	}
 	select {
 	case <-time.After(takes):

@@ -562,10 +562,12 @@ const tables = {
   ], {
     state: (r) => [r.severity || (r.state === 'Member' ? 'ok' : 'idle'), r.state],
     empty: empty('No replicas', 'Pass the Status methods of replicas that share objects as ', code('Config.Replicas'), '.'),
-    detail: {uses: (r) => [ago(r.lastError?.time)], make: (r) => [
+    detail: {uses: (r) => [ago(r.lastError?.time), ...r.overdue.map((c) => ago(c.since))], make: (r) => [
       facts(
         ['Slots held', `${number(r.held)}: the informers have their objects`],
         ['Slots claimed', `${number(r.claimed)}: owned, awaited or being released`],
+        ['Slots left to others', `${number(r.yielded)}: the informers cannot list their objects`],
+        ['Overdue calls', r.overdue.map((c) => `${c.key || 'a key'} for ${ago(c.since)}`).join(', ') || 'none'],
         ['Slots gained', number(r.gained)],
         ['Slots handed over', number(r.released)],
         ['Slots lost', `${number(r.lost)} with ${plural(r.leasesLost, 'lease')}`],
