@@ -44,7 +44,9 @@ func (c *Controller[K]) WaitReleased(ctx context.Context, match func(key K) bool
 
 // InWork returns the keys that are being reconciled and for which match returns true, and when the work on each began. match is called with
 // the lock of the queue held: it must be fast, and must not call methods of the queue.
-func (c *Controller[K]) InWork(match func(key K) bool) map[K]time.Time { return c.queue().inWork(match) }
+func (c *Controller[K]) InWork(match func(key K) bool) map[K]time.Time {
+	return c.queue().inWork(match)
+}
 
 // Replay adds the keys of all objects in the stores of the sources, with LowPriority, if match returns true for the key. It waits until
 // the sources have synced. It returns an error that wraps the cause of ctx if that ends first, and the error of a source that cannot

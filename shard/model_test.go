@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 0, "number of random histories; zero means 20, or 10 with -short")
+	histories = flag.Int("histories", 0, "number of random histories; zero means 20")
 	seed      = flag.Uint64("seed", 0, "run only the history with this seed")
 )
 
@@ -39,9 +39,6 @@ func TestHistories(t *testing.T) {
 	n := *histories
 	if n == 0 {
 		n = 20
-		if testing.Short() {
-			n = 10
-		}
 	}
 	first := rand.Uint64N(1 << 40)
 	if *histories == 0 {
@@ -103,7 +100,12 @@ func history(t *testing.T, seed uint64, total *longest) {
 			}
 			return live
 		}
-		var fault time.Time // the last one
+		var fault time.Time // the last one; protected by s.mu
+		sinceFault := func() time.Duration {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return time.Since(fault)
+		}
 		join := func() *actor {
 			name := fmt.Sprint("r", len(all))
 			step("%s joins", name)
@@ -112,8 +114,10 @@ func history(t *testing.T, seed uint64, total *longest) {
 				a.winds = between(1, 2*time.Second)
 				c.Fatal = func() {
 					step("%s ends itself", name)
+					s.mu.Lock()
 					fault = time.Now()
 					total.ended++
+					s.mu.Unlock()
 					a.kill()
 				}
 				c.Grace = between(-1, 3*time.Second)
@@ -237,10 +241,12 @@ func history(t *testing.T, seed uint64, total *longest) {
 			bound += 2 * maxList
 		}
 		step("the rest is well, stuck calls: %t, a replica that cannot list: %t", stuck, forbidden)
+		s.mu.Lock()
 		fault = time.Now().Add(maxLate)
-		for end := fault.Add(3 * time.Minute); time.Now().Before(end); <-time.After(500 * time.Millisecond) {
+		s.mu.Unlock()
+		for end := time.Now().Add(maxLate + 3*time.Minute); time.Now().Before(end); <-time.After(500 * time.Millisecond) {
 			for slot, names := range s.owners(live()...) {
-				if took := time.Since(fault); len(names) == 0 && took > bound {
+				if took := sinceFault(); len(names) == 0 && took > bound {
 					s.Fatalf("%v after the last fault, slot %d has no owner; history: %q", took, slot, s.steps)
 				} else if len(names) == 0 {
 					total.owners = max(total.owners, took)
