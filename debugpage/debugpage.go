@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -37,15 +36,22 @@ type Config struct {
 	Clients []func() informer.ClientStatus
 	// Replicas are the Status methods of replicas that share objects.
 	Replicas []func() shard.Status
+	// Hosts are the hosts that the URL of the page may have, beside localhost and the addresses of loopback: names such as
+	// "debug.example.com" or "web.shop.svc", addresses, and ranges of addresses such as "10.244.0.0/16". Ports do not matter.
+	// Nil means loopback only, which is enough for kubectl port-forward. Requests with another Host header receive 421, except
+	// on a Unix socket: otherwise any web page could have a browser read this one (DNS rebinding).
+	Hosts []string
 	// Objects are the informers whose objects the page may show to callers whom Authorize admits. See [Objects].
 	Objects []Source
 	// Authorize reports whether the sender of a request may see objects, the keys of objects and indexes, and the text of
-	// errors. Nil means that nobody may. Others see the rest of the page: whoever reaches the handler may see that.
+	// errors. Nil means that nobody may. Others see the rest of the page: whoever reaches the handler may see that. Package
+	// review has one that asks the API server, as the components of Kubernetes do.
 	Authorize func(*http.Request) bool
 	// Mask are resources whose content is masked like that of Secrets and ConfigMaps.
 	Mask []schema.GroupResource
-	// Unmask reports whether the sender of a request, whom Authorize has admitted, may see the masked values of a resource.
-	// Nil means that nobody may.
+	// Unmask reports whether the sender of a request, whom Authorize has admitted, may see the masked values of a resource,
+	// and the keys of indexes of such objects. For a Secret or ConfigMap in the store of another resource, it is called with
+	// the resource secrets or configmaps, too, and must return true for both. Nil means that nobody may.
 	Unmask func(r *http.Request, resource schema.GroupResource) bool
 	// MaxObjectBytes is the size of an object's JSON that the page shows at most. Zero means 1 MiB. Negative means no limit.
 	MaxObjectBytes int
@@ -70,12 +76,13 @@ func New(config Config) http.Handler {
 	if config.MaxObjectBytes == 0 {
 		config.MaxObjectBytes = maxObjectBytes
 	}
-	return &handler{config: config, stores: storesOf(config.Objects), slots: make(chan struct{}, maxRequests)}
+	return &handler{config: config, hosts: newHosts(config.Hosts), stores: storesOf(config.Objects), slots: make(chan struct{}, maxRequests)}
 }
 
 // handler serves the page. The last element of a request's path selects what it answers.
 type handler struct {
 	config Config
+	hosts  hosts
 	stores []store
 	slots  chan struct{} // one for each JSON answer under way
 }
@@ -97,6 +104,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	// An error means that w has no deadlines, as in a test.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	if !h.hosts.allow(r) {
+		writeError(w, failure(http.StatusMisdirectedRequest, "the host of this URL is not localhost, and debugpage.Config.Hosts does not have it: add it there, or use kubectl port-forward"))
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
 		writeError(w, failure(http.StatusMethodNotAllowed, "only GET and HEAD are allowed"))
@@ -216,9 +227,4 @@ func write(w http.ResponseWriter, code int, contentType string, content []byte) 
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(code)
 	_, _ = w.Write(content) // an error means that the client has gone
-}
-
-// masked reports whether the content of a resource is masked.
-func (h *handler) masked(resource schema.GroupResource) bool {
-	return resource == secrets || resource == configMaps || slices.Contains(h.config.Mask, resource)
 }

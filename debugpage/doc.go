@@ -17,15 +17,19 @@
 //
 // Whoever reaches the handler sees the status: the names and selectors of resources, namespaces, the names of handlers,
 // queues and controllers, the identities of replicas, counts, times, and what kind of error came last, such as "403
-// Forbidden". As with net/http/pprof, do not mount the handler where the public can reach it.
+// Forbidden". As with net/http/pprof, do not mount the handler where the public can reach it. The handler answers only requests to
+// localhost, to an address of loopback, to a host of Config.Hosts, and on a Unix socket. So no other web page can have a browser
+// read it (DNS rebinding).
 //
 // Only callers whom Config.Authorize admits see the objects of Config.Objects, the keys of objects and indexes, and the text
 // of errors, which may come from the server, a proxy or a login plugin. Without Authorize, nobody does.
 //
 // The content of Secrets and ConfigMaps is masked for them, too: the page shows the names of their fields and the lengths of
 // the values. The values of their annotations are masked, because kubectl.kubernetes.io/last-applied-configuration, and those
-// of other tools, have a copy of the data. Config.Mask adds resources, and Config.Unmask shows the values. Other objects are
-// shown whole: if a custom resource holds credentials, add it to Config.Mask.
+// of other tools, have a copy of the data. The keys of their indexes are hidden, because index functions compute keys from the
+// content. A Secret or ConfigMap is one by its resource, in any group, by its kind, or by its Go type; objects that have none of
+// these, such as metadata of Secrets under another resource, need Config.Mask. Config.Mask adds resources, and Config.Unmask shows
+// the values. Other objects are shown whole: if a custom resource holds credentials, add it to Config.Mask.
 //
 // # Requests
 //

@@ -45,7 +45,7 @@ func ExampleNew() {
 	page := debugpage.New(debugpage.Config{Name: "worker", Queues: []func() informer.QueueStatus{queue.Status}})
 
 	answer := httptest.NewRecorder()
-	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/informers/status.json", nil))
+	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/debug/informers/status.json", nil))
 	var status debugpage.Status
 	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
 		fmt.Println(err)

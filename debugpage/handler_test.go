@@ -36,7 +36,7 @@ func TestPageBelowAnyPath(t *testing.T) {
 			"": "text/html", "app.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml", "status.json": "application/json",
 		} {
 			w := httptest.NewRecorder()
-			mount.ServeHTTP(w, httptest.NewRequest(http.MethodGet, mount.path+name, nil))
+			mount.ServeHTTP(w, request(http.MethodGet, mount.path+name))
 			header := w.Header()
 			if w.Code != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), want) {
 				t.Errorf("%s%s: %d, %s", mount.path, name, w.Code, header.Get("Content-Type"))
@@ -59,7 +59,7 @@ func TestPageBelowAnyPath(t *testing.T) {
 			}
 		}
 		w := httptest.NewRecorder()
-		mount.ServeHTTP(w, httptest.NewRequest(http.MethodGet, mount.path+"none.js", nil))
+		mount.ServeHTTP(w, request(http.MethodGet, mount.path+"none.js"))
 		failed(t, w, http.StatusNotFound)
 	}
 }
@@ -68,7 +68,7 @@ func TestPageBelowAnyPath(t *testing.T) {
 func TestPageHasOnlyItsOwnFiles(t *testing.T) {
 	for _, name := range []string{"", "app.js", "style.css"} {
 		w := httptest.NewRecorder()
-		debugpage.New(debugpage.Config{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/"+name, nil))
+		debugpage.New(debugpage.Config{}).ServeHTTP(w, request(http.MethodGet, "/"+name))
 		for _, bad := range []string{`(?:src|href)="(?:/|\w+:)`, `\bstyle=`, `\son\w+=`, `<style`, `<script>`, `innerHTML`, `insertAdjacentHTML`, `\beval\(`, `@import`, `url\(`} {
 			if found := regexp.MustCompile(bad).FindString(w.Body.String()); found != "" {
 				t.Errorf("%q has %s", name, found)
@@ -82,7 +82,7 @@ func TestSlashIsAdded(t *testing.T) {
 	h := http.StripPrefix("/debug/informers", debugpage.New(debugpage.Config{}))
 	for asked, want := range map[string]string{"/debug/informers": "./informers/", "/debug/informers?x=//evil": "./informers/"} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, asked, nil))
+		h.ServeHTTP(w, request(http.MethodGet, asked))
 		if got := w.Header().Get("Location"); w.Code != http.StatusMovedPermanently || got != want {
 			t.Errorf("%s: %d to %q, want %q", asked, w.Code, got, want)
 		}
@@ -95,7 +95,7 @@ func TestMethods(t *testing.T) {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect, "BREW"} {
 			for _, file := range []string{"", "status.json", "object.json"} {
 				w := httptest.NewRecorder()
-				debugpage.New(r.config).ServeHTTP(w, httptest.NewRequest(method, "/"+file+"?token=right", nil))
+				debugpage.New(r.config).ServeHTTP(w, request(method, "/"+file+"?token=right"))
 				failed(r.T, w, http.StatusMethodNotAllowed)
 				if got := w.Header().Get("Allow"); got != "GET, HEAD" {
 					r.Errorf("Allow is %q", got)
@@ -136,24 +136,24 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			}
 			return answer
 		}
-		request := func() net.Conn {
+		dial := func() net.Conn {
 			c := listener.dial()
-			fmt.Fprintf(c, "GET /status.json HTTP/1.1\r\nHost: a\r\n\r\n")
+			fmt.Fprintf(c, "GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			return c
 		}
 		var idle []net.Conn
 		for range 8 {
-			idle = append(idle, request())
+			idle = append(idle, dial())
 		}
 		synctest.Wait()
-		next := request()
+		next := dial()
 		if answer := get(next); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
 			t.Errorf("%d for a request beside 8 that nobody reads", answer.StatusCode)
 		}
 		next.Close()
 		<-time.After(11 * time.Second)
 		synctest.Wait()
-		next = request()
+		next = dial()
 		if answer := get(next); answer.StatusCode != http.StatusOK {
 			t.Errorf("%d after the time to read", answer.StatusCode)
 		}
@@ -219,7 +219,7 @@ func TestRequestsWhileEverythingRuns(t *testing.T) {
 						target("keys.json", "store", "v1 pods", "index", "node", "token", "right"),
 					} {
 						w := httptest.NewRecorder()
-						h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, url, nil))
+						h.ServeHTTP(w, request(http.MethodGet, url))
 						if w.Code != http.StatusOK {
 							r.Errorf("%s: %d %s", url, w.Code, w.Body)
 						}
@@ -242,7 +242,7 @@ func TestRequestsWhileEverythingRuns(t *testing.T) {
 // The zero Config shows an empty page to everybody.
 func TestZeroConfig(t *testing.T) {
 	w := httptest.NewRecorder()
-	debugpage.New(debugpage.Config{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status.json", nil))
+	debugpage.New(debugpage.Config{}).ServeHTTP(w, request(http.MethodGet, "/status.json"))
 	var s debugpage.Status
 	decode(t, w, &s)
 	if w.Code != http.StatusOK || s.Name == "" || s.Authorized || s.Process.HeapBytes == 0 || strings.Contains(w.Body.String(), "null") {

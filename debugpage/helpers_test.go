@@ -100,10 +100,17 @@ func forbidden() error {
 	return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(secret+"<script>alert(1)</script>"))
 }
 
+// request returns a request from this machine.
+func request(method, target string) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = "localhost:8080"
+	return r
+}
+
 // get sends a GET request to a new handler, and returns the answer.
 func (r *rig) get(target string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	debugpage.New(r.config).ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	debugpage.New(r.config).ServeHTTP(w, request(http.MethodGet, target))
 	return w
 }
 

@@ -2,15 +2,20 @@ package debugpage
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"reflect"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// secrets and configMaps are masked in any case.
+// secrets and configMaps are masked in any case, as are resources and kinds of other groups with these names.
 var secrets, configMaps = schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Resource: "configmaps"}
 
 // shown are the fields of a masked object, and of its metadata, that keep their values. All others are masked.
@@ -22,22 +27,129 @@ var (
 	}
 )
 
-// isKind reports whether the JSON of an object says that it is of a kind of the core API.
-func isKind(object []byte, kind string) bool {
-	var of struct{ APIVersion, Kind string }
-	_ = json.Unmarshal(object, &of) // other JSON is of no kind
-	return of.APIVersion == "v1" && of.Kind == kind
+// maskedType returns secrets or configMaps for the Go type of a Secret or a ConfigMap, for one of the same fields, and for one that
+// embeds such a type. It returns the zero resource for others.
+func maskedType(of reflect.Type) schema.GroupResource {
+	if of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct {
+		return schema.GroupResource{}
+	}
+	types := []reflect.Type{of.Elem()}
+	for _, f := range reflect.VisibleFields(of.Elem()) {
+		if f.Anonymous && f.Type.Kind() == reflect.Pointer {
+			types = append(types, f.Type.Elem())
+		} else if f.Anonymous {
+			types = append(types, f.Type)
+		}
+	}
+	for _, t := range types {
+		switch {
+		case t.ConvertibleTo(reflect.TypeFor[corev1.Secret]()):
+			return secrets
+		case t.ConvertibleTo(reflect.TypeFor[corev1.ConfigMap]()):
+			return configMaps
+		}
+	}
+	return schema.GroupResource{}
+}
+
+// maskedKind returns secrets or configMaps if the kind of obj is Secret or ConfigMap, in any group. It returns the zero resource for
+// other objects.
+func maskedKind(obj any) schema.GroupResource {
+	var of struct{ Kind string }
+	if o, ok := obj.(kinded); ok {
+		of.Kind = o.GetObjectKind().GroupVersionKind().Kind
+	}
+	if of.Kind == "" {
+		if content, err := json.Marshal(obj); err == nil { // with an error, nobody sees the object
+			_ = json.Unmarshal(content, &of) // other JSON is of no kind
+		}
+	}
+	switch of.Kind {
+	case "Secret":
+		return secrets
+	case "ConfigMap":
+		return configMaps
+	}
+	return schema.GroupResource{}
+}
+
+// kinded is the method of objects that embed metav1.TypeMeta.
+type kinded interface{ GetObjectKind() schema.ObjectKind }
+
+// kindless reports whether objects of a type never have a kind, so that there is no need to look.
+func kindless(of reflect.Type) bool {
+	switch {
+	case of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct:
+		return false
+	case of.Implements(reflect.TypeFor[kinded]()), of.Implements(reflect.TypeFor[json.Marshaler]()):
+		return false
+	}
+	return !slices.ContainsFunc(reflect.VisibleFields(of.Elem()), func(f reflect.StructField) bool {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return strings.EqualFold(cmp.Or(name, f.Name), "kind")
+	})
 }
 
 // encodedField returns the field of an object whose values are bytes in base64. Empty means none.
-func encodedField(resource schema.GroupResource, object []byte) string {
+func encodedField(resource, kind schema.GroupResource) string {
 	switch {
-	case resource == secrets || isKind(object, "Secret"):
+	case resource.Resource == secrets.Resource || kind == secrets:
 		return "data"
-	case resource == configMaps || isKind(object, "ConfigMap"):
+	case resource.Resource == configMaps.Resource || kind == configMaps:
 		return "binaryData"
 	}
 	return ""
+}
+
+// masked reports whether the content of all objects of a resource is masked.
+func (h *handler) masked(resource schema.GroupResource) bool {
+	return resource.Resource == secrets.Resource || resource.Resource == configMaps.Resource || slices.Contains(h.config.Mask, resource)
+}
+
+// veil decides which objects of a store are hidden from the sender of a request, who may see them masked.
+type veil struct {
+	resource schema.GroupResource            // of the store
+	all      bool                            // the objects of the resource are masked
+	of       reflect.Type                    // of the objects
+	ofType   schema.GroupResource            // maskedType of it
+	kindless bool                            // the objects have no other kind
+	unmask   func(schema.GroupResource) bool // by Config.Unmask, which is asked once for each resource
+}
+
+func (h *handler) veilOf(r *http.Request, s store) veil {
+	answers := map[schema.GroupResource]bool{}
+	resource := s.resource().GroupResource()
+	unmask := func(of schema.GroupResource) bool {
+		if _, asked := answers[of]; !asked {
+			answers[of] = h.config.Unmask != nil && h.config.Unmask(r, of)
+		}
+		return answers[of]
+	}
+	return veil{resource, h.masked(resource), s.typeOf(), maskedType(s.typeOf()), kindless(s.typeOf()), unmask}
+}
+
+// kindOf returns secrets or configMaps for a Secret or a ConfigMap, and the zero resource for other objects.
+func (v veil) kindOf(obj any) schema.GroupResource {
+	kind := v.ofType
+	if v.of.Kind() == reflect.Interface {
+		kind = maskedType(reflect.TypeOf(obj))
+	}
+	if kind == (schema.GroupResource{}) && !v.kindless {
+		kind = maskedKind(obj)
+	}
+	return kind
+}
+
+// hides reports whether an object is hidden.
+func (v veil) hides(obj any) bool { return v.hidesKind(v.kindOf(obj)) }
+
+// hidesAll reports whether each object is hidden, by the resource or by the Go type.
+func (v veil) hidesAll() bool { return v.hidesKind(v.ofType) }
+
+// hidesKind is hides for an object of which kindOf is kind.
+func (v veil) hidesKind(kind schema.GroupResource) bool {
+	ofKind := kind != schema.GroupResource{}
+	return (v.all || ofKind) && !v.unmask(v.resource) || ofKind && !v.unmask(kind)
 }
 
 // mask replaces the values in the JSON of an object by their lengths. Annotations are masked, too: some tools write whole

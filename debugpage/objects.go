@@ -13,7 +13,8 @@ import (
 )
 
 // Keys is the JSON of keys.json: a page of the keys of an index, sorted. The query has store and index, and may have match,
-// a text that the keys contain, limit, which is 100 by default and 500 at most, and continue.
+// a text that the keys contain, limit, which is 100 by default and 500 at most, and continue. Objects that the sender of the request
+// may see only masked have no keys there: index functions compute keys from the content.
 type Keys struct {
 	Keys []IndexKey `json:"keys"`
 	// Continue is the query's continue of the next page. Empty means that there is none.
@@ -30,9 +31,13 @@ type IndexKey struct {
 
 // ObjectKeys is the JSON of objects.json: a page of the keys of objects, ordered by namespace, then name. The query has
 // store. It may have index and key, for the objects with that key of the index, and match, limit and continue as for [Keys].
-// With match, a page may have fewer keys than limit, and still a next page.
+// An answer compares at most 10,000 objects with match. So it may have fewer keys than limit, or none, and still a next page.
 type ObjectKeys struct {
 	Objects []ObjectKey `json:"objects"`
+	// Compared is the number of objects that were compared with match for this answer. Total is the number of objects in the
+	// store.
+	Compared int `json:"compared"`
+	Total    int `json:"total"`
 	// Continue is the query's continue of the next page. Empty means that there is none.
 	Continue string `json:"continue,omitempty"`
 }
@@ -91,13 +96,16 @@ func (h *handler) storeOf(r *http.Request) (store, error) {
 }
 
 // indexOf returns the position of the index that a request names, or -1 if it names none.
-func indexOf(s store, r *http.Request) (int, error) {
+func (h *handler) indexOf(s store, r *http.Request) (int, error) {
 	if !r.URL.Query().Has("index") {
 		return -1, nil
 	}
 	at := slices.Index(s.indexes(), r.URL.Query().Get("index"))
 	if at < 0 {
 		return -1, failure(http.StatusNotFound, "no such index: status.json has the names of the indexes")
+	}
+	if h.veilOf(r, s).hidesAll() {
+		return -1, failure(http.StatusForbidden, "the objects of this store are masked, and so are the keys of its indexes: they are shown only to callers whom Config.Unmask admits")
 	}
 	return at, nil
 }
@@ -119,7 +127,7 @@ func (h *handler) pageOf(r *http.Request) (s store, index, limit int, err error)
 	if s, err = h.storeOf(r); err != nil {
 		return s, 0, 0, err
 	}
-	if index, err = indexOf(s, r); err != nil {
+	if index, err = h.indexOf(s, r); err != nil {
 		return s, 0, 0, err
 	}
 	limit, err = limitOf(r)
@@ -136,7 +144,7 @@ func (h *handler) keys(r *http.Request) (any, error) {
 		return nil, failure(http.StatusBadRequest, "index is missing")
 	}
 	query := r.URL.Query()
-	keys, next, more := s.keys(r.Context(), index, query.Get("continue"), query.Get("match"), limit)
+	keys, next, more := s.keys(r.Context(), index, query.Get("continue"), query.Get("match"), limit, h.veilOf(r, s).hides)
 	page := Keys{Keys: append([]IndexKey{}, keys...)}
 	if more {
 		page.Continue = next
@@ -155,15 +163,15 @@ func (h *handler) objects(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := ObjectKeys{Objects: []ObjectKey{}}
+	page := ObjectKeys{Objects: []ObjectKey{}, Total: s.size()}
 	match := query.Get("match")
-	scanned, size := 0, 0
-	for key := range s.objects(index, query.Get("key"), from) {
-		if scanned == maxScan || len(page.Objects) == limit || size > maxKeys || r.Context().Err() != nil {
+	size := 0
+	for key := range s.objects(index, query.Get("key"), from, h.veilOf(r, s).hides) {
+		if page.Compared == maxScan || len(page.Objects) == limit || size > maxKeys || r.Context().Err() != nil {
 			page.Continue = continueAt(key)
 			break
 		}
-		scanned++
+		page.Compared++
 		if !strings.Contains(key.Namespace+"/"+key.Name, match) {
 			continue
 		}
@@ -206,13 +214,10 @@ func (h *handler) object(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, failure(http.StatusInternalServerError, "the object cannot be encoded as JSON")
 	}
-	resource := s.resource().GroupResource()
-	masked := h.masked(resource) || isKind(content, "Secret") || isKind(content, "ConfigMap")
-	if masked && h.config.Unmask != nil && h.config.Unmask(r, resource) {
-		masked = false
-	}
+	v := h.veilOf(r, s)
+	masked := v.hides(obj)
 	if masked {
-		if content, err = mask(content, encodedField(resource, content)); err != nil {
+		if content, err = mask(content, encodedField(v.resource, v.kindOf(obj))); err != nil {
 			return nil, failure(http.StatusInternalServerError, "the object cannot be masked")
 		}
 	}

@@ -165,7 +165,7 @@ func TestIndexKeysOfAnyKind(t *testing.T) {
 	})
 }
 
-// A page compares a bounded number of objects with a search.
+// An answer compares a bounded number of objects with a search, says how many, and where to go on.
 func TestSearchIsBounded(t *testing.T) {
 	inRig(t, func(r *rig) {
 		for n := range 10_002 {
@@ -174,7 +174,8 @@ func TestSearchIsBounded(t *testing.T) {
 		run(r, r.pods)
 		first := ask[debugpage.ObjectKeys](r, "objects.json", "store", "v1 pods", "match", "10001")
 		second := ask[debugpage.ObjectKeys](r, "objects.json", "store", "v1 pods", "match", "10001", "continue", first.Continue)
-		if len(first.Objects) != 0 || first.Continue == "" || len(second.Objects) != 1 || second.Continue != "" {
+		if len(first.Objects) != 0 || first.Continue == "" || first.Compared != 10_000 || first.Total != 10_002 ||
+			len(second.Objects) != 1 || second.Continue != "" || second.Compared != 2 || second.Total != 10_002 {
 			r.Errorf("%+v, then %+v", first, second)
 		}
 		keys := ask[debugpage.Keys](r, "keys.json", "store", "v1 pods", "index", "node")

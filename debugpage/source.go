@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,12 +27,18 @@ type Source struct{ of source }
 // source hides the type of the objects. Its methods are safe for concurrent use.
 type source interface {
 	resource() informer.Resource
+	// typeOf is the type of the objects.
+	typeOf() reflect.Type
+	// size is the number of objects.
+	size() int
 	indexes() []string
 	// keys returns the keys of an index whose text is not before from and contains match, sorted: the first limit of them,
-	// and the text of the next one if there are more.
-	keys(ctx context.Context, index int, from, match string, limit int) (page []IndexKey, next string, more bool)
-	// objects yields the keys of objects at or after a key: all of them, or those with that text as the key of an index.
-	objects(index int, key string, from informer.Key) iter.Seq[informer.Key]
+	// and the text of the next one if there are more. It leaves out objects that are hidden, and keys that no other object has:
+	// the keys of a hidden object may be a part of its content.
+	keys(ctx context.Context, index int, from, match string, limit int, hidden func(obj any) bool) (page []IndexKey, next string, more bool)
+	// objects yields the keys of objects at or after a key: all of them, or those with that text as the key of an index, without
+	// hidden ones.
+	objects(index int, key string, from informer.Key, hidden func(obj any) bool) iter.Seq[informer.Key]
 	get(key informer.Key) (obj any, ok bool)
 }
 
@@ -49,7 +56,7 @@ type NamedIndex[T informer.Object] struct {
 }
 
 // Index names an index for the page. The page shows keys as fmt.Sprint does, and shortens long ones. Keys with the same text
-// are one key there. Keys are never masked: pass no index whose keys come from the data of Secrets.
+// are one key there. The keys of masked objects are hidden: only callers whom Config.Unmask admits see them.
 func Index[T informer.Object, K comparable](name string, index *informer.Index[T, K]) NamedIndex[T] {
 	return NamedIndex[T]{name, keyed[T, K]{index}}
 }
@@ -62,6 +69,10 @@ type typed[T informer.Object] struct {
 
 func (t *typed[T]) resource() informer.Resource { return t.informer.Resource() }
 
+func (t *typed[T]) typeOf() reflect.Type { return reflect.TypeFor[T]() }
+
+func (t *typed[T]) size() int { return t.informer.Store().Len() }
+
 func (t *typed[T]) indexes() (names []string) {
 	for _, index := range t.named {
 		names = append(names, index.name)
@@ -69,10 +80,10 @@ func (t *typed[T]) indexes() (names []string) {
 	return names
 }
 
-func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limit int) (page []IndexKey, next string, more bool) {
+func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limit int, hidden func(any) bool) (page []IndexKey, next string, more bool) {
 	snap, of := t.informer.Store().Snapshot(), t.named[index].of
 	var texts []string // the first ones, sorted
-	for text := range of.texts(snap) {
+	for text, objects := range of.texts(snap) {
 		if ctx.Err() != nil {
 			return nil, "", false
 		}
@@ -80,7 +91,7 @@ func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limi
 			continue
 		}
 		at, found := slices.BinarySearch(texts, text)
-		if found || at > limit {
+		if found || at > limit || !anyShown(ctx, objects, hidden) {
 			continue
 		}
 		if texts = slices.Insert(texts, at, text); len(texts) > limit+1 {
@@ -91,7 +102,7 @@ func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limi
 		texts, next = texts[:limit], texts[limit]
 	}
 	counts := map[string]int{}
-	for text, n := range of.counts(ctx, snap, texts) {
+	for text, n := range of.counts(ctx, snap, texts, hidden) {
 		counts[text] += n
 	}
 	for _, text := range texts {
@@ -100,7 +111,20 @@ func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limi
 	return page, next, more
 }
 
-func (t *typed[T]) objects(index int, key string, from informer.Key) iter.Seq[informer.Key] {
+// anyShown reports whether one of the objects is not hidden.
+func anyShown[T any](ctx context.Context, objects iter.Seq[T], hidden func(any) bool) bool {
+	for obj := range objects {
+		if ctx.Err() != nil {
+			return false
+		}
+		if !hidden(obj) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *typed[T]) objects(index int, key string, from informer.Key, hidden func(any) bool) iter.Seq[informer.Key] {
 	return func(yield func(informer.Key) bool) {
 		snap := t.informer.Store().Snapshot()
 		all := snap.From(from)
@@ -108,7 +132,11 @@ func (t *typed[T]) objects(index int, key string, from informer.Key) iter.Seq[in
 			all = t.named[index].of.lookup(snap, key)
 		}
 		for obj := range all {
-			if k := informer.KeyOf(obj); compareKeys(k, from) >= 0 && !yield(k) {
+			k := informer.KeyOf(obj)
+			if compareKeys(k, from) < 0 || index >= 0 && hidden(obj) {
+				continue
+			}
+			if !yield(k) {
 				return
 			}
 		}
@@ -126,10 +154,11 @@ func compareKeys(a, b informer.Key) int {
 
 // textIndex is an index whose keys are texts.
 type textIndex[T informer.Object] interface {
-	// texts yields the text of each key.
-	texts(snap *informer.Snapshot[T]) iter.Seq[string]
-	// counts yields the number of objects of each key whose text is in the sorted texts. It stops at maxCount + 1.
-	counts(ctx context.Context, snap *informer.Snapshot[T], texts []string) iter.Seq2[string, int]
+	// texts yields the text of each key, and the objects that have the key.
+	texts(snap *informer.Snapshot[T]) iter.Seq2[string, iter.Seq[T]]
+	// counts yields the number of objects, without hidden ones, of each key whose text is in the sorted texts. It stops at
+	// maxCount + 1.
+	counts(ctx context.Context, snap *informer.Snapshot[T], texts []string, hidden func(any) bool) iter.Seq2[string, int]
 	// lookup yields the objects of the keys with that text, in the order of a store.
 	lookup(snap *informer.Snapshot[T], text string) iter.Seq[T]
 }
@@ -137,17 +166,17 @@ type textIndex[T informer.Object] interface {
 // keyed is the textIndex of an index with keys of type K.
 type keyed[T informer.Object, K comparable] struct{ index *informer.Index[T, K] }
 
-func (k keyed[T, K]) texts(snap *informer.Snapshot[T]) iter.Seq[string] {
-	return func(yield func(string) bool) {
+func (k keyed[T, K]) texts(snap *informer.Snapshot[T]) iter.Seq2[string, iter.Seq[T]] {
+	return func(yield func(string, iter.Seq[T]) bool) {
 		for key := range k.index.KeysIn(snap) {
-			if !yield(textOf(key)) {
+			if !yield(textOf(key), k.index.LookupIn(snap, key)) {
 				return
 			}
 		}
 	}
 }
 
-func (k keyed[T, K]) counts(ctx context.Context, snap *informer.Snapshot[T], texts []string) iter.Seq2[string, int] {
+func (k keyed[T, K]) counts(ctx context.Context, snap *informer.Snapshot[T], texts []string, hidden func(any) bool) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		for key := range k.index.KeysIn(snap) {
 			text := textOf(key)
@@ -155,7 +184,10 @@ func (k keyed[T, K]) counts(ctx context.Context, snap *informer.Snapshot[T], tex
 				continue
 			}
 			n := 0
-			for range k.index.LookupIn(snap, key) {
+			for obj := range k.index.LookupIn(snap, key) {
+				if hidden(obj) {
+					continue
+				}
 				if n++; n > maxCount || ctx.Err() != nil {
 					break
 				}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/shard"
 )
@@ -312,9 +314,13 @@ type OverdueCall struct {
 
 // Store is a store whose objects the page can show.
 type Store struct {
-	Name    string   `json:"name"`
-	Masked  bool     `json:"masked"`
-	Indexes []string `json:"indexes"`
+	Name string `json:"name"`
+	// Masked says that all objects of the store are masked, because of their resource or their type. Objects may be masked in
+	// other stores, too.
+	Masked bool `json:"masked"`
+	// Indexes are the names of the indexes. IndexesHidden says that the sender of the request may not see their keys.
+	Indexes       []string `json:"indexes"`
+	IndexesHidden bool     `json:"indexesHidden"`
 }
 
 const (
@@ -362,14 +368,19 @@ func (h *handler) status(r *http.Request) (any, error) {
 		s.Replicas = append(s.Replicas, b.replica(status()))
 	}
 	for _, of := range h.stores {
-		s.Stores = append(s.Stores, Store{
-			Name:    of.name,
-			Masked:  h.masked(of.resource().GroupResource()),
-			Indexes: append([]string{}, of.indexes()...),
-		})
+		s.Stores = append(s.Stores, h.store(r, of, b.authorized))
 	}
 	s.Problems = b.sorted()
 	return s, nil
+}
+
+func (h *handler) store(r *http.Request, s store, authorized bool) Store {
+	return Store{
+		Name:          s.name,
+		Masked:        h.masked(s.resource().GroupResource()) || maskedType(s.typeOf()) != schema.GroupResource{},
+		Indexes:       append([]string{}, s.indexes()...),
+		IndexesHidden: !authorized || h.veilOf(r, s).hidesAll(),
+	}
 }
 
 func readProcess() Process {
