@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -41,10 +43,14 @@ type Config struct {
 	// Nil means loopback only, which is enough for kubectl port-forward. Requests with another Host header receive 421, except
 	// on a Unix socket: otherwise any web page could have a browser read this one (DNS rebinding).
 	Hosts []string
+	// Managers are the Status methods of managers. They have the status of their electors.
+	Managers []func() manager.Status
+	// Electors are the Status methods of electors that no manager uses.
+	Electors []func() leader.Status
 	// Objects are the informers whose objects the page may show to callers whom Authorize admits. See [Objects].
 	Objects []Source
-	// Authorize reports whether the sender of a request may see objects, the keys of objects and indexes, and the text of
-	// errors. Nil means that nobody may. Others see the rest of the page: whoever reaches the handler may see that. Package
+	// Authorize reports whether the sender of a request may see objects, the keys of objects, indexes and queues, and the text
+	// of errors. Nil means that nobody may. Others see the rest of the page: whoever reaches the handler may see that. Package
 	// review has one that asks the API server, as the components of Kubernetes do.
 	Authorize func(*http.Request) bool
 	// Mask are resources whose content is masked like that of Secrets and ConfigMaps.

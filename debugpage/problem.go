@@ -16,6 +16,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -28,7 +30,11 @@ const (
 	stuckWork   = 5 * time.Minute  // the same: an error
 	slowWait    = time.Minute      // a change waits for a handler, or a ready key for a worker
 	patientIdle = 10 * time.Second // a watch that has ended is opened again
+	slowFailing = time.Minute      // a key fails
 )
+
+// fewFailures is the number of failures, of one key, of keys, or of requests, that may be chance.
+const fewFailures = 2
 
 // builder builds a Status.
 type builder struct {
@@ -41,12 +47,16 @@ type builder struct {
 type finding struct {
 	severity Severity
 	message  string
+	detail   string // for authorized callers
 }
 
 // add adds the problems of one thing, and returns the worst severity.
 func (b *builder) add(kind, name string, found []finding) (worst Severity) {
 	for _, f := range found {
-		b.problems = append(b.problems, Problem{f.severity, kind, name, f.message})
+		if !b.authorized {
+			f.detail = ""
+		}
+		b.problems = append(b.problems, Problem{f.severity, kind, name, f.message, shorten(f.detail)})
 		worst = worse(worst, f.severity)
 	}
 	return worst
@@ -73,7 +83,7 @@ func informerProblems(s informer.InformerStatus) (found []finding) {
 		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") + " that cannot be decoded"})
 	}
 	if s.Blocked > 0 {
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked", count(s.Queued, "change"), s.Blocked)})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked", count(s.Queued, "change"), s.Blocked), ""})
 	}
 	return found
 }
@@ -86,36 +96,36 @@ func watchProblems(r informer.ReflectorStatus, now time.Time) (found []finding) 
 	}
 	switch {
 	case r.State == informer.ReflectorIdle && r.NoWatchSince.IsZero():
-		found = append(found, finding{SeverityWarning, "not started"})
+		found = append(found, finding{SeverityWarning, "not started", ""})
 	case r.State == informer.ReflectorIdle:
-		found = append(found, finding{SeverityWarning, "stopped " + round(now.Sub(r.Since)) + " ago"})
+		found = append(found, finding{SeverityWarning, "stopped " + round(now.Sub(r.Since)) + " ago", ""})
 	case r.State == informer.ReflectorAbsent:
-		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r.LastError, r.LastErrorTime, now)})
+		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r.LastError, r.LastErrorTime, now), ""})
 	case r.State == informer.ReflectorBackoff:
-		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down), count(r.Failures, "failure"), lastError(r.LastError, r.LastErrorTime, now))})
+		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down), count(r.Failures, "failure"), lastError(r.LastError, r.LastErrorTime, now)), ""})
 	case r.State == informer.ReflectorListing && down > slowStart:
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down), count(r.Read, "object"), lastError(r.LastError, r.LastErrorTime, now))})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down), count(r.Read, "object"), lastError(r.LastError, r.LastErrorTime, now)), ""})
 	case r.State == informer.ReflectorWatching && down > patientIdle:
-		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime, now)})
+		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime, now), ""})
 	}
 	if r.Snapshot.SaveError != nil {
-		found = append(found, finding{SeverityWarning, "the latest snapshot cannot be saved"})
+		found = append(found, finding{SeverityWarning, "the latest snapshot cannot be saved", ""})
 	}
 	if r.Stale > 0 {
-		found = append(found, finding{SeverityWarning, count(r.Stale, "object") + " whose newest version cannot be decoded"})
+		found = append(found, finding{SeverityWarning, count(r.Stale, "object") + " whose newest version cannot be decoded", ""})
 	}
 	return found
 }
 
 func subscriptionProblems(s informer.SubscriptionStatus) (found []finding) {
 	if s.Busy > slowCall {
-		found = append(found, finding{limited(s.Busy, stuckCall), fmt.Sprintf("one call for %s, backlog %s", round(s.Busy), number(s.Backlog))})
+		found = append(found, finding{limited(s.Busy, stuckCall), fmt.Sprintf("one call for %s, backlog %s", round(s.Busy), number(s.Backlog)), ""})
 	}
 	if s.Oldest > slowWait && s.Busy <= slowCall {
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("a change has waited for %s, backlog %s", round(s.Oldest), number(s.Backlog))})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a change has waited for %s, backlog %s", round(s.Oldest), number(s.Backlog)), ""})
 	}
 	if s.Blocking {
-		found = append(found, finding{SeverityWarning, "the informer waits for this handler"})
+		found = append(found, finding{SeverityWarning, "the informer waits for this handler", ""})
 	}
 	return found
 }
@@ -124,10 +134,10 @@ func subscriptionProblems(s informer.SubscriptionStatus) (found []finding) {
 // not the leader only grows.
 func queueProblems(s informer.QueueStatus, worked bool) (found []finding) {
 	if s.LongestRunning > slowWork {
-		found = append(found, finding{limited(s.LongestRunning, stuckWork), "a key in work for " + round(s.LongestRunning)})
+		found = append(found, finding{limited(s.LongestRunning, stuckWork), "a key in work for " + round(s.LongestRunning), s.LongestRunningKey})
 	}
 	if worked && s.LongestReady > slowWait {
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("a key has been ready for %s, %s in work", round(s.LongestReady), number(s.InWork))})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a key has been ready for %s, %s in work", round(s.LongestReady), number(s.InWork)), ""})
 	}
 	return found
 }
@@ -140,11 +150,98 @@ func replicaProblems(s shard.Status, now time.Time) (found []finding) {
 	}
 	switch {
 	case s.State == shard.Joining:
-		found = append(found, finding{SeverityWarning, "not yet a member of the group" + lastError(s.LastError, s.LastErrorTime, now)})
+		found = append(found, finding{SeverityWarning, "not yet a member of the group" + lastError(s.LastError, s.LastErrorTime, now), ""})
 	case s.State == shard.Member && s.Owned == 0 && s.Planned > 0:
-		found = append(found, finding{SeverityError, fmt.Sprintf("owns none of its %s%s%s", count(s.Planned, "slot"), unrenewed, lastError(s.LastError, s.LastErrorTime, now))})
+		found = append(found, finding{SeverityError, fmt.Sprintf("owns none of its %s%s%s", count(s.Planned, "slot"), unrenewed, lastError(s.LastError, s.LastErrorTime, now)), ""})
 	case s.State == shard.Member && s.Owned < s.Planned:
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("owns %d of its %s%s", s.Owned, count(s.Planned, "slot"), lastError(s.LastError, s.LastErrorTime, now))})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("owns %d of its %s%s", s.Owned, count(s.Planned, "slot"), lastError(s.LastError, s.LastErrorTime, now)), ""})
+	}
+	return found
+}
+
+// controllerProblems returns the problems of a controller. A key that failed once or twice may succeed soon: conflicts are common.
+func controllerProblems(s informer.ControllerStatus, now time.Time) (found []finding) {
+	if len(s.FailingKeys) == 0 {
+		return nil
+	}
+	longest := s.FailingKeys[0]
+	last, detail := lastError(s.LastError, s.LastErrorTime, now), ""
+	if s.LastError != nil {
+		detail = s.LastErrorKey + ": " + s.LastError.Error()
+	}
+	often := s.Failing > fewFailures || longest.Failures > fewFailures
+	switch {
+	case often && s.LastSuccess.Before(longest.Since):
+		found = append(found, finding{SeverityError, fmt.Sprintf("no reconcile has succeeded for %s, %s failing%s", round(now.Sub(longest.Since)), count(s.Failing, "key"), last), detail})
+	case often && now.Sub(longest.Since) > slowFailing:
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("%s failing, one for %s%s", count(s.Failing, "key"), round(now.Sub(longest.Since)), last), detail})
+	}
+	return found
+}
+
+// clientProblems returns the problems of a client: most of its latest requests failed.
+func clientProblems(s informer.ClientStatus, now time.Time) (found []finding) {
+	if s.RecentFailures <= fewFailures || s.RecentFailures*2 < s.RecentRequests {
+		return nil
+	}
+	severity, detail := SeverityWarning, ""
+	if s.LastSuccess.Before(s.LastErrorTime) {
+		severity = SeverityError
+	}
+	if s.LastError != nil {
+		detail = s.LastError.Error()
+	}
+	return append(found, finding{severity, fmt.Sprintf("%s of %s failed in the last 5 min%s", number(int(s.RecentFailures)), count(int(s.RecentRequests), "request"), lastError(s.LastError, s.LastErrorTime, now)), detail})
+}
+
+func managerProblems(s manager.Status, now time.Time) (found []finding) {
+	var failed, busy []string
+	for _, t := range s.Tasks {
+		if t.Err != nil {
+			failed = append(failed, t.Name)
+		}
+		if t.State == manager.TaskStopping {
+			busy = append(busy, t.Name)
+		}
+	}
+	if s.Err != nil {
+		found = append(found, finding{SeverityError, strings.TrimSuffix("a failure: "+class(s.Err)+"; "+names(failed), "; "), s.Err.Error()})
+	}
+	switch {
+	case s.State == manager.Starting && now.Sub(s.Since) > slowStart:
+		found = append(found, finding{SeverityWarning, "starting for " + round(now.Sub(s.Since)), ""})
+	case s.State == manager.Stopping && !s.StopBy.IsZero():
+		found = append(found, finding{SeverityWarning, strings.TrimSuffix(fmt.Sprintf("stopping, %s until the deadline; %s", round(s.StopBy.Sub(now)), names(busy)), "; "), ""})
+	case s.State == manager.Stopping:
+		found = append(found, finding{SeverityWarning, strings.TrimSuffix("stopping for "+round(now.Sub(s.Since))+"; "+names(busy), "; "), ""})
+	}
+	return found
+}
+
+// names returns the first names of a list as text.
+func names(list []string) string {
+	const most = 5
+	if len(list) > most {
+		return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}
+
+func electorProblems(s leader.Status, now time.Time) (found []finding) {
+	detail := ""
+	if s.LastError != nil {
+		detail = s.LastError.Error()
+	}
+	failing := s.LastError != nil && s.LastErrorTime.After(s.Renewed) && now.Sub(s.LastErrorTime) < slowStart
+	switch {
+	case s.State == leader.Stopping && !s.StopBy.IsZero():
+		found = append(found, finding{SeverityError, fmt.Sprintf("the lease is lost, %s until the work must have returned%s", round(s.StopBy.Sub(now)), lastError(s.LastError, s.LastErrorTime, now)), detail})
+	case s.State == leader.Leading && now.Sub(s.Renewed) > s.RenewDeadline/2:
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("the lease was renewed %s ago, and is lost after %s%s", round(now.Sub(s.Renewed)), round(s.RenewDeadline), lastError(s.LastError, s.LastErrorTime, now)), detail})
+	case s.State == leader.Candidate && failing:
+		found = append(found, finding{SeverityWarning, "does not lead, and requests for the lease fail" + lastError(s.LastError, s.LastErrorTime, now), detail})
+	case s.State == leader.Candidate && s.Holder == "" && now.Sub(s.Since) > slowStart:
+		found = append(found, finding{SeverityWarning, "nobody has held the lease for " + round(now.Sub(s.Since)), ""})
 	}
 	if s.Yielded > 0 {
 		found = append(found, finding{SeverityError, fmt.Sprintf("leaves %s to other replicas, because it cannot list their objects", count(s.Yielded, "slot"))})

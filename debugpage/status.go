@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -31,6 +33,10 @@ type Status struct {
 	Controllers []Controller `json:"controllers"`
 	Clients     []Client     `json:"clients"`
 	Replicas    []Replica    `json:"replicas"`
+	Managers    []Manager    `json:"managers"`
+	Electors    []Elector    `json:"electors"`
+	// CanAuthorize says that there is a Config.Authorize.
+	CanAuthorize bool `json:"canAuthorize"`
 	// Stores are the stores whose objects the page shows to authorized callers.
 	Stores []Store `json:"stores"`
 }
@@ -49,11 +55,13 @@ const (
 // Problem is something that is wrong.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// Kind is informer, watch, subscription, queue or replica, and Name says which one.
+	// Kind is informer, watch, subscription, queue, controller, client, replica, manager or elector, and Name says which one.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Message says what is wrong. It has no text of the API server.
+	// Message says what is wrong. It has no text of an error, and no key.
 	Message string `json:"message"`
+	// Detail has the key and the text of the error. Only authorized callers receive it.
+	Detail string `json:"detail,omitempty"`
 }
 
 // Process has the figures of the Go runtime.
@@ -140,7 +148,7 @@ type Transition struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Failure is the last error of a watch.
+// Failure is an error.
 type Failure struct {
 	Time time.Time `json:"time"`
 	// Class says what kind of error it is, as "403 Forbidden" or "connection refused".
@@ -228,7 +236,9 @@ type Queue struct {
 	Awaited               int     `json:"awaited"`
 	Foreign               uint64  `json:"foreign"`
 	LongestRunningSeconds float64 `json:"longestRunningSeconds"`
-	UnfinishedSeconds     float64 `json:"unfinishedSeconds"`
+	// LongestRunningKey is the key of that call. Only authorized callers receive it.
+	LongestRunningKey string  `json:"longestRunningKey,omitempty"`
+	UnfinishedSeconds float64 `json:"unfinishedSeconds"`
 	// LongestReadySeconds is how long the oldest ready key has been ready.
 	LongestReadySeconds float64 `json:"longestReadySeconds"`
 	// Waits has the times from a key being ready to being handed out, and Works those from there to being done.
@@ -238,8 +248,9 @@ type Queue struct {
 
 // Controller is the status of a controller. Its queue is in Status.Queues.
 type Controller struct {
-	Name    string `json:"name"`
-	Running bool   `json:"running"`
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	Running  bool     `json:"running"`
 	// Workers is the number of calls of Reconcile that may run at the same time, and Active the number of those that do.
 	Workers int `json:"workers"`
 	Active  int `json:"active"`
@@ -250,14 +261,36 @@ type Controller struct {
 	Failed        uint64 `json:"failed"`
 	Terminal      uint64 `json:"terminal"`
 	Panicked      uint64 `json:"panicked"`
+	// Failing is the number of keys whose latest call failed. FailingKeys are those that have failed for longest, 10 at most. Only
+	// authorized callers receive them.
+	Failing     int          `json:"failing"`
+	FailingKeys []FailingKey `json:"failingKeys,omitempty"`
+	// LastSuccess is when a call last succeeded. LastError is the latest failure. Its key, LastErrorKey, is for authorized callers only.
+	LastSuccess  time.Time `json:"lastSuccess,omitzero"`
+	LastError    *Failure  `json:"lastError,omitempty"`
+	LastErrorKey string    `json:"lastErrorKey,omitempty"`
 	// Reconciles has the times that the calls took.
 	Reconciles Durations `json:"reconciles"`
+}
+
+// FailingKey is a key whose latest call of Reconcile failed: Failures times in a row, since the time Since.
+type FailingKey struct {
+	Key      string    `json:"key"`
+	Since    time.Time `json:"since"`
+	Failures int       `json:"failures"`
 }
 
 // Client is the status of a client.
 type Client struct {
 	// Host is the host and port of the API server.
-	Host string `json:"host"`
+	Host     string   `json:"host"`
+	Severity Severity `json:"severity"`
+	// RecentRequests is the number of requests of the last five minutes, and RecentFailures the number of those that failed: without a
+	// response, or with the status 401, 403, 429 or 5xx.
+	RecentRequests uint64    `json:"recentRequests"`
+	RecentFailures uint64    `json:"recentFailures"`
+	LastSuccess    time.Time `json:"lastSuccess,omitzero"`
+	LastError      *Failure  `json:"lastError,omitempty"`
 	// Requests are sorted by method, then code.
 	Requests []Requests `json:"requests"`
 	// Latencies has the times to the header of a response, by HTTP method.
@@ -312,6 +345,55 @@ type OverdueCall struct {
 	Since time.Time `json:"since"`
 }
 
+// Manager is the status of a manager.
+type Manager struct {
+	Severity Severity `json:"severity"`
+	// State is Idle, Starting, Running, Stopping or Stopped, since the time Since.
+	State string    `json:"state"`
+	Since time.Time `json:"since,omitzero"`
+	// StopBy is the deadline of a stop that has begun.
+	StopBy time.Time `json:"stopBy,omitzero"`
+	// Leading says that leader-only runnables may run.
+	Leading bool `json:"leading"`
+	// Failure is the first failure.
+	Failure *Failure `json:"failure,omitempty"`
+	// Tasks are the runnables in the order of their start.
+	Tasks []Task `json:"tasks"`
+}
+
+// Task is the status of a runnable of a manager.
+type Task struct {
+	Name  string `json:"name"`
+	Phase string `json:"phase"`
+	// State is Waiting, Running, Stopping or Returned, since the time Since.
+	State   string    `json:"state"`
+	Since   time.Time `json:"since,omitzero"`
+	Failure *Failure  `json:"failure,omitempty"`
+}
+
+// Elector is the status of an elector.
+type Elector struct {
+	// Lease is the namespace and the name of the Lease. Identity is the name of this replica, and Holder the identity in the Lease.
+	Lease    string   `json:"lease"`
+	Identity string   `json:"identity"`
+	Holder   string   `json:"holder"`
+	Severity Severity `json:"severity"`
+	// State is Idle, Candidate, Leading or Stopping, since the time Since.
+	State string    `json:"state"`
+	Since time.Time `json:"since,omitzero"`
+	// Renewed is when the last successful renewal of the lease was sent. The work ends when the lease is RenewDeadlineSeconds old, and
+	// has GraceSeconds to return.
+	Renewed              time.Time `json:"renewed,omitzero"`
+	RenewDeadlineSeconds float64   `json:"renewDeadlineSeconds"`
+	GraceSeconds         float64   `json:"graceSeconds"`
+	// Terms counts how often this replica has taken the lease, and Lost how often it has lost it.
+	Terms uint64 `json:"terms"`
+	Lost  uint64 `json:"lost"`
+	// StopBy is the time by which the work must have returned, if the lease is lost.
+	StopBy    time.Time `json:"stopBy,omitzero"`
+	LastError *Failure  `json:"lastError,omitempty"`
+}
+
 // Store is a store whose objects the page can show.
 type Store struct {
 	Name string `json:"name"`
@@ -341,7 +423,11 @@ func (h *handler) status(r *http.Request) (any, error) {
 		Controllers: []Controller{},
 		Clients:     []Client{},
 		Replicas:    []Replica{},
+		Managers:    []Manager{},
+		Electors:    []Elector{},
 		Stores:      []Store{},
+
+		CanAuthorize: h.config.Authorize != nil,
 	}
 	for _, status := range h.config.Informers {
 		s.Informers = append(s.Informers, b.informer(status()))
@@ -353,7 +439,7 @@ func (h *handler) status(r *http.Request) (any, error) {
 	}
 	for _, status := range h.config.Controllers {
 		c := status()
-		s.Controllers = append(s.Controllers, controller(c))
+		s.Controllers = append(s.Controllers, b.controller(c))
 		if c.Queue.Depth != nil { // a controller has no queue before its first Watch or Run
 			s.Queues = append(s.Queues, b.queue(c.Queue, c.Name, c.Running))
 		}
@@ -362,10 +448,20 @@ func (h *handler) status(r *http.Request) (any, error) {
 		s.Queues = append(s.Queues, b.queue(status(), "", false))
 	}
 	for _, status := range h.config.Clients {
-		s.Clients = append(s.Clients, client(status()))
+		s.Clients = append(s.Clients, b.client(status()))
 	}
 	for _, status := range h.config.Replicas {
 		s.Replicas = append(s.Replicas, b.replica(status()))
+	}
+	for _, status := range h.config.Managers {
+		m := status()
+		s.Managers = append(s.Managers, b.manager(m))
+		if m.Elector != nil {
+			s.Electors = append(s.Electors, b.elector(*m.Elector))
+		}
+	}
+	for _, status := range h.config.Electors {
+		s.Electors = append(s.Electors, b.elector(status()))
 	}
 	for _, of := range h.stores {
 		s.Stores = append(s.Stores, h.store(r, of, b.authorized))
@@ -575,12 +671,16 @@ func (b *builder) queue(s informer.QueueStatus, controller string, worked bool) 
 	for _, ready := range s.Depth {
 		q.Ready += ready
 	}
+	if b.authorized {
+		q.LongestRunningKey = s.LongestRunningKey
+	}
 	return q
 }
 
-func controller(s informer.ControllerStatus) Controller {
-	return Controller{
+func (b *builder) controller(s informer.ControllerStatus) Controller {
+	c := Controller{
 		Name:          s.Name,
+		Severity:      b.add("controller", s.Name, controllerProblems(s, b.now)),
 		Running:       s.Running,
 		Workers:       s.Workers,
 		Active:        s.Active,
@@ -590,12 +690,32 @@ func controller(s informer.ControllerStatus) Controller {
 		Failed:        s.Failed,
 		Terminal:      s.Terminal,
 		Panicked:      s.Panicked,
+		Failing:       s.Failing,
+		LastSuccess:   s.LastSuccess,
+		LastError:     b.failure(s.LastError, s.LastErrorTime),
 		Reconciles:    durations(s.Reconciles),
 	}
+	if b.authorized {
+		c.LastErrorKey = s.LastErrorKey
+		for _, k := range s.FailingKeys {
+			c.FailingKeys = append(c.FailingKeys, FailingKey(k))
+		}
+	}
+	return c
 }
 
-func client(s informer.ClientStatus) Client {
-	c := Client{Host: s.Host, Requests: []Requests{}, Latencies: map[string]Durations{}, Throttled: durations(s.Throttled)}
+func (b *builder) client(s informer.ClientStatus) Client {
+	c := Client{
+		Host:           s.Host,
+		Severity:       b.add("client", s.Host, clientProblems(s, b.now)),
+		RecentRequests: s.RecentRequests,
+		RecentFailures: s.RecentFailures,
+		LastSuccess:    s.LastSuccess,
+		LastError:      b.failure(s.LastError, s.LastErrorTime),
+		Requests:       []Requests{},
+		Latencies:      map[string]Durations{},
+		Throttled:      durations(s.Throttled),
+	}
 	for kind, n := range s.Requests {
 		c.Requests = append(c.Requests, Requests{kind.Method, kind.Code, n})
 	}
@@ -634,5 +754,39 @@ func (b *builder) replica(s shard.Status) Replica {
 		LeasesLost: s.LeasesLost,
 		Renewed:    s.Renewed,
 		LastError:  b.failure(s.LastError, s.LastErrorTime),
+	}
+}
+
+func (b *builder) manager(s manager.Status) Manager {
+	m := Manager{
+		Severity: b.add("manager", s.State.String(), managerProblems(s, b.now)),
+		State:    s.State.String(),
+		Since:    s.Since,
+		StopBy:   s.StopBy,
+		Leading:  s.Leading,
+		Failure:  b.failure(s.Err, s.Since),
+		Tasks:    []Task{},
+	}
+	for _, t := range s.Tasks {
+		m.Tasks = append(m.Tasks, Task{t.Name, t.Phase.String(), t.State.String(), t.Since, b.failure(t.Err, t.Since)})
+	}
+	return m
+}
+
+func (b *builder) elector(s leader.Status) Elector {
+	return Elector{
+		Lease:                s.Lease,
+		Identity:             s.Identity,
+		Holder:               s.Holder,
+		Severity:             b.add("elector", s.Lease, electorProblems(s, b.now)),
+		State:                s.State.String(),
+		Since:                s.Since,
+		Renewed:              s.Renewed,
+		RenewDeadlineSeconds: s.RenewDeadline.Seconds(),
+		GraceSeconds:         s.Grace.Seconds(),
+		Terms:                s.Terms,
+		Lost:                 s.Lost,
+		StopBy:               s.StopBy,
+		LastError:            b.failure(s.LastError, s.LastErrorTime),
 	}
 }

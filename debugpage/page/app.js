@@ -5,6 +5,7 @@
 
 const period = 2000; // milliseconds between two polls
 const samples = 150; // points of a chart: 5 minutes
+const patience = 15_000; // milliseconds for an answer
 const maxRows = 500; // rows of a table
 
 // ---- Text -------------------------------------------------------------------------------------------------------------
@@ -41,9 +42,12 @@ function ago(time) {
   return time ? seconds(Math.max(0, Math.round((Date.parse(state.status.time) - Date.parse(time)) / 1000))) : '';
 }
 
+// until returns the time to an RFC 3339 time, by the clock of the server.
+const until = (time) => seconds(Math.max(0, Math.round((Date.parse(time) - Date.parse(state.status.time)) / 1000)));
+
 const clock = (time) => new Date(time).toLocaleTimeString('en-GB');
 
-// quantile estimates a quantile of a histogram: the upper bound of its bucket.
+// quantile returns an upper bound of a quantile of a histogram: that of its bucket.
 function quantile(d, q) {
   let below = 0;
   for (const b of d.buckets) {
@@ -53,10 +57,12 @@ function quantile(d, q) {
   return d.maxSeconds;
 }
 
-// durations describes a histogram by its mean and its 99th percentile.
+// durations describes a histogram by its mean and a bound of its 99th percentile.
 function durations(d) {
-  return d.count ? `${seconds(d.sumSeconds / d.count)} / ${seconds(quantile(d, 0.99))}` : '';
+  return d.count ? `${seconds(d.sumSeconds / d.count)} / ≤ ${seconds(quantile(d, 0.99))}` : '';
 }
+
+const bound = 'p99 is at most the upper bound of its bucket; buckets grow by a factor of 4';
 
 // merged returns the sum of histograms.
 function merged(all) {
@@ -79,7 +85,7 @@ function el(name, properties = {}, ...children) {
     else if (value === true) e.setAttribute(key, '');
     else if (value !== false && value !== undefined) e.setAttribute(key, value);
   }
-  e.append(...children.filter((c) => c !== undefined));
+  e.append(...children.filter((c) => c !== undefined && c !== ''));
   return e;
 }
 
@@ -118,6 +124,7 @@ const badness = {error: 2, warning: 1, '': 0};
 const state = {
   status: undefined,
   paused: false,
+  lost: false, // the last poll failed: nobody knows how the program is
   series: new Map(), // from a name to the points {t, v} of a chart, oldest first
   counters: new Map(), // from a name to the last {t, v} of a counter
   rates: new Map(), // from a name to the last rate per second
@@ -168,6 +175,8 @@ function prepare(s) {
   name(s.controllers, (c) => c.name);
   name(s.clients, (c) => c.host);
   name(s.replicas, (r) => r.group);
+  name(s.managers, () => 'manager');
+  name(s.electors, (e) => e.lease);
 
   for (const i of s.informers) {
     i.events = sum(i.watches, (w) => w.events);
@@ -278,8 +287,11 @@ class Table {
     this.note = el('span', {class: 'muted num', role: 'status'});
     this.controls = el('div', {class: 'controls'}, el('label', {}, 'Filter ', this.match), el('label', {class: 'check'}, this.bad, 'Only problems'), this.note);
     this.body = el('tbody');
-    this.head = el('tr', {}, el('th', {scope: 'col'}, 'Status'), ...columns.map((c) => el('th', {scope: 'col', class: c.number ? 'n' : undefined, title: c.help}, c.title)));
-    this.scroll = el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-labelledby': `h-${view}`}, el('table', {}, el('thead', {}, this.head), this.body));
+    // The roles stay when a narrow screen shows rows as cards, which are no table for CSS.
+    const head = (title, properties) => el('th', {scope: 'col', role: 'columnheader', ...properties}, title);
+    this.head = el('tr', {role: 'row'}, head('Status'), ...columns.map((c) => head(c.title, {class: c.number ? 'n' : undefined, title: c.help})));
+    this.body.setAttribute('role', 'rowgroup');
+    this.scroll = el('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-labelledby': `h-${view}`}, el('table', {role: 'table'}, el('thead', {role: 'rowgroup'}, this.head), this.body));
     this.none = el('div', {class: 'empty'});
     $(`view-${view}`).append(this.controls, this.scroll, this.none);
   }
@@ -324,15 +336,15 @@ class Table {
   }
 
   makeRow(item) {
-    const row = {cells: this.columns.map(() => el('td')), status: el('td'), open: false};
-    row.node = el('tr', {class: 'row'}, row.status, ...row.cells);
+    const row = {cells: this.columns.map((c) => el('td', {role: 'cell', 'data-label': c.title})), status: el('td', {role: 'cell', class: 'status'}), open: false};
+    row.node = el('tr', {class: 'row', role: 'row'}, row.status, ...row.cells);
     row.cells[0].className = 'first';
     if (this.detail) {
       row.label = el('span');
       row.button = el('button', {type: 'button', class: 'open', 'aria-expanded': 'false', click: () => this.toggle(item.id)}, arrow(), row.label);
       row.cells[0].append(row.button);
       row.more = el('div');
-      row.extra = el('tr', {}, el('td', {class: 'detail', colspan: this.columns.length + 1}, row.more));
+      row.extra = el('tr', {class: 'extra', role: 'row'}, el('td', {role: 'cell', class: 'detail', colspan: this.columns.length + 1}, row.more));
     }
     this.rows.set(item.id, row);
     return row;
@@ -371,6 +383,9 @@ class Table {
     }
   }
 }
+
+const failure = (f) => f && `${ago(f.time)} ago: ${f.text || f.class}`;
+const failureCell = (x) => x.lastError ? {text: `${x.lastError.class}, ${ago(x.lastError.time)} ago`, class: x.severity ? '' : 'muted'} : '';
 
 const bad = (n, text = number(n), kind = 'warning') => ({text, class: n ? `bad ${kind}` : ''});
 
@@ -418,7 +433,7 @@ const watchFacts = (w) => facts(
   ['Restored', number(w.restored)],
   ['Decode errors', number(w.decodeErrors)],
   ['Stale objects', number(w.stale)],
-  ['Last error', w.lastError && `${ago(w.lastError.time)} ago: ${w.lastError.text || w.lastError.class}`, true],
+  ['Last error', failure(w.lastError), true],
   ...(w.snapshot ? snapshotFacts(w.snapshot) : []),
 );
 
@@ -471,7 +486,7 @@ const tables = {
     {title: 'Failures', number: true, help: 'consecutive failures', cell: (w) => bad(w.severity === 'error' && w.failures, number(w.failures), 'error')},
     {title: 'Stale', number: true, help: 'objects whose newest version cannot be decoded', cell: (w) => bad(w.stale)},
     {title: 'Restored', number: true, help: 'how often the server went back in time', cell: (w) => number(w.restored)},
-    {title: 'Last error', wrap: true, cell: (w) => w.lastError ? {text: `${w.lastError.class}, ${ago(w.lastError.time)} ago`, class: w.severity ? '' : 'muted'} : ''},
+    {title: 'Last error', wrap: true, cell: failureCell},
   ], {
     state: stateOfWatch,
     empty: empty('No watches', 'Each informer has a watch for each of its namespaces, or one for all.'),
@@ -484,8 +499,8 @@ const tables = {
     {title: 'Oldest', number: true, help: 'age of the oldest change that waits', cell: (s) => s.oldestSeconds ? seconds(s.oldestSeconds) : '0'},
     {title: 'Busy for', number: true, help: 'time of the current call', cell: (s) => s.busySeconds ? bad(s.severity, seconds(s.busySeconds), s.severity) : '0'},
     {title: 'Slowest call', number: true, cell: (s) => s.calls.count ? seconds(s.calls.maxSeconds) : ''},
-    {title: 'Delay, mean / p99', number: true, help: 'time from the store to the handler', cell: (s) => durations(s.delays)},
-    {title: 'Call, mean / p99', number: true, cell: (s) => durations(s.calls)},
+    {title: 'Delay, mean / p99', number: true, help: `time from the store to the handler; ${bound}`, cell: (s) => durations(s.delays)},
+    {title: 'Call, mean / p99', number: true, help: bound, cell: (s) => durations(s.calls)},
     {title: 'Blocking', cell: (s) => bad(s.blocking, s.blocking ? 'yes' : 'no')},
   ], {
     state: (s) => [s.severity || (s.synced ? 'ok' : 'idle'), s.severity ? 'Slow' : s.synced ? 'Synced' : 'Syncing'],
@@ -499,8 +514,8 @@ const tables = {
     {title: 'In work', number: true, cell: (q) => number(q.inWork)},
     {title: 'Longest in work', number: true, cell: (q) => q.longestRunningSeconds ? bad(q.severity, seconds(q.longestRunningSeconds), q.severity) : '0'},
     {title: 'Added/s', number: true, cell: (q) => ({text: rate(state.rates.get(`adds ${q.id}`)), node: spark(`adds ${q.id}`)})},
-    {title: 'Wait, mean / p99', number: true, help: 'time from ready to handed out', cell: (q) => durations(q.waits)},
-    {title: 'Work, mean / p99', number: true, help: 'time from handed out to done', cell: (q) => durations(q.works)},
+    {title: 'Wait, mean / p99', number: true, help: `time from ready to handed out; ${bound}`, cell: (q) => durations(q.waits)},
+    {title: 'Work, mean / p99', number: true, help: `time from handed out to done; ${bound}`, cell: (q) => durations(q.works)},
   ], {
     state: (q) => q.severity ? [q.severity, 'Slow'] : [q.state === 'Open' ? 'ok' : 'idle', q.state],
     empty: empty('No queues', 'A controller has its queue here. Pass the Status methods of other queues as ', code('Config.Queues'), '.'),
@@ -514,6 +529,7 @@ const tables = {
       ['Waiting for this replica', number(q.awaited)],
       ['Dropped for other replicas', number(q.foreign)],
       ['Longest wait', q.waits.count ? seconds(q.waits.maxSeconds) : 'none'],
+      ['Key that is longest in work', q.longestRunningKey],
       ['Longest work', q.works.count ? seconds(q.works.maxSeconds) : 'none'],
     )]},
   }),
@@ -521,28 +537,45 @@ const tables = {
     {title: 'Controller', cell: (c) => c.name},
     {title: 'Active', number: true, help: 'calls of Reconcile under way', cell: (c) => `${number(c.active)} of ${number(c.workers)}`},
     {title: 'Reconciles/s', number: true, cell: (c) => ({text: rate(state.rates.get(`calls ${c.id}`)), node: spark(`calls ${c.id}`)})},
-    {title: 'Time, mean / p99', number: true, cell: (c) => durations(c.reconciles)},
+    {title: 'Time, mean / p99', number: true, help: bound, cell: (c) => durations(c.reconciles)},
     {title: 'Succeeded', number: true, cell: (c) => number(c.succeeded)},
     {title: 'Requeued after', number: true, cell: (c) => number(c.requeuedAfter)},
     {title: 'Backed off', number: true, cell: (c) => number(c.backedOff)},
     {title: 'Failed', number: true, cell: (c) => number(c.failed)},
     {title: 'Terminal', number: true, help: 'failed with a TerminalError', cell: (c) => number(c.terminal)},
     {title: 'Panicked', number: true, cell: (c) => bad(c.panicked)},
+    {title: 'Failing keys', number: true, help: 'keys whose latest call failed', cell: (c) => bad(c.severity && c.failing, number(c.failing), c.severity)},
+    {title: 'Last error', wrap: true, cell: failureCell},
   ], {
-    state: (c) => c.running ? ['ok', 'Running'] : ['idle', 'Not running'],
+    state: (c) => c.severity ? [c.severity, 'Failing'] : c.running ? ['ok', 'Running'] : ['idle', 'Not running'],
+    detail: {uses: (c) => [ago(c.lastSuccess), ago(c.lastError?.time), (c.failingKeys ?? []).map((k) => ago(k.since))], make: (c) => [
+      facts(
+        ['Last success', c.lastSuccess ? `${ago(c.lastSuccess)} ago` : 'never'],
+        ['Key of the last error', c.lastErrorKey],
+        ['Last error', failure(c.lastError), true],
+      ),
+      el('h3', {}, 'Keys that fail, the longest first'),
+      c.failing === 0 ? el('p', {class: 'muted'}, 'None.')
+        : !c.failingKeys ? el('p', {class: 'muted'}, `${plural(c.failing, 'key')}. Only callers whom Config.Authorize admits see which.`)
+          : el('ul', {class: 'entries'}, ...c.failingKeys.map((k) => el('li', {}, `${k.key}: ${plural(k.failures, 'failure')} in ${ago(k.since)}`)),
+            ...(c.failing > c.failingKeys.length ? [el('li', {class: 'muted'}, `and ${number(c.failing - c.failingKeys.length)} more`)] : [])),
+    ]},
     empty: empty('No controllers', 'Pass the Status methods of controllers as ', code('Config.Controllers'), '.'),
   }),
   clients: new Table('clients', [
     {title: 'API server', cell: (c) => c.host},
     {title: 'Requests/s', number: true, cell: (c) => ({text: rate(state.rates.get(`requests ${c.id}`)), node: spark(`requests ${c.id}`)})},
     {title: 'Requests', number: true, cell: (c) => number(sum(c.requests, (r) => r.count))},
+    {title: 'Failed, 5 min', number: true, help: 'requests of the last five minutes without a response, or with the status 401, 403, 429 or 5xx', cell: (c) => bad(c.severity && c.recentFailures, `${number(c.recentFailures)} of ${number(c.recentRequests)}`, c.severity)},
     {title: 'Errors', number: true, help: 'codes from 400, and requests without a response', cell: (c) => number(sum(c.requests, (r) => r.code === 0 || r.code >= 400 ? r.count : 0))},
-    {title: 'Latency, mean / p99', number: true, help: 'time to the header of the response', cell: (c) => durations(merged(Object.values(c.latencies)))},
-    {title: 'Throttled, mean / p99', number: true, help: "time that requests waited for the client's own rate limit", cell: (c) => durations(c.throttled)},
+    {title: 'Last error', wrap: true, cell: failureCell},
+    {title: 'Latency, mean / p99', number: true, help: `time to the header of the response; ${bound}`, cell: (c) => durations(merged(Object.values(c.latencies)))},
+    {title: 'Throttled, mean / p99', number: true, help: `time that requests waited for the client's own rate limit; ${bound}`, cell: (c) => durations(c.throttled)},
   ], {
-    state: () => ['ok', 'OK'],
+    state: (c) => c.severity ? [c.severity, 'Failing'] : c.recentRequests || c.lastSuccess ? ['ok', 'OK'] : ['idle', 'Idle'],
     empty: empty('No clients', 'Pass the Status methods of clients as ', code('Config.Clients'), '.'),
-    detail: {make: (c) => [
+    detail: {uses: (c) => [ago(c.lastSuccess), ago(c.lastError?.time)], make: (c) => [
+      facts(['Last success', c.lastSuccess ? `${ago(c.lastSuccess)} ago` : 'never'], ['Last error', failure(c.lastError), true]),
       el('h3', {}, 'Requests by method and code'),
       facts(...c.requests.map((r) => [`${r.method} ${r.code || 'without a response'}`, number(r.count)])),
       el('h3', {}, 'Latency by method, mean / p99'),
@@ -558,7 +591,7 @@ const tables = {
     {title: 'Slots', number: true, help: 'slots of the group', cell: (r) => number(r.slots)},
     {title: 'Renewed', number: true, help: 'time since the last successful renewal of the lease', cell: (r) => r.renewed ? `${ago(r.renewed)} ago` : 'never'},
     {title: 'Leases lost', number: true, cell: (r) => number(r.leasesLost)},
-    {title: 'Last error', wrap: true, cell: (r) => r.lastError ? {text: `${r.lastError.class}, ${ago(r.lastError.time)} ago`, class: r.severity ? '' : 'muted'} : ''},
+    {title: 'Last error', wrap: true, cell: failureCell},
   ], {
     state: (r) => [r.severity || (r.state === 'Member' ? 'ok' : 'idle'), r.state],
     empty: empty('No replicas', 'Pass the Status methods of replicas that share objects as ', code('Config.Replicas'), '.'),
@@ -571,7 +604,7 @@ const tables = {
         ['Slots gained', number(r.gained)],
         ['Slots handed over', number(r.released)],
         ['Slots lost', `${number(r.lost)} with ${plural(r.leasesLost, 'lease')}`],
-        ['Last error', r.lastError && `${ago(r.lastError.time)} ago: ${r.lastError.text || r.lastError.class}`, true],
+        ['Last error', failure(r.lastError), true],
       ),
       el('h3', {}, 'Replicas of the group'),
       el('ul', {}, ...r.replicas.map((identity) => el('li', {}, identity === r.identity ? `${identity} (this one)` : identity))),
@@ -579,9 +612,47 @@ const tables = {
   }),
 };
 
+Object.assign(tables, {
+  managers: new Table('managers', [
+    {title: 'Manager', cell: (m) => m.id},
+    {title: 'For', number: true, help: 'time in this state', cell: (m) => ago(m.since)},
+    {title: 'Leader-only tasks', cell: (m) => m.leading ? 'may run' : 'wait'},
+    {title: 'Tasks running', number: true, cell: (m) => `${number(m.tasks.filter((t) => t.state === 'Running').length)} of ${number(m.tasks.length)}`},
+    {title: 'Deadline of the stop', number: true, cell: (m) => m.stopBy ? `in ${until(m.stopBy)}` : ''},
+    {title: 'Failure', wrap: true, cell: (m) => m.failure ? {text: m.failure.text || m.failure.class, class: 'bad error'} : ''},
+  ], {
+    state: (m) => [m.severity || (m.state === 'Running' ? 'ok' : 'idle'), m.state],
+    empty: empty('No managers', 'Pass the Status methods of managers as ', code('Config.Managers'), '.'),
+    detail: {uses: (m) => m.tasks.map((t) => ago(t.since)), make: (m) => [
+      el('h3', {}, 'Tasks, in the order of their start'),
+      el('ol', {class: 'history'}, ...m.tasks.map((t) => el('li', {}, el('span', {}, t.state), el('span', {class: 'muted'}, ago(t.since)),
+        el('span', {}, `${t.name}, ${t.phase}${t.failure ? `: ${t.failure.text || t.failure.class}` : ''}`)))),
+    ]},
+  }),
+  electors: new Table('electors', [
+    {title: 'Lease', cell: (e) => e.lease},
+    {title: 'For', number: true, help: 'time in this state', cell: (e) => ago(e.since)},
+    {title: 'This replica', wrap: true, cell: (e) => e.identity},
+    {title: 'Holder', wrap: true, help: 'the identity in the Lease', cell: (e) => e.holder === e.identity && e.holder ? 'this replica' : e.holder || 'nobody'},
+    {title: 'Renewed', number: true, help: 'time since the last successful renewal', cell: (e) => e.renewed ? `${ago(e.renewed)} ago` : 'never'},
+    {title: 'Terms', number: true, help: 'how often this replica has taken the lease', cell: (e) => number(e.terms)},
+    {title: 'Lost', number: true, help: 'how often this replica has lost the lease', cell: (e) => number(e.lost)},
+    {title: 'Last error', wrap: true, cell: failureCell},
+  ], {
+    state: (e) => [e.severity || (e.state === 'Leading' ? 'ok' : 'idle'), e.state],
+    empty: empty('No electors', 'Managers have their elector here. Pass the Status methods of others as ', code('Config.Electors'), '.'),
+    detail: {uses: (e) => [ago(e.lastError?.time)], make: (e) => [facts(
+      ['Work ends when the lease is', `${seconds(e.renewDeadlineSeconds)} old`],
+      ['Time to return', seconds(e.graceSeconds)],
+      ['Must have returned', e.stopBy && `in ${until(e.stopBy)}`],
+      ['Last error', failure(e.lastError), true],
+    )]},
+  }),
+});
+
 // ---- Overview ---------------------------------------------------------------------------------------------------------
 
-const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues', replica: 'replicas'};
+const viewOf = {informer: 'informers', watch: 'watches', subscription: 'subscriptions', queue: 'queues', controller: 'controllers', client: 'clients', replica: 'replicas', manager: 'managers', elector: 'electors'};
 const shownProblems = 20;
 
 function drawOverview(s) {
@@ -592,7 +663,7 @@ function drawOverview(s) {
     return [el('ul', {class: 'problems'}, ...s.problems.slice(0, shownProblems).map((p, n) => el('li', {class: p.severity},
       el('span', {class: `state ${p.severity}`}, shape(p.severity), p.severity === 'error' ? 'Error' : 'Warning'),
       el('span', {class: 'what'}, el('a', {href: `#${viewOf[p.kind]}`, 'data-focus': n}, p.name), ' ', el('span', {class: 'kind'}, p.kind)),
-      el('span', {}, p.message))), ...(rest > 0 ? [el('li', {class: 'more'}, `and ${number(rest)} more`)] : []))];
+      el('span', {}, p.message, p.detail ? el('span', {class: 'kind'}, ` (${p.detail})`) : undefined))), ...(rest > 0 ? [el('li', {class: 'more'}, `and ${number(rest)} more`)] : []))];
   });
   const open = s.watches.filter((w) => w.open).length;
   const tiles = [
@@ -602,6 +673,7 @@ function drawOverview(s) {
     ['Subscriptions', number(s.subscriptions.length), `backlog ${number(sum(s.subscriptions, (x) => x.backlog))}`, 'subscriptions'],
     ['Queues', number(s.queues.length), `${number(sum(s.queues, (q) => q.ready))} ready, ${number(sum(s.queues, (q) => q.inWork))} in work`, 'queues'],
     ['Controllers', number(s.controllers.length), `${number(s.controllers.filter((c) => c.running).length)} running`, 'controllers'],
+    ...(s.electors.length ? [['Leadership', s.electors.every((e) => e.state === 'Leading') ? 'Leads' : s.electors.some((e) => e.state === 'Leading') ? 'Leads some' : 'Does not lead', s.electors.length === 1 ? `holder ${s.electors[0].holder || 'nobody'}` : plural(s.electors.length, 'elector'), 'electors']] : []),
     ['Goroutines', number(s.process.goroutines), `${bytes(s.process.totalBytes)} of memory`, ''],
   ];
   replace($('tiles'), JSON.stringify(tiles), () => tiles.map(([label, value, note, view]) => el('li', {},
@@ -613,12 +685,12 @@ function drawOverview(s) {
 
 const views = [
   ['overview', 'Overview'], ['informers', 'Informers'], ['watches', 'Watches'], ['subscriptions', 'Subscriptions'],
-  ['queues', 'Queues'], ['controllers', 'Controllers'], ['clients', 'Clients'], ['replicas', 'Replicas'], ['objects', 'Objects'],
+  ['queues', 'Queues'], ['controllers', 'Controllers'], ['clients', 'Clients'], ['replicas', 'Replicas'], ['managers', 'Managers'], ['electors', 'Electors'], ['objects', 'Objects'],
 ];
 let view = 'overview';
 
 function route() {
-  const wanted = location.hash.slice(1);
+  const wanted = location.hash.slice(1).split('?')[0];
   view = views.some(([id]) => id === wanted) ? wanted : 'overview';
   for (const [id] of views) $(`view-${id}`).hidden = id !== view;
   for (const a of $('nav').querySelectorAll('a')) {
@@ -632,7 +704,7 @@ function route() {
 
 function drawNav(s) {
   const worst = (list) => list.reduce((w, x) => badness[x.severity ?? ''] > badness[w] ? x.severity : w, '');
-  const lists = {informers: s.informers, watches: s.watches, subscriptions: s.subscriptions, queues: s.queues, controllers: s.controllers, clients: s.clients, replicas: s.replicas};
+  const lists = {informers: s.informers, watches: s.watches, subscriptions: s.subscriptions, queues: s.queues, controllers: s.controllers, clients: s.clients, replicas: s.replicas, managers: s.managers, electors: s.electors};
   for (const a of $('nav').querySelectorAll('a')) {
     const list = lists[a.dataset.view];
     if (!list) continue;
@@ -647,11 +719,11 @@ function drawNav(s) {
 
 function drawHealth(s) {
   const errors = s.problems.filter((p) => p.severity === 'error').length, warnings = s.problems.length - errors;
-  const kind = errors ? 'error' : warnings ? 'warning' : 'ok';
-  const text = [errors ? plural(errors, 'error') : '', warnings ? plural(warnings, 'warning') : ''].filter(Boolean).join(', ') || 'Healthy';
+  const kind = state.lost ? 'unknown' : errors ? 'error' : warnings ? 'warning' : 'ok';
+  const text = state.lost ? 'Unknown' : [errors ? plural(errors, 'error') : '', warnings ? plural(warnings, 'warning') : ''].filter(Boolean).join(', ') || 'Healthy';
   $('health').className = `badge ${kind}`;
-  replace($('health'), `${kind} ${text}`, () => [shape(kind), text]);
-  const title = `${errors || warnings ? `(${errors + warnings}) ` : ''}${s.name} informers`;
+  replace($('health'), `${kind} ${text}`, () => [shape(state.lost ? 'idle' : kind), text]);
+  const title = `${state.lost ? '(?) ' : errors || warnings ? `(${errors + warnings}) ` : ''}${s.name} informers`;
   if (document.title !== title) document.title = title;
 }
 
@@ -659,7 +731,8 @@ function draw() {
   const s = state.status;
   if (!s) return;
   setText($('name'), s.name);
-  setText($('updated'), `${state.paused ? 'paused at' : 'updated'} ${clock(s.time)}`);
+  setText($('updated'), `${state.lost ? 'no answer since' : state.paused ? 'paused at' : 'updated'} ${clock(s.time)}`);
+  document.body.classList.toggle('lost', state.lost);
   drawHealth(s);
   drawNav(s);
   if (view === 'overview') drawOverview(s);
@@ -669,40 +742,63 @@ function draw() {
 
 // ---- Objects ----------------------------------------------------------------------------------------------------------
 
-const browse = {store: '', index: '', key: undefined, match: '', from: '', page: undefined, object: undefined};
+// The fragment of the URL has what is shown, so that a link leads to a store, a key or an object, and the back button works:
+// #objects?store=…&index=…&key=…&match=…&from=…&namespace=…&name=…
+const browse = {store: '', index: '', match: '', from: '', compared: 0, page: undefined, keyed: false, key: '', named: false, namespace: '', name: ''};
+
+// linkTo returns the fragment for what is shown now with a change. An undefined value removes a part.
+function linkTo(change) {
+  const parts = new URLSearchParams(location.hash.split('?')[1]);
+  for (const [name, value] of Object.entries(change)) {
+    if (value === undefined) parts.delete(name);
+    else parts.set(name, value);
+  }
+  return `#objects?${parts}`;
+}
+
+const noObject = {namespace: undefined, name: undefined};
+const go = (change) => { location.hash = linkTo(change); };
 
 function drawObjects(s) {
   const none = !s.authorized ? empty('Objects are hidden', 'Only callers whom ', code('Config.Authorize'), ' admits see objects, their keys and the text of errors.')
     : s.stores.length === 0 ? empty('No stores', 'Pass informers as ', code('Config.Objects'), ' to show their objects.') : undefined;
   $('browse').hidden = Boolean(none);
+  $('sign-in').hidden = s.authorized || !s.canAuthorize;
   replace($('objects-empty'), none ? `${s.authorized}` : 'shown', () => none ? [el('div', {class: 'empty'}, ...none)] : []);
   if (none) return;
   replace($('store'), JSON.stringify(s.stores), () => s.stores.map((x) => el('option', {value: x.name}, x.name)));
-  if (!s.stores.some((x) => x.name === browse.store)) choose({store: s.stores[0].name, index: '', key: undefined, match: ''});
+  if (browse.shown !== location.hash) showObjects(s);
+}
+
+// showObjects shows what the fragment says.
+function showObjects(s) {
+  const parts = new URLSearchParams(location.hash.split('?')[1]);
+  const part = (name) => parts.get(name) ?? '';
+  const list = (x) => JSON.stringify([x.store, x.index, x.keyed, x.key, x.match, x.from]);
+  const before = list(browse), first = browse.shown === undefined;
+  const wanted = part('store');
+  Object.assign(browse, {
+    shown: location.hash, store: wanted || s.stores[0].name, index: part('index'), keyed: parts.has('key'), key: part('key'), match: part('match'), from: part('from'), named: parts.has('name'),
+    namespace: part('namespace'), name: part('name'), compared: Number(part('compared')) || 0,
+  });
+  const store = s.stores.find((x) => x.name === browse.store);
   $('store').value = browse.store;
-}
-
-async function get(file, query) {
-  const response = await fetch(query ? `${file}?${new URLSearchParams(query)}` : file, {cache: 'no-store', credentials: 'same-origin'});
-  const text = await response.text();
-  let answer;
-  try {
-    // Numbers that JavaScript cannot hold stay as they are.
-    answer = JSON.parse(text, (_, v, context) => typeof v === 'number' && !Number.isSafeInteger(v) && Number.isInteger(v) && JSON.rawJSON ? JSON.rawJSON(context.source) : v);
-  } catch {
-    throw new Error(`the answer is no JSON (HTTP ${response.status})`);
-  }
-  if (!response.ok) throw new Error(answer.error?.message ?? `HTTP ${response.status}`);
-  return answer;
-}
-
-// choose changes what is browsed, and loads the first page of it.
-function choose(change) {
-  Object.assign(browse, change, {from: ''});
-  const store = state.status.stores.find((x) => x.name === browse.store);
-  $('index').replaceChildren(el('option', {value: ''}, 'object key'), ...store.indexes.map((x) => el('option', {value: `index ${x}`}, `index ${x}`)));
+  replace($('index'), JSON.stringify(store ?? {}), () => [el('option', {value: ''}, 'object key'),
+    ...(store?.indexes ?? []).map((x) => el('option', {value: `index ${x}`, disabled: store.indexesHidden}, `index ${x}${store.indexesHidden ? ' (masked)' : ''}`))]);
   $('index').value = browse.index ? `index ${browse.index}` : '';
-  loadPage();
+  if ($('match').value !== browse.match) $('match').value = browse.match;
+  if (first || list(browse) !== before) loadPage();
+  else mark();
+  if (browse.named) loadObject();
+  else hideObject();
+}
+
+// mark marks the object that is shown in the list.
+function mark() {
+  for (const a of $('list').querySelectorAll('a')) {
+    if (browse.named && a.dataset.object === JSON.stringify([browse.namespace, browse.name])) a.setAttribute('aria-current', 'true');
+    else a.removeAttribute('aria-current');
+  }
 }
 
 let loading = 0; // the number of the last load; answers to older ones are dropped
@@ -711,53 +807,66 @@ async function loadPage() {
   const turn = ++loading;
   const query = {store: browse.store, match: browse.match, limit: 100};
   if (browse.from) query.continue = browse.from;
-  const keys = browse.index && browse.key === undefined;
+  const keys = browse.index && !browse.keyed;
   if (browse.index) query.index = browse.index;
-  if (browse.key !== undefined) query.key = browse.key;
-  setText($('list-title'), keys ? `Keys of index ${browse.index}` : browse.key !== undefined ? `Objects with ${browse.index} = ${browse.key || '(empty)'}` : 'Objects');
-  $('up').hidden = browse.key === undefined;
+  if (browse.keyed) query.key = browse.key;
+  setText($('list-title'), keys ? `Keys of index ${browse.index}` : browse.keyed ? `Objects with ${browse.index} = ${browse.key || '(empty)'}` : 'Objects');
+  $('up').hidden = !browse.keyed;
   try {
     const page = await get(keys ? 'keys.json' : 'objects.json', query);
     if (turn !== loading) return;
-    const items = keys ? page.keys.map((k) => keyButton(k)) : page.objects.map((k) => objectButton(k));
-    $('list').replaceChildren(...items.map((b) => el('li', {}, b)));
+    const items = keys ? page.keys.map(keyLink) : page.objects.map(objectLink);
+    $('list').replaceChildren(...items.map((a) => el('li', {}, a)));
     $('list').scrollTop = 0;
-    setText($('list-note'), items.length ? `${plural(items.length, keys ? 'key' : 'object')}${page.continue || browse.from ? ' on this page' : ''}` : 'Nothing here');
+    browse.page = page;
+    const searched = !keys && browse.match && (page.continue || browse.from); // a search that needs several answers
+    const compared = browse.compared + (page.compared ?? 0);
+    setText($('list-note'), [
+      items.length ? `${plural(items.length, keys ? 'key' : 'object')}${page.continue || browse.from ? ' on this page' : ''}` : searched ? (page.continue ? 'Nothing found yet' : 'Nothing found here') : 'Nothing here',
+      searched ? `looked at ${number(compared)}${browse.keyed ? ' objects' : ` of ${plural(page.total, 'object')}`}` : '',
+    ].filter(Boolean).join(': '));
     $('first').hidden = !browse.from;
     $('next').hidden = !page.continue;
-    browse.page = page;
+    setText($('next'), searched ? 'Continue the search' : 'Next page');
+    mark();
   } catch (e) {
     if (turn !== loading) return;
     $('list').replaceChildren();
     setText($('list-note'), e.message);
-    $('first').hidden = $('next').hidden = true;
+    $('first').hidden = !browse.from;
+    $('next').hidden = true;
   }
 }
 
-function keyButton(k) {
-  return el('button', {type: 'button', click: () => { choose({key: k.key, match: ''}); $('match').value = ''; $('up').focus(); }},
+const firstPage = {from: undefined, compared: undefined};
+
+function keyLink(k) {
+  return el('a', {href: linkTo({store: browse.store, key: k.key, match: undefined, ...firstPage, ...noObject})},
     el('span', {}, k.key || '(empty)'), el('span', {class: 'n'}, `${number(k.objects)}${k.more ? '+' : ''}`));
 }
 
-function objectButton(k) {
-  const b = el('button', {type: 'button', click: () => {
-    for (const other of $('list').querySelectorAll('[aria-current]')) other.removeAttribute('aria-current');
-    b.setAttribute('aria-current', 'true');
-    browse.object = {store: browse.store, namespace: k.namespace, name: k.name};
-    loadObject();
-  }}, el('span', {}, k.namespace ? `${k.namespace}/${k.name}` : k.name));
-  return b;
+function objectLink(k) {
+  return el('a', {href: linkTo({store: browse.store, namespace: k.namespace, name: k.name}), 'data-object': JSON.stringify([k.namespace, k.name])},
+    el('span', {}, k.namespace ? `${k.namespace}/${k.name}` : k.name));
 }
 
 let objectTurn = 0;
 
+function hideObject() {
+  objectTurn++;
+  setText($('object-title'), 'Object');
+  setText($('object-note'), 'Choose an object.');
+  setText($('object'), '');
+  $('object').hidden = $('reload').hidden = $('copy').hidden = true;
+}
+
 async function loadObject() {
   const turn = ++objectTurn;
-  const o = browse.object;
-  setText($('object-title'), o.namespace ? `${o.namespace}/${o.name}` : o.name);
+  const {store, namespace, name} = browse;
+  setText($('object-title'), namespace ? `${namespace}/${name}` : name);
   let note = '', text = '';
   try {
-    const answer = await get('object.json', o);
+    const answer = await get('object.json', {store, namespace, name});
     text = JSON.stringify(answer.object, null, 2);
     note = `${state.status ? `Read at ${clock(Date.now())}. ` : ''}${answer.masked ? 'Values are masked.' : ''}`.trim();
   } catch (e) {
@@ -767,41 +876,68 @@ async function loadObject() {
   setText($('object-note'), note);
   setText($('object'), text);
   $('object').hidden = !text;
-  $('reload').hidden = false;
+  $('reload').hidden = $('copy').hidden = false;
+  setText($('copy'), 'Copy link');
 }
 
 $('search').addEventListener('submit', (e) => {
   e.preventDefault();
-  choose({match: $('match').value});
+  go({store: browse.store, match: $('match').value || undefined, ...firstPage});
 });
-$('store').addEventListener('change', () => {
-  $('match').value = '';
-  choose({store: $('store').value, index: '', key: undefined, match: ''});
-});
-$('index').addEventListener('change', () => choose({index: $('index').value.replace(/^index /, ''), key: undefined, match: $('match').value}));
-$('up').addEventListener('click', () => { choose({key: undefined}); $('index').focus(); });
-$('first').addEventListener('click', () => { browse.from = ''; loadPage(); $('list').querySelector('button')?.focus(); });
-$('next').addEventListener('click', () => { browse.from = browse.page.continue; loadPage(); });
+$('store').addEventListener('change', () => { location.hash = `#objects?${new URLSearchParams({store: $('store').value})}`; });
+$('index').addEventListener('change', () => go({store: browse.store, index: $('index').value.replace(/^index /, '') || undefined, key: undefined, ...firstPage, ...noObject}));
+$('up').addEventListener('click', () => { go({key: undefined, match: undefined, ...firstPage, ...noObject}); $('index').focus(); });
+$('first').addEventListener('click', () => { go(firstPage); $('match').focus(); });
+$('next').addEventListener('click', () => { go({store: browse.store, from: browse.page.continue, compared: browse.match && browse.page.compared ? browse.compared + browse.page.compared : undefined}); });
 $('reload').addEventListener('click', loadObject);
+$('copy').addEventListener('click', async () => {
+  try {
+    await navigator.clipboard.writeText(location.href); // only in a secure context
+    setText($('copy'), 'Copied');
+  } catch {
+    setText($('object-note'), location.href);
+  }
+});
+$('sign-in').addEventListener('submit', async (e) => {
+  e.preventDefault();
+  if (!isSecureContext) { // the network could read the token
+    setText($('sign-note'), 'Tokens are sent only by HTTPS or to localhost: use kubectl port-forward.');
+    return;
+  }
+  token = $('token').value.trim();
+  $('token').value = '';
+  setText($('sign-note'), '');
+  browse.shown = undefined;
+  await poll(true);
+  if (!state.lost && !state.status.authorized) {
+    token = '';
+    setText($('sign-note'), 'Config.Authorize does not admit this token.');
+  }
+});
 
 // ---- Polling ----------------------------------------------------------------------------------------------------------
 
 let timer, polling = false, failures = 0;
 
-async function poll() {
+// poll reads the status. With now, it does that while the page is paused, too.
+async function poll(now = false) {
   clearTimeout(timer);
-  if (polling || state.paused || document.hidden) return;
+  if (polling || !now && (state.paused || document.hidden)) return;
   polling = true;
   try {
     const answer = await get('status.json');
     state.status = prepare(answer);
     failures = 0;
+    state.lost = false;
     $('offline').hidden = true;
     draw();
   } catch (e) {
     failures++;
-    setText($('offline'), `No new data since ${state.status ? clock(state.status.time) : 'the start'}: ${e.message}. The page tries again.`);
+    state.lost = true;
+    setText($('offline'), `No new data since ${state.status ? clock(state.status.time) : 'the start'}: ${e.message}. Everything below is from then. The page tries again.`);
     $('offline').hidden = false;
+    if (state.status) draw();
+    else replace($('health'), 'lost', () => [shape('idle'), 'Unknown']);
   } finally {
     polling = false;
     timer = setTimeout(poll, Math.min(period * 2 ** failures, 30_000));
@@ -819,6 +955,10 @@ $('skip').addEventListener('click', (e) => { e.preventDefault(); $('main').focus
 for (const [id, title] of views) {
   $('nav').append(el('li', {}, el('a', {href: `#${id}`, 'data-view': id}, title, el('span', {class: 'count'}))));
 }
-window.addEventListener('hashchange', () => { route(); window.scrollTo(0, 0); });
+window.addEventListener('hashchange', () => {
+  const before = view;
+  route();
+  if (view !== before) window.scrollTo(0, 0);
+});
 route();
 poll();
