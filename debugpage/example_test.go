@@ -8,9 +8,11 @@ import (
 	"net/http/httptest"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
+	"github.com/typedinformer/informer/review"
 )
 
 func Example() {
@@ -35,6 +37,23 @@ func ExampleObjects() {
 				return subtle.ConstantTimeCompare([]byte(got), []byte(password)) == 1
 			},
 		})
+	}
+}
+
+// Callers whose token may get the path /debug/informers at the API server see objects, too.
+func ExampleConfig_authorize() {
+	_ = func(pods *informer.Informer[*corev1.Pod], config *rest.Config) (http.Handler, error) {
+		client, err := informer.NewClient(config) // with a rate limit of its own
+		if err != nil {
+			return nil, err
+		}
+		reviewer := review.New(client, review.Config{})
+		return debugpage.New(debugpage.Config{
+			Informers: []func() informer.InformerStatus{pods.Status},
+			Objects:   []debugpage.Source{debugpage.Objects(pods)},
+			Authorize: reviewer.Authorize(review.Path("get", "/debug/informers")),
+			Hosts:     []string{"web.shop.svc"},
+		}), nil
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -150,6 +153,96 @@ func TestProblems(t *testing.T) {
 			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.State = shard.Joining })}}
 			r.expect("warning replica ns/web: not yet a member of the group; last error 0 s ago: see the log")
 		},
+		"every reconcile fails": func(r *rig) {
+			key := informer.Key{Namespace: "default", Name: "a"}
+			var mended atomic.Bool
+			ctl := &informer.Controller[informer.Key]{Name: "web", Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
+				if mended.Load() {
+					return informer.Result{}, nil
+				}
+				return informer.Result{}, errors.New(secret)
+			}}
+			ctl.Watch(informer.EnqueueObject(r.pods))
+			r.config.Controllers = []func() informer.ControllerStatus{ctl.Status}
+			r.pod(key.Namespace, key.Name, "")
+			run(r, r.pods)
+			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
+			<-time.After(time.Minute)
+			r.expect("error controller web: no reconcile has succeeded for 1 min 0 s, 1 key failing; last error ")
+			s := ask[debugpage.Status](r, "status.json")
+			if p := s.Problems[0]; p.Detail != "default/a: "+secret {
+				r.Errorf("%+v", p)
+			}
+			c := s.Controllers[0]
+			if c.Severity != debugpage.SeverityError || c.Failing != 1 || len(c.FailingKeys) != 1 || c.FailingKeys[0].Key != "default/a" || c.LastErrorKey != "default/a" || c.LastError.Text != secret || !c.LastSuccess.IsZero() {
+				r.Errorf("%+v", c)
+			}
+			var hidden debugpage.Status
+			decode(r.T, r.get("/status.json"), &hidden)
+			if c := hidden.Controllers[0]; c.Failing != 1 || c.FailingKeys != nil || c.LastErrorKey != "" || c.LastError.Text != "" || hidden.Problems[0].Detail != "" {
+				r.Errorf("an unauthorized caller sees %+v", c)
+			}
+			mended.Store(true)
+			<-time.After(20 * time.Minute)
+			r.expect("")
+		},
+		"some reconciles fail": func(r *rig) {
+			now := time.Now()
+			s := informer.ControllerStatus{Name: "web", Failing: 20, FailingKeys: []informer.FailingKey{{Key: secret, Since: now.Add(-5 * time.Minute), Failures: 9}}, LastSuccess: now, LastError: errors.New(secret), LastErrorTime: now, LastErrorKey: secret}
+			r.config = debugpage.Config{Controllers: []func() informer.ControllerStatus{func() informer.ControllerStatus { return s }}}
+			r.expect("warning controller web: 20 keys failing, one for 5 min 0 s; last error 0 s ago: see the log")
+			s.Failing, s.FailingKeys[0].Failures = 2, 2
+			r.expect("") // conflicts, for example
+		},
+		"client": func(r *rig) {
+			now := time.Now()
+			s := informer.ClientStatus{Host: "server", RecentRequests: 124, RecentFailures: 118, LastError: forbidden(), LastErrorTime: now, LastSuccess: now.Add(-time.Minute)}
+			r.config = debugpage.Config{Clients: []func() informer.ClientStatus{func() informer.ClientStatus { return s }}}
+			r.expect("error client server: 118 of 124 requests failed in the last 5 min; last error 0 s ago: 403 Forbidden")
+			s.LastSuccess = now
+			r.expect("warning client server: 118 of 124 requests failed in the last 5 min; last error 0 s ago: 403 Forbidden")
+			s.RecentFailures = 30
+			r.expect("")
+			s.RecentRequests, s.RecentFailures = 2, 2
+			r.expect("")
+		},
+		"manager": func(r *rig) {
+			now := time.Now()
+			s := manager.Status{State: manager.Running, Since: now.Add(-2 * time.Minute), Leading: true, Tasks: []manager.TaskStatus{{Name: "web", State: manager.TaskRunning, Since: now}}}
+			r.config = debugpage.Config{Managers: []func() manager.Status{func() manager.Status { return s }}}
+			r.expect("")
+			s.State = manager.Starting
+			r.expect("warning manager Starting: starting for 2 min 0 s")
+			s.State, s.StopBy, s.Tasks[0].State = manager.Stopping, now.Add(20*time.Second), manager.TaskStopping
+			r.expect("warning manager Stopping: stopping, 20 s until the deadline; web")
+			s.State, s.Err, s.Tasks[0].Err, s.Tasks[0].State = manager.Stopped, errors.New(secret), errors.New(secret), manager.TaskReturned
+			r.expect("error manager Stopped: a failure: see the log; web")
+			r.config.Authorize = admit
+			if m := ask[debugpage.Status](r, "status.json").Managers[0]; m.Failure.Text != secret || m.Tasks[0].Failure.Text != secret || m.Tasks[0].State != "Returned" || m.State != "Stopped" || !m.Leading || m.Severity != debugpage.SeverityError {
+				r.Errorf("%+v", m)
+			}
+		},
+		"elector": func(r *rig) {
+			now := time.Now()
+			e := leader.Status{Lease: "ns/web", State: leader.Leading, Identity: "a", Holder: "a", Since: now, Renewed: now, RenewDeadline: 10 * time.Second, Grace: 4 * time.Second, Terms: 2, Lost: 1}
+			s := manager.Status{State: manager.Running, Elector: &e}
+			r.config = debugpage.Config{Managers: []func() manager.Status{func() manager.Status { return s }}, Electors: []func() leader.Status{func() leader.Status { return e }}, Authorize: admit}
+			r.expect("")
+			want := debugpage.Elector{Lease: "ns/web", Identity: "a", Holder: "a", State: "Leading", Since: now, Renewed: now, RenewDeadlineSeconds: 10, GraceSeconds: 4, Terms: 2, Lost: 1}
+			if diff := cmp.Diff([]debugpage.Elector{want, want}, ask[debugpage.Status](r, "status.json").Electors); diff != "" {
+				r.Error(diff)
+			}
+			e.Renewed, e.LastError, e.LastErrorTime = now.Add(-8*time.Second), errors.New(secret), now
+			r.expect("warning elector ns/web: the lease was renewed 8 s ago, and is lost after 10 s; last error 0 s ago: see the log")
+			e.State, e.StopBy = leader.Stopping, now.Add(3*time.Second)
+			r.expect("error elector ns/web: the lease is lost, 3 s until the work must have returned; ")
+			e.State, e.StopBy, e.Holder = leader.Candidate, time.Time{}, ""
+			r.expect("warning elector ns/web: does not lead, and requests for the lease fail; ")
+			e.LastError, e.Since = nil, now.Add(-2*time.Minute)
+			r.expect("warning elector ns/web: nobody has held the lease for 2 min 0 s")
+			e.Holder = "b"
+			r.expect("")
+		},
 		"replica without a problem": func(r *rig) {
 			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.Owned = s.Planned }), replica(func(s *shard.Status) { s.State = shard.Idle })}}
 			r.expect("")
@@ -250,6 +343,12 @@ func TestProblems(t *testing.T) {
 			r.tasks.Go(func() { _ = ctl.Run(r.ctx) })
 			<-time.After(2 * time.Minute)
 			r.expect("warning queue web: a key in work for 2 min 0 s")
+			if s := ask[debugpage.Status](r, "status.json"); s.Problems[0].Detail != "default/a" || s.Queues[0].LongestRunningKey != "default/a" {
+				r.Errorf("%+v", s.Problems)
+			}
+			if w := r.get("/status.json"); strings.Contains(w.Body.String(), "default/a") {
+				r.Errorf("an unauthorized caller sees the key: %s", w.Body)
+			}
 			r.expect("warning queue web: a key has been ready for 1 h 2 min, 1 in work")
 		},
 		"key in work": func(r *rig) {

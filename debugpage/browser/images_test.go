@@ -68,10 +68,10 @@ func TestImages(t *testing.T) {
 	defer p.refuse("deployments", `User "system:serviceaccount:shop:controller" cannot watch resource "deployments" in API group "apps" at the cluster scope`)()
 	object := func(b *tab) {
 		b.visit("objects")
-		b.until(`document.querySelectorAll('#list button').length > 1`)
+		b.until(`document.querySelectorAll('#list a').length > 1`)
 		eval[any](b, `void ($('store').value = 'v1 secrets', $('store').dispatchEvent(new Event('change')))`)
-		b.until(`document.querySelectorAll('#list button').length === 1`)
-		b.click(`#list button`)
+		b.until(`document.querySelectorAll('#list a').length === 1`)
+		b.click(`#list a`)
 		b.until(`$('object').textContent.includes('masked')`)
 	}
 	show := func(view string) func(*tab) {

@@ -22,6 +22,8 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
 	"github.com/typedinformer/informer/shard"
 )
 
@@ -45,6 +47,7 @@ type program struct {
 	page       *httptest.Server
 	url        string      // of the page
 	last       *corev1.Pod // that write has changed
+	reconcile  func() error
 
 	mu       sync.Mutex    // protects the fields below
 	requests int           // for status.json
@@ -70,7 +73,7 @@ var resources = []struct {
 // start starts a program. config changes the configuration of its page; nil means that nobody sees objects.
 func start(t *testing.T, config func(p *program)) *program {
 	t.Helper()
-	p := &program{T: t, server: informertest.NewServer(informertest.Options{})}
+	p := &program{T: t, server: informertest.NewServer(informertest.Options{}), reconcile: func() error { return nil }}
 	client, err := informer.NewClient(p.server.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,7 @@ func start(t *testing.T, config func(p *program)) *program {
 	p.informer.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "audit"})
 	p.queue = informer.NewQueue(informer.QueueConfig[informer.Key]{Name: "website"})
 	p.controller = &informer.Controller[informer.Key]{Name: "website", Queue: p.queue, MaxConcurrentReconciles: 4, Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
-		return informer.Result{}, nil
+		return informer.Result{}, p.reconcile()
 	}}
 	p.controller.Watch(informer.EnqueueObject(p.informer))
 	p.config = debugpage.Config{
@@ -118,6 +121,18 @@ func start(t *testing.T, config func(p *program)) *program {
 			return shard.Status{
 				Group: "default/website", Identity: "website-1", State: shard.Member, Replicas: []string{"website-0", "website-1", "website-2"},
 				Slots: 256, Planned: 85, Held: 85, Claimed: 85, Owned: 85, Gained: 170, Released: 85, Renewed: time.Now().Add(-2 * time.Second),
+			}
+		}},
+		Managers: []func() manager.Status{func() manager.Status {
+			since := time.Now().Add(-time.Hour)
+			return manager.Status{
+				State: manager.Running, Since: since, Leading: true,
+				Elector: &leader.Status{Lease: "shop/website", RenewDeadline: 10 * time.Second, Grace: 4 * time.Second, Identity: "website-1", State: leader.Leading, Since: since, Holder: "website-1", Renewed: time.Now().Add(-time.Second), Terms: 1},
+				Tasks: []manager.TaskStatus{
+					{Name: "probes :8081", Phase: manager.Servers, State: manager.TaskRunning, Since: since},
+					{Name: "informers", Phase: manager.Caches, State: manager.TaskRunning, Since: since},
+					{Name: "website", Phase: manager.LeaderOnly, State: manager.TaskRunning, Since: since},
+				},
 			}
 		}},
 		Objects: []debugpage.Source{debugpage.Objects(p.informer, debugpage.Index("node", byNode)), debugpage.Objects(held)},
@@ -228,6 +243,13 @@ func (p *program) fail() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gone = true
+}
+
+// answer ends fail.
+func (p *program) answer() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = false
 }
 
 // pass lets d pass for the page, without waiting.

@@ -732,7 +732,6 @@ function draw() {
   if (!s) return;
   setText($('name'), s.name);
   setText($('updated'), `${state.lost ? 'no answer since' : state.paused ? 'paused at' : 'updated'} ${clock(s.time)}`);
-  document.body.classList.toggle('lost', state.lost);
   drawHealth(s);
   drawNav(s);
   if (view === 'overview') drawOverview(s);

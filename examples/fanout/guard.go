@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/typedinformer/informer/review"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -29,7 +30,7 @@ type guard struct {
 	address     *net.TCPAddr
 	certificate *reloaded[*tls.Certificate] // of the server; nil means plain HTTP
 	clientCA    *reloaded[*x509.CertPool]   // nil means that certificates do not count
-	reviewer    *reviewer                   // nil before run knows the API server
+	reviewer    *review.Reviewer            // nil before run knows the API server
 	log         *slog.Logger
 	metrics     *metrics
 	perIP       buckets
@@ -199,11 +200,10 @@ func (g *guard) user(r *http.Request) (*authenticationv1.UserInfo, error) {
 			return user, nil
 		}
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !g.options.tokenReview || !strings.EqualFold(scheme, "Bearer") || token == "" {
+	if !g.options.tokenReview {
 		return nil, nil
 	}
-	return g.reviewer.user(r.Context(), token)
+	return g.reviewer.User(r.Context(), review.Token(r))
 }
 
 // userOf returns the user of a certificate, as kube-apiserver does: the common name, and the organizations as groups. It is nil if
@@ -235,7 +235,7 @@ func (g *guard) may(r *http.Request, user *authenticationv1.UserInfo, to route) 
 	if !g.options.accessReview {
 		return false, nil
 	}
-	return g.reviewer.may(r.Context(), user, attributesOf(r, to))
+	return g.reviewer.Allowed(r.Context(), user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributesOf(r, to)})
 }
 
 // attributesOf returns what kube-apiserver would authorize. A list of one name counts as a request for that name, and the authorizer

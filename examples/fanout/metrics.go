@@ -10,6 +10,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informerprom"
+	"github.com/typedinformer/informer/review"
 )
 
 // metrics are those of fanout, and those of its reflectors (package informerprom).
@@ -44,7 +45,7 @@ func (m *metrics) handler() http.Handler {
 }
 
 // add adds what is known at the time of a scrape. reviewer and listener may be nil.
-func (m *metrics) add(p *proxy, reviewer *reviewer, listener *limitedListener) {
+func (m *metrics) add(p *proxy, reviewer *review.Reviewer, listener *limitedListener) {
 	var config informerprom.Config
 	for _, c := range p.collections {
 		config.Informers = append(config.Informers, func() informer.InformerStatus { return c.informerStatus() })
@@ -73,11 +74,14 @@ func (m *metrics) add(p *proxy, reviewer *reviewer, listener *limitedListener) {
 		})
 	}
 	if reviewer != nil {
-		for kind, counts := range map[string]func() (hits, misses uint64){"token": reviewer.users.counts, "access": reviewer.allowed.counts} {
+		for kind, counts := range map[string]func() review.Counts{
+			"token":  func() review.Counts { return reviewer.Status().Tokens },
+			"access": func() review.Counts { return reviewer.Status().Accesses },
+		} {
 			counter("fanout_reviews_total", "Questions who a client is, or what it may read.", prometheus.Labels{"kind": kind, "from": "cache"},
-				func() float64 { hits, _ := counts(); return float64(hits) })
+				func() float64 { return float64(counts().Remembered) })
 			counter("fanout_reviews_total", "Questions who a client is, or what it may read.", prometheus.Labels{"kind": kind, "from": "apiserver"},
-				func() float64 { _, misses := counts(); return float64(misses) })
+				func() float64 { return float64(counts().Requested) })
 		}
 	}
 }
