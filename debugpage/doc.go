@@ -5,11 +5,11 @@
 //		Groups:      []func() []informer.InformerStatus{group.Status},
 //		Controllers: []func() informer.ControllerStatus{controller.Status},
 //		Objects:     []debugpage.Source{debugpage.Objects(pods, debugpage.Index("node", byNode))},
-//		Authorize:   isAdmin,
+//		Authorize:   reviewer.Authorize(review.Path("get", "/debug/informers")),
 //	}))
 //
 // The page shows problems first, then informers, their watches with the history of their states, subscriptions, queues,
-// controllers, clients, and replicas that share objects. It draws the events per second, the lag, the backlog and the memory
+// controllers, clients, replicas that share objects, managers and electors. It draws the events per second, the lag, the backlog and the memory
 // while it is open. It polls every two seconds, and pauses in a hidden tab. The handler itself has no goroutine and keeps no
 // history.
 //
@@ -21,8 +21,9 @@
 // localhost, to an address of loopback, to a host of Config.Hosts, and on a Unix socket. So no other web page can have a browser
 // read it (DNS rebinding).
 //
-// Only callers whom Config.Authorize admits see the objects of Config.Objects, the keys of objects and indexes, and the text
-// of errors, which may come from the server, a proxy or a login plugin. Without Authorize, nobody does.
+// Only callers whom Config.Authorize admits see the objects of Config.Objects, the keys of objects, indexes and queues, and
+// the text of errors, which may come from the server, a proxy or a login plugin. Without Authorize, nobody does. Package
+// review has an Authorize that asks the API server.
 //
 // The content of Secrets and ConfigMaps is masked for them, too: the page shows the names of their fields and the lengths of
 // the values. The values of their annotations are masked, because kubectl.kubernetes.io/last-applied-configuration, and those

@@ -92,7 +92,7 @@ func TestImages(t *testing.T) {
 		{"overview", look{"light", 1280, 600}, show("overview")},
 		{"watches", look{"dark", 1280, 640}, show("watches")},
 		{"objects", look{"light", 1280, 640}, object},
-		{"narrow", look{"light", 360, 740}, show("overview")},
+		{"narrow", look{"light", 390, 740}, show("watches")},
 	} {
 		const polls = 130
 		p.pass(-polls * 2 * time.Second) // so the charts end now

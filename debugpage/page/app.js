@@ -610,9 +610,6 @@ const tables = {
       el('ul', {}, ...r.replicas.map((identity) => el('li', {}, identity === r.identity ? `${identity} (this one)` : identity))),
     ]},
   }),
-};
-
-Object.assign(tables, {
   managers: new Table('managers', [
     {title: 'Manager', cell: (m) => m.id},
     {title: 'For', number: true, help: 'time in this state', cell: (m) => ago(m.since)},
@@ -648,7 +645,7 @@ Object.assign(tables, {
       ['Last error', failure(e.lastError), true],
     )]},
   }),
-});
+};
 
 // ---- Overview ---------------------------------------------------------------------------------------------------------
 
@@ -737,6 +734,26 @@ function draw() {
   if (view === 'overview') drawOverview(s);
   else if (view === 'objects') drawObjects(s);
   else tables[view].draw(s[view]);
+}
+
+// ---- Requests ---------------------------------------------------------------------------------------------------------
+
+let token = ''; // of the caller; only in memory
+
+async function get(file, query) {
+  const response = await fetch(query ? `${file}?${new URLSearchParams(query)}` : file, {
+    cache: 'no-store', credentials: 'same-origin', signal: AbortSignal.timeout(patience), headers: token ? {Authorization: `Bearer ${token}`} : {},
+  });
+  const text = await response.text();
+  let answer;
+  try {
+    // Numbers that JavaScript cannot hold stay as they are.
+    answer = JSON.parse(text, (_, v, context) => typeof v === 'number' && !Number.isSafeInteger(v) && Number.isInteger(v) && JSON.rawJSON ? JSON.rawJSON(context.source) : v);
+  } catch {
+    throw new Error(`the answer is no JSON (HTTP ${response.status})`);
+  }
+  if (!response.ok) throw new Error(answer.error?.message ?? `HTTP ${response.status}`);
+  return answer;
 }
 
 // ---- Objects ----------------------------------------------------------------------------------------------------------
