@@ -80,7 +80,7 @@ func worse(a, b Severity) Severity {
 // informerProblems returns the problems of an informer that are not those of a watch or a subscription.
 func informerProblems(s informer.InformerStatus) (found []finding) {
 	if s.Missing > 0 {
-		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") + " that cannot be decoded"})
+		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") + " that cannot be decoded", ""})
 	}
 	if s.Blocked > 0 {
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked", count(s.Queued, "change"), s.Blocked), ""})
@@ -155,6 +155,12 @@ func replicaProblems(s shard.Status, now time.Time) (found []finding) {
 		found = append(found, finding{SeverityError, fmt.Sprintf("owns none of its %s%s%s", count(s.Planned, "slot"), unrenewed, lastError(s.LastError, s.LastErrorTime, now)), ""})
 	case s.State == shard.Member && s.Owned < s.Planned:
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("owns %d of its %s%s", s.Owned, count(s.Planned, "slot"), lastError(s.LastError, s.LastErrorTime, now)), ""})
+	}
+	if s.Yielded > 0 {
+		found = append(found, finding{SeverityError, fmt.Sprintf("leaves %s to other replicas, because it cannot list their objects", count(s.Yielded, "slot")), ""})
+	}
+	if len(s.Overdue) > 0 {
+		found = append(found, finding{SeverityError, fmt.Sprintf("%s of Reconcile under way, although the slots move or the lease was lost: the first for %s", count(len(s.Overdue), "call"), round(now.Sub(s.Overdue[0].Since))), ""})
 	}
 	return found
 }
@@ -242,12 +248,6 @@ func electorProblems(s leader.Status, now time.Time) (found []finding) {
 		found = append(found, finding{SeverityWarning, "does not lead, and requests for the lease fail" + lastError(s.LastError, s.LastErrorTime, now), detail})
 	case s.State == leader.Candidate && s.Holder == "" && now.Sub(s.Since) > slowStart:
 		found = append(found, finding{SeverityWarning, "nobody has held the lease for " + round(now.Sub(s.Since)), ""})
-	}
-	if s.Yielded > 0 {
-		found = append(found, finding{SeverityError, fmt.Sprintf("leaves %s to other replicas, because it cannot list their objects", count(s.Yielded, "slot"))})
-	}
-	if len(s.Overdue) > 0 {
-		found = append(found, finding{SeverityError, fmt.Sprintf("%s of Reconcile under way, although the slots move or the lease was lost: the first for %s", count(len(s.Overdue), "call"), round(now.Sub(s.Overdue[0].Since)))})
 	}
 	return found
 }
