@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
 	"github.com/typedinformer/informer/informertest"
 )
@@ -185,7 +186,10 @@ func TestTransformToAnotherType(t *testing.T) {
 	w := newWorld(t, false)
 	w.pod("a", "x")
 	c := w.started(cache.Options{DefaultTransform: func(any) (any, error) { return &corev1.Node{}, nil }}, crcache.Options{})
-	w.wantNames(c, nil)
+	var list corev1.PodList
+	if err := c.List(t.Context(), &list); !errors.As(err, new(*informer.DecodeError)) || len(list.Items) != 0 {
+		t.Errorf("a list of %d pods: %v", len(list.Items), err)
+	}
 }
 
 // Reads return copies, unless the configuration or the call disables that.
