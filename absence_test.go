@@ -99,8 +99,8 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-				var failures []error
-				config.OnFailure = func(err error) { failures = append(failures, err) }
+				var failures atomic.Int64 // calls of OnFailure
+				config.OnFailure = func(error) { failures.Add(1) }
 				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
 				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
 				rec := &recorder[*corev1.Pod]{}
@@ -109,7 +109,7 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 				rec.Want(w.T, added...)
 				fails := func(when string, during func()) {
 					w.Helper()
-					failures = nil
+					failures.Store(0)
 					w.answer(c.answers)
 					during()
 					<-time.After(10 * time.Minute)
@@ -117,8 +117,8 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 					if s.LastError == nil || !strings.Contains(s.LastError.Error(), c.want) || !strings.Contains(s.LastError.Error(), "this does not show that the resource is gone") {
 						w.Errorf("%s: LastError %v, want %s", when, s.LastError, c.want)
 					}
-					if s.State == informer.ReflectorAbsent || s.Failures < 5 || len(failures) < 5 || s.ListsBy[informer.ReasonAbsent] > 0 {
-						w.Errorf("%s: %d failures, status %+v", when, len(failures), s)
+					if s.State == informer.ReflectorAbsent || s.Failures < 5 || failures.Load() < 5 || s.ListsBy[informer.ReasonAbsent] > 0 {
+						w.Errorf("%s: %d failures, status %+v", when, failures.Load(), s)
 					}
 					if n := inf.Store().Len(); n != 2 {
 						w.Errorf("%s: %d objects", when, n)
