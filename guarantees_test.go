@@ -33,7 +33,7 @@ func holders(t *testing.T) map[string][]string {
 		}
 	}
 	var files []string
-	for _, pattern := range []string{"*_test.go", "internal/decode/*_test.go", "watchcache/*_test.go", "informertest/*_test.go", "e2e/*_test.go", "leader/*_test.go", "shard/*_test.go", "health/*_test.go", "manager/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "internal/*/*_test.go", "watchcache/*_test.go", "informertest/*_test.go", "e2e/*_test.go", "leader/*_test.go", "shard/*_test.go", "health/*_test.go", "manager/*_test.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

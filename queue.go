@@ -3,11 +3,12 @@ package informer
 import (
 	"context"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/typedinformer/informer/internal/line"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // Priority orders the keys that wait in a [Queue]. There are three priorities: values below zero mean LowPriority, values
@@ -25,16 +26,13 @@ const (
 
 // String returns "low", "normal" or "high".
 func (p Priority) String() string {
-	return [priorities]string{"high", "normal", "low"}[p.level()]
+	return [line.Levels]string{"high", "normal", "low"}[p.level()]
 }
 
-// priorities is the number of priorities.
-const priorities = 3
+// level returns 0 for the highest priority, 2 for the lowest, as package line counts them.
+func (p Priority) level() uint8 { return uint8(1 - min(max(int(p), -1), 1)) }
 
-// level returns 0 for the highest priority, 2 for the lowest.
-func (p Priority) level() int {
-	return 1 - min(max(int(p), -1), 1)
-}
+func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }
 
 // QueueState is the state of a [Queue].
 //
@@ -146,64 +144,18 @@ type QueueStatus struct {
 type Queue[K comparable] struct {
 	config  QueueConfig[K]
 	limiter RateLimiter[K]
-	epoch   time.Time     // the base of all times: time.Since reads the clock faster than time.Now
-	ready   chan struct{} // holds a token while a Get may have something to return
-	drained chan struct{} // closed when the last key of a Drain is done
-	closed  chan struct{} // closed by Close, unless drained is closed
+	epoch   time.Time // the base of all times: time.Since reads the clock faster than time.Now
 
-	mu      sync.Mutex // protects the fields below
-	state   QueueState
-	entries map[K]*entry[K]      // the keys that are ready, delayed, or in work; and some that are idle
-	most    int                  // the largest length of entries since the map was created
-	idle    chain[K]             // at most idleEntries entries of keys that are done, the oldest first: many are added again
-	idling  int                  // the length of idle
-	levels  [priorities]chain[K] // the ready keys that are not in work, by priority
-	age     chain[K]             // all ready keys that are not in work, the oldest first
-	passed  int                  // the consecutive keys that were handed out before the oldest
-	working chain[K]             // the keys in work, the longest first
-	own     func(K) Ownership    // nil means that all keys are Owned
-	awaited chain[K]             // the keys that became ready while Awaited
-	parked  int                  // the length of awaited
-	foreign uint64
-	unowned []*unowned[K]   // the calls of WaitReleased
-	busy    int             // the length of working
-	depth   [priorities]int // ready keys, including keys in work that were added again
-	delayed delays[K]       // the keys whose delay has not ended
-	order   uint64          // counts the delays
-	timer   *time.Timer     // calls fall when the first delayed key is ready, or earlier; nil before the first delay
-	armed   time.Duration   // when the timer fires; zero means never
-	adds    uint64
-	retries uint64
-	refused uint64
-	waits   Durations
-	works   Durations
-	// A key that becomes ready belongs to the newest generation until it is done. WaitProcessed begins a new generation, and
-	// waits until the older ones have no keys.
-	oldest, newest *generation
+	mu    sync.Mutex    // protects the fields below
+	line  *line.Line[K] // its channels are read without mu
+	timer *time.Timer   // calls fall when the first delayed key is ready, or earlier; nil before the first delay
+	armed time.Duration // when the timer fires; zero means never
 }
-
-const (
-	// starveAfter is the number of keys that may be handed out before the oldest one. With 15, low priorities get 6 % of the
-	// workers under load, so their backlog still shrinks.
-	starveAfter = 15
-	// fallAtOnce is the number of delayed keys that become ready under one lock, which takes about 20 us.
-	fallAtOnce = 64
-)
 
 // NewQueue returns an empty queue. No configuration is invalid.
 func NewQueue[K comparable](config QueueConfig[K]) *Queue[K] {
-	q := &Queue[K]{
-		config:  config,
-		limiter: config.RateLimiter,
-		epoch:   time.Now(),
-		ready:   make(chan struct{}, 1),
-		drained: make(chan struct{}),
-		closed:  make(chan struct{}),
-		entries: map[K]*entry[K]{},
-		age:     chain[K]{by: byAge},
-		newest:  &generation{},
-	}
-	q.oldest = q.newest
+	q := &Queue[K]{config: config, limiter: config.RateLimiter, epoch: time.Now()}
+	q.line = line.New[K](q.now)
 	if q.config.Name == "" {
 		q.config.Name = "queue"
 	}
@@ -238,44 +190,40 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 	var none K
 	for {
 		if ctx.Err() != nil {
-			signal(q.ready) // this call may have taken the token of another
+			run.Signal(q.line.Ready) // this call may have taken the token of another
 			return none, context.Cause(ctx)
 		}
 		q.mu.Lock()
-		e, foreign := q.nextOwnedLocked()
-		if e != nil {
-			waited := q.handOutLocked(e)
-			key, p := e.key, priorityOf(e.given)
-			q.mu.Unlock()
-			q.forget(foreign)
-			if q.config.OnGet != nil {
-				q.observeGet(key, p, waited)
-			}
-			return key, nil
-		}
-		ended := q.endedLocked()
+		turn, ok, foreign := q.line.Next()
+		ended := !ok && q.line.Ended()
 		q.mu.Unlock()
 		q.forget(foreign)
-		if ended {
-			signal(q.ready)
+		switch {
+		case ok && q.config.OnGet != nil:
+			q.observeGet(turn)
+			return turn.Key, nil
+		case ok:
+			return turn.Key, nil
+		case ended:
+			run.Signal(q.line.Ready)
 			return none, ErrClosed
 		}
 		select {
-		case <-q.ready:
+		case <-q.line.Ready:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// observeGet calls OnGet. If OnGet does not return, nobody works on key, so key waits again.
-func (q *Queue[K]) observeGet(key K, p Priority, waited time.Duration) {
+// observeGet calls OnGet. If OnGet does not return, nobody works on the key, so it waits again.
+func (q *Queue[K]) observeGet(turn line.Turn[K]) {
 	returned := false
 	defer func() {
 		if !returned {
-			q.putBack(key)
+			q.putBack(turn.Key)
 		}
 	}()
-	q.config.OnGet(p, waited)
+	q.config.OnGet(priorityOf(turn.Level), turn.Waited)
 	returned = true
 }
 
@@ -283,34 +231,11 @@ func (q *Queue[K]) observeGet(key K, p Priority, waited time.Duration) {
 // nothing.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
-	e := q.entries[key]
-	if e == nil || e.working == nil {
-		q.mu.Unlock()
-		return
-	}
-	now := q.now()
-	worked, p := now-e.began, priorityOf(e.given)
-	q.works.add(worked)
-	q.doneLocked(e, now)
+	worked, level, ok := q.line.Done(key)
 	q.mu.Unlock()
-	if q.config.OnDone != nil {
-		q.config.OnDone(p, worked)
+	if ok && q.config.OnDone != nil {
+		q.config.OnDone(priorityOf(level), worked)
 	}
-}
-
-// doneLocked ends the work on e.
-func (q *Queue[K]) doneLocked(e *entry[K], now time.Duration) {
-	q.working.remove(e)
-	q.busy--
-	q.finishLocked(e.working)
-	e.working = nil
-	q.noteReleasedLocked(e)
-	if e.ready != nil {
-		q.enqueueLocked(e, now)
-	} else {
-		q.releaseLocked(e)
-	}
-	q.settleLocked()
 }
 
 // Cancel removes key from the queue if it is ready, delayed or awaited, and reports whether it was. If key is in work, that work
@@ -318,25 +243,8 @@ func (q *Queue[K]) doneLocked(e *entry[K], now time.Duration) {
 func (q *Queue[K]) Cancel(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries[key]
-	switch {
-	case e == nil || e.ready == nil && e.at == 0 && !e.awaited:
-		return false
-	case e.awaited:
-		q.unparkLocked(e)
-	case e.at != 0:
-		q.undelayLocked(e)
-	default:
-		if e.working == nil {
-			q.dequeueLocked(e)
-		}
-		q.depth[e.level]--
-		q.finishLocked(e.ready)
-		e.ready = nil
-	}
-	q.releaseLocked(e)
-	q.settleLocked()
-	return true
+	defer q.armLocked()
+	return q.line.Cancel(key)
 }
 
 // Forget resets the limiter for key, so that its next retry counts as the first. Call it when the work on key succeeded.
@@ -350,11 +258,11 @@ func (q *Queue[K]) Len(of ...Priority) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(of) == 0 {
-		return q.waitingLocked()
+		return q.line.Waiting()
 	}
 	n := 0
 	for _, p := range of {
-		n += q.depth[p.level()]
+		n += q.line.Depth(p.level())
 	}
 	return n
 }
@@ -365,23 +273,9 @@ func (q *Queue[K]) Len(of ...Priority) int {
 // [ErrClosed].
 func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 	q.mu.Lock()
-	g := q.newest
-	g.done = make(chan struct{})
-	g.next = &generation{}
-	q.newest = g.next
-	q.advanceLocked()
+	done := q.line.Mark()
 	q.mu.Unlock()
-	if isClosed(g.done) {
-		return nil
-	}
-	select {
-	case <-g.done:
-		return nil
-	case <-q.closed:
-		return ErrClosed
-	case <-ctx.Done():
-		return q.unfinished(ctx)
-	}
+	return q.wait(ctx, done)
 }
 
 // Drain makes the queue refuse new keys, drops delayed and awaited keys, and waits until all ready keys and keys in work are done. This
@@ -390,32 +284,27 @@ func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 // error is [ErrClosed].
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
-	if q.state == QueueOpen {
-		q.state = QueueDraining
-		for _, e := range q.delayed {
-			e.at = 0
-			q.releaseLocked(e)
-		}
-		q.delayed = nil
-		q.armLocked()
-		for e := q.awaited.first; e != nil; e = q.awaited.first {
-			q.unparkLocked(e)
-			q.releaseLocked(e)
-		}
-		q.settleLocked()
-	}
+	q.line.Drain()
+	q.armLocked()
 	q.mu.Unlock()
-	if isClosed(q.drained) {
+	return q.wait(ctx, q.line.Drained)
+}
+
+// wait waits until done is closed.
+func (q *Queue[K]) wait(ctx context.Context, done <-chan struct{}) error {
+	if run.IsClosed(done) {
 		return nil
 	}
 	select {
-	case <-q.drained:
+	case <-done:
 		return nil
-	case <-q.closed:
+	case <-q.line.Closed:
 		return ErrClosed
 	case <-ctx.Done():
-		return q.unfinished(ctx)
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return fmt.Errorf("%s has %d keys waiting and %d in work: %w", q.config.Name, q.line.Waiting(), q.line.InWork(), context.Cause(ctx))
 }
 
 // Close makes the queue refuse new keys and drops all waiting keys. It does not wait for keys in work, for which Done may
@@ -423,67 +312,39 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 func (q *Queue[K]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.state == QueueClosed {
-		return
-	}
-	q.state = QueueClosed
-	close(q.closed)
-	q.levels = [priorities]chain[K]{}
-	q.age = chain[K]{by: byAge}
-	q.depth = [priorities]int{}
-	q.delayed = nil
+	q.line.Close()
 	q.armLocked()
-	q.awaited, q.parked = chain[K]{}, 0
-	q.entries, q.idle, q.idling = map[K]*entry[K]{}, chain[K]{}, 0
-	for e := q.working.first; e != nil; e = e.links[byPlace].next {
-		e.ready, e.at = nil, 0
-		q.entries[e.key] = e
-	}
-	q.settleLocked()
 }
 
 // Status returns the present status of the queue.
 func (q *Queue[K]) Status() QueueStatus {
-	s, longest := q.status()
-	if longest != nil { // a key may have a String method, so no lock is held
-		s.LongestRunningKey = keyText(*longest)
-	}
-	return s
-}
-
-// status is Status without the text of the key that has been in work for longest. It returns that key, or nil if there is none.
-func (q *Queue[K]) status() (s QueueStatus, longest *K) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	s = QueueStatus{
-		Name:    q.config.Name,
-		State:   q.state,
-		Depth:   make(map[Priority]int, priorities),
-		Delayed: len(q.delayed),
-		InWork:  q.busy,
-		Adds:    q.adds,
-		Retries: q.retries,
-		Refused: q.refused,
-		Awaited: q.parked,
-		Foreign: q.foreign,
-		Waits:   q.waits,
-		Works:   q.works,
+	l := q.line.Status()
+	q.mu.Unlock()
+	s := QueueStatus{
+		Name:           q.config.Name,
+		State:          QueueState(l.State),
+		Depth:          make(map[Priority]int, line.Levels),
+		Delayed:        l.Delayed,
+		InWork:         l.InWork,
+		Adds:           l.Adds,
+		Retries:        l.Retries,
+		Refused:        l.Refused,
+		Awaited:        l.Awaited,
+		Foreign:        l.Foreign,
+		LongestRunning: l.LongestRunning,
+		Unfinished:     l.Unfinished,
+		LongestReady:   l.LongestReady,
+		Waits:          Durations(l.Waits),
+		Works:          Durations(l.Works),
 	}
-	for level, n := range q.depth {
+	for level, n := range l.Depth {
 		s.Depth[priorityOf(uint8(level))] = n
 	}
-	if e := q.working.first; e != nil {
-		longest = new(e.key)
+	if l.InWork > 0 {
+		s.LongestRunningKey = keyText(l.LongestRunningKey) // without the lock: a key may have a String method
 	}
-	now := q.now()
-	for e := q.working.first; e != nil; e = e.links[byPlace].next {
-		s.LongestRunning = max(s.LongestRunning, now-e.began)
-		s.Unfinished += now - e.began
-	}
-	if e := q.age.first; e != nil {
-		s.LongestReady = now - e.queued
-	}
-	return s, longest
+	return s
 }
 
 // keyText returns key as text, for a status.
@@ -496,67 +357,19 @@ func keyText(key any) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-func (q *Queue[K]) unfinished(ctx context.Context) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return fmt.Errorf("%s has %d keys waiting and %d in work: %w", q.config.Name, q.waitingLocked(), q.busy, context.Cause(ctx))
-}
-
 func (q *Queue[K]) add(key K, o AddOptions) {
 	retry := o.RateLimited || o.After > 0
 	if o.RateLimited {
 		o.After = max(o.After, q.limiter.When(key))
 	}
-	level := uint8(o.Priority.level())
+	want := line.Want{Level: o.Priority.level(), After: o.After, Retry: retry, Inherit: o.Priority == NormalPriority}
 	q.mu.Lock()
-	foreign := !q.addLocked(key, o, level, retry)
+	accepted := q.line.Add(key, want)
+	q.armLocked()
 	q.mu.Unlock()
-	if foreign {
+	if !accepted {
 		q.limiter.Forget(key)
 	}
-}
-
-// addLocked adds key. It returns false if the key is foreign.
-func (q *Queue[K]) addLocked(key K, o AddOptions, level uint8, retry bool) bool {
-	if q.state != QueueOpen {
-		q.refused++
-		return true
-	}
-	ownership := q.ownershipLocked(key)
-	if ownership == KeyForeign {
-		q.foreign++
-		return false
-	}
-	e := q.entryLocked(key)
-	if retry {
-		q.retries++
-		if o.Priority == NormalPriority && e.working != nil {
-			level = e.given
-		}
-	}
-	if e.ready != nil || e.at != 0 || e.awaited {
-		level = min(level, e.level)
-	}
-	if e.awaited && ownership == KeyOwned { // it has become owned since
-		q.unparkLocked(e)
-		o.After = 0
-	}
-	switch {
-	case e.ready != nil:
-		q.moveUpLocked(e, level)
-	case e.awaited:
-		e.level = level
-	case o.After > 0:
-		e.level = level
-		q.delayLocked(e, o.After)
-	default:
-		e.level = level
-		if e.at != 0 {
-			q.undelayLocked(e)
-		}
-		q.makeReadyLocked(e)
-	}
-	return true
 }
 
 // putBack undoes the Get that handed key out, unless Done has been called. key is ready again at its priority, behind the
@@ -564,112 +377,22 @@ func (q *Queue[K]) addLocked(key K, o AddOptions, level uint8, retry bool) bool 
 func (q *Queue[K]) putBack(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries[key]
-	if e == nil || e.working == nil {
-		return
-	}
-	if q.state == QueueClosed {
-		q.doneLocked(e, q.now())
-		return
-	}
-	level := e.given
-	if e.ready != nil || e.at != 0 { // added meanwhile
-		level = min(level, e.level)
-	}
-	if e.ready != nil {
-		q.moveUpLocked(e, level)
-		q.finishLocked(e.ready)
-	} else {
-		if e.at != 0 {
-			q.undelayLocked(e)
-		}
-		e.level = level
-		q.depth[level]++
-	}
-	q.working.remove(e)
-	q.busy--
-	q.noteReleasedLocked(e)
-	e.ready, e.working = e.working, nil // the old generation, so WaitProcessed still waits for the key
-	q.enqueueLocked(e, q.now())
-}
-
-// nextOwnedLocked returns the key to hand out, or nil. It parks awaited keys, and drops and returns foreign ones.
-func (q *Queue[K]) nextOwnedLocked() (e *entry[K], foreign []K) {
-	for e = q.nextLocked(); e != nil && q.own != nil; e = q.nextLocked() {
-		o := q.ownershipLocked(e.key)
-		if o == KeyOwned {
-			break
-		}
-		q.dequeueLocked(e)
-		q.depth[e.level]--
-		q.finishLocked(e.ready)
-		e.ready = nil
-		if o == KeyAwaited && q.state == QueueOpen {
-			q.parkLocked(e)
-			continue
-		}
-		foreign = append(foreign, e.key)
-		q.foreign++
-		q.releaseLocked(e)
-		q.settleLocked()
-	}
-	return e, foreign
-}
-
-// noteReleasedLocked notes that the work on e has ended.
-func (q *Queue[K]) noteReleasedLocked(e *entry[K]) {
-	if len(q.unowned) == 0 {
-		return
-	}
-	q.unowned = slices.DeleteFunc(q.unowned, func(w *unowned[K]) bool {
-		delete(w.left, e)
-		if len(w.left) > 0 {
-			return false
-		}
-		close(w.done)
-		return true
-	})
-}
-
-// ownershipLocked returns whether the queue owns key.
-func (q *Queue[K]) ownershipLocked(key K) Ownership {
-	if q.own == nil {
-		return KeyOwned
-	}
-	return q.own(key)
+	q.line.PutBack(key)
+	q.armLocked()
 }
 
 // owns reports whether the queue owns key.
 func (q *Queue[K]) owns(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ownershipLocked(key) == KeyOwned
+	return q.line.Owns(key)
 }
 
 // keys returns the keys that are ready, delayed, awaited or in work.
 func (q *Queue[K]) keys() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var keys []K
-	for key, e := range q.entries {
-		if !e.idle {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// parkLocked makes e, which must not be ready, wait until the queue owns it.
-func (q *Queue[K]) parkLocked(e *entry[K]) {
-	e.awaited = true
-	q.awaited.push(e)
-	q.parked++
-}
-
-func (q *Queue[K]) unparkLocked(e *entry[K]) {
-	e.awaited = false
-	q.awaited.remove(e)
-	q.parked--
+	return q.line.Keys()
 }
 
 // forget resets the limiter for keys that the queue has dropped.
@@ -679,240 +402,35 @@ func (q *Queue[K]) forget(keys []K) {
 	}
 }
 
-// nextLocked returns the key to hand out, or nil.
-func (q *Queue[K]) nextLocked() *entry[K] {
-	for level := range q.levels {
-		e := q.levels[level].first
-		if e == nil {
-			continue
-		}
-		if e == q.age.first {
-			q.passed = 0
-		} else if q.passed++; q.passed > starveAfter {
-			q.passed = 0
-			return q.age.first
-		}
-		return e
-	}
-	return nil
-}
-
-// handOutLocked marks e as in work. It returns how long e waited.
-func (q *Queue[K]) handOutLocked(e *entry[K]) (waited time.Duration) {
-	q.dequeueLocked(e)
-	q.depth[e.level]--
-	q.working.push(e)
-	q.busy++
-	e.working, e.ready = e.ready, nil
-	e.given = e.level
-	e.began = q.now()
-	if q.age.first != nil || q.endedLocked() {
-		signal(q.ready)
-	}
-	waited = e.began - e.since
-	q.waits.add(waited)
-	return waited
-}
-
-// makeReadyLocked makes e ready. It must not be ready already.
-func (q *Queue[K]) makeReadyLocked(e *entry[K]) {
-	e.since = q.now()
-	e.ready = q.newest
-	e.ready.left++
-	q.depth[e.level]++
-	q.adds++
-	if e.working == nil {
-		q.enqueueLocked(e, e.since)
-	}
-}
-
-// enqueueLocked makes e available to Get. It must be ready and not in work.
-func (q *Queue[K]) enqueueLocked(e *entry[K], now time.Duration) {
-	e.queued = now
-	q.levels[e.level].push(e)
-	q.age.push(e)
-	signal(q.ready)
-}
-
-func (q *Queue[K]) dequeueLocked(e *entry[K]) {
-	q.levels[e.level].remove(e)
-	q.age.remove(e)
-}
-
-// moveUpLocked changes the priority of e, which must be ready.
-func (q *Queue[K]) moveUpLocked(e *entry[K], level uint8) {
-	if level == e.level {
-		return
-	}
-	q.depth[e.level]--
-	q.depth[level]++
-	if e.working == nil { // e keeps its position in age
-		q.levels[e.level].remove(e)
-		q.levels[level].push(e)
-	}
-	e.level = level
-}
-
-// delayLocked delays e by d, unless its present delay ends earlier. e must not be ready.
-func (q *Queue[K]) delayLocked(e *entry[K], d time.Duration) {
-	at := q.now() + d
-	if at < 0 { // overflow
-		at = math.MaxInt64
-	}
-	if e.at != 0 && e.at <= at {
-		return
-	}
-	q.order++
-	if e.at == 0 {
-		e.at, e.order = at, q.order
-		q.delayed.push(e)
-	} else {
-		e.at, e.order = at, q.order
-		q.delayed.up(e)
-	}
-	q.armLocked()
-}
-
-func (q *Queue[K]) undelayLocked(e *entry[K]) {
-	q.delayed.remove(e)
-	e.at = 0
-	q.armLocked()
-}
-
 // armLocked makes sure that the timer fires when the first delay ends, or earlier. Resetting the timer when that key is
 // removed would cost more than a needless call of fall.
 func (q *Queue[K]) armLocked() {
-	if len(q.delayed) == 0 {
-		q.delayed.shrink()
-		if q.armed != 0 {
-			q.timer.Stop()
-			q.armed = 0
-		}
-		return
-	}
-	at := q.delayed[0].at
-	if q.armed != 0 && q.armed <= at {
-		return
-	}
-	q.armed = at
-	if q.timer == nil {
+	at, ok := q.line.Due()
+	switch {
+	case !ok && q.armed != 0:
+		q.timer.Stop()
+		q.armed = 0
+	case !ok || q.armed != 0 && q.armed <= at:
+	case q.timer == nil:
+		q.armed = at
 		q.timer = time.AfterFunc(at-q.now(), q.fall)
-	} else {
+	default:
+		q.armed = at
 		q.timer.Reset(at - q.now())
 	}
 }
 
-// fall makes the delayed keys ready whose delay has ended. The timer calls it.
+// fall makes the delayed keys ready whose delay has ended, with the lock free in between. The timer calls it.
 func (q *Queue[K]) fall() {
 	for more := true; more; {
 		q.mu.Lock()
-		more = q.fallLocked()
+		more = q.line.Fall()
+		if !more {
+			q.armed = 0
+			q.armLocked()
+		}
 		q.mu.Unlock()
 	}
 }
 
-// fallLocked makes at most fallAtOnce of these keys ready, and reports whether there may be more.
-func (q *Queue[K]) fallLocked() bool {
-	now := q.now()
-	for range fallAtOnce {
-		if len(q.delayed) == 0 || q.delayed[0].at > now {
-			q.armed = 0
-			q.armLocked()
-			return false
-		}
-		e := q.delayed[0]
-		q.delayed.remove(e)
-		e.at = 0
-		q.makeReadyLocked(e)
-	}
-	return true
-}
-
-// endedLocked reports whether the queue hands out no more keys.
-func (q *Queue[K]) endedLocked() bool {
-	return q.state != QueueOpen && q.waitingLocked() == 0
-}
-
-// settleLocked wakes Get and Drain if the queue has ended.
-func (q *Queue[K]) settleLocked() {
-	if !q.endedLocked() {
-		return
-	}
-	signal(q.ready)
-	if q.state == QueueDraining && q.busy == 0 {
-		q.state = QueueClosed
-		close(q.drained)
-	}
-}
-
-func (q *Queue[K]) waitingLocked() int {
-	n := 0
-	for _, depth := range q.depth {
-		n += depth
-	}
-	return n
-}
-
-// finishLocked counts a key of g as done.
-func (q *Queue[K]) finishLocked(g *generation) {
-	g.left--
-	if g.left == 0 {
-		q.advanceLocked()
-	}
-}
-
-// advanceLocked ends the oldest generations, up to the first one that has keys left.
-func (q *Queue[K]) advanceLocked() {
-	for q.oldest != q.newest && q.oldest.left == 0 {
-		close(q.oldest.done)
-		q.oldest = q.oldest.next
-	}
-}
-
-// entryLocked returns the entry of key. It creates one or reuses an idle one.
-func (q *Queue[K]) entryLocked(key K) *entry[K] {
-	e := q.entries[key]
-	if e != nil {
-		if e.idle {
-			e.idle = false
-			q.idle.remove(e)
-			q.idling--
-		}
-		return e
-	}
-	if q.idling == idleEntries {
-		e = q.idle.first
-		q.idle.remove(e)
-		q.idling--
-		delete(q.entries, e.key)
-		e.idle = false
-	} else {
-		e = &entry[K]{}
-	}
-	e.key = key
-	q.entries[key] = e
-	q.most = max(q.most, len(q.entries))
-	return e
-}
-
-// releaseLocked makes e idle or removes it, if its key is neither ready, delayed nor in work.
-func (q *Queue[K]) releaseLocked(e *entry[K]) {
-	if e.ready != nil || e.working != nil || e.at != 0 || e.awaited {
-		return
-	}
-	if q.idling == idleEntries {
-		delete(q.entries, e.key)
-	} else {
-		e.idle = true
-		q.idle.push(e)
-		q.idling++
-	}
-	if q.idling == len(q.entries) && q.most > 4*idleEntries { // a map does not shrink
-		q.entries, q.most = map[K]*entry[K]{}, 0
-		q.idle, q.idling = chain[K]{}, 0
-	}
-}
-
 func (q *Queue[K]) now() time.Duration { return time.Since(q.epoch) }
-
-func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }

@@ -281,7 +281,7 @@ func runQueueModel(t *testing.T, seed uint64) {
 		if got, want := q.NumRequeues(key), m.key(key).tries; got != want {
 			t.Fatalf("step %d: %d requeues, want %d", step, got, want)
 		}
-		checkQueue(t, q)
+		checkTimer(t, q)
 		if step%10 == 0 {
 			synctest.Wait()
 			for i, marker := range ended {
@@ -294,45 +294,13 @@ func runQueueModel(t *testing.T, seed uint64) {
 	q.Close()
 }
 
-// checkQueue checks that the queue's data about its keys is consistent.
-func checkQueue[K comparable](t *testing.T, q *Queue[K]) {
+// checkTimer checks that the queue's timer fires when the first delay ends, or earlier.
+func checkTimer[K comparable](t *testing.T, q *Queue[K]) {
 	t.Helper()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	count := func(c chain[K], is func(e *entry[K]) bool) (n int) {
-		var last *entry[K]
-		for e := c.first; e != nil; e = e.links[c.by].next {
-			if e.links[c.by].prev != last || !is(e) || q.entries[e.key] != e {
-				t.Fatalf("%v is out of place", e.key)
-			}
-			last = e
-			n++
-		}
-		if c.last != last {
-			t.Fatal("a chain has the wrong end")
-		}
-		return n
-	}
-	waiting := 0
-	for level, c := range q.levels {
-		waiting += count(c, func(e *entry[K]) bool { return e.ready != nil && e.working == nil && int(e.level) == level })
-	}
-	if n := count(q.age, func(e *entry[K]) bool { return e.ready != nil && e.working == nil }); n != waiting {
-		t.Fatalf("%d by priority, %d by age", waiting, n)
-	}
-	if n := count(q.working, func(e *entry[K]) bool { return e.working != nil }); n != q.busy {
-		t.Fatalf("%d in work, %d counted", n, q.busy)
-	}
-	if n := count(q.idle, func(e *entry[K]) bool { return e.idle && e.ready == nil && e.working == nil && e.at == 0 }); n != q.idling {
-		t.Fatalf("%d idle, %d counted", n, q.idling)
-	}
-	for i, e := range q.delayed {
-		if e.index != i || e.at == 0 || e.ready != nil || q.entries[e.key] != e || i > 0 && q.delayed.before(e, q.delayed[(i-1)/4]) {
-			t.Fatalf("%v is out of place in the heap", e.key)
-		}
-	}
-	if len(q.delayed) > 0 && (q.armed == 0 || q.armed > q.delayed[0].at) || len(q.delayed) == 0 && q.armed != 0 {
-		t.Fatalf("armed for %v", q.armed)
+	if at, ok := q.line.Due(); ok && (q.armed == 0 || q.armed > at) || !ok && q.armed != 0 {
+		t.Fatalf("armed for %v, the first delay ends at %v", q.armed, at)
 	}
 }
 
@@ -350,7 +318,7 @@ func TestQueueModelOfDelays(t *testing.T) {
 		} else {
 			q.AddAfter(key, time.Hour+time.Duration(random.IntN(1e9)))
 		}
-		checkQueue(t, q)
+		checkTimer(t, q)
 	}
 }
 
@@ -432,7 +400,7 @@ func TestQueueConcurrently(t *testing.T) {
 			t.Errorf("%d ran for %d of %d adds", key, seen[key].Load(), asked[key].Load())
 		}
 	}
-	checkQueue(t, q)
+	checkTimer(t, q)
 	if s := q.Status(); s.State != QueueClosed || q.Len() != 0 || s.Delayed != 0 || s.InWork != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -504,67 +472,4 @@ func TestCallbacksMayUseTheQueue(t *testing.T) {
 	if calls != 5 {
 		t.Errorf("%d calls", calls)
 	}
-}
-
-// If a million keys are due at once, other callers get the lock in between: the queue takes a few keys at a time.
-func TestKeysThatFallDueAtOnceDoNotLockAddOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(QueueConfig[int]{})
-		const keys = 10*fallAtOnce + 1
-		for i := range keys {
-			q.AddAfter(i, time.Second)
-		}
-		q.timer.Stop()
-		<-time.After(time.Second)
-		for i := 1; i <= 10; i++ {
-			q.mu.Lock()
-			more := q.fallLocked()
-			q.mu.Unlock()
-			if n := q.Len(); n != i*fallAtOnce || !more {
-				t.Fatalf("%d keys ready in round %d, more is %v", n, i, more)
-			}
-		}
-		q.fall()
-		if n := q.Len(); n != keys {
-			t.Errorf("%d keys", n)
-		}
-		checkQueue(t, q)
-	})
-}
-
-// A queue that had many keys keeps little memory when it is empty.
-func TestQueueGivesMemoryBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(QueueConfig[int]{})
-		const keys = 5 * idleEntries
-		for i := range keys {
-			q.Add(i)
-		}
-		for i := range keys {
-			if i == keys/2 {
-				checkQueue(t, q)
-				if len(q.entries) > keys/2+idleEntries || q.idling > idleEntries {
-					t.Errorf("%d entries, %d idle", len(q.entries), q.idling)
-				}
-			}
-			key, err := q.Get(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			q.Done(key)
-		}
-		if len(q.entries) != 0 || q.most != 0 || q.idling != 0 {
-			t.Errorf("%d entries, %d idle, in a map for %d", len(q.entries), q.idling, q.most)
-		}
-		for i := range keys {
-			q.AddAfter(i, time.Second)
-		}
-		for i := range keys {
-			q.Cancel(i)
-		}
-		if cap(q.delayed) > idleEntries || len(q.entries) != 0 {
-			t.Errorf("a heap for %d, %d entries", cap(q.delayed), len(q.entries))
-		}
-		checkQueue(t, q)
-	})
 }

@@ -3,8 +3,9 @@ package informer
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/typedinformer/informer/internal/line"
 )
 
 // Own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned, as before the first
@@ -16,23 +17,12 @@ import (
 //
 // The queue calls the function with its lock held. It must be fast, and must not call methods of the queue.
 func (q *Queue[K]) Own(of func(key K) Ownership) {
-	q.mu.Lock()
-	q.own = of
-	var foreign []K
-	for e := q.awaited.first; e != nil; {
-		next := e.links[byPlace].next
-		switch q.ownershipLocked(e.key) {
-		case KeyOwned:
-			q.unparkLocked(e)
-			q.makeReadyLocked(e)
-		case KeyForeign:
-			q.unparkLocked(e)
-			foreign = append(foreign, e.key)
-			q.foreign++
-			q.releaseLocked(e)
-		}
-		e = next
+	var owned func(K) line.Ownership
+	if of != nil {
+		owned = func(key K) line.Ownership { return line.Ownership(of(key)) }
 	}
+	q.mu.Lock()
+	foreign := q.line.Own(owned)
 	q.mu.Unlock()
 	q.forget(foreign)
 }
@@ -40,31 +30,23 @@ func (q *Queue[K]) Own(of func(key K) Ownership) {
 // WaitReleased waits until no key for which match returns true is in work, and then returns nil. If the keys are not KeyOwned, none
 // of them will be in work then. If ctx ends first, the error has the number of keys left and wraps the cause of ctx.
 func (q *Queue[K]) WaitReleased(ctx context.Context, match func(key K) bool) error {
-	w := &unowned[K]{left: map[*entry[K]]struct{}{}, done: make(chan struct{})}
 	q.mu.Lock()
-	for e := q.working.first; e != nil; e = e.links[byPlace].next {
-		if match(e.key) {
-			w.left[e] = struct{}{}
-		}
-	}
-	if len(w.left) == 0 {
-		q.mu.Unlock()
+	release := q.line.Released(match)
+	q.mu.Unlock()
+	if release == nil {
 		return nil
 	}
-	q.unowned = append(q.unowned, w)
-	q.mu.Unlock()
 	select {
-	case <-w.done:
+	case <-release.Done():
 		return nil
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unowned = slices.DeleteFunc(q.unowned, func(other *unowned[K]) bool { return other == w })
-	if len(w.left) == 0 {
-		return nil
+	if left := q.line.Abandon(release); left > 0 {
+		return fmt.Errorf("%s has %d of these keys in work: %w", q.config.Name, left, context.Cause(ctx))
 	}
-	return fmt.Errorf("%s has %d of these keys in work: %w", q.config.Name, len(w.left), context.Cause(ctx))
+	return nil
 }
 
 // inWork returns the keys in work for which match returns true, and when Get handed out each.
@@ -72,9 +54,9 @@ func (q *Queue[K]) inWork(match func(key K) bool) map[K]time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	keys := map[K]time.Time{}
-	for e := q.working.first; e != nil; e = e.links[byPlace].next {
-		if match(e.key) {
-			keys[e.key] = q.epoch.Add(e.began)
+	for key, began := range q.line.Working() {
+		if match(key) {
+			keys[key] = q.epoch.Add(began)
 		}
 	}
 	return keys

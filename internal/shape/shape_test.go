@@ -190,7 +190,6 @@ var files = []string{
 	"lister.go",
 	"limiter.go",
 	"ownership.go",
-	"queuelist.go",
 	"queue.go",
 	"queueown.go",
 	"enqueue.go",
