@@ -277,3 +277,41 @@ func TestLineGivesMemoryBack(t *testing.T) {
 	}
 	check(t, l)
 }
+
+// Keys that become foreign leave no entries behind, and a wait for the release of keys that ends early leaves nothing.
+// Guarantees: S3
+func TestForeignKeysLeaveNothingBehind(t *testing.T) {
+	l, _ := newLine()
+	owned := Awaited
+	of := func(int) Ownership { return owned }
+	l.Own(of)
+	const keys = 4 * idleEntries
+	for i := range keys {
+		l.Add(i, Want{})
+	}
+	if turn, ok, _ := l.Next(); ok {
+		t.Errorf("%d was handed out", turn.Key)
+	}
+	if s := l.Status(); s.Awaited != keys {
+		t.Errorf("%d keys are awaited", s.Awaited)
+	}
+	owned = Foreign
+	if foreign := l.Own(of); len(foreign) != keys {
+		t.Errorf("%d keys were dropped", len(foreign))
+	}
+	check(t, l)
+	if s := l.Status(); s.Awaited != 0 || s.Foreign != keys || len(l.keys.entries) > idleEntries {
+		t.Errorf("%d keys are awaited, %d were dropped, %d have entries", s.Awaited, s.Foreign, len(l.keys.entries))
+	}
+	owned = Owned
+	l.Add(1, Want{})
+	l.Next()
+	r := l.Released(func(int) bool { return true })
+	if left := l.Abandon(r); left != 1 || len(l.owner.releases) != 0 {
+		t.Errorf("%d keys are left, and %d waits", left, len(l.owner.releases))
+	}
+	l.Done(1)
+	if run.IsClosed(r.Done()) {
+		t.Error("a wait that was abandoned ends")
+	}
+}
