@@ -279,10 +279,10 @@ func TestLostLeaseIsNotRenewed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(s *stage) {
-				var fatal time.Time
+				var fatal atomic.Pointer[time.Time] // when the process ended
 				var stopBy []time.Time
 				e := s.elector("a", func(c *Config, _ *rest.Config) {
-					c.Fatal = func() { fatal = time.Now() }
+					c.Fatal = func() { fatal.Store(new(time.Now())) }
 					if away.Delay > 0 { // the last renewal before RenewDeadline is answered after it
 						c.RetryPeriod = 5 * time.Second
 					}
@@ -323,16 +323,16 @@ func TestLostLeaseIsNotRenewed(t *testing.T) {
 				before := s.lease().Spec.RenewTime.Time
 				<-time.After(time.Until(want) - time.Millisecond)
 				synctest.Wait()
-				if !fatal.IsZero() {
-					s.Errorf("the process ended %v too early", want.Sub(fatal))
+				if at := fatal.Load(); at != nil {
+					s.Errorf("the process ended %v too early", want.Sub(*at))
 				}
 				if away.Drop && !s.lease().Spec.RenewTime.Time.Equal(before) {
 					s.Errorf("renewed at %v, after the loss", s.lease().Spec.RenewTime)
 				}
 				<-time.After(2 * time.Millisecond)
 				synctest.Wait()
-				if !fatal.Equal(want) || !e.Status().Renewed.Equal(renewed) {
-					s.Errorf("the process ended at %v, want %v; %+v", fatal, want, e.Status())
+				if at := fatal.Load(); at == nil || !at.Equal(want) || !e.Status().Renewed.Equal(renewed) {
+					s.Errorf("the process ended at %v, want %v; %+v", at, want, e.Status())
 				}
 			})
 		})
