@@ -250,10 +250,12 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 			t.Parallel()
 			fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(len(gvk.String()))), scheme.Codecs)
 			typ := scheme.Scheme.AllKnownTypes()[gvk]
-			depth := 1
+			depth, every := 1, short(8, 1)
 			switch gvk.GroupKind() {
 			case corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), corev1.SchemeGroupVersion.WithKind("Service").GroupKind():
-				depth = short(1, 2)
+				if !testing.Short() {
+					depth, every = 2, 3
+				}
 			}
 			for _, media := range []string{MediaJSON, MediaProtobuf} {
 				f, _ := FormatOf(media)
@@ -277,7 +279,7 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 					u.follow(raw[0], raw[1], true)
 					u.follow(raw[1], raw[2], true)
 					for i, changed := range variants(f, raw[0], raw[1], depth) {
-						if depth == 1 || i%3 == 0 {
+						if i%every == 0 {
 							u.follow(raw[0], changed, i%10 == 0)
 						}
 					}
