@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,7 +58,10 @@ func (s *session) yieldLocked(g *group, desired slotSet) time.Duration {
 	return next
 }
 
-// whyNotHeld returns the last errors of the informers whose requests fail.
+// errNotSynced indicates that something that a slot needs has not synced.
+var errNotSynced = errors.New("not synced yet")
+
+// whyNotHeld returns the last errors of the informers whose requests fail, and otherwise what the controllers wait for.
 func (s *session) whyNotHeld() error {
 	var errs []error
 	for _, f := range s.followers {
@@ -73,8 +77,18 @@ func (s *session) whyNotHeld() error {
 			}
 		}
 	}
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(errNotSynced)
+	for _, c := range s.controllers {
+		if len(errs) > 0 {
+			break
+		}
+		if err := c.synced(ended); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if len(errs) == 0 {
-		return errors.New("the informers or the sources of a controller have not synced")
+		return errNotSynced
 	}
 	return errors.Join(errs...)
 }
