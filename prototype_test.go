@@ -245,3 +245,58 @@ func TestGroupSharesByPrototype(t *testing.T) {
 		}
 	})
 }
+
+// Transform may return another Go type for another version of an object. The store has what it returned, and no version is read as
+// if it had the type of another.
+// Guarantees: D5
+func TestTransformToSeveralTypes(t *testing.T) {
+	for _, share := range []bool{false, true} {
+		t.Run(fmt.Sprint("share=", share), func(t *testing.T) {
+			forEachMode(t, func(w world, client *informer.Client, pods informer.Config[*corev1.Pod]) {
+				config := quiet[anyObject]()
+				config.PagedList, config.PageSize, config.Compact, config.Prototype = pods.PagedList, pods.PageSize, pods.Compact, &corev1.Pod{}
+				config.Share = share && !pods.Compact
+				config.Transform = func(obj anyObject) (anyObject, error) {
+					pod := obj.(*corev1.Pod)
+					switch pod.Labels["v"] {
+					case "metadata":
+						return &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}, nil
+					case "map":
+						return &corev1.ConfigMap{ObjectMeta: pod.ObjectMeta, Data: map[string]string{"node": pod.Spec.NodeName}}, nil
+					}
+					return pod, nil
+				}
+				w.create(newPod("ns", "a", "v=pod"), newPod("ns", "b", "v=map"))
+				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+				rec := &recorder[anyObject]{}
+				inf.Subscribe(rec)
+				defer start(w.T, inf)()
+				want := map[string]anyObject{
+					"pod":      &corev1.Pod{},
+					"metadata": &metav1.PartialObjectMetadata{},
+					"map":      &corev1.ConfigMap{},
+				}
+				for _, v := range []string{"metadata", "map", "pod", "map", "metadata", "pod", "pod"} {
+					w.relabel("ns", "a", v)
+					w.relabel("ns", "b", v)
+					synctest.Wait()
+					for _, name := range []string{"a", "b"} {
+						obj, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: name})
+						if !ok || reflect.TypeOf(obj) != reflect.TypeOf(want[v]) || obj.GetLabels()["v"] != v {
+							w.Fatalf("%s is %T %v, want %T with the label %s", name, obj, obj, want[v], v)
+						}
+						if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "n1" {
+							w.Errorf("%s is on the node %q", name, pod.Spec.NodeName)
+						}
+						if config, ok := obj.(*corev1.ConfigMap); ok && config.Data["node"] != "n1" {
+							w.Errorf("%s has the data %v", name, config.Data)
+						}
+					}
+				}
+				if rec.Broken() != 0 {
+					w.Errorf("%d calls do not follow from earlier ones", rec.Broken())
+				}
+			})
+		})
+	}
+}
