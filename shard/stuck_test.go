@@ -139,11 +139,11 @@ func TestStuckCallInASlotThatMoves(t *testing.T) {
 		if st := a.Status(); st.Owned != st.Planned || len(st.Overdue) != 0 {
 			s.Errorf("before the end of Grace, the status of a is %+v", st)
 		}
-		wantRest(joined.Add(7 * time.Second).Sub(time.Now()))
+		wantRest(time.Until(joined.Add(7 * time.Second)))
 		if st := a.Status(); st.Owned != st.Planned || !slices.Equal(st.Overdue, []Call{{KeyOf(pod).String(), began}}) || st.LastError != nil {
 			s.Errorf("after Grace, the status of a is %+v", st)
 		}
-		wantRest(joined.Add(12 * time.Second).Sub(time.Now()))
+		wantRest(time.Until(joined.Add(12 * time.Second)))
 		if st := a.Status(); st.Owned != 0 || st.Claimed != 1 || !errors.Is(st.LastError, errOverdue) || !strings.Contains(st.LastError.Error(), KeyOf(pod).String()) {
 			s.Errorf("after StuckAfter, the status of a is %+v", st)
 		}

@@ -81,15 +81,32 @@ func newBandwidth(megabytes float64) *rate.Limiter {
 // slowWriter writes no faster than the limits allow. Its waits do not count for the deadline of the client.
 type slowWriter struct {
 	http.ResponseWriter
-	ctx      context.Context // of the request
-	limits   []*rate.Limiter
-	deadline time.Time // zero means none
+	ctx    context.Context // of the request
+	limits []*rate.Limiter
+
+	mu       sync.Mutex // protects deadline: the cache ends a watch that is behind while the watch writes
+	deadline time.Time  // zero means none
 }
 
 // SetWriteDeadline is for [http.ResponseController].
 func (w *slowWriter) SetWriteDeadline(deadline time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.setLocked(deadline)
+}
+
+func (w *slowWriter) setLocked(deadline time.Time) error {
 	w.deadline = deadline
 	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(deadline)
+}
+
+// postpone moves the deadline, if there is one.
+func (w *slowWriter) postpone(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.deadline.IsZero() {
+		_ = w.setLocked(w.deadline.Add(by))
+	}
 }
 
 func (w *slowWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -102,8 +119,8 @@ func (w *slowWriter) Write(b []byte) (n int, err error) {
 				return n, err
 			}
 		}
-		if waited := time.Since(began); waited > time.Millisecond && !w.deadline.IsZero() {
-			_ = w.SetWriteDeadline(w.deadline.Add(waited))
+		if waited := time.Since(began); waited > time.Millisecond {
+			w.postpone(waited)
 		}
 		written, err := w.ResponseWriter.Write(part)
 		n += written

@@ -18,7 +18,6 @@ const (
 type ownership[K comparable] struct {
 	of       func(K) Ownership // nil means that all keys are Owned
 	awaited  chain[K]          // the keys that became ready while Awaited
-	foreign  uint64            // counts the keys that were dropped
 	releases []*Release[K]
 }
 
