@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -399,6 +400,20 @@ func TestVersionOfACustomResourceIsSwitchedOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	// repeat calls f again while its error is one that passes: the server takes over a change of a definition a little later.
+	repeat := func(passes func(error) bool, f func() error) {
+		t.Helper()
+		for ctx := within(t, patience); ; {
+			err := f()
+			if err == nil {
+				return
+			}
+			if !passes(err) || ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+	}
 	install := func() {
 		t.Helper()
 		crd := cluster.NewCRD(v1, "Widget")
@@ -412,29 +427,31 @@ func TestVersionOfACustomResourceIsSwitchedOff(t *testing.T) {
 	}
 	serve := func(served ...bool) {
 		t.Helper()
-		crd, err := definitions.Get(within(t, patience), v1.GroupResource().String(), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-		for i, s := range served {
-			versions[i].(map[string]any)["served"] = s
-		}
-		crd.Object["spec"].(map[string]any)["versions"] = versions
-		if _, err := definitions.Update(within(t, patience), crd, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		repeat(apierrors.IsConflict, func() error {
+			crd, err := definitions.Get(within(t, patience), v1.GroupResource().String(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+			for i, s := range served {
+				versions[i].(map[string]any)["served"] = s
+			}
+			crd.Object["spec"].(map[string]any)["versions"] = versions
+			_, err = definitions.Update(within(t, patience), crd, metav1.UpdateOptions{})
+			return err
+		})
 	}
 	create := func(name string) *unstructured.Unstructured {
 		t.Helper()
 		obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
 		obj.SetGroupVersionKind(v1.GroupVersion().WithKind("Widget"))
 		obj.SetName(name)
-		obj, err := client.Resource(v1).Namespace(namespace).Create(within(t, patience), obj, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bare(obj)
+		var created *unstructured.Unstructured
+		repeat(apierrors.IsNotFound, func() (err error) {
+			created, err = client.Resource(v1).Namespace(namespace).Create(within(t, patience), obj, metav1.CreateOptions{})
+			return err
+		})
+		return bare(created)
 	}
 	install()
 	want := []*unstructured.Unstructured{create("a"), create("b")}
