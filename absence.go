@@ -21,22 +21,25 @@ const (
 	// resource definition changes, kube-apiserver updates its documents one after the other. In between, they can lack a
 	// version that is being switched on. With several API servers, one may lag behind the others.
 	settleTime = 10 * time.Second
-	// proofTime is how long discovery is not asked again after it has shown the absence. Until then, a retry is one request.
+	// proofTime is how long discovery is not asked again after it has shown the absence. Until then, a retry is one
+	// request.
 	proofTime = 5 * time.Minute
 )
 
-// absence decides whether a 404 means that the server does not serve the resource of a reflector. A proxy without a backend, an
-// API version that is switched off and a wrong scope give a 404, too. So it asks discovery: the resource is absent only if the
-// documents show that no version of its group has it. If there may be objects, they must show it for settleTime, at each retry.
+// absence decides whether a 404 means that the server does not serve the resource of a reflector. A proxy without a
+// backend, an API version that is switched off and a wrong scope give a 404, too. So it asks discovery: the resource is
+// absent only if the documents show that no version of its group has it. If there may be objects, they must show it for
+// settleTime, at each retry.
 type absence struct {
 	client   *Client
 	resource Resource
 	awaits   *awaiting
 
 	// Only the goroutine of the reflector uses these.
-	objects bool      // the sink may have objects
-	since   time.Time // when discovery first showed the absence, if every request since has failed with a 404 that it explained
-	proven  time.Time // when the absence was last certain; zero if the server has served the resource since
+	objects bool // the sink may have objects
+	// when discovery first showed the absence, if every request since has failed with a 404 that it explained
+	since  time.Time
+	proven time.Time // when the absence was last certain; zero if the server has served the resource since
 }
 
 // errNotServed indicates a 404 of a resource that no version of its group has.
@@ -73,7 +76,8 @@ func (a *absence) explain(ctx context.Context, err error) error {
 
 // prove returns nil if the resource is absent, and otherwise why that is not certain.
 func (a *absence) prove(ctx context.Context) error {
-	in, served, err := discovery.Find(a.resource.GroupVersionResource, func(path string) ([]byte, error) { return a.get(ctx, path) })
+	in, served, err := discovery.Find(a.resource.GroupVersionResource,
+		func(path string) ([]byte, error) { return a.get(ctx, path) })
 	switch {
 	case err != nil:
 	case served && in.Version != a.resource.Version:
@@ -91,7 +95,8 @@ func (a *absence) prove(ctx context.Context) error {
 		a.since = time.Now()
 	}
 	if shown := time.Since(a.since); a.objects && shown < settleTime {
-		return fmt.Errorf("discovery has lacked it for %v, and may be about to change; the objects go after %v", shown.Round(time.Millisecond), settleTime)
+		return fmt.Errorf("discovery has lacked it for %v, and may be about to change; the objects go after %v",
+			shown.Round(time.Millisecond), settleTime)
 	}
 	return nil
 }
@@ -105,10 +110,13 @@ func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
 	a.awaits.set(AwaitingResponse)
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, ErrNoProgress)
 	defer cancel()
-	resp, err := a.client.send(ctx, request{method: http.MethodGet, url: a.client.base.JoinPath(path), accept: decode.MediaJSON})
+	resp, err := a.client.send(ctx, request{
+		method: http.MethodGet, url: a.client.base.JoinPath(path), accept: decode.MediaJSON,
+	})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("GET /%s: %w; bind the ClusterRole system:discovery to the client, as it is to all users by default", path, err)
+		return nil, fmt.Errorf("GET /%s: %w; bind the ClusterRole system:discovery to the client, "+
+			"as it is to all users by default", path, err)
 	case errors.As(err, new(apierrors.APIStatus)): // other errors have the path
 		return nil, fmt.Errorf("GET /%s: %w", path, err)
 	case err != nil:

@@ -4,9 +4,9 @@ import "time"
 
 // backlog holds the changes that wait for one handler, in order. It is not safe for concurrent use.
 //
-// Unless every is set, it folds changes: it has at most one entry per key, from the object that the handler received last to
-// the latest one. If an object is added and deleted before the handler receives it, its entry becomes void. A void entry is
-// not delivered.
+// Unless every is set, it folds changes: it has at most one entry per key, from the object that the handler received
+// last to the latest one. If an object is added and deleted before the handler receives it, its entry becomes void. A
+// void entry is not delivered.
 type backlog[T Object] struct {
 	every   bool // keep each change
 	limit   int  // with every: how many changes may wait besides one for each key
@@ -32,8 +32,8 @@ const fewEntries = 8
 // maxIdleQueue is the capacity that an empty backlog keeps, in entries. An idle handler should cost next to nothing.
 const maxIdleQueue = 16
 
-// add appends c, or folds it into the entry of its key. now is not before that of earlier calls. At most more changes follow,
-// which sizes the map.
+// add appends c, or folds it into the entry of its key. now is not before that of earlier calls. At most more changes
+// follow, which sizes the map.
 func (b *backlog[T]) add(c *change[T], initial bool, now time.Duration, more int) {
 	if !b.every {
 		if p := b.find(c.key); p != nil {

@@ -27,26 +27,28 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 )
 
-// Client sends requests to one API server. The rest.Config sets TLS, authentication, proxies, HTTP/2, the user agent, the
-// warning handler and the request rate; client-go's own code implements them. It is safe for concurrent use and meant to be
-// shared.
+// Client sends requests to one API server. The rest.Config sets TLS, authentication, proxies, HTTP/2, the user agent,
+// the warning handler and the request rate; client-go's own code implements them. It is safe for concurrent use and
+// meant to be shared.
 //
-// An invalid response of a broken or hostile server is an error of that request or object, and the informer retries. A server
-// cannot crash the process, block an informer forever, or redirect the client's credentials to another host. The limits are:
+// An invalid response of a broken or hostile server is an error of that request or object, and the informer retries. A
+// server cannot crash the process, block an informer forever, or redirect the client's credentials to another host. The
+// limits are:
 //
 //   - 32 MiB for an object or a watch frame, 1 MiB for the parts of a list other than its items: [ErrTooLarge]
-//   - 10,000 levels of nesting in an object. A type that contains itself is requested in JSON, since its nesting in protobuf
-//     would have no limit
-//   - 90 s for the headers of a response, and 90 s for each 16 KiB of a list, without the time of decoding: [ErrNoProgress].
-//     A streaming list has 10 s for each KiB. A watch has until 30 s after the server should have ended it
-//   - 256 MiB of memory for one decoded object without its strings: ErrTooLarge. A kilobyte of memory can come from a few
-//     encoded bytes, such as a list of empty structs. An informer decodes at most four objects at once, however many
-//     namespaces it follows
+//   - 10,000 levels of nesting in an object. A type that contains itself is requested in JSON, since its nesting in
+//     protobuf would have no limit
+//   - 90 s for the headers of a response, and 90 s for each 16 KiB of a list, without the time of decoding:
+//     [ErrNoProgress]. A streaming list has 10 s for each KiB. A watch has until 30 s after the server should have
+//     ended it
+//   - 256 MiB of memory for one decoded object without its strings: ErrTooLarge. A kilobyte of memory can come from a
+//     few encoded bytes, such as a list of empty structs. An informer decodes at most four objects at once, however
+//     many namespaces it follows
 //   - 64 KiB and 10 s for the body of an error, and 8 KiB for its message
 //   - 4 MiB and 10 s for a discovery document, which an informer reads only after a 404
 //
-// There is no limit on the number of objects in a collection. The informer keeps all of them, so its memory depends on the
-// server and on everybody who may create objects.
+// There is no limit on the number of objects in a collection. The informer keeps all of them, so its memory depends on
+// the server and on everybody who may create objects.
 type Client struct {
 	base    *url.URL
 	http    *http.Client
@@ -65,8 +67,8 @@ var errNoClient = errors.New("the client is nil: create one with NewClient")
 // NewClient returns a client for config, which it does not keep or change.
 //
 // QPS, Burst and RateLimiter limit the requests of all informers of the client together; zero QPS means client-go's
-// default of 5 per second. Timeout limits lists, not watches. AcceptContentTypes, or else ContentType, sets the media types
-// to request. Empty means protobuf for types that support it, and JSON.
+// default of 5 per second. Timeout limits lists, not watches. AcceptContentTypes, or else ContentType, sets the media
+// types to request. Empty means protobuf for types that support it, and JSON.
 func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	if config.UserAgent == "" {
@@ -119,8 +121,8 @@ func NewClient(config *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// WithTracer returns a client that is like c, and reports each request to tracer. Both share the connections, the rate limit and
-// the status. A nil tracer means none.
+// WithTracer returns a client that is like c, and reports each request to tracer. Both share the connections, the rate
+// limit and the status. A nil tracer means none.
 func (c *Client) WithTracer(tracer Tracer) *Client {
 	traced := *c
 	traced.tracer = tracer
@@ -134,8 +136,8 @@ func (c *Client) Status() ClientStatus {
 	return s
 }
 
-// checkRedirect rejects redirects to other servers: client-go's transports add the credentials to each request, whatever
-// its host.
+// checkRedirect rejects redirects to other servers: client-go's transports add the credentials to each request,
+// whatever its host.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	switch {
@@ -147,11 +149,12 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a decoded
-// object in memory, 1 MiB for the parts of a list other than its items, 64 KiB for a Status.
+// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a
+// decoded object in memory, 1 MiB for the parts of a list other than its items, 64 KiB for a Status.
 var ErrTooLarge = decode.ErrTooLarge
 
-// wait waits until the rate limit allows one more request. Call it before send: the deadlines of send are for the server alone.
+// wait waits until the rate limit allows one more request. Call it before send: the deadlines of send are for the
+// server alone.
 func (c *Client) wait(ctx context.Context) error {
 	if c.limiter == nil {
 		return nil
@@ -206,8 +209,8 @@ func (r *request) verb() string {
 	return strings.ToLower(r.method)
 }
 
-// send sends one request. For a response that does not report success, it returns an [apierrors.APIStatus] with the server's
-// error.
+// send sends one request. For a response that does not report success, it returns an [apierrors.APIStatus] with the
+// server's error.
 func (c *Client) send(ctx context.Context, r request) (*response, error) {
 	header := http.Header{"Accept": {r.accept}}
 	if r.contentType != "" {
@@ -220,7 +223,8 @@ func (c *Client) send(ctx context.Context, r request) (*response, error) {
 			name = ""
 		}
 		ctx, ended = c.tracer.Request(ctx, RequestTrace{
-			Verb: r.verb(), Resource: r.resource, Name: name, Method: r.method, Host: r.url.Host, Path: "/" + strings.TrimPrefix(r.url.Path, "/"), Header: header,
+			Verb: r.verb(), Resource: r.resource, Name: name, Method: r.method, Host: r.url.Host,
+			Path: "/" + strings.TrimPrefix(r.url.Path, "/"), Header: header,
 		})
 	}
 	began := time.Now()
@@ -304,7 +308,8 @@ func responseError(resp *http.Response, method string, resource schema.GroupReso
 	}
 	if err != nil || status.Status != metav1.StatusFailure {
 		message := "unknown"
-		if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || strings.HasPrefix(media, "text/") {
+		if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil ||
+			strings.HasPrefix(media, "text/") {
 			message = strings.TrimSpace(string(body[:min(len(body), 2048)]))
 		}
 		return apierrors.NewGenericServerResponse(resp.StatusCode, method, resource, name, message, retryAfter, true)
@@ -320,7 +325,8 @@ func responseError(resp *http.Response, method string, resource schema.GroupReso
 	return &apierrors.StatusError{ErrStatus: *status}
 }
 
-// serverIdentity identifies the server of a client, so that the objects of one server are not taken for those of another.
+// serverIdentity identifies the server of a client, so that the objects of one server are not taken for those of
+// another.
 type serverIdentity struct {
 	ca     string        // the sum of the certificate authority; empty if the system's are trusted
 	asking chan struct{} // holds a token while a request for the UID is under way
@@ -356,8 +362,8 @@ const (
 // errNotIdentified indicates that a request of cluster has failed.
 var errNotIdentified = errors.New("identify the server")
 
-// cluster returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the client may not
-// get that namespace. Only the first call that succeeds sends a request.
+// cluster returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the
+// client may not get that namespace. Only the first call that succeeds sends a request.
 func (c *Client) cluster(ctx context.Context) (string, error) {
 	select {
 	case c.server.asking <- struct{}{}:
@@ -380,7 +386,8 @@ func (c *Client) cluster(ctx context.Context) (string, error) {
 	if c.server.failed = nil; err != nil && short.Err() != nil && ctx.Err() == nil {
 		c.server.failed, c.server.failedAt = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now()
 	}
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsNotAcceptable(err) {
 		uid, err = "", nil
 	}
 	if err != nil {

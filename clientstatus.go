@@ -21,14 +21,14 @@ type ClientStatus struct {
 	// Throttled has the times that requests waited for the client's own rate limit, also those that did not have to wait:
 	// rest_client_rate_limiter_duration_seconds.
 	Throttled Durations
-	// RecentRequests is the number of requests of the last five minutes, in steps of half a minute. RecentFailures is the number of
-	// those that failed: there was no response, or its status was 401, 403, 429 or 5xx, or it cannot be read. Answers such as 404 and
-	// 409 are no failures. A request that its caller cancelled before the response does not count.
+	// RecentRequests is the number of requests of the last five minutes, in steps of half a minute. RecentFailures is the
+	// number of those that failed: there was no response, or its status was 401, 403, 429 or 5xx, or it cannot be read.
+	// Answers such as 404 and 409 are no failures. A request that its caller cancelled before the response does not count.
 	RecentRequests, RecentFailures uint64
 	// LastSuccess is the time of the latest request that did not fail. Zero means that there was none.
 	LastSuccess time.Time
-	// LastError is the latest failure, in the sense of RecentFailures, and LastErrorTime its time. Nil means that there was none. A
-	// success does not clear it. The text may come from the server or a proxy.
+	// LastError is the latest failure, in the sense of RecentFailures, and LastErrorTime its time. Nil means that there
+	// was none. A success does not clear it. The text may come from the server or a proxy.
 	LastError     error
 	LastErrorTime time.Time
 }
@@ -37,8 +37,8 @@ type ClientStatus struct {
 type RequestKind struct {
 	// Method is the HTTP method.
 	Method string
-	// Code is the HTTP status code. Zero means that there was no response. A code that is not in the standard counts as the
-	// first of its class, so that a server cannot make up kinds.
+	// Code is the HTTP status code. Zero means that there was no response. A code that is not in the standard counts as
+	// the first of its class, so that a server cannot make up kinds.
 	Code int
 }
 
@@ -61,7 +61,8 @@ func (t *traffic) waited(d time.Duration) {
 	t.throttled.add(d)
 }
 
-// answered counts a request with its result. code is 0 if there was no response. d is the time that the request took until now.
+// answered counts a request with its result. code is 0 if there was no response. d is the time that the request took
+// until now.
 func (t *traffic) answered(ctx context.Context, method string, code int, err error, d time.Duration) {
 	now := time.Now()
 	cancelled := code == 0 && errors.Is(ctx.Err(), context.Canceled) && !errors.Is(err, ErrNoProgress)
@@ -91,7 +92,8 @@ func (t *traffic) answered(ctx context.Context, method string, code int, err err
 	}
 }
 
-// failedRequest reports whether a request that got code and an error shows that the server, or the way to it, does not work.
+// failedRequest reports whether a request that got code and an error shows that the server, or the way to it, does not
+// work.
 func failedRequest(code int) bool {
 	switch code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:

@@ -2,7 +2,8 @@ package informer
 
 import "fmt"
 
-// compactConfig returns the configuration of the informer of packed objects for config, and makes packer call its Transform.
+// compactConfig returns the configuration of the informer of packed objects for config, and makes packer call its
+// Transform.
 func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 	c := Config[*packed]{
 		Filter:            config.Filter,
@@ -49,7 +50,8 @@ func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 }
 
 // compactSubscription returns the handler of packed objects for h, and its configuration for config.
-func compactSubscription[T Object](h Handler[T], config SubscriptionConfig[T]) (Handler[*packed], SubscriptionConfig[*packed]) {
+func compactSubscription[T Object](h Handler[T],
+	config SubscriptionConfig[T]) (Handler[*packed], SubscriptionConfig[*packed]) {
 	c := SubscriptionConfig[*packed]{
 		Name:       config.Name,
 		Delivery:   config.Delivery,
@@ -104,8 +106,8 @@ func (u *unpacker[T]) call(packed Event[*packed]) {
 	}
 }
 
-// unpacking decodes the events of one subscription. If an object cannot be decoded again, it leaves out the addition or update. The
-// next version is then an update, or an addition if the subscription does not have the object.
+// unpacking decodes the events of one subscription. If an object cannot be decoded again, it leaves out the addition or
+// update. The next version is then an update, or an addition if the subscription does not have the object.
 type unpacking[T Object] struct {
 	hidden map[Key]struct{} // objects of the store that the subscription does not have
 }
@@ -144,15 +146,15 @@ func (u *unpacking[T]) event(e Event[*packed]) (result Event[T], ok bool) {
 	return result, true
 }
 
-// unpackOld returns the object of old, or the zero T if it cannot be decoded. It shares with obj, another version of the object,
-// what did not change.
+// unpackOld returns the object of old, or the zero T if it cannot be decoded. It shares with obj, another version of
+// the object, what did not change.
 func unpackOld[T Object](old *packed, obj T) T {
 	unpacked, _ := old.object(any(obj)).(T)
 	return unpacked
 }
 
-// bare returns an object that has only the identity and the version of p, for a handler that has had p. It returns the zero T if
-// there is no such T.
+// bare returns an object that has only the identity and the version of p, for a handler that has had p. It returns the
+// zero T if there is no such T.
 func bare[T Object](p *packed) T {
 	obj, _ := p.body.Load().form.by.bare(p).(T)
 	return obj

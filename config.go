@@ -11,9 +11,9 @@ import (
 
 // Config is the configuration of an [Informer] or a [Reflector]. The zero value is right for most.
 //
-// An informer calls Transform, Filter, OnDecodeError and OnFailure one at a time: no two of these calls overlap, even with
-// several namespaces. If one of them panics, the program crashes. If one of them calls runtime.Goexit, as t.FailNow does, the
-// list or watch fails, and the informer retries it after a backoff.
+// An informer calls Transform, Filter, OnDecodeError and OnFailure one at a time: no two of these calls overlap, even
+// with several namespaces. If one of them panics, the program crashes. If one of them calls runtime.Goexit, as
+// t.FailNow does, the list or watch fails, and the informer retries it after a backoff.
 type Config[T Object] struct {
 	// Transform is called once for each decoded object before it is stored, and returns the object to store: usually obj
 	// itself without fields that nobody reads. It may write to obj. It must keep namespace, name, uid and resourceVersion.
@@ -23,58 +23,59 @@ type Config[T Object] struct {
 	Transform func(obj T) (T, error)
 	// Filter restricts the informer to the objects for whose metadata it returns true. Other objects are not decoded any
 	// further. An object that stops passing the filter is reported as deleted, with final=false. Filter is called once for
-	// each version, in any order. The metadata lacks managedFields, and Filter may keep or change it. The server still sends
-	// all objects, so prefer a selector of Resource where it can express the same. Nil means all objects.
+	// each version, in any order. The metadata lacks managedFields, and Filter may keep or change it. The server still
+	// sends all objects, so prefer a selector of Resource where it can express the same. Nil means all objects.
 	Filter func(meta *metav1.PartialObjectMetadata) bool
 	// KeepManagedFields keeps metadata.managedFields. False means that the decoder drops them: they are a third of a
 	// typical object, and only server-side apply uses them.
 	KeepManagedFields bool
 	// Share makes different objects share equal parts: two slices, maps or pointers decoded from the same bytes are one.
-	// Pods of one Deployment then share most of their spec, which can halve their memory, and shared parts are not decoded.
-	// Cached objects must never be written to. With Share, code that writes to one object changes others too; in tests,
-	// informertest.DetectMutations finds such code. Transform may write to the object that it receives. So with Transform,
-	// an object shares only with its own previous versions: the informer sets fields of the object that Transform returns to equal
-	// values of the previous version, so nobody else may have that object yet. It writes to nothing behind them. False means that an
-	// object shares only strings with other objects, and unchanged parts with its own previous versions unless Transform is
-	// set.
+	// Pods of one Deployment then share most of their spec, which can halve their memory, and shared parts are not
+	// decoded. Cached objects must never be written to. With Share, code that writes to one object changes others too; in
+	// tests, informertest.DetectMutations finds such code. Transform may write to the object that it receives. So with
+	// Transform, an object shares only with its own previous versions: the informer sets fields of the object that
+	// Transform returns to equal values of the previous version, so nobody else may have that object yet. It writes to
+	// nothing behind them. False means that an object shares only strings with other objects, and unchanged parts with its
+	// own previous versions unless Transform is set.
 	Share bool
-	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a tenth
-	// of the memory that it takes in client-go; what cannot be compressed, like most secrets, saves nothing. A read takes
-	// microseconds: [Store.Get] returns a decoded object, and while a caller holds it, all readers get that one. Iterators
-	// decode one object after the other, so reading the whole collection takes little memory. Keys, label selectors of a
-	// [Lister] and lookups in an [Index] decode only the objects that they return. A handler receives decoded objects; see
-	// SubscriptionConfig.NewOnly.
+	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a
+	// tenth of the memory that it takes in client-go; what cannot be compressed, like most secrets, saves nothing. A read
+	// takes microseconds: [Store.Get] returns a decoded object, and while a caller holds it, all readers get that one.
+	// Iterators decode one object after the other, so reading the whole collection takes little memory. Keys, label
+	// selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A handler receives
+	// decoded objects; see SubscriptionConfig.NewOnly.
 	//
 	// The function of an index is still called once for each version. With Transform, the informer encodes the result of
-	// Transform and holds that, so nothing that Transform drops takes memory. If the encoding loses something, because a field
-	// has none, the informer holds the decoded object. T must decode the same bytes to the same object each time. If a type's
-	// own UnmarshalJSON fails for an object of the store, the informer logs that, and the object is as one that could never be
-	// decoded until its next version: readers leave it out, and [Store.Undecodable] says why. A handler receives no addition or
-	// update for that version; where it would receive it as the old or last version, it receives an object with namespace, name,
-	// uid and resourceVersion only. OnDecodeError is not called: readers do not wait for it. Compact and Share exclude each other. A [Reflector] has no Compact. False
-	// means that objects are held decoded.
+	// Transform and holds that, so nothing that Transform drops takes memory. If the encoding loses something, because a
+	// field has none, the informer holds the decoded object. T must decode the same bytes to the same object each time. If
+	// a type's own UnmarshalJSON fails for an object of the store, the informer logs that, and the object is as one that
+	// could never be decoded until its next version: readers leave it out, and [Store.Undecodable] says why. A handler
+	// receives no addition or update for that version; where it would receive it as the old or last version, it receives
+	// an object with namespace, name, uid and resourceVersion only. OnDecodeError is not called: readers do not wait for
+	// it. Compact and Share exclude each other. A [Reflector] has no Compact. False means that objects are held decoded.
 	Compact bool
-	// Prototype is needed only if T is an interface type, as for a program that learns the type of its objects at run time:
-	// a pointer of the type to decode, such as &corev1.Pod{} for an Informer[client.Object]. Its content does not matter, and
-	// it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T itself.
+	// Prototype is needed only if T is an interface type, as for a program that learns the type of its objects at run
+	// time: a pointer of the type to decode, such as &corev1.Pod{} for an Informer[client.Object]. Its content does not
+	// matter, and it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T itself.
 	Prototype T
 	// OnDecodeError is called when an object cannot be decoded, while later objects wait. The informer keeps the last good
-	// version of the object and continues with the others; see [Store.Undecodable]. Nil means that the informer only logs and counts the error.
+	// version of the object and continues with the others; see [Store.Undecodable]. Nil means that the informer only logs
+	// and counts the error.
 	OnDecodeError func(*DecodeError)
-	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again. The error is the one that
-	// ReflectorStatus.LastError then has. Nil means that the informer only logs and counts the failure.
+	// OnFailure is called when a list or a watch has failed, before the informer waits and tries again. The error is the
+	// one that ReflectorStatus.LastError then has. Nil means that the informer only logs and counts the failure.
 	OnFailure func(error)
-	// PagedList reads the collection by LIST, page by page. False means that the informer uses a streaming list (KEP-3157),
-	// and falls back to LIST if the server does not support it.
+	// PagedList reads the collection by LIST, page by page. False means that the informer uses a streaming list
+	// (KEP-3157), and falls back to LIST if the server does not support it.
 	PagedList bool
 	// PageSize is the number of objects in a page of a LIST. Zero means 500.
 	PageSize int
 	// AbsentIsSynced treats a resource that the server does not serve as empty, for example while its custom resource
-	// definition is not installed. False means that the informer does not sync until the server serves the resource. In both
-	// cases, a 404 counts only if discovery shows the absence; see [ReflectorState].
+	// definition is not installed. False means that the informer does not sync until the server serves the resource. In
+	// both cases, a 404 counts only if discovery shows the absence; see [ReflectorState].
 	AbsentIsSynced bool
-	// Snapshot makes the informer save its objects and start from the saved ones; see [SnapshotConfig]. A [Reflector] has no
-	// Snapshot. The zero value saves nothing.
+	// Snapshot makes the informer save its objects and start from the saved ones; see [SnapshotConfig]. A [Reflector] has
+	// no Snapshot. The zero value saves nothing.
 	Snapshot SnapshotConfig
 	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
@@ -86,7 +87,8 @@ func (c *Config[T]) validate() error {
 		return fmt.Errorf("Config.PageSize is %d: it must not be negative", c.PageSize)
 	}
 	if t := reflect.TypeFor[T](); c.goType() == t && t.Kind() == reflect.Interface {
-		return fmt.Errorf("Config.Prototype is nil: %v is an interface, so the prototype must name the type of the objects", t)
+		return fmt.Errorf("Config.Prototype is nil: %v is an interface, so the prototype must name the type of the objects",
+			t)
 	}
 	if c.Compact && c.Share {
 		return errors.New("Config.Compact and Config.Share exclude each other: compact objects share nothing")
@@ -126,7 +128,8 @@ type DecodeError struct {
 
 // Error implements error. It names the object, and does not show Raw.
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("decode %s %.600s: %.1000v", e.Resource.Resource, e.Key, e.Err) // a server can send a long key or value
+	// a server can send a long key or value
+	return fmt.Sprintf("decode %s %.600s: %.1000v", e.Resource.Resource, e.Key, e.Err)
 }
 
 // Unwrap returns Err.

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time. It adds a key again if its
-// reconcile failed or the [Result] requests it. Set the exported fields first, then call Watch for each source, then Run.
+// Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time. It adds a key again if
+// its reconcile failed or the [Result] requests it. Set the exported fields first, then call Watch for each source,
+// then Run.
 //
 //	ctl := &informer.Controller[informer.Key]{
 //		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) { … },
@@ -26,8 +27,8 @@ type Controller[K comparable] struct {
 	// Queue holds the keys. No other controller may use it. The controller does not close it. Nil means a new queue with
 	// the zero QueueConfig and the name of the controller.
 	Queue *Queue[K]
-	// Reconcile brings the actual state for one key to the desired state. It may be called for a key whose objects no longer
-	// exist. Its context ends after Timeout, and Grace after the end of Run's context.
+	// Reconcile brings the actual state for one key to the desired state. It may be called for a key whose objects no
+	// longer exist. Its context ends after Timeout, and Grace after the end of Run's context.
 	Reconcile func(ctx context.Context, key K) (Result, error)
 	// MaxConcurrentReconciles is the number of keys that are reconciled at a time. Zero means 1.
 	MaxConcurrentReconciles int
@@ -36,15 +37,16 @@ type Controller[K comparable] struct {
 	// Grace is the time from the end of Run's context to the end of the context of the calls of Reconcile under way. Zero
 	// means 20 s. Negative means that both end at once.
 	//
-	// If the cause of that end has a method StopBy() time.Time, the context of the calls ends early enough for Run to return by then: a
-	// second before, or after three quarters of the time if that is less than 4 s. The causes of packages leader and manager have that
-	// method: after a lost lease, the calls have 3 s by default.
+	// If the cause of that end has a method StopBy() time.Time, the context of the calls ends early enough for Run to
+	// return by then: a second before, or after three quarters of the time if that is less than 4 s. The causes of
+	// packages leader and manager have that method: after a lost lease, the calls have 3 s by default.
 	Grace time.Duration
-	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that is
-	// longer. False means that the delay is RequeueAfter, however short, and no limit applies.
+	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that
+	// is longer. False means that the delay is RequeueAfter, however short, and no limit applies.
 	LimitRequeueAfter bool
 	// OnPanic receives the value of a panic of Reconcile. It runs in the deferred function that recovers the panic, so
-	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the program.
+	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the
+	// program.
 	OnPanic func(key K, value any)
 	// Tracer receives a span for each call of Reconcile. Nil means none.
 	Tracer Tracer
@@ -55,9 +57,10 @@ type Controller[K comparable] struct {
 	used     *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
 	unsynced []*watched // sources that are not known to be synced
 	replays  []replay[K]
-	active   map[K]context.CancelCauseFunc // ends the context of each call of Reconcile under way; nil before the first call of Own
-	status   ControllerStatus
-	begun    chan struct{} // closed when Run has been called; nil before its first use
+	// ends the context of each call of Reconcile under way; nil before the first call of Own
+	active map[K]context.CancelCauseFunc
+	status ControllerStatus
+	begun  chan struct{} // closed when Run has been called; nil before its first use
 
 	failures failures[K] // has a lock of its own
 }
@@ -90,23 +93,23 @@ func (w *watched) failed() error {
 	return w.subscription.Err()
 }
 
-// Result says when to reconcile a key again. If Reconcile returns an error, only Priority counts: the queue's limiter sets
-// the delay, and the failure count of the key increases.
+// Result says when to reconcile a key again. If Reconcile returns an error, only Priority counts: the queue's limiter
+// sets the delay, and the failure count of the key increases.
 type Result struct {
 	// RequeueAfter is the delay until the next reconcile of the key. Zero means no reconcile until the next event. Unless
 	// Backoff is set, the failure count is reset.
 	RequeueAfter time.Duration
-	// Backoff retries the key after the delay of the queue's limiter or RequeueAfter, whichever is longer. It increases the
-	// failure count, as an error does. Use it to wait for something that does not exist yet, which is no failure. False
-	// means no backoff.
+	// Backoff retries the key after the delay of the queue's limiter or RequeueAfter, whichever is longer. It increases
+	// the failure count, as an error does. Use it to wait for something that does not exist yet, which is no failure.
+	// False means no backoff.
 	Backoff bool
 	// Priority is the priority of the key in the queue. Zero means the priority with which it was handed out.
 	Priority Priority
 }
 
-// TerminalError wraps an error of Reconcile that a retry will not fix. The controller logs and counts the error, resets the
-// failure count, and does not reconcile the key until the next event. TerminalError(nil) is such an error too, and not nil,
-// as in controller-runtime: return nil for success.
+// TerminalError wraps an error of Reconcile that a retry will not fix. The controller logs and counts the error, resets
+// the failure count, and does not reconcile the key until the next event. TerminalError(nil) is such an error too, and
+// not nil, as in controller-runtime: return nil for success.
 func TerminalError(err error) error { return &terminalError{err} }
 
 type terminalError struct{ err error } // err may be nil
@@ -128,13 +131,13 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic of Reconcile: %v
 const defaultGrace = 20 * time.Second // less than the deadlines of package manager and of a pod
 
 // Watch subscribes the controller to source, whose events then add keys to the queue. The controller reconciles nothing
-// until every source has synced, so it never mistakes an object that has not been read yet for a deleted one. It does not
-// wait for a subscription that you create yourself.
+// until every source has synced, so it never mistakes an object that has not been read yet for a deleted one. It does
+// not wait for a subscription that you create yourself.
 //
 // Call Watch before Run, or later for a source that appears later. A running controller then finishes the calls of
 // Reconcile under way, and begins the next one when the new source has synced. A source that cannot sync, such as a
-// resource that is not installed, blocks the controller; see Config.AbsentIsSynced. To stop watching a source, close the
-// subscription that Watch returns. The controller then no longer waits for the source, either.
+// resource that is not installed, blocks the controller; see Config.AbsentIsSynced. To stop watching a source, close
+// the subscription that Watch returns. The controller then no longer waits for the source, either.
 func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	queue := c.queue()
 	w := &watched{subscribed: make(chan struct{})}
@@ -149,11 +152,11 @@ func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	return w.subscription
 }
 
-// Run waits until all sources have synced, and then reconciles until ctx ends or the queue is closed. It then takes no more
-// keys, and waits for the calls of Reconcile under way, whose context ends after Grace. It returns the cause of ctx,
-// [ErrClosed], or the error of a source that ended before it synced. Every goroutine that it started has ended then. A
-// later Run continues with the keys in the queue. If Run is already under way, it returns [ErrRunning]. If a field is wrong,
-// Run logs and returns an error that names the field.
+// Run waits until all sources have synced, and then reconciles until ctx ends or the queue is closed. It then takes no
+// more keys, and waits for the calls of Reconcile under way, whose context ends after Grace. It returns the cause of
+// ctx, [ErrClosed], or the error of a source that ended before it synced. Every goroutine that it started has ended
+// then. A later Run continues with the keys in the queue. If Run is already under way, it returns [ErrRunning]. If a
+// field is wrong, Run logs and returns an error that names the field.
 func (c *Controller[K]) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		c.logger().Error("the controller does not run", "err", err)
@@ -210,13 +213,13 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 	return context.Cause(work)
 }
 
-// errExitedReconcile indicates that Reconcile or a function of QueueConfig called runtime.Goexit, as t.FailNow does. It ends
-// the controller.
+// errExitedReconcile indicates that Reconcile or a function of QueueConfig called runtime.Goexit, as t.FailNow does. It
+// ends the controller.
 var errExitedReconcile = errors.New("a call of Reconcile, QueueConfig.OnGet or OnDone ended its goroutine")
 
 // WaitSynced waits until all sources have synced and every key that they have added was reconciled once, with whatever
-// result, and then returns nil. If ctx ends first, it returns an error that names what is missing. If a field is wrong or
-// a source ended before it synced, it returns that error at once, whether Run was called or not.
+// result, and then returns nil. If ctx ends first, it returns an error that names what is missing. If a field is wrong
+// or a source ended before it synced, it returns that error at once, whether Run was called or not.
 func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -348,8 +351,8 @@ func (c *Controller[K]) lacksSource() bool {
 	return len(c.unsynced) > 0
 }
 
-// WaitSources waits until all sources have synced, whether Run was called or not, and then returns nil. It returns an error that names
-// what is missing if ctx ends first, and the error of a source that ended before it synced.
+// WaitSources waits until all sources have synced, whether Run was called or not, and then returns nil. It returns an
+// error that names what is missing if ctx ends first, and the error of a source that ended before it synced.
 func (c *Controller[K]) WaitSources(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -394,8 +397,8 @@ func (c *Controller[K]) queue() *Queue[K] {
 	return c.used
 }
 
-// activate returns the context for a call of Reconcile, and a function to call when that has ended. The function is nil if the key is no
-// longer owned.
+// activate returns the context for a call of Reconcile, and a function to call when that has ended. The function is nil
+// if the key is no longer owned.
 func (c *Controller[K]) activate(ctx context.Context, queue *Queue[K], key K) (context.Context, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,24 +11,24 @@ type ControllerStatus struct {
 	Name string
 	// Running is true while Run is under way.
 	Running bool
-	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way. The queue has the key of
-	// the longest one: QueueStatus.LongestRunningKey.
+	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way. The queue
+	// has the key of the longest one: QueueStatus.LongestRunningKey.
 	Workers, Active int
 	// Grace is Controller.Grace. Zero means the default.
 	Grace time.Duration
-	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count those
-	// that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are the parts
-	// of Failed with a TerminalError and a panic.
+	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count
+	// those that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are
+	// the parts of Failed with a TerminalError and a panic.
 	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
-	// Failing is the number of keys whose latest call failed. FailingKeys are those that have failed for longest, 10 at most, the
-	// longest first.
+	// Failing is the number of keys whose latest call failed. FailingKeys are those that have failed for longest, 10 at
+	// most, the longest first.
 	Failing     int
 	FailingKeys []FailingKey
 	// LastSuccess is the time at which a call last returned without an error. Zero means never.
 	LastSuccess time.Time
-	// LastError is the error of the latest call that failed, LastErrorTime its time, and LastErrorKey its key as text. Nil means that
-	// no call has failed. A success does not clear it. The text of the error has 1 KiB at most. It may contain whatever Reconcile put
-	// into it, even content of objects, so show it only to people who may read the log.
+	// LastError is the error of the latest call that failed, LastErrorTime its time, and LastErrorKey its key as text. Nil
+	// means that no call has failed. A success does not clear it. The text of the error has 1 KiB at most. It may contain
+	// whatever Reconcile put into it, even content of objects, so show it only to people who may read the log.
 	LastError     error
 	LastErrorTime time.Time
 	LastErrorKey  string
@@ -49,12 +49,14 @@ type FailingKey struct {
 
 const maxFailingKeys = 10
 
-// failures knows which keys of a controller fail. It has an entry for each of them, as the queue and its limiter have. The zero value
-// is ready to use. All methods are safe for concurrent use, but calls of note for one key must not be concurrent.
+// failures knows which keys of a controller fail. It has an entry for each of them, as the queue and its limiter have.
+// The zero value is ready to use. All methods are safe for concurrent use, but calls of note for one key must not be
+// concurrent.
 type failures[K comparable] struct {
-	mu          sync.Mutex            // protects the fields below
-	entries     map[K]*linked.Element // of order
-	order       linked.List           // of *failing[K]: each key whose latest call failed, the one that has failed for longest first
+	mu      sync.Mutex            // protects the fields below
+	entries map[K]*linked.Element // of order
+	// of *failing[K]: each key whose latest call failed, the one that has failed for longest first
+	order       linked.List
 	lastSuccess time.Time
 	lastError   error // nil before the first failure
 	lastTime    time.Time

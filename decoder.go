@@ -55,8 +55,8 @@ type decoders[T Object] struct {
 	more  sync.Pool                      // other idle ones, of type *decode.Decoder
 }
 
-// newDecoders returns decoders of objects of type t, a pointer, that accept the media types in configured from which such objects
-// can be decoded. An empty configured means protobuf and JSON.
+// newDecoders returns decoders of objects of type t, a pointer, that accept the media types in configured from which
+// such objects can be decoded. An empty configured means protobuf and JSON.
 func newDecoders[T Object](t reflect.Type, configured string, keepManagedFields bool) (*decoders[T], error) {
 	typ, err := decode.TypeOf(t)
 	if err != nil {
@@ -126,8 +126,8 @@ func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, from decode.Origin)
 	return obj.(T), nil
 }
 
-// encode returns obj encoded: in protobuf if protobuf is true, which requires that obj has a method Marshal; otherwise in JSON. It
-// may use the memory of buf[:cap(buf)].
+// encode returns obj encoded: in protobuf if protobuf is true, which requires that obj has a method Marshal; otherwise
+// in JSON. It may use the memory of buf[:cap(buf)].
 func encode(obj any, protobuf bool, buf []byte) (decode.Format, []byte, error) {
 	if sized, ok := obj.(sizedMarshaler); ok && protobuf {
 		size := sized.Size()
@@ -160,9 +160,9 @@ func marshals(obj any, typ *decode.Type) bool {
 	return ok && typ.Protobuf()
 }
 
-// decoder decodes the objects of a reflector. It skips versions that the sink holds already, calls Config.Filter, decodes,
-// and calls Config.Transform. A failure of an object becomes a DecodeError. Several goroutines may call decode at once. After
-// decode of an object, finish must be called for it, and for one object at a time.
+// decoder decodes the objects of a reflector. It skips versions that the sink holds already, calls Config.Filter,
+// decodes, and calls Config.Transform. A failure of an object becomes a DecodeError. Several goroutines may call decode
+// at once. After decode of an object, finish must be called for it, and for one object at a time.
 type decoder[T Object] struct {
 	*decoders[T]
 	packing   packing[T]                               // makes a T of what decoders decode; nil if they decode a T
@@ -187,8 +187,8 @@ type packing[T Object] interface {
 	pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
 	// alive returns the decoded object of old, or nil if it would have to be decoded again.
 	alive(old T) any
-	// record returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held in encoded
-	// form; whole returns the object to encode.
+	// record returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held in
+	// encoded form; whole returns the object to encode.
 	record(obj T, buf []byte) (r snapshotfile.Record, ok bool, err error)
 	// whole returns obj decoded.
 	whole(obj T) any
@@ -222,9 +222,9 @@ type decoded[T Object] struct {
 	failed   *DecodeError
 }
 
-// find looks up the version that the sink holds of the object in raw. If it is the same version, decode skips the object, so a
-// relist without changes costs little. If restored is true, an equal version does not mean equal content. decode also skips an
-// object outside the shard.
+// find looks up the version that the sink holds of the object in raw. If it is the same version, decode skips the
+// object, so a relist without changes costs little. If restored is true, an equal version does not mean equal content.
+// decode also skips an object outside the shard.
 func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded[T]) {
 	sharded := len(d.shard.Ranges) > 0
 	if d.held == nil && !sharded {
@@ -303,10 +303,10 @@ func (d *decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo)
 // errForeign indicates an object of another namespace. After it, the reflector lists.
 var errForeign = errors.New("the server sent an object of another namespace than requested")
 
-// finish calls Config.Transform, and reports a failure to Config.OnDecodeError. It returns an error for an object of another
-// namespace, which ends the whole list or watch: a server that ignores the namespace is broken or hostile, so its other
-// objects are not trustworthy, either. A list that fails changes nothing in the sink. After such a failure of a watch, the
-// reflector lists.
+// finish calls Config.Transform, and reports a failure to Config.OnDecodeError. It returns an error for an object of
+// another namespace, which ends the whole list or watch: a server that ignores the namespace is broken or hostile, so
+// its other objects are not trustworthy, either. A list that fails changes nothing in the sink. After such a failure of
+// a watch, the reflector lists.
 func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, e *encoded[T]) (decoded[T], error) {
 	var none T
 	result := decoded[T]{deleted: e.deleted, filtered: e.filtered, outside: e.outside}

@@ -15,8 +15,8 @@ const (
 	Removed
 	// Replaced replaces the contents of Delta.Namespace with Delta.Items.
 	Replaced
-	// Bookmarked changes no object of the store. The source has reported every change up to Delta.ResourceVersion. An object
-	// whose change could not be decoded is in Delta.Undecoded.
+	// Bookmarked changes no object of the store. The source has reported every change up to Delta.ResourceVersion. An
+	// object whose change could not be decoded is in Delta.Undecoded.
 	Bookmarked
 )
 
@@ -44,25 +44,28 @@ type Delta[T Object] struct {
 	Key Key
 	// Items are the objects of Replaced, in any order. If several have one key, the last one counts.
 	Items []T
-	// Undecoded are objects of Replaced and Bookmarked that exist, but could not be decoded. The store keeps its versions of
-	// them; see [Store.Undecodable]. Replaced has all such objects of the source. An empty key stands for an object whose name
-	// could not be decoded; Replaced then removes nothing.
+	// Undecoded are objects of Replaced and Bookmarked that exist, but could not be decoded. The store keeps its versions
+	// of them; see [Store.Undecodable]. Replaced has all such objects of the source. An empty key stands for an object
+	// whose name could not be decoded; Replaced then removes nothing.
 	Undecoded []*DecodeError
 	// Restored indicates that the source went back in time, as a server does after a restore from a backup. An object can
-	// then have new content under a known UID and resource version, so Replaced compares objects by content. The first list
-	// after a start from a saved snapshot has Restored set, too: the server may have a new version or another CRD since the save.
+	// then have new content under a known UID and resource version, so Replaced compares objects by content. The first
+	// list after a start from a saved snapshot has Restored set, too: the server may have a new version or another CRD
+	// since the save.
 	Restored bool
 	// Namespace is the namespace that the source watches. Empty means the whole collection.
 	Namespace string
 	// ResourceVersion is the version of the collection after the change. Empty means unknown.
 	ResourceVersion string
 
-	shard   Shard     // of a Replaced: no object outside it stays
-	sharded uint64    // of a Replaced or if current is true: how often the shard had changed when the list or the load began
+	shard Shard // of a Replaced: no object outside it stays
+	// of a Replaced or if current is true: how often the shard had changed when the list or the load began
+	sharded uint64
 	listed  time.Time // of a Replaced: when the list began from which its objects come
 	part    bool      // of a Replaced: only the objects outside shard go, and the version stays
 	past    bool      // of a Replaced: it comes from a saved snapshot, and the server has reached a later version
-	current bool      // the source, which began with a Replaced of the past, has reached the version that the server had then
+	// the source, which began with a Replaced of the past, has reached the version that the server had then
+	current bool
 }
 
 // undecoded returns the objects of the source that could not be decoded after d, given those before.
@@ -93,8 +96,8 @@ func (d *Delta[T]) removedKey() Key {
 	return d.Key
 }
 
-// validate returns an error if d has no type, if an object of d is nil, has no name or is outside d.Namespace, or if one that could
-// not be decoded has no reason.
+// validate returns an error if d has no type, if an object of d is nil, has no name or is outside d.Namespace, or if
+// one that could not be decoded has no reason.
 func (d *Delta[T]) validate() error {
 	for _, failed := range d.Undecoded {
 		if failed == nil || failed.Err == nil {

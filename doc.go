@@ -17,8 +17,8 @@
 //
 // The type parameter is a pointer to a struct that is an [Object]: a type of k8s.io/api, the Go type of a custom
 // resource, *unstructured.Unstructured, or a struct of your own with JSON tags. The informer decodes and holds only the
-// fields that the struct has. For *metav1.PartialObjectMetadata it requests metadata only. It requests protobuf for a type
-// with generated protobuf code, and JSON for others.
+// fields that the struct has. For *metav1.PartialObjectMetadata it requests metadata only. It requests protobuf for a
+// type with generated protobuf code, and JSON for others.
 //
 // # Guarantees
 //
@@ -26,22 +26,24 @@
 //     belong together. A list replaces the contents of the store in one step.
 //   - Readers take no lock. They never delay the writer, regardless of their number and of how long they iterate.
 //   - A handler receives changes one at a time, after the store has them. The changes of each key form a chain: old is
-//     exactly the object that this handler received last. If an object is deleted and recreated under the same name, the
-//     handler receives a deletion and an addition, even if the informer missed the deletion.
-//   - A slow handler delays nobody else. Neither does a handler that panics, if SubscriptionConfig.OnPanic is set. Changes
-//     of one key that wait for the handler fold into one, so its backlog has at most one entry for each key. With
-//     [DeliverEvery], the handler receives each change, within a limit.
-//   - A subscription may begin at any time. It starts with the objects in the store. No change is missed or delivered twice.
-//   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for no handler, so any handler may
-//     call it. The channel of Subscription.Done is closed when the last call has returned.
-//   - If an object cannot be decoded, the informer reports it, keeps its last good version and continues with the others. The
-//     store knows that the object exists: see Store.Undecodable. A Lister returns an error for it, never NotFound.
-//   - After a failure, a watch resumes at its resource version. The informer lists the collection again only when the server
-//     no longer has the changes since that version; see [Reflector].
-//   - Memory is bounded. Each namespace that Resource names, or the one watch of all namespaces, has a read buffer and at
-//     most five batches of encoded objects, each of 64 KiB and one object, with their decoded objects. An informer decodes
-//     at most four objects at once, and holds at most a thousand changes between the network and the store. The backlog of
-//     a handler has at most one entry for each key, plus those of DeliverEvery.
+//     exactly the object that this handler received last. If an object is deleted and recreated under the same name,
+//     the handler receives a deletion and an addition, even if the informer missed the deletion.
+//   - A slow handler delays nobody else. Neither does a handler that panics, if SubscriptionConfig.OnPanic is set.
+//     Changes of one key that wait for the handler fold into one, so its backlog has at most one entry for each key.
+//     With [DeliverEvery], the handler receives each change, within a limit.
+//   - A subscription may begin at any time. It starts with the objects in the store. No change is missed or delivered
+//     twice.
+//   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for no handler, so any
+//     handler may call it. The channel of Subscription.Done is closed when the last call has returned.
+//   - If an object cannot be decoded, the informer reports it, keeps its last good version and continues with the
+//     others. The store knows that the object exists: see Store.Undecodable. A Lister returns an error for it, never
+//     NotFound.
+//   - After a failure, a watch resumes at its resource version. The informer lists the collection again only when the
+//     server no longer has the changes since that version; see [Reflector].
+//   - Memory is bounded. Each namespace that Resource names, or the one watch of all namespaces, has a read buffer and
+//     at most five batches of encoded objects, each of 64 KiB and one object, with their decoded objects. An informer
+//     decodes at most four objects at once, and holds at most a thousand changes between the network and the store. The
+//     backlog of a handler has at most one entry for each key, plus those of DeliverEvery.
 //   - No log, status or error contains content of an object, unless Transform, a handler or the server puts it into an
 //     error of its own. Only Config.OnDecodeError receives the bytes of an object that cannot be decoded.
 //   - At most one worker of a [Queue] has a key at a time, even if the key is added meanwhile. No key starves.
@@ -54,33 +56,33 @@
 // Do not write to an object that came from the package: every reader shares it. With Config.Share, other objects share
 // parts of it. Copy it first.
 //
-// With Config.Compact, the same objects in the same order come from compressed bytes. A read then takes microseconds, so do
-// not read the whole collection where an [Index] or a [Lister] finds what you need.
+// With Config.Compact, the same objects in the same order come from compressed bytes. A read then takes microseconds,
+// so do not read the whole collection where an [Index] or a [Lister] finds what you need.
 //
-// Do not assume that a handler sees every version. It sees the latest one, and the version that it received before. With
-// [DeliverEvery] it sees each version that the informer saw. The store may be ahead of the handler, never behind.
+// Do not assume that a handler sees every version. It sees the latest one, and the version that it received before.
+// With [DeliverEvery] it sees each version that the informer saw. The store may be ahead of the handler, never behind.
 //
 // Each handler receives the changes of a key in order. There is no order between handlers or informers.
 //
 // Do not block in a function that the informer calls. The function of an index delays the store. The informer calls
-// Config.Transform, Filter, OnDecodeError and OnFailure between the network and the store, one at a time. So a slow one delays
-// every namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with Filter or without. These
-// goroutines call a type's own UnmarshalJSON concurrently, for different objects.
+// Config.Transform, Filter, OnDecodeError and OnFailure between the network and the store, one at a time. So a slow one
+// delays every namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with Filter or
+// without. These goroutines call a type's own UnmarshalJSON concurrently, for different objects.
 //
 // Do not call runtime.Goexit in such a function, as FailNow and Fatal of a test do. In a function of Config, or in
 // UnmarshalJSON, it fails the list or watch, which the informer retries after a backoff. In the function of an index it
 // ends the informer. In a handler it ends the subscription. A panic crashes the program, unless an OnPanic recovers it.
 //
-// The informer drops metadata.managedFields unless Config.KeepManagedFields is set. If they matter to you, do not send an
-// object from the store by Update. A patch or server-side apply is safe.
+// The informer drops metadata.managedFields unless Config.KeepManagedFields is set. If they matter to you, do not send
+// an object from the store by Update. A patch or server-side apply is safe.
 //
 // # From change to reconcile
 //
 // A [Controller] calls your function for each key, one worker per key, and again after a failure. [Controller.Watch]
-// adds a source of keys: [EnqueueObject], [EnqueueOwner] and [Enqueue] choose the keys, and a [Predicate] selects events.
-// The controller reconciles nothing before all its sources have synced. A [Queue] holds each key once, by priority, with
-// delays and a rate limit: the initial list and a resync yield to changes as they happen. A [TypedClient] writes.
-// Package leader elects one of several replicas, which then runs the controller.
+// adds a source of keys: [EnqueueObject], [EnqueueOwner] and [Enqueue] choose the keys, and a [Predicate] selects
+// events. The controller reconciles nothing before all its sources have synced. A [Queue] holds each key once, by
+// priority, with delays and a rate limit: the initial list and a resync yield to changes as they happen. A
+// [TypedClient] writes. Package leader elects one of several replicas, which then runs the controller.
 //
 //	ctl := &informer.Controller[informer.Key]{
 //		MaxConcurrentReconciles: 4,
@@ -92,38 +94,39 @@
 //
 // # Reading your own writes
 //
-// [Informer.WaitForObject] waits until the store has the object that a write returned. [Informer.WaitForResourceVersion]
-// waits until it has every change up to a resource version. [Informer.Await] waits until an object meets a condition, such
-// as [HasCondition].
+// [Informer.WaitForObject] waits until the store has the object that a write returned.
+// [Informer.WaitForResourceVersion] waits until it has every change up to a resource version. [Informer.Await] waits
+// until an object meets a condition, such as [HasCondition].
 //
 // # Testing
 //
-// Package informertest is an API server in the process. With its in-memory listener, the whole path, including HTTP, runs
-// in a bubble of testing/synctest, where an hour of backoff takes no time. Its DetectMutations finds code that writes to
-// cached objects. With the build tag assert, the store checks its invariants after each change.
+// Package informertest is an API server in the process. With its in-memory listener, the whole path, including HTTP,
+// runs in a bubble of testing/synctest, where an hour of backoff takes no time. Its DetectMutations finds code that
+// writes to cached objects. With the build tag assert, the store checks its invariants after each change.
 //
 // # Shards
 //
-// Replicas can share a large collection: with Resource.Shard, each holds only a part of it, and [Informer.SetShard] changes the
-// part while the informer runs. [Controller.Own] makes a controller reconcile only some keys. Package shard does both: it divides the
-// objects among the replicas that are there, by Leases, so that at most one replica reconciles a key at a time.
+// Replicas can share a large collection: with Resource.Shard, each holds only a part of it, and [Informer.SetShard]
+// changes the part while the informer runs. [Controller.Own] makes a controller reconcile only some keys. Package shard
+// does both: it divides the objects among the replicas that are there, by Leases, so that at most one replica
+// reconciles a key at a time.
 //
 // # Warm start
 //
-// With [Config].Snapshot, an informer saves its objects, and the next start resumes the watch from there instead of listing the
-// collection. If it cannot, it lists and says why; see [SnapshotConfig].
+// With [Config].Snapshot, an informer saves its objects, and the next start resumes the watch from there instead of
+// listing the collection. If it cannot, it lists and says why; see [SnapshotConfig].
 //
 //	config.Snapshot.Storage = informer.SnapshotDir("/var/cache/my-controller")
 //
 // # Diagnosis
 //
-// [Informer.Status] returns what each watch does and waits for, the last failure, the resource version, and the backlog and
-// the times of each handler. Queues, controllers and clients have a status too. If [Informer.WaitSynced] fails, its error names
-// what is missing. The log has one line for each state that a watch enters, and none while all is well.
+// [Informer.Status] returns what each watch does and waits for, the last failure, the resource version, and the backlog
+// and the times of each handler. Queues, controllers and clients have a status too. If [Informer.WaitSynced] fails, its
+// error names what is missing. The log has one line for each state that a watch enters, and none while all is well.
 //
-// The rest builds on these: package health has handlers for readiness and liveness probes, package debugpage a page for the
-// browser, module informerprom metrics for Prometheus, and module informerotel spans for OpenTelemetry. Package manager runs
-// a whole program. In profiles, goroutines have labels that name their informer, handler or controller.
+// The rest builds on these: package health has handlers for readiness and liveness probes, package debugpage a page for
+// the browser, module informerprom metrics for Prometheus, and module informerotel spans for OpenTelemetry. Package
+// manager runs a whole program. In profiles, goroutines have labels that name their informer, handler or controller.
 //
 // # Reading the source
 //
@@ -143,9 +146,9 @@
 //	compact.go     with Config.Compact only: decodes what the handler receives
 //	enqueue.go     is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
 //
-// A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced. warm.go reads
-// a saved snapshot in place of a list (internal/snapshotfile), and save.go writes it.
-// reflector.go is the state machine that chooses the next request, and absence.go decides what a 404 means (internal/discovery).
-// wait.go implements the Wait methods, group.go shares
-// informers, and lister.go reads them as client-go's listers do. Package k8s and the generator in codegen build on these.
+// A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced.
+// warm.go reads a saved snapshot in place of a list (internal/snapshotfile), and save.go writes it. reflector.go is the
+// state machine that chooses the next request, and absence.go decides what a 404 means (internal/discovery). wait.go
+// implements the Wait methods, group.go shares informers, and lister.go reads them as client-go's listers do. Package
+// k8s and the generator in codegen build on these.
 package informer

@@ -9,8 +9,8 @@ import (
 // durationBuckets is the number of bounds of a Durations.
 const durationBuckets = histogram.Buckets
 
-// DurationBounds returns the upper bounds of the buckets of a [Durations], each four times the one before: from one microsecond
-// to 268 seconds.
+// DurationBounds returns the upper bounds of the buckets of a [Durations], each four times the one before: from one
+// microsecond to 268 seconds.
 func DurationBounds() []time.Duration {
 	bounds := make([]time.Duration, durationBuckets)
 	for i := range bounds {
@@ -25,8 +25,8 @@ type Durations struct {
 	Count uint64
 	Sum   time.Duration
 	Max   time.Duration
-	// Buckets has, for each of [DurationBounds], the number of durations that are at most that long and longer than the bound
-	// before. Count is larger than their sum if a duration was longer than the last bound.
+	// Buckets has, for each of [DurationBounds], the number of durations that are at most that long and longer than the
+	// bound before. Count is larger than their sum if a duration was longer than the last bound.
 	Buckets [durationBuckets]uint64
 }
 

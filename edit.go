@@ -19,11 +19,12 @@ func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
 	return s, StoreWriter[T]{s}
 }
 
-// Apply applies batch in one step. Readers see none of it or all of it, in the store, in every index and in the resource
-// version.
+// Apply applies batch in one step. Readers see none of it or all of it, in the store, in every index and in the
+// resource version.
 //
-// Apply returns an error if a delta has no type, or if one of its objects is nil, has no name or is outside Delta.Namespace. The
-// store then stays unchanged. It also stays unchanged if the function of an index panics or calls [runtime.Goexit].
+// Apply returns an error if a delta has no type, or if one of its objects is nil, has no name or is outside
+// Delta.Namespace. The store then stays unchanged. It also stays unchanged if the function of an index panics or calls
+// [runtime.Goexit].
 func (w StoreWriter[T]) Apply(batch ...Delta[T]) error {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
@@ -31,8 +32,8 @@ func (w StoreWriter[T]) Apply(batch ...Delta[T]) error {
 	return err
 }
 
-// change is the effect of one delta on one key. If an object has the name of the previous one but another UID, both added and
-// deleted are set.
+// change is the effect of one delta on one key. If an object has the name of the previous one but another UID, both
+// added and deleted are set.
 type change[T Object] struct {
 	key     Key
 	old     T    // the previous version; nil for an addition
@@ -43,8 +44,8 @@ type change[T Object] struct {
 	final   bool // last is the state at the deletion
 }
 
-// apply applies batch in one step and appends its effects to changes, in order. If a delta is invalid, apply returns an error
-// and does nothing.
+// apply applies batch in one step and appends its effects to changes, in order. If a delta is invalid, apply returns an
+// error and does nothing.
 func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) ([]change[T], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,12 +80,12 @@ func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error)
 
 // edit creates the next snapshot of a store. Its owner holds the store's lock from beginLocked to publishLocked.
 //
-// An edit writes to its own versions of the trees and the array; readers cannot see these before publishLocked. It changes five
-// things in place: Store.free, Store.next, Store.records, the hints, and the hashes in the records.
+// An edit writes to its own versions of the trees and the array; readers cannot see these before publishLocked. It
+// changes five things in place: Store.free, Store.next, Store.records, the hints, and the hashes in the records.
 //
-// An edit calls functions of indexes and methods of objects, which may panic or end the goroutine. The edit then ends without
-// publication, and the things that it changed in place no longer match the published snapshot. The next edit notices that from
-// Store.editing, and first restores these things from the snapshot.
+// An edit calls functions of indexes and methods of objects, which may panic or end the goroutine. The edit then ends
+// without publication, and the things that it changed in place no longer match the published snapshot. The next edit
+// notices that from Store.editing, and first restores these things from the snapshot.
 type edit[T Object] struct {
 	store   *Store[T]
 	next    *Snapshot[T]
@@ -160,8 +161,8 @@ func replaced[T Object](key Key, old, obj T) change[T] {
 	return c
 }
 
-// sameVersion reports whether a and b are the same version of the same object. It returns false for objects without a resource
-// version.
+// sameVersion reports whether a and b are the same version of the same object. It returns false for objects without a
+// resource version.
 func sameVersion[T Object](a, b T) bool {
 	rv := b.GetResourceVersion()
 	return rv != "" && a.GetResourceVersion() == rv && a.GetUID() == b.GetUID()
@@ -206,8 +207,9 @@ func (w *edit[T]) remove(d *Delta[T]) {
 	w.note(c)
 }
 
-// replace replaces the contents of d's namespace with d's items, and leaves the objects of kept, which d could not decode. If an item is the version
-// that the store has, the store keeps its own copy. A relist without changes therefore retains no memory.
+// replace replaces the contents of d's namespace with d's items, and leaves the objects of kept, which d could not
+// decode. If an item is the version that the store has, the store keeps its own copy. A relist without changes
+// therefore retains no memory.
 func (w *edit[T]) replace(d *Delta[T], kept *undecoded) {
 	items := lastOfEach(d.Items)
 	if w.next.Len() == 0 {
@@ -294,8 +296,8 @@ func (w *edit[T]) fill(items []T) {
 	}
 }
 
-// lastOfEach returns objects sorted by key. If several have one key, it returns only the last of these. It does not change
-// objects, but can return it.
+// lastOfEach returns objects sorted by key. If several have one key, it returns only the last of these. It does not
+// change objects, but can return it.
 func lastOfEach[T Object](objects []T) []T {
 	byKey := func(a, b T) int { return compareKeys(KeyOf(a), KeyOf(b)) }
 	if !slices.IsSortedFunc(objects, byKey) {
@@ -394,8 +396,8 @@ func (s *Snapshot[T]) buildHints() {
 	})
 }
 
-// advance records that the source of d has reached its resource version. It ignores an empty version and one that precedes the
-// current one.
+// advance records that the source of d has reached its resource version. It ignores an empty version and one that
+// precedes the current one.
 func (w *edit[T]) advance(d *Delta[T]) {
 	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion}
 	if i, found := w.sourceAt(d.Namespace); found {
@@ -413,8 +415,8 @@ func (w *edit[T]) advance(d *Delta[T]) {
 	w.setSource(src)
 }
 
-// list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects that could
-// not be decoded.
+// list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects
+// that could not be decoded.
 func (w *edit[T]) list(d *Delta[T]) *undecoded {
 	shard := d.shard
 	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed}
@@ -427,8 +429,8 @@ func (w *edit[T]) list(d *Delta[T]) *undecoded {
 	return src.undecoded
 }
 
-// setSource records the state of a source. Unlike advance it can go back: a server that was restored from a backup has older
-// versions.
+// setSource records the state of a source. Unlike advance it can go back: a server that was restored from a backup has
+// older versions.
 func (w *edit[T]) setSource(src source) {
 	i, found := w.sourceAt(src.namespace)
 	w.next.sources = slices.Clone(w.next.sources) // the published snapshot shares it
@@ -446,12 +448,12 @@ func (w *edit[T]) sourceAt(namespace string) (int, bool) {
 	})
 }
 
-// checkedAtOnce is the number of objects up to which assertLocked checks a store at every publication. It checks a store that is
-// n times as large at every nth publication only, so that the average cost of a write does not grow.
+// checkedAtOnce is the number of objects up to which assertLocked checks a store at every publication. It checks a
+// store that is n times as large at every nth publication only, so that the average cost of a write does not grow.
 const checkedAtOnce = 4096
 
-// assertLocked panics if next breaks an invariant. Builds with the tag assert call it before each publication. It visits every
-// object.
+// assertLocked panics if next breaks an invariant. Builds with the tag assert call it before each publication. It
+// visits every object.
 func (s *Store[T]) assertLocked(next *Snapshot[T]) {
 	if s.gen%uint64(next.Len()/checkedAtOnce+1) != 0 {
 		return
@@ -461,8 +463,8 @@ func (s *Store[T]) assertLocked(next *Snapshot[T]) {
 	}
 }
 
-// checkLocked returns an error that names a broken invariant of next, or nil. The fields of s must belong to next. checkLocked
-// does not call the functions of indexes, which may run only once for each version of an object.
+// checkLocked returns an error that names a broken invariant of next, or nil. The fields of s must belong to next.
+// checkLocked does not call the functions of indexes, which may run only once for each version of an object.
 func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
 	if err := next.records.Check(); err != nil {
 		return fmt.Errorf("records: %w", err)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Source adds keys to the queue of a [Controller]. [EnqueueObject], [EnqueueOwner], [Enqueue] and [EnqueueBy] return one, and
-// [Controller.Watch] subscribes to it.
+// Source adds keys to the queue of a [Controller]. [EnqueueObject], [EnqueueOwner], [Enqueue] and [EnqueueBy] return
+// one, and [Controller.Watch] subscribes to it.
 type Source[K comparable] interface {
 	subscribe(queue *Queue[K]) *Subscription
 }
@@ -22,11 +22,11 @@ type EventSource[T Object, K comparable] struct {
 	every    bool // the handler needs each change; the queue still holds each key once
 }
 
-// EnqueueObject returns a source that adds an object's own key to the queue, for each event for which all predicates in when
-// return true.
+// EnqueueObject returns a source that adds an object's own key to the queue, for each event for which all predicates in
+// when return true.
 //
-// Objects of the initial list and of a resync have [LowPriority], so changes do not wait behind the whole collection. All
-// other events have [NormalPriority].
+// Objects of the initial list and of a resync have [LowPriority], so changes do not wait behind the whole collection.
+// All other events have [NormalPriority].
 func EnqueueObject[T Object](i *Informer[T], when ...Predicate[T]) EventSource[T, Key] {
 	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
 }
@@ -36,13 +36,14 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) Ev
 	return Enqueue(i, OwnerKeys[T](owner), when...)
 }
 
-// Enqueue is like [EnqueueObject], but adds the keys that the function keys returns. For an update it adds the keys of both the
-// old and the new state, so an owner that has lost the object is reconciled too. keys may return any number of keys, and must
-// not change the object.
+// Enqueue is like [EnqueueObject], but adds the keys that the function keys returns. For an update it adds the keys of
+// both the old and the new state, so an owner that has lost the object is reconciled too. keys may return any number of
+// keys, and must not change the object.
 //
-// Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it delays the
-// informer once more than SubscriptionConfig.MaxBacklog changes wait. If keys always returns none, the controller only waits
-// until the informer has synced. Use this for objects that Reconcile reads and whose events do not matter.
+// Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it
+// delays the informer once more than SubscriptionConfig.MaxBacklog changes wait. If keys always returns none, the
+// controller only waits until the informer has synced. Use this for objects that Reconcile reads and whose events do
+// not matter.
 func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) EventSource[T, K] {
 	source := EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(when...)} })
 	source.every = true
@@ -50,15 +51,14 @@ func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when 
 }
 
 // EnqueueBy returns a source with a custom handler, which chooses the keys and options to add to queue for each event.
-// [Controller.Watch] calls the function handler with the controller's queue. [Controller.Replay] calls it again, with a queue of its own.
-// Use the queue that the function receives.
+// [Controller.Watch] calls the function handler with the controller's queue. [Controller.Replay] calls it again, with a
+// queue of its own. Use the queue that the function receives.
 func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue[K]) Handler[T]) EventSource[T, K] {
 	return EventSource[T, K]{informer: i, handler: handler}
 }
 
-// With returns a copy of s whose subscription has that configuration, such as a filter or a resync. An empty Name means "queue"
-// and the name of the queue. Only a source of EnqueueBy
-// uses Delivery and Block.
+// With returns a copy of s whose subscription has that configuration, such as a filter or a resync. An empty Name means
+// "queue" and the name of the queue. Only a source of EnqueueBy uses Delivery and Block.
 func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] {
 	s.config = config
 	return s
@@ -81,7 +81,8 @@ type replay[K comparable] struct {
 	subscription *Subscription // of the controller
 }
 
-// keys returns the keys of all objects of the source for which match returns true. It subscribes once more, for the initial list only.
+// keys returns the keys of all objects of the source for which match returns true. It subscribes once more, for the
+// initial list only.
 func (r replay[K]) keys(ctx context.Context, match func(K) bool) ([]K, error) {
 	queue := NewQueue(QueueConfig[K]{Name: "replay"})
 	queue.Own(func(key K) Ownership {
@@ -149,7 +150,8 @@ type Owner struct {
 	All bool
 }
 
-// Key returns the key of the owner that ref, a reference of an object in namespace, names. ok is false if o does not select it.
+// Key returns the key of the owner that ref, a reference of an object in namespace, names. ok is false if o does not
+// select it.
 func (o Owner) Key(namespace string, ref metav1.OwnerReference) (key Key, ok bool) {
 	if ref.Kind != o.Kind || !o.All && (ref.Controller == nil || !*ref.Controller) {
 		return Key{}, false
@@ -163,8 +165,8 @@ func (o Owner) Key(namespace string, ref metav1.OwnerReference) (key Key, ok boo
 	return Key{Namespace: namespace, Name: ref.Name}, true
 }
 
-// OwnerKeys returns a function that returns the keys of an object's owners. [EnqueueOwner] uses it. Pass it to [NewIndex] for an
-// index that finds the objects of an owner.
+// OwnerKeys returns a function that returns the keys of an object's owners. [EnqueueOwner] uses it. Pass it to
+// [NewIndex] for an index that finds the objects of an owner.
 func OwnerKeys[T Owned](owner Owner) func(obj T) []Key {
 	return func(obj T) []Key {
 		var keys []Key
@@ -193,7 +195,8 @@ func AllOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	}
 }
 
-// AnyOf returns a predicate that returns true if any of the predicates does. Without predicates it always returns false.
+// AnyOf returns a predicate that returns true if any of the predicates does. Without predicates it always returns
+// false.
 func AnyOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	return func(e Event[T]) bool {
 		for _, p := range predicates {
@@ -210,8 +213,9 @@ func Not[T Object](p Predicate[T]) Predicate[T] {
 	return func(e Event[T]) bool { return !p(e) }
 }
 
-// GenerationChanged is a [Predicate] that rejects updates which do not change metadata.generation, and resyncs. For most
-// types the API server changes the generation when the spec changes, but not when the status or the metadata changes.
+// GenerationChanged is a [Predicate] that rejects updates which do not change metadata.generation, and resyncs. For
+// most types the API server changes the generation when the spec changes, but not when the status or the metadata
+// changes.
 func GenerationChanged[T interface {
 	Object
 	GetGeneration() int64

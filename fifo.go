@@ -12,8 +12,9 @@ type Sink[T Object] interface {
 	Put(ctx context.Context, d Delta[T]) error
 }
 
-// Holder is a [Sink] from which a [Reflector] can read the objects that it holds. The reflector does not decode versions that the
-// sink holds already. With Config.Share, new versions share equal parts with those that the sink holds.
+// Holder is a [Sink] from which a [Reflector] can read the objects that it holds. The reflector does not decode
+// versions that the sink holds already. With Config.Share, new versions share equal parts with those that the sink
+// holds.
 type Holder[T Object] interface {
 	Sink[T]
 	// Get returns the object that was put last for the key, or false if there is none. It must be safe for concurrent use.
@@ -31,16 +32,16 @@ type batcher[T Object] interface {
 // ErrClosed indicates that a FIFO or [Queue] is closed and, for a receiver, empty; or that a Subscription was closed.
 var ErrClosed = errors.New("closed")
 
-// fifoCapacity is the default capacity of a FIFO: about a second of a busy cluster's changes, and some 10 MB with objects of
-// 10 kB.
+// fifoCapacity is the default capacity of a FIFO: about a second of a busy cluster's changes, and some 10 MB with
+// objects of 10 kB.
 const fifoCapacity = 1024
 
-// FIFO is a bounded queue of deltas between reflectors and the one writer of a store. It is like a buffered channel whose
-// receiver takes all waiting deltas at once, except that a Replaced is always a batch of its own.
+// FIFO is a bounded queue of deltas between reflectors and the one writer of a store. It is like a buffered channel
+// whose receiver takes all waiting deltas at once, except that a Replaced is always a batch of its own.
 //
-// Deltas leave in the order in which they entered, from any number of producers. Producers wait while the FIFO is full, which
-// causes back-pressure up to the server's socket. All methods are safe for concurrent use, but only one consumer should take
-// batches, since their order matters. Create one with [NewFIFO].
+// Deltas leave in the order in which they entered, from any number of producers. Producers wait while the FIFO is full,
+// which causes back-pressure up to the server's socket. All methods are safe for concurrent use, but only one consumer
+// should take batches, since their order matters. Create one with [NewFIFO].
 type FIFO[T Object] struct {
 	capacity int
 	readable chan struct{} // holds a token while there may be deltas to take
@@ -60,8 +61,8 @@ func NewFIFO[T Object](capacity int) *FIFO[T] {
 	return &FIFO[T]{capacity: capacity, readable: make(chan struct{}, 1), writable: make(chan struct{}, 1)}
 }
 
-// Put appends d. It waits while the FIFO is full. It returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO is
-// closed.
+// Put appends d. It waits while the FIFO is full. It returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO
+// is closed.
 func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
 	err := f.queue(ctx, d)
 	if err == nil {
@@ -100,8 +101,8 @@ func (f *FIFO[T]) queue(ctx context.Context, d Delta[T]) error {
 	return nil
 }
 
-// Take waits until there are deltas, and returns all of them in order, using batch's memory. A Replaced is always a batch of
-// its own. Take returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO is closed and empty.
+// Take waits until there are deltas, and returns all of them in order, using batch's memory. A Replaced is always a
+// batch of its own. Take returns ctx's error if ctx ends first, and [ErrClosed] if the FIFO is closed and empty.
 func (f *FIFO[T]) Take(ctx context.Context, batch []Delta[T]) ([]Delta[T], error) {
 	for {
 		var err error
@@ -136,7 +137,8 @@ func (f *FIFO[T]) takeNow(batch []Delta[T]) ([]Delta[T], error) {
 	return f.takeLocked(batch, n), nil
 }
 
-// takeFew takes all deltas, if there are at most most and none is a Replaced. Otherwise it takes none and wakes the consumer.
+// takeFew takes all deltas, if there are at most most and none is a Replaced. Otherwise it takes none and wakes the
+// consumer.
 func (f *FIFO[T]) takeFew(batch []Delta[T], most int) []Delta[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,8 +176,8 @@ func (f *FIFO[T]) batchLocked() int {
 	return len(f.items)
 }
 
-// Close closes the FIFO. Put then returns [ErrClosed], also in producers that wait. If drain is true, the consumer still
-// receives the deltas in the FIFO; otherwise Close drops them. Closing again can only drop deltas.
+// Close closes the FIFO. Put then returns [ErrClosed], also in producers that wait. If drain is true, the consumer
+// still receives the deltas in the FIFO; otherwise Close drops them. Closing again can only drop deltas.
 func (f *FIFO[T]) Close(drain bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Group shares informers: all users of the same type, resource, namespaces and selectors get the same informer. It runs from
-// the first user until the last one releases it. A group starts its informers together, and waits for all of them.
+// Group shares informers: all users of the same type, resource, namespaces and selectors get the same informer. It runs
+// from the first user until the last one releases it. A group starts its informers together, and waits for all of them.
 //
 // Create one with [NewGroup], get informers with [Shared], and call Run. All methods are safe for concurrent use.
 type Group struct {
@@ -55,17 +55,20 @@ func NewGroup(client *Client) *Group {
 	return &Group{client: client, members: map[shareKey]*member{}}
 }
 
-// Shared returns the group's informer of resource, and a function that releases it. The first call creates the informer with
-// config. The informer stops when its last user releases it; a later call creates a new one. release does not wait until the
-// informer has stopped. Calling it again does nothing.
+// Shared returns the group's informer of resource, and a function that releases it. The first call creates the informer
+// with config. The informer stops when its last user releases it; a later call creates a new one. release does not wait
+// until the informer has stopped. Calling it again does nothing.
 //
-// A later call returns the informer with its first configuration, also if [Informer.SetShard] has changed its shard since. Its config must be the zero Config, or equal to the first
-// one; only its Logger may differ, and is not used. Functions are never equal, so a later Transform, Filter, OnDecodeError or
-// OnFailure is an error. So is a resource or config that is wrong. If the group has stopped, the error wraps [ErrStopped].
+// A later call returns the informer with its first configuration, also if [Informer.SetShard] has changed its shard
+// since. Its config must be the zero Config, or equal to the first one; only its Logger may differ, and is not used.
+// Functions are never equal, so a later Transform, Filter, OnDecodeError or OnFailure is an error. So is a resource or
+// config that is wrong. If the group has stopped, the error wraps [ErrStopped].
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
-	key := shareKey{reflect.TypeFor[T](), config.goType(), fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector, sorted.FieldSelector, sorted.Shard.String()})}
+	key := shareKey{reflect.TypeFor[T](), config.goType(),
+		fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector,
+			sorted.FieldSelector, sorted.Shard.String()})}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,7 +98,8 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 // joins returns an error unless a user with config c can share an informer with config first.
 func (c *Config[T]) joins(first *Config[T]) error {
 	if c.Transform != nil || c.Filter != nil || c.OnDecodeError != nil || c.OnFailure != nil {
-		return errors.New("the informer exists already, with the functions of its first Config: leave Transform, Filter, OnDecodeError and OnFailure nil, or create another informer with New")
+		return errors.New("the informer exists already, with the functions of its first Config: " +
+			"leave Transform, Filter, OnDecodeError and OnFailure nil, or create another informer with New")
 	}
 	mine, theirs := *c, *first
 	theirs.Transform, theirs.Filter, theirs.OnDecodeError, theirs.OnFailure = nil, nil, nil, nil
@@ -136,9 +140,9 @@ func (g *Group) release(m *member) {
 	}
 }
 
-// Run runs all informers of the group, also those that join later, until ctx ends. It returns the cause of ctx, once all of
-// them have stopped. If one of them ends by itself, Run stops the others and returns its error: [ErrRunning] for an
-// informer whose Run was called directly. A group runs once; later calls return [ErrRunning].
+// Run runs all informers of the group, also those that join later, until ctx ends. It returns the cause of ctx, once
+// all of them have stopped. If one of them ends by itself, Run stops the others and returns its error: [ErrRunning] for
+// an informer whose Run was called directly. A group runs once; later calls return [ErrRunning].
 func (g *Group) Run(ctx context.Context) error {
 	g.mu.Lock()
 	if g.started {
@@ -170,8 +174,8 @@ func (g *Group) HasSynced() bool {
 	return !slices.ContainsFunc(g.order, func(m *member) bool { return !m.informer.HasSynced() })
 }
 
-// WaitSynced waits until every informer that is now in the group has synced, and then returns nil. If ctx ends first or the
-// group stops, it returns the errors of all informers that have not synced, each a [*NotSyncedError].
+// WaitSynced waits until every informer that is now in the group has synced, and then returns nil. If ctx ends first or
+// the group stops, it returns the errors of all informers that have not synced, each a [*NotSyncedError].
 func (g *Group) WaitSynced(ctx context.Context) error {
 	g.mu.Lock()
 	members := slices.Clone(g.order)
@@ -201,8 +205,8 @@ func (g *Group) Status() []InformerStatus {
 	return statuses
 }
 
-// SharedInto returns a function for [Group.Join]. The function calls [Shared] with the zero [Config], and stores the informer
-// in *to.
+// SharedInto returns a function for [Group.Join]. The function calls [Shared] with the zero [Config], and stores the
+// informer in *to.
 func SharedInto[T Object](to **Informer[T], resource Resource) func(g *Group) (release func(), err error) {
 	return func(g *Group) (release func(), err error) {
 		*to, release, err = Shared(g, resource, Config[T]{})
@@ -210,9 +214,9 @@ func SharedInto[T Object](to **Informer[T], resource Resource) func(g *Group) (r
 	}
 }
 
-// Join gets several informers of the group, each by a function from [SharedInto]. It returns a function that releases all of
-// them. If one fails, Join releases the others and returns the error. Generated code uses it for the Set of an API version. To
-// configure one of the informers, call [Shared] for it first.
+// Join gets several informers of the group, each by a function from [SharedInto]. It returns a function that releases
+// all of them. If one fails, Join releases the others and returns the error. Generated code uses it for the Set of an
+// API version. To configure one of the informers, call [Shared] for it first.
 func (g *Group) Join(members ...func(g *Group) (release func(), err error)) (release func(), err error) {
 	var releases []func()
 	release = func() {

@@ -18,12 +18,12 @@ type Handler[T Object] interface {
 	// subscription began: those of the informer's first list, and those that the store had at a later subscription.
 	OnAdd(obj T, initial bool)
 	// OnUpdate receives an object that has replaced old. Unless Config.Transform is set without Config.Share, old and new
-	// share each slice, map and pointer that did not change. Comparing an unchanged part is therefore cheap, for example by
-	// equality.Semantic.DeepEqual(old.Spec, new.Spec) or reflect.DeepEqual.
+	// share each slice, map and pointer that did not change. Comparing an unchanged part is therefore cheap, for example
+	// by equality.Semantic.DeepEqual(old.Spec, new.Spec) or reflect.DeepEqual.
 	OnUpdate(old, new T)
-	// OnDelete receives an object that no longer exists, or that has left the informer's shard. If final is true, last is its state at the deletion. Otherwise
-	// last is the last known state: the informer missed the deletion, or the object no longer passes the subscription's
-	// filter.
+	// OnDelete receives an object that no longer exists, or that has left the informer's shard. If final is true, last is
+	// its state at the deletion. Otherwise last is the last known state: the informer missed the deletion, or the object
+	// no longer passes the subscription's filter.
 	OnDelete(last T, final bool)
 }
 
@@ -142,8 +142,8 @@ func (s *Subscription) WaitSynced(ctx context.Context) error { return s.listener
 //	<-sub.Done()
 //
 // Because Close waits for no handler, a handler may close its own subscription or another one. So may a goroutine that
-// holds a lock which the handler needs. Once Done is closed, the subscription retains neither the handler nor an object.
-// Closing again does nothing.
+// holds a lock which the handler needs. Once Done is closed, the subscription retains neither the handler nor an
+// object. Closing again does nothing.
 func (s *Subscription) Close() { s.listener.end(ErrClosed) }
 
 // Done returns a channel that is closed when the subscription has ended and the last call of the handler has returned.
@@ -160,15 +160,16 @@ func (s *Subscription) Status() SubscriptionStatus { return s.listener.status() 
 // SubscriptionStatus is the status of a [Subscription].
 type SubscriptionStatus struct {
 	Name string
-	// Backlog is the number of keys with changes that wait for the handler. With DeliverEvery, it is the number of changes.
+	// Backlog is the number of keys with changes that wait for the handler. With DeliverEvery, it is the number of
+	// changes.
 	Backlog int
-	// Busy is how long the current call has taken so far. Zero means that no call is under way. The informer logs a warning
-	// after 10 s, and then when a call takes twice as long as at the last warning.
+	// Busy is how long the current call has taken so far. Zero means that no call is under way. The informer logs a
+	// warning after 10 s, and then when a call takes twice as long as at the last warning.
 	Busy time.Duration
 	// Oldest is how long the oldest waiting change has waited. Changes of one key that fold wait since the first of them.
 	Oldest time.Duration
-	// Delays has the times from a change in the store to its call, for each call. Calls has the times that calls took; its Max
-	// is the slowest call. For an iteration with [Informer.Changes], the body of the loop is the call.
+	// Delays has the times from a change in the store to its call, for each call. Calls has the times that calls took; its
+	// Max is the slowest call. For an iteration with [Informer.Changes], the body of the loop is the call.
 	Delays, Calls Durations
 	// Synced is true once the handler has processed the whole initial list.
 	Synced bool

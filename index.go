@@ -9,12 +9,13 @@ import (
 	"github.com/typedinformer/informer/internal/cow"
 )
 
-// Index finds the objects of a [Store] by keys that a function computes from them: for example pods by node, or by the claims of
-// their volumes. It is always consistent with the store: both change in the same step.
+// Index finds the objects of a [Store] by keys that a function computes from them: for example pods by node, or by the
+// claims of their volumes. It is always consistent with the store: both change in the same step.
 //
-// The index calls the function once for each version of an object and keeps the result. A function that returns different keys
-// for the same version makes lookups wrong, but corrupts nothing. If the function panics or calls [runtime.Goexit], the step that
-// called it has no effect. The function runs during writes to the store, so it must be fast and must not call the informer.
+// The index calls the function once for each version of an object and keeps the result. A function that returns
+// different keys for the same version makes lookups wrong, but corrupts nothing. If the function panics or calls
+// [runtime.Goexit], the step that called it has no effect. The function runs during writes to the store, so it must be
+// fast and must not call the informer.
 //
 // An Index lives as long as its store; [NewIndex] creates one. All methods are safe for concurrent use.
 type Index[T Object, K comparable] struct {
@@ -22,8 +23,8 @@ type Index[T Object, K comparable] struct {
 	slot  int // in Snapshot.indexes
 	keys  func(T) []K
 	seed  maphash.Seed
-	// packed is nil without Config.Compact. With it, packed is the index of the store that this index's store shows, with the
-	// same seed.
+	// packed is nil without Config.Compact. With it, packed is the index of the store that this index's store shows, with
+	// the same seed.
 	packed *Index[*packed, K]
 }
 
@@ -32,8 +33,8 @@ type Indexable[T Object] interface{ indexed() *Store[T] }
 
 func (s *Store[T]) indexed() *Store[T] { return s }
 
-// NewIndex adds an index to an informer or a store, at any time. The index is complete when NewIndex returns. keys returns the
-// keys of an object: none, one or several. Repeated keys count once.
+// NewIndex adds an index to an informer or a store, at any time. The index is complete when NewIndex returns. keys
+// returns the keys of an object: none, one or several. Repeated keys count once.
 func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[T, K] {
 	s := in.indexed()
 	if s.packed != nil {
@@ -62,8 +63,8 @@ func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[
 // Lookup yields the objects that have key, ordered by namespace, then name, from one snapshot.
 func (x *Index[T, K]) Lookup(key K) iter.Seq[T] { return x.LookupIn(x.store.Snapshot(), key) }
 
-// LookupIn yields the objects of snap that have key, ordered by namespace, then name. If snap is older than the index or belongs
-// to another store, LookupIn calls the index's function for every object in it.
+// LookupIn yields the objects of snap that have key, ordered by namespace, then name. If snap is older than the index
+// or belongs to another store, LookupIn calls the index's function for every object in it.
 func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		p := cow.Place{Hash: x.hash(key)}
@@ -151,7 +152,8 @@ func (x *Index[T, K]) treeIn(snap *Snapshot[T]) tree[K] {
 	return t
 }
 
-// allItems returns the items of all objects of snap, sorted. It first calls each with the record and the items of each object.
+// allItems returns the items of all objects of snap, sorted. It first calls each with the record and the items of each
+// object.
 func (x *Index[T, K]) allItems(snap *Snapshot[T], each func(*record, []item[K])) []item[K] {
 	var none T
 	items := make([]item[K], 0, snap.Len())
@@ -167,7 +169,8 @@ func (x *Index[T, K]) allItems(snap *Snapshot[T], each func(*record, []item[K]))
 	return items
 }
 
-// items appends one item to items for each key of obj, the object of r. Keys with equal hashes get consecutive ordinals.
+// items appends one item to items for each key of obj, the object of r. Keys with equal hashes get consecutive
+// ordinals.
 func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
 	mine := len(items)
 next:
@@ -283,7 +286,8 @@ func (t *keyTree[T, K]) check(hashes map[*record][]uint32) error {
 				return fmt.Errorf("record %s is not filed under one of its keys", r)
 			case it.Record != r || it.Slot != r.Data.slot:
 				return fmt.Errorf("key %v of %s leads to an outdated record", it.Key, r)
-			case it.Key == it.Key && t.index.hash(it.Key)>>cow.OrdinalBits != hash>>cow.OrdinalBits: // NaN has a different hash each time
+			// NaN has a different hash each time
+			case it.Key == it.Key && t.index.hash(it.Key)>>cow.OrdinalBits != hash>>cow.OrdinalBits:
 				return fmt.Errorf("key %v of %s is filed with another hash", it.Key, r)
 			case keys[it.Key]:
 				return fmt.Errorf("record %s is filed under key %v twice", r, it.Key)

@@ -81,7 +81,8 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 	return makeInformer(client, resource, config, nil, nil)
 }
 
-// newCompact is newInformer with Config.Compact. The informer shows another one, of packed objects, which does the work.
+// newCompact is newInformer with Config.Compact. The informer shows another one, of packed objects, which does the
+// work.
 func newCompact[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
 	packer, err := newPacker(config.goType(), config.KeepManagedFields)
 	if invalid := config.validate(); invalid != nil {
@@ -101,9 +102,10 @@ func newCompact[T Object](client *Client, resource Resource, config Config[T]) *
 	}
 }
 
-// makeInformer makes an informer that holds a T for each object. packing is that of newReflector. If invalid is not nil, the
-// informer is invalid for that reason.
-func makeInformer[T Object](client *Client, resource Resource, config Config[T], packing packing[T], invalid error) *Informer[T] {
+// makeInformer makes an informer that holds a T for each object. packing is that of newReflector. If invalid is not
+// nil, the informer is invalid for that reason.
+func makeInformer[T Object](client *Client, resource Resource, config Config[T], packing packing[T],
+	invalid error) *Informer[T] {
 	store, _ := NewStore[T]()
 	i := &Informer[T]{
 		resource: resource,
@@ -130,7 +132,8 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 	return i
 }
 
-// makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config is wrong.
+// makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config
+// is wrong.
 func (i *Informer[T]) makeReflectors(client *Client) error {
 	if err := i.resource.validate(); err != nil {
 		return err
@@ -168,16 +171,17 @@ func (f feed[T]) flush() error                                { return f.informe
 // after the informer has stopped.
 func (i *Informer[T]) Store() *Store[T] { return i.store }
 
-// Resource returns the collection that the informer follows. Its Shard is the one at the beginning; Status has the present one.
+// Resource returns the collection that the informer follows. Its Shard is the one at the beginning; Status has the
+// present one.
 func (i *Informer[T]) Resource() Resource { return i.resource }
 
 // Run follows the collection until ctx ends, and returns the cause of ctx. If New rejected its arguments, Run returns
-// that error at once. If the function of an index calls runtime.Goexit, Run returns an error. Run waits for the handler calls
-// under way, and for the last save with Config.Snapshot. When it returns, every goroutine that it started has ended, and no
-// handler is called any more. An informer runs once; later calls return [ErrRunning].
+// that error at once. If the function of an index calls runtime.Goexit, Run returns an error. Run waits for the handler
+// calls under way, and for the last save with Config.Snapshot. When it returns, every goroutine that it started has
+// ended, and no handler is called any more. An informer runs once; later calls return [ErrRunning].
 //
-// In profiles, its goroutines have the label "informer" with the resource, and those that call a handler also "handler" with
-// its name.
+// In profiles, its goroutines have the label "informer" with the resource, and those that call a handler also "handler"
+// with its name.
 func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.compact != nil {
 		return i.compact.Run(ctx)
@@ -246,9 +250,9 @@ func (i *Informer[T]) begin() error {
 func (i *Informer[T]) HasSynced() bool { return isClosed(i.synced) }
 
 // WaitSynced waits until the store has the whole collection, and then returns nil. If ctx ends first, it returns a
-// [*NotSyncedError] that wraps the cause of ctx, or an error that wraps [ErrNotStarted] too if Run was not called. If the
-// informer stops first, the error wraps [ErrStopped]. If [New] rejected its arguments, WaitSynced returns that error at once,
-// whether Run was called or not.
+// [*NotSyncedError] that wraps the cause of ctx, or an error that wraps [ErrNotStarted] too if Run was not called. If
+// the informer stops first, the error wraps [ErrStopped]. If [New] rejected its arguments, WaitSynced returns that
+// error at once, whether Run was called or not.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 	if i.compact != nil {
 		return i.compact.WaitSynced(ctx)
@@ -285,7 +289,8 @@ func (i *Informer[T]) unsynced(cause error) error {
 		s := r.Status()
 		text := s.State.String()
 		if s.Snapshot.CatchUpTo != "" {
-			text = "catching up from a snapshot at resource version " + s.ResourceVersion + " to " + s.Snapshot.CatchUpTo + ", " + text
+			text = "catching up from a snapshot at resource version " + s.ResourceVersion + " to " + s.Snapshot.CatchUpTo +
+				", " + text
 		}
 		if s.Namespace != "" {
 			text = "namespace " + s.Namespace + ": " + text
@@ -299,8 +304,8 @@ func (i *Informer[T]) unsynced(cause error) error {
 	return &NotSyncedError{Resource: i.resource, Why: strings.Join(why, "; "), errs: errs}
 }
 
-// NotSyncedError indicates that an informer does not have the whole collection yet. It wraps the cause of the context, or
-// [ErrStopped], and the last failure of each missing part.
+// NotSyncedError indicates that an informer does not have the whole collection yet. It wraps the cause of the context,
+// or [ErrStopped], and the last failure of each missing part.
 type NotSyncedError struct {
 	Resource Resource
 	// Why names the state of each missing part, and its last failure.
@@ -316,9 +321,9 @@ func (e *NotSyncedError) Error() string {
 // Unwrap returns the errors that e wraps.
 func (e *NotSyncedError) Unwrap() []error { return e.errs }
 
-// Subscribe registers h. The subscription first calls OnAdd for every object in the store, and then delivers every later
-// change. No change is missed or delivered twice. On an informer that has stopped, Subscribe returns a subscription that has
-// ended; see [Subscription.Err].
+// Subscribe registers h. The subscription first calls OnAdd for every object in the store, and then delivers every
+// later change. No change is missed or delivered twice. On an informer that has stopped, Subscribe returns a
+// subscription that has ended; see [Subscription.Err].
 func (i *Informer[T]) Subscribe(h Handler[T]) *Subscription {
 	return i.SubscribeWith(h, SubscriptionConfig[T]{})
 }
@@ -338,9 +343,9 @@ func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) 
 	return &Subscription{l}
 }
 
-// Changes yields the events that a handler would receive, in the goroutine that iterates. It begins with an addition for
-// each object in the store. It ends when ctx ends, when the informer stops, or when the loop breaks. While the loop body
-// is busy, changes of one key fold into one.
+// Changes yields the events that a handler would receive, in the goroutine that iterates. It begins with an addition
+// for each object in the store. It ends when ctx ends, when the informer stops, or when the loop breaks. While the loop
+// body is busy, changes of one key fold into one.
 func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) {
 		if i.compact != nil {
@@ -396,11 +401,11 @@ type InformerStatus struct {
 	// Objects is the number of objects in the store.
 	Objects int
 	// Undecodable is the number of objects that the server has and whose newest version could not be decoded, or with
-	// Config.Compact not be decoded again. Missing is the number of those of which the store has no older version, either. Each
-	// version of an object whose name could not be decoded counts as another object, until the next list.
+	// Config.Compact not be decoded again. Missing is the number of those of which the store has no older version, either.
+	// Each version of an object whose name could not be decoded counts as another object, until the next list.
 	Undecodable, Missing int
-	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are measured
-	// at most once a minute. Memory that several objects share counts as often as among these 32.
+	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are
+	// measured at most once a minute. Memory that several objects share counts as often as among these 32.
 	Memory int64
 	// Reflectors has one status for each namespace of Resource, or one for all namespaces.
 	Reflectors []ReflectorStatus
@@ -439,12 +444,12 @@ func (i *Informer[T]) applyBatch(ctx context.Context) (err error) {
 	return i.applyLocked()
 }
 
-// fewChanges is the largest number of changes that a reflector applies by itself. It leaves more to another goroutine, and
-// continues to decode.
+// fewChanges is the largest number of changes that a reflector applies by itself. It leaves more to another goroutine,
+// and continues to decode.
 const fewChanges = 32
 
-// flush applies the changes that wait in the FIFO, if they are few, no other goroutine is applying, and all listeners have room.
-// That saves waking another goroutine. Otherwise flush wakes apply.
+// flush applies the changes that wait in the FIFO, if they are few, no other goroutine is applying, and all listeners
+// have room. That saves waking another goroutine. Otherwise flush wakes apply.
 func (i *Informer[T]) flush() error {
 	if !i.applying.TryLock() {
 		signal(i.fifo.readable)
@@ -514,8 +519,8 @@ func (i *Informer[T]) applyListLocked(d *Delta[T]) (err error) {
 	return nil
 }
 
-// applyPastLocked applies i.batch, which has no Replaced. Additions to a namespace whose objects are of the past are initial, as
-// those of the first list.
+// applyPastLocked applies i.batch, which has no Replaced. Additions to a namespace whose objects are of the past are
+// initial, as those of the first list.
 func (i *Informer[T]) applyPastLocked() (err error) {
 	for from := 0; from < len(i.batch); {
 		to, past := from+1, i.past[i.batch[from].Namespace]
@@ -547,18 +552,19 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 	}
 }
 
-// SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, it holds those of the shard
-// before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no event unless they have
-// changed, those that come are added, and those that go are deleted with final=false.
+// SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, it holds those of
+// the shard before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no
+// event unless they have changed, those that come are added, and those that go are deleted with final=false.
 //
-// If the store has a part of shard, and the server filters by shard, the informer lists only what comes, as of the resource version of the
-// store, and resumes the watch there. If nothing comes, it needs no list. Otherwise, also if shard is the one that the store has, it lists
-// the whole shard, and changes of objects that stay raise events when it has the list. It does none of this while it waits to try again after a failure. If another call for the same
-// shard is under way, or has ended before the informer had it, they share the list.
+// If the store has a part of shard, and the server filters by shard, the informer lists only what comes, as of the
+// resource version of the store, and resumes the watch there. If nothing comes, it needs no list. Otherwise, also if
+// shard is the one that the store has, it lists the whole shard, and changes of objects that stay raise events when it
+// has the list. It does none of this while it waits to try again after a failure. If another call for the same shard is
+// under way, or has ended before the informer had it, they share the list.
 //
-// If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and while a
-// resource has never been served, SetShard waits. If another call changes the shard meanwhile, the later shard counts, and SetShard
-// waits for that one. The error wraps [ErrStopped] if the informer stops.
+// If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and
+// while a resource has never been served, SetShard waits. If another call changes the shard meanwhile, the later shard
+// counts, and SetShard waits for that one. The error wraps [ErrStopped] if the informer stops.
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	if i.compact != nil {
 		return i.compact.SetShard(ctx, shard)
@@ -621,12 +627,14 @@ func (i *Informer[T]) report(handler string, why error) {
 
 // reportUnreadable logs that an object of the store cannot be decoded again.
 func (i *Informer[T]) reportUnreadable(failed *DecodeError) {
-	i.config.logger().Error("an object of the store cannot be decoded", "resource", i.resource.String(), "key", failed.Key.String(), "err", failed.Err)
+	i.config.logger().Error("an object of the store cannot be decoded", "resource", i.resource.String(),
+		"key", failed.Key.String(), "err", failed.Err)
 }
 
 // reportSlow logs that a call of a handler takes long.
 func (i *Informer[T]) reportSlow(s SubscriptionStatus) {
-	i.config.logger().Warn("a handler is slow", "resource", i.resource.String(), "handler", s.Name, "call", s.Busy, "backlog", s.Backlog, "oldest", s.Oldest)
+	i.config.logger().Warn("a handler is slow", "resource", i.resource.String(), "handler", s.Name, "call", s.Busy,
+		"backlog", s.Backlog, "oldest", s.Oldest)
 }
 
 // stop ends all subscriptions, waits for the calls under way, and drops the deltas that are not in the store.

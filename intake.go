@@ -14,8 +14,8 @@ const (
 	batchBytes    = 64 << 10
 	minBatchBytes = 16 << 10
 	batchObjects  = 1 << 10
-	// A read that takes at least waiting has waited for the network. After minRush consecutive reads of a watch that did not
-	// wait, workers decode: the reader itself decodes a few changes sooner than another goroutine wakes up.
+	// A read that takes at least waiting has waited for the network. After minRush consecutive reads of a watch that did
+	// not wait, workers decode: the reader itself decodes a few changes sooner than another goroutine wakes up.
 	waiting = 30 * time.Microsecond
 	minRush = 8
 )
@@ -49,8 +49,8 @@ func (p *batches[T]) put(b *batch[T]) {
 
 // intake decodes the objects of one response on several goroutines, and hands on the results in order.
 //
-// While the reader mostly waits for the network, as in a quiet watch, there is no other goroutine: the reader decodes each change
-// at once.
+// While the reader mostly waits for the network, as in a quiet watch, there is no other goroutine: the reader decodes
+// each change at once.
 type intake[T Object] struct {
 	decoder  *decoder[T]
 	batches  *batches[T]
@@ -65,9 +65,10 @@ type intake[T Object] struct {
 	rush   int  // consecutive flushes of a batch without such a wait
 }
 
-// newIntake returns an intake for a response in format f. It calls hand for one object at a time. After an error of hand it calls
-// cancel, which must end the response, and does not call hand again.
-func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel func(error), hand func(decoded[T]) error) *intake[T] {
+// newIntake returns an intake for a response in format f. It calls hand for one object at a time. After an error of
+// hand it calls cancel, which must end the response, and does not call hand again.
+func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel func(error),
+	hand func(decoded[T]) error) *intake[T] {
 	in := &intake[T]{decoder: d, batches: b, format: f, hand: hand}
 	in.pipeline = pipeline[batch[T]]{
 		open:   b.get,
@@ -80,7 +81,8 @@ func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel f
 	return in
 }
 
-// add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or nil.
+// add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or
+// nil.
 func (in *intake[T]) add(raw []byte, deleted bool, list *decode.ListInfo) {
 	in.pipeline.add(func(b *batch[T]) {
 		if list != nil && b.list == nil {
@@ -115,8 +117,8 @@ func (in *intake[T]) fill(body interface{ Fill() error }) error {
 	return err
 }
 
-// flush starts to decode the open batch, unless it is a small batch of a list. If quiet is true, no more objects are expected
-// soon. It returns false if there is no open batch.
+// flush starts to decode the open batch, unless it is a small batch of a list. If quiet is true, no more objects are
+// expected soon. It returns false if there is no open batch.
 func (in *intake[T]) flush(quiet bool) bool {
 	return in.pipeline.flush(func(b *batch[T]) dispatch {
 		switch {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimiter computes the delay before each retry of a key. It has the methods of client-go's workqueue.TypedRateLimiter, so
-// a limiter written for client-go works without changes. Its methods must be safe for concurrent use; a [Queue] calls them
-// without holding its lock.
+// RateLimiter computes the delay before each retry of a key. It has the methods of client-go's
+// workqueue.TypedRateLimiter, so a limiter written for client-go works without changes. Its methods must be safe for
+// concurrent use; a [Queue] calls them without holding its lock.
 type RateLimiter[K comparable] interface {
 	// When counts a try of key, and returns the delay before it.
 	When(key K) time.Duration
@@ -19,16 +19,16 @@ type RateLimiter[K comparable] interface {
 	NumRequeues(key K) int
 }
 
-// DefaultLimiter returns a new limiter with the defaults of Kubernetes controllers. The delay is the longer of two: 5 ms to
-// 1,000 s, doubling with each try of the key, and the delay of a token bucket for all keys together, which holds 100 tokens
-// and gets 10 per second. After an outage that failed thousands of keys, the bucket admits 10 of them per second. For a delay
-// that depends on the tries of the key only, use an ExponentialLimiter.
+// DefaultLimiter returns a new limiter with the defaults of Kubernetes controllers. The delay is the longer of two: 5
+// ms to 1,000 s, doubling with each try of the key, and the delay of a token bucket for all keys together, which holds
+// 100 tokens and gets 10 per second. After an outage that failed thousands of keys, the bucket admits 10 of them per
+// second. For a delay that depends on the tries of the key only, use an ExponentialLimiter.
 func DefaultLimiter[K comparable]() RateLimiter[K] {
 	return MaxOfLimiter[K]{&ExponentialLimiter[K]{}, &BucketLimiter[K]{rate.NewLimiter(10, 100)}}
 }
 
-// ExponentialLimiter doubles the delay with each try of a key. It holds one counter for each key that was tried and not yet
-// forgotten. The zero value is ready to use. All methods are safe for concurrent use.
+// ExponentialLimiter doubles the delay with each try of a key. It holds one counter for each key that was tried and not
+// yet forgotten. The zero value is ready to use. All methods are safe for concurrent use.
 type ExponentialLimiter[K comparable] struct {
 	// Base is the delay before the first try. Zero means 5 ms.
 	Base time.Duration

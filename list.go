@@ -141,9 +141,10 @@ func (l *listing[T]) present() []T {
 	return items
 }
 
-// list reads the collection page by page, at resource version least or later. It returns the resource version of the list. If
-// restored is true, an equal version in the sink does not mean equal content.
-func (c *collection[T]) list(ctx context.Context, least string, size int, restored bool) (l listing[T], version string, err error) {
+// list reads the collection page by page, at resource version least or later. It returns the resource version of the
+// list. If restored is true, an equal version in the sink does not mean equal content.
+func (c *collection[T]) list(ctx context.Context, least string, size int,
+	restored bool) (l listing[T], version string, err error) {
 	if size == 0 {
 		size = pageSize
 	}
@@ -182,18 +183,20 @@ func nextPage(query url.Values, info decode.ListInfo) (url.Values, error) {
 // errNoPart indicates that a list of what comes to a shard is not possible. The reflector lists the whole shard.
 var errNoPart = errors.New("a list of what comes to the shard is not possible")
 
-// listAt reads the collection page by page, exactly at resource version rv. The error is errNoPart if the server cannot do that, or if it
-// sends an object that cannot be decoded.
+// listAt reads the collection page by page, exactly at resource version rv. The error is errNoPart if the server cannot
+// do that, or if it sends an object that cannot be decoded.
 func (c *collection[T]) listAt(ctx context.Context, rv string, size int) (l listing[T], err error) {
 	if size == 0 {
 		size = pageSize
 	}
-	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)}, "limit": {strconv.Itoa(size)}}
+	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
+		"limit": {strconv.Itoa(size)}}
 	c.read.Store(0)
 	for {
 		info, err := c.page(ctx, query, &l, false)
 		switch {
-		case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsTooManyRequests(err):
+		case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err),
+			apierrors.IsTooManyRequests(err):
 			return l, err
 		case errors.As(err, new(apierrors.APIStatus)): // such as 410 Expired, or 500 for a version that etcd has not reached
 			return l, fmt.Errorf("%w: %w", errNoPart, err)
@@ -202,7 +205,8 @@ func (c *collection[T]) listAt(ctx context.Context, rv string, size int) (l list
 		case len(l.failed)+len(l.nameless) > 0:
 			return l, fmt.Errorf("%w: an object cannot be decoded", errNoPart)
 		case info.ResourceVersion != rv:
-			return l, fmt.Errorf("%w: the server listed at resource version %.100q, not at %s", errNoPart, info.ResourceVersion, rv)
+			return l, fmt.Errorf("%w: the server listed at resource version %.100q, not at %s", errNoPart, info.ResourceVersion,
+				rv)
 		}
 		if query, err = nextPage(query, info); err != nil || query == nil {
 			return l, err
@@ -222,7 +226,8 @@ func atLeast(rv string) url.Values {
 }
 
 // page reads the response to one list request into l.
-func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T], restored bool) (decode.ListInfo, error) {
+func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T],
+	restored bool) (decode.ListInfo, error) {
 	if err := c.ready(ctx); err != nil {
 		return decode.ListInfo{}, err
 	}
@@ -269,7 +274,8 @@ func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T
 	}
 }
 
-// reaches sends a list request at resource version rv. If the server has not reached rv, isTooLarge is true for the error.
+// reaches sends a list request at resource version rv. If the server has not reached rv, isTooLarge is true for the
+// error.
 func (c *collection[T]) reaches(ctx context.Context, rv string) error {
 	if err := c.ready(ctx); err != nil {
 		return err
@@ -326,8 +332,8 @@ func isTooLarge(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// isRefusal reports whether the server rejected the form of the request, and not the client, the resource or the resource
-// version.
+// isRefusal reports whether the server rejected the form of the request, and not the client, the resource or the
+// resource version.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

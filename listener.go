@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// hub connects a store with its listeners. Under its lock, it applies each batch to the store and to every backlog, and it adds
-// each listener together with the objects of the store. A listener is in the hub exactly while it is open.
+// hub connects a store with its listeners. Under its lock, it applies each batch to the store and to every backlog, and
+// it adds each listener together with the objects of the store. A listener is in the hub exactly while it is open.
 type hub[T Object] struct {
 	resource string // the informer's
 	store    *Store[T]
@@ -33,13 +33,14 @@ type hub[T Object] struct {
 }
 
 func newHub[T Object](resource Resource, store *Store[T]) *hub[T] {
-	return &hub[T]{resource: resource.String(), store: store, epoch: time.Now(), synced: make(chan struct{}), stopped: make(chan struct{})}
+	return &hub[T]{resource: resource.String(), store: store, epoch: time.Now(), synced: make(chan struct{}),
+		stopped: make(chan struct{})}
 }
 
 func (h *hub[T]) now() time.Duration { return time.Since(h.epoch) }
 
-// join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped or the configuration of
-// l is wrong, l ends at once.
+// join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped or the
+// configuration of l is wrong, l ends at once.
 func (h *hub[T]) join(l *listener[T]) {
 	err := l.wrong()
 	h.mu.Lock()
@@ -67,8 +68,8 @@ func (h *hub[T]) join(l *listener[T]) {
 	}
 }
 
-// apply writes batch to the store, appends the resulting changes to changes, and adds these to every backlog. They are initial
-// additions if initial is true.
+// apply writes batch to the store, appends the resulting changes to changes, and adds these to every backlog. They are
+// initial additions if initial is true.
 func (h *hub[T]) apply(batch []Delta[T], changes []change[T], initial bool) ([]change[T], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock() // even if the function of an index panics
@@ -151,7 +152,8 @@ func (h *hub[T]) forgetLocked(l *listener[T]) {
 //
 //	join -> open --end--> ended --no call is under way--> released
 //
-// An ended listener begins no call. A released listener refers to no object, so keeping its Subscription costs little memory.
+// An ended listener begins no call. A released listener refers to no object, so keeping its Subscription costs little
+// memory.
 type listener[T Object] struct {
 	hub      atomic.Pointer[hub[T]] // nil once released
 	resource string                 // the hub's
@@ -186,8 +188,8 @@ type listener[T Object] struct {
 
 const (
 	defaultMaxBacklog = 1024
-	// slowCall is the duration of a call of a handler that is worth a warning. The next one comes after a call that takes twice
-	// as long as the call before, so a handler that is always slow does not fill the log.
+	// slowCall is the duration of a call of a handler that is worth a warning. The next one comes after a call that takes
+	// twice as long as the call before, so a handler that is always slow does not fill the log.
 	slowCall = 10 * time.Second
 )
 
@@ -243,7 +245,8 @@ func (l *listener[T]) waitSynced(ctx context.Context) error {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return fmt.Errorf("handler %s of %s has %d initial objects left: %w", l.config.Name, l.resource, l.backlog.initial, context.Cause(ctx))
+		return fmt.Errorf("handler %s of %s has %d initial objects left: %w", l.config.Name, l.resource, l.backlog.initial,
+			context.Cause(ctx))
 	}
 }
 
@@ -330,8 +333,9 @@ func (l *listener[T]) statusLocked(now time.Duration) SubscriptionStatus {
 // open reports whether a call of the handler may begin.
 func (l *listener[T]) open() bool { return !isClosed(l.closed) }
 
-// enqueue adds changes to the backlog, in the order in which they happened, and starts their delivery. The listener must be open,
-// and the caller must hold the lock of the hub. If this ends the subscription, enqueue returns the reason.
+// enqueue adds changes to the backlog, in the order in which they happened, and starts their delivery. The listener
+// must be open, and the caller must hold the lock of the hub. If this ends the subscription, enqueue returns the
+// reason.
 func (l *listener[T]) enqueue(changes []change[T], initial bool, now time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -526,7 +530,8 @@ func (l *listener[T]) deliver(p *pending[T]) {
 	}
 }
 
-// deliverFiltered is deliver with a filter. It compares with the objects in given, since the result of a filter can change.
+// deliverFiltered is deliver with a filter. It compares with the objects in given, since the result of a filter can
+// change.
 func (l *listener[T]) deliverFiltered(p *pending[T]) {
 	var none T
 	old, has := l.given[p.key]
@@ -595,7 +600,8 @@ func (l *listener[T]) continueResync() {
 	l.resync.Reset(l.untilResync())
 }
 
-// endLocked ends the listener: it removes it from the hub and drops the backlog. The caller holds the lock of the hub, too.
+// endLocked ends the listener: it removes it from the hub and drops the backlog. The caller holds the lock of the hub,
+// too.
 func (l *listener[T]) endLocked(why error) {
 	if l.ended != nil {
 		return

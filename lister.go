@@ -15,12 +15,12 @@ type Labeled interface {
 	GetLabels() map[string]string
 }
 
-// Lister reads a [Store] as client-go's listers do: by name, with a NotFound error, and by label selector. It holds no data
-// of its own, so creating one is cheap.
+// Lister reads a [Store] as client-go's listers do: by name, with a NotFound error, and by label selector. It holds no
+// data of its own, so creating one is cheap.
 //
-// An object of which no version could be decoded is not NotFound: Get returns a [*DecodeError], and ListComplete an error that
-// wraps one. List and All leave such objects out. Of other objects, all return the last version that could be decoded; see
-// [Store.Undecodable].
+// An object of which no version could be decoded is not NotFound: Get returns a [*DecodeError], and ListComplete an
+// error that wraps one. List and All leave such objects out. Of other objects, all return the last version that could
+// be decoded; see [Store.Undecodable].
 //
 // Each call reads one consistent [Snapshot]. Lists are ordered by namespace, then name. Callers must not write to the
 // objects. All methods are safe for concurrent use.
@@ -29,14 +29,14 @@ type Lister[T Labeled] struct {
 	resource schema.GroupResource
 }
 
-// NewLister returns a lister of an [Informer] or of a [Store]. An informer's lister is empty at first, and complete once the
-// informer has synced. NotFound errors name resource.
+// NewLister returns a lister of an [Informer] or of a [Store]. An informer's lister is empty at first, and complete
+// once the informer has synced. NotFound errors name resource.
 func NewLister[T Labeled](of Indexable[T], resource schema.GroupResource) Lister[T] {
 	return Lister[T]{of.indexed(), resource}
 }
 
-// Get returns the object with that key, or the NotFound error that the API server would return; see apierrors.IsNotFound. If the
-// object exists but could not be decoded, the error is a [*DecodeError].
+// Get returns the object with that key, or the NotFound error that the API server would return; see
+// apierrors.IsNotFound. If the object exists but could not be decoded, the error is a [*DecodeError].
 func (l Lister[T]) Get(key Key) (T, error) {
 	snap := l.store.Snapshot()
 	obj, ok := snap.Get(key)
@@ -55,14 +55,15 @@ func (l Lister[T]) List(selector labels.Selector) []T { return l.Namespace("").L
 // All yields every object.
 func (l Lister[T]) All() iter.Seq[T] { return l.store.All() }
 
-// Namespace returns a lister of the objects of one namespace. If namespace is empty, List and All return the objects of all
-// namespaces, and Get returns an object without a namespace, as in client-go.
+// Namespace returns a lister of the objects of one namespace. If namespace is empty, List and All return the objects of
+// all namespaces, and Get returns an object without a namespace, as in client-go.
 func (l Lister[T]) Namespace(namespace string) NamespaceLister[T] {
 	return NamespaceLister[T]{l, namespace}
 }
 
-// Select yields the objects of snap in namespace whose labels selector matches, in the order of [Snapshot.All]. An empty
-// namespace means all namespaces, and a nil selector matches all. With Config.Compact, only the matching objects are decoded.
+// Select yields the objects of snap in namespace whose labels selector matches, in the order of [Snapshot.All]. An
+// empty namespace means all namespaces, and a nil selector matches all. With Config.Compact, only the matching objects
+// are decoded.
 func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Selector) iter.Seq[T] {
 	switch {
 	case selector == nil || selector.Empty():
@@ -110,8 +111,9 @@ func (l NamespaceLister[T]) List(selector labels.Selector) []T {
 	return selected(l.lister.store.Snapshot(), l.namespace, selector)
 }
 
-// ListComplete is like List. If objects may be missing because they could not be decoded, it also returns an error, which wraps
-// the [*DecodeError] of one of them. The labels of such an object are not known, so it counts whatever selector is.
+// ListComplete is like List. If objects may be missing because they could not be decoded, it also returns an error,
+// which wraps the [*DecodeError] of one of them. The labels of such an object are not known, so it counts whatever
+// selector is.
 func (l NamespaceLister[T]) ListComplete(selector labels.Selector) ([]T, error) {
 	snap := l.lister.store.Snapshot()
 	list := selected(snap, l.namespace, selector)

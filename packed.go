@@ -25,8 +25,9 @@ import (
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
-// packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an informer of
-// *packed inside: its store, FIFO and backlogs hold a *packed for each version, and only what a caller reads is decoded.
+// packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an
+// informer of *packed inside: its store, FIFO and backlogs hold a *packed for each version, and only what a caller
+// reads is decoded.
 //
 // Identity and labels can be read without decoding. packed is an [Object]. It is safe for concurrent use.
 type packed struct {
@@ -85,8 +86,8 @@ func (p *packed) setDecoded(known *decode.Weak, obj any) bool {
 	return p.decoded.CompareAndSwap(known, &weak)
 }
 
-// object returns p decoded, or nil if that fails. While a caller holds the result, all callers get the same object. It can share
-// memory with other, another version of the object in decoded form, or nil.
+// object returns p decoded, or nil if that fails. While a caller holds the result, all callers get the same object. It
+// can share memory with other, another version of the object in decoded form, or nil.
 func (p *packed) object(other any) any {
 	for {
 		known := p.decoded.Load() // before alive, so that setDecoded replaces what alive found dead
@@ -99,11 +100,12 @@ func (p *packed) object(other any) any {
 	}
 }
 
-// decode returns p decoded, as an object that only the caller has, or nil if that fails. It can share memory with other, as for
-// object.
+// decode returns p decoded, as an object that only the caller has, or nil if that fails. It can share memory with
+// other, as for object.
 //
-// The bytes were decoded once before they were packed. If that fails now, the type's own decoder does not always do the same, or
-// the memory is damaged. From then on, p cannot be decoded, so that all readers of a snapshot get the same answer.
+// The bytes were decoded once before they were packed. If that fails now, the type's own decoder does not always do the
+// same, or the memory is damaged. From then on, p cannot be decoded, so that all readers of a snapshot get the same
+// answer.
 func (p *packed) decode(other any) any {
 	form := p.body.Load().form
 	if form.failed != nil {
@@ -125,7 +127,8 @@ func (p *packed) fail(err error) {
 			return
 		}
 		form := *have.form
-		form.failed = &DecodeError{Resource: form.by.unreadable.resource, Key: KeyOf(p), Err: reasonOf(fmt.Errorf("it was decoded before, but cannot be decoded again: %w", err))}
+		form.failed = &DecodeError{Resource: form.by.unreadable.resource, Key: KeyOf(p),
+			Err: reasonOf(fmt.Errorf("it was decoded before, but cannot be decoded again: %w", err))}
 		if p.body.CompareAndSwap(have, &body{&form, have.data}) {
 			form.by.unreadable.add(p, form.failed)
 			return
@@ -152,8 +155,8 @@ func unpack[T Object](p *packed) T {
 	return obj
 }
 
-// unreadable has the packed objects that readers could not decode, as long as anything else holds them. It is safe for concurrent
-// use.
+// unreadable has the packed objects that readers could not decode, as long as anything else holds them. It is safe for
+// concurrent use.
 type unreadable struct {
 	resource Resource
 	report   func(*DecodeError) // called once for each object, by its reader; nil for none
@@ -221,7 +224,8 @@ func (k *packer) alive(old *packed) any {
 // pack returns obj, which one has decoded from raw, in packed form. old is the previous version, or nil.
 //
 // With Config.Transform it packs nothing: transformed does.
-func (k *packer) pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old *packed) *packed {
+func (k *packer) pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any,
+	old *packed) *packed {
 	if k.transform != nil {
 		return k.hold(obj)
 	}
@@ -252,10 +256,11 @@ type identified interface {
 
 func identityOf(obj identified) string { return string(obj.GetUID()) + obj.GetResourceVersion() }
 
-// identify returns a packed with the identity and the labels of obj, but without body. It uses strings of old, if old is not nil:
-// those of obj may be part of a larger string.
+// identify returns a packed with the identity and the labels of obj, but without body. It uses strings of old, if old
+// is not nil: those of obj may be part of a larger string.
 func identify(obj identified, old *packed) *packed {
-	p := &packed{namespace: obj.GetNamespace(), name: obj.GetName(), uid: uint32(len(obj.GetUID())), version: uint32(len(obj.GetResourceVersion()))}
+	p := &packed{namespace: obj.GetNamespace(), name: obj.GetName(), uid: uint32(len(obj.GetUID())),
+		version: uint32(len(obj.GetResourceVersion()))}
 	if old != nil && KeyOf(old) == KeyOf(p) {
 		p.namespace, p.name = old.namespace, old.name
 	} else {
@@ -312,7 +317,8 @@ func (k *packer) settle(ctx context.Context, objects iter.Seq[*packed]) {
 	}
 }
 
-// repack packs the object of p again if another dictionary has become better since p was packed. Readers may read p meanwhile.
+// repack packs the object of p again if another dictionary has become better since p was packed. Readers may read p
+// meanwhile.
 func (k *packer) repack(p *packed) {
 	have := p.body.Load()
 	if have.form.held != nil || have.form.failed != nil || !k.bytes.Outdated(have.form.dict) {
@@ -327,7 +333,8 @@ func (k *packer) repack(p *packed) {
 	}
 	*buf = raw
 	data, dict := k.bytes.Repack(have.data[:n], raw)
-	p.body.CompareAndSwap(have, &body{k.formOf(dict, have.form.format, have.form.list), data}) // even if it is larger: the older dictionary takes memory, too
+	// even if it is larger: the older dictionary takes memory, too
+	p.body.CompareAndSwap(have, &body{k.formOf(dict, have.form.format, have.form.list), data})
 }
 
 // formOf returns a form, which is the last one if nothing has changed.
@@ -336,7 +343,8 @@ func (k *packer) formOf(dict *pack.Dictionary, f decode.Format, list *decode.Lis
 	if list != nil {
 		kind, version = list.Kind, list.APIVersion
 	}
-	if last := k.form.Load(); last != nil && last.dict == dict && last.format == f && (last.list != nil) == (list != nil) &&
+	if last := k.form.Load(); last != nil && last.dict == dict && last.format == f &&
+		(last.list != nil) == (list != nil) &&
 		(list == nil || last.list.Kind == kind && last.list.APIVersion == version) {
 		return last
 	}
@@ -369,7 +377,8 @@ func (k *packer) unpack(p *packed, other any) (any, error) {
 	*buf = raw
 	one := k.decoders.get()
 	made := k.transform == nil // otherwise Transform may have made other
-	obj, err := one.Decode(have.form.format, raw, decode.Origin{List: have.form.list, Before: other, Made: made && other != nil})
+	obj, err := one.Decode(have.form.format, raw, decode.Origin{List: have.form.list, Before: other,
+		Made: made && other != nil})
 	k.decoders.put(one) // skipped if a method of T has ended the goroutine
 	return obj, err
 }
@@ -391,8 +400,8 @@ func (k *packer) bare(p *packed) any {
 	return obj
 }
 
-// transformed calls Config.Transform for p, which pack returned. It encodes the result and packs that. If the encoding loses
-// something, because a field has none, transformed packs nothing.
+// transformed calls Config.Transform for p, which pack returned. It encodes the result and packs that. If the encoding
+// loses something, because a field has none, transformed packs nothing.
 func (k *packer) transformed(p *packed) (*packed, error) {
 	obj, err := k.transform(p.object(nil))
 	if obj == nil || err != nil {
@@ -410,10 +419,12 @@ func (k *packer) transformed(p *packed) (*packed, error) {
 	return result, nil
 }
 
-// labelSet is a set of labels that takes little memory: equal sets of different objects are one. It implements labels.Labels.
+// labelSet is a set of labels that takes little memory: equal sets of different objects are one. It implements
+// labels.Labels.
 type labelSet struct{ text unique.Handle[string] }
 
-// The text of a labelSet has the key and the value of each label, in the order of the keys. Each string follows its length.
+// The text of a labelSet has the key and the value of each label, in the order of the keys. Each string follows its
+// length.
 func newLabelSet(labels map[string]string) labelSet {
 	if len(labels) == 0 {
 		return labelSet{}

@@ -15,8 +15,8 @@ const maxWorkers = 4
 //	caller -> open batch --+-- worker: do ------------------ hand on, take the next batch ...
 //	                       +-- worker: do, wait for its turn ----------- hand on ...
 //
-// A pipeline starts a worker when there is a batch to process. A worker ends when there is none. Input that arrives while all
-// workers are busy accumulates in one batch. The methods are for one goroutine.
+// A pipeline starts a worker when there is a batch to process. A worker ends when there is none. Input that arrives
+// while all workers are busy accumulates in one batch. The methods are for one goroutine.
 type pipeline[B any] struct {
 	open       func() *B      // returns an empty batch
 	full       func(*B) bool  // reports whether the caller has to wait before it adds to a batch
@@ -130,8 +130,8 @@ func (p *pipeline[B]) work() {
 	}
 }
 
-// take takes the open batch. The worker may hand it on once before is closed or if it is nil, and then closes done. If b is nil,
-// there is no batch, and the worker must end.
+// take takes the open batch. The worker may hand it on once before is closed or if it is nil, and then closes done. If
+// b is nil, there is no batch, and the worker must end.
 func (p *pipeline[B]) take() (b *B, before <-chan struct{}, done chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +163,8 @@ func (p *pipeline[B]) fail(err error) {
 }
 
 // errGoroutineEnded indicates that a user's function called runtime.Goexit, as testing.T's Fatal does.
-var errGoroutineEnded = errors.New("a function of the user, such as Transform, the function of an index or UnmarshalJSON, ended its goroutine")
+var errGoroutineEnded = errors.New(
+	"a function of the user, such as Transform, the function of an index or UnmarshalJSON, ended its goroutine")
 
 // apart calls f on a goroutine of its own. It returns the error of f, or errGoroutineEnded when f ends that goroutine.
 func apart(f func() error) error {

@@ -26,8 +26,9 @@ const (
 	watchGrace = 30 * time.Second
 )
 
-// progress is the body of a response. It ends the request if Read waits longer than limit for each part of the given number of
-// bytes. Time between calls of Read does not count. A server that only sends a byte from time to time makes no progress.
+// progress is the body of a response. It ends the request if Read waits longer than limit for each part of the given
+// number of bytes. Time between calls of Read does not count. A server that only sends a byte from time to time makes
+// no progress.
 type progress struct {
 	io.ReadCloser
 	ctx   context.Context // the context of the request

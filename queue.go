@@ -11,8 +11,8 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// Priority orders the keys that wait in a [Queue]. There are three priorities: values below zero mean LowPriority, values
-// above zero mean HighPriority.
+// Priority orders the keys that wait in a [Queue]. There are three priorities: values below zero mean LowPriority,
+// values above zero mean HighPriority.
 type Priority int
 
 const (
@@ -65,15 +65,17 @@ func (s QueueState) String() string {
 
 // QueueConfig is the configuration of a [Queue]. The zero value is right for most.
 //
-// [QueueStatus] has all metrics of client-go's workqueue. OnGet and OnDone are for measurements of your own, such as histograms
-// by priority. The goroutine that calls Get or Done calls them, without a lock. If one of them panics or ends the goroutine, the queue stays consistent:
-// a key that Get has not returned waits again, and a key that is done stays done.
+// [QueueStatus] has all metrics of client-go's workqueue. OnGet and OnDone are for measurements of your own, such as
+// histograms by priority. The goroutine that calls Get or Done calls them, without a lock. If one of them panics or
+// ends the goroutine, the queue stays consistent: a key that Get has not returned waits again, and a key that is done
+// stays done.
 type QueueConfig[K comparable] struct {
 	// Name names the queue in errors and in QueueStatus. Empty means "queue".
 	Name string
 	// RateLimiter returns the delays for AddRateLimited. Nil means a new DefaultLimiter.
 	RateLimiter RateLimiter[K]
-	// OnGet receives the priority of each key that Get hands out, and the time since the key became ready. Nil means nothing.
+	// OnGet receives the priority of each key that Get hands out, and the time since the key became ready. Nil means
+	// nothing.
 	OnGet func(p Priority, waited time.Duration)
 	// OnDone receives the priority of each key that is done, and the time since Get handed it out. Nil means nothing.
 	OnDone func(p Priority, worked time.Duration)
@@ -118,29 +120,29 @@ type QueueStatus struct {
 	LongestRunningKey string
 	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
 	Unfinished time.Duration
-	// LongestReady is the longest time that a key has waited for Get. A key in work that was added again waits from its Done on, while
-	// Waits counts from when it was added. Zero means that no key waits.
+	// LongestReady is the longest time that a key has waited for Get. A key in work that was added again waits from its
+	// Done on, while Waits counts from when it was added. Zero means that no key waits.
 	LongestReady time.Duration
 	// Waits has the times from a key being ready to Get: workqueue_queue_duration_seconds. Works has the times from Get to
 	// Done: workqueue_work_duration_seconds.
 	Waits, Works Durations
 }
 
-// Queue holds keys to reconcile, each once, however often it is added. It is like client-go's workqueue, with priorities
-// and without goroutines: it uses only its callers' goroutines, and a timer while keys are delayed.
+// Queue holds keys to reconcile, each once, however often it is added. It is like client-go's workqueue, with
+// priorities and without goroutines: it uses only its callers' goroutines, and a timer while keys are delayed.
 //
-// A key that Get hands out is in work until Done. Get does not hand it out again before. A key that is added while in work
-// becomes ready again after Done. If a waiting key is added again, it gets the higher of both priorities and the earlier of
-// both times. AddAfter never postpones a ready key, and does not make it run again later.
+// A key that Get hands out is in work until Done. Get does not hand it out again before. A key that is added while in
+// work becomes ready again after Done. If a waiting key is added again, it gets the higher of both priorities and the
+// earlier of both times. AddAfter never postpones a ready key, and does not make it run again later.
 //
-// Get hands out a ready key of the highest priority, in the order in which the keys got that priority. Low priorities do not
-// starve: Get passes over the key that has been ready for longest at most 15 times in a row. A key behind n older ones is
-// therefore handed out after at most 16 x (n + 1) others.
+// Get hands out a ready key of the highest priority, in the order in which the keys got that priority. Low priorities
+// do not starve: Get passes over the key that has been ready for longest at most 15 times in a row. A key behind n
+// older ones is therefore handed out after at most 16 x (n + 1) others.
 //
 // [Queue.Own] makes the queue hand out only some keys, as one of several replicas needs.
 //
-// A queue takes about 150 bytes plus the size of the key for each key that it has, and frees this memory later. All methods
-// are safe for concurrent use. Create one with [NewQueue].
+// A queue takes about 150 bytes plus the size of the key for each key that it has, and frees this memory later. All
+// methods are safe for concurrent use. Create one with [NewQueue].
 type Queue[K comparable] struct {
 	config  QueueConfig[K]
 	limiter RateLimiter[K]
@@ -165,16 +167,16 @@ func NewQueue[K comparable](config QueueConfig[K]) *Queue[K] {
 	return q
 }
 
-// Add makes key ready at NormalPriority, and ends its delay if it has one. A draining or closed queue refuses keys, which
-// [Queue.Status] counts.
+// Add makes key ready at NormalPriority, and ends its delay if it has one. A draining or closed queue refuses keys,
+// which [Queue.Status] counts.
 func (q *Queue[K]) Add(key K) { q.add(key, AddOptions{}) }
 
 // AddAfter makes key ready after delay, unless it is ready by then. A key in work keeps the priority with which it was
 // handed out.
 func (q *Queue[K]) AddAfter(key K, delay time.Duration) { q.add(key, AddOptions{After: delay}) }
 
-// AddRateLimited makes key ready after the delay of the queue's limiter, unless it is ready by then. A key in work keeps
-// the priority with which it was handed out.
+// AddRateLimited makes key ready after the delay of the queue's limiter, unless it is ready by then. A key in work
+// keeps the priority with which it was handed out.
 func (q *Queue[K]) AddRateLimited(key K) { q.add(key, AddOptions{RateLimited: true}) }
 
 // AddWith adds keys with options o, one after the other.
@@ -184,8 +186,9 @@ func (q *Queue[K]) AddWith(o AddOptions, keys ...K) {
 	}
 }
 
-// Get waits for a ready key and hands it out. The caller must call Done for it. If ctx has ended, Get returns the cause of
-// ctx, even if there are keys. It returns [ErrClosed] after Close, and once a draining queue has no key left to hand out.
+// Get waits for a ready key and hands it out. The caller must call Done for it. If ctx has ended, Get returns the cause
+// of ctx, even if there are keys. It returns [ErrClosed] after Close, and once a draining queue has no key left to hand
+// out.
 func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 	var none K
 	for {
@@ -227,8 +230,8 @@ func (q *Queue[K]) observeGet(turn line.Turn[K]) {
 	returned = true
 }
 
-// Done ends the work on key. It must be called once for each key that Get returns. For a key that is not in work it does
-// nothing.
+// Done ends the work on key. It must be called once for each key that Get returns. For a key that is not in work it
+// does nothing.
 func (q *Queue[K]) Done(key K) {
 	q.mu.Lock()
 	worked, level, ok := q.line.Done(key)
@@ -238,8 +241,8 @@ func (q *Queue[K]) Done(key K) {
 	}
 }
 
-// Cancel removes key from the queue if it is ready, delayed or awaited, and reports whether it was. If key is in work, that work
-// continues, but key does not run once more. Cancel does not reset the limiter; see Forget.
+// Cancel removes key from the queue if it is ready, delayed or awaited, and reports whether it was. If key is in work,
+// that work continues, but key does not run once more. Cancel does not reset the limiter; see Forget.
 func (q *Queue[K]) Cancel(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -247,7 +250,8 @@ func (q *Queue[K]) Cancel(key K) bool {
 	return q.line.Cancel(key)
 }
 
-// Forget resets the limiter for key, so that its next retry counts as the first. Call it when the work on key succeeded.
+// Forget resets the limiter for key, so that its next retry counts as the first. Call it when the work on key
+// succeeded.
 func (q *Queue[K]) Forget(key K) { q.limiter.Forget(key) }
 
 // NumRequeues returns the number of times that key was added rate-limited since the last Forget.
@@ -267,10 +271,10 @@ func (q *Queue[K]) Len(of ...Priority) int {
 	return n
 }
 
-// WaitProcessed waits until every key that is now ready or in work is done once or cancelled, and then returns nil. It does
-// not wait for keys that are delayed or added later. A key that fails and is retried later therefore counts as done. If ctx
-// ends first, the error has the number of keys left and wraps the cause of ctx. If Close drops keys, the error is
-// [ErrClosed].
+// WaitProcessed waits until every key that is now ready or in work is done once or cancelled, and then returns nil. It
+// does not wait for keys that are delayed or added later. A key that fails and is retried later therefore counts as
+// done. If ctx ends first, the error has the number of keys left and wraps the cause of ctx. If Close drops keys, the
+// error is [ErrClosed].
 func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 	q.mu.Lock()
 	done := q.line.Mark()
@@ -278,10 +282,10 @@ func (q *Queue[K]) WaitProcessed(ctx context.Context) error {
 	return q.wait(ctx, done)
 }
 
-// Drain makes the queue refuse new keys, drops delayed and awaited keys, and waits until all ready keys and keys in work are done. This
-// includes keys in work that were added again before. It then returns nil, also if called again. If ctx ends first, the
-// error has the number of keys left and wraps the cause of ctx, and the queue continues to drain. If Close drops keys, the
-// error is [ErrClosed].
+// Drain makes the queue refuse new keys, drops delayed and awaited keys, and waits until all ready keys and keys in
+// work are done. This includes keys in work that were added again before. It then returns nil, also if called again. If
+// ctx ends first, the error has the number of keys left and wraps the cause of ctx, and the queue continues to drain.
+// If Close drops keys, the error is [ErrClosed].
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
 	q.line.Drain()
@@ -304,11 +308,12 @@ func (q *Queue[K]) wait(ctx context.Context, done <-chan struct{}) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return fmt.Errorf("%s has %d keys waiting and %d in work: %w", q.config.Name, q.line.Waiting(), q.line.InWork(), context.Cause(ctx))
+	return fmt.Errorf("%s has %d keys waiting and %d in work: %w", q.config.Name, q.line.Waiting(), q.line.InWork(),
+		context.Cause(ctx))
 }
 
-// Close makes the queue refuse new keys and drops all waiting keys. It does not wait for keys in work, for which Done may
-// still be called. Closing again does nothing.
+// Close makes the queue refuse new keys and drops all waiting keys. It does not wait for keys in work, for which Done
+// may still be called. Closing again does nothing.
 func (q *Queue[K]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -372,8 +377,8 @@ func (q *Queue[K]) add(key K, o AddOptions) {
 	}
 }
 
-// putBack undoes the Get that handed key out, unless Done has been called. key is ready again at its priority, behind the
-// other ready keys.
+// putBack undoes the Get that handed key out, unless Done has been called. key is ready again at its priority, behind
+// the other ready keys.
 func (q *Queue[K]) putBack(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,12 +8,13 @@ import (
 	"github.com/typedinformer/informer/internal/line"
 )
 
-// Own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned, as before the first
-// call. Call Own again when results of the function change: keys that have been awaited become ready then, or are dropped.
+// Own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned, as
+// before the first call. Call Own again when results of the function change: keys that have been awaited become ready
+// then, or are dropped.
 //
-// Get calls the function immediately before it hands out a key, so no key is handed out after its result has changed. The work on
-// a key that has been handed out before continues; see [Queue.WaitReleased]. Keys that are KeyForeign are refused when they are added,
-// and otherwise dropped when it is their turn. Their count of retries is reset.
+// Get calls the function immediately before it hands out a key, so no key is handed out after its result has changed.
+// The work on a key that has been handed out before continues; see [Queue.WaitReleased]. Keys that are KeyForeign are
+// refused when they are added, and otherwise dropped when it is their turn. Their count of retries is reset.
 //
 // The queue calls the function with its lock held. It must be fast, and must not call methods of the queue.
 func (q *Queue[K]) Own(of func(key K) Ownership) {
@@ -27,8 +28,9 @@ func (q *Queue[K]) Own(of func(key K) Ownership) {
 	q.forget(foreign)
 }
 
-// WaitReleased waits until no key for which match returns true is in work, and then returns nil. If the keys are not KeyOwned, none
-// of them will be in work then. If ctx ends first, the error has the number of keys left and wraps the cause of ctx.
+// WaitReleased waits until no key for which match returns true is in work, and then returns nil. If the keys are not
+// KeyOwned, none of them will be in work then. If ctx ends first, the error has the number of keys left and wraps the
+// cause of ctx.
 func (q *Queue[K]) WaitReleased(ctx context.Context, match func(key K) bool) error {
 	q.mu.Lock()
 	release := q.line.Released(match)

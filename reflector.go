@@ -21,21 +21,23 @@ import (
 )
 
 const (
-	minBackoff       = 800 * time.Millisecond
-	maxBackoff       = 30 * time.Second
-	healthyAfter     = 2 * time.Minute  // the time without a failure that resets the backoff
-	maxRetryAfter    = 10 * time.Minute // the limit of a server's Retry-After
-	maxAhead         = 3                // relist after this many consecutive watches from a version that the server has not reached
-	streamAgainAfter = time.Hour        // the pause before the next streaming list after the server refused one
+	minBackoff    = 800 * time.Millisecond
+	maxBackoff    = 30 * time.Second
+	healthyAfter  = 2 * time.Minute  // the time without a failure that resets the backoff
+	maxRetryAfter = 10 * time.Minute // the limit of a server's Retry-After
+	// relist after this many consecutive watches from a version that the server has not reached
+	maxAhead         = 3
+	streamAgainAfter = time.Hour // the pause before the next streaming list after the server refused one
 )
 
-// Reflector reads one collection, or one namespace of it, by list and watch, and puts deltas into a [Sink]: one Replaced for a
-// list, then one delta for each event of the watch. After a failure it resumes at its resource version. It lists again only
-// when the server no longer has the changes since that version.
+// Reflector reads one collection, or one namespace of it, by list and watch, and puts deltas into a [Sink]: one
+// Replaced for a list, then one delta for each event of the watch. After a failure it resumes at its resource version.
+// It lists again only when the server no longer has the changes since that version.
 //
-// A 404 alone is such a failure, too: a proxy can send it. If the server's discovery documents also show that no version of the API
-// group has the resource, the sink gets an empty Replaced; see [ReflectorState]. All authenticated users may read these documents by
-// default. If a cluster has changed that, bind the ClusterRole system:discovery to the client.
+// A 404 alone is such a failure, too: a proxy can send it. If the server's discovery documents also show that no
+// version of the API group has the resource, the sink gets an empty Replaced; see [ReflectorState]. All authenticated
+// users may read these documents by default. If a cluster has changed that, bind the ClusterRole system:discovery to
+// the client.
 //
 // An [Informer] has one for each namespace that it follows. Use one on its own to feed something other than a Store.
 type Reflector[T Object] struct {
@@ -54,7 +56,8 @@ type Reflector[T Object] struct {
 	listed    bool       // the sink has had a list
 	started   bool       // the reflector has loaded a snapshot, or found that it cannot; true without Config.Snapshot
 	received  bool       // a resource version since the last flush
-	outside   int64      // how many objects outside the shard the server had sent when the last list of the whole shard began
+	// how many objects outside the shard the server had sent when the last list of the whole shard began
+	outside int64
 
 	mu        sync.Mutex // protects the fields below
 	status    ReflectorStatus
@@ -160,8 +163,8 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 	return s, ReflectorBackoff, ""
 }
 
-// stuck reports whether to list instead of another watch after a warm start, because of err. While no connection to the server is
-// possible, a list would fail, too.
+// stuck reports whether to list instead of another watch after a warm start, because of err. While no connection to the
+// server is possible, a list would fail, too.
 func (s state) stuck(err error, now time.Time) bool {
 	switch {
 	case errors.Is(err, errNoConfirmation), apierrors.IsForbidden(err):
@@ -172,11 +175,12 @@ func (s state) stuck(err error, now time.Time) bool {
 	return !isUnreachable(err) && s.missed+1 >= maxMissed
 }
 
-// NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It returns an
-// error if client, resource, T, sink or config is wrong.
+// NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It
+// returns an error if client, resource, T, sink or config is wrong.
 func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T]) (*Reflector[T], error) {
 	if config.Compact {
-		return nil, errors.New("Config.Compact: a reflector holds no objects, so it cannot hold them in compact form; only an Informer can")
+		return nil, errors.New("Config.Compact: a reflector holds no objects, so it cannot hold them in compact form; " +
+			"only an Informer can")
 	}
 	if config.Snapshot.Storage != nil {
 		return nil, errors.New("Config.Snapshot: a reflector holds no objects, so it cannot save them; only an Informer can")
@@ -184,14 +188,16 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	return newReflector(client, resource, sink, config, nil)
 }
 
-// newReflector is NewReflector. If packing is not nil, the reflector decodes objects of packing's type, and packing makes a T of
-// each.
-func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T], packing packing[T]) (*Reflector[T], error) {
+// newReflector is NewReflector. If packing is not nil, the reflector decodes objects of packing's type, and packing
+// makes a T of each.
+func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T],
+	packing packing[T]) (*Reflector[T], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
 	}
 	if len(resource.Namespaces) > 1 {
-		return nil, fmt.Errorf("Resource.Namespaces of %s: a reflector follows one namespace or all, not %d", resource.Resource, len(resource.Namespaces))
+		return nil, fmt.Errorf("Resource.Namespaces of %s: a reflector follows one namespace or all, not %d",
+			resource.Resource, len(resource.Namespaces))
 	}
 	switch {
 	case client == nil:
@@ -213,7 +219,8 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := newDecoders[*metav1.PartialObjectMetadata](reflect.TypeFor[*metav1.PartialObjectMetadata](), client.accept, false)
+	metadata, err := newDecoders[*metav1.PartialObjectMetadata](reflect.TypeFor[*metav1.PartialObjectMetadata](),
+		client.accept, false)
 	if err != nil {
 		return nil, err
 	}
@@ -273,8 +280,8 @@ func (r *Reflector[T]) update(change func(*ReflectorStatus)) {
 	change(&r.status)
 }
 
-// enter enters s, after the failure err or for the reason of r.state, and logs that unless it is s already. Nothing else logs
-// while all is well.
+// enter enters s, after the failure err or for the reason of r.state, and logs that unless it is s already. Nothing
+// else logs while all is well.
 func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
 	now := time.Now()
 	r.mu.Lock()
@@ -285,14 +292,17 @@ func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
 	}
 	r.status.State, r.status.Since = s, now
 	latest := r.status.Transitions
-	r.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]), Transition{now, s, r.state.why, err}) // a status may have latest
+	// a status may have latest
+	r.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
+		Transition{now, s, r.state.why, err})
 	if s != ReflectorListing {
 		r.settled = s
 	}
 	r.mu.Unlock()
 	level := slog.LevelInfo
 	switch {
-	case s == ReflectorListing && (from == ReflectorBackoff || from == ReflectorAbsent), s == ReflectorAbsent && settled == s:
+	case s == ReflectorListing && (from == ReflectorBackoff || from == ReflectorAbsent),
+		s == ReflectorAbsent && settled == s:
 		level = slog.LevelDebug // one line for each try is enough, and none for a resource that stays absent
 	case s == ReflectorBackoff || s == ReflectorAbsent:
 		level = slog.LevelWarn
@@ -318,9 +328,9 @@ type errSink struct{ error }
 
 func (e errSink) Unwrap() error { return e.error }
 
-// Run lists and watches until ctx ends or the sink fails. It returns the cause of ctx or the error of the sink. No other
-// failure ends it. Every goroutine that it started has ended when it returns. A later Run resumes where this one ended. Two
-// calls of Run must not overlap.
+// Run lists and watches until ctx ends or the sink fails. It returns the cause of ctx or the error of the sink. No
+// other failure ends it. Every goroutine that it started has ended when it returns. A later Run resumes where this one
+// ended. Two calls of Run must not overlap.
 //
 // In profiles, its goroutines have the label "informer" with the resource.
 func (r *Reflector[T]) Run(ctx context.Context) (err error) {
@@ -369,11 +379,13 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 			r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
 		}
 		missing, common := r.shard.minus(*has)
-		// The sink has a part of the shard as of rv, and the rest can be listed. But a server that does not filter sends everything, so one
-		// list of the whole shard, at its newest version, is better. A list also shows whether the server went back in time since a watch
-		// that has been silent, and which of the objects that could not be decoded are in the shard.
+		// The sink has a part of the shard as of rv, and the rest can be listed. But a server that does not filter sends
+		// everything, so one list of the whole shard, at its newest version, is better. A list also shows whether the server
+		// went back in time since a watch that has been silent, and which of the objects that could not be decoded are in the
+		// shard.
 		silent := time.Since(r.status.ResourceVersionTime) >= minWatchTimeout
-		inPart := common && !again && !silent && r.undecoded == nil && (len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.outside)
+		inPart := common && !again && !silent && r.undecoded == nil &&
+			(len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.outside)
 		switch {
 		case inPart && r.state.name == ReflectorWatching && r.state.until == "":
 			r.state.has, r.state.why = has, ReasonShard
@@ -457,8 +469,8 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 	return r.stream(ctx)
 }
 
-// warm enters the state ReflectorWatching with the objects of a snapshot. If there is none of use, it logs why, and the state
-// stays.
+// warm enters the state ReflectorWatching with the objects of a snapshot. If there is none of use, it logs why, and the
+// state stays.
 func (r *Reflector[T]) warm(ctx context.Context) error {
 	l, err := r.saved.load(ctx, &r.collection, r.decoder.shard)
 	if cold := (coldStart{}); errors.As(err, &cold) {
@@ -470,7 +482,8 @@ func (r *Reflector[T]) warm(ctx context.Context) error {
 		return err
 	}
 	past := l.current != l.version
-	d := Delta[T]{Type: Replaced, Items: l.items, ResourceVersion: l.version, shard: r.decoder.shard, sharded: r.sharded, listed: l.listed, past: past}
+	d := Delta[T]{Type: Replaced, Items: l.items, ResourceVersion: l.version, shard: r.decoder.shard, sharded: r.sharded,
+		listed: l.listed, past: past}
 	if err := r.put(ctx, d); err != nil {
 		return err
 	}
@@ -482,7 +495,8 @@ func (r *Reflector[T]) warm(ctx context.Context) error {
 		r.state.until, r.state.progress = l.current, time.Now()
 	}
 	s := r.saved.present()
-	r.log.Info("a snapshot was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version, "took", s.LoadTime)
+	r.log.Info("a snapshot was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version,
+		"took", s.LoadTime)
 	return nil
 }
 
@@ -615,8 +629,8 @@ func (r *Reflector[T]) list(ctx context.Context) error {
 	return r.replaced(ctx, l, version)
 }
 
-// move gives the sink, which has a part of the shard, the rest, and removes what is outside. The rest is as of the version of the sink, so
-// that the watch resumes there.
+// move gives the sink, which has a part of the shard, the rest, and removes what is outside. The rest is as of the
+// version of the sink, so that the watch resumes there.
 func (r *Reflector[T]) move(ctx context.Context) error {
 	d := Delta[T]{Type: Replaced, part: true, shard: r.decoder.shard, sharded: r.sharded}
 	if missing, _ := d.shard.minus(*r.state.has); len(missing) > 0 {
@@ -646,7 +660,8 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 
 // stream reads the collection by a streaming list. The watch then stays open in the reflector's state.
 func (r *Reflector[T]) stream(ctx context.Context) error {
-	query := url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
+	query := url.Values{"sendInitialEvents": {"true"},
+		"resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
 	if least := r.state.least; least != "0" && least != "" {
 		query.Set("resourceVersion", least)
 	}
@@ -674,7 +689,8 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 }
 
 // open opens a watch.
-func (r *Reflector[T]) open(ctx context.Context, query url.Values, initial bool, timeout time.Duration) (*openWatch, error) {
+func (r *Reflector[T]) open(ctx context.Context, query url.Values, initial bool,
+	timeout time.Duration) (*openWatch, error) {
 	w, err := r.collection.open(ctx, query, initial, timeout)
 	if err == nil {
 		r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
@@ -702,12 +718,13 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	}
 	defer r.close(w)
 	r.awaits.set(AwaitingData)
-	err = r.collection.follow(w, func(o decoded[T]) error { return r.change(ctx, o) }, r.flush, func(version string) error {
-		if err := r.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: version}); err != nil {
-			return err
-		}
-		return r.flush()
-	})
+	err = r.collection.follow(w, func(o decoded[T]) error { return r.change(ctx, o) }, r.flush,
+		func(version string) error {
+			if err := r.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: version}); err != nil {
+				return err
+			}
+			return r.flush()
+		})
 	switch {
 	case err != io.EOF:
 		return err
@@ -728,8 +745,8 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	return err
 }
 
-// probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored server may not
-// have: it then sends nothing until it reaches that version, and never sends the changes before it.
+// probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored
+// server may not have: it then sends nothing until it reaches that version, and never sends the changes before it.
 func (r *Reflector[T]) probe(ctx context.Context) error {
 	err := r.collection.reaches(ctx, r.state.rv)
 	if isTooLarge(err) {
@@ -744,7 +761,8 @@ func (r *Reflector[T]) replaced(ctx context.Context, l listing[T], rv string) er
 	if err := r.notBack(rv); err != nil && !restored {
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Undecoded: l.undecoded(), ResourceVersion: rv, Restored: restored || r.state.loaded, shard: r.decoder.shard, sharded: r.sharded, listed: r.state.began})
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Undecoded: l.undecoded(), ResourceVersion: rv,
+		Restored: restored || r.state.loaded, shard: r.decoder.shard, sharded: r.sharded, listed: r.state.began})
 	if err == nil {
 		r.listed = true
 		r.state = r.state.watching()

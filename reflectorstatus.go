@@ -20,9 +20,9 @@ import (
 //	                 |
 //	                 +-- after a while -- Absent <-- not served -- Listing or Watching
 //
-// The server does not serve the resource if it answers 404 and its discovery shows that no version of the API group has the
-// resource. Any other 404 is a failure. When the server ends a watch normally, the reflector opens the next one. From every state, the end of Run's context leads
-// to Idle.
+// The server does not serve the resource if it answers 404 and its discovery shows that no version of the API group has
+// the resource. Any other 404 is a failure. When the server ends a watch normally, the reflector opens the next one.
+// From every state, the end of Run's context leads to Idle.
 type ReflectorState uint8
 
 const (
@@ -69,15 +69,15 @@ type ReflectorStatus struct {
 	RetryAt time.Time
 	// Transitions are the latest states that the reflector entered, the oldest first, at most 16. Do not change them.
 	Transitions []Transition
-	// LastError is the last failure. Nil means that there was none. A success does not clear it. A [*DecodeError] in it has
-	// no Raw.
+	// LastError is the last failure. Nil means that there was none. A success does not clear it. A [*DecodeError] in it
+	// has no Raw.
 	LastError error
 	// LastErrorTime is the time of LastError.
 	LastErrorTime time.Time
 	// ResourceVersion is the resource version up to which the sink has every change. Empty before the first list.
 	ResourceVersion string
-	// ResourceVersionTime is the time at which the reflector received ResourceVersion. While nothing changes, the server sends
-	// a newer version about every minute, or every ten minutes.
+	// ResourceVersionTime is the time at which the reflector received ResourceVersion. While nothing changes, the server
+	// sends a newer version about every minute, or every ten minutes.
 	ResourceVersionTime time.Time
 	// WatchOpen is true while a watch is open.
 	WatchOpen bool
@@ -94,15 +94,16 @@ type ReflectorStatus struct {
 	Bytes, Events int64
 	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
 	Restored int
-	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset it.
+	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset
+	// it.
 	Failures int
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int
 	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
 	// none; see InformerStatus.Missing. In the status of an Informer, it belongs to the present store.
 	Stale int
-	// OutsideShard counts the objects and events that the server sent from outside the shard. Zero means that the server knows
-	// shards, or that there is none.
+	// OutsideShard counts the objects and events that the server sent from outside the shard. Zero means that the server
+	// knows shards, or that there is none.
 	OutsideShard int64
 	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
@@ -114,21 +115,21 @@ type ReflectorStatus struct {
 type SnapshotStatus struct {
 	// Loaded is true if the store began with the objects of a snapshot.
 	Loaded bool
-	// LoadedObjects, LoadedVersion and LoadedAge are the number of objects in that snapshot, its resource version, and its age
-	// at the start. LoadTime is the time that reading it took.
+	// LoadedObjects, LoadedVersion and LoadedAge are the number of objects in that snapshot, its resource version, and its
+	// age at the start. LoadTime is the time that reading it took.
 	LoadedObjects int
 	LoadedVersion string
 	LoadedAge     time.Duration
 	LoadTime      time.Duration
 	// CatchUpTo is the resource version that the server had at the start. It is empty once the sink has reached it.
 	CatchUpTo string
-	// LoadError is why the reflector listed at the start. It wraps [os.ErrNotExist] if there was no snapshot. Nil means that it
-	// resumed, or has not tried yet.
+	// LoadError is why the reflector listed at the start. It wraps [os.ErrNotExist] if there was no snapshot. Nil means
+	// that it resumed, or has not tried yet.
 	LoadError error
 	// Saves counts the snapshots saved by this process.
 	Saves int
-	// SavedAt is the time of the last save. The other fields are the number of objects in that snapshot, its resource version,
-	// the number of bytes written, and the time that it took.
+	// SavedAt is the time of the last save. The other fields are the number of objects in that snapshot, its resource
+	// version, the number of bytes written, and the time that it took.
 	SavedAt      time.Time
 	SavedObjects int
 	SavedVersion string
@@ -144,8 +145,8 @@ type Transition struct {
 	State ReflectorState
 	// Reason is why the reflector lists or watches.
 	Reason Reason
-	// Err is the failure after which the reflector waits. It is nil in the states ReflectorListing and ReflectorWatching, and
-	// after Run.
+	// Err is the failure after which the reflector waits. It is nil in the states ReflectorListing and ReflectorWatching,
+	// and after Run.
 	Err error
 }
 
@@ -184,7 +185,8 @@ const (
 
 // String returns the name of the reason in lower case, such as "expired".
 func (r Reason) String() string {
-	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear", "shard", "snapshot"}
+	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
+		"shard", "snapshot"}
 	if int(r) < len(names) {
 		return names[r]
 	}

@@ -16,19 +16,19 @@ import (
 // Resource identifies the collection that an [Informer] follows.
 type Resource struct {
 	schema.GroupVersionResource
-	// Namespaces are the namespaces to follow, each by a list and a watch of its own. Empty means all namespaces. It must be
-	// empty for cluster-scoped resources.
+	// Namespaces are the namespaces to follow, each by a list and a watch of its own. Empty means all namespaces. It must
+	// be empty for cluster-scoped resources.
 	Namespaces []string
 	// LabelSelector and FieldSelector restrict the collection, in the syntax of metav1.ListOptions. The server evaluates
 	// them, and reports an object that stops matching as deleted. Empty means all objects.
 	LabelSelector, FieldSelector string
-	// Shard restricts the collection to the objects whose UID or namespace has a hash in some ranges; see [Informer.SetShard].
-	// The zero Shard means all objects.
+	// Shard restricts the collection to the objects whose UID or namespace has a hash in some ranges; see
+	// [Informer.SetShard]. The zero Shard means all objects.
 	Shard Shard
 }
 
-// String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web". It lacks the shard, which
-// may change.
+// String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web". It lacks the
+// shard, which may change.
 func (r Resource) String() string {
 	var b strings.Builder
 	b.WriteString(r.GroupVersion().String())
@@ -62,7 +62,8 @@ func (r Resource) validate() error {
 	for i, ns := range r.Namespaces {
 		switch {
 		case ns == "":
-			return fmt.Errorf("Resource.Namespaces[%d] of %s is empty: leave Namespaces empty to follow all namespaces", i, r.Resource)
+			return fmt.Errorf("Resource.Namespaces[%d] of %s is empty: leave Namespaces empty to follow all namespaces", i,
+				r.Resource)
 		case slices.Contains(r.Namespaces[:i], ns):
 			return fmt.Errorf("Resource.Namespaces[%d] of %s repeats %q", i, r.Resource, ns)
 		}

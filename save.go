@@ -20,8 +20,8 @@ import (
 // errStale is why nothing is saved.
 var errStale = errors.New("the newest version of an object could not be decoded: a start from a snapshot would miss it")
 
-// save saves the objects of one namespace of snap, unless nothing has changed. It notes a failure in the status, and logs it
-// unless the save before failed, too. last means that the informer ends: save then sends no request.
+// save saves the objects of one namespace of snap, unless nothing has changed. It notes a failure in the status, and
+// logs it unless the save before failed, too. last means that the informer ends: save then sends no request.
 func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Logger, last bool) {
 	began := time.Now()
 	before := s.present()
@@ -32,7 +32,8 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 	s.mu.Lock()
 	have := s.stored
 	s.mu.Unlock()
-	if src.resourceVersion == have.version && src.listed.Equal(have.listed) && src.shard.String() == have.shard && time.Since(have.time) < s.config.maxAge()/2 {
+	if src.resourceVersion == have.version && src.listed.Equal(have.listed) && src.shard.String() == have.shard &&
+		time.Since(have.time) < s.config.maxAge()/2 {
 		return
 	}
 	objects, bytes, err := 0, int64(0), error(nil)
@@ -52,7 +53,8 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 		st.SaveError = nil
 		st.Saves++
 		s.stored = stored{src.resourceVersion, src.shard.String(), src.listed, began}
-		st.SavedAt, st.SavedObjects, st.SavedVersion, st.SavedBytes, st.SaveTime = began, objects, src.resourceVersion, bytes, time.Since(began)
+		st.SavedAt, st.SaveTime = began, time.Since(began)
+		st.SavedObjects, st.SavedVersion, st.SavedBytes = objects, src.resourceVersion, bytes
 	})
 	if before.SaveError != nil {
 		log.Info("the snapshot is saved again", "objects", objects, "resourceVersion", src.resourceVersion)
@@ -69,7 +71,8 @@ func (s *snapshots[T]) noteSaveError(err error, log *slog.Logger) {
 }
 
 // write writes a snapshot into the storage.
-func (s *snapshots[T]) write(ctx context.Context, snap *Snapshot[T], src source, last bool) (objects int, bytes int64, err error) {
+func (s *snapshots[T]) write(ctx context.Context, snap *Snapshot[T], src source,
+	last bool) (objects int, bytes int64, err error) {
 	h := snapshotHeader{s.identity, src.resourceVersion, time.Now(), src.listed}
 	h.Shard = src.shard.String()
 	var known bool
@@ -157,7 +160,8 @@ func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Re
 }
 
 // errLossy indicates an object that no encoding holds.
-var errLossy = errors.New("it changes when it is encoded and decoded again, so it cannot be saved; Config.Compact holds it as the server sent it")
+var errLossy = errors.New("it changes when it is encoded and decoded again, so it cannot be saved; " +
+	"Config.Compact holds it as the server sent it")
 
 // lossless returns obj in an encoding from which the same object is decoded.
 func (s *snapshots[T]) lossless(obj any) (f decode.Format, raw []byte, err error) {
@@ -182,8 +186,8 @@ func (s *snapshots[T]) lossless(obj any) (f decode.Format, raw []byte, err error
 	return f, nil, errLossy
 }
 
-// sameValues reports whether a and b are equal, as the Kubernetes API defines it: quantities and times by their values. A nil
-// slice differs from an empty one.
+// sameValues reports whether a and b are equal, as the Kubernetes API defines it: quantities and times by their values.
+// A nil slice differs from an empty one.
 func sameValues(a, b any) (same bool) {
 	defer func() { _ = recover() }() // it panics at an unexported field
 	return equality.Semantic.DeepEqualWithNilDifferentFromEmpty(a, b)

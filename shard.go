@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Shard is a part of a collection: the objects with a hash in one of some ranges, as KEP-5866 (sharded list and watch) defines it.
-// The hash is the 64-bit FNV-1a of the value of a field. The zero value is the whole collection.
+// Shard is a part of a collection: the objects with a hash in one of some ranges, as KEP-5866 (sharded list and watch)
+// defines it. The hash is the 64-bit FNV-1a of the value of a field. The zero value is the whole collection.
 //
 //	third := informer.Shard{Ranges: []informer.HashRange{{0, 1 << 64 / 3}}}
 //
-// The informer asks the server for the shard. A kube-apiserver with the feature gate ShardedListAndWatch, alpha since 1.36, sends
-// nothing else. Others send all objects: the informer then drops those outside the shard before it decodes them, so they cost bytes,
-// and no memory.
+// The informer asks the server for the shard. A kube-apiserver with the feature gate ShardedListAndWatch, alpha since
+// 1.36, sends nothing else. Others send all objects: the informer then drops those outside the shard before it decodes
+// them, so they cost bytes, and no memory.
 type Shard struct {
 	// Field is the field whose value is hashed. Zero means the UID.
 	Field ShardField
-	// Ranges are the ranges of hashes that belong to the shard, in any order. An object belongs to it if its hash is in one of
-	// them. Empty means all objects.
+	// Ranges are the ranges of hashes that belong to the shard, in any order. An object belongs to it if its hash is in
+	// one of them. Empty means all objects.
 	Ranges []HashRange
 }
 
@@ -34,8 +34,8 @@ type HashRange struct{ First, Last uint64 }
 type ShardField uint8
 
 const (
-	// ShardByUID hashes metadata.uid, so objects are spread evenly. An object that is deleted and created again may move to
-	// another shard.
+	// ShardByUID hashes metadata.uid, so objects are spread evenly. An object that is deleted and created again may move
+	// to another shard.
 	ShardByUID ShardField = iota
 	// ShardByNamespace hashes metadata.namespace, so all objects of a namespace are in the same shard.
 	ShardByNamespace
@@ -107,7 +107,8 @@ func (s Shard) validate() error {
 		}
 	}
 	if len(s.Ranges) > maxRanges {
-		return fmt.Errorf("Shard.Ranges has %d ranges: the URL of a request would be too long for more than %d", len(s.Ranges), maxRanges)
+		return fmt.Errorf("Shard.Ranges has %d ranges: the URL of a request would be too long for more than %d",
+			len(s.Ranges), maxRanges)
 	}
 	return nil
 }
@@ -120,8 +121,9 @@ func (s Shard) equal(other Shard) bool {
 	return s.Field == other.Field && slices.Equal(s.Ranges, other.Ranges)
 }
 
-// minus returns the ranges of hashes that s has and other has not, sorted and apart. common reports whether there are hashes that both
-// have. Shards of different fields have none in common, but the whole collection has every hash of any field.
+// minus returns the ranges of hashes that s has and other has not, sorted and apart. common reports whether there are
+// hashes that both have. Shards of different fields have none in common, but the whole collection has every hash of any
+// field.
 func (s Shard) minus(other Shard) (missing []HashRange, common bool) {
 	switch {
 	case len(other.Ranges) == 0:
@@ -158,7 +160,8 @@ func (s Shard) merged() (ranges []HashRange) {
 	if len(s.Ranges) == 0 {
 		return []HashRange{{0, math.MaxUint64}}
 	}
-	for _, r := range slices.SortedFunc(slices.Values(s.Ranges), func(a, b HashRange) int { return cmp.Compare(a.First, b.First) }) {
+	for _, r := range slices.SortedFunc(slices.Values(s.Ranges),
+		func(a, b HashRange) int { return cmp.Compare(a.First, b.First) }) {
 		if last := len(ranges) - 1; last >= 0 && (r.First <= ranges[last].Last || r.First == ranges[last].Last+1) {
 			ranges[last].Last = max(ranges[last].Last, r.Last)
 		} else {

@@ -11,8 +11,9 @@ import (
 //
 //	shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')
 //
-// with the same field in all, object.metadata.uid or object.metadata.namespace, and the end exclusive. The error texts are those of
-// kube-apiserver, except for what is not an expression at all. It does not support escapes in strings, nor comments.
+// with the same field in all, object.metadata.uid or object.metadata.namespace, and the end exclusive. The error texts
+// are those of kube-apiserver, except for what is not an expression at all. It does not support escapes in strings, nor
+// comments.
 func ParseShard(selector string) (Shard, error) {
 	p := selectorParser{rest: selector}
 	if p.next(); p.kind == tokenEnd {
@@ -184,7 +185,8 @@ func (p *selectorParser) shardRange() (field ShardField, r HashRange, err error)
 	case args[0].text == ShardByNamespace.path():
 		field = ShardByNamespace
 	case args[0].text != ShardByUID.path():
-		return 0, r, fmt.Errorf("unsupported field path %q; supported: object.metadata.uid, object.metadata.namespace", args[0].text)
+		return 0, r, fmt.Errorf("unsupported field path %q; supported: object.metadata.uid, object.metadata.namespace",
+			args[0].text)
 	}
 	var bounds [2]hashBound
 	for i, name := range []string{"hexStart", "hexEnd"} {
@@ -230,7 +232,8 @@ func parseHashBound(name, s string) (hashBound, error) {
 		return hashBound{}, fmt.Errorf("%s: 17-digit hex value must be '0x10000000000000000' (2^64), got %q", name, s)
 	case len(hex) < 16:
 		padded := "0x" + strings.Repeat("0", 16-len(hex)) + hex
-		return hashBound{}, fmt.Errorf("%s must be a 0x-prefixed 16-digit hex value, got %q (did you mean %q?)", name, s, padded)
+		return hashBound{}, fmt.Errorf("%s must be a 0x-prefixed 16-digit hex value, got %q (did you mean %q?)", name, s,
+			padded)
 	}
 	hash, err := strconv.ParseUint(hex, 16, 64)
 	return hashBound{hash: hash}, err

@@ -12,11 +12,11 @@ import (
 	"github.com/typedinformer/informer/internal/cow"
 )
 
-// Store is the local copy of a collection. Each read sees one consistent [Snapshot] and takes no lock. Readers therefore never
-// block the writer, regardless of their number and of how long they iterate.
+// Store is the local copy of a collection. Each read sees one consistent [Snapshot] and takes no lock. Readers
+// therefore never block the writer, regardless of their number and of how long they iterate.
 //
-// The methods of Store only read. An [Informer] writes to its own store; the [StoreWriter] writes to a store that [NewStore]
-// returned. All methods are safe for concurrent use.
+// The methods of Store only read. An [Informer] writes to its own store; the [StoreWriter] writes to a store that
+// [NewStore] returned. All methods are safe for concurrent use.
 type Store[T Object] struct {
 	current atomic.Pointer[Snapshot[T]]
 	packed  *Store[*packed]         // with Config.Compact: the store that this one shows; nil otherwise
@@ -58,8 +58,8 @@ func (s *Store[T]) Len() int { return s.Snapshot().Len() }
 // ResourceVersion returns the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
 func (s *Store[T]) ResourceVersion() string { return s.Snapshot().ResourceVersion() }
 
-// published returns a channel that is closed at the next publication. Callers take the channel before the snapshot, so they miss
-// no publication.
+// published returns a channel that is closed at the next publication. Callers take the channel before the snapshot, so
+// they miss no publication.
 func (s *Store[T]) published() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,23 +77,24 @@ func (s *Store[T]) notifyLocked() {
 	}
 }
 
-// Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any time, which
-// keeps its objects in memory. All methods are safe for concurrent use.
+// Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any
+// time, which keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
 	hints   *cow.Hints     // from names to slots; shared by all snapshots
 	records tree[struct{}] // by name
 	objects cow.Array[T]   // by slot
 	indexes []indexTree[T] // by Index.slot
 	sources []source       // sorted by namespace
-	// packed is nil without Config.Compact. With it, this snapshot has the same hints, records and sources as packed, and its
-	// objects and indexes are empty.
+	// packed is nil without Config.Compact. With it, this snapshot has the same hints, records and sources as packed, and
+	// its objects and indexes are empty.
 	packed *Snapshot[*packed]
 	lost   *unreadable // if T is *packed: objects that readers could not decode; nil otherwise
 	copied func(T) T   // copies each object that is read; nil unless Copies returned this snapshot
 }
 
-// Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which the caller
-// may write to. With Config.Compact, a copy costs no more than decoding the object: the decoded one is not copied again.
+// Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which
+// the caller may write to. With Config.Compact, a copy costs no more than decoding the object: the decoded one is not
+// copied again.
 func Copies[T interface {
 	Object
 	DeepCopyObject() runtime.Object
@@ -135,8 +136,8 @@ func (s *Snapshot[T]) unpack(p *packed) T {
 	return obj
 }
 
-// objectReader reads the objects of a snapshot by slot. It must not be used concurrently. With Config.Compact, it returns the zero T
-// for an object that cannot be decoded; iterators skip that.
+// objectReader reads the objects of a snapshot by slot. It must not be used concurrently. With Config.Compact, it
+// returns the zero T for an object that cannot be decoded; iterators skip that.
 type objectReader[T Object] struct {
 	objects cow.ArrayReader[T]
 	view    *Snapshot[T]              // nil if readers get the objects that the store holds
@@ -171,8 +172,8 @@ func (r *objectReader[T]) yield(slot uint32, yield func(T) bool) bool {
 	return obj == none || yield(obj)
 }
 
-// record is the entry of an object in the trees, from its addition to its deletion. The current version of the object is in
-// Snapshot.objects instead, so an update does not write to the trees unless it changes an index key.
+// record is the entry of an object in the trees, from its addition to its deletion. The current version of the object
+// is in Snapshot.objects instead, so an update does not write to the trees unless it changes an index key.
 type record = cow.Record[filed]
 
 // filed is the part of a record that the store uses.
@@ -183,8 +184,8 @@ type filed struct {
 	hashes []uint32
 }
 
-// tree and item are instances of [cow.Tree] and [cow.Item]. The tree of the records has no keys; that of an index has keys of
-// type K.
+// tree and item are instances of [cow.Tree] and [cow.Item]. The tree of the records has no keys; that of an index has
+// keys of type K.
 type (
 	tree[K comparable] = cow.Tree[K, filed]
 	item[K comparable] = cow.Item[K, filed]
@@ -196,8 +197,8 @@ func newItem[K comparable](key K, hash uint32, r *record) item[K] {
 
 func keyOfRecord(r *record) Key { return Key{Namespace: r.Space, Name: r.Name} }
 
-// indexTree is the state of an index in a snapshot. The methods build, add and update append the part of this index to the
-// hashes of each record that they file.
+// indexTree is the state of an index in a snapshot. The methods build, add and update append the part of this index to
+// the hashes of each record that they file.
 type indexTree[T Object] interface {
 	clone() indexTree[T]
 	// build files all objects of snap in an empty index.
@@ -210,12 +211,13 @@ type indexTree[T Object] interface {
 	drop(gen uint64, r *record, hashes []uint32) []uint32
 	// restoreHashes appends the part of this index to the hashes of each record of snap.
 	restoreHashes(snap *Snapshot[T])
-	// check returns an error that names a broken invariant, or nil. It removes the part of this index, which comes first, from
-	// each record's hashes in the map.
+	// check returns an error that names a broken invariant, or nil. It removes the part of this index, which comes first,
+	// from each record's hashes in the map.
 	check(hashes map[*record][]uint32) error
 }
 
-// source is the source of one namespace, or of all if namespace is empty. It has reported every change up to resourceVersion.
+// source is the source of one namespace, or of all if namespace is empty. It has reported every change up to
+// resourceVersion.
 type source struct {
 	namespace, resourceVersion string
 	shard                      *Shard    // of its objects; nil before the first list
@@ -239,13 +241,14 @@ func (s *Snapshot[T]) Get(key Key) (T, bool) {
 	return obj, ok
 }
 
-// Undecodable returns an error if the server has an object with that key whose newest version could not be decoded, because T or
-// Config.Transform rejects it. Get then returns the last version that could be decoded, or false if there was none. Get also
-// returns false for an object that does not exist: Undecodable then returns nil. Call Get first, and both of one snapshot.
+// Undecodable returns an error if the server has an object with that key whose newest version could not be decoded,
+// because T or Config.Transform rejects it. Get then returns the last version that could be decoded, or false if there
+// was none. Get also returns false for an object that does not exist: Undecodable then returns nil. Call Get first, and
+// both of one snapshot.
 //
-// The error is a [*DecodeError] without Raw, whose Err has only the text of the cause. If the name of some object could not be
-// decoded, there is an error for each key without an object, since that object may have it. With Config.Compact, there is an error
-// for an object that Get could not decode again.
+// The error is a [*DecodeError] without Raw, whose Err has only the text of the cause. If the name of some object could
+// not be decoded, there is an error for each key without an object, since that object may have it. With Config.Compact,
+// there is an error for an object that Get could not decode again.
 func (s *Snapshot[T]) Undecodable(key Key) error {
 	var unknown *DecodeError
 	for _, src := range s.sources {
@@ -285,9 +288,10 @@ func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 	}
 }
 
-// Missing returns an error if the server may have objects in a namespace that the snapshot lacks, because no version of them could
-// be decoded. It wraps the [*DecodeError] of one of them. An empty namespace means all namespaces. A reader that can return an
-// error with a list returns this one. Call Missing after reading the list, for what Config.Compact cannot decode again.
+// Missing returns an error if the server may have objects in a namespace that the snapshot lacks, because no version of
+// them could be decoded. It wraps the [*DecodeError] of one of them. An empty namespace means all namespaces. A reader
+// that can return an error with a list returns this one. Call Missing after reading the list, for what Config.Compact
+// cannot decode again.
 func (s *Snapshot[T]) Missing(namespace string) error {
 	for failed := range s.missing(namespace) {
 		return fmt.Errorf("the store lacks objects: %w", failed)
@@ -295,8 +299,8 @@ func (s *Snapshot[T]) Missing(namespace string) error {
 	return nil
 }
 
-// missing yields an error for each object of a namespace, or of all if namespace is empty, that s lacks because it could not be
-// decoded.
+// missing yields an error for each object of a namespace, or of all if namespace is empty, that s lacks because it
+// could not be decoded.
 func (s *Snapshot[T]) missing(namespace string) iter.Seq[*DecodeError] {
 	return func(yield func(*DecodeError) bool) {
 		for _, failed := range s.allUnreadable() {
@@ -355,8 +359,8 @@ func (s *Snapshot[T]) packedView() *Snapshot[*packed] {
 	return p
 }
 
-// unreadable returns why the object with that key could not be decoded when it was read, which happens with Config.Compact only. It
-// returns nil if there was no such failure.
+// unreadable returns why the object with that key could not be decoded when it was read, which happens with
+// Config.Compact only. It returns nil if there was no such failure.
 func (s *Snapshot[T]) unreadable(key Key) *DecodeError {
 	if view := s.packedView(); view != nil {
 		if _, p, ok := view.find(key); ok {
@@ -497,10 +501,10 @@ func (s *Snapshot[T]) eachRecord(do func(*record)) {
 // Len returns the number of objects.
 func (s *Snapshot[T]) Len() int { return s.records.Len() }
 
-// ResourceVersion returns the resource version up to which the snapshot is complete: it contains every change up to that
-// version. An informer of several namespaces has one watch for each; ResourceVersion then returns the lowest version of these,
-// comparing versions as decimal numbers, as KEP-5504 defines. It is empty before the first list, or if the server sends no
-// resource versions.
+// ResourceVersion returns the resource version up to which the snapshot is complete: it contains every change up to
+// that version. An informer of several namespaces has one watch for each; ResourceVersion then returns the lowest
+// version of these, comparing versions as decimal numbers, as KEP-5504 defines. It is empty before the first list, or
+// if the server sends no resource versions.
 func (s *Snapshot[T]) ResourceVersion() string {
 	if len(s.sources) == 0 {
 		return ""

@@ -30,22 +30,23 @@ import (
 //	…
 //	err = websites.WaitForObject(ctx, updated)
 //
-// If the watch is down, this blocks until it recovers. A reconciler should pass a context that ends soon and retry later, or
-// set Controller.Timeout.
+// If the watch is down, this blocks until it recovers. A reconciler should pass a context that ends soon and retry
+// later, or set Controller.Timeout.
 //
-// Errors of the server are those of k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsConflict and so on. A response of 429
-// or 5xx with Retry-After means that the server did nothing. The client then waits and retries, up to ten tries in all.
+// Errors of the server are those of k8s.io/apimachinery/pkg/api/errors: IsNotFound, IsConflict and so on. A response of
+// 429 or 5xx with Retry-After means that the server did nothing. The client then waits and retries, up to ten tries in
+// all.
 //
-// Copy objects from the cache before you change them. Do not send an object that lacks fields by Update, for example because
-// a Config.Transform dropped them or T does not have them: the server would remove these fields. Use Patch or Apply instead.
-// All methods are safe for concurrent use.
+// Copy objects from the cache before you change them. Do not send an object that lacks fields by Update, for example
+// because a Config.Transform dropped them or T does not have them: the server would remove these fields. Use Patch or
+// Apply instead. All methods are safe for concurrent use.
 //
-// For Get, List, Patch, Apply and Delete, T only needs to be an [Object]. For Create, Update and UpdateStatus it must also be
-// a runtime.Object, which shows that it has all fields of the object: embed metav1.TypeMeta, and generate DeepCopyObject.
-// *metav1.PartialObjectMetadata has only metadata, so these methods reject it.
+// For Get, List, Patch, Apply and Delete, T only needs to be an [Object]. For Create, Update and UpdateStatus it must
+// also be a runtime.Object, which shows that it has all fields of the object: embed metav1.TypeMeta, and generate
+// DeepCopyObject. *metav1.PartialObjectMetadata has only metadata, so these methods reject it.
 //
-// A call that can never succeed sends nothing and returns a [TerminalError], which a [Controller] does not retry. Reasons are
-// a wrong T or resource, a nil object, an object without a kind, and an invalid name.
+// A call that can never succeed sends nothing and returns a [TerminalError], which a [Controller] does not retry.
+// Reasons are a wrong T or resource, a nil object, an object without a kind, and an invalid name.
 type TypedClient[T Object] struct {
 	client   *Client
 	resource schema.GroupVersionResource
@@ -80,7 +81,8 @@ func NewTypedClient[T Object](client *Client, resource schema.GroupVersionResour
 func isWhole[T Object]() error {
 	var none T
 	if _, metadataOnly := any(none).(*metav1.PartialObjectMetadata); metadataOnly {
-		return fmt.Errorf("%T has only metadata, and the API server would remove the rest of the object: use Patch or Apply", none)
+		return fmt.Errorf("%T has only metadata, and the API server would remove the rest of the object: use Patch or Apply",
+			none)
 	}
 	var missing, remedy string
 	if _, ok := any(none).(interface{ DeepCopyObject() runtime.Object }); !ok {
@@ -106,41 +108,48 @@ func (c *TypedClient[T]) Get(ctx context.Context, key Key, o metav1.GetOptions) 
 	return c.one(ctx, objectRequest{method: http.MethodGet, key: key, query: q})
 }
 
-// Create creates obj, and returns the object that the server stored. If obj has metadata.generateName and no name, the server
-// chooses a name. The response may have no name, like that to a TokenReview, which the server does not store.
+// Create creates obj, and returns the object that the server stored. If obj has metadata.generateName and no name, the
+// server chooses a name. The response may have no name, like that to a TokenReview, which the server does not store.
 func (c *TypedClient[T]) Create(ctx context.Context, obj T, o metav1.CreateOptions) (T, error) {
-	return c.whole(ctx, objectRequest{method: http.MethodPost, query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}, obj)
+	return c.whole(ctx, objectRequest{method: http.MethodPost,
+		query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}, obj)
 }
 
-// Update replaces an object with obj, if the server has it at obj's resource version; otherwise the error is a conflict. For
-// types with a status subresource the server ignores the status.
+// Update replaces an object with obj, if the server has it at obj's resource version; otherwise the error is a
+// conflict. For types with a status subresource the server ignores the status.
 func (c *TypedClient[T]) Update(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error) {
-	return c.whole(ctx, objectRequest{method: http.MethodPut, query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}, obj)
+	return c.whole(ctx, objectRequest{method: http.MethodPut,
+		query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}, obj)
 }
 
-// UpdateStatus replaces the status of an object with that of obj. The API server ignores the spec of obj and, for custom
-// resources, the metadata. For many built-in kinds it also updates labels, annotations, finalizers and owner references.
+// UpdateStatus replaces the status of an object with that of obj. The API server ignores the spec of obj and, for
+// custom resources, the metadata. For many built-in kinds it also updates labels, annotations, finalizers and owner
+// references.
 func (c *TypedClient[T]) UpdateStatus(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error) {
-	r := objectRequest{method: http.MethodPut, subresource: []string{"status"}, query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}
+	r := objectRequest{method: http.MethodPut, subresource: []string{"status"},
+		query: writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)}
 	return c.whole(ctx, r, obj)
 }
 
 // Patch applies a patch of type pt to an object: a JSON merge patch (types.MergePatchType, RFC 7386), a JSON patch
-// (types.JSONPatchType, RFC 6902), a strategic merge patch (built-in types only), or a server-side apply. With subresource
-// "status" it changes the status.
-func (c *TypedClient[T]) Patch(ctx context.Context, key Key, pt types.PatchType, patch []byte, o metav1.PatchOptions, subresource ...string) (T, error) {
+// (types.JSONPatchType, RFC 6902), a strategic merge patch (built-in types only), or a server-side apply. With
+// subresource "status" it changes the status.
+func (c *TypedClient[T]) Patch(ctx context.Context, key Key, pt types.PatchType, patch []byte, o metav1.PatchOptions,
+	subresource ...string) (T, error) {
 	q := writeOptions(o.DryRun, o.FieldManager, o.FieldValidation)
 	if o.Force != nil {
 		q.Set("force", strconv.FormatBool(*o.Force))
 	}
-	return c.one(ctx, objectRequest{method: http.MethodPatch, key: key, subresource: subresource, query: q, contentType: string(pt), body: patch})
+	return c.one(ctx, objectRequest{method: http.MethodPatch, key: key, subresource: subresource, query: q,
+		contentType: string(pt), body: patch})
 }
 
-// Apply declares the fields of an object that the caller owns, by server-side apply (KEP-555). The server sets the fields of
-// configuration, and removes those that the previous configuration had and this one lacks. configuration is encoded as JSON.
-// It may be one of client-go's apply configurations, a map, or a struct whose unset fields have omitempty or omitzero.
-// o.FieldManager names the caller and must be set.
-func (c *TypedClient[T]) Apply(ctx context.Context, key Key, configuration any, o metav1.ApplyOptions, subresource ...string) (T, error) {
+// Apply declares the fields of an object that the caller owns, by server-side apply (KEP-555). The server sets the
+// fields of configuration, and removes those that the previous configuration had and this one lacks. configuration is
+// encoded as JSON. It may be one of client-go's apply configurations, a map, or a struct whose unset fields have
+// omitempty or omitzero. o.FieldManager names the caller and must be set.
+func (c *TypedClient[T]) Apply(ctx context.Context, key Key, configuration any, o metav1.ApplyOptions,
+	subresource ...string) (T, error) {
 	var none T
 	if o.FieldManager == "" {
 		return none, c.refuse("apply", key, errors.New("ApplyOptions.FieldManager is empty"))
@@ -149,7 +158,8 @@ func (c *TypedClient[T]) Apply(ctx context.Context, key Key, configuration any, 
 	if err != nil {
 		return none, c.refuse("apply", key, err)
 	}
-	return c.Patch(ctx, key, types.ApplyPatchType, body, metav1.PatchOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, Force: &o.Force}, subresource...)
+	return c.Patch(ctx, key, types.ApplyPatchType, body,
+		metav1.PatchOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, Force: &o.Force}, subresource...)
 }
 
 // Delete deletes an object. If the object has finalizers or a grace period, Delete only begins the deletion.
@@ -174,11 +184,12 @@ func (c *TypedClient[T]) discard(ctx context.Context, r objectRequest) error {
 	return nil
 }
 
-// List reads the objects of a namespace from the server, or of all namespaces if namespace is empty. o may have selectors, a
-// resource version and, for pages, Limit and Continue. The Continue of the result is that of the next page, and empty on the last
-// one. List returns an error for o.Watch and o.SendInitialEvents; use an [Informer] to watch. If an object cannot be decoded, it
-// returns an error that names the object.
-func (c *TypedClient[T]) List(ctx context.Context, namespace string, o metav1.ListOptions) ([]T, metav1.ListMeta, error) {
+// List reads the objects of a namespace from the server, or of all namespaces if namespace is empty. o may have
+// selectors, a resource version and, for pages, Limit and Continue. The Continue of the result is that of the next
+// page, and empty on the last one. List returns an error for o.Watch and o.SendInitialEvents; use an [Informer] to
+// watch. If an object cannot be decoded, it returns an error that names the object.
+func (c *TypedClient[T]) List(ctx context.Context, namespace string,
+	o metav1.ListOptions) ([]T, metav1.ListMeta, error) {
 	key := Key{Namespace: namespace}
 	query, err := listQuery(o)
 	if err != nil {
@@ -213,8 +224,10 @@ func (c *TypedClient[T]) List(ctx context.Context, namespace string, o metav1.Li
 	}
 }
 
-// DeleteCollection deletes the objects of a namespace that match o's selectors. An empty namespace means all namespaces.
-func (c *TypedClient[T]) DeleteCollection(ctx context.Context, namespace string, d metav1.DeleteOptions, o metav1.ListOptions) error {
+// DeleteCollection deletes the objects of a namespace that match o's selectors. An empty namespace means all
+// namespaces.
+func (c *TypedClient[T]) DeleteCollection(ctx context.Context, namespace string, d metav1.DeleteOptions,
+	o metav1.ListOptions) error {
 	key := Key{Namespace: namespace}
 	body, err := json.Marshal(&d)
 	if err != nil {
@@ -224,7 +237,8 @@ func (c *TypedClient[T]) DeleteCollection(ctx context.Context, namespace string,
 	if err != nil {
 		return c.refuse("delete collection", key, err)
 	}
-	return c.discard(ctx, objectRequest{method: http.MethodDelete, key: key, collection: true, query: query, contentType: decode.MediaJSON, body: body})
+	return c.discard(ctx, objectRequest{method: http.MethodDelete, key: key, collection: true, query: query,
+		contentType: decode.MediaJSON, body: body})
 }
 
 // listQuery returns the parameters of a list.
@@ -305,8 +319,8 @@ func (c *TypedClient[T]) whole(ctx context.Context, r objectRequest, obj T) (T, 
 	return c.one(ctx, r)
 }
 
-// encode encodes obj as JSON. If obj is a Go struct without a kind, as objects of the cache are, encode sets the kind to the
-// name of the type, as a runtime.Scheme does.
+// encode encodes obj as JSON. If obj is a Go struct without a kind, as objects of the cache are, encode sets the kind
+// to the name of the type, as a runtime.Scheme does.
 func (c *TypedClient[T]) encode(obj any) ([]byte, error) {
 	if o, ok := obj.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Kind == "" {
 		if _, dynamic := obj.(runtime.Unstructured); dynamic {
@@ -365,7 +379,8 @@ func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*response, er
 	}
 	for _, s := range append(segments, r.subresource...) {
 		if reasons := rest.IsValidPathSegmentName(s); s == "" || len(reasons) > 0 {
-			return nil, c.refuse(r.method, r.key, fmt.Errorf("%q in its path: %s", s, strings.Join(append(reasons, "it must be a name"), ", ")))
+			return nil, c.refuse(r.method, r.key, fmt.Errorf("%q in its path: %s", s,
+				strings.Join(append(reasons, "it must be a name"), ", ")))
 		}
 	}
 	u := c.client.base.JoinPath(Resource{GroupVersionResource: c.resource}.path(r.key.Namespace))

@@ -9,13 +9,14 @@ import (
 	"github.com/typedinformer/informer/internal/cow"
 )
 
-// undecoded is the set of the objects of a source whose newest version could not be decoded, with the reason for each. A store
-// has an older version of such an object, or none. Nil is the empty set. A set never changes: with and without return another one,
-// which shares memory with it.
+// undecoded is the set of the objects of a source whose newest version could not be decoded, with the reason for each.
+// A store has an older version of such an object, or none. Nil is the empty set. A set never changes: with and without
+// return another one, which shares memory with it.
 //
-// A server determines what is in a set, so the memory is bounded: an entry takes 100 bytes, a key of at most 2*maxName bytes, and a
-// reason of at most maxErrorText bytes, which entries with equal reasons share. The set has at most one entry for each object that the
-// server has. An object whose name is unknown, or too long, takes no memory: it is only counted.
+// A server determines what is in a set, so the memory is bounded: an entry takes 100 bytes, a key of at most 2*maxName
+// bytes, and a reason of at most maxErrorText bytes, which entries with equal reasons share. The set has at most one
+// entry for each object that the server has. An object whose name is unknown, or too long, takes no memory: it is only
+// counted.
 type undecoded struct {
 	resource Resource
 	keys     cow.Tree[reason, struct{}]
@@ -26,8 +27,8 @@ type undecoded struct {
 
 const maxName = 300 // no name that kube-apiserver accepts is longer than 253
 
-// reason is the text of an error. It holds no other memory of the error, which may be the object, and no longer wraps anything: a
-// NotFound error of Config.Transform must not look like one of the server.
+// reason is the text of an error. It holds no other memory of the error, which may be the object, and no longer wraps
+// anything: a NotFound error of Config.Transform must not look like one of the server.
 type reason unique.Handle[string]
 
 func reasonOf(err error) reason {
@@ -64,7 +65,8 @@ func (u *undecoded) with(failed *DecodeError) *undecoded {
 		next.nameless, next.why = next.nameless+1, why
 	} else {
 		next.gen++
-		r := &cow.Record[struct{}]{Space: unique.Make(key.Namespace).Value(), Name: strings.Clone(key.Name)} // key may be part of the object
+		// key may be part of the object
+		r := &cow.Record[struct{}]{Space: unique.Make(key.Namespace).Value(), Name: strings.Clone(key.Name)}
 		next.keys.Set(next.gen, cow.Item[reason, struct{}]{Key: why, Record: r})
 	}
 	return &next
@@ -89,8 +91,8 @@ func (u *undecoded) has(key Key) bool {
 	return u != nil && u.keys.Get(&cow.Place{Space: key.Namespace, Name: key.Name}) != nil
 }
 
-// get returns why the newest version of the object with that key could not be decoded. The error is nil if the set does not have
-// it.
+// get returns why the newest version of the object with that key could not be decoded. The error is nil if the set does
+// not have it.
 func (u *undecoded) get(key Key) *DecodeError {
 	if u == nil {
 		return nil
@@ -102,13 +104,14 @@ func (u *undecoded) get(key Key) *DecodeError {
 	return &DecodeError{Resource: u.resource, Key: key, Err: it.Key}
 }
 
-// unknown returns an error for the object with that key, which may be one whose name is unknown. The error is nil if the set has no
-// such object.
+// unknown returns an error for the object with that key, which may be one whose name is unknown. The error is nil if
+// the set has no such object.
 func (u *undecoded) unknown(key Key) *DecodeError {
 	if u.unnamed() == 0 {
 		return nil
 	}
-	return &DecodeError{Resource: u.resource, Key: key, Err: fmt.Errorf("it may be one of %d objects whose names are unknown: %w", u.nameless, u.why)}
+	return &DecodeError{Resource: u.resource, Key: key,
+		Err: fmt.Errorf("it may be one of %d objects whose names are unknown: %w", u.nameless, u.why)}
 }
 
 // in yields the objects of one namespace, or all if namespace is empty, ordered by namespace, then name.

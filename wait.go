@@ -14,11 +14,11 @@ import (
 )
 
 // WaitForResourceVersion waits until the store has every change up to resourceVersion. The version may come from any
-// response of the server for this resource: a list, an event, a bookmark or a write. It returns an error if ctx ends or the
-// informer stops first, or if resourceVersion is not a decimal number, as KEP-5504 defines it.
+// response of the server for this resource: a list, an event, a bookmark or a write. It returns an error if ctx ends or
+// the informer stops first, or if resourceVersion is not a decimal number, as KEP-5504 defines it.
 //
-// If the informer follows several namespaces, each of them must reach resourceVersion. A quiet namespace reaches it with
-// its next bookmark, about once a minute. [Informer.WaitForObject] waits for the object's own namespace only.
+// If the informer follows several namespaces, each of them must reach resourceVersion. A quiet namespace reaches it
+// with its next bookmark, about once a minute. [Informer.WaitForObject] waits for the object's own namespace only.
 func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersion string) error {
 	if _, err := resourceversion.CompareResourceVersion(resourceVersion, resourceVersion); err != nil {
 		return err
@@ -35,11 +35,11 @@ type Versioned interface {
 	GetResourceVersion() string
 }
 
-// WaitForObject waits until the store has obj, which a write returned, or a newer version, or until the store knows that obj
-// no longer exists. A later read sees the write. WaitForObject returns nil at once for an object that the informer
-// does not follow: one of another namespace, or one that does not match the label selector or a field selector on
-// metadata.name or metadata.namespace. It returns an error if ctx ends or the informer stops first, and a [*DecodeError] if the
-// store cannot have the version because it could not be decoded.
+// WaitForObject waits until the store has obj, which a write returned, or a newer version, or until the store knows
+// that obj no longer exists. A later read sees the write. WaitForObject returns nil at once for an object that the
+// informer does not follow: one of another namespace, or one that does not match the label selector or a field selector
+// on metadata.name or metadata.namespace. It returns an error if ctx ends or the informer stops first, and a
+// [*DecodeError] if the store cannot have the version because it could not be decoded.
 func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	rv := obj.GetResourceVersion()
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
@@ -85,8 +85,9 @@ func (i *Informer[T]) follows(obj Versioned) bool {
 
 // Await waits until the object with that key meets cond, and returns it. Await calls cond in the caller's goroutine,
 // with each version that it sees, and with the zero T while the object does not exist. A cond that returns true for the
-// zero T waits for a deletion. Await does not call cond for a version that could not be decoded, but waits for the next one. It
-// returns an error if ctx ends or the informer stops first, which then also wraps the [*DecodeError] of the latest version.
+// zero T waits for a deletion. Await does not call cond for a version that could not be decoded, but waits for the next
+// one. It returns an error if ctx ends or the informer stops first, which then also wraps the [*DecodeError] of the
+// latest version.
 func (i *Informer[T]) Await(ctx context.Context, key Key, cond func(obj T) bool) (T, error) {
 	var met T
 	var undecodable error
@@ -108,8 +109,8 @@ func (i *Informer[T]) Await(ctx context.Context, key Key, cond func(obj T) bool)
 	return met, nil
 }
 
-// waitUntil returns nil as soon as a snapshot of the store meets cond. It returns the cause of ctx if ctx ends first, and an
-// error that wraps [ErrStopped] if the informer stops first.
+// waitUntil returns nil as soon as a snapshot of the store meets cond. It returns the cause of ctx if ctx ends first,
+// and an error that wraps [ErrStopped] if the informer stops first.
 func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) bool) error {
 	if i.invalid != nil {
 		return i.invalid
@@ -166,7 +167,8 @@ func HasCondition[T Object](conditionType, status string) func(obj T) bool {
 			if !observed.CanInt() || observed.Int() == 0 {
 				observed = field(objStatus, "ObservedGeneration")
 			}
-			if meta, ok := any(obj).(interface{ GetGeneration() int64 }); ok && observed.CanInt() && observed.Int() != 0 && observed.Int() != meta.GetGeneration() {
+			if meta, ok := any(obj).(interface{ GetGeneration() int64 }); ok && observed.CanInt() && observed.Int() != 0 &&
+				observed.Int() != meta.GetGeneration() {
 				return false
 			}
 			return text(field(c, "Status")) == status

@@ -28,24 +28,27 @@ import (
 const (
 	// maxFromFuture is the age that a snapshot may lack: clocks differ.
 	maxFromFuture = time.Minute
-	// maxSinceList is the age of the last list after which a start lists. A server that was restored from a backup, and has passed
-	// the version of the snapshot since, may have other objects at the same versions. Only a list shows that.
+	// maxSinceList is the age of the last list after which a start lists. A server that was restored from a backup, and
+	// has passed the version of the snapshot since, may have other objects at the same versions. Only a list shows that.
 	maxSinceList = 24 * time.Hour
-	// firstCatchUp is the timeout of the watch after a warm start. Before the timeout, kube-apiserver sends a bookmark, which shows
-	// that no change is missing. Each further watch has twice the timeout of the one before, so that many changes come through.
+	// firstCatchUp is the timeout of the watch after a warm start. Before the timeout, kube-apiserver sends a bookmark,
+	// which shows that no change is missing. Each further watch has twice the timeout of the one before, so that many
+	// changes come through.
 	firstCatchUp = 3 * time.Second
 	maxDoublings = 5
-	// maxQuiet is the time without a later version after which the reflector lists. A server that sends no bookmark may never
-	// confirm the version. The first three watches take about that long.
+	// maxQuiet is the time without a later version after which the reflector lists. A server that sends no bookmark may
+	// never confirm the version. The first three watches take about that long.
 	maxQuiet = 20 * time.Second
-	// maxMissed is the number of watches after which the reflector lists, if each fails before it has sent a later version.
+	// maxMissed is the number of watches after which the reflector lists, if each fails before it has sent a later
+	// version.
 	maxMissed = 6
 	// maxLoads is the number of failed loads after which the reflector lists, if the server is not down.
 	maxLoads = 3
 )
 
 // errNoConfirmation leads to a list.
-var errNoConfirmation = errors.New("the server has not confirmed that the watch has every change since the snapshot was saved")
+var errNoConfirmation = errors.New(
+	"the server has not confirmed that the watch has every change since the snapshot was saved")
 
 // coldStart is why a reflector lists, although there is a storage of snapshots.
 type coldStart struct{ error }
@@ -115,7 +118,8 @@ func newSnapshots[T Object](c *collection[T], config Config[T]) *snapshots[T] {
 	d := c.decoder
 	server := *c.client.base
 	server.User = nil // snapshots and logs have no credentials
-	s := &snapshots[T]{config: config.Snapshot, client: c.client, decoders: d.decoders, packing: d.packing, share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
+	s := &snapshots[T]{config: config.Snapshot, client: c.client, decoders: d.decoders, packing: d.packing,
+		share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
 	s.identity = snapshotIdentity{
 		Server:        server.String(),
 		CA:            c.client.server.ca,
@@ -131,7 +135,8 @@ func newSnapshots[T Object](c *collection[T], config Config[T]) *snapshots[T] {
 		Revision:      config.Snapshot.Revision,
 	}
 	i := &s.identity
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{i.Resource.Group, i.Resource.Version, i.Resource.Resource, i.Namespace, i.LabelSelector, i.FieldSelector, i.Type}))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{i.Resource.Group, i.Resource.Version, i.Resource.Resource,
+		i.Namespace, i.LabelSelector, i.FieldSelector, i.Type}))
 	s.name = i.Resource.Resource + "-" + hex.EncodeToString(sum[:8]) + ".snapshot"
 	return s
 }
@@ -160,7 +165,8 @@ func (i *snapshotIdentity) differs(want *snapshotIdentity) string {
 		return fmt.Sprintf("it is from the server %.200s, not %s", i.Server, want.Server)
 	case i.CA != want.CA:
 		return "it is from a server with another certificate authority"
-	case i.Resource != want.Resource || i.Namespace != want.Namespace || i.LabelSelector != want.LabelSelector || i.FieldSelector != want.FieldSelector:
+	case i.Resource != want.Resource || i.Namespace != want.Namespace || i.LabelSelector != want.LabelSelector ||
+		i.FieldSelector != want.FieldSelector:
 		return "it is of another resource, namespace or selector"
 	case i.Type != want.Type:
 		return fmt.Sprintf("it is of the Go type %.200s, not %s", i.Type, want.Type)
@@ -188,8 +194,8 @@ type loaded[T Object] struct {
 	current string    // the resource version that the server has now
 }
 
-// load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if it should call load
-// again, since a request has failed.
+// load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if it should
+// call load again, since a request has failed.
 func (s *snapshots[T]) load(ctx context.Context, c *collection[T], shard Shard) (loaded[T], error) {
 	l, err := s.read(ctx, c, shard)
 	if err != nil && ctx.Err() == nil && s.givesUp(err) {
@@ -201,8 +207,8 @@ func (s *snapshots[T]) load(ctx context.Context, c *collection[T], shard Shard) 
 	return l, err
 }
 
-// givesUp reports whether to list instead of another load after err. A list needs less of the server than a load: it may succeed
-// although the requests of load never do. While the server is down, load waits for it.
+// givesUp reports whether to list instead of another load after err. A list needs less of the server than a load: it
+// may succeed although the requests of load never do. While the server is down, load waits for it.
 func (s *snapshots[T]) givesUp(err error) bool {
 	if errors.As(err, new(coldStart)) {
 		return false
@@ -267,13 +273,16 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	}
 	switch {
 	case age > s.config.maxAge():
-		return l, coldBecause("the snapshot is too old: it was saved %v ago, and Config.Snapshot.MaxAge is %v", age.Round(time.Second), s.config.maxAge())
+		return l, coldBecause("the snapshot is too old: it was saved %v ago, and Config.Snapshot.MaxAge is %v",
+			age.Round(time.Second), s.config.maxAge())
 	case time.Since(h.Listed) > maxSinceList:
-		return l, coldBecause("the snapshot is too old: the last list of the whole collection was %v ago, and the limit is %v", time.Since(h.Listed).Round(time.Second), maxSinceList)
+		return l, coldBecause("the snapshot is too old: the last list of the whole collection was %v ago, and the limit is %v",
+			time.Since(h.Listed).Round(time.Second), maxSinceList)
 	case age < -maxFromFuture:
 		return l, coldBecause("the snapshot is not usable: it was saved %v in the future", -age.Round(time.Second))
 	case time.Since(h.Listed) < -maxFromFuture:
-		return l, coldBecause("the snapshot is not usable: its list began %v in the future", -time.Since(h.Listed).Round(time.Second))
+		return l, coldBecause("the snapshot is not usable: its list began %v in the future",
+			-time.Since(h.Listed).Round(time.Second))
 	}
 	var one objectID
 	if l.current, one, err = c.current(ctx); err != nil {
@@ -284,25 +293,31 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	case err != nil:
 		return l, err
 	case h.Cluster != cluster && (h.Cluster == "" || cluster == ""):
-		return l, coldBecause("the snapshot is not usable: the UID of the namespace kube-system would show whether it is from this server, but the informer may not get that namespace, or could not at the save")
+		return l, coldBecause("the snapshot is not usable: the UID of the namespace kube-system would show whether it is from this server, " +
+			"but the informer may not get that namespace, or could not at the save")
 	case h.Cluster != cluster:
-		return l, coldBecause("the snapshot is not usable: it is from another cluster, whose namespace kube-system has the UID %.100s, not %s", h.Cluster, cluster)
+		return l, coldBecause("the snapshot is not usable: it is from another cluster, "+
+			"whose namespace kube-system has the UID %.100s, not %s", h.Cluster, cluster)
 	}
 	switch l.version, l.listed = h.ResourceVersion, h.Listed; {
 	case !reached(l.current, l.current) || !reached(l.version, l.version):
-		return l, coldBecause("the snapshot is not usable: the resource versions %.100q and %.100q are not numbers", l.version, l.current)
+		return l, coldBecause("the snapshot is not usable: the resource versions %.100q and %.100q are not numbers",
+			l.version, l.current)
 	case older(l.current, l.version):
-		return l, coldBecause("the snapshot is not usable: the server was restored to resource version %s, before that of the snapshot, %s", l.current, l.version)
+		return l, coldBecause("the snapshot is not usable: the server was restored to resource version %s, "+
+			"before that of the snapshot, %s", l.current, l.version)
 	}
 	c.awaits.set(AwaitingSnapshot)
 	if l.items, err = s.items(ctx, file); err != nil {
 		return l, s.unreadable(ctx, err)
 	}
 	if !s.holds(l, one, shard) {
-		return l, coldBecause("the snapshot is not usable: it does not have %s with resource version %s, which the server has had since before the save: the server was restored", one.key, one.version)
+		return l, coldBecause("the snapshot is not usable: it does not have %s with resource version %s, "+
+			"which the server has had since before the save: the server was restored", one.key, one.version)
 	}
 	s.update(func(st *SnapshotStatus) {
-		st.Loaded, st.LoadedObjects, st.LoadedVersion, st.LoadedAge, st.LoadTime = true, len(l.items), l.version, age, time.Since(began)
+		st.Loaded, st.LoadedAge, st.LoadTime = true, age, time.Since(began)
+		st.LoadedObjects, st.LoadedVersion = len(l.items), l.version
 		if l.current != l.version {
 			st.CatchUpTo = l.current
 		}
@@ -311,15 +326,17 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 	return l, nil
 }
 
-// holds reports whether the objects of a snapshot include the version one of an object, if they must: the server has it now, and
-// had it when the snapshot was saved.
+// holds reports whether the objects of a snapshot include the version one of an object, if they must: the server has it
+// now, and had it when the snapshot was saved.
 func (s *snapshots[T]) holds(l loaded[T], one objectID, shard Shard) bool {
-	if one.version == "" || !reached(l.version, one.version) || s.identity.Filter || s.identity.Transform || len(shard.Ranges) > 0 {
+	if one.version == "" || !reached(l.version, one.version) || s.identity.Filter || s.identity.Transform ||
+		len(shard.Ranges) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(l.items, func(obj T) bool {
 		uid := string(obj.GetUID())
-		return obj.GetName() == one.key.Name && obj.GetNamespace() == one.key.Namespace && obj.GetResourceVersion() == one.version && (uid == "" || uid == one.uid)
+		return obj.GetName() == one.key.Name && obj.GetNamespace() == one.key.Namespace &&
+			obj.GetResourceVersion() == one.version && (uid == "" || uid == one.uid)
 	})
 }
 

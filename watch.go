@@ -42,9 +42,10 @@ func (w *openWatch) close() {
 	w.response.Close()
 }
 
-// open opens a watch that the server ends after timeout; zero means after some minutes. If initial is true, the watch begins with
-// the whole collection.
-func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool, timeout time.Duration) (_ *openWatch, err error) {
+// open opens a watch that the server ends after timeout; zero means after some minutes. If initial is true, the watch
+// begins with the whole collection.
+func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool,
+	timeout time.Duration) (_ *openWatch, err error) {
 	if timeout == 0 {
 		timeout = minWatchTimeout + rand.N(minWatchTimeout)
 	}
@@ -78,8 +79,8 @@ func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool
 	return w, nil
 }
 
-// bookmark returns the next bookmark of w, encoded. It adds the objects before it to in, and waits until in has handed them
-// on. It returns io.EOF if the server ended the watch normally.
+// bookmark returns the next bookmark of w, encoded. It adds the objects before it to in, and waits until in has handed
+// them on. It returns io.EOF if the server ended the watch normally.
 func (c *collection[T]) bookmark(w *openWatch, in *intake[T]) (raw []byte, err error) {
 	for {
 		frame, err := w.frames.Next()
@@ -177,9 +178,10 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 }
 
 // follow calls change for each change of an object, one at a time and in order. It calls together after each batch of
-// changes, and progressed for each bookmark. It ends when one of these functions fails or the watch ends. It returns io.EOF
-// if the server ended the watch normally.
-func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, together func() error, progressed func(version string) error) error {
+// changes, and progressed for each bookmark. It ends when one of these functions fails or the watch ends. It returns
+// io.EOF if the server ended the watch normally.
+func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, together func() error,
+	progressed func(version string) error) error {
 	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, change)
 	in.live, in.handed = true, together
 	defer in.wait()

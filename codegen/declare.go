@@ -106,10 +106,12 @@ func deepCopy(in, out string, t types.Type, depth int) string {
 		}
 		return text
 	case *types.Pointer:
-		if _, isStruct := u.Elem().Underlying().(*types.Struct); isStruct && !isPlain(u.Elem()) && (isLocal(u.Elem()) || hasMethod(u.Elem(), "DeepCopyInto")) {
+		if _, isStruct := u.Elem().Underlying().(*types.Struct); isStruct && !isPlain(u.Elem()) &&
+			(isLocal(u.Elem()) || hasMethod(u.Elem(), "DeepCopyInto")) {
 			return fmt.Sprintf("if %s != nil {\n%s = new(%s)\n%s.DeepCopyInto(%s)\n}\n", in, out, typeText(u.Elem()), in, out)
 		}
-		return fmt.Sprintf("if %s != nil {\n%s = new(*%s)\n%s}\n", in, out, in, deepCopy("(*"+in+")", "(*"+out+")", u.Elem(), depth))
+		return fmt.Sprintf("if %s != nil {\n%s = new(*%s)\n%s}\n", in, out, in,
+			deepCopy("(*"+in+")", "(*"+out+")", u.Elem(), depth))
 	case *types.Slice:
 		text := fmt.Sprintf("%s = «slices».Clone(%s)\n", out, in)
 		i := fmt.Sprint("i", depth)
@@ -153,7 +155,8 @@ func isPlain(t types.Type) bool {
 	case *types.Struct:
 		for i := range u.NumFields() {
 			if !isPlain(u.Field(i).Type()) {
-				return types.TypeString(t, nil) == "time.Time" || types.TypeString(t, nil) == "k8s.io/apimachinery/pkg/apis/meta/v1.Time"
+				return types.TypeString(t, nil) == "time.Time" || types.TypeString(t,
+					nil) == "k8s.io/apimachinery/pkg/apis/meta/v1.Time"
 			}
 		}
 		return true

@@ -78,7 +78,8 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags.SetOutput(io.Discard) // main prints errors
 	flags.StringVar(&o.dir, "C", ".", "`directory` to change to first; all other names are relative to it")
 	flags.StringVar(&o.outputDir, "output-dir", "informers", "`directory` to write to")
-	flags.StringVar(&o.headerFile, "go-header-file", "", "`file` with a comment for the top of each file; YEAR in it becomes the year of the file's first generation")
+	flags.StringVar(&o.headerFile, "go-header-file", "",
+		"`file` with a comment for the top of each file; YEAR in it becomes the year of the file's first generation")
 	flags.Func("plural-exceptions", "plurals that do not follow the usual rules, as `Kind:Plural,…`", o.plurals.parse)
 	flags.Func("exclude", "types to leave out, as `import/path.Kind,…`", func(text string) error {
 		for _, name := range strings.Split(text, ",") {
@@ -91,11 +92,12 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		return nil
 	})
 	flags.Func("fields", "declare types with just the fields `[Kind:]path,…`, for every kind or for that one; can be repeated", o.fields.parse)
-	flags.Func("index", "`Kind:Name=path`: give the kind's lister a method ByName, like +informer:index; can be repeated", func(text string) error {
-		flag, err := parseIndexFlag(text)
-		o.indexes = append(o.indexes, flag)
-		return err
-	})
+	flags.Func("index", "`Kind:Name=path`: give the kind's lister a method ByName, like +informer:index; can be repeated",
+		func(text string) error {
+			flag, err := parseIndexFlag(text)
+			o.indexes = append(o.indexes, flag)
+			return err
+		})
 	flags.BoolVar(&o.compat, "compat", false, "write listers with the interfaces of client-go's lister-gen")
 	flags.BoolVar(&o.check, "check", false, "write nothing; fail if a file is out of date")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {

@@ -140,7 +140,8 @@ func (a *api) declaredNames() []string {
 // declaredNames returns the names that are declared for a kind, beside its type.
 func (k *kind) declaredNames() []string {
 	return []string{
-		k.Name + "Resource", "New" + k.Name + "Informer", k.Name + "Lister", "New" + k.Name + "Lister", k.Name + "NamespaceLister",
+		k.Name + "Resource", "New" + k.Name + "Informer", k.Name + "Lister", "New" + k.Name + "Lister", k.Name +
+			"NamespaceLister",
 		k.Name + "ListerExpansion", k.Name + "NamespaceListerExpansion",
 	}
 }
@@ -158,7 +159,8 @@ func (a *api) addIndexes(flags []*indexFlag) {
 			if flag.kind != k.Name {
 				continue
 			}
-			x := index{Name: flag.name, What: cleanPath(flag.path), pos: k.pos, mark: marker{name: "informer:index", value: flag.name, has: true}}
+			x := index{Name: flag.name, What: cleanPath(flag.path), pos: k.pos,
+				mark: marker{name: "informer:index", value: flag.name, has: true}}
 			err := x.resolve(k.object)
 			if err == nil && !k.Labeled {
 				err = errors.New("indexes are methods of the lister, which needs metadata.labels")

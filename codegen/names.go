@@ -142,7 +142,8 @@ func goName(json string) string {
 
 // words splits a name at characters that identifiers cannot have, and before capitals that begin words.
 func words(name string) (words []string) {
-	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	for _, part := range strings.FieldsFunc(name,
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		runes := []rune(part)
 		isLower := func(i int) bool { return i < len(runes) && !unicode.IsUpper(runes[i]) }
 		from := 0

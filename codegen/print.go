@@ -107,7 +107,8 @@ func (p *printer) file(a *api, text string, kinds []kind) ([]byte, error) {
 	if err := tmpl.Execute(&body, f); err != nil {
 		return nil, err
 	}
-	resolved := unescaper.Replace(quoted.ReplaceAllStringFunc(body.String(), func(s string) string { return f.use(quoted.FindStringSubmatch(s)[1]) }))
+	resolved := unescaper.Replace(quoted.ReplaceAllStringFunc(body.String(),
+		func(s string) string { return f.use(quoted.FindStringSubmatch(s)[1]) }))
 	if p.header != "" {
 		fmt.Fprintf(&out, "%s\n\n", strings.TrimSpace(p.header))
 	}
@@ -176,7 +177,8 @@ func (f *fileData) use(importPath string) string {
 				return true
 			}
 		}
-		return slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys", "obj", "in", "out", "o", "scheme", "v", "entry", "message", "number", "each", "key", "value"}, name)
+		return slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys",
+			"obj", "in", "out", "o", "scheme", "v", "entry", "message", "number", "each", "key", "value"}, name)
 	}
 	unique := name
 	for n := 2; taken(unique); n++ {
@@ -241,7 +243,8 @@ func paramName(x index) string {
 }
 
 // predeclared are names that a parameter should not shadow, because its type may be one.
-var predeclared = map[string]bool{"string": true, "bool": true, "byte": true, "rune": true, "int": true, "int8": true, "int16": true, "int32": true, "int64": true, "uint": true, "uint8": true, "uint16": true, "uint32": true, "uint64": true, "float32": true, "float64": true}
+var predeclared = map[string]bool{"string": true, "bool": true, "byte": true, "rune": true, "int": true, "int8": true,
+	"int16": true, "int32": true, "int64": true, "uint": true, "uint8": true, "uint16": true, "uint32": true, "uint64": true, "float32": true, "float64": true}
 
 // keysFunc returns an index's key function, as an expression.
 func keysFunc(k kind, x index) string {

@@ -88,7 +88,8 @@ func unmarshalField(to string, t types.Type) (text string, ok bool) {
 		return "", false
 	case *types.Map:
 		key, value := unmarshalCall("&key", u.Key()), unmarshalCall("&value", u.Elem())
-		return fmt.Sprintf("if %s == nil {\n%[1]s = %s{}\n}\n%s%[1]s[key] = value\nreturn err\n", to, typeText(t), unmarshalEntry(u, key, value)), key != "" && value != ""
+		return fmt.Sprintf("if %s == nil {\n%[1]s = %s{}\n}\n%s%[1]s[key] = value\nreturn err\n", to, typeText(t),
+			unmarshalEntry(u, key, value)), key != "" && value != ""
 	}
 	return "", false
 }

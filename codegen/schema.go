@@ -229,7 +229,8 @@ func (b *schemaTypes) stringType(s *schema, name, path string) types.Type {
 		return types.Typ[types.String]
 	}
 	name = b.names.unique(name)
-	d := &decl{Type: newNamed(name, types.Typ[types.String]), Doc: fmt.Sprintf("%s is the type of %s of a %s.", name, path, b.kind)}
+	d := &decl{Type: newNamed(name, types.Typ[types.String]),
+		Doc: fmt.Sprintf("%s is the type of %s of a %s.", name, path, b.kind)}
 	b.decls = append(b.decls, d)
 	for _, value := range s.Enum {
 		switch value := value.(type) {
@@ -277,7 +278,8 @@ func (b *schemaTypes) optional(s *schema, t types.Type, required bool, path stri
 // canBeEmpty reports whether an empty string is valid.
 func (s *schema) canBeEmpty() bool {
 	pattern, err := regexp.Compile(s.Pattern)
-	return s.MinLength == 0 && (err != nil || pattern.MatchString("")) && (len(s.Enum) == 0 || slices.Contains(s.Enum, any("")))
+	return s.MinLength == 0 && (err != nil || pattern.MatchString("")) &&
+		(len(s.Enum) == 0 || slices.Contains(s.Enum, any("")))
 }
 
 // quantityPattern is controller-gen's pattern for resource.Quantity, and for no other type.
@@ -301,7 +303,8 @@ func (b *schemaTypes) isLabelSelector(s *schema) bool {
 		return false
 	}
 	expressions, labels := s.Properties["matchExpressions"].Items, s.Properties["matchLabels"].Additional
-	return expressions != nil && expressions.has(map[string]string{"key": "string", "operator": "string", "values": "array"}) &&
+	return expressions != nil && expressions.has(map[string]string{"key": "string", "operator": "string",
+		"values": "array"}) &&
 		labels != nil && labels.schema != nil && labels.schema.Type == "string"
 }
 

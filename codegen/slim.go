@@ -175,7 +175,8 @@ func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types
 		}
 		return types.NewSlice(elem), nil
 	case *types.Map:
-		if slices.ContainsFunc(slices.Collect(maps.Keys(tree.below)), func(segment string) bool { return segment[0] == '[' }) {
+		if slices.ContainsFunc(slices.Collect(maps.Keys(tree.below)),
+			func(segment string) bool { return segment[0] == '[' }) {
 			return s.entries(u, tree, name, path)
 		}
 		elem, err := s.prune(u.Elem(), tree, name, path)
@@ -234,7 +235,8 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 	for _, segment := range slices.Sorted(maps.Keys(tree.below)) {
 		if !found[segment] {
 			slices.Sort(have)
-			return nil, fmt.Errorf("%s: %s has no %q; it has %s", strings.TrimPrefix(path+"."+segment, "."), typeName(t), segment, strings.Join(slices.Compact(have), ", "))
+			return nil, fmt.Errorf("%s: %s has no %q; it has %s", strings.TrimPrefix(path+"."+segment, "."), typeName(t),
+				segment, strings.Join(slices.Compact(have), ", "))
 		}
 	}
 	return types.NewStruct(fields, tags), nil

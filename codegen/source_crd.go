@@ -136,7 +136,10 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(definitions, func(a, b *definition) int { return cmp.Compare(a.Spec.Names.Kind, b.Spec.Names.Kind) })
+	slices.SortStableFunc(definitions, func(a,
+		b *definition) int {
+		return cmp.Compare(a.Spec.Names.Kind, b.Spec.Names.Kind)
+	})
 	versions := map[string][]definedKind{} // by group and version
 	for _, d := range definitions {
 		if s.exclude[d.Metadata.Name] {
@@ -314,5 +317,6 @@ func (b *schemaTypes) declareKind(k *kind, d definedKind) {
 	}
 	tags := []string{`json:",inline"`, `json:"metadata,omitempty"`, `json:"items"`}
 	listed := newNamed(k.List, types.NewStruct(fields, tags))
-	b.decls = slices.Insert(b.decls, 1, &decl{Type: listed, Doc: k.List + " is a list of the " + k.Resource + ".", Object: true})
+	b.decls = slices.Insert(b.decls, 1, &decl{Type: listed, Doc: k.List + " is a list of the " + k.Resource + ".",
+		Object: true})
 }

@@ -290,7 +290,8 @@ func (p *apiPackage) groupVersion(a *api) {
 		a.Group, a.Version = variable.group, variable.version
 	}
 	if !hasGroup && !hasVariable {
-		p.errs.add(p.Fset.Position(p.Syntax[0].Package), "", "", "package %s has no API group: write // +groupName=example.com in doc.go, or declare SchemeGroupVersion or GroupVersion with constants", p.PkgPath)
+		p.errs.add(p.Fset.Position(p.Syntax[0].Package), "", "",
+			"package %s has no API group: write // +groupName=example.com in doc.go, or declare SchemeGroupVersion or GroupVersion with constants", p.PkgPath)
 	}
 	if a.Version == "" {
 		a.Version = p.Name // as in controller-gen
@@ -345,7 +346,8 @@ func (p *apiPackage) groupVersionLiteral(value ast.Expr) (v groupVersionVariable
 		return v, false
 	}
 	named, isNamed := p.TypesInfo.TypeOf(literal).(*types.Named)
-	if !isNamed || named.Obj().Name() != "GroupVersion" || named.Obj().Pkg() == nil || named.Obj().Pkg().Path() != "k8s.io/apimachinery/pkg/runtime/schema" {
+	if !isNamed || named.Obj().Name() != "GroupVersion" || named.Obj().Pkg() == nil ||
+		named.Obj().Pkg().Path() != "k8s.io/apimachinery/pkg/runtime/schema" {
 		return v, false
 	}
 	for _, element := range literal.Elts {

@@ -98,7 +98,8 @@ func (p *apiPackage) fieldIndex(k *kind, field *types.Var, steps []pathStep, wha
 	for _, m := range list {
 		x := index{Name: strings.TrimPrefix(upperFirst(m.name), "By"), pos: m.mark.pos, mark: m.mark}
 		if m.path != "" || m.fn != "" {
-			p.errs.addMarker(k.Name, m.mark.errorf("path= and func= belong on the type: here the field %s is the path", field.Name()))
+			p.errs.addMarker(k.Name, m.mark.errorf("path= and func= belong on the type: here the field %s is the path",
+				field.Name()))
 			continue
 		}
 		if x.Name == "" {
@@ -256,8 +257,10 @@ func (p *apiPackage) function(x *index, obj *types.TypeName, name string) (types
 		return nil, fmt.Errorf("%s is neither a method of the type nor a function of package %s", name, p.PkgPath)
 	}
 	results := signature.Results()
-	wrong := fmt.Errorf("%s is %s: want func(%s*%s) K, (K, bool) or []K", name, types.TypeString(signature, types.RelativeTo(p.Types)), map[bool]string{true: "receiver "}[x.IsMethod], obj.Name())
-	if signature.TypeParams() != nil || signature.Variadic() || signature.Params().Len() != params || params == 1 && !types.Identical(signature.Params().At(0).Type(), pointer) {
+	wrong := fmt.Errorf("%s is %s: want func(%s*%s) K, (K, bool) or []K", name,
+		types.TypeString(signature, types.RelativeTo(p.Types)), map[bool]string{true: "receiver "}[x.IsMethod], obj.Name())
+	if signature.TypeParams() != nil || signature.Variadic() || signature.Params().Len() != params ||
+		params == 1 && !types.Identical(signature.Params().At(0).Type(), pointer) {
 		return nil, wrong
 	}
 	switch {
@@ -289,7 +292,8 @@ func keyType(t types.Type) (goType, error) {
 	case t == types.Typ[types.Invalid]:
 		return "", fmt.Errorf("the key type is unknown, because the package does not compile")
 	case isInterface || !types.Comparable(t):
-		return "", fmt.Errorf("keys of type %s are not comparable", types.TypeString(t, func(pkg *types.Package) string { return pkg.Name() }))
+		return "", fmt.Errorf("keys of type %s are not comparable",
+			types.TypeString(t, func(pkg *types.Package) string { return pkg.Name() }))
 	}
 	if _, ok := t.(*types.Struct); ok {
 		return "", fmt.Errorf("keys have an unnamed struct type")

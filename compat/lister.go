@@ -28,14 +28,14 @@ func (l ResourceLister[T]) In(namespace string) ResourceLister[T] {
 	return l
 }
 
-// List returns the objects whose labels match selector. If objects may be missing because they could not be decoded, it also
-// returns an error; see informer.NamespaceLister.ListComplete.
+// List returns the objects whose labels match selector. If objects may be missing because they could not be decoded, it
+// also returns an error; see informer.NamespaceLister.ListComplete.
 func (l ResourceLister[T]) List(selector labels.Selector) (ret []T, err error) {
 	return l.lister.ListComplete(selector)
 }
 
-// Get returns the object called name, or a NotFound error. If the object exists but could not be decoded, the error is an
-// *informer.DecodeError.
+// Get returns the object called name, or a NotFound error. If the object exists but could not be decoded, the error is
+// an *informer.DecodeError.
 func (l ResourceLister[T]) Get(name string) (T, error) {
 	return l.lister.Get(name)
 }

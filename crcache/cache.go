@@ -24,9 +24,9 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// New returns a function for the field NewCache of a manager or a cluster. The cache that the function creates sends no request
-// before its Start, except those of the RESTMapper. The function returns an error if a field of options or of the cache.Options
-// that it receives is wrong or not supported.
+// New returns a function for the field NewCache of a manager or a cluster. The cache that the function creates sends no
+// request before its Start, except those of the RESTMapper. The function returns an error if a field of options or of
+// the cache.Options that it receives is wrong or not supported.
 //
 // All methods of the cache are safe for concurrent use.
 func New(options Options) cache.NewCacheFunc {
@@ -171,8 +171,8 @@ func (c *objectCache) runLocked(k *kind) {
 
 func (c *objectCache) started() bool { return isClosed(c.startedCh) }
 
-// WaitForCacheSync waits until the cache has started and all its informers have synced. It returns false if ctx ends first, or
-// if the cache stops.
+// WaitForCacheSync waits until the cache has started and all its informers have synced. It returns false if ctx ends
+// first, or if the cache stops.
 func (c *objectCache) WaitForCacheSync(ctx context.Context) bool {
 	select {
 	case <-c.startedCh:
@@ -189,7 +189,8 @@ func (c *objectCache) WaitForCacheSync(ctx context.Context) bool {
 }
 
 // GetInformer returns the informer of obj's kind, and creates it if there is none.
-func (c *objectCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *objectCache) GetInformer(ctx context.Context, obj client.Object,
+	opts ...cache.InformerGetOption) (cache.Informer, error) {
 	gvk, err := apiutil.GVKForObject(obj, c.opts.Scheme)
 	if err != nil {
 		return nil, err
@@ -198,7 +199,8 @@ func (c *objectCache) GetInformer(ctx context.Context, obj client.Object, opts .
 }
 
 // GetInformerForKind returns the informer of typed objects of a kind, and creates it if there is none.
-func (c *objectCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *objectCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
+	opts ...cache.InformerGetOption) (cache.Informer, error) {
 	obj, err := c.opts.Scheme.New(gvk)
 	if err != nil {
 		return nil, err
@@ -206,7 +208,8 @@ func (c *objectCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVe
 	return c.getInformer(ctx, kindID{gvk, formOf(obj)}, opts)
 }
 
-func (c *objectCache) getInformer(ctx context.Context, id kindID, opts []cache.InformerGetOption) (cache.Informer, error) {
+func (c *objectCache) getInformer(ctx context.Context, id kindID,
+	opts []cache.InformerGetOption) (cache.Informer, error) {
 	k, err := c.kind(id)
 	if err != nil {
 		return nil, err
@@ -223,7 +226,8 @@ func (c *objectCache) getInformer(ctx context.Context, id kindID, opts []cache.I
 	return k, nil
 }
 
-// waitSynced waits until the informers of k have synced. Its error is a timeout as of the API server, for apierrors.IsTimeout.
+// waitSynced waits until the informers of k have synced. Its error is a timeout as of the API server, for
+// apierrors.IsTimeout.
 func (c *objectCache) waitSynced(ctx context.Context, k *kind) error {
 	if err := k.waitSynced(ctx); err != nil {
 		return apierrors.NewTimeoutError(fmt.Sprintf("wait for the informer of %s: %v", k.id.gvk, err), 0)
@@ -231,8 +235,8 @@ func (c *objectCache) waitSynced(ctx context.Context, k *kind) error {
 	return nil
 }
 
-// RemoveInformer stops and forgets the informer of obj's kind, with its indexes and handlers. It does not wait until the informer
-// has stopped. It does nothing if there is no informer.
+// RemoveInformer stops and forgets the informer of obj's kind, with its indexes and handlers. It does not wait until
+// the informer has stopped. It does nothing if there is no informer.
 func (c *objectCache) RemoveInformer(_ context.Context, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, c.opts.Scheme)
 	if err != nil {
@@ -340,7 +344,8 @@ func (c *objectCache) idOfList(list client.ObjectList) (kindID, error) {
 	return kindID{gvk, formOf(list)}, err
 }
 
-// prototype returns an object of the Go type that holds objects of a kind. alone is true if that type stands for no other kind.
+// prototype returns an object of the Go type that holds objects of a kind. alone is true if that type stands for no
+// other kind.
 func (c *objectCache) prototype(id kindID) (prototype client.Object, alone bool, err error) {
 	switch id.form {
 	case unstructuredForm:

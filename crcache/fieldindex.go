@@ -15,10 +15,11 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// IndexField makes List find objects by a field selector on field. extract returns the values of the field; an object matches if
-// one of them is equal. IndexField does not wait for the informer of obj's kind, which it creates if there is none. It returns an
-// error if the field has an index already.
-func (c *objectCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+// IndexField makes List find objects by a field selector on field. extract returns the values of the field; an object
+// matches if one of them is equal. IndexField does not wait for the informer of obj's kind, which it creates if there
+// is none. It returns an error if the field has an index already.
+func (c *objectCache) IndexField(ctx context.Context, obj client.Object, field string,
+	extract client.IndexerFunc) error {
 	i, err := c.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
@@ -32,7 +33,8 @@ type fieldIndex struct {
 	parts   map[*part]*informer.Index[client.Object, fieldKey]
 }
 
-// fieldKey is a value of a field, with the namespace of the object, or with no namespace for a lookup in all namespaces.
+// fieldKey is a value of a field, with the namespace of the object, or with no namespace for a lookup in all
+// namespaces.
 type fieldKey struct{ namespace, value string }
 
 func (k *kind) indexField(field string, extract client.IndexerFunc) error {
@@ -54,8 +56,8 @@ func (k *kind) indexField(field string, extract client.IndexerFunc) error {
 	return nil
 }
 
-// fieldKeys returns the keys of an object with the given values. If single is true, the index has the objects of one namespace
-// only, and lookups need no keys with namespaces.
+// fieldKeys returns the keys of an object with the given values. If single is true, the index has the objects of one
+// namespace only, and lookups need no keys with namespaces.
 func fieldKeys(obj client.Object, values []string, single bool) []fieldKey {
 	keys := make([]fieldKey, 0, 2*len(values))
 	namespace := obj.GetNamespace()
@@ -69,7 +71,8 @@ func fieldKeys(obj client.Object, values []string, single bool) []fieldKey {
 }
 
 // lookup yields the objects of snap, a snapshot of p, that have value and are in namespace, or in any if that is empty.
-func (x *fieldIndex) lookup(p *part, snap *informer.Snapshot[client.Object], namespace, value string) iter.Seq[client.Object] {
+func (x *fieldIndex) lookup(p *part, snap *informer.Snapshot[client.Object], namespace,
+	value string) iter.Seq[client.Object] {
 	if !p.single {
 		return x.parts[p].LookupIn(snap, fieldKey{namespace, value})
 	}

@@ -19,13 +19,13 @@ type userIndex struct {
 	parts    []*informer.Index[client.Object, string]
 }
 
-// AddIndexers adds indexes, before or after the start. Code that needs them reads them as from an informer of client-go, which
-// controller-runtime's cache returns:
+// AddIndexers adds indexes, before or after the start. Code that needs them reads them as from an informer of
+// client-go, which controller-runtime's cache returns:
 //
 //	i.(interface{ GetIndexer() toolscache.Indexer }).GetIndexer().ByIndex(name, value)
 //
-// It adds none and returns an error if one of the names is taken, or if the informer has stopped. An error of an index function is
-// a panic, as in client-go.
+// It adds none and returns an error if one of the names is taken, or if the informer has stopped. An error of an index
+// function is a panic, as in client-go.
 func (k *kind) AddIndexers(indexers toolscache.Indexers) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,7 +55,8 @@ func (k *kind) AddIndexers(indexers toolscache.Indexers) error {
 	return nil
 }
 
-// GetIndexer returns the objects and the indexes of AddIndexers in the form of client-go. Its methods that write return an error.
+// GetIndexer returns the objects and the indexes of AddIndexers in the form of client-go. Its methods that write return
+// an error.
 func (k *kind) GetIndexer() toolscache.Indexer { return indexer{k} }
 
 // indexer shows a kind as a [toolscache.Indexer].
@@ -70,8 +71,8 @@ func (indexer) Replace([]any, string) error { return errReadOnly }
 func (indexer) Resync() error               { return nil }
 func (indexer) Bookmark(string)             {}
 
-// LastStoreSyncResourceVersion returns the version that all configured namespaces have reached. It is empty before each of them has
-// its objects.
+// LastStoreSyncResourceVersion returns the version that all configured namespaces have reached. It is empty before each
+// of them has its objects.
 func (x indexer) LastStoreSyncResourceVersion() (oldest string) {
 	for i, p := range x.kind.parts {
 		rv := p.informer.Store().ResourceVersion()

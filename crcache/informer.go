@@ -20,18 +20,22 @@ const defaultSyncPeriod = 10 * time.Hour
 // minResync is the shortest resync period, as in client-go. Shorter ones are raised to it.
 const minResync = time.Second
 
-// AddEventHandler adds a handler that receives all objects, then each change, and all objects again after each SyncPeriod.
-func (k *kind) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+// AddEventHandler adds a handler that receives all objects, then each change, and all objects again after each
+// SyncPeriod.
+func (k *kind) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration,
+	error) {
 	return k.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{})
 }
 
 // AddEventHandlerWithResyncPeriod is AddEventHandler with a resync period. Zero means no resync.
-func (k *kind) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (k *kind) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEventHandler,
+	resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return k.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{ResyncPeriod: &resync})
 }
 
 // AddEventHandlerWithOptions is AddEventHandler with a resync period, if options has one.
-func (k *kind) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (k *kind) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler,
+	options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("add a handler to the informer of %s: it is nil", k.id.gvk.Kind)
 	}
@@ -68,8 +72,8 @@ func (p *part) resync(own *time.Duration) time.Duration {
 	return max(period, minResync)
 }
 
-// RemoveEventHandler removes a handler that this informer has. It does not wait for a call under way. It does nothing if the
-// handler has been removed before.
+// RemoveEventHandler removes a handler that this informer has. It does not wait for a call under way. It does nothing
+// if the handler has been removed before.
 func (k *kind) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(*registration)
 	if !ok || r.kind != k {

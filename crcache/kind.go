@@ -82,7 +82,8 @@ func (c *objectCache) newKind(id kindID) (*kind, error) {
 	return k, nil
 }
 
-func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace string, config cache.Config) (*part, error) {
+func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace string,
+	config cache.Config) (*part, error) {
 	resource := informer.Resource{GroupVersionResource: mapping.Resource}
 	if config.LabelSelector != nil {
 		resource.LabelSelector = config.LabelSelector.String()
@@ -127,8 +128,8 @@ func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace stri
 	return p, nil
 }
 
-// onFailure returns the function that calls DefaultWatchErrorHandler of cache.Options, or nil. A handler such as that of client-go
-// logs the name of its reflector, so it gets one that only has a name.
+// onFailure returns the function that calls DefaultWatchErrorHandler of cache.Options, or nil. A handler such as that
+// of client-go logs the name of its reflector, so it gets one that only has a name.
 func (c *objectCache) onFailure(k *kind, resource informer.Resource) func(error) {
 	handler := c.opts.DefaultWatchErrorHandler
 	if handler == nil {
@@ -255,7 +256,8 @@ func (k *kind) in(namespace string) ([]*part, error) {
 }
 
 func (k *kind) unknownNamespace(namespace string) error {
-	return fmt.Errorf("the cache of %s does not follow namespace %q: add it to the namespaces of cache.Options", k.id.gvk.Kind, namespace)
+	return fmt.Errorf("the cache of %s does not follow namespace %q: add it to the namespaces of cache.Options",
+		k.id.gvk.Kind, namespace)
 }
 
 // copies reports whether a read returns copies. disabled is the option of the read.

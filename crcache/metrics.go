@@ -9,9 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// The metrics that client-go has for reflectors and informers, under the names with which the components of Kubernetes register
-// them. The label name is the form of the objects (typed, unstructured or metadata), with the namespace if the cache has a
-// configuration for it. So a process has at most one series of a metric for each kind, form and configured namespace.
+// The metrics that client-go has for reflectors and informers, under the names with which the components of Kubernetes
+// register them. The label name is the form of the objects (typed, unstructured or metadata), with the namespace if the
+// cache has a configuration for it. So a process has at most one series of a metric for each kind, form and configured
+// namespace.
 //
 //	informer_queued_items           changes that wait to enter the store
 //	informer_store_resource_version the 15 least significant digits of the resource version of the store
@@ -19,17 +20,22 @@ import (
 //	reflector_watches_total         requests that watch
 //	reflector_last_resource_version the resource version up to which the reflector has read
 //
-// If several caches have an informer with the same labels, the counters have their sum, and the versions are those of the informer
-// that is furthest behind. A counter keeps the requests of informers that have stopped.
+// If several caches have an informer with the same labels, the counters have their sum, and the versions are those of
+// the informer that is furthest behind. A counter keeps the requests of informers that have stopped.
 var (
 	informerLabels = []string{"name", "group", "version", "resource"}
 
-	queuedItems  = prometheus.NewDesc("informer_queued_items", "Number of items currently queued in the FIFO.", informerLabels, nil)
-	storeVersion = prometheus.NewDesc("informer_store_resource_version", "The 15 least significant digits of the resource version of the store.", informerLabels, nil)
-	listsTotal   = prometheus.NewDesc("reflector_lists_total", "Total number of API lists done by the reflectors", []string{"name"}, nil)
-	watchesTotal = prometheus.NewDesc("reflector_watches_total", "Total number of API watches done by the reflectors", []string{"name"}, nil)
-	lastVersion  = prometheus.NewDesc("reflector_last_resource_version", "Last resource version seen for the reflectors", []string{"name"}, nil)
-	collected    = newCollector()
+	queuedItems = prometheus.NewDesc("informer_queued_items", "Number of items currently queued in the FIFO.",
+		informerLabels, nil)
+	storeVersion = prometheus.NewDesc("informer_store_resource_version",
+		"The 15 least significant digits of the resource version of the store.", informerLabels, nil)
+	listsTotal = prometheus.NewDesc("reflector_lists_total", "Total number of API lists done by the reflectors",
+		[]string{"name"}, nil)
+	watchesTotal = prometheus.NewDesc("reflector_watches_total", "Total number of API watches done by the reflectors",
+		[]string{"name"}, nil)
+	lastVersion = prometheus.NewDesc("reflector_last_resource_version", "Last resource version seen for the reflectors",
+		[]string{"name"}, nil)
+	collected = newCollector()
 )
 
 func init() { metrics.Registry.MustRegister(collected) }

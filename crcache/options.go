@@ -13,19 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Options choose how the cache holds objects. The zero value holds them decoded and whole, as controller-runtime's cache does.
+// Options choose how the cache holds objects. The zero value holds them decoded and whole, as controller-runtime's
+// cache does.
 type Options struct {
 	// Compact holds objects as the server sent them, compressed, and decodes them when they are read; see
 	// informer.Config.Compact. Compact and Share exclude each other.
 	Compact bool
-	// Share makes different objects share equal parts; see informer.Config.Share. Code that writes to an object which it read
-	// without a copy then changes other objects, too.
+	// Share makes different objects share equal parts; see informer.Config.Share. Code that writes to an object which it
+	// read without a copy then changes other objects, too.
 	Share bool
 	// DropManagedFields leaves out metadata.managedFields, which only server-side apply uses. It costs nothing, unlike
 	// cache.TransformStripManagedFields: a transform makes an informer share fewer parts.
 	DropManagedFields bool
-	// ByObject overrides the fields above for some kinds, whether they are read as typed objects, unstructured or as metadata.
-	// The keys are objects as in cache.Options.ByObject.
+	// ByObject overrides the fields above for some kinds, whether they are read as typed objects, unstructured or as
+	// metadata. The keys are objects as in cache.Options.ByObject.
 	ByObject map[client.Object]ByObject
 }
 
@@ -115,7 +116,8 @@ func checkSupported(opts *cache.Options) error {
 
 func checkNamespaces(namespaces map[string]cache.Config, field string) error {
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		if err := checkBookmarks(namespaces[namespace].EnableWatchBookmarks, fmt.Sprintf("%s[%q].", field, namespace)); err != nil {
+		if err := checkBookmarks(namespaces[namespace].EnableWatchBookmarks,
+			fmt.Sprintf("%s[%q].", field, namespace)); err != nil {
 			return err
 		}
 	}
@@ -124,7 +126,8 @@ func checkNamespaces(namespaces map[string]cache.Config, field string) error {
 
 func checkBookmarks(enable *bool, field string) error {
 	if enable != nil && !*enable {
-		return fmt.Errorf("%sEnableWatchBookmarks is false: the informers need bookmarks to resume a watch without a list", field)
+		return fmt.Errorf("%sEnableWatchBookmarks is false: the informers need bookmarks to resume a watch without a list",
+			field)
 	}
 	return nil
 }

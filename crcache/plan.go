@@ -32,8 +32,8 @@ func (p *plans) of(gvk schema.GroupVersionKind) plan {
 	return p.others
 }
 
-// newPlans reads opts, in which scheme and mapper are set. A setting comes from the first of these that has it: the namespace in
-// ByObject, ByObject, the namespace in DefaultNamespaces, the defaults.
+// newPlans reads opts, in which scheme and mapper are set. A setting comes from the first of these that has it: the
+// namespace in ByObject, ByObject, the namespace in DefaultNamespaces, the defaults.
 func newPlans(opts *cache.Options) (*plans, error) {
 	defaults := cache.Config{
 		LabelSelector:         opts.DefaultLabelSelector,

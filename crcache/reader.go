@@ -19,7 +19,8 @@ import (
 )
 
 // Get reads one object into out.
-func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
+func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.Object,
+	opts ...client.GetOption) error {
 	id, k, err := c.idOf(out)
 	if err != nil {
 		return err
@@ -70,8 +71,8 @@ func (k *kind) partOf(key client.ObjectKey) (*part, client.ObjectKey, error) {
 	return p, key, nil
 }
 
-// notFound returns why snap has no object with a key. The object may exist, if it could not be decoded. Otherwise the error names
-// the kind where the API server names the resource, as controller-runtime's cache does.
+// notFound returns why snap has no object with a key. The object may exist, if it could not be decoded. Otherwise the
+// error names the kind where the API server names the resource, as controller-runtime's cache does.
 func (k *kind) notFound(snap *informer.Snapshot[client.Object], key client.ObjectKey) error {
 	if err := snap.Undecodable(key); err != nil {
 		return err
@@ -79,8 +80,8 @@ func (k *kind) notFound(snap *informer.Snapshot[client.Object], key client.Objec
 	return apierrors.NewNotFound(schema.GroupResource{Group: k.id.gvk.Group, Resource: k.id.gvk.Kind}, key.Name)
 }
 
-// List reads the objects that opts select into out. If objects may be missing because they could not be decoded, it also returns an
-// error, which wraps an [*informer.DecodeError].
+// List reads the objects that opts select into out. If objects may be missing because they could not be decoded, it
+// also returns an error, which wraps an [*informer.DecodeError].
 func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...client.ListOption) error {
 	id, err := c.idOfList(out)
 	if err != nil {
@@ -111,10 +112,11 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 
 var errContinue = errors.New("continue list option is not supported by the cache")
 
-// list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless the
-// configuration or options disable that. The error missing says that there may be more objects, which could not be decoded. The
-// values of their labels and fields are not known.
-func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client.Object, copied bool)) (missing, err error) {
+// list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless
+// the configuration or options disable that. The error missing says that there may be more objects, which could not be
+// decoded. The values of their labels and fields are not known.
+func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client.Object, copied bool)) (missing,
+	err error) {
 	if options.Continue != "" {
 		return nil, errContinue
 	}
@@ -152,7 +154,8 @@ func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client
 }
 
 // selected yields the objects of snap, a snapshot of a part, that match a namespace and the selectors of options.
-func (k *kind) selected(p *part, snap *informer.Snapshot[client.Object], namespace string, options *client.ListOptions, copies bool) (iter.Seq[client.Object], error) {
+func (k *kind) selected(p *part, snap *informer.Snapshot[client.Object], namespace string, options *client.ListOptions,
+	copies bool) (iter.Seq[client.Object], error) {
 	view := snap
 	if copies {
 		view = informer.Copies(snap)

@@ -11,8 +11,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// newClient returns a client that sends its requests with httpClient. As in controller-runtime, each informer has a client, so the
-// rate limit of config applies to each informer.
+// newClient returns a client that sends its requests with httpClient. As in controller-runtime, each informer has a
+// client, so the rate limit of config applies to each informer.
 func newClient(config *rest.Config, httpClient *http.Client, form form) (*informer.Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {

@@ -14,12 +14,13 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Get returns the object with a key, and creates its informer and waits for it as the method Get of c does. T is a Go type that
-// the scheme of c has, such as *corev1.Pod. c is a cache that the function from [New] created, as a manager's GetCache returns it.
+// Get returns the object with a key, and creates its informer and waits for it as the method Get of c does. T is a Go
+// type that the scheme of c has, such as *corev1.Pod. c is a cache that the function from [New] created, as a manager's
+// GetCache returns it.
 //
-// Get does not copy. All readers share the object, so the caller must not write to it. Its kind and apiVersion are empty. If the
-// object does not exist, the error meets apierrors.IsNotFound. If it exists but could not be decoded, the error is an
-// [*informer.DecodeError].
+// Get does not copy. All readers share the object, so the caller must not write to it. Its kind and apiVersion are
+// empty. If the object does not exist, the error meets apierrors.IsNotFound. If it exists but could not be decoded, the
+// error is an [*informer.DecodeError].
 func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectKey) (T, error) {
 	var none T
 	k, err := kindFor[T](ctx, c)
@@ -37,9 +38,9 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 	return none, k.notFound(snap, key)
 }
 
-// List returns the objects that opts select, as the method List of c does. See [Get] for T, c, and what callers must not do with
-// the objects. The slice is the caller's own. If objects may be missing because they could not be decoded, List returns the others
-// and an error, which wraps an [*informer.DecodeError].
+// List returns the objects that opts select, as the method List of c does. See [Get] for T, c, and what callers must
+// not do with the objects. The slice is the caller's own. If objects may be missing because they could not be decoded,
+// List returns the others and an error, which wraps an [*informer.DecodeError].
 func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.ListOption) ([]T, error) {
 	k, err := kindFor[T](ctx, c)
 	if err != nil {
@@ -52,18 +53,19 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 	return list, cmp.Or(err, missing)
 }
 
-// Index finds objects by keys that a function computes from them, like informer.Index. [NewIndex] creates one. All methods are
-// safe for concurrent use.
+// Index finds objects by keys that a function computes from them, like informer.Index. [NewIndex] creates one. All
+// methods are safe for concurrent use.
 type Index[T client.Object, K comparable] struct {
 	parts []*informer.Index[client.Object, K]
 }
 
-// NewIndex adds an index of the objects of type T to c, before or after its start. It creates the informer of T if there is none,
-// and does not wait for it. keys returns the keys of an object: none, one or several. It is called once for each version of an
-// object, must be fast, and must not write to the object or call c. See [Get] for T and c.
+// NewIndex adds an index of the objects of type T to c, before or after its start. It creates the informer of T if
+// there is none, and does not wait for it. keys returns the keys of an object: none, one or several. It is called once
+// for each version of an object, must be fast, and must not write to the object or call c. See [Get] for T and c.
 //
 // An index belongs to the informer that T had at the call. After RemoveInformer, its lookups find what it had then.
-func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache, keys func(T) []K) (*Index[T, K], error) {
+func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache, keys func(T) []K) (*Index[T, K],
+	error) {
 	own, prototype, err := ownCache[T](c)
 	if err != nil {
 		return nil, err
@@ -79,10 +81,10 @@ func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache,
 	return x, nil
 }
 
-// Lookup yields the objects that have key, ordered by namespace, then name; if the cache has a configuration for each of several
-// namespaces, one namespace after the other. All readers share the objects: callers must not write to them. Lookup does not wait:
-// before c has synced, it finds the objects that c has. It cannot find an object that could not be decoded; [List] returns an error
-// for that.
+// Lookup yields the objects that have key, ordered by namespace, then name; if the cache has a configuration for each
+// of several namespaces, one namespace after the other. All readers share the objects: callers must not write to them.
+// Lookup does not wait: before c has synced, it finds the objects that c has. It cannot find an object that could not
+// be decoded; [List] returns an error for that.
 func (x *Index[T, K]) Lookup(key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, part := range x.parts {
@@ -107,10 +109,11 @@ func (x *Index[T, K]) Count(key K) int {
 	return n
 }
 
-// WaitForObject waits until c has obj, which a write returned, or a newer version of it, or knows that it no longer exists. A
-// later read sees the write. It returns nil at once for an object that c does not follow: one of another namespace, or one that
-// does not match the selectors for labels, name or namespace. It returns an error if ctx ends or the informer stops first. obj
-// may be of any form; each has an informer of its own, which WaitForObject creates if there is none.
+// WaitForObject waits until c has obj, which a write returned, or a newer version of it, or knows that it no longer
+// exists. A later read sees the write. It returns nil at once for an object that c does not follow: one of another
+// namespace, or one that does not match the selectors for labels, name or namespace. It returns an error if ctx ends or
+// the informer stops first. obj may be of any form; each has an informer of its own, which WaitForObject creates if
+// there is none.
 func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error {
 	own, ok := c.(*objectCache)
 	if !ok {

@@ -21,8 +21,8 @@ import (
 	"github.com/typedinformer/informer/shard"
 )
 
-// Config says what the page shows. The handler calls its functions at each request, concurrently. Do not change it after
-// [New]. The zero value shows the memory of the process, and nothing else.
+// Config says what the page shows. The handler calls its functions at each request, concurrently. Do not change it
+// after [New]. The zero value shows the memory of the process, and nothing else.
 type Config struct {
 	// Name is the title of the page. Empty means the name of the program's file.
 	Name string
@@ -39,9 +39,9 @@ type Config struct {
 	// Replicas are the Status methods of replicas that share objects.
 	Replicas []func() shard.Status
 	// Hosts are the hosts that the URL of the page may have, beside localhost and the addresses of loopback: names such as
-	// "debug.example.com" or "web.shop.svc", addresses, and ranges of addresses such as "10.244.0.0/16". Ports do not matter.
-	// Nil means loopback only, which is enough for kubectl port-forward. Requests with another Host header receive 421, except
-	// on a Unix socket: otherwise any web page could have a browser read this one (DNS rebinding).
+	// "debug.example.com" or "web.shop.svc", addresses, and ranges of addresses such as "10.244.0.0/16". Ports do not
+	// matter. Nil means loopback only, which is enough for kubectl port-forward. Requests with another Host header receive
+	// 421, except on a Unix socket: otherwise any web page could have a browser read this one (DNS rebinding).
 	Hosts []string
 	// Managers are the Status methods of managers. They have the status of their electors.
 	Managers []func() manager.Status
@@ -49,17 +49,18 @@ type Config struct {
 	Electors []func() leader.Status
 	// Objects are the informers whose objects the page may show to callers whom Authorize admits. See [Objects].
 	Objects []Source
-	// Authorize reports whether the sender of a request may see objects, the keys of objects, indexes and queues, and the text
-	// of errors. Nil means that nobody may. Others see the rest of the page: whoever reaches the handler may see that. Package
-	// review has one that asks the API server, as the components of Kubernetes do.
+	// Authorize reports whether the sender of a request may see objects, the keys of objects, indexes and queues, and the
+	// text of errors. Nil means that nobody may. Others see the rest of the page: whoever reaches the handler may see
+	// that. Package review has one that asks the API server, as the components of Kubernetes do.
 	Authorize func(*http.Request) bool
 	// Mask are resources whose content is masked like that of Secrets and ConfigMaps.
 	Mask []schema.GroupResource
-	// Unmask reports whether the sender of a request, whom Authorize has admitted, may see the masked values of a resource,
-	// and the keys of indexes of such objects. For a Secret or ConfigMap in the store of another resource, it is called with
-	// the resource secrets or configmaps, too, and must return true for both. Nil means that nobody may.
+	// Unmask reports whether the sender of a request, whom Authorize has admitted, may see the masked values of a
+	// resource, and the keys of indexes of such objects. For a Secret or ConfigMap in the store of another resource, it is
+	// called with the resource secrets or configmaps, too, and must return true for both. Nil means that nobody may.
 	Unmask func(r *http.Request, resource schema.GroupResource) bool
-	// MaxObjectBytes is the size of an object's JSON that the page shows at most. Zero means 1 MiB. Negative means no limit.
+	// MaxObjectBytes is the size of an object's JSON that the page shows at most. Zero means 1 MiB. Negative means no
+	// limit.
 	MaxObjectBytes int
 }
 
@@ -72,9 +73,9 @@ const (
 // New returns a handler for the page and its JSON. Mount it at a path that ends in a slash, with or without
 // http.StripPrefix. It starts no goroutine, and is safe for concurrent use.
 //
-// At most 8 JSON answers are under way. Further requests receive 503, and the page repeats them. A client has 10 seconds to
-// read an answer. So clients that do not read hold a bounded amount of memory. If middleware wraps the http.ResponseWriter,
-// the wrapper needs an Unwrap method for that deadline.
+// At most 8 JSON answers are under way. Further requests receive 503, and the page repeats them. A client has 10
+// seconds to read an answer. So clients that do not read hold a bounded amount of memory. If middleware wraps the
+// http.ResponseWriter, the wrapper needs an Unwrap method for that deadline.
 func New(config Config) http.Handler {
 	if config.Name == "" {
 		config.Name = filepath.Base(os.Args[0])
@@ -82,7 +83,8 @@ func New(config Config) http.Handler {
 	if config.MaxObjectBytes == 0 {
 		config.MaxObjectBytes = maxObjectBytes
 	}
-	return &handler{config: config, hosts: newHosts(config.Hosts), stores: storesOf(config.Objects), slots: make(chan struct{}, maxRequests)}
+	return &handler{config: config, hosts: newHosts(config.Hosts), stores: storesOf(config.Objects),
+		slots: make(chan struct{}, maxRequests)}
 }
 
 // handler serves the page. The last element of a request's path selects what it answers.
@@ -111,7 +113,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// An error means that w has no deadlines, as in a test.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if !h.hosts.allow(r) {
-		writeError(w, failure(http.StatusMisdirectedRequest, "the host of this URL is not localhost, and debugpage.Config.Hosts does not have it: add it there, or use kubectl port-forward"))
+		writeError(w, failure(http.StatusMisdirectedRequest,
+			"the host of this URL is not localhost, and debugpage.Config.Hosts does not have it: add it there, or use kubectl port-forward"))
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -197,8 +200,8 @@ func (h *handler) authorized(r *http.Request) bool {
 	return h.config.Authorize != nil && h.config.Authorize(r)
 }
 
-// Error is the JSON of each answer that is not a success, as {"error": {"code": 404, "message": "not found"}}. The message
-// has no text of the request, of an object or of the API server.
+// Error is the JSON of each answer that is not a success, as {"error": {"code": 404, "message": "not found"}}. The
+// message has no text of the request, of an object or of the API server.
 type Error struct {
 	// Code is the HTTP status.
 	Code    int    `json:"code"`

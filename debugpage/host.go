@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// hosts are the hosts that a request may name. A web page of an attacker can make a browser send requests here under the
-// attacker's host name (DNS rebinding), and read the answers. So names are refused unless they are known.
+// hosts are the hosts that a request may name. A web page of an attacker can make a browser send requests here under
+// the attacker's host name (DNS rebinding), and read the answers. So names are refused unless they are known.
 type hosts struct {
 	names    map[string]bool // in lower case, without a dot at the end
 	prefixes []netip.Prefix
@@ -54,7 +54,8 @@ func (h hosts) allow(r *http.Request) bool {
 
 // splitHost returns the name or the address of a host, without a port. The name is empty if the host has none.
 func splitHost(host string) (name string, address netip.Addr) {
-	if split, port, err := net.SplitHostPort(host); err == nil && !strings.ContainsFunc(port, func(r rune) bool { return r < '0' || r > '9' }) {
+	if split, port, err := net.SplitHostPort(host); err == nil &&
+		!strings.ContainsFunc(port, func(r rune) bool { return r < '0' || r > '9' }) {
 		host = split
 	} else if inside, ok := strings.CutPrefix(host, "["); ok {
 		host, _ = strings.CutSuffix(inside, "]")

@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// maskedType returns secrets or configMaps for the Go type of a Secret or a ConfigMap, for one of the same fields, and for one that
-// embeds such a type. It returns the zero resource for others.
+// maskedType returns secrets or configMaps for the Go type of a Secret or a ConfigMap, for one of the same fields, and
+// for one that embeds such a type. It returns the zero resource for others.
 func maskedType(of reflect.Type) schema.GroupResource {
 	if of.Kind() != reflect.Pointer || of.Elem().Kind() != reflect.Struct {
 		return schema.GroupResource{}
@@ -52,8 +52,8 @@ func maskedType(of reflect.Type) schema.GroupResource {
 	return schema.GroupResource{}
 }
 
-// maskedKind returns secrets or configMaps if the kind of obj is Secret or ConfigMap, in any group. It returns the zero resource for
-// other objects.
+// maskedKind returns secrets or configMaps if the kind of obj is Secret or ConfigMap, in any group. It returns the zero
+// resource for other objects.
 func maskedKind(obj any) schema.GroupResource {
 	var of struct{ Kind string }
 	if o, ok := obj.(kinded); ok {
@@ -103,7 +103,8 @@ func encodedField(resource, kind schema.GroupResource) string {
 
 // masked reports whether the content of all objects of a resource is masked.
 func (h *handler) masked(resource schema.GroupResource) bool {
-	return resource.Resource == secrets.Resource || resource.Resource == configMaps.Resource || slices.Contains(h.config.Mask, resource)
+	return resource.Resource == secrets.Resource || resource.Resource == configMaps.Resource ||
+		slices.Contains(h.config.Mask, resource)
 }
 
 // veil decides which objects of a store are hidden from the sender of a request, who may see them masked.
@@ -152,8 +153,8 @@ func (v veil) hidesKind(kind schema.GroupResource) bool {
 	return (v.all || ofKind) && !v.unmask(v.resource) || ofKind && !v.unmask(kind)
 }
 
-// mask replaces the values in the JSON of an object by their lengths. Annotations are masked, too: some tools write whole
-// objects into them. The values in the field encoded are measured as bytes in base64.
+// mask replaces the values in the JSON of an object by their lengths. Annotations are masked, too: some tools write
+// whole objects into them. The values in the field encoded are measured as bytes in base64.
 func mask(object []byte, encoded string) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()

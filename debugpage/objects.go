@@ -12,9 +12,9 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Keys is the JSON of keys.json: a page of the keys of an index, sorted. The query has store and index, and may have match,
-// a text that the keys contain, limit, which is 100 by default and 500 at most, and continue. Objects that the sender of the request
-// may see only masked have no keys there: index functions compute keys from the content.
+// Keys is the JSON of keys.json: a page of the keys of an index, sorted. The query has store and index, and may have
+// match, a text that the keys contain, limit, which is 100 by default and 500 at most, and continue. Objects that the
+// sender of the request may see only masked have no keys there: index functions compute keys from the content.
 type Keys struct {
 	Keys []IndexKey `json:"keys"`
 	// Continue is the query's continue of the next page. Empty means that there is none.
@@ -30,12 +30,13 @@ type IndexKey struct {
 }
 
 // ObjectKeys is the JSON of objects.json: a page of the keys of objects, ordered by namespace, then name. The query has
-// store. It may have index and key, for the objects with that key of the index, and match, limit and continue as for [Keys].
-// An answer compares at most 10,000 objects with match. So it may have fewer keys than limit, or none, and still a next page.
+// store. It may have index and key, for the objects with that key of the index, and match, limit and continue as for
+// [Keys]. An answer compares at most 10,000 objects with match. So it may have fewer keys than limit, or none, and
+// still a next page.
 type ObjectKeys struct {
 	Objects []ObjectKey `json:"objects"`
-	// Compared is the number of objects that were compared with match for this answer. Total is the number of objects in the
-	// store.
+	// Compared is the number of objects that were compared with match for this answer. Total is the number of objects in
+	// the store.
 	Compared int `json:"compared"`
 	Total    int `json:"total"`
 	// Continue is the query's continue of the next page. Empty means that there is none.
@@ -105,7 +106,8 @@ func (h *handler) indexOf(s store, r *http.Request) (int, error) {
 		return -1, failure(http.StatusNotFound, "no such index: status.json has the names of the indexes")
 	}
 	if h.veilOf(r, s).hidesAll() {
-		return -1, failure(http.StatusForbidden, "the objects of this store are masked, and so are the keys of its indexes: they are shown only to callers whom Config.Unmask admits")
+		return -1, failure(http.StatusForbidden,
+			"the objects of this store are masked, and so are the keys of its indexes: they are shown only to callers whom Config.Unmask admits")
 	}
 	return at, nil
 }

@@ -80,10 +80,12 @@ func worse(a, b Severity) Severity {
 // informerProblems returns the problems of an informer that are not those of a watch or a subscription.
 func informerProblems(s informer.InformerStatus) (found []finding) {
 	if s.Missing > 0 {
-		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") + " that cannot be decoded", ""})
+		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") +
+			" that cannot be decoded", ""})
 	}
 	if s.Blocked > 0 {
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked", count(s.Queued, "change"), s.Blocked), ""})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked",
+			count(s.Queued, "change"), s.Blocked), ""})
 	}
 	return found
 }
@@ -100,29 +102,36 @@ func watchProblems(r informer.ReflectorStatus, now time.Time) (found []finding) 
 	case r.State == informer.ReflectorIdle:
 		found = append(found, finding{SeverityWarning, "stopped " + round(now.Sub(r.Since)) + " ago", ""})
 	case r.State == informer.ReflectorAbsent:
-		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r.LastError, r.LastErrorTime, now), ""})
+		found = append(found, finding{SeverityWarning, "the server does not serve this resource" + lastError(r.LastError,
+			r.LastErrorTime, now), ""})
 	case r.State == informer.ReflectorBackoff:
-		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down), count(r.Failures, "failure"), lastError(r.LastError, r.LastErrorTime, now)), ""})
+		found = append(found, finding{SeverityError, fmt.Sprintf("no watch for %s, %s in a row%s", round(down),
+			count(r.Failures, "failure"), lastError(r.LastError, r.LastErrorTime, now)), ""})
 	case r.State == informer.ReflectorListing && down > slowStart:
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down), count(r.Read, "object"), lastError(r.LastError, r.LastErrorTime, now)), ""})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("no watch for %s, %s listed so far%s", round(down),
+			count(r.Read, "object"), lastError(r.LastError, r.LastErrorTime, now)), ""})
 	case r.State == informer.ReflectorWatching && down > patientIdle:
-		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime, now), ""})
+		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime,
+			now), ""})
 	}
 	if r.Snapshot.SaveError != nil {
 		found = append(found, finding{SeverityWarning, "the latest snapshot cannot be saved", ""})
 	}
 	if r.Stale > 0 {
-		found = append(found, finding{SeverityWarning, count(r.Stale, "object") + " whose newest version cannot be decoded", ""})
+		found = append(found, finding{SeverityWarning, count(r.Stale, "object") + " whose newest version cannot be decoded",
+			""})
 	}
 	return found
 }
 
 func subscriptionProblems(s informer.SubscriptionStatus) (found []finding) {
 	if s.Busy > slowCall {
-		found = append(found, finding{limited(s.Busy, stuckCall), fmt.Sprintf("one call for %s, backlog %s", round(s.Busy), number(s.Backlog)), ""})
+		found = append(found, finding{limited(s.Busy, stuckCall),
+			fmt.Sprintf("one call for %s, backlog %s", round(s.Busy), number(s.Backlog)), ""})
 	}
 	if s.Oldest > slowWait && s.Busy <= slowCall {
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("a change has waited for %s, backlog %s", round(s.Oldest), number(s.Backlog)), ""})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a change has waited for %s, backlog %s", round(s.Oldest),
+			number(s.Backlog)), ""})
 	}
 	if s.Blocking {
 		found = append(found, finding{SeverityWarning, "the informer waits for this handler", ""})
@@ -130,14 +139,16 @@ func subscriptionProblems(s informer.SubscriptionStatus) (found []finding) {
 	return found
 }
 
-// queueProblems returns the problems of a queue. worked says that a controller is working on it: the queue of a replica that is
-// not the leader only grows.
+// queueProblems returns the problems of a queue. worked says that a controller is working on it: the queue of a replica
+// that is not the leader only grows.
 func queueProblems(s informer.QueueStatus, worked bool) (found []finding) {
 	if s.LongestRunning > slowWork {
-		found = append(found, finding{limited(s.LongestRunning, stuckWork), "a key in work for " + round(s.LongestRunning), s.LongestRunningKey})
+		found = append(found, finding{limited(s.LongestRunning, stuckWork), "a key in work for " + round(s.LongestRunning),
+			s.LongestRunningKey})
 	}
 	if worked && s.LongestReady > slowWait {
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("a key has been ready for %s, %s in work", round(s.LongestReady), number(s.InWork)), ""})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("a key has been ready for %s, %s in work",
+			round(s.LongestReady), number(s.InWork)), ""})
 	}
 	return found
 }
@@ -150,22 +161,29 @@ func replicaProblems(s shard.Status, now time.Time) (found []finding) {
 	}
 	switch {
 	case s.State == shard.Joining:
-		found = append(found, finding{SeverityWarning, "not yet a member of the group" + lastError(s.LastError, s.LastErrorTime, now), ""})
+		found = append(found, finding{SeverityWarning, "not yet a member of the group" + lastError(s.LastError,
+			s.LastErrorTime, now), ""})
 	case s.State == shard.Member && s.Owned == 0 && s.Planned > 0:
-		found = append(found, finding{SeverityError, fmt.Sprintf("owns none of its %s%s%s", count(s.Planned, "slot"), unrenewed, lastError(s.LastError, s.LastErrorTime, now)), ""})
+		found = append(found, finding{SeverityError, fmt.Sprintf("owns none of its %s%s%s", count(s.Planned, "slot"),
+			unrenewed, lastError(s.LastError, s.LastErrorTime, now)), ""})
 	case s.State == shard.Member && s.Owned < s.Planned:
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("owns %d of its %s%s", s.Owned, count(s.Planned, "slot"), lastError(s.LastError, s.LastErrorTime, now)), ""})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("owns %d of its %s%s", s.Owned, count(s.Planned, "slot"),
+			lastError(s.LastError, s.LastErrorTime, now)), ""})
 	}
 	if s.Yielded > 0 {
-		found = append(found, finding{SeverityError, fmt.Sprintf("leaves %s to other replicas, because it cannot list their objects", count(s.Yielded, "slot")), ""})
+		found = append(found, finding{SeverityError,
+			fmt.Sprintf("leaves %s to other replicas, because it cannot list their objects", count(s.Yielded, "slot")), ""})
 	}
 	if len(s.Overdue) > 0 {
-		found = append(found, finding{SeverityError, fmt.Sprintf("%s of Reconcile under way, although the slots move or the lease was lost: the first for %s", count(len(s.Overdue), "call"), round(now.Sub(s.Overdue[0].Since))), ""})
+		found = append(found, finding{SeverityError,
+			fmt.Sprintf("%s of Reconcile under way, although the slots move or the lease was lost: the first for %s",
+				count(len(s.Overdue), "call"), round(now.Sub(s.Overdue[0].Since))), ""})
 	}
 	return found
 }
 
-// controllerProblems returns the problems of a controller. A key that failed once or twice may succeed soon: conflicts are common.
+// controllerProblems returns the problems of a controller. A key that failed once or twice may succeed soon: conflicts
+// are common.
 func controllerProblems(s informer.ControllerStatus, now time.Time) (found []finding) {
 	if len(s.FailingKeys) == 0 {
 		return nil
@@ -178,9 +196,11 @@ func controllerProblems(s informer.ControllerStatus, now time.Time) (found []fin
 	often := s.Failing > fewFailures || longest.Failures > fewFailures
 	switch {
 	case often && s.LastSuccess.Before(longest.Since):
-		found = append(found, finding{SeverityError, fmt.Sprintf("no reconcile has succeeded for %s, %s failing%s", round(now.Sub(longest.Since)), count(s.Failing, "key"), last), detail})
+		found = append(found, finding{SeverityError, fmt.Sprintf("no reconcile has succeeded for %s, %s failing%s",
+			round(now.Sub(longest.Since)), count(s.Failing, "key"), last), detail})
 	case often && now.Sub(longest.Since) > slowFailing:
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("%s failing, one for %s%s", count(s.Failing, "key"), round(now.Sub(longest.Since)), last), detail})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("%s failing, one for %s%s", count(s.Failing, "key"),
+			round(now.Sub(longest.Since)), last), detail})
 	}
 	return found
 }
@@ -197,7 +217,9 @@ func clientProblems(s informer.ClientStatus, now time.Time) (found []finding) {
 	if s.LastError != nil {
 		detail = s.LastError.Error()
 	}
-	return append(found, finding{severity, fmt.Sprintf("%s of %s failed in the last 5 min%s", number(int(s.RecentFailures)), count(int(s.RecentRequests), "request"), lastError(s.LastError, s.LastErrorTime, now)), detail})
+	return append(found, finding{severity, fmt.Sprintf("%s of %s failed in the last 5 min%s",
+		number(int(s.RecentFailures)), count(int(s.RecentRequests), "request"), lastError(s.LastError, s.LastErrorTime,
+			now)), detail})
 }
 
 func managerProblems(s manager.Status, now time.Time) (found []finding) {
@@ -211,15 +233,19 @@ func managerProblems(s manager.Status, now time.Time) (found []finding) {
 		}
 	}
 	if s.Err != nil {
-		found = append(found, finding{SeverityError, strings.TrimSuffix("a failure: "+class(s.Err)+"; "+names(failed), "; "), s.Err.Error()})
+		found = append(found, finding{SeverityError, strings.TrimSuffix("a failure: "+class(s.Err)+"; "+names(failed), "; "),
+			s.Err.Error()})
 	}
 	switch {
 	case s.State == manager.Starting && now.Sub(s.Since) > slowStart:
 		found = append(found, finding{SeverityWarning, "starting for " + round(now.Sub(s.Since)), ""})
 	case s.State == manager.Stopping && !s.StopBy.IsZero():
-		found = append(found, finding{SeverityWarning, strings.TrimSuffix(fmt.Sprintf("stopping, %s until the deadline; %s", round(s.StopBy.Sub(now)), names(busy)), "; "), ""})
+		found = append(found, finding{SeverityWarning,
+			strings.TrimSuffix(fmt.Sprintf("stopping, %s until the deadline; %s", round(s.StopBy.Sub(now)), names(busy)),
+				"; "), ""})
 	case s.State == manager.Stopping:
-		found = append(found, finding{SeverityWarning, strings.TrimSuffix("stopping for "+round(now.Sub(s.Since))+"; "+names(busy), "; "), ""})
+		found = append(found, finding{SeverityWarning,
+			strings.TrimSuffix("stopping for "+round(now.Sub(s.Since))+"; "+names(busy), "; "), ""})
 	}
 	return found
 }
@@ -241,11 +267,14 @@ func electorProblems(s leader.Status, now time.Time) (found []finding) {
 	failing := s.LastError != nil && s.LastErrorTime.After(s.Renewed) && now.Sub(s.LastErrorTime) < slowStart
 	switch {
 	case s.State == leader.Stopping && !s.StopBy.IsZero():
-		found = append(found, finding{SeverityError, fmt.Sprintf("the lease is lost, %s until the work must have returned%s", round(s.StopBy.Sub(now)), lastError(s.LastError, s.LastErrorTime, now)), detail})
+		found = append(found, finding{SeverityError, fmt.Sprintf("the lease is lost, %s until the work must have returned%s",
+			round(s.StopBy.Sub(now)), lastError(s.LastError, s.LastErrorTime, now)), detail})
 	case s.State == leader.Leading && now.Sub(s.Renewed) > s.RenewDeadline/2:
-		found = append(found, finding{SeverityWarning, fmt.Sprintf("the lease was renewed %s ago, and is lost after %s%s", round(now.Sub(s.Renewed)), round(s.RenewDeadline), lastError(s.LastError, s.LastErrorTime, now)), detail})
+		found = append(found, finding{SeverityWarning, fmt.Sprintf("the lease was renewed %s ago, and is lost after %s%s",
+			round(now.Sub(s.Renewed)), round(s.RenewDeadline), lastError(s.LastError, s.LastErrorTime, now)), detail})
 	case s.State == leader.Candidate && failing:
-		found = append(found, finding{SeverityWarning, "does not lead, and requests for the lease fail" + lastError(s.LastError, s.LastErrorTime, now), detail})
+		found = append(found, finding{SeverityWarning, "does not lead, and requests for the lease fail" +
+			lastError(s.LastError, s.LastErrorTime, now), detail})
 	case s.State == leader.Candidate && s.Holder == "" && now.Sub(s.Since) > slowStart:
 		found = append(found, finding{SeverityWarning, "nobody has held the lease for " + round(now.Sub(s.Since)), ""})
 	}
@@ -268,7 +297,8 @@ func lastError(err error, at, now time.Time) string {
 	return fmt.Sprintf("; last error %s ago: %s", round(now.Sub(at)), class(err))
 }
 
-// class says what kind of error err is. Its text is not for everybody: it may come from the server, a proxy or a login plugin.
+// class says what kind of error err is. Its text is not for everybody: it may come from the server, a proxy or a login
+// plugin.
 func class(err error) string {
 	var answer apierrors.APIStatus
 	var decoding *informer.DecodeError
@@ -286,7 +316,8 @@ func class(err error) string {
 		return "certificate not trusted"
 	case utilnet.IsConnectionRefused(err):
 		return "connection refused"
-	case errors.Is(err, informer.ErrNoProgress), errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, informer.ErrNoProgress), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout():
 		return "timeout"
 	case utilnet.IsConnectionReset(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection lost"

@@ -21,7 +21,8 @@ const (
 	maxKeys  = 1 << 20 // bytes of the keys of one page, and one key more
 )
 
-// Source is an informer whose objects and indexes the page can show. [Objects] returns one. The zero Source shows nothing.
+// Source is an informer whose objects and indexes the page can show. [Objects] returns one. The zero Source shows
+// nothing.
 type Source struct{ of source }
 
 // source hides the type of the objects. Its methods are safe for concurrent use.
@@ -33,17 +34,18 @@ type source interface {
 	size() int
 	indexes() []string
 	// keys returns the keys of an index whose text is not before from and contains match, sorted: the first limit of them,
-	// and the text of the next one if there are more. It leaves out objects that are hidden, and keys that no other object has:
-	// the keys of a hidden object may be a part of its content.
-	keys(ctx context.Context, index int, from, match string, limit int, hidden func(obj any) bool) (page []IndexKey, next string, more bool)
-	// objects yields the keys of objects at or after a key: all of them, or those with that text as the key of an index, without
-	// hidden ones.
+	// and the text of the next one if there are more. It leaves out objects that are hidden, and keys that no other object
+	// has: the keys of a hidden object may be a part of its content.
+	keys(ctx context.Context, index int, from, match string, limit int, hidden func(obj any) bool) (page []IndexKey,
+		next string, more bool)
+	// objects yields the keys of objects at or after a key: all of them, or those with that text as the key of an index,
+	// without hidden ones.
 	objects(index int, key string, from informer.Key, hidden func(obj any) bool) iter.Seq[informer.Key]
 	get(key informer.Key) (obj any, ok bool)
 }
 
-// Objects returns a source for the objects of i, and for indexes of i. Reading it starts nothing: an informer that does not
-// run has no objects. It is safe for concurrent use.
+// Objects returns a source for the objects of i, and for indexes of i. Reading it starts nothing: an informer that does
+// not run has no objects. It is safe for concurrent use.
 func Objects[T informer.Object](i *informer.Informer[T], indexes ...NamedIndex[T]) Source {
 	shown := slices.DeleteFunc(slices.Clone(indexes), func(x NamedIndex[T]) bool { return x.of == nil })
 	return Source{&typed[T]{i, shown}}
@@ -55,8 +57,8 @@ type NamedIndex[T informer.Object] struct {
 	of   textIndex[T]
 }
 
-// Index names an index for the page. The page shows keys as fmt.Sprint does, and shortens long ones. Keys with the same text
-// are one key there. The keys of masked objects are hidden: only callers whom Config.Unmask admits see them.
+// Index names an index for the page. The page shows keys as fmt.Sprint does, and shortens long ones. Keys with the same
+// text are one key there. The keys of masked objects are hidden: only callers whom Config.Unmask admits see them.
 func Index[T informer.Object, K comparable](name string, index *informer.Index[T, K]) NamedIndex[T] {
 	return NamedIndex[T]{name, keyed[T, K]{index}}
 }
@@ -80,7 +82,8 @@ func (t *typed[T]) indexes() (names []string) {
 	return names
 }
 
-func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limit int, hidden func(any) bool) (page []IndexKey, next string, more bool) {
+func (t *typed[T]) keys(ctx context.Context, index int, from, match string, limit int,
+	hidden func(any) bool) (page []IndexKey, next string, more bool) {
 	snap, of := t.informer.Store().Snapshot(), t.named[index].of
 	var texts []string // the first ones, sorted
 	for text, objects := range of.texts(snap) {
@@ -176,7 +179,8 @@ func (k keyed[T, K]) texts(snap *informer.Snapshot[T]) iter.Seq2[string, iter.Se
 	}
 }
 
-func (k keyed[T, K]) counts(ctx context.Context, snap *informer.Snapshot[T], texts []string, hidden func(any) bool) iter.Seq2[string, int] {
+func (k keyed[T, K]) counts(ctx context.Context, snap *informer.Snapshot[T], texts []string,
+	hidden func(any) bool) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		for key := range k.index.KeysIn(snap) {
 			text := textOf(key)

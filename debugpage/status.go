@@ -16,8 +16,9 @@ import (
 	"github.com/typedinformer/informer/shard"
 )
 
-// Status is the JSON of status.json: everything that the page shows, except objects. Later versions may add fields; existing
-// ones keep their names and meanings. Durations are in seconds, sizes in bytes, times as in RFC 3339. No list is null.
+// Status is the JSON of status.json: everything that the page shows, except objects. Later versions may add fields;
+// existing ones keep their names and meanings. Durations are in seconds, sizes in bytes, times as in RFC 3339. No list
+// is null.
 type Status struct {
 	// Name is Config.Name.
 	Name string `json:"name"`
@@ -55,7 +56,8 @@ const (
 // Problem is something that is wrong.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// Kind is informer, watch, subscription, queue, controller, client, replica, manager or elector, and Name says which one.
+	// Kind is informer, watch, subscription, queue, controller, client, replica, manager or elector, and Name says which
+	// one.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Message says what is wrong. It has no text of an error, and no key.
@@ -143,8 +145,8 @@ type Watch struct {
 type Transition struct {
 	Time  time.Time `json:"time"`
 	State string    `json:"state"`
-	// Why is the reason of a list or a watch, or the kind of a failure, as in Failure.Class. Authorized callers receive the text
-	// of the failure instead.
+	// Why is the reason of a list or a watch, or the kind of a failure, as in Failure.Class. Authorized callers receive
+	// the text of the failure instead.
 	Why string `json:"why,omitempty"`
 }
 
@@ -201,8 +203,8 @@ type Durations struct {
 	Count      uint64  `json:"count"`
 	SumSeconds float64 `json:"sumSeconds"`
 	MaxSeconds float64 `json:"maxSeconds"`
-	// Buckets has the buckets that are not empty. Longer durations than those of the last possible bucket, 268 seconds, are
-	// only in Count.
+	// Buckets has the buckets that are not empty. Longer durations than those of the last possible bucket, 268 seconds,
+	// are only in Count.
 	Buckets []Bucket `json:"buckets"`
 }
 
@@ -231,8 +233,8 @@ type Queue struct {
 	Adds    uint64 `json:"adds"`
 	Retries uint64 `json:"retries"`
 	Refused uint64 `json:"refused"`
-	// Awaited is the number of keys that wait until they belong to this replica. Foreign counts those that were dropped because they
-	// belong to another one.
+	// Awaited is the number of keys that wait until they belong to this replica. Foreign counts those that were dropped
+	// because they belong to another one.
 	Awaited               int     `json:"awaited"`
 	Foreign               uint64  `json:"foreign"`
 	LongestRunningSeconds float64 `json:"longestRunningSeconds"`
@@ -261,11 +263,12 @@ type Controller struct {
 	Failed        uint64 `json:"failed"`
 	Terminal      uint64 `json:"terminal"`
 	Panicked      uint64 `json:"panicked"`
-	// Failing is the number of keys whose latest call failed. FailingKeys are those that have failed for longest, 10 at most. Only
-	// authorized callers receive them.
+	// Failing is the number of keys whose latest call failed. FailingKeys are those that have failed for longest, 10 at
+	// most. Only authorized callers receive them.
 	Failing     int          `json:"failing"`
 	FailingKeys []FailingKey `json:"failingKeys,omitempty"`
-	// LastSuccess is when a call last succeeded. LastError is the latest failure. Its key, LastErrorKey, is for authorized callers only.
+	// LastSuccess is when a call last succeeded. LastError is the latest failure. Its key, LastErrorKey, is for authorized
+	// callers only.
 	LastSuccess  time.Time `json:"lastSuccess,omitzero"`
 	LastError    *Failure  `json:"lastError,omitempty"`
 	LastErrorKey string    `json:"lastErrorKey,omitempty"`
@@ -285,8 +288,8 @@ type Client struct {
 	// Host is the host and port of the API server.
 	Host     string   `json:"host"`
 	Severity Severity `json:"severity"`
-	// RecentRequests is the number of requests of the last five minutes, and RecentFailures the number of those that failed: without a
-	// response, or with the status 401, 403, 429 or 5xx.
+	// RecentRequests is the number of requests of the last five minutes, and RecentFailures the number of those that
+	// failed: without a response, or with the status 401, 403, 429 or 5xx.
 	RecentRequests uint64    `json:"recentRequests"`
 	RecentFailures uint64    `json:"recentFailures"`
 	LastSuccess    time.Time `json:"lastSuccess,omitzero"`
@@ -317,8 +320,8 @@ type Replica struct {
 	State string `json:"state"`
 	// Replicas are the identities of all replicas that have a Lease in the group.
 	Replicas []string `json:"replicas"`
-	// Slots is the number of slots of the group. This replica should have Planned. Its informers hold the objects of Held, its Lease has
-	// Claimed, and it reconciles the keys of Owned.
+	// Slots is the number of slots of the group. This replica should have Planned. Its informers hold the objects of Held,
+	// its Lease has Claimed, and it reconciles the keys of Owned.
 	Slots   int `json:"slots"`
 	Planned int `json:"planned"`
 	Held    int `json:"held"`
@@ -326,8 +329,8 @@ type Replica struct {
 	Owned   int `json:"owned"`
 	// Yielded slots are left to other replicas, because this one cannot list their objects.
 	Yielded int `json:"yielded"`
-	// Overdue are the calls of Reconcile that have not returned, although their slots move or the lease was lost. Only authorized callers
-	// receive their keys.
+	// Overdue are the calls of Reconcile that have not returned, although their slots move or the lease was lost. Only
+	// authorized callers receive their keys.
 	Overdue []OverdueCall `json:"overdue"`
 	// The slots that the replica came to own, handed over, and lost with its lease, and how often it lost its lease.
 	Gained     uint64 `json:"gained"`
@@ -373,7 +376,8 @@ type Task struct {
 
 // Elector is the status of an elector.
 type Elector struct {
-	// Lease is the namespace and the name of the Lease. Identity is the name of this replica, and Holder the identity in the Lease.
+	// Lease is the namespace and the name of the Lease. Identity is the name of this replica, and Holder the identity in
+	// the Lease.
 	Lease    string   `json:"lease"`
 	Identity string   `json:"identity"`
 	Holder   string   `json:"holder"`
@@ -381,8 +385,8 @@ type Elector struct {
 	// State is Idle, Candidate, Leading or Stopping, since the time Since.
 	State string    `json:"state"`
 	Since time.Time `json:"since,omitzero"`
-	// Renewed is when the last successful renewal of the lease was sent. The work ends when the lease is RenewDeadlineSeconds old, and
-	// has GraceSeconds to return.
+	// Renewed is when the last successful renewal of the lease was sent. The work ends when the lease is
+	// RenewDeadlineSeconds old, and has GraceSeconds to return.
 	Renewed              time.Time `json:"renewed,omitzero"`
 	RenewDeadlineSeconds float64   `json:"renewDeadlineSeconds"`
 	GraceSeconds         float64   `json:"graceSeconds"`
@@ -397,8 +401,8 @@ type Elector struct {
 // Store is a store whose objects the page can show.
 type Store struct {
 	Name string `json:"name"`
-	// Masked says that all objects of the store are masked, because of their resource or their type. Objects may be masked in
-	// other stores, too.
+	// Masked says that all objects of the store are masked, because of their resource or their type. Objects may be masked
+	// in other stores, too.
 	Masked bool `json:"masked"`
 	// Indexes are the names of the indexes. IndexesHidden says that the sender of the request may not see their keys.
 	Indexes       []string `json:"indexes"`
@@ -719,7 +723,10 @@ func (b *builder) client(s informer.ClientStatus) Client {
 	for kind, n := range s.Requests {
 		c.Requests = append(c.Requests, Requests{kind.Method, kind.Code, n})
 	}
-	slices.SortFunc(c.Requests, func(x, y Requests) int { return cmp.Or(cmp.Compare(x.Method, y.Method), cmp.Compare(x.Code, y.Code)) })
+	slices.SortFunc(c.Requests, func(x, y Requests) int {
+		return cmp.Or(cmp.Compare(x.Method, y.Method),
+			cmp.Compare(x.Code, y.Code))
+	})
 	for method, d := range s.Latencies {
 		c.Latencies[method] = durations(d)
 	}

@@ -44,7 +44,8 @@ func (c *Config) live(r *http.Request) (checks []check) {
 	}
 	for _, status := range c.Queues {
 		s := status()
-		checks = append(checks, check{"queue/" + s.Name, cmp.Or(progressing(s, limit(c.MaxWork)), taken(s, optional(c.MaxReady)))})
+		checks = append(checks, check{"queue/" + s.Name, cmp.Or(progressing(s, limit(c.MaxWork)),
+			taken(s, optional(c.MaxReady)))})
 	}
 	return append(checks, own(c.LiveChecks, r)...)
 }
@@ -84,8 +85,8 @@ func synced(s informer.InformerStatus) string {
 	return strings.Join(failures, "; ")
 }
 
-// watching says which watches are down for longer than limit, or open without a resource version for longer than age. A resource
-// that the server does not serve has none.
+// watching says which watches are down for longer than limit, or open without a resource version for longer than age. A
+// resource that the server does not serve has none.
 func watching(s informer.InformerStatus, limit, age time.Duration) string {
 	var failures []string
 	for _, r := range s.Reflectors {
@@ -111,7 +112,8 @@ func handling(s informer.InformerStatus, limit time.Duration) string {
 	var failures []string
 	for _, h := range s.Handlers {
 		if h.Busy > limit {
-			failures = append(failures, fmt.Sprintf("handler %q in one call for %v, backlog %d", h.Name, round(h.Busy), h.Backlog))
+			failures = append(failures, fmt.Sprintf("handler %q in one call for %v, backlog %d", h.Name, round(h.Busy),
+				h.Backlog))
 		}
 	}
 	return strings.Join(failures, "; ")
@@ -125,8 +127,8 @@ func progressing(s informer.QueueStatus, limit time.Duration) string {
 	return fmt.Sprintf("a key in work for %v, %d in work, %d ready", round(s.LongestRunning), s.InWork, readyKeys(s))
 }
 
-// taken says that a key has been ready for longer than limit while no key is in work. Before its first key was done, a queue may
-// wait for a worker, as that of a controller whose sources have not synced does.
+// taken says that a key has been ready for longer than limit while no key is in work. Before its first key was done, a
+// queue may wait for a worker, as that of a controller whose sources have not synced does.
 func taken(s informer.QueueStatus, limit time.Duration) string {
 	if s.LongestReady <= limit || s.InWork > 0 || s.Works.Count == 0 {
 		return ""

@@ -1,4 +1,5 @@
-// Package health answers the readiness and liveness probes of a program that uses informers, groups, controllers and queues.
+// Package health answers the readiness and liveness probes of a program that uses informers, groups, controllers and
+// queues.
 //
 //	config := health.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
@@ -22,16 +23,16 @@
 //
 // Config.ReadyChecks and Config.LiveChecks add checks of your own.
 //
-// A key that waits is no failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an outage
-// of the API server makes a program unready, but never restarts it.
+// A key that waits is no failure: a replica that is not the leader adds keys to its queue, and reconciles none. So an
+// outage of the API server makes a program unready, but never restarts it.
 //
-// Config.MaxVersionAge and Config.MaxReady are limits without a default. With MaxReady, a key that waits is a failure if no key of
-// the queue is in work. Even then, the queue of a controller passes while Run is not under way, and until its first key was done,
-// as long as its sources have not synced.
+// Config.MaxVersionAge and Config.MaxReady are limits without a default. With MaxReady, a key that waits is a failure
+// if no key of the queue is in work. Even then, the queue of a controller passes while Run is not under way, and until
+// its first key was done, as long as its sources have not synced.
 //
-// The handlers answer like /readyz and /livez of Kubernetes: 200 and "ok", or 500. To callers that Config.Authorize admits,
-// ?verbose, or a failure, shows one line for each check: "[+]name ok" or "[-]name failed: reason". Other callers see only
-// whether the program is ready or live. No line has the content of an object, its name, a message of the server or a
-// credential. It has resources, selectors and namespaces, the names of handlers, queues and controllers, and the HTTP status
-// of the last failed request. Informer.Status and the log have the whole error.
+// The handlers answer like /readyz and /livez of Kubernetes: 200 and "ok", or 500. To callers that Config.Authorize
+// admits, ?verbose, or a failure, shows one line for each check: "[+]name ok" or "[-]name failed: reason". Other
+// callers see only whether the program is ready or live. No line has the content of an object, its name, a message of
+// the server or a credential. It has resources, selectors and namespaces, the names of handlers, queues and
+// controllers, and the HTTP status of the last failed request. Informer.Status and the log have the whole error.
 package health

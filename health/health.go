@@ -11,8 +11,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Config says what to check. The handlers call its functions at each request, concurrently. Do not change it after [Ready]
-// or [Live].
+// Config says what to check. The handlers call its functions at each request, concurrently. Do not change it after
+// [Ready] or [Live].
 type Config struct {
 	// Informers are the Status methods of informers outside of groups.
 	Informers []func() informer.InformerStatus
@@ -24,18 +24,19 @@ type Config struct {
 	Queues []func() informer.QueueStatus
 	// MaxNoWatch is how long an informer may be without an open watch. Zero means 5 minutes. Negative means no limit.
 	MaxNoWatch time.Duration
-	// MaxVersionAge is how long an open watch may be without a new resource version. kube-apiserver sends one at least every ten
-	// minutes. Zero or negative means no limit: the API server of an extension may send none while nothing changes.
+	// MaxVersionAge is how long an open watch may be without a new resource version. kube-apiserver sends one at least
+	// every ten minutes. Zero or negative means no limit: the API server of an extension may send none while nothing
+	// changes.
 	MaxVersionAge time.Duration
 	// MaxHandlerCall is how long a call of a handler, or an iteration of Informer.Changes, may take. Zero means 5 minutes.
 	// Negative means no limit.
 	MaxHandlerCall time.Duration
-	// MaxReady is how long a key may be ready while no key of its queue is in work. It applies to a queue that has done a key,
-	// and to that of a controller only while Run is under way. Zero or negative means no limit: a queue without a Controller may
-	// belong to a replica that is not the leader any more.
+	// MaxReady is how long a key may be ready while no key of its queue is in work. It applies to a queue that has done a
+	// key, and to that of a controller only while Run is under way. Zero or negative means no limit: a queue without a
+	// Controller may belong to a replica that is not the leader any more.
 	MaxReady time.Duration
-	// MaxWork is how long a key may be in work. It should exceed Controller.Timeout. Zero means 5 minutes. Negative means no
-	// limit.
+	// MaxWork is how long a key may be in work. It should exceed Controller.Timeout. Zero means 5 minutes. Negative means
+	// no limit.
 	MaxWork time.Duration
 	// ReadyChecks and LiveChecks are checks of your own, of readiness and of liveness.
 	ReadyChecks, LiveChecks []Check
@@ -43,12 +44,13 @@ type Config struct {
 	Authorize func(*http.Request) bool
 }
 
-// Check is a check of your own. Those of controller-runtime's webhook server and certificate watcher fit, as StartedChecker does.
+// Check is a check of your own. Those of controller-runtime's webhook server and certificate watcher fit, as
+// StartedChecker does.
 type Check struct {
 	// Name names the check, such as "webhook".
 	Name string
-	// Func returns nil if the check has passed. Only callers that Config.Authorize admits see the text of its error. It is called
-	// at each probe, so it must return soon. It may be called concurrently.
+	// Func returns nil if the check has passed. Only callers that Config.Authorize admits see the text of its error. It is
+	// called at each probe, so it must return soon. It may be called concurrently.
 	Func func(*http.Request) error
 }
 
@@ -68,8 +70,8 @@ func optional(configured time.Duration) time.Duration {
 	return limit(cmp.Or(configured, -1))
 }
 
-// Ready returns the handler for /readyz. It says whether every informer has synced, and has a watch. Without informers, it
-// says ok.
+// Ready returns the handler for /readyz. It says whether every informer has synced, and has a watch. Without informers,
+// it says ok.
 func Ready(config Config) http.Handler { return &handler{config, "readyz", (*Config).ready} }
 
 // Live returns the handler for /livez. It says whether the handlers and queues make progress.

@@ -22,8 +22,8 @@ import (
 type Config struct {
 	// Provider makes the spans. Nil means otel.GetTracerProvider.
 	Provider trace.TracerProvider
-	// Propagator adds the context of a span to the header of its request. Nil means otel.GetTextMapPropagator, which adds nothing
-	// unless the program sets one.
+	// Propagator adds the context of a span to the header of its request. Nil means otel.GetTextMapPropagator, which adds
+	// nothing unless the program sets one.
 	Propagator propagation.TextMapPropagator
 	// OmitNames leaves the names of objects out: the attributes url.path, k8s.request.name and reconcile.key.
 	OmitNames bool
@@ -54,7 +54,8 @@ func New(config Config) informer.Tracer {
 		config.Propagator = otel.GetTextMapPropagator()
 	}
 	return &tracer{
-		spans:      config.Provider.Tracer("github.com/typedinformer/informer/informerotel", trace.WithSchemaURL(semconv.SchemaURL)),
+		spans: config.Provider.Tracer("github.com/typedinformer/informer/informerotel",
+			trace.WithSchemaURL(semconv.SchemaURL)),
 		propagator: config.Propagator,
 		omitNames:  config.OmitNames,
 	}
@@ -83,7 +84,8 @@ func (t *tracer) Request(ctx context.Context, r informer.RequestTrace) (context.
 	t.propagator.Inject(ctx, propagation.HeaderCarrier(r.Header))
 	if span.IsRecording() {
 		span.SetAttributes(serverAttributes(r.Host)...)
-		span.SetAttributes(semconv.HTTPRequestMethodKey.String(r.Method), verbKey.String(r.Verb), resourceKey.String(resource))
+		span.SetAttributes(semconv.HTTPRequestMethodKey.String(r.Method), verbKey.String(r.Verb),
+			resourceKey.String(resource))
 		if !t.omitNames {
 			span.SetAttributes(semconv.URLPath(r.Path))
 			if r.Name != "" {

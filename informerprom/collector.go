@@ -11,8 +11,8 @@ import (
 	"github.com/typedinformer/informer/shard"
 )
 
-// Config says what to collect. A scrape calls its functions, and scrapes may be concurrent. Do not change it after [New] or
-// [Collector.Add].
+// Config says what to collect. A scrape calls its functions, and scrapes may be concurrent. Do not change it after
+// [New] or [Collector.Add].
 type Config struct {
 	// Name is the label name of the metrics of informers. It keeps informers of one resource apart, such as those with
 	// different selectors. Empty means no name.
@@ -25,8 +25,8 @@ type Config struct {
 	Controllers []func() informer.ControllerStatus
 	// Queues are the Status methods of queues that no controller uses.
 	Queues []func() informer.QueueStatus
-	// Clients are the Status methods of clients. A client and those that its WithTracer returned have one status, so give one
-	// of them only.
+	// Clients are the Status methods of clients. A client and those that its WithTracer returned have one status, so give
+	// one of them only.
 	Clients []func() informer.ClientStatus
 	// Electors are the Status methods of electors of package leader.
 	Electors []func() leader.Status
@@ -34,8 +34,9 @@ type Config struct {
 	Replicas []func() shard.Status
 }
 
-// Collector is a [prometheus.Collector] of informers, queues, controllers, clients, electors and replicas. Create one with [New]. All methods are safe for
-// concurrent use. A registry accepts only one Collector, because all have the same metrics.
+// Collector is a [prometheus.Collector] of informers, queues, controllers, clients, electors and replicas. Create one
+// with [New]. All methods are safe for concurrent use. A registry accepts only one Collector, because all have the same
+// metrics.
 type Collector struct {
 	mu      sync.Mutex // protects the fields below
 	configs []*Config
@@ -45,8 +46,8 @@ type Collector struct {
 // New returns a collector for config. [Collector.Add] adds what is created later, or ends before the collector.
 func New(config Config) *Collector { return &Collector{configs: []*Config{&config}} }
 
-// Add adds config. The returned function removes it: later scrapes neither call its functions nor have its series. Add does
-// not wait for a scrape under way, which may still call them. Removing again does nothing.
+// Add adds config. The returned function removes it: later scrapes neither call its functions nor have its series. Add
+// does not wait for a scrape under way, which may still call them. Removing again does nothing.
 func (c *Collector) Add(config Config) (remove func()) {
 	added := &config
 	c.mu.Lock()

@@ -1,4 +1,5 @@
-// Package informerprom is a Prometheus collector for informers, groups, queues, controllers, clients, electors and replicas.
+// Package informerprom is a Prometheus collector for informers, groups, queues, controllers, clients, electors and
+// replicas.
 //
 //	metrics := informerprom.New(informerprom.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
@@ -7,12 +8,12 @@
 //	})
 //	prometheus.MustRegister(metrics)
 //
-// A scrape calls the Status functions. Between scrapes, the collector does nothing. A series ends when its source does: when
-// an informer leaves its group, a subscription is closed, or the function that [Collector.Add] returned is called.
+// A scrape calls the Status functions. Between scrapes, the collector does nothing. A series ends when its source does:
+// when an informer leaves its group, a subscription is closed, or the function that [Collector.Add] returned is called.
 //
-// Where client-go or controller-runtime has a metric, this package uses its name, help and labels, so existing dashboards and
-// alerts work. The metrics of reflectors have one label more, watch_namespace. The time that requests wait for the rate limit has
-// one label less, verb. The histograms have other buckets.
+// Where client-go or controller-runtime has a metric, this package uses its name, help and labels, so existing
+// dashboards and alerts work. The metrics of reflectors have one label more, watch_namespace. The time that requests
+// wait for the rate limit has one label less, verb. The histograms have other buckets.
 //
 // # Informers
 //
@@ -26,8 +27,8 @@
 //	informer_blocked_reflectors       reflectors that wait because that queue is full
 //	informer_store_resource_version   the 15 least significant digits of the resource version of the store
 //
-// An informer has a reflector for each namespace of its configuration, or one for all namespaces. Its metrics also have the
-// label watch_namespace, which is empty for all namespaces:
+// An informer has a reflector for each namespace of its configuration, or one for all namespaces. Its metrics also have
+// the label watch_namespace, which is empty for all namespaces:
 //
 //	informer_reflector_state              the number of reflectors in the state that the label state names
 //	informer_reflector_failures           consecutive failures, which determine the backoff
@@ -45,8 +46,8 @@
 //	informer_watches_total                watches at a resource version, by the label reason
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //
-// The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored, shard, snapshot or
-// unclear.
+// The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored, shard,
+// snapshot or unclear.
 //
 // With Config.Snapshot of an informer, its reflectors also have these:
 //
@@ -77,8 +78,8 @@
 //
 // # Queues
 //
-// They have the labels name and controller, which is empty for a queue without a Controller. The label priority of the depth
-// is high, normal or low:
+// They have the labels name and controller, which is empty for a queue without a Controller. The label priority of the
+// depth is high, normal or low:
 //
 //	workqueue_depth                             ready keys
 //	workqueue_adds_total                        how often a key became ready
@@ -112,7 +113,8 @@
 //
 // # Clients
 //
-// They have the label host, which is the host and port of the API server. The label code is "<error>" if there was no response:
+// They have the label host, which is the host and port of the API server. The label code is "<error>" if there was no
+// response:
 //
 //	rest_client_requests_total                requests, with the labels code and method
 //	rest_client_request_duration_seconds      a histogram of the time until the header of the response, with the label verb
@@ -151,36 +153,36 @@
 //	informer_shard_renewal_age_seconds          the time since it sent the last successful renewal; no series before
 //	informer_shard_last_error_timestamp_seconds the time of the last failure; no series if there was none
 //
-// The sum of informer_shard_owned_slots over all replicas is informer_shard_slots, unless slots are between two replicas. It may seem
-// larger for a moment, since replicas are not scraped at the same time.
+// The sum of informer_shard_owned_slots over all replicas is informer_shard_slots, unless slots are between two
+// replicas. It may seem larger for a moment, since replicas are not scraped at the same time.
 //
 // # Histograms
 //
 // Each histogram has 15 buckets. Their upper bounds are 1 µs, 4 µs, 16 µs, and so on up to 268 s. So a quantile of
-// histogram_quantile may be wrong by a factor of up to four; sum divided by count is exact. The collector reads the histograms
-// from the status, and keeps none itself. For other buckets, or for a histogram by priority, use QueueConfig.OnGet and
-// QueueConfig.OnDone.
+// histogram_quantile may be wrong by a factor of up to four; sum divided by count is exact. The collector reads the
+// histograms from the status, and keeps none itself. For other buckets, or for a histogram by priority, use
+// QueueConfig.OnGet and QueueConfig.OnDone.
 //
-// There is no informer_processing_latency_seconds: it has the time that client-go takes to write an event into its store, which a
-// status does not have.
+// There is no informer_processing_latency_seconds: it has the time that client-go takes to write an event into its
+// store, which a status does not have.
 //
 // # Equal labels
 //
-// Sources with equal labels share a series. Its value is their sum, also in histograms. For gauges of times and of consecutive
-// failures, it is the largest value; for versions, and for metrics that are 0 or 1, the smallest. A counter of such a series
-// falls when one of the sources ends, which rate() takes for a restart. Use Config.Name and the names of controllers, queues and
-// subscriptions to keep sources apart.
+// Sources with equal labels share a series. Its value is their sum, also in histograms. For gauges of times and of
+// consecutive failures, it is the largest value; for versions, and for metrics that are 0 or 1, the smallest. A counter
+// of such a series falls when one of the sources ends, which rate() takes for a restart. Use Config.Name and the names
+// of controllers, queues and subscriptions to keep sources apart.
 //
-// Labels have names that the program gives, resources, and namespaces of the configuration, never the name or namespace of an
-// object. Status codes that are not in the HTTP standard count as the first of their class. So the number of series is bounded as
-// long as those names are.
+// Labels have names that the program gives, resources, and namespaces of the configuration, never the name or namespace
+// of an object. Status codes that are not in the HTTP standard count as the first of their class. So the number of
+// series is bounded as long as those names are.
 //
 // # In a controller-runtime manager
 //
-// controller-runtime's registry already has metrics with these names, so the collector cannot be registered there. Register
-// it in a registry of its own, and serve both with prometheus.Gatherers{metrics.Registry, registry}. Leave Config.Clients empty
-// there: controller-runtime's own clients have a series of rest_client_requests_total with the same labels, and Gatherers refuses
-// the second one. To have both, serve this collector on a page of its own.
+// controller-runtime's registry already has metrics with these names, so the collector cannot be registered there.
+// Register it in a registry of its own, and serve both with prometheus.Gatherers{metrics.Registry, registry}. Leave
+// Config.Clients empty there: controller-runtime's own clients have a series of rest_client_requests_total with the
+// same labels, and Gatherers refuses the second one. To have both, serve this collector on a page of its own.
 //
 // # Alerts and dashboard
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer/shard"
 )
 
-// page has the values of one scrape. The next scrape reuses it, so that a series makes its labels once. Only one scrape may use it
-// at a time.
+// page has the values of one scrape. The next scrape reuses it, so that a series makes its labels once. Only one scrape
+// may use it at a time.
 type page struct {
 	scrape uint64 // the number of the scrape
 	points map[series]*point
@@ -37,7 +37,8 @@ type point struct {
 
 func newPage() *page { return &page{points: map[series]*point{}} }
 
-// point returns the point of m with labels, which are in the order of the metric's, and whether this scrape already has it.
+// point returns the point of m with labels, which are in the order of the metric's, and whether this scrape already has
+// it.
 func (p *page) point(m *metric, labels []string) (_ *point, again bool) {
 	s := series{metric: m}
 	for i, label := range labels {
@@ -358,8 +359,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// lastDigits returns the 15 least significant digits of a resource version: as many as a float64 holds exactly. It returns 0
-// if there is no version yet.
+// lastDigits returns the 15 least significant digits of a resource version: as many as a float64 holds exactly. It
+// returns 0 if there is no version yet.
 func lastDigits(version string) float64 {
 	n, err := strconv.ParseUint(version[max(0, len(version)-15):], 10, 64)
 	if err != nil {

@@ -63,7 +63,8 @@ func (sameVersion) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return u, nil
 }
 
-func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions, patch []byte, options metav1.PatchOptions) error {
+func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions, patch []byte,
+	options metav1.PatchOptions) error {
 	opts.manager = ""
 	applied := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(patch, &applied.Object); err != nil {

@@ -18,7 +18,8 @@ import (
 )
 
 // serverVersion is the version of Kubernetes that the server emulates.
-var serverVersion = version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2", GoVersion: "go1.26", Compiler: "gc", Platform: "linux/amd64"}
+var serverVersion = version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2", GoVersion: "go1.26", Compiler: "gc",
+	Platform: "linux/amd64"}
 
 // names are the other names of a kind of Kubernetes itself.
 type names struct {
@@ -41,13 +42,20 @@ var builtinNames = map[schema.GroupKind]names{
 	{Kind: "ResourceQuota"}:         {short: []string{"quota"}},
 	{Kind: "Service"}:               {short: []string{"svc"}, categories: []string{"all"}},
 	{Kind: "ServiceAccount"}:        {short: []string{"sa"}},
-	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {short: []string{"crd", "crds"}, categories: []string{"api-extensions"}},
-	{Group: "apps", Kind: "DaemonSet"}:                                {short: []string{"ds"}, categories: []string{"all"}},
-	{Group: "apps", Kind: "Deployment"}:                               {short: []string{"deploy"}, categories: []string{"all"}},
-	{Group: "apps", Kind: "ReplicaSet"}:                               {short: []string{"rs"}, categories: []string{"all"}},
-	{Group: "apps", Kind: "StatefulSet"}:                              {short: []string{"sts"}, categories: []string{"all"}},
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:           {short: []string{"hpa"}, categories: []string{"all"}},
-	{Group: "batch", Kind: "CronJob"}:                                 {short: []string{"cj"}, categories: []string{"all"}},
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {short: []string{"crd", "crds"},
+		categories: []string{"api-extensions"}},
+	{Group: "apps", Kind: "DaemonSet"}: {short: []string{"ds"},
+		categories: []string{"all"}},
+	{Group: "apps", Kind: "Deployment"}: {short: []string{"deploy"},
+		categories: []string{"all"}},
+	{Group: "apps", Kind: "ReplicaSet"}: {short: []string{"rs"},
+		categories: []string{"all"}},
+	{Group: "apps", Kind: "StatefulSet"}: {short: []string{"sts"},
+		categories: []string{"all"}},
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: {short: []string{"hpa"},
+		categories: []string{"all"}},
+	{Group: "batch", Kind: "CronJob"}: {short: []string{"cj"},
+		categories: []string{"all"}},
 	{Group: "batch", Kind: "Job"}:                                     {categories: []string{"all"}},
 	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {short: []string{"csr"}},
 	{Group: "networking.k8s.io", Kind: "Ingress"}:                     {short: []string{"ing"}},
@@ -194,7 +202,8 @@ func (r Resource) discovery() []metav1.APIResource {
 		Categories:   r.categories(),
 	}}
 	if r.StatusSubresource {
-		entries = append(entries, metav1.APIResource{Name: r.Resource + "/status", Namespaced: !r.ClusterScoped, Kind: r.Kind, Verbs: statusVerbs})
+		entries = append(entries, metav1.APIResource{Name: r.Resource + "/status", Namespaced: !r.ClusterScoped, Kind: r.Kind,
+			Verbs: statusVerbs})
 	}
 	return entries
 }
@@ -213,7 +222,8 @@ func aggregated(all []Resource) *apidiscovery.APIGroupDiscoveryList {
 		}
 		group := &list.Items[len(list.Items)-1]
 		if n := len(group.Versions); n == 0 || group.Versions[n-1].Version != r.Version {
-			group.Versions = append(group.Versions, apidiscovery.APIVersionDiscovery{Version: r.Version, Freshness: apidiscovery.DiscoveryFreshnessCurrent})
+			group.Versions = append(group.Versions, apidiscovery.APIVersionDiscovery{Version: r.Version,
+				Freshness: apidiscovery.DiscoveryFreshnessCurrent})
 		}
 		version := &group.Versions[len(group.Versions)-1]
 		kind := &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
@@ -230,7 +240,8 @@ func aggregated(all []Resource) *apidiscovery.APIGroupDiscoveryList {
 			entry.Scope = apidiscovery.ScopeCluster
 		}
 		if r.StatusSubresource {
-			entry.Subresources = []apidiscovery.APISubresourceDiscovery{{Subresource: "status", ResponseKind: kind, Verbs: statusVerbs}}
+			entry.Subresources = []apidiscovery.APISubresourceDiscovery{{Subresource: "status", ResponseKind: kind,
+				Verbs: statusVerbs}}
 		}
 		version.Resources = append(version.Resources, entry)
 	}
@@ -255,7 +266,8 @@ func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersion
 	Marshal() ([]byte, error)
 }) {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
-	if !strings.Contains(accept, runtime.ContentTypeProtobuf) || strings.Contains(accept, runtime.ContentTypeJSON) || strings.Contains(accept, "*/*") {
+	if !strings.Contains(accept, runtime.ContentTypeProtobuf) || strings.Contains(accept, runtime.ContentTypeJSON) ||
+		strings.Contains(accept, "*/*") {
 		obj.GetObjectKind().SetGroupVersionKind(kind)
 		writeJSON(w, obj)
 		return
@@ -264,7 +276,8 @@ func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersion
 	if err != nil {
 		panic(err) // it has only strings
 	}
-	body := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, Raw: raw}
+	body := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind},
+		Raw: raw}
 	encoded, err := body.Marshal()
 	if err != nil {
 		panic(err)

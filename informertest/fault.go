@@ -196,7 +196,8 @@ func (f *Fault) handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		out := &faultyWriter{ResponseWriter: w, fault: f, ctx: r.Context(), watch: isWatch(r.URL.Query()), bytesLeft: f.AfterBytes, eventsLeft: f.AfterEvents}
+		out := &faultyWriter{ResponseWriter: w, fault: f, ctx: r.Context(), watch: isWatch(r.URL.Query()),
+			bytesLeft: f.AfterBytes, eventsLeft: f.AfterEvents}
 		defer func() {
 			if out.over { // whatever the handler made of the error of its writes
 				if p := recover(); p != nil && p != http.ErrAbortHandler {
@@ -216,7 +217,8 @@ func (f *Fault) inPlace(w http.ResponseWriter, r *http.Request) {
 	case f.Drop:
 		panic(http.ErrAbortHandler)
 	case f.Hang:
-		io.Copy(io.Discard, http.MaxBytesReader(nil, r.Body, maxBody)) // net/http notices that a client has gone only after its body
+		// net/http notices that a client has gone only after its body
+		io.Copy(io.Discard, http.MaxBytesReader(nil, r.Body, maxBody))
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case f.End:

@@ -29,7 +29,8 @@ const maxBody = 3 << 20
 // serve answers a request for this collection.
 func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Request) {
 	across := !c.resource.ClusterScoped && req.Namespace == "" // all namespaces support only list and watch
-	known := !(across && req.Name != "") && (req.Subresource == "" || req.Subresource == "status" && c.resource.StatusSubresource)
+	known := !(across && req.Name != "") && (req.Subresource == "" || req.Subresource == "status" &&
+		c.resource.StatusSubresource)
 	if !known || c.resource.ClusterScoped && req.Namespace != "" {
 		http.NotFound(w, r)
 		return
@@ -138,7 +139,8 @@ func (c *Collection[T]) serveDelete(w http.ResponseWriter, r *http.Request, req 
 	return nil
 }
 
-func (c *Collection[T]) serveDeleteCollection(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+func (c *Collection[T]) serveDeleteCollection(w http.ResponseWriter, r *http.Request, req Request,
+	opts writeOptions) error {
 	options, err := deleteOptions(r, req)
 	if err != nil {
 		return err
@@ -243,7 +245,8 @@ func (c *Collection[T]) decode(body []byte, mediaType string, obj T, req Request
 		return err
 	}
 	_, kinded := any(obj).(runtime.Object) // without this, apiVersion and kind would be unknown fields
-	if !kinded || req.Query.Get("fieldValidation") != metav1.FieldValidationStrict || mediaType != runtime.ContentTypeJSON || c.dynamic {
+	if !kinded || req.Query.Get("fieldValidation") != metav1.FieldValidationStrict ||
+		mediaType != runtime.ContentTypeJSON || c.dynamic {
 		return nil
 	}
 	if unknown, err := kjson.UnmarshalStrict(body, c.newObject()); err == nil && len(unknown) > 0 {

@@ -32,8 +32,9 @@ func (s *Server) openAPIDocument(path string) any {
 		paths[collection+"/"+r.Resource+"/{name}"] = map[string]any{"patch": map[string]any{
 			"x-kubernetes-action":             "patch",
 			"x-kubernetes-group-version-kind": kind,
-			"parameters":                      []any{map[string]any{"name": "fieldValidation", "in": "query", "schema": map[string]any{"type": "string"}}},
-			"responses":                       map[string]any{"200": map[string]any{"description": http.StatusText(http.StatusOK)}},
+			"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query",
+				"schema": map[string]any{"type": "string"}}},
+			"responses": map[string]any{"200": map[string]any{"description": http.StatusText(http.StatusOK)}},
 		}}
 		schemas[strings.ReplaceAll(path, "/", ".")+"."+r.Kind] = map[string]any{
 			"type":                                 "object",

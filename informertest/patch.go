@@ -43,11 +43,13 @@ func (c *Collection[T]) servePatch(w http.ResponseWriter, r *http.Request, req R
 		return err
 	}
 	if supported := c.patchTypes(); !slices.Contains(supported, mediaType) {
-		return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " + strings.Join(supported, ", "))
+		return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " +
+			strings.Join(supported, ", "))
 	}
 	var options metav1.PatchOptions
 	err = metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
-	if err := checkOptions("PatchOptions", err, validation.ValidatePatchOptions(&options, types.PatchType(mediaType))); err != nil {
+	if err := checkOptions("PatchOptions", err, validation.ValidatePatchOptions(&options,
+		types.PatchType(mediaType))); err != nil {
 		return err
 	}
 	opts.dryRun = len(options.DryRun) > 0
@@ -97,7 +99,8 @@ func (c *Collection[T]) patched(obj T, patchType types.PatchType, patch []byte, 
 		after, err = strategicpatch.StrategicMergePatch(before, patch, c.newObject())
 		switch {
 		case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
-			errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+			errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err,
+				mergepatch.ErrBadPatchFormatForSetElementOrderList),
 			errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
 			return none, apierrors.NewBadRequest(err.Error())
 		case err != nil:
@@ -109,7 +112,8 @@ func (c *Collection[T]) patched(obj T, patchType types.PatchType, patch []byte, 
 	}
 	patched := c.newObject()
 	if err := c.decode(after, runtime.ContentTypeJSON, patched, req); err != nil {
-		return none, apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(after), err.Error())})
+		return none, apierrors.NewInvalid(schema.GroupKind{}, "",
+			field.ErrorList{field.Invalid(field.NewPath("patch"), string(after), err.Error())})
 	}
 	return patched, nil
 }
@@ -126,7 +130,8 @@ func (c *Collection[T]) marshal(obj T) ([]byte, error) {
 // named checks that obj is the object that the request names.
 func (c *Collection[T]) named(obj T, req Request) error {
 	if obj.GetName() != req.Name {
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), req.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
+			obj.GetName(), req.Name))
 	}
 	if obj.GetNamespace() != req.Namespace {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -135,7 +140,8 @@ func (c *Collection[T]) named(obj T, req Request) error {
 }
 
 func unprocessable(err error) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(),
+		0, false)
 }
 
 func unsupportedMediaType(text string) error {

@@ -69,7 +69,8 @@ func Register[T watchcache.Object](server *Server, resource Resource) *Collectio
 		resource.StatusSubresource = c.status >= 0
 	}
 	if resource.Kind == "" || resource.Resource == "" || resource.Version == "" {
-		panic(fmt.Sprintf("informertest: resource %v (%T) needs a version, resource and kind", resource.GroupVersionResource, none))
+		panic(fmt.Sprintf("informertest: resource %v (%T) needs a version, resource and kind", resource.GroupVersionResource,
+			none))
 	}
 	if resource.ShortNames == nil {
 		resource.ShortNames = builtinNames[schema.GroupKind{Group: resource.Group, Kind: resource.Kind}].short
@@ -127,8 +128,9 @@ func (c *Collection[T]) Len() int { return c.cache.Len() }
 // Watchers returns the number of open watches of this resource.
 func (c *Collection[T]) Watchers() int { return c.cache.Watchers() }
 
-// Unregister removes the resource from the server, as if its CustomResourceDefinition was deleted: watches end, requests fail with
-// 404 Not Found, and discovery lacks the resource. Do not write to the collection afterwards. The resource can be registered again.
+// Unregister removes the resource from the server, as if its CustomResourceDefinition was deleted: watches end,
+// requests fail with 404 Not Found, and discovery lacks the resource. Do not write to the collection afterwards. The
+// resource can be registered again.
 func (c *Collection[T]) Unregister() {
 	s := c.server
 	s.mu.Lock()

@@ -76,8 +76,8 @@ type Options struct {
 	//
 	//	applyconfigurations.NewTypeConverter(scheme.Scheme)
 	TypeConverter managedfields.TypeConverter
-	// Shards makes the server filter by shardSelector, like a kube-apiserver with the feature gate ShardedListAndWatch, alpha
-	// since 1.36. False means that it ignores the parameter.
+	// Shards makes the server filter by shardSelector, like a kube-apiserver with the feature gate ShardedListAndWatch,
+	// alpha since 1.36. False means that it ignores the parameter.
 	Shards bool
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.
@@ -157,7 +157,8 @@ func NewServer(options Options) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.http = &http.Server{Handler: s.logged(handler), ConnState: s.connState, BaseContext: func(net.Listener) context.Context { return ctx }}
+	s.http = &http.Server{Handler: s.logged(handler), ConnState: s.connState,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.listen("127.0.0.1:0")
 	if !options.InMemory {
 		s.URL = "http://" + s.listener.Addr().String()

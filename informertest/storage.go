@@ -63,7 +63,8 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 		obj.SetGeneration(1)
 	}
 
-	if obj.GetResourceVersion() != "" && !opts.whole && !opts.dryRun { // as in kube-apiserver, whose storage reports this; a dry run does not reach it
+	// as in kube-apiserver, whose storage reports this; a dry run does not reach it
+	if obj.GetResourceVersion() != "" && !opts.whole && !opts.dryRun {
 		return none, internal("resourceVersion should not be set on objects to be created")
 	}
 
@@ -105,10 +106,12 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
 	}
 	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
-		return none, c.conflict(key.Name, "the object has been modified; please apply your changes to the latest version and try again")
+		return none, c.conflict(key.Name,
+			"the object has been modified; please apply your changes to the latest version and try again")
 	}
 	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
-		return none, c.conflict(key.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+		return none, c.conflict(key.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
+			uid, old.GetUID()))
 	}
 	if opts.status {
 		obj = c.statusWrite(old, obj, opts)
@@ -155,7 +158,8 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 
 // delete removes an object, or marks it for deletion if it has finalizers. gone reports whether it was removed. pre may
 // be nil.
-func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions, opts writeOptions) (obj T, gone bool, err error) {
+func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions,
+	opts writeOptions) (obj T, gone bool, err error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	old, exists := c.cache.Get(key)
@@ -163,10 +167,12 @@ func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions, opts
 		return old, false, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
 	}
 	if pre != nil && pre.UID != nil && *pre.UID != old.GetUID() {
-		return old, false, c.conflict(key.Name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
+		return old, false, c.conflict(key.Name,
+			fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
 	}
 	if pre != nil && pre.ResourceVersion != nil && *pre.ResourceVersion != old.GetResourceVersion() {
-		return old, false, c.conflict(key.Name, fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
+		return old, false, c.conflict(key.Name,
+			fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
 	}
 	obj = watchcache.ShallowCopy(old)
 	if len(old.GetFinalizers()) == 0 {
@@ -215,7 +221,8 @@ func (c *Collection[T]) own(obj T) T {
 func (c *Collection[T]) validate(obj T) error {
 	switch {
 	case obj.GetName() == "":
-		return c.invalid("", field.ErrorList{field.Required(field.NewPath("metadata", "name"), "name or generateName is required")})
+		return c.invalid("", field.ErrorList{field.Required(field.NewPath("metadata", "name"),
+			"name or generateName is required")})
 	case c.resource.ClusterScoped && obj.GetNamespace() != "":
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	case !c.resource.ClusterScoped && obj.GetNamespace() == "":
@@ -226,7 +233,8 @@ func (c *Collection[T]) validate(obj T) error {
 
 // validateMeta returns the errors in the metadata of obj.
 func (c *Collection[T]) validateMeta(obj T) field.ErrorList {
-	return apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped, apivalidation.ValidateNameFunc(pathSegment), field.NewPath("metadata"))
+	return apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped,
+		apivalidation.ValidateNameFunc(pathSegment), field.NewPath("metadata"))
 }
 
 // pathSegment validates a name, for kinds without a rule of their own.

@@ -13,17 +13,18 @@ import (
 // Config is the configuration of an [Elector]. Only Namespace and Name are required. The durations have the names and
 // defaults of client-go's leaderelection. All replicas should have the same ones.
 type Config struct {
-	// Namespace and Name are those of the Lease. The elector creates it. The service account needs the verbs get, create and
-	// update for leases in the group coordination.k8s.io.
+	// Namespace and Name are those of the Lease. The elector creates it. The service account needs the verbs get, create
+	// and update for leases in the group coordination.k8s.io.
 	Namespace, Name string
 	// Identity is the name of this replica in the Lease. It must be unique: no other replica may have it, nor an earlier
 	// process of this one. Empty means the host name, "_" and a random UUID.
 	Identity string
-	// LeaseDuration is how long other replicas wait after the last renewal that they saw, in whole seconds. Zero means 15 s.
+	// LeaseDuration is how long other replicas wait after the last renewal that they saw, in whole seconds. Zero means 15
+	// s.
 	LeaseDuration time.Duration
 	// RenewDeadline is the age of the lease at which the context of the work ends. The work must then return within
-	// LeaseDuration - RenewDeadline - Margin. An informer.Controller does, if its calls of Reconcile return when their context ends. Zero
-	// means two thirds of LeaseDuration.
+	// LeaseDuration - RenewDeadline - Margin. An informer.Controller does, if its calls of Reconcile return when their
+	// context ends. Zero means two thirds of LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between two renewals. A replica that does not lead waits 1 to 2.2 times as long between two
 	// attempts. RenewDeadline must be at least twice as long. Zero means 2 s.
@@ -35,8 +36,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Margin is how long before the end of the lease the work must have returned. It covers clocks of different speeds, and the
-// end of the process.
+// Margin is how long before the end of the lease the work must have returned. It covers clocks of different speeds, and
+// the end of the process.
 const Margin = time.Second
 
 // complete sets the defaults. It returns an error that names the field that is wrong.
@@ -66,9 +67,11 @@ func (c *Config) complete() error {
 	case c.RetryPeriod < 0:
 		return fmt.Errorf("Config.RetryPeriod is %v", c.RetryPeriod)
 	case c.RenewDeadline < 2*c.RetryPeriod:
-		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline, c.RetryPeriod)
+		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline,
+			c.RetryPeriod)
 	case c.grace() <= 0:
-		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline, Margin, c.LeaseDuration)
+		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline,
+			Margin, c.LeaseDuration)
 	}
 	if c.Identity == "" {
 		host, err := os.Hostname()

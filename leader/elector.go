@@ -13,9 +13,9 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// ErrLost indicates that the lease was not renewed in time, or that another replica took it. The cause of the work's context then wraps
-// it. The cause also has a method StopBy() time.Time, which returns the time by which the work must have returned. An
-// informer.Controller shortens its Grace so that it returns by then.
+// ErrLost indicates that the lease was not renewed in time, or that another replica took it. The cause of the work's
+// context then wraps it. The cause also has a method StopBy() time.Time, which returns the time by which the work must
+// have returned. An informer.Controller shortens its Grace so that it returns by then.
 var ErrLost = errors.New("the lease is lost")
 
 // lostError is the cause of the work's context after a loss.
@@ -66,7 +66,8 @@ func (s State) String() string {
 type Status struct {
 	// Lease is the namespace and the name of the Lease, such as "shop/shop-controller".
 	Lease string
-	// RenewDeadline is the age of the lease at which the context of the work ends. Grace is how long the work may then take to return.
+	// RenewDeadline is the age of the lease at which the context of the work ends. Grace is how long the work may then
+	// take to return.
 	RenewDeadline, Grace time.Duration
 	// Identity is the name of this replica; see Config.Identity.
 	Identity string
@@ -81,8 +82,8 @@ type Status struct {
 	Renewed time.Time
 	// Terms counts how often this replica has taken the lease, and Lost how often it has lost it.
 	Terms, Lost uint64
-	// StopBy is the time by which the work must have returned, because the lease is lost. Zero means that there is no such time: the
-	// lease is not lost, or the work has returned.
+	// StopBy is the time by which the work must have returned, because the lease is lost. Zero means that there is no such
+	// time: the lease is not lost, or the work has returned.
 	StopBy time.Time
 	// LastError is the last failure of a request. Nil means that there was none. A success does not clear it.
 	LastError error
@@ -90,8 +91,8 @@ type Status struct {
 	LastErrorTime time.Time
 }
 
-// Elector contends for a Lease, and runs work while it holds it. Create one with [New]. All methods are safe for concurrent
-// use.
+// Elector contends for a Lease, and runs work while it holds it. Create one with [New]. All methods are safe for
+// concurrent use.
 type Elector struct {
 	config Config
 	client *informer.TypedClient[*coordinationv1.Lease]
@@ -103,14 +104,15 @@ type Elector struct {
 	failing bool    // the last request failed
 }
 
-// instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and the
-// wall clock may be set.
+// instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and
+// the wall clock may be set.
 type instant struct{ monotonic, wall time.Time }
 
-// New returns an elector. It sends no request; Run does. It returns an error that names the field of config that is wrong.
+// New returns an elector. It sends no request; Run does. It returns an error that names the field of config that is
+// wrong.
 //
-// Give the elector a client of its own. Renewals that wait behind the requests of the work, for the rate limit of a shared
-// client, may come too late.
+// Give the elector a client of its own. Renewals that wait behind the requests of the work, for the rate limit of a
+// shared client, may come too late.
 func New(client *informer.Client, config Config) (*Elector, error) {
 	if client == nil {
 		return nil, errors.New("leader: the client is nil: create one with informer.NewClient")
@@ -121,8 +123,9 @@ func New(client *informer.Client, config Config) (*Elector, error) {
 	config.Logger = config.Logger.With("lease", config.Namespace+"/"+config.Name, "identity", config.Identity)
 	return &Elector{
 		config: config,
-		client: informer.NewTypedClient[*coordinationv1.Lease](client, coordinationv1.SchemeGroupVersion.WithResource("leases")),
-		wall:   func() time.Time { return time.Now().Round(0) },
+		client: informer.NewTypedClient[*coordinationv1.Lease](client,
+			coordinationv1.SchemeGroupVersion.WithResource("leases")),
+		wall: func() time.Time { return time.Now().Round(0) },
 		status: Status{
 			Lease:         config.Namespace + "/" + config.Name,
 			RenewDeadline: config.RenewDeadline,
@@ -133,10 +136,11 @@ func New(client *informer.Client, config Config) (*Elector, error) {
 	}, nil
 }
 
-// Run calls work whenever this replica holds the lease. It ends the context of work when ctx ends, or with a cause that wraps
-// [ErrLost] when the lease is lost. After a loss it contends for the lease again. Run returns the cause of ctx, or the result of work if
-// work returns before its context ends. By then, work has returned, the lease is released, and every goroutine that Run
-// started has ended. If the release fails, the lease expires by itself. Failing requests do not end Run; see Status.
+// Run calls work whenever this replica holds the lease. It ends the context of work when ctx ends, or with a cause that
+// wraps [ErrLost] when the lease is lost. After a loss it contends for the lease again. Run returns the cause of ctx,
+// or the result of work if work returns before its context ends. By then, work has returned, the lease is released, and
+// every goroutine that Run started has ended. If the release fails, the lease expires by itself. Failing requests do
+// not end Run; see Status.
 //
 // Run may be called again later. If it is already under way, it returns an error that wraps [informer.ErrRunning].
 func (e *Elector) Run(ctx context.Context, work func(ctx context.Context) error) error {
@@ -215,8 +219,8 @@ func (e *Elector) note(l *lease, err error) {
 	e.failing = err != nil
 }
 
-// renew records when a successful renewal was sent. A renewal that succeeds after the loss does not count: the work has been given a time
-// by which it must have returned.
+// renew records when a successful renewal was sent. A renewal that succeeds after the loss does not count: the work has
+// been given a time by which it must have returned.
 func (e *Elector) renew(sent instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -56,7 +56,8 @@ func (l *lease) renew(ctx context.Context) error {
 		case apierrors.IsNotFound(err):
 			l.see(nil)
 			return errTaken
-		case !apierrors.IsConflict(err): // a conflict may come from a change of metadata, or from a write whose response was lost
+		// a conflict may come from a change of metadata, or from a write whose response was lost
+		case !apierrors.IsConflict(err):
 			return err
 		}
 	}

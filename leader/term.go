@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is suspended,
-// it may fire late.
+// watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is
+// suspended, it may fire late.
 const watchPeriod = Margin / 4
 
-// lead calls work, renews the lease until work has returned, and releases it. ended is false after a loss. Otherwise work
-// has returned by itself, or ctx has ended, and err is the result of Run.
+// lead calls work, renews the lease until work has returned, and releases it. ended is false after a loss. Otherwise
+// work has returned by itself, or ctx has ended, and err is the result of Run.
 func (e *Elector) lead(ctx context.Context, l *lease, work func(context.Context) error) (ended bool, err error) {
 	e.config.Logger.Info("leading")
 	e.begin()
@@ -84,13 +84,14 @@ func (e *Elector) keep(ctx context.Context, l *lease, end context.CancelCauseFun
 	}
 }
 
-// watch calls end when the lease has reached RenewDeadline, and Fatal when the work must have returned. It returns when ctx
-// ends.
+// watch calls end when the lease has reached RenewDeadline, and Fatal when the work must have returned. It returns when
+// ctx ends.
 func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFunc) {
 	for {
 		left := e.check(working, end)
 		if left <= 0 {
-			e.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process", "age", e.age())
+			e.config.Logger.Error("the work has not returned in time, and the lease is about to end: ending the process", "age",
+				e.age())
 			e.config.Fatal()
 			return
 		}
@@ -100,8 +101,8 @@ func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFun
 	}
 }
 
-// check calls end if the lease has reached RenewDeadline. It returns the time until the next check is due: zero or less if the work must
-// have returned.
+// check calls end if the lease has reached RenewDeadline. It returns the time until the next check is due: zero or less
+// if the work must have returned.
 func (e *Elector) check(working context.Context, end context.CancelCauseFunc) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,6 +116,7 @@ func (e *Elector) check(working context.Context, end context.CancelCauseFunc) ti
 	case working.Err() == nil || left <= 0:
 		e.loseLocked(end)
 	}
-	// If ctx of Run has ended, the work has been told to return already. Renewals go on: one of them may give it the time that it needs.
+	// If ctx of Run has ended, the work has been told to return already. Renewals go on: one of them may give it the time
+	// that it needs.
 	return left
 }

@@ -14,28 +14,29 @@ import (
 
 // Config is the configuration of a [Manager]. The zero value runs without probes and without leader election.
 type Config struct {
-	// Probes serves /readyz and /livez, and /healthz, which is the same as /livez. Its Handler gets all other requests, such as
-	// /metrics. If Addr is empty and Listener nil, there is no such server: Manager.Ready and Manager.Live are handlers for a
-	// server of your own.
+	// Probes serves /readyz and /livez, and /healthz, which is the same as /livez. Its Handler gets all other requests,
+	// such as /metrics. If Addr is empty and Listener nil, there is no such server: Manager.Ready and Manager.Live are
+	// handlers for a server of your own.
 	Probes Server
-	// Health has the limits of the probes, who may see details, and further checks. The manager adds the informers, groups and
-	// controllers that were added to it.
+	// Health has the limits of the probes, who may see details, and further checks. The manager adds the informers, groups
+	// and controllers that were added to it.
 	Health health.Config
 	// Elector decides when this replica leads. Nil means always.
 	Elector *leader.Elector
-	// CacheSyncTimeout is how long the informers that were added before Run may take to sync. After that, Run fails, and names
-	// those that have not. Zero means no limit.
+	// CacheSyncTimeout is how long the informers that were added before Run may take to sync. After that, Run fails, and
+	// names those that have not. Zero means no limit.
 	CacheSyncTimeout time.Duration
-	// GracefulShutdownTimeout is how long everything together may take to stop. It must exceed the Grace of each controller that has
-	// set one, and should be less than the terminationGracePeriodSeconds of the pod. Zero means 30 s. Negative means no limit.
+	// GracefulShutdownTimeout is how long everything together may take to stop. It must exceed the Grace of each
+	// controller that has set one, and should be less than the terminationGracePeriodSeconds of the pod. Zero means 30 s.
+	// Negative means no limit.
 	GracefulShutdownTimeout time.Duration
-	// DrainDelay is how long after the beginning of the stop the servers go on accepting connections, while readiness fails. What runs
-	// on every replica and the informers go on as long, because the servers may need them. Leader-only runnables stop at once. The
-	// delay is part of GracefulShutdownTimeout, and must be less. Zero means none.
+	// DrainDelay is how long after the beginning of the stop the servers go on accepting connections, while readiness
+	// fails. What runs on every replica and the informers go on as long, because the servers may need them. Leader-only
+	// runnables stop at once. The delay is part of GracefulShutdownTimeout, and must be less. Zero means none.
 	//
-	// Set it, to 5 s for example, if clients reach a server through a Service, as the API server reaches a webhook. A pod receives its
-	// signal before all nodes know that it is no longer an endpoint, so new connections arrive for some seconds. A preStop hook of the
-	// pod that sleeps has the same effect. Probes and metrics alone need no delay.
+	// Set it, to 5 s for example, if clients reach a server through a Service, as the API server reaches a webhook. A pod
+	// receives its signal before all nodes know that it is no longer an endpoint, so new connections arrive for some
+	// seconds. A preStop hook of the pod that sleeps has the same effect. Probes and metrics alone need no delay.
 	DrainDelay time.Duration
 	// Logger receives a record of each failure, and one when Run begins to stop. Nil means slog.Default().
 	Logger *slog.Logger
@@ -51,7 +52,8 @@ func (c *Config) validate() error {
 	case c.DrainDelay < 0:
 		return fmt.Errorf("Config.DrainDelay is %v", c.DrainDelay)
 	case c.GracefulShutdownTimeout > 0 && c.DrainDelay >= c.GracefulShutdownTimeout:
-		return fmt.Errorf("Config.DrainDelay is %v: it must be less than GracefulShutdownTimeout, %v", c.DrainDelay, c.GracefulShutdownTimeout)
+		return fmt.Errorf("Config.DrainDelay is %v: it must be less than GracefulShutdownTimeout, %v", c.DrainDelay,
+			c.GracefulShutdownTimeout)
 	}
 	return nil
 }
@@ -62,7 +64,8 @@ type Phase uint8
 const (
 	// LeaderOnly runs when this replica leads, as a controller does. So it runs on one replica at a time.
 	LeaderOnly Phase = iota
-	// EveryReplica runs on all replicas, from when the informers have synced until the leader-only runnables have returned.
+	// EveryReplica runs on all replicas, from when the informers have synced until the leader-only runnables have
+	// returned.
 	EveryReplica
 	// Caches runs on all replicas, with the informers.
 	Caches
@@ -91,13 +94,14 @@ func (p Phase) String() string {
 type Runnable struct {
 	// Name names the runnable in errors and logs. It is required.
 	Name string
-	// Run runs until ctx ends. If it returns an error, Manager.Run stops everything and returns the error. An error after the end
-	// of ctx counts too, unless it wraps context.Canceled or the cause of ctx. If it returns nil before the end of ctx, it is
-	// done; nothing stops, and it does not run again. It is required.
+	// Run runs until ctx ends. If it returns an error, Manager.Run stops everything and returns the error. An error after
+	// the end of ctx counts too, unless it wraps context.Canceled or the cause of ctx. If it returns nil before the end of
+	// ctx, it is done; nothing stops, and it does not run again. It is required.
 	Run func(ctx context.Context) error
 	// Phase says when it runs. Zero means only while this replica leads.
 	Phase Phase
-	// WaitSynced waits until the runnable is ready for later phases. Only those in Caches are waited for. Nil means at once.
+	// WaitSynced waits until the runnable is ready for later phases. Only those in Caches are waited for. Nil means at
+	// once.
 	WaitSynced func(ctx context.Context) error
 }
 

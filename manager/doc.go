@@ -1,5 +1,5 @@
-// Package manager runs a program: servers, informers and controllers. It starts them in order, answers probes, and stops them
-// in the reverse order within a deadline.
+// Package manager runs a program: servers, informers and controllers. It starts them in order, answers probes, and
+// stops them in the reverse order within a deadline.
 //
 //	func run() error {
 //		ctx, stop := manager.SetupSignalHandler(context.Background())
@@ -22,8 +22,9 @@
 //	EveryReplica   what runs on all replicas, such as an event recorder
 //	LeaderOnly     controllers, and what else may run on one replica only. With Config.Elector, this replica must lead first
 //
-// Run stops when its context ends, or when something fails. Probes of readiness fail from then on. It ends the context of each
-// phase in the reverse order, and waits until everything in the phase has returned before it goes on with the next one:
+// Run stops when its context ends, or when something fails. Probes of readiness fail from then on. It ends the context
+// of each phase in the reverse order, and waits until everything in the phase has returned before it goes on with the
+// next one:
 //
 //	LeaderOnly     controllers finish the calls of Reconcile under way, each within its Grace
 //	               the lease is released
@@ -37,24 +38,25 @@
 //   - A runnable begins when everything in the earlier phases has begun, and all informers have synced.
 //   - The context of a runnable ends only after everything in later phases has returned, or at the deadline.
 //   - Run returns the first failure, with the name of what failed. The log has each failure as an error with that name.
-//   - At Config.GracefulShutdownTimeout, the contexts of all runnables have ended, and Run returns a [*ShutdownError], which names what still
-//     runs. Controllers end their calls of Reconcile a second earlier.
+//   - At Config.GracefulShutdownTimeout, the contexts of all runnables have ended, and Run returns a [*ShutdownError],
+//     which names what still runs. Controllers end their calls of Reconcile a second earlier.
 //   - If Run returns another error or nil, everything has returned, and every goroutine that Run started has ended.
 //   - Leader-only runnables have returned before another replica can take the lease; see package leader.
 //
 // # What you must not assume
 //
-//   - That a panic is recovered. It ends the program, as in every Go program. Controller.OnPanic recovers those of Reconcile.
+//   - That a panic is recovered. It ends the program, as in every Go program. Controller.OnPanic recovers those of
+//     Reconcile.
 //   - That a runnable which returns nil before its context has ended stops the program. It may be a job that is done.
 //   - That everything stops in time. Return from main when Run has returned: the end of the process stops the rest.
-//   - That a lost lease is waited for again. Run returns an error that wraps [leader.ErrLost], and the pod starts again. The
-//     runnables have the time that package leader gives them, 4 s by default. Controllers end their calls of Reconcile within it, even
-//     if their Grace is longer. After that, leader.Config.Fatal ends the process.
-//   - That a pod receives no connection once it stops. The nodes learn some seconds later that it is no longer an endpoint of its
-//     Service. Set Config.DrainDelay if a server is reached through a Service.
+//   - That a lost lease is waited for again. Run returns an error that wraps [leader.ErrLost], and the pod starts
+//     again. The runnables have the time that package leader gives them, 4 s by default. Controllers end their calls of
+//     Reconcile within it, even if their Grace is longer. After that, leader.Config.Fatal ends the process.
+//   - That a pod receives no connection once it stops. The nodes learn some seconds later that it is no longer an
+//     endpoint of its Service. Set Config.DrainDelay if a server is reached through a Service.
 //   - That the replica becomes ready if an informer cannot sync. It stays unready, without a limit of time, unless
 //     Config.CacheSyncTimeout is set.
 //
-// A conversion webhook in the same program has a trap: the API server needs it to list the objects for the informers, but a
-// Service has no endpoint before the pod is ready. Set publishNotReadyAddresses in that Service.
+// A conversion webhook in the same program has a trap: the API server needs it to list the objects for the informers,
+// but a Service has no endpoint before the pod is ready. Set publishNotReadyAddresses in that Service.
 package manager

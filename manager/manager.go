@@ -16,8 +16,9 @@ import (
 	"github.com/typedinformer/informer/leader"
 )
 
-// Manager runs a program: servers, informers, controllers, and other runnables. Create one with [New], add to it, and call Run.
-// All methods are safe for concurrent use. What is added while Run is under way starts at once, if its phase has begun.
+// Manager runs a program: servers, informers, controllers, and other runnables. Create one with [New], add to it, and
+// call Run. All methods are safe for concurrent use. What is added while Run is under way starts at once, if its phase
+// has begun.
 type Manager struct {
 	config   Config
 	stages   [phases]*stage // by Phase
@@ -109,15 +110,15 @@ type Status struct {
 	// State is the state, and Since the time at which the manager entered it.
 	State State
 	Since time.Time
-	// StopBy is the time of the deadline, Config.GracefulShutdownTimeout after the beginning of the stop. Zero means that the manager
-	// does not stop, or that there is no deadline.
+	// StopBy is the time of the deadline, Config.GracefulShutdownTimeout after the beginning of the stop. Zero means that
+	// the manager does not stop, or that there is no deadline.
 	StopBy time.Time
 	// Leading is true while leader-only runnables may run.
 	Leading bool
 	// Elector is the status of Config.Elector. Nil means that there is no elector.
 	Elector *leader.Status
-	// Err is the first failure. It begins with the name of what failed. Nil means that there was none. Its text may come from a
-	// runnable, a proxy or the API server, so show it only to people who may read the log.
+	// Err is the first failure. It begins with the name of what failed. Nil means that there was none. Its text may come
+	// from a runnable, a proxy or the API server, so show it only to people who may read the log.
 	Err error
 	// Tasks are the runnables in the order of their start.
 	Tasks []TaskStatus
@@ -134,7 +135,8 @@ type TaskStatus struct {
 	Err error
 }
 
-// stopError is the cause of the contexts of runnables. A controller ends its calls of Reconcile early enough to return by then.
+// stopError is the cause of the contexts of runnables. A controller ends its calls of Reconcile early enough to return
+// by then.
 type stopError struct{ by time.Time }
 
 func (e *stopError) Error() string { return "the manager stops" }
@@ -203,8 +205,8 @@ func (m *Manager) probes(others http.Handler) http.Handler {
 	return mux
 }
 
-// AddInformer adds an informer. While Run is under way, the informer starts at once, and nothing waits until it has synced: call
-// its WaitSynced. A controller waits for the informers that it watches.
+// AddInformer adds an informer. While Run is under way, the informer starts at once, and nothing waits until it has
+// synced: call its WaitSynced. A controller waits for the informers that it watches.
 func (m *Manager) AddInformer(i Informer) error {
 	name := "informer " + i.Status().Resource.String()
 	err := m.Add(Runnable{Name: name, Run: i.Run, Phase: Caches, WaitSynced: i.WaitSynced})
@@ -227,18 +229,21 @@ func (m *Manager) AddGroup(name string, g *informer.Group) error {
 	return err
 }
 
-// AddController adds a controller. It runs while this replica leads. Add its informers, too. If Controller.Grace is set and does not
-// fit into Config.GracefulShutdownTimeout, AddController returns an error, and so does Run.
+// AddController adds a controller. It runs while this replica leads. Add its informers, too. If Controller.Grace is set
+// and does not fit into Config.GracefulShutdownTimeout, AddController returns an error, and so does Run.
 //
-// When the program stops, the calls of Reconcile under way have the controller's Grace. After a lost lease they have less, since another
-// replica may take it soon: see informer.Controller. If Controller.Grace is set to more than the lease leaves, the manager logs both.
+// When the program stops, the calls of Reconcile under way have the controller's Grace. After a lost lease they have
+// less, since another replica may take it soon: see informer.Controller. If Controller.Grace is set to more than the
+// lease leaves, the manager logs both.
 func (m *Manager) AddController(c Controller) error {
 	s := c.Status()
 	if d := m.config.GracefulShutdownTimeout; d > 0 && s.Grace >= d {
-		return m.refuse(fmt.Errorf("%s: Controller.Grace is %v: it must be less than Config.GracefulShutdownTimeout, %v", s.Name, s.Grace, d))
+		return m.refuse(fmt.Errorf("%s: Controller.Grace is %v: it must be less than Config.GracefulShutdownTimeout, %v",
+			s.Name, s.Grace, d))
 	}
 	if e := m.config.Elector; e != nil && s.Grace > e.Status().Grace {
-		m.config.Logger.Info("after a lost lease, calls of Reconcile have less time than Grace", "controller", s.Name, "grace", s.Grace, "leaseLeaves", e.Status().Grace)
+		m.config.Logger.Info("after a lost lease, calls of Reconcile have less time than Grace", "controller", s.Name,
+			"grace", s.Grace, "leaseLeaves", e.Status().Grace)
 	}
 	err := m.Add(Runnable{Name: s.Name, Run: c.Run})
 	if err == nil {
@@ -265,8 +270,8 @@ func (m *Manager) AddServer(s Server) error {
 	return nil
 }
 
-// Add adds a runnable. If it is wrong, Add returns an error that names the field, and so does Run. Once the runnable's phase has
-// begun to stop, the error wraps [informer.ErrStopped], and the runnable does not run.
+// Add adds a runnable. If it is wrong, Add returns an error that names the field, and so does Run. Once the runnable's
+// phase has begun to stop, the error wraps [informer.ErrStopped], and the runnable does not run.
 func (m *Manager) Add(r Runnable) error {
 	if err := r.validate(); err != nil {
 		return m.refuse(err)
@@ -288,9 +293,10 @@ func (m *Manager) refuse(err error) error {
 	return err
 }
 
-// Run starts everything, waits until ctx ends or something fails, and stops everything. It returns the first failure, with the
-// name of what failed, joined with a [*ShutdownError] if not everything has stopped in time. If ctx ended and nothing failed, it
-// returns nil, also if ctx ended before Run began. A failure is an error of a runnable, or a lost lease: see [leader.ErrLost].
+// Run starts everything, waits until ctx ends or something fails, and stops everything. It returns the first failure,
+// with the name of what failed, joined with a [*ShutdownError] if not everything has stopped in time. If ctx ended and
+// nothing failed, it returns nil, also if ctx ended before Run began. A failure is an error of a runnable, or a lost
+// lease: see [leader.ErrLost].
 //
 // A manager runs once. Later calls return an error that wraps [informer.ErrRunning].
 func (m *Manager) Run(ctx context.Context) error {
@@ -368,7 +374,8 @@ func (m *Manager) allServers() []*server {
 	return slices.Clone(m.servers)
 }
 
-// lead runs the leader-only runnables until ctx ends. It is the work of the elector. It returns when they have returned.
+// lead runs the leader-only runnables until ctx ends. It is the work of the elector. It returns when they have
+// returned.
 func (m *Manager) lead(ctx context.Context) error {
 	leaders := m.stages[LeaderOnly]
 	if !leaders.start(ctx) {
@@ -444,7 +451,8 @@ func (m *Manager) shutDown(cause error) error {
 	return errors.Join(m.err, late)
 }
 
-// end ends the stages, one after the other, each when the one before has returned. It returns an error if that takes until the deadline.
+// end ends the stages, one after the other, each when the one before has returned. It returns an error if that takes
+// until the deadline.
 func (m *Manager) end(cause error, deadline <-chan struct{}, stages ...*stage) *ShutdownError {
 	for _, s := range stages {
 		s.end(cause)
@@ -465,12 +473,12 @@ func (m *Manager) end(cause error, deadline <-chan struct{}, stages ...*stage) *
 	return nil
 }
 
-// Elected returns a channel that is closed when this replica begins to lead. Without leader election, that is when the informers
-// have synced.
+// Elected returns a channel that is closed when this replica begins to lead. Without leader election, that is when the
+// informers have synced.
 func (m *Manager) Elected() <-chan struct{} { return m.elected }
 
-// Ready returns the handler for /readyz. It fails before Run, until all informers have synced, and once the manager stops. It
-// has the checks of [health.Ready].
+// Ready returns the handler for /readyz. It fails before Run, until all informers have synced, and once the manager
+// stops. It has the checks of [health.Ready].
 func (m *Manager) Ready() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		config := m.health()

@@ -29,11 +29,12 @@ type RecorderConfig struct {
 	Instance string
 	// Capacity is how many events may wait. Zero means 1,000.
 	Capacity int
-	// FlushTimeout is how long Run goes on to write the events that wait when its context ends. Zero means 2 s. Negative means that
-	// they are dropped.
+	// FlushTimeout is how long Run goes on to write the events that wait when its context ends. Zero means 2 s. Negative
+	// means that they are dropped.
 	FlushTimeout time.Duration
-	// Correlator has the limits and the functions of client-go's EventCorrelator. Zero means its defaults: an object may have 25
-	// events at once and then one every 5 minutes; more than 10 events in 10 minutes that differ only in their text become one.
+	// Correlator has the limits and the functions of client-go's EventCorrelator. Zero means its defaults: an object may
+	// have 25 events at once and then one every 5 minutes; more than 10 events in 10 minutes that differ only in their
+	// text become one.
 	Correlator record.CorrelatorOptions
 	// Logger receives a record for the first event after a success that was dropped or could not be written.
 	// Nil means slog.Default().
@@ -62,12 +63,13 @@ func (c *RecorderConfig) complete() error {
 	return nil
 }
 
-// Recorder writes Events (core/v1) about objects, for people who run kubectl describe. Equal events become one with a count, similar
-// ones become one, and an object has only so many, as with client-go's recorder, whose EventCorrelator it uses. Create one with
-// [NewRecorder], and call Run, for example as a runnable of a manager on every replica. All methods are safe for concurrent use.
+// Recorder writes Events (core/v1) about objects, for people who run kubectl describe. Equal events become one with a
+// count, similar ones become one, and an object has only so many, as with client-go's recorder, whose EventCorrelator
+// it uses. Create one with [NewRecorder], and call Run, for example as a runnable of a manager on every replica. All
+// methods are safe for concurrent use.
 //
-// Events are hints. They may be lost: when too many wait, when the server rejects one, when the program ends. Nothing may depend
-// on them.
+// Events are hints. They may be lost: when too many wait, when the server rejects one, when the program ends. Nothing
+// may depend on them.
 type Recorder struct {
 	config RecorderConfig
 	client *informer.TypedClient[*corev1.Event]
@@ -85,17 +87,19 @@ type RecorderStatus struct {
 	Running bool
 	// Waiting is the number of events that wait.
 	Waiting int
-	// Written counts the requests that succeeded. Limited counts the events that exceeded the limit of their object. Dropped counts
-	// those that found no room, and those that waited when Run returned. Failed counts those that could not be written.
+	// Written counts the requests that succeeded. Limited counts the events that exceeded the limit of their object.
+	// Dropped counts those that found no room, and those that waited when Run returned. Failed counts those that could not
+	// be written.
 	Written, Limited, Dropped, Failed uint64
 	// LastError is the last failure. Nil means that there was none.
 	LastError error
 }
 
-// NewRecorder returns a recorder. It sends nothing; Run does. It returns an error that names the field of config that is wrong.
+// NewRecorder returns a recorder. It sends nothing; Run does. It returns an error that names the field of config that
+// is wrong.
 //
-// Give the recorder a client of its own, so that events do not take the rate limit of other requests. The service account needs
-// the verbs create and patch for events in the core group.
+// Give the recorder a client of its own, so that events do not take the rate limit of other requests. The service
+// account needs the verbs create and patch for events in the core group.
 func NewRecorder(client *informer.Client, config RecorderConfig) (*Recorder, error) {
 	if client == nil {
 		return nil, errors.New("reconcile: the client is nil: create one with informer.NewClient")
@@ -110,10 +114,11 @@ func NewRecorder(client *informer.Client, config RecorderConfig) (*Recorder, err
 	}, nil
 }
 
-// Eventf records an event about obj, which is of the given kind. eventType is corev1.EventTypeNormal or EventTypeWarning. reason is
-// a word in UpperCamelCase, at most 128 bytes. The text may have 1,024 bytes; the rest is cut off. Eventf never waits, and may be
-// called before Run.
-func (r *Recorder) Eventf(kind schema.GroupVersionKind, obj metav1.Object, eventType, reason, format string, args ...any) {
+// Eventf records an event about obj, which is of the given kind. eventType is corev1.EventTypeNormal or
+// EventTypeWarning. reason is a word in UpperCamelCase, at most 128 bytes. The text may have 1,024 bytes; the rest is
+// cut off. Eventf never waits, and may be called before Run.
+func (r *Recorder) Eventf(kind schema.GroupVersionKind, obj metav1.Object, eventType, reason, format string,
+	args ...any) {
 	now := metav1.Now()
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -164,8 +169,8 @@ func cut(message string) string {
 	return message[:end] + mark
 }
 
-// Run writes events until ctx ends, and then those that wait, within FlushTimeout. It returns the cause of ctx. If Run is already
-// under way, it returns an error that wraps [informer.ErrRunning]. A later Run continues.
+// Run writes events until ctx ends, and then those that wait, within FlushTimeout. It returns the cause of ctx. If Run
+// is already under way, it returns an error that wraps [informer.ErrRunning]. A later Run continues.
 func (r *Recorder) Run(ctx context.Context) error {
 	r.mu.Lock()
 	if r.status.Running {
@@ -211,11 +216,12 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// maxAnswers is the number of tries with an error of the server, such as that of a webhook, before an event is given up.
+// maxAnswers is the number of tries with an error of the server, such as that of a webhook, before an event is given
+// up.
 const maxAnswers = 3
 
-// record writes an event before writing ends. While the server cannot be reached, it tries again until ctx ends. The other events
-// wait.
+// record writes an event before writing ends. While the server cannot be reached, it tries again until ctx ends. The
+// other events wait.
 func (r *Recorder) record(ctx, writing context.Context, correlator *record.EventCorrelator, event *corev1.Event) {
 	if writing.Err() != nil {
 		r.note(func(s *RecorderStatus) { s.Dropped++ }, errStopped)
@@ -259,7 +265,8 @@ func (r *Recorder) record(ctx, writing context.Context, correlator *record.Event
 // write creates an event, or increases the count of one that exists.
 func (r *Recorder) write(ctx context.Context, result *record.EventCorrelateResult) (*corev1.Event, error) {
 	if result.Event.Count > 1 {
-		written, err := r.client.Patch(ctx, informer.KeyOf(result.Event), types.StrategicMergePatchType, result.Patch, metav1.PatchOptions{})
+		written, err := r.client.Patch(ctx, informer.KeyOf(result.Event), types.StrategicMergePatchType, result.Patch,
+			metav1.PatchOptions{})
 		if !apierrors.IsNotFound(err) { // the server deletes events after an hour
 			return written, err
 		}

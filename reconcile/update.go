@@ -48,21 +48,23 @@ func (o Operation) String() string {
 	return fmt.Sprintf("Operation(%d)", uint8(o))
 }
 
-// CreateOrUpdate makes an object as change wants it. It reads the object from cache, changes a copy, and updates the object if the
-// copy differs. If the object does not exist, it changes a copy of initial, which has at least the name and the namespace, and
-// creates it. It returns the object as the server has it now, or as the
-// cache has it if nothing was written; the caller may write to it. To have the next call of Reconcile see it, call
-// Informer.WaitForObject.
+// CreateOrUpdate makes an object as change wants it. It reads the object from cache, changes a copy, and updates the
+// object if the copy differs. If the object does not exist, it changes a copy of initial, which has at least the name
+// and the namespace, and creates it. It returns the object as the server has it now, or as the cache has it if nothing
+// was written; the caller may write to it. To have the next call of Reconcile see it, call Informer.WaitForObject.
 //
-// If somebody else has written the object, or the cache is behind, CreateOrUpdate reads the object from the server, and calls
-// change again, up to five times in all. So change must be right for any version of the object: it sets the fields that the
-// caller owns, and leaves the others. It must not change name or namespace. If it returns an error, nothing is written.
+// If somebody else has written the object, or the cache is behind, CreateOrUpdate reads the object from the server, and
+// calls change again, up to five times in all. So change must be right for any version of the object: it sets the
+// fields that the caller owns, and leaves the others. It must not change name or namespace. If it returns an error,
+// nothing is written.
 //
-// With a nil cache, CreateOrUpdate reads from the server. The cache may have only some of the objects, but those must be whole: no
-// Config.Transform may drop fields of them.
+// With a nil cache, CreateOrUpdate reads from the server. The cache may have only some of the objects, but those must
+// be whole: no Config.Transform may drop fields of them.
 //
-// To declare all fields that the caller owns, and to have removed those that it no longer sets, use TypedClient.Apply instead.
-func CreateOrUpdate[T Object[T]](ctx context.Context, client *informer.TypedClient[T], cache Reader[T], initial T, change func(obj T) error) (T, Operation, error) {
+// To declare all fields that the caller owns, and to have removed those that it no longer sets, use TypedClient.Apply
+// instead.
+func CreateOrUpdate[T Object[T]](ctx context.Context, client *informer.TypedClient[T], cache Reader[T], initial T,
+	change func(obj T) error) (T, Operation, error) {
 	key := informer.KeyOf(initial)
 	var have, result, none T
 	cached := false
@@ -107,38 +109,43 @@ func again(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
-// Update changes a copy of obj, which may be from a cache, and updates the object if the copy differs. It returns the object as the
-// server has it now, and whether it was written. After a conflict it reads the object from the server, and calls change again, as
-// [CreateOrUpdate] does. If the object was deleted and created again, the error is the conflict.
-func Update[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T, change func(obj T) error) (updated T, changed bool, err error) {
+// Update changes a copy of obj, which may be from a cache, and updates the object if the copy differs. It returns the
+// object as the server has it now, and whether it was written. After a conflict it reads the object from the server,
+// and calls change again, as [CreateOrUpdate] does. If the object was deleted and created again, the error is the
+// conflict.
+func Update[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T,
+	change func(obj T) error) (updated T, changed bool, err error) {
 	return retried(ctx, client, obj, change, client.Update)
 }
 
-// UpdateStatus is like [Update] for the status subresource. The server ignores what change does to the spec, and for custom
-// resources what it does to the metadata.
-func UpdateStatus[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T, change func(obj T) error) (updated T, changed bool, err error) {
+// UpdateStatus is like [Update] for the status subresource. The server ignores what change does to the spec, and for
+// custom resources what it does to the metadata.
+func UpdateStatus[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T,
+	change func(obj T) error) (updated T, changed bool, err error) {
 	return retried(ctx, client, obj, change, client.UpdateStatus)
 }
 
 // writeFunc is TypedClient.Update or UpdateStatus.
 type writeFunc[T any] func(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error)
 
-func retried[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T, change func(obj T) error, write writeFunc[T]) (updated T, changed bool, err error) {
+func retried[T Object[T]](ctx context.Context, client *informer.TypedClient[T], obj T, change func(obj T) error,
+	write writeFunc[T]) (updated T, changed bool, err error) {
 	uid := obj.GetUID()
 	var conflict error
 	recreated := false
-	err = retry.OnError(retry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) && !recreated }, func() error {
-		if conflict != nil {
-			if obj, err = client.Get(ctx, informer.KeyOf(obj), metav1.GetOptions{}); err != nil {
-				return err
+	err = retry.OnError(retry.DefaultRetry, func(err error) bool { return apierrors.IsConflict(err) && !recreated },
+		func() error {
+			if conflict != nil {
+				if obj, err = client.Get(ctx, informer.KeyOf(obj), metav1.GetOptions{}); err != nil {
+					return err
+				}
+				if recreated = obj.GetUID() != uid; recreated {
+					return fmt.Errorf("the object was deleted and created again: %w", conflict)
+				}
 			}
-			if recreated = obj.GetUID() != uid; recreated {
-				return fmt.Errorf("the object was deleted and created again: %w", conflict)
-			}
-		}
-		updated, changed, conflict = update(ctx, obj, change, write)
-		return conflict
-	})
+			updated, changed, conflict = update(ctx, obj, change, write)
+			return conflict
+		})
 	if err != nil {
 		var none T
 		return none, false, err
@@ -147,7 +154,8 @@ func retried[T Object[T]](ctx context.Context, client *informer.TypedClient[T], 
 }
 
 // update changes a copy of have, and writes it if it differs.
-func update[T Object[T]](ctx context.Context, have T, change func(obj T) error, write writeFunc[T]) (result T, changed bool, err error) {
+func update[T Object[T]](ctx context.Context, have T, change func(obj T) error, write writeFunc[T]) (result T,
+	changed bool, err error) {
 	want, err := changedCopy(have, change)
 	if err != nil || equality.Semantic.DeepEqual(have, want) {
 		return want, false, err // not have, which may be in a cache
@@ -156,7 +164,8 @@ func update[T Object[T]](ctx context.Context, have T, change func(obj T) error, 
 	return result, err == nil, err
 }
 
-func create[T Object[T]](ctx context.Context, client *informer.TypedClient[T], initial T, change func(obj T) error) (T, error) {
+func create[T Object[T]](ctx context.Context, client *informer.TypedClient[T], initial T, change func(obj T) error) (T,
+	error) {
 	want, err := changedCopy(initial, change)
 	if err != nil {
 		return want, err

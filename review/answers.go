@@ -22,8 +22,8 @@ var ErrBusy = errors.New("too many reviews are under way")
 
 var errFailed = errors.New("the review did not return")
 
-// answers remembers at most maxAnswers answers, each for ttl. Requests for one answer at a time share a review. It does not
-// remember errors. The zero value is ready.
+// answers remembers at most maxAnswers answers, each for ttl. Requests for one answer at a time share a review. It does
+// not remember errors. The zero value is ready.
 type answers[V any] struct {
 	mu    sync.Mutex // protects the fields below
 	byKey map[[sha256.Size]byte]*answer[V]
@@ -38,7 +38,8 @@ type answer[V any] struct {
 	until time.Time // zero before done, protected by answers.mu
 }
 
-func (a *answers[V]) get(ctx context.Context, key [sha256.Size]byte, review func(context.Context) (V, error)) (value V, err error) {
+func (a *answers[V]) get(ctx context.Context, key [sha256.Size]byte, review func(context.Context) (V, error)) (value V,
+	err error) {
 	a.mu.Lock()
 	known := a.byKey[key]
 	switch {

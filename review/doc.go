@@ -1,5 +1,5 @@
-// Package review asks the API server who sent a request, and what they may do, as the components of Kubernetes do for their own
-// endpoints: a TokenReview for the bearer token, then a SubjectAccessReview.
+// Package review asks the API server who sent a request, and what they may do, as the components of Kubernetes do for
+// their own endpoints: a TokenReview for the bearer token, then a SubjectAccessReview.
 //
 //	reviewer := review.New(client, review.Config{})
 //	debugpage.Config{…, Authorize: reviewer.Authorize(review.Path("get", "/debug/informers"))}

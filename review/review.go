@@ -30,9 +30,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Reviewer asks the API server who a client is, and what they may do. Create one with [New]. It uses an answer for ten seconds,
-// whether yes or no, as the components of Kubernetes do: a client keeps for so long what it was allowed. All methods are safe for
-// concurrent use.
+// Reviewer asks the API server who a client is, and what they may do. Create one with [New]. It uses an answer for ten
+// seconds, whether yes or no, as the components of Kubernetes do: a client keeps for so long what it was allowed. All
+// methods are safe for concurrent use.
 type Reviewer struct {
 	tokens    *informer.TypedClient[*authenticationv1.TokenReview]
 	accesses  *informer.TypedClient[*authorizationv1.SubjectAccessReview]
@@ -43,19 +43,21 @@ type Reviewer struct {
 	allowed answers[bool]
 }
 
-// New returns a reviewer. Its requests count for the rate limit of client, which should be one of its own: clients with ever new
-// tokens must not delay the informers.
+// New returns a reviewer. Its requests count for the rate limit of client, which should be one of its own: clients with
+// ever new tokens must not delay the informers.
 func New(client *informer.Client, config Config) *Reviewer {
 	return &Reviewer{
-		tokens:    informer.NewTypedClient[*authenticationv1.TokenReview](client, authenticationv1.SchemeGroupVersion.WithResource("tokenreviews")),
-		accesses:  informer.NewTypedClient[*authorizationv1.SubjectAccessReview](client, authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")),
+		tokens: informer.NewTypedClient[*authenticationv1.TokenReview](client,
+			authenticationv1.SchemeGroupVersion.WithResource("tokenreviews")),
+		accesses: informer.NewTypedClient[*authorizationv1.SubjectAccessReview](client,
+			authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")),
 		audiences: slices.Clone(config.Audiences),
 		log:       cmp.Or(config.Logger, slog.Default()),
 	}
 }
 
-// User returns the user of a bearer token. It returns nil, and no error, if the token is not valid, is longer than 16 KiB, or is for
-// other audiences. It takes ten seconds at most.
+// User returns the user of a bearer token. It returns nil, and no error, if the token is not valid, is longer than 16
+// KiB, or is for other audiences. It takes ten seconds at most.
 func (r *Reviewer) User(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	if token == "" || len(token) > maxToken {
 		return nil, nil
@@ -69,21 +71,24 @@ func (r *Reviewer) User(ctx context.Context, token string) (*authenticationv1.Us
 			return nil, fmt.Errorf("token review: %w", err)
 		case !review.Status.Authenticated || review.Status.Error != "":
 			return nil, nil
-		case len(r.audiences) > 0 && !slices.ContainsFunc(review.Status.Audiences, func(a string) bool { return slices.Contains(r.audiences, a) }):
+		case len(r.audiences) > 0 && !slices.ContainsFunc(review.Status.Audiences,
+			func(a string) bool { return slices.Contains(r.audiences, a) }):
 			return nil, nil // an authenticator that knows no audiences
 		}
 		return &review.Status.User, nil
 	})
 }
 
-// Path returns the access of a path that is no resource, for [Reviewer.Allowed]. Verbs are in lower case, such as "get".
+// Path returns the access of a path that is no resource, for [Reviewer.Allowed]. Verbs are in lower case, such as
+// "get".
 func Path(verb, path string) authorizationv1.SubjectAccessReviewSpec {
 	return authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}}
 }
 
-// Allowed reports whether the API server allows an access to a user. access has the attributes of a resource, or those of a path;
-// its other fields are overwritten. It takes ten seconds at most.
-func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo, access authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+// Allowed reports whether the API server allows an access to a user. access has the attributes of a resource, or those
+// of a path; its other fields are overwritten. It takes ten seconds at most.
+func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo,
+	access authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	if user == nil || user.Username == "" && len(user.Groups) == 0 {
 		return false, errors.New("subject access review: no user")
 	}
@@ -107,9 +112,9 @@ func (r *Reviewer) Allowed(ctx context.Context, user *authenticationv1.UserInfo,
 	})
 }
 
-// Authorize returns a function that reports whether the sender of a request has a bearer token, and the API server allows the access
-// to its user. A review that fails counts as no, and is logged. Requests that want to act as another user (impersonation) are refused:
-// what their sender may do says nothing about what the other may.
+// Authorize returns a function that reports whether the sender of a request has a bearer token, and the API server
+// allows the access to its user. A review that fails counts as no, and is logged. Requests that want to act as another
+// user (impersonation) are refused: what their sender may do says nothing about what the other may.
 func (r *Reviewer) Authorize(access authorizationv1.SubjectAccessReviewSpec) func(*http.Request) bool {
 	return func(request *http.Request) bool {
 		for name := range request.Header {

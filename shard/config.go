@@ -14,54 +14,56 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Config is the configuration of a [Replica]. Only Namespace and Name are required. All replicas of a group must have the same Name,
-// Namespace, Field and Slots. The durations have the names of client-go's leaderelection.
+// Config is the configuration of a [Replica]. Only Namespace and Name are required. All replicas of a group must have
+// the same Name, Namespace, Field and Slots. The durations have the names of client-go's leaderelection.
 type Config struct {
-	// Namespace and Name identify the group of replicas. Each replica has a Lease in Namespace, with Name as the value of the label
-	// [GroupLabel] and as the beginning of its name. The service account needs the verbs list, watch, create, get, update and delete for
-	// leases in the group coordination.k8s.io.
+	// Namespace and Name identify the group of replicas. Each replica has a Lease in Namespace, with Name as the value of
+	// the label [GroupLabel] and as the beginning of its name. The service account needs the verbs list, watch, create,
+	// get, update and delete for leases in the group coordination.k8s.io.
 	Namespace, Name string
-	// Identity is the name of this replica. It must be unique: no other replica may have it, nor an earlier process of this one.
-	// Empty means the host name, "_" and a random UUID.
+	// Identity is the name of this replica. It must be unique: no other replica may have it, nor an earlier process of
+	// this one. Empty means the host name, "_" and a random UUID.
 	Identity string
 	// Field is the field whose hash decides which replica an object belongs to. Zero means the UID.
 	Field informer.ShardField
-	// Slots is the number of parts into which the objects are divided, a power of two from 1 to 4096. A replica has whole slots. More
-	// slots make the shards more equal, and the requests of the informers longer: with n replicas, a shard has about Slots / n ranges.
-	// Zero means 256, which is right for up to 30 replicas.
+	// Slots is the number of parts into which the objects are divided, a power of two from 1 to 4096. A replica has whole
+	// slots. More slots make the shards more equal, and the requests of the informers longer: with n replicas, a shard has
+	// about Slots / n ranges. Zero means 256, which is right for up to 30 replicas.
 	Slots int
-	// LeaseDuration is how long other replicas wait after the last renewal that they saw, in whole seconds. Zero means 15 s.
+	// LeaseDuration is how long other replicas wait after the last renewal that they saw, in whole seconds. Zero means 15
+	// s.
 	LeaseDuration time.Duration
 	// RenewDeadline is the age of the lease at which the contexts of all calls of Reconcile end. They must return within
 	// LeaseDuration - RenewDeadline - Margin. Zero means two thirds of LeaseDuration.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between two renewals. Zero means a fifth of LeaseDuration.
 	RetryPeriod time.Duration
-	// Grace is the time from the loss of a slot to another replica to the end of the contexts of the calls of Reconcile under way in
-	// that slot. The other replica waits until they have returned. Zero means 20 s. Negative means that the contexts end at once.
+	// Grace is the time from the loss of a slot to another replica to the end of the contexts of the calls of Reconcile
+	// under way in that slot. The other replica waits until they have returned. Zero means 20 s. Negative means that the
+	// contexts end at once.
 	Grace time.Duration
-	// StuckAfter is how long after Grace such a call may take to return. A call that takes longer is stuck. Its replica then hands over
-	// its other slots, for at most HandOverTimeout, and stops renewing its lease, unless the call returns. The calls under way must
-	// return as after every lost lease, or Fatal ends the process: only that makes the slots of stuck calls free. Zero means
-	// LeaseDuration - RenewDeadline - Margin, the time that calls have after a lost lease.
+	// StuckAfter is how long after Grace such a call may take to return. A call that takes longer is stuck. Its replica
+	// then hands over its other slots, for at most HandOverTimeout, and stops renewing its lease, unless the call returns.
+	// The calls under way must return as after every lost lease, or Fatal ends the process: only that makes the slots of
+	// stuck calls free. Zero means LeaseDuration - RenewDeadline - Margin, the time that calls have after a lost lease.
 	StuckAfter time.Duration
-	// ListTimeout is how long a replica may take to hold the objects of a slot that it should own. After that, it leaves the slot to
-	// another replica until it holds the objects, and goes on trying. If no other one can have it, the first that holds its objects
-	// owns it. It should be longer than the lists of the informers take. Zero means a minute.
+	// ListTimeout is how long a replica may take to hold the objects of a slot that it should own. After that, it leaves
+	// the slot to another replica until it holds the objects, and goes on trying. If no other one can have it, the first
+	// that holds its objects owns it. It should be longer than the lists of the informers take. Zero means a minute.
 	ListTimeout time.Duration
-	// HandOverTimeout is how long a replica that leaves waits for the others to take over its slots, before it stops its work. Zero
-	// means 10 s. Negative means that it does not wait.
+	// HandOverTimeout is how long a replica that leaves waits for the others to take over its slots, before it stops its
+	// work. Zero means 10 s. Negative means that it does not wait.
 	HandOverTimeout time.Duration
-	// Fatal is called when calls of Reconcile have not returned in time after the lease was lost, and must not return. Nil means
-	// os.Exit(1).
+	// Fatal is called when calls of Reconcile have not returned in time after the lease was lost, and must not return. Nil
+	// means os.Exit(1).
 	Fatal func()
-	// Logger receives a record for each change of the group and of the replica's slots, and when requests begin to fail. Nil means
-	// slog.Default().
+	// Logger receives a record for each change of the group and of the replica's slots, and when requests begin to fail.
+	// Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Margin is how long before the end of the lease all work must have returned. It covers clocks of different speeds, and the end of
-// the process.
+// Margin is how long before the end of the lease all work must have returned. It covers clocks of different speeds, and
+// the end of the process.
 const Margin = time.Second
 
 const (
@@ -99,9 +101,11 @@ func (c *Config) complete() error {
 	case c.RetryPeriod < 0:
 		return fmt.Errorf("Config.RetryPeriod is %v", c.RetryPeriod)
 	case c.RenewDeadline < 2*c.RetryPeriod:
-		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline, c.RetryPeriod)
+		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline,
+			c.RetryPeriod)
 	case c.RenewDeadline >= c.expiry():
-		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline, Margin, c.LeaseDuration)
+		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline,
+			Margin, c.LeaseDuration)
 	case c.StuckAfter < 0:
 		return fmt.Errorf("Config.StuckAfter is %v", c.StuckAfter)
 	case c.ListTimeout < 0:

@@ -6,13 +6,13 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Key is the key of an object with its UID, for controllers whose replicas share objects by UID. An object that is deleted and created
-// again under the same name has another Key, which may belong to another replica.
+// Key is the key of an object with its UID, for controllers whose replicas share objects by UID. An object that is
+// deleted and created again under the same name has another Key, which may belong to another replica.
 //
-// So two replicas may reconcile two keys with the same name at a time: one cleans up after the deleted object while the other sets up the
-// new one. If Reconcile manages something outside of the cluster, give that a name with the UID, or share objects by namespace, with
-// [informer.ShardByNamespace], [informer.EnqueueObject] and [ByNamespace]. Inside the cluster, delete what the UID of the key owns, with
-// its own UID as a precondition.
+// So two replicas may reconcile two keys with the same name at a time: one cleans up after the deleted object while the
+// other sets up the new one. If Reconcile manages something outside of the cluster, give that a name with the UID, or
+// share objects by namespace, with [informer.ShardByNamespace], [informer.EnqueueObject] and [ByNamespace]. Inside the
+// cluster, delete what the UID of the key owns, with its own UID as a precondition.
 type Key struct {
 	informer.Key
 	UID types.UID
@@ -33,15 +33,17 @@ func (k Key) MarshalLog() any {
 // KeyOf returns the key of obj. Pass it to [EnqueueObject].
 func KeyOf[T informer.Object](obj T) Key { return Key{informer.KeyOf(obj), obj.GetUID()} }
 
-// EnqueueObject is [informer.EnqueueObject] with keys that have the UID. When Reconcile receives a key, the store may have no object of
-// that name, or a later one with another UID. Then the object of the key is deleted.
-func EnqueueObject[T informer.Object](i *informer.Informer[T], when ...informer.Predicate[T]) informer.EventSource[T, Key] {
+// EnqueueObject is [informer.EnqueueObject] with keys that have the UID. When Reconcile receives a key, the store may
+// have no object of that name, or a later one with another UID. Then the object of the key is deleted.
+func EnqueueObject[T informer.Object](i *informer.Informer[T], when ...informer.Predicate[T]) informer.EventSource[T,
+	Key] {
 	return informer.Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
 }
 
-// EnqueueOwner is [informer.EnqueueOwner] with keys that have the UID of the owner. What an owner owns has other hashes than the owner
-// itself, so i must hold all of it: do not pass i to [Replica.Follow].
-func EnqueueOwner[T informer.Owned](i *informer.Informer[T], owner informer.Owner, when ...informer.Predicate[T]) informer.EventSource[T, Key] {
+// EnqueueOwner is [informer.EnqueueOwner] with keys that have the UID of the owner. What an owner owns has other hashes
+// than the owner itself, so i must hold all of it: do not pass i to [Replica.Follow].
+func EnqueueOwner[T informer.Owned](i *informer.Informer[T], owner informer.Owner,
+	when ...informer.Predicate[T]) informer.EventSource[T, Key] {
 	return informer.Enqueue(i, OwnerKeys[T](owner), when...)
 }
 

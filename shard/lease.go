@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is suspended, it may fire
-// late.
+// watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is
+// suspended, it may fire late.
 const watchPeriod = Margin / 4
 
 // logPeriod is how long a process that ends itself waits for its last record in the log.
@@ -165,8 +165,8 @@ func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afres
 	}
 }
 
-// watch gives up all slots when the lease has reached RenewDeadline, and calls Fatal when the calls of Reconcile must have returned. It
-// returns when ctx ends.
+// watch gives up all slots when the lease has reached RenewDeadline, and calls Fatal when the calls of Reconcile must
+// have returned. It returns when ctx ends.
 func (s *session) watch(ctx context.Context) {
 	draining := false // at the last look
 	for sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) {
@@ -205,8 +205,8 @@ func (s *session) watch(ctx context.Context) {
 	}
 }
 
-// refresh makes the informer of the Leases list. The replica can write its Lease, but has not seen it for some time: the watch is
-// broken, and has not noticed yet. A replica that cannot see the others cannot hand over slots.
+// refresh makes the informer of the Leases list. The replica can write its Lease, but has not seen it for some time:
+// the watch is broken, and has not noticed yet. A replica that cannot see the others cannot hand over slots.
 func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
 	defer cancel()

@@ -18,12 +18,14 @@ const GroupLabel = "shard.typedinformer.io/group"
 
 // The annotations of a Lease.
 const (
-	layoutAnnotation     = "shard.typedinformer.io/layout"     // what all replicas must agree on
-	claimsAnnotation     = "shard.typedinformer.io/claims"     // the slots that the replica has or waits for, such as "0-3,17"
+	layoutAnnotation = "shard.typedinformer.io/layout" // what all replicas must agree on
+	// the slots that the replica has or waits for, such as "0-3,17"
+	claimsAnnotation     = "shard.typedinformer.io/claims"
 	generationAnnotation = "shard.typedinformer.io/generation" // counts the changes of claims
 	leavingAnnotation    = "shard.typedinformer.io/leaving"    // "true" when the replica hands over its slots
-	yieldsAnnotation     = "shard.typedinformer.io/yields"     // the slots that it leaves to others, because it cannot list their objects
-	runAnnotation        = "shard.typedinformer.io/run"        // a random UUID for each call of Run
+	// the slots that it leaves to others, because it cannot list their objects
+	yieldsAnnotation = "shard.typedinformer.io/yields"
+	runAnnotation    = "shard.typedinformer.io/run" // a random UUID for each call of Run
 )
 
 // layout returns the value of layoutAnnotation, such as "uid 256 v1".
@@ -52,7 +54,8 @@ type member struct {
 
 // memberOf reads a Lease. known is the result for the same Lease before, or the zero value.
 func memberOf(lease *coordinationv1.Lease, known member, c *Config) member {
-	text := [...]string{lease.Annotations[layoutAnnotation], lease.Annotations[generationAnnotation], lease.Annotations[claimsAnnotation], lease.Annotations[yieldsAnnotation]}
+	text := [...]string{lease.Annotations[layoutAnnotation], lease.Annotations[generationAnnotation],
+		lease.Annotations[claimsAnnotation], lease.Annotations[yieldsAnnotation]}
 	m := member{
 		text: text, name: lease.Name, hash: informer.HashOf(lease.Name), uid: lease.UID, resourceVersion: lease.ResourceVersion, duration: c.LeaseDuration,
 		leaving: lease.Annotations[leavingAnnotation] == "true",
@@ -102,8 +105,9 @@ type group struct {
 	planned []int    // for each slot the index of the member that should have it, or -1
 }
 
-// directory reads the Leases of a group again and again. It reads only what has changed, and plans only for other replicas: with 100
-// replicas and 1,024 slots, reading everything takes about a millisecond, and each of them has a look whenever one writes its claims.
+// directory reads the Leases of a group again and again. It reads only what has changed, and plans only for other
+// replicas: with 100 replicas and 1,024 slots, reading everything takes about a millisecond, and each of them has a
+// look whenever one writes its claims.
 type directory struct {
 	members map[types.UID]member // of the last read
 	names   []string             // of the replicas of the last plan
@@ -155,8 +159,9 @@ func (g *group) yielded(slot int) bool {
 	return i >= 0 && g.members[i].yields != nil && g.members[i].yields[slot]
 }
 
-// substitute returns the index of the member that should have a slot that is yielded. One that claims the slot keeps it. Otherwise, it is
-// the largest weight among those that yield nothing, since who cannot list one part can hardly list another. If there is none, the first choice stays.
+// substitute returns the index of the member that should have a slot that is yielded. One that claims the slot keeps
+// it. Otherwise, it is the largest weight among those that yield nothing, since who cannot list one part can hardly
+// list another. If there is none, the first choice stays.
 func (g *group) substitute(slot int) int {
 	chosen, claims, weight := g.first[slot], false, uint64(0)
 	for i := range g.members {

@@ -5,12 +5,13 @@ import "github.com/typedinformer/informer"
 // planVersion names the rules of plan. Replicas with other rules do not share slots.
 const planVersion = "1"
 
-// plan returns for each slot the index of the replica that should have it. The order of the replicas does not matter. Without replicas
-// each index is -1.
+// plan returns for each slot the index of the replica that should have it. The order of the replicas does not matter.
+// Without replicas each index is -1.
 //
-// It uses rendezvous hashing: for each slot, every replica has a weight, and the largest weight wins. So a replica that joins takes its
-// slots from all others equally, and the slots of one that leaves go to all others. By chance, a replica would have up to twice as many
-// slots as another, so no replica has more than [bound] slots: a slot beyond goes to the next largest weight.
+// It uses rendezvous hashing: for each slot, every replica has a weight, and the largest weight wins. So a replica that
+// joins takes its slots from all others equally, and the slots of one that leaves go to all others. By chance, a
+// replica would have up to twice as many slots as another, so no replica has more than [bound] slots: a slot beyond
+// goes to the next largest weight.
 func plan(replicas []string, slots int) []int {
 	hashes := make([]uint64, len(replicas))
 	for i, name := range replicas {
@@ -36,8 +37,8 @@ func plan(replicas []string, slots int) []int {
 	return owners
 }
 
-// bound is the largest number of slots of a replica: a tenth above the mean. Nearer to the mean, more slots move whenever a replica
-// joins or leaves.
+// bound is the largest number of slots of a replica: a tenth above the mean. Nearer to the mean, more slots move
+// whenever a replica joins or leaves.
 func bound(slots, replicas int) int {
 	if replicas == 0 {
 		return 0

@@ -55,30 +55,31 @@ type Status struct {
 	Identity string
 	// State is the state of the replica.
 	State State
-	// Replicas are the identities in the Leases of the group, in the order of the names of the Leases, with those of replicas that are
-	// leaving or have ended and not expired.
+	// Replicas are the identities in the Leases of the group, in the order of the names of the Leases, with those of
+	// replicas that are leaving or have ended and not expired.
 	Replicas []string
-	// Slots is the number of slots of the group. Planned is the number of those that this replica should have. Held is the number of
-	// those whose objects the informers hold. Claimed is the number of those in the replica's Lease: owned, awaited from another
-	// replica, or being released. Owned is the number of those whose keys it reconciles.
+	// Slots is the number of slots of the group. Planned is the number of those that this replica should have. Held is the
+	// number of those whose objects the informers hold. Claimed is the number of those in the replica's Lease: owned,
+	// awaited from another replica, or being released. Owned is the number of those whose keys it reconciles.
 	Slots, Planned, Held, Claimed, Owned int
-	// Yielded is the number of slots that this replica should have, but leaves to others because it cannot list their objects; see
-	// Config.ListTimeout.
+	// Yielded is the number of slots that this replica should have, but leaves to others because it cannot list their
+	// objects; see Config.ListTimeout.
 	Yielded int
-	// Overdue are the calls of Reconcile that have not returned although their contexts have ended, because their slots are to move to
-	// another replica, or because the lease was lost. The call that began first is the first. See Config.StuckAfter.
+	// Overdue are the calls of Reconcile that have not returned although their contexts have ended, because their slots
+	// are to move to another replica, or because the lease was lost. The call that began first is the first. See
+	// Config.StuckAfter.
 	Overdue []Call
 	// Shard is what the informers hold, or are about to hold.
 	Shard informer.Shard
-	// Gained counts the slots that the replica came to own. Released counts those that it handed over, and Lost those that it lost with
-	// its lease.
+	// Gained counts the slots that the replica came to own. Released counts those that it handed over, and Lost those that
+	// it lost with its lease.
 	Gained, Released, Lost uint64
 	// LeasesLost is the number of times that the lease was lost.
 	LeasesLost uint64
 	// Renewed is the time at which this replica sent its last successful renewal. Zero means that there was none.
 	Renewed time.Time
-	// LastError is the last failure of a request, or of a Lease that cannot be read. Nil means that there was none. A success does not
-	// clear it.
+	// LastError is the last failure of a request, or of a Lease that cannot be read. Nil means that there was none. A
+	// success does not clear it.
 	LastError error
 	// LastErrorTime is the time of LastError.
 	LastErrorTime time.Time
@@ -89,7 +90,8 @@ type Sharded interface {
 	SetShard(ctx context.Context, shard informer.Shard) error
 }
 
-// Replica is one replica of a program that shares objects with others. Create one with [New]. All methods are safe for concurrent use.
+// Replica is one replica of a program that shares objects with others. Create one with [New]. All methods are safe for
+// concurrent use.
 type Replica struct {
 	config   Config
 	client   *informer.Client
@@ -114,10 +116,11 @@ type controller struct {
 	inWork  func(in func(uint64) bool) []Call                     // Controller.InWork
 }
 
-// New returns a replica. It sends no request; Run does. It returns an error that names the field of config that is wrong.
+// New returns a replica. It sends no request; Run does. It returns an error that names the field of config that is
+// wrong.
 //
-// Give the replica a client of its own. Renewals that wait behind the requests of the work, for the rate limit of a shared client, may
-// come too late.
+// Give the replica a client of its own. Renewals that wait behind the requests of the work, for the rate limit of a
+// shared client, may come too late.
 func New(client *informer.Client, config Config) (*Replica, error) {
 	if client == nil {
 		return nil, errors.New("shard: the client is nil: create one with informer.NewClient")
@@ -135,18 +138,19 @@ func New(client *informer.Client, config Config) (*Replica, error) {
 	}, nil
 }
 
-// Follow makes the informers hold the objects of this replica's slots: those that it owns, and those that it is about to own. Objects of
-// slots that have moved away stay until the informers list anyway, or for a minute after the group has settled. Call Follow before
-// Run, for each informer that should not hold the whole collection. Its objects must have the field Config.Field.
+// Follow makes the informers hold the objects of this replica's slots: those that it owns, and those that it is about
+// to own. Objects of slots that have moved away stay until the informers list anyway, or for a minute after the group
+// has settled. Call Follow before Run, for each informer that should not hold the whole collection. Its objects must
+// have the field Config.Field.
 func (r *Replica) Follow(informers ...Sharded) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.followers = append(r.followers, informers...)
 }
 
-// Control makes ctl reconcile only the keys that r owns. hash returns the hash of a key: [informer.HashOf] of the UID or of the
-// namespace, as Config.Field says. It must be fast, and always return the same for the same key. Call Control before Run and before
-// ctl.Run. With [ByUID] or [ByNamespace] for another Config.Field, Run returns an error.
+// Control makes ctl reconcile only the keys that r owns. hash returns the hash of a key: [informer.HashOf] of the UID
+// or of the namespace, as Config.Field says. It must be fast, and always return the same for the same key. Call Control
+// before Run and before ctl.Run. With [ByUID] or [ByNamespace] for another Config.Field, Run returns an error.
 func Control[K comparable](r *Replica, ctl *informer.Controller[K], hash func(key K) uint64) {
 	is := func(f any) bool { return reflect.ValueOf(hash).Pointer() == reflect.ValueOf(f).Pointer() }
 	var misused error
@@ -179,8 +183,8 @@ func Control[K comparable](r *Replica, ctl *informer.Controller[K], hash func(ke
 	})
 }
 
-// Owns reports whether this replica owns the objects with that hash; see [informer.HashOf]. It is fast and takes no lock. It looks at
-// the clocks, so it is right in a process that was suspended, too.
+// Owns reports whether this replica owns the objects with that hash; see [informer.HashOf]. It is fast and takes no
+// lock. It looks at the clocks, so it is right in a process that was suspended, too.
 func (r *Replica) Owns(hash uint64) bool { return r.ownership(hash) == informer.KeyOwned }
 
 func (r *Replica) ownership(hash uint64) informer.Ownership {
@@ -191,15 +195,15 @@ func (r *Replica) ownership(hash uint64) informer.Ownership {
 	return s.ownership(hash)
 }
 
-// Run joins the group, and calls work when it knows the group and the informers have their first shard. work runs the informers and
-// the controllers. When ctx ends, Run hands over the slots to the other replicas, within Config.HandOverTimeout, and then ends the
-// context of work. A lost lease does not end it: the controllers then own no key until the replica has joined again. Run returns the
-// cause of ctx, or the result of work if that returns before its context ends. By then, work has returned, the Lease is deleted, and
-// every goroutine that Run started has ended. If the deletion fails, the Lease expires by itself. Failing requests do not end Run; see
-// Status.
+// Run joins the group, and calls work when it knows the group and the informers have their first shard. work runs the
+// informers and the controllers. When ctx ends, Run hands over the slots to the other replicas, within
+// Config.HandOverTimeout, and then ends the context of work. A lost lease does not end it: the controllers then own no
+// key until the replica has joined again. Run returns the cause of ctx, or the result of work if that returns before
+// its context ends. By then, work has returned, the Lease is deleted, and every goroutine that Run started has ended.
+// If the deletion fails, the Lease expires by itself. Failing requests do not end Run; see Status.
 //
-// Run may be called again later, with informers that have not ended. If it is already under way, it returns an error that wraps
-// [informer.ErrRunning].
+// Run may be called again later, with informers that have not ended. If it is already under way, it returns an error
+// that wraps [informer.ErrRunning].
 func (r *Replica) Run(ctx context.Context, work func(ctx context.Context) error) error {
 	if err := r.mistake(); err != nil {
 		return err

@@ -40,15 +40,17 @@ const (
 
 // session is one call of Run.
 //
-// Its invariant is that at most one replica has a slot in the phases gaining to releasing. A replica enters gaining only after it has
-// seen its own Lease with the claim, at a resource version at which no other Lease has one. Of two replicas that claim a slot, the one
-// that wrote its claim later sees that of the other. So at most one of them enters gaining, and the other waits until that claim is
-// gone. A claim goes away in two ways. The replica itself writes its Lease without it, after all calls of Reconcile have returned. Or
-// another replica deletes the Lease, if it has not changed for LeaseDuration. By then the replica has lost the lease by its own clocks,
-// and its calls have returned, or its process has ended.
+// Its invariant is that at most one replica has a slot in the phases gaining to releasing. A replica enters gaining
+// only after it has seen its own Lease with the claim, at a resource version at which no other Lease has one. Of two
+// replicas that claim a slot, the one that wrote its claim later sees that of the other. So at most one of them enters
+// gaining, and the other waits until that claim is gone. A claim goes away in two ways. The replica itself writes its
+// Lease without it, after all calls of Reconcile have returned. Or another replica deletes the Lease, if it has not
+// changed for LeaseDuration. By then the replica has lost the lease by its own clocks, and its calls have returned, or
+// its process has ended.
 //
-// No slot stays in a phase for ever, because a replica does not renew while only the end of its process can help: while it drains after a
-// lost lease, and when a call in a slot that is releasing is stuck and no other slot is left to hand over.
+// No slot stays in a phase for ever, because a replica does not renew while only the end of its process can help: while
+// it drains after a lost lease, and when a call in a slot that is releasing is stuck and no other slot is left to hand
+// over.
 type session struct {
 	*Replica
 	run         string // identifies this call of Run in its Lease
@@ -102,8 +104,8 @@ type session struct {
 	created    bool   // a request for the creation of a Lease was sent
 }
 
-// instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and the wall clock may
-// be set.
+// instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and
+// the wall clock may be set.
 type instant struct{ monotonic, wall time.Time }
 
 // observation is the last change of a Lease that this replica has seen.
@@ -261,7 +263,8 @@ func (s *session) observe(lease *coordinationv1.Lease, look bool) {
 
 // changed reports whether a Lease has changed in more than its time.
 func changed(old, lease *coordinationv1.Lease) bool {
-	return slices.ContainsFunc([]string{layoutAnnotation, claimsAnnotation, generationAnnotation, leavingAnnotation, yieldsAnnotation}, func(name string) bool {
+	return slices.ContainsFunc([]string{layoutAnnotation, claimsAnnotation, generationAnnotation, leavingAnnotation,
+		yieldsAnnotation}, func(name string) bool {
 		return old.Annotations[name] != lease.Annotations[name]
 	})
 }
@@ -326,7 +329,8 @@ func (s *session) advanceLocked(g *group, desired slotSet) {
 	own := &g.members[g.own]
 	var gained []int
 	claims := false
-	busy := s.inPhaseLocked(gaining) > 0 // each gain goes through all objects, so slots that become free meanwhile are gained together
+	// each gain goes through all objects, so slots that become free meanwhile are gained together
+	busy := s.inPhaseLocked(gaining) > 0
 	for slot, p := range s.phases {
 		switch {
 		case p == absent && desired[slot] && s.held[slot]:
@@ -427,12 +431,12 @@ func (s *session) in(slots ...int) func(hash uint64) bool {
 	return func(hash uint64) bool { return set[slotOf(hash, len(set))] }
 }
 
-// keepPeriod is how long the informers keep the objects of slots that have moved to another replica. The next change of the group may
-// bring the slots back, and that would take a list.
+// keepPeriod is how long the informers keep the objects of slots that have moved to another replica. The next change of
+// the group may bring the slots back, and that would take a list.
 const keepPeriod = time.Minute
 
-// holdLocked makes the informers hold the slots that are desired or claimed. It removes slots when it also adds some, or when no slot has
-// been between two replicas for keepPeriod. It returns when to look again, at the latest.
+// holdLocked makes the informers hold the slots that are desired or claimed. It removes slots when it also adds some,
+// or when no slot has been between two replicas for keepPeriod. It returns when to look again, at the latest.
 func (s *session) holdLocked(desired slotSet) time.Duration {
 	target := slices.Clone(desired)
 	settled, more := !s.leaving, s.target == nil
@@ -483,8 +487,8 @@ func (s *session) holdLocked(desired slotSet) time.Duration {
 	return keepPeriod
 }
 
-// change changes the shards of the informers, until they hold the target. A list in progress is completed, even if the target changes:
-// otherwise no list would end while the group changes all the time.
+// change changes the shards of the informers, until they hold the target. A list in progress is completed, even if the
+// target changes: otherwise no list would end while the group changes all the time.
 func (s *session) change() {
 	for {
 		s.mu.Lock()
@@ -514,8 +518,8 @@ func (s *session) change() {
 	}
 }
 
-// waitSources waits until the controllers have read everything that they watch, so that they can reconcile as soon as they own a slot. It
-// reports whether they have.
+// waitSources waits until the controllers have read everything that they watch, so that they can reconcile as soon as
+// they own a slot. It reports whether they have.
 func (s *session) waitSources(ctx context.Context) bool {
 	for _, c := range s.controllers {
 		for {
@@ -660,7 +664,8 @@ func (s *session) deleteLease(ctx context.Context, name string, uid types.UID, v
 	if version != "" {
 		conditions.ResourceVersion = &version
 	}
-	return s.api.Delete(ctx, informer.Key{Namespace: s.config.Namespace, Name: name}, metav1.DeleteOptions{Preconditions: &conditions})
+	return s.api.Delete(ctx, informer.Key{Namespace: s.config.Namespace, Name: name},
+		metav1.DeleteOptions{Preconditions: &conditions})
 }
 
 // delete deletes the replica's own Lease at the end of Run, when nothing is reconciled.
@@ -674,7 +679,8 @@ func (s *session) delete(ctx context.Context) {
 	if uid == "" {
 		return
 	}
-	if err := s.deleteLease(context.WithoutCancel(ctx), s.config.leaseName(), uid, ""); err != nil && !apierrors.IsNotFound(err) {
+	if err := s.deleteLease(context.WithoutCancel(ctx), s.config.leaseName(), uid, ""); err != nil &&
+		!apierrors.IsNotFound(err) {
 		s.fault("the Lease cannot be deleted, and expires", err)
 	}
 }
@@ -683,7 +689,8 @@ func (s *session) delete(ctx context.Context) {
 func (s *session) lostUID(ctx context.Context) types.UID {
 	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
 	defer cancel()
-	present, err := s.api.Get(ctx, informer.Key{Namespace: s.config.Namespace, Name: s.config.leaseName()}, metav1.GetOptions{})
+	present, err := s.api.Get(ctx, informer.Key{Namespace: s.config.Namespace, Name: s.config.leaseName()},
+		metav1.GetOptions{})
 	if err != nil || !s.wrote(present) {
 		return ""
 	}

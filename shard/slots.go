@@ -108,8 +108,8 @@ func parseSlots(text string, slots int) (slotSet, error) {
 // maxRanges is the largest number of ranges of a shard: [informer.Shard] takes no more.
 const maxRanges = 64
 
-// shard returns the shard with these slots. If that has more ranges than a request can name, it includes the slots of the smallest gaps
-// too. Without slots, the shard has one hash, since an empty shard means all objects.
+// shard returns the shard with these slots. If that has more ranges than a request can name, it includes the slots of
+// the smallest gaps too. Without slots, the shard has one hash, since an empty shard means all objects.
 func (s slotSet) shard(field informer.ShardField) informer.Shard {
 	all := slices.Collect(s.runs())
 	for len(all) > maxRanges {

@@ -19,8 +19,8 @@ type Call struct {
 
 var errOverdue = errors.New("calls of Reconcile have not returned after their contexts had ended")
 
-// A stuck call must not be overtaken: it may still write. So nobody may have its slot before this process has ended, or the call has
-// returned. The replica leaves the group as far as it can:
+// A stuck call must not be overtaken: it may still write. So nobody may have its slot before this process has ended, or
+// the call has returned. The replica leaves the group as far as it can:
 //
 //	the call is stuck                 its Lease says that it leaves, and its other slots move as when a replica leaves
 //	they have, or HandOverTimeout     it stops renewing
@@ -40,7 +40,8 @@ func (s *session) lookForStuckLocked() {
 	}
 	if stuck {
 		s.stuck = time.Now()
-		s.faultLocked("calls of Reconcile are stuck, so the other slots are handed over, and then the lease ends", overdueError(s.overdueLocked()))
+		s.faultLocked("calls of Reconcile are stuck, so the other slots are handed over, and then the lease ends",
+			overdueError(s.overdueLocked()))
 	} else {
 		s.stuck = time.Time{}
 		s.say(slog.LevelInfo, "the calls of Reconcile that were stuck have returned")
@@ -48,8 +49,8 @@ func (s *session) lookForStuckLocked() {
 	s.claimsChangedLocked()
 }
 
-// silentLocked reports whether the Lease must not be written: calls may be under way that do not return, and only the end of this process
-// can end them.
+// silentLocked reports whether the Lease must not be written: calls may be under way that do not return, and only the
+// end of this process can end them.
 func (s *session) silentLocked() bool {
 	if s.draining || s.stuck.IsZero() {
 		return s.draining
@@ -70,7 +71,8 @@ func (s *session) stuckLocked(slot int) bool {
 	return time.Since(s.releases[slot]) >= max(s.config.Grace, 0)+s.config.StuckAfter
 }
 
-// overdueLocked returns the calls of Reconcile that have not returned although their contexts have ended, in the order in which they began.
+// overdueLocked returns the calls of Reconcile that have not returned although their contexts have ended, in the order
+// in which they began.
 func (s *session) overdueLocked() (calls []Call) {
 	var slots []int
 	for slot, p := range s.phases {
@@ -94,5 +96,6 @@ func overdueError(calls []Call) error {
 	if len(calls) == 0 {
 		return errOverdue
 	}
-	return fmt.Errorf("%w: %d, the first with key %s for %v", errOverdue, len(calls), calls[0].Key, time.Since(calls[0].Since).Round(time.Second))
+	return fmt.Errorf("%w: %d, the first with key %s for %v", errOverdue, len(calls), calls[0].Key,
+		time.Since(calls[0].Since).Round(time.Second))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// yields are the slots that a replica leaves to others, because its informers have not come to hold their objects in time. It goes on
-// listing them, and takes the slots back when it holds their objects.
+// yields are the slots that a replica leaves to others, because its informers have not come to hold their objects in
+// time. It goes on listing them, and takes the slots back when it holds their objects.
 type yields struct {
 	slots slotSet
 	since []time.Time // for each slot that the replica should own and does not hold, when that began
@@ -19,9 +19,11 @@ type yields struct {
 
 func newYields(slots int) yields { return yields{make(slotSet, slots), make([]time.Time, slots)} }
 
-// look notes which slots the replica lacks: those that it should own, or has yielded, and whose objects it does not hold. It returns how
-// many of them are yielded from now on, whether any slot is no longer yielded, and when to look again, at the latest.
-func (y *yields) look(now time.Time, patience time.Duration, lacks func(slot int) bool) (more int, fewer bool, next time.Duration) {
+// look notes which slots the replica lacks: those that it should own, or has yielded, and whose objects it does not
+// hold. It returns how many of them are yielded from now on, whether any slot is no longer yielded, and when to look
+// again, at the latest.
+func (y *yields) look(now time.Time, patience time.Duration, lacks func(slot int) bool) (more int, fewer bool,
+	next time.Duration) {
 	next = patience
 	for slot, since := range y.since {
 		switch {
@@ -41,13 +43,15 @@ func (y *yields) look(now time.Time, patience time.Duration, lacks func(slot int
 	return more, fewer, next
 }
 
-// yieldLocked yields the slots whose objects the informers have not come to hold in time. It returns when to look again, at the latest.
+// yieldLocked yields the slots whose objects the informers have not come to hold in time. It returns when to look
+// again, at the latest.
 func (s *session) yieldLocked(g *group, desired slotSet) time.Duration {
 	more, fewer, next := s.yields.look(time.Now(), s.config.ListTimeout, func(slot int) bool {
 		return s.phases[slot] == absent && !s.held[slot] && (desired[slot] || s.yields.slots[slot] && g.yielded(slot))
 	})
 	if more > 0 {
-		s.faultLocked("the objects of slots cannot be listed in time: other replicas may own them", fmt.Errorf("%d slots: %w", more, s.whyNotHeld()))
+		s.faultLocked("the objects of slots cannot be listed in time: other replicas may own them",
+			fmt.Errorf("%d slots: %w", more, s.whyNotHeld()))
 	}
 	if fewer {
 		s.say(slog.LevelInfo, "slots are no longer left to other replicas", "left", s.yields.slots.count())

@@ -183,7 +183,8 @@ func (c *Cache[T]) put(d informer.Delta[T], key informer.Key, rv uint64) (slow [
 var errNoObject = errors.New("the delta has a nil object")
 
 // changeLocked applies one change and returns the watchers that are too slow, which it has ended.
-func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj T, rv uint64) (slow []*watcher[T], err error) {
+func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj T,
+	rv uint64) (slow []*watcher[T], err error) {
 	old, found := c.objects.Get(key)
 	if change == informer.Removed && !found {
 		if key.Name != "" { // it may be one that could not be decoded

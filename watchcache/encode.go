@@ -187,7 +187,8 @@ func writeEventHead(w *bufio.Writer, eventType string, objectSize int) {
 
 // writeList writes a list of the elements. bytes returns the encoding of an element, and size its length; a nil size
 // means the length of encode's result. It encodes the elements one at a time, as it writes them.
-func (c *codec[T]) writeList(w *bufio.Writer, f format, list listMeta, items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
+func (c *codec[T]) writeList(w *bufio.Writer, f format, list listMeta, items []*element[T],
+	size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
 	kind := c.kindOf(f)
 	kind.Kind += "List"
 	if f.protobuf() {
@@ -232,7 +233,8 @@ func (c *codec[T]) writeList(w *bufio.Writer, f format, list listMeta, items []*
 // listMeta is the metadata of a list.
 type listMeta struct {
 	metav1.ListMeta
-	shard string // the selector of the shard; empty if there is none. Like kube-apiserver, a list of metadata does not have it
+	// the selector of the shard; empty if there is none. Like kube-apiserver, a list of metadata does not have it
+	shard string
 }
 
 func (m *listMeta) json(f format) ([]byte, error) {
@@ -268,7 +270,8 @@ type customListMeta struct {
 	ResourceVersion    string `json:"resourceVersion"`
 }
 
-func (c *codec[T]) writeProtobufList(w *bufio.Writer, f format, kind schema.GroupVersionKind, list listMeta, items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
+func (c *codec[T]) writeProtobufList(w *bufio.Writer, f format, kind schema.GroupVersionKind, list listMeta,
+	items []*element[T], size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
 	metadata, err := list.protobuf(f)
 	if err != nil {
 		return err

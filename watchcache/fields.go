@@ -45,7 +45,8 @@ func newSelectableFields[T Object](config Config, custom bool) selectableFields[
 		switch {
 		case kind.refusal != nil:
 			return kind.refusal(gvk, label)
-		case builtin || len(kind.fields) > 0, custom && strings.Contains(gvk.Group, "."): // like the group of every custom resource
+		// like the group of every custom resource
+		case builtin || len(kind.fields) > 0, custom && strings.Contains(gvk.Group, "."):
 			return "field label not supported: " + label
 		}
 		return fmt.Sprintf("%q is not a known field selector: only %q, %q", label, "metadata.name", "metadata.namespace")
@@ -108,7 +109,8 @@ func builtinPaths(paths ...string) []builtinField {
 // builtinKinds are the kinds of Kubernetes that have more selectable fields than their name and namespace, in all
 // versions that kube-apiserver serves.
 var builtinKinds = map[schema.GroupKind]builtinKind{
-	{Kind: "Pod"}: {fields: append(builtinPaths("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+	{Kind: "Pod"}: {fields: append(builtinPaths("spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
+		"spec.serviceAccountName",
 		"status.phase", "status.podIP", "status.nominatedNodeName"),
 		builtinField{label: "spec.host", paths: []string{"spec.nodeName"}}, // its name before v1
 		builtinField{label: "spec.hostNetwork", paths: []string{"spec.hostNetwork"}, absent: "false"},
@@ -128,7 +130,8 @@ var builtinKinds = map[schema.GroupKind]builtinKind{
 		"reason", "reportingComponent", "type"),
 		builtinField{label: "source", paths: []string{"source.component", "reportingComponent"}},
 	)},
-	{Group: "events.k8s.io", Kind: "Event"}: {fields: builtinPaths("regarding.kind", "regarding.namespace", "regarding.name",
+	{Group: "events.k8s.io", Kind: "Event"}: {fields: builtinPaths("regarding.kind", "regarding.namespace",
+		"regarding.name",
 		"regarding.uid", "regarding.apiVersion", "regarding.resourceVersion", "regarding.fieldPath",
 		"reason", "reportingController", "type")},
 	{Group: "batch", Kind: "Job"}: {
@@ -137,11 +140,14 @@ var builtinKinds = map[schema.GroupKind]builtinKind{
 			return fmt.Sprintf("field label %q not supported for %s", label, kind.Kind)
 		},
 	},
-	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {nameOnly: true, fields: builtinPaths("spec.signerName")},
-	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        {nameOnly: true, fields: builtinPaths("spec.signerName")},
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {nameOnly: true,
+		fields: builtinPaths("spec.signerName")},
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}: {nameOnly: true,
+		fields: builtinPaths("spec.signerName")},
 	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}: {nameOnly: true,
 		fields: builtinPaths("spec.signerName", "spec.podName", "spec.nodeName")},
-	{Group: "resource.k8s.io", Kind: "ResourceSlice"}: {nameOnly: true, fields: builtinPaths("spec.nodeName", "spec.driver"),
+	{Group: "resource.k8s.io", Kind: "ResourceSlice"}: {nameOnly: true,
+		fields: builtinPaths("spec.nodeName", "spec.driver"),
 		refusal: func(kind schema.GroupVersionKind, label string) string {
 			return fmt.Sprintf("field label not supported for %s: %s", kind, label)
 		},

@@ -68,7 +68,8 @@ func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace s
 }
 
 // selector returns the part of the collection that a request selects.
-func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions, namespace string) (sel selector[T], err error) {
+func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions,
+	namespace string) (sel selector[T], err error) {
 	sel = selector[T]{namespace: namespace, values: c.fields.values}
 	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
 		sel.labels = opts.LabelSelector
@@ -137,8 +138,8 @@ func parseRV(s string) (uint64, error) {
 	return rv, nil
 }
 
-// unread returns kube-apiserver's error for an invalid version in a get or a watch, and for an invalid shard selector: 500, without
-// a reason.
+// unread returns kube-apiserver's error for an invalid version in a get or a watch, and for an invalid shard selector:
+// 500, without a reason.
 func unread(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
@@ -148,7 +149,8 @@ func unread(err error) error {
 }
 
 // serveList serves a list, or returns the error to respond with.
-func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions, sel selector[T]) error {
+func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions,
+	sel selector[T]) error {
 	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadataList")
 	if err != nil {
 		return err
@@ -168,7 +170,8 @@ func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *inter
 	list := listMeta{ListMeta: metav1.ListMeta{ResourceVersion: formatRV(rv)}, shard: sel.shard.String()}
 	if more {
 		last := items[len(items)-1]
-		list.Continue = continueToken{Version: continueVersion, RV: int64(rv), Start: last.GetNamespace() + "/" + last.GetName() + "\x00"}.String()
+		list.Continue = continueToken{Version: continueVersion, RV: int64(rv),
+			Start: last.GetNamespace() + "/" + last.GetName() + "\x00"}.String()
 		if sel.everything() { // otherwise, the number is unknown
 			list.RemainingItemCount = &rest
 		}
@@ -192,7 +195,8 @@ func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVer
 }
 
 // writeItems writes a list, or returns the error to respond with.
-func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list listMeta, items []*element[T]) (err error) {
+func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list listMeta,
+	items []*element[T]) (err error) {
 	w.Header().Set("Content-Type", f.contentType())
 	out := bufio.NewWriterSize(w, bufferSize)
 	var size func(el *element[T]) (int, error)
@@ -215,7 +219,8 @@ func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, 
 }
 
 // listed returns the snapshot that a list requests, its version, and the key to begin at.
-func (c *Cache[T]) listed(ctx context.Context, opts *internalversion.ListOptions) (*informer.Snapshot[*element[T]], uint64, informer.Key, error) {
+func (c *Cache[T]) listed(ctx context.Context, opts *internalversion.ListOptions) (*informer.Snapshot[*element[T]],
+	uint64, informer.Key, error) {
 	none := informer.Key{}
 	if opts.Continue != "" {
 		if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
@@ -247,7 +252,8 @@ func (c *Cache[T]) listed(ctx context.Context, opts *internalversion.ListOptions
 
 // snapshotAt returns the collection: exactly at version rv, or at the current version if that is not older. It waits a
 // while for a future version.
-func (c *Cache[T]) snapshotAt(ctx context.Context, rv uint64, exact bool) (*informer.Snapshot[*element[T]], uint64, error) {
+func (c *Cache[T]) snapshotAt(ctx context.Context, rv uint64,
+	exact bool) (*informer.Snapshot[*element[T]], uint64, error) {
 	if err := c.waitFresh(ctx, rv); err != nil {
 		return nil, 0, err
 	}
@@ -265,7 +271,8 @@ func (c *Cache[T]) snapshotAt(ctx context.Context, rv uint64, exact bool) (*info
 
 // selectPage returns up to limit elements from a key on (all if limit is 0), whether more follow, and their number. As
 // in kube-apiserver, that number ignores all selectors except the namespace.
-func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector[T], from informer.Key, limit int) (items []*element[T], more bool, rest int64) {
+func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector[T], from informer.Key,
+	limit int) (items []*element[T], more bool, rest int64) {
 	for el := range sel.from(snapshot, from) {
 		if limit > 0 && len(items) == limit {
 			if rest++; !sel.everything() {
@@ -281,7 +288,8 @@ func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector
 }
 
 // serveWatch serves a watch, or returns the error to respond with.
-func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions, sel selector[T]) error {
+func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions,
+	sel selector[T]) error {
 	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
 	if err != nil {
 		return err
@@ -320,7 +328,8 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	s.takeBuffer()
 	defer s.returnBuffer()
 	if err != nil {
-		writeErrorEvent(s.w, statusOf(err), f.protobuf()) // as in kube-apiserver: the request is valid, so the response is a watch
+		// as in kube-apiserver: the request is valid, so the response is a watch
+		writeErrorEvent(s.w, statusOf(err), f.protobuf())
 		s.flush()
 		return nil
 	}
@@ -600,7 +609,8 @@ func parseContinue(s string) (continueToken, informer.Key, error) {
 	namespace, name, ok := strings.Cut(t.Start, "/")
 	switch {
 	case t.Version != continueVersion:
-		return t, informer.Key{}, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.Version)
+		return t, informer.Key{}, fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s",
+			t.Version)
 	case t.RV == 0:
 		return t, informer.Key{}, errors.New("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
 	case path.Clean("/"+strings.TrimPrefix(t.Start, "/")) != "/"+strings.TrimPrefix(t.Start, "/"):

@@ -62,9 +62,10 @@ func negotiate(r *http.Request, protobuf bool, metadataKind string) (format, err
 		}
 	}
 	return 0, &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status:  metav1.StatusFailure,
-		Code:    http.StatusNotAcceptable,
-		Reason:  metav1.StatusReasonNotAcceptable,
-		Message: fmt.Sprintf("only the following media types are accepted: %s, %s", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf),
+		Status: metav1.StatusFailure,
+		Code:   http.StatusNotAcceptable,
+		Reason: metav1.StatusReasonNotAcceptable,
+		Message: fmt.Sprintf("only the following media types are accepted: %s, %s", runtime.ContentTypeJSON,
+			runtime.ContentTypeProtobuf),
 	}}
 }

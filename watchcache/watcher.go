@@ -33,7 +33,8 @@ type start struct {
 
 // startWatch opens a watch. It returns the watcher, the initial collection if requested, and its version. The caller
 // must call stop.
-func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watcher[T], *informer.Snapshot[*element[T]], uint64, error) {
+func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watcher[T], *informer.Snapshot[*element[T]],
+	uint64, error) {
 	fresh := uint64(0)
 	if s.initial {
 		fresh = s.rv

@@ -18,7 +18,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-func startControllerRuntime(ctx context.Context, config *rest.Config, reconciled func(*corev1.Pod)) (func(informer.Key), error) {
+func startControllerRuntime(ctx context.Context, config *rest.Config, reconciled func(*corev1.Pod)) (func(informer.Key),
+	error) {
 	ctrl.SetLogger(logr.Discard())
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	manager, err := ctrl.NewManager(config, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
@@ -44,6 +45,7 @@ func startControllerRuntime(ctx context.Context, config *rest.Config, reconciled
 	}
 	go manager.Start(ctx)
 	return func(key informer.Key) {
-		events <- event.GenericEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}
+		events <- event.GenericEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+			Name: key.Name}}}
 	}, nil
 }

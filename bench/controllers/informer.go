@@ -14,7 +14,8 @@ func startInformer(ctx context.Context, config *rest.Config, reconciled func(*co
 	if err != nil {
 		return nil, err
 	}
-	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
+	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")},
+		informer.Config[*corev1.Pod]{})
 	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
 	controller := &informer.Controller[informer.Key]{
 		Queue:                   queue,

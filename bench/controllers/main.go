@@ -5,8 +5,8 @@
 //
 // The controller follows the pods. For each key, it reads the pod from its cache and looks at its containers. It writes
 // nothing, so only the way from change to reconcile counts. The program measures the time until each pod was reconciled
-// once, the reconciles per second when all keys are added repeatedly, the total processor time, the live heap afterwards,
-// and the peak of resident memory.
+// once, the reconciles per second when all keys are added repeatedly, the total processor time, the live heap
+// afterwards, and the peak of resident memory.
 package main
 
 import (
@@ -32,7 +32,8 @@ import (
 )
 
 // peers are the compared controllers.
-var peers = map[string]func(ctx context.Context, config *rest.Config, reconciled func(*corev1.Pod)) (add func(informer.Key), err error){
+var peers = map[string]func(ctx context.Context, config *rest.Config,
+	reconciled func(*corev1.Pod)) (add func(informer.Key), err error){
 	"informer":           startInformer,
 	"client-go":          startClientGo,
 	"controller-runtime": startControllerRuntime,
@@ -89,7 +90,8 @@ func compare(pods, runs int) error {
 			results[name] = append(results[name], r)
 		}
 	}
-	fmt.Printf("%d pods, %d workers, medians of %d runs, %s, %d cores\n\n", pods, workers, runs, runtime.Version(), runtime.NumCPU())
+	fmt.Printf("%d pods, %d workers, medians of %d runs, %s, %d cores\n\n", pods, workers, runs, runtime.Version(),
+		runtime.NumCPU())
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tall reconciled once s\treconciles/s\tCPU s\tlive heap MB\tpeak memory MB\t")
 	for _, name := range names {
@@ -114,7 +116,8 @@ func compare(pods, runs int) error {
 func serve(pods int) error {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
-	collection := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")})
+	collection := informertest.Register[*corev1.Pod](server,
+		informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")})
 	for pod := range fleet.New(fleet.Config{Pods: pods}).All() {
 		if _, err := collection.Create(pod); err != nil {
 			return err

@@ -1,10 +1,11 @@
-// Managers compares a manager of controller-runtime that has controller-runtime's cache with the same manager that has a cache
-// of crcache. Each runs in its own process, against a server in another one that has all its responses encoded beforehand.
+// Managers compares a manager of controller-runtime that has controller-runtime's cache with the same manager that has
+// a cache of crcache. Each runs in its own process, against a server in another one that has all its responses encoded
+// beforehand.
 //
 //	go run ./managers -pods 30000 -runs 3
 //
-// The manager has one controller, for pods, whose reconciler reads the pod with the manager's client. peers.go lists the
-// compared caches, manager.go has the work of a process, and report.go presents the figures.
+// The manager has one controller, for pods, whose reconciler reads the pod with the manager's client. peers.go lists
+// the compared caches, manager.go has the work of a process, and report.go presents the figures.
 package main
 
 import (
@@ -28,7 +29,8 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 6, "number of runs of each process")
 	flag.IntVar(&o.changes, "changes", 8_000, "number of changes sent as fast as they are read")
 	flag.StringVar(&o.peers, "peers", "", "only measure peers whose name matches this regular expression")
-	flag.StringVar(&o.profiles, "profiles", "", "write a processor profile of each step of each process into this directory")
+	flag.StringVar(&o.profiles, "profiles", "",
+		"write a processor profile of each step of each process into this directory")
 	flag.StringVar(&o.save, "save", "", "append the figures of each process to this file, as lines of JSON")
 	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types")
 	as := flag.String("as", "", "server or client; used by the program itself")
@@ -76,7 +78,8 @@ func compare(o options) (results, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", o.pods), fmt.Sprint("-changes=", o.changes), "-formats="+strings.Join(o.formats, ","))
+	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", o.pods), fmt.Sprint("-changes=", o.changes),
+		"-formats="+strings.Join(o.formats, ","))
 	if err != nil {
 		return nil, err
 	}
@@ -88,15 +91,18 @@ func compare(o options) (results, error) {
 				if !wanted.MatchString(p.name) {
 					continue
 				}
-				encoded, err := json.Marshal(job{Peer: p.name, Format: format, Server: address, Changes: o.changes, Profiles: o.profiles})
+				encoded, err := json.Marshal(job{Peer: p.name, Format: format, Server: address, Changes: o.changes,
+					Profiles: o.profiles})
 				if err != nil {
 					return nil, err
 				}
 				began, run := time.Now(), result{Peer: p.name, Format: format}
-				if err := measure.Run(&run.Figures, measure.AvailableMemory()/4*3, nil, "-as=client", "-job="+string(encoded)); err != nil {
+				if err := measure.Run(&run.Figures, measure.AvailableMemory()/4*3, nil, "-as=client",
+					"-job="+string(encoded)); err != nil {
 					return nil, fmt.Errorf("%s, %s: %w", p.name, canned.Name(format), err)
 				}
-				log.Printf("round %d of %d, %s, %s: %.1f s", round+1, o.runs, canned.Name(format), p.name, time.Since(began).Seconds())
+				log.Printf("round %d of %d, %s, %s: %.1f s", round+1, o.runs, canned.Name(format), p.name,
+					time.Since(began).Seconds())
 				r = append(r, run)
 				if err := run.append(o.save); err != nil {
 					return nil, err

@@ -32,8 +32,8 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// This file has the work of a client process. It checks the events, the reconciles and the reads, and fails if they differ from
-// the server, so no figure is from work that was not done.
+// This file has the work of a client process. It checks the events, the reconciles and the reads, and fails if they
+// differ from the server, so no figure is from work that was not done.
 
 // job is the work of a client process.
 type job struct {
@@ -64,10 +64,11 @@ const (
 	appShared     = "app shared ns"     // with UnsafeDisableDeepCopy
 	appTyped      = "app typed ns"      // by crcache.List
 	appEverywhere = "app everywhere ns" // to list the pods with the label in all namespaces, as copies
-	changeRate    = "changes/s"         // from the release of the changes until each changed pod is reconciled in its last version
-	changeCPU     = "change CPU s"      // of each
-	relistCPU     = "relist CPU s"      // from 410 until a later change and all that the relist caused is reconciled
-	relistEvents  = "relist events"     // to the controller
+	// from the release of the changes until each changed pod is reconciled in its last version
+	changeRate   = "changes/s"
+	changeCPU    = "change CPU s"  // of each
+	relistCPU    = "relist CPU s"  // from 410 until a later change and all that the relist caused is reconciled
+	relistEvents = "relist events" // to the controller
 )
 
 // figures are the results of one process, by the names above.
@@ -85,7 +86,8 @@ func work(encoded string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
-	p := &process{job: j, peer: peers[i], server: canned.Control{Server: j.Server}, ended: make(chan error, 1), figures: figures{}}
+	p := &process{job: j, peer: peers[i], server: canned.Control{Server: j.Server}, ended: make(chan error, 1),
+		figures: figures{}}
 	if err := p.run(ctx); err != nil {
 		return err
 	}
@@ -170,7 +172,8 @@ func (p *process) start(ctx context.Context) error {
 
 // startManager starts a manager with one controller, for pods, and an index of them.
 func (p *process) startManager(ctx context.Context) error {
-	config := &rest.Config{Host: p.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: p.Format, ContentType: p.Format}}
+	config := &rest.Config{Host: p.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: p.Format,
+		ContentType: p.Format}}
 	options := manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}
 	p.peer.set(&options)
 	var err error
@@ -351,8 +354,8 @@ func (g groups) check(value string, got int) error {
 	return nil
 }
 
-// relist makes the watch expire, and waits for the first change after the following list. Events before that are due to the
-// list.
+// relist makes the watch expire, and waits for the first change after the following list. Events before that are due to
+// the list.
 func (p *process) relist(ctx context.Context) error {
 	runtime.GC()
 	cpu, before := measure.CPU(), p.seen.count()
@@ -442,8 +445,8 @@ func (s *progress) event(obj client.Object) bool {
 	return true
 }
 
-// reconciled is called by the reconciler with the pod that it read. The pod may be newer than its last event: then another
-// event follows, and another reconcile.
+// reconciled is called by the reconciler with the pod that it read. The pod may be newer than its last event: then
+// another event follows, and another reconcile.
 func (s *progress) reconciled(pod *corev1.Pod) {
 	version, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	s.mu.Lock()
@@ -487,7 +490,8 @@ func (p *process) wait(ctx context.Context, done <-chan struct{}) error {
 	s := &p.seen
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Errorf("%d events, the last one with version %d; %d pods not reconciled: %w", s.events, s.last, len(s.due), err)
+	return fmt.Errorf("%d events, the last one with version %d; %d pods not reconciled: %w", s.events, s.last, len(s.due),
+		err)
 }
 
 // forget releases the memory that due needed.

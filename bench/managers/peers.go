@@ -30,12 +30,15 @@ const (
 // peers are the compared managers, in the order of the columns.
 var peers = []peer{
 	{name: theirs, what: "its cache with default settings", set: func(*manager.Options) {}},
-	{name: stripped, what: "its cache with `DefaultTransform: cache.TransformStripManagedFields()`", set: func(o *manager.Options) {
-		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
-	}},
+	{name: stripped, what: "its cache with `DefaultTransform: cache.TransformStripManagedFields()`",
+		set: func(o *manager.Options) {
+			o.Cache.DefaultTransform = cache.TransformStripManagedFields()
+		}},
 	{name: own, what: "`crcache.Options{}`, which keeps managedFields, too", set: with(crcache.Options{}), own: true},
-	{name: share, what: "`crcache.Options{Share: true, DropManagedFields: true}`", set: with(crcache.Options{Share: true, DropManagedFields: true}), own: true},
-	{name: compact, what: "`crcache.Options{Compact: true, DropManagedFields: true}`", set: with(crcache.Options{Compact: true, DropManagedFields: true}), own: true},
+	{name: share, what: "`crcache.Options{Share: true, DropManagedFields: true}`",
+		set: with(crcache.Options{Share: true, DropManagedFields: true}), own: true},
+	{name: compact, what: "`crcache.Options{Compact: true, DropManagedFields: true}`",
+		set: with(crcache.Options{Compact: true, DropManagedFields: true}), own: true},
 }
 
 func with(options crcache.Options) func(*manager.Options) {

@@ -39,16 +39,20 @@ func rows(format string) []row {
 		{title: "its processor time", figure: syncCPU, text: measure.Seconds, times: true},
 		{title: "start until each pod is reconciled", figure: startTime, text: measure.Seconds, times: true},
 		{title: "peak memory of the start", figure: peakMemory, text: measure.Bytes, goals: map[string]float64{compact: 0.2}},
-		{title: "live memory a pod", figure: liveHeap, text: measure.Bytes, goals: map[string]float64{share: 0.35, compact: 0.12}},
+		{title: "live memory a pod", figure: liveHeap, text: measure.Bytes,
+			goals: map[string]float64{share: 0.35, compact: 0.12}},
 		{title: "`Get`", figure: getTime, text: nano, times: true, goals: all(1)},
 		{title: "`Get` with `UnsafeDisableDeepCopy`", figure: getShared, text: nano, times: true},
-		{title: "`crcache.Get[T]` against `Get`", figure: getTyped, against: getTime, text: nano, times: true, goals: all(100)},
+		{title: "`crcache.Get[T]` against `Get`", figure: getTyped, against: getTime, text: nano, times: true,
+			goals: all(100)},
 		{title: "`List` by index: a node", figure: nodeTime, text: nano, times: true},
 		{title: "the same with `UnsafeDisableDeepCopy`", figure: nodeShared, text: nano, times: true},
-		{title: "`crcache.Index` against a `List` with copies", figure: nodeTyped, against: nodeTime, text: nano, times: true},
+		{title: "`crcache.Index` against a `List` with copies", figure: nodeTyped, against: nodeTime, text: nano,
+			times: true},
 		{title: "`List` by label in a namespace", figure: appTime, text: nano, times: true, goals: all(5)},
 		{title: "the same with `UnsafeDisableDeepCopy`", figure: appShared, text: nano, times: true},
-		{title: "`crcache.List[T]` against a `List` with copies", figure: appTyped, against: appTime, text: nano, times: true},
+		{title: "`crcache.List[T]` against a `List` with copies", figure: appTyped, against: appTime, text: nano,
+			times: true},
 		{title: "`List` by label in all namespaces", figure: appEverywhere, text: nano, times: true},
 		{title: "changes/s until reconciled", figure: changeRate, text: measure.Number, times: true},
 		{title: "processor time of a change", figure: changeCPU, text: measure.Seconds, times: true},
@@ -71,7 +75,8 @@ func (r results) median(peer, format, figure string) (float64, bool) {
 // markdown returns a table for each format.
 func (r results) markdown(o options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s pods, %s changes, medians of %d runs.\n\n", measure.Number(float64(o.pods)), measure.Number(float64(o.changes)), o.runs)
+	fmt.Fprintf(&b, "%s pods, %s changes, medians of %d runs.\n\n", measure.Number(float64(o.pods)),
+		measure.Number(float64(o.changes)), o.runs)
 	for _, p := range peers {
 		fmt.Fprintf(&b, "- **%s**: %s.\n", p.name, p.what)
 	}
@@ -80,7 +85,8 @@ func (r results) markdown(o options) string {
 			n, _ := r.median(r[0].Peer, format, figure)
 			return measure.Number(n)
 		}
-		fmt.Fprintf(&b, "\n%s; a node has %s pods, the namespace %s, an app in it %s:\n\n", canned.Name(format), count(nodePods), count(inNamespace), count(appPods))
+		fmt.Fprintf(&b, "\n%s; a node has %s pods, the namespace %s, an app in it %s:\n\n", canned.Name(format),
+			count(nodePods), count(inNamespace), count(appPods))
 		head, line := "| what |", "| --- |"
 		for _, p := range peers {
 			head, line = head+" "+p.name+" |", line+" ---: |"

@@ -122,7 +122,8 @@ func (p *program) run(ctx context.Context) (f figures, err error) {
 	f.Scrapes, f.Page = float64(p.scrapes.Load()-scrapes), float64(p.page.Load())
 	pprof.StopCPUProfile()
 	if p.Metrics && p.Profiles != "" {
-		if err := os.WriteFile(filepath.Join(p.Profiles, fmt.Sprintf("%d.pprof", os.Getpid())), profile.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(p.Profiles, fmt.Sprintf("%d.pprof", os.Getpid())), profile.Bytes(),
+			0o644); err != nil {
 			return f, err
 		}
 	}
@@ -141,7 +142,8 @@ func (p *program) start(ctx context.Context) (err error) {
 	if p.client, err = informer.NewClient(&rest.Config{Host: p.Server, QPS: -1}); err != nil {
 		return err
 	}
-	p.pods = informer.New(p.client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
+	p.pods = informer.New(p.client,
+		informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
 	for i := range handlers {
 		p.pods.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Update: func(_, pod *corev1.Pod) {
 			if last := p.last.Load(); last != nil && pod.ResourceVersion == *last {
@@ -188,7 +190,8 @@ func (p *program) serveMetrics() (stop func(), err error) {
 			p.scrapes.Add(1)
 		}))
 	}()
-	_, stopScraper, err := measure.Serve("-as=scraper", fmt.Sprint("-every=", p.Every), "-job=http://"+listener.Addr().String())
+	_, stopScraper, err := measure.Serve("-as=scraper", fmt.Sprint("-every=", p.Every),
+		"-job=http://"+listener.Addr().String())
 	if err != nil {
 		listener.Close()
 		return nil, err

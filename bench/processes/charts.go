@@ -87,7 +87,8 @@ func (r *results) charts() (charts []chart) {
 			{"heap", "Live heap", "MB", liveHeap, func(p processRun) float64 { return 1e-6 * float64(p.Pods) }},
 			{"events", "Changes a second, each told to all handlers", "", eventRate, func(processRun) float64 { return 1 }},
 		} {
-			if chart, ok := r.lines(s.series, s.of+"-"+c.name, c.title+", by number of "+s.of, s.of, c.unit, c.figure, s.n, c.scale); ok {
+			if chart, ok := r.lines(s.series, s.of+"-"+c.name, c.title+", by number of "+s.of, s.of, c.unit, c.figure, s.n,
+				c.scale); ok {
 				charts = append(charts, chart)
 			}
 		}
@@ -107,7 +108,8 @@ func newChart(series, name, title string, height vg.Length) chart {
 func (r *results) bars(name, title, unit, figure string, scale float64) (chart, bool) {
 	var names []string
 	for i := len(peers) - 1; i >= 0; i-- { // the first one on top
-		if slices.ContainsFunc(r.Options.Formats, func(format string) bool { return len(r.values(tables, peers[i].name, format, figure)) > 0 }) {
+		if slices.ContainsFunc(r.Options.Formats,
+			func(format string) bool { return len(r.values(tables, peers[i].name, format, figure)) > 0 }) {
 			names = append(names, peers[i].name)
 		}
 	}
@@ -150,7 +152,8 @@ func (r *results) lines(series, name, title, of, unit, figure string, n, scale f
 		for i, format := range r.Options.Formats {
 			var points plotter.XYs
 			for _, run := range r.Runs {
-				if run.Series != series || run.Peer != peer.name || run.Format != format || slices.ContainsFunc(points, func(xy plotter.XY) bool { return xy.X == n(run) }) {
+				if run.Series != series || run.Peer != peer.name || run.Format != format ||
+					slices.ContainsFunc(points, func(xy plotter.XY) bool { return xy.X == n(run) }) {
 					continue
 				}
 				if y := scale(run) * measure.Median(r.valuesLike(run, figure)); y > 0 {

@@ -72,8 +72,9 @@ func slimTransform(obj any) (any, error) {
 		return obj, nil
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels},
-		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName},
-		Status:     corev1.PodStatus{Phase: pod.Status.Phase},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			ResourceVersion: pod.ResourceVersion, Labels: pod.Labels},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}, nil
 }

@@ -62,7 +62,9 @@ type processRun struct {
 // compare runs everything, alternating between the peers.
 func compare(o options) (*results, error) {
 	r := &results{Options: o, Machine: thisMachine()}
-	if err := r.series(tables, o.Pods, o.Runs, o.Formats, peers, job{Handlers: 1, Informers: 1, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced, Rate: o.Rate}); err != nil {
+	if err := r.series(tables, o.Pods, o.Runs, o.Formats, peers,
+		job{Handlers: 1, Informers: 1, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced,
+			Rate: o.Rate}); err != nil {
 		return nil, err
 	}
 	scaled := slices.DeleteFunc(slices.Clone(peers), func(p peer) bool {
@@ -70,16 +72,19 @@ func compare(o options) (*results, error) {
 	})
 	runs := min(o.Runs, maxScaleRuns)
 	for _, pods := range o.Sizes {
-		if err := r.series(sizes, pods, runs, o.Formats, scaled, job{Handlers: 1, Informers: 1, Changes: scaleChanges}); err != nil {
+		if err := r.series(sizes, pods, runs, o.Formats, scaled,
+			job{Handlers: 1, Informers: 1, Changes: scaleChanges}); err != nil {
 			return nil, err
 		}
 	}
 	format := o.Formats[len(o.Formats)-1:]
 	for _, n := range o.Counts {
-		if err := r.series(handlersN, min(handlerPods, o.Pods), runs, format, scaled, job{Handlers: n, Informers: 1, Changes: scaleChanges}); err != nil {
+		if err := r.series(handlersN, min(handlerPods, o.Pods), runs, format, scaled,
+			job{Handlers: n, Informers: 1, Changes: scaleChanges}); err != nil {
 			return nil, err
 		}
-		if err := r.series(informerN, min(informerPods, o.Pods), runs, format, scaled, job{Handlers: 1, Informers: n, Changes: scaleChanges}); err != nil {
+		if err := r.series(informerN, min(informerPods, o.Pods), runs, format, scaled,
+			job{Handlers: 1, Informers: n, Changes: scaleChanges}); err != nil {
 			return nil, err
 		}
 	}
@@ -92,7 +97,8 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 	if err != nil {
 		return err
 	}
-	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods), fmt.Sprint("-changes=", j.released()), "-formats="+strings.Join(formats, ","))
+	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods), fmt.Sprint("-changes=", j.released()),
+		"-formats="+strings.Join(formats, ","))
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,8 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 				if p.formats != nil && !slices.Contains(p.formats, format) || !wanted.MatchString(p.name) {
 					continue
 				}
-				run := processRun{Series: name, Peer: p.name, Format: format, Pods: pods, Handlers: j.Handlers, Informers: j.Informers}
+				run := processRun{Series: name, Peer: p.name, Format: format, Pods: pods, Handlers: j.Handlers,
+					Informers: j.Informers}
 				if slices.ContainsFunc(r.Runs, func(other processRun) bool { return other.Failure != "" && other.same(run) }) {
 					continue
 				}
@@ -142,7 +149,8 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 
 // same reports whether a and b are runs of the same combination.
 func (a processRun) same(b processRun) bool {
-	return a.Series == b.Series && a.Peer == b.Peer && a.Format == b.Format && a.Pods == b.Pods && a.Handlers == b.Handlers && a.Informers == b.Informers
+	return a.Series == b.Series && a.Peer == b.Peer && a.Format == b.Format && a.Pods == b.Pods &&
+		a.Handlers == b.Handlers && a.Informers == b.Informers
 }
 
 func (r *results) save() error {

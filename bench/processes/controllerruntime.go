@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// connectControllerRuntime connects controller-runtime's cache, which is built on client-go's informers, with a transform if
-// that is not nil. Its reads copy, as in a manager's client.
+// connectControllerRuntime connects controller-runtime's cache, which is built on client-go's informers, with a
+// transform if that is not nil. Its reads copy, as in a manager's client.
 func connectControllerRuntime(transform toolscache.TransformFunc) func(*rest.Config) (follow, error) {
 	return func(server *rest.Config) (follow, error) {
 		ctrl.SetLogger(logr.Discard())

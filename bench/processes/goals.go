@@ -18,7 +18,8 @@ type goal struct {
 
 const columns = 5
 
-var goalColumns = [columns]string{"managedFields kept in both", "dropped in both", "each by default", "each by LIST", "with Share"}
+var goalColumns = [columns]string{"managedFields kept in both", "dropped in both", "each by default", "each by LIST",
+	"with Share"}
 
 // Columns that some goals apply to alone.
 const (
@@ -41,7 +42,8 @@ func (v verdict) String() string {
 }
 
 // pairs are the compared peers, ours and client-go's, in goalColumns.
-var pairs = [columns][2]string{{ownKept, clientGo}, {own, clientGoDropped}, {own, clientGo}, {ownLIST, clientGoLIST}, {ownShare, clientGo}}
+var pairs = [columns][2]string{{ownKept, clientGo}, {own, clientGoDropped}, {own, clientGo}, {ownLIST, clientGoLIST},
+	{ownShare, clientGo}}
 
 // faster judges the ratio a/b, which should be at least limit.
 func faster(a, b, limit float64) verdict {
@@ -136,16 +138,22 @@ func (r *results) goals(say func(string, ...any)) {
 		add(r.rates("initial sync, "+name, fmt.Sprintf("%gx", f.sync), f.format, syncTime, true, f.sync),
 			r.shares("initial sync, "+name+": CPU", fmt.Sprint(f.syncCPU), f.format, syncCPU, all(f.syncCPU)),
 			r.rates("watch events to a handler, "+name, fmt.Sprintf("%gx", f.watching), f.format, eventRate, false, f.watching),
-			r.shares("watch events to a handler, "+name+": CPU of each", fmt.Sprint(f.watchCPU), f.format, eventCPU, all(f.watchCPU)),
-			atMost("watch events to a handler, "+name+": allocated for each", "2 kB", r.median(own, f.format, eventBytes), 2000, measure.Bytes),
-			goal{what: "watch events to a handler, " + name + ": with Share against without", want: "1x", reached: [columns]verdict{
-				withShare: faster(r.median(ownShare, f.format, eventRate), r.median(own, f.format, eventRate), 1)}},
-			r.shares("live heap a pod, "+name, "0.75 by default, 0.35 with Share", f.format, liveHeap, [columns]float64{byDefault: 0.75, byLIST: 0.75, withShare: 0.35}),
-			r.shares("peak memory of the initial sync, "+name, "0.7 by default, 0.4 with Share", f.format, peakMemory, [columns]float64{byDefault: 0.7, byLIST: 0.7, withShare: 0.4}),
+			r.shares("watch events to a handler, "+name+": CPU of each", fmt.Sprint(f.watchCPU), f.format, eventCPU,
+				all(f.watchCPU)),
+			atMost("watch events to a handler, "+name+": allocated for each", "2 kB", r.median(own, f.format, eventBytes), 2000,
+				measure.Bytes),
+			goal{what: "watch events to a handler, " + name + ": with Share against without", want: "1x",
+				reached: [columns]verdict{
+					withShare: faster(r.median(ownShare, f.format, eventRate), r.median(own, f.format, eventRate), 1)}},
+			r.shares("live heap a pod, "+name, "0.75 by default, 0.35 with Share", f.format, liveHeap,
+				[columns]float64{byDefault: 0.75, byLIST: 0.75, withShare: 0.35}),
+			r.shares("peak memory of the initial sync, "+name, "0.7 by default, 0.4 with Share", f.format, peakMemory,
+				[columns]float64{byDefault: 0.7, byLIST: 0.7, withShare: 0.4}),
 			r.shares("time from write to handler, "+name+": p50", fmt.Sprint(f.latency), f.format, latency50, all(f.latency)),
 			r.shares("time from write to handler, "+name+": p99", fmt.Sprint(f.latency), f.format, latency99, all(f.latency)),
 			r.shares("unchanged relist, "+name+": CPU", "a tenth", f.format, relistCPU, all(0.1)))
-		events, live := goal{what: "unchanged relist, " + name + ": events", want: "none"}, goal{what: "unchanged relist, " + name + ": retained, a pod", want: "none: less than 1% of the heap"}
+		events, live := goal{what: "unchanged relist, " + name + ": events",
+			want: "none"}, goal{what: "unchanged relist, " + name + ": retained, a pod", want: "none: less than 1% of the heap"}
 		for i, pair := range pairs {
 			if n := r.median(pair[0], f.format, relistEvents); !math.IsNaN(n) {
 				events.reached[i] = verdict{measure.Number(n), n > 0}
@@ -161,9 +169,12 @@ func (r *results) goals(say func(string, ...any)) {
 	}
 	heap, peerHeap := slim(liveHeap)
 	time, peerTime := slim(syncTime)
-	add(goal{what: "slim struct as T: live heap a pod", want: "0.06", reached: [columns]verdict{byDefault: share(heap, peerHeap, 0.06)}},
-		goal{what: "slim struct as T: initial sync, JSON", want: "10x", reached: [columns]verdict{byDefault: faster(peerTime, time, 10)}},
-		r.microRate("store writes/s with 40 readers listing 80,000 pods", "500x", "StoreWritesWithReaders/readers=40", "writes/s", false, 500),
+	add(goal{what: "slim struct as T: live heap a pod", want: "0.06",
+		reached: [columns]verdict{byDefault: share(heap, peerHeap, 0.06)}},
+		goal{what: "slim struct as T: initial sync, JSON", want: "10x",
+			reached: [columns]verdict{byDefault: faster(peerTime, time, 10)}},
+		r.microRate("store writes/s with 40 readers listing 80,000 pods", "500x", "StoreWritesWithReaders/readers=40",
+			"writes/s", false, 500),
 		r.microRate("Get", "no slower", "Get", "ns/op", true, 1),
 		r.microRate("update of one", "0.8x", "Apply/mix=updates/index=none/batch=1", "ns/event", true, 0.8),
 		r.microRate("update of one, with an index", "0.8x", "Apply/mix=updates/index=node/batch=1", "ns/event", true, 0.8),
@@ -171,9 +182,12 @@ func (r *results) goals(say func(string, ...any)) {
 		r.microRate("List of 100,000, one after the other", "5x", "List/form=each", "ns/op", true, 5),
 		r.microRate("index lookup of 2,000 into a slice", "5x", "IndexLookup/by=node/form=slice", "ns/op", true, 5),
 		r.microRate("index lookup of 2,000, one after the other", "6x", "IndexLookup/by=node/form=each", "ns/op", true, 6),
-		atMost("store overhead an object with a unique-valued index", "150 B", r.micro("StoreOverhead/state=changed/index=unique", own, "heap-B/object"), 150, measure.Bytes),
-		atMost("one notification to one handler", "300 ns", r.micro("Notify/burst=1", own, "ns/notification"), 300, func(ns float64) string { return measure.Seconds(ns / 1e9) }),
-		atMost("one notification to one handler: allocations", "1", r.micro("Notify/burst=1", own, "allocs/notification"), 1, measure.Number),
+		atMost("store overhead an object with a unique-valued index", "150 B",
+			r.micro("StoreOverhead/state=changed/index=unique", own, "heap-B/object"), 150, measure.Bytes),
+		atMost("one notification to one handler", "300 ns", r.micro("Notify/burst=1", own, "ns/notification"), 300,
+			func(ns float64) string { return measure.Seconds(ns / 1e9) }),
+		atMost("one notification to one handler: allocations", "1", r.micro("Notify/burst=1", own, "allocs/notification"), 1,
+			measure.Number),
 		atMost("an idle handler", "1.5 kB", r.micro("IdleHandler", own, "B/handler"), 1500, measure.Bytes),
 		atMost("an idle handler: goroutines", "1", r.micro("IdleHandler", own, "goroutines/handler"), 1, measure.Number),
 	)

@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// connectInformer connects this library. Its handlers receive every change, like client-go's. By default, a handler that is
-// behind would receive fewer.
+// connectInformer connects this library. Its handlers receive every change, like client-go's. By default, a handler
+// that is behind would receive fewer.
 func connectInformer[T informer.Object](config informer.Config[T]) func(*rest.Config) (follow, error) {
 	config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return func(server *rest.Config) (follow, error) {
@@ -23,7 +23,8 @@ func connectInformer[T informer.Object](config informer.Config[T]) func(*rest.Co
 			return nil, err
 		}
 		return func(ctx context.Context, handlers []*handler) (store, error) {
-			pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, config)
+			pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")},
+				config)
 			for _, h := range handlers {
 				pods.SubscribeWith(informer.HandlerFuncs[T]{
 					Add:    func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },

@@ -30,13 +30,16 @@ func main() {
 	flag.IntVar(&o.Rate, "rate", 1_000, "number of these changes a second")
 	flag.StringVar(&o.Peers, "peers", "", "only measure peers whose name matches this regular expression")
 	flag.StringVar(&o.Save, "save", "", "save all results in this file after each round")
-	flag.StringVar(&o.Profiles, "profiles", "", "write a processor profile of each step of each client process into this directory")
+	flag.StringVar(&o.Profiles, "profiles", "",
+		"write a processor profile of each step of each client process into this directory")
 	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types")
-	maxMemory := flag.Int64("max-memory", 0, "memory limit of a process in MB; 0 means three quarters of the machine's available memory")
+	maxMemory := flag.Int64("max-memory", 0,
+		"memory limit of a process in MB; 0 means three quarters of the machine's available memory")
 	scale := flag.Bool("scale", false, "also measure by number of pods, handlers and informers")
 	sizes := flag.String("sizes", "1000,10000,100000,300000", "numbers of pods for -scale")
 	counts := flag.String("counts", "1,10,100", "numbers of handlers and of informers for -scale")
-	micro := flag.String("micro", "run", "the root package's benchmarks for the goals: run, none, or a file with the output of go test -bench")
+	micro := flag.String("micro", "run",
+		"the root package's benchmarks for the goals: run, none, or a file with the output of go test -bench")
 	binaries := flag.Bool("binaries", true, "build the minimal controllers, for their size")
 	load := flag.String("load", "", "measure nothing: show the results that -save kept in this file")
 	write := flag.Bool("write", false, "write the report into ../BENCHMARKS.md and charts/, instead of standard output")

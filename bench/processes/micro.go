@@ -25,7 +25,8 @@ func (r *results) addMicro(from string) (err error) {
 	case "none":
 		return nil
 	case "run":
-		cmd := exec.Command("go", "test", "-run", "^$", "-bench", microBenchmarks, "-benchtime", "0.2s", "-count", fmt.Sprint(r.Options.Runs), "-timeout", "1h", ".")
+		cmd := exec.Command("go", "test", "-run", "^$", "-bench", microBenchmarks, "-benchtime", "0.2s", "-count",
+			fmt.Sprint(r.Options.Runs), "-timeout", "1h", ".")
 		cmd.Dir = ".."
 		cmd.Stderr = os.Stderr
 		output, err = cmd.Output()

@@ -76,8 +76,10 @@ func (r *results) markdown(charts []chart) string {
 		" process, and has all its answers encoded before ([bench/processes](bench/processes)). There is one handler; each process"+
 		" checks the number of pods, events and versions that the handler received. Medians of %d alternating runs; ± is half of"+
 		" the distance between the best and the worst.\n", measure.Number(float64(o.Pods)), o.Runs)
-	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU, measure.Bytes(float64(m.Memory)), m.Load, m.Date)
-	say("- **Versions.** Go %s, client-go %s, controller-runtime %s.", m.Go, m.Peers["k8s.io/client-go"], m.Peers["sigs.k8s.io/controller-runtime"])
+	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU,
+		measure.Bytes(float64(m.Memory)), m.Load, m.Date)
+	say("- **Versions.** Go %s, client-go %s, controller-runtime %s.", m.Go, m.Peers["k8s.io/client-go"],
+		m.Peers["sigs.k8s.io/controller-runtime"])
 	say("- **sync** is the time from before the client is made until the handler has received each pod, **peak** the peak resident" +
 		" memory of the process until then, **heap** the live heap afterwards, per pod.")
 	say("- **events/s** is for %s changes that come as fast as they are read; **p50, p99** are the times from the server's write to the"+
@@ -94,12 +96,15 @@ func (r *results) markdown(charts []chart) string {
 		name := canned.Name(format)
 		say("\n### %s\n", name)
 		r.table(say, format, []column{
-			{"sync", syncTime, measure.Seconds}, {"CPU", syncCPU, measure.Seconds}, {"of the server", syncServerCPU, measure.Seconds},
+			{"sync", syncTime, measure.Seconds}, {"CPU", syncCPU, measure.Seconds}, {"of the server", syncServerCPU,
+				measure.Seconds},
 			{"peak", peakMemory, measure.Bytes}, {"heap a pod", liveHeap, measure.Bytes}})
 		r.table(say, format, []column{
-			{"events/s", eventRate, measure.Number}, {"CPU an event", eventCPU, measure.Seconds}, {"allocated", eventBytes, measure.Bytes}, {"p50", latency50, measure.Seconds}, {"p99", latency99, measure.Seconds}})
+			{"events/s", eventRate, measure.Number}, {"CPU an event", eventCPU, measure.Seconds}, {"allocated", eventBytes,
+				measure.Bytes}, {"p50", latency50, measure.Seconds}, {"p99", latency99, measure.Seconds}})
 		r.table(say, format, []column{
-			{"relist: CPU", relistCPU, measure.Seconds}, {"allocated", relistBytes, measure.Bytes}, {"more live", relistRetained, measure.Bytes}, {"events", relistEvents, measure.Number}})
+			{"relist: CPU", relistCPU, measure.Seconds}, {"allocated", relistBytes, measure.Bytes}, {"more live", relistRetained,
+				measure.Bytes}, {"events", relistEvents, measure.Number}})
 		if format != o.Formats[len(o.Formats)-1] {
 			continue // reads do not depend on the format
 		}
@@ -109,7 +114,8 @@ func (r *results) markdown(charts []chart) string {
 			" controller-runtime copies the objects, client-go makes a new slice for a list, and we make neither.\n", measure.Number(inNamespace), measure.Number(float64(o.Pods)))
 		nano := func(ns float64) string { return measure.Seconds(ns / 1e9) }
 		r.table(say, format, []column{
-			{"Get", getTime, nano}, {"allocated", getBytes, measure.Bytes}, {"namespace", namespaceTime, nano}, {"allocated", namespaceBytes, measure.Bytes},
+			{"Get", getTime, nano}, {"allocated", getBytes, measure.Bytes}, {"namespace", namespaceTime, nano}, {"allocated",
+				namespaceBytes, measure.Bytes},
 			{"all", allTime, nano}, {"allocated", allBytes, measure.Bytes}})
 	}
 	if len(r.Binaries) > 0 {
@@ -118,7 +124,8 @@ func (r *results) markdown(charts []chart) string {
 			" `CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'`.\n")
 		say("| controller-runtime | client-go | informer |")
 		say("| ---: | ---: | ---: |")
-		say("| %s | %s | %s |", measure.Bytes(float64(r.Binaries["controller-runtime"])), measure.Bytes(float64(r.Binaries[clientGo])), measure.Bytes(float64(r.Binaries[own])))
+		say("| %s | %s | %s |", measure.Bytes(float64(r.Binaries["controller-runtime"])),
+			measure.Bytes(float64(r.Binaries[clientGo])), measure.Bytes(float64(r.Binaries[own])))
 	}
 	if len(charts) > 0 {
 		say("\n### Charts\n")
@@ -159,7 +166,8 @@ func (r *results) scaling(say func(string, ...any), show func(series string)) {
 	}{
 		{sizes, "pods", "", func(p processRun) int { return p.Pods }},
 		{handlersN, "handlers", fmt.Sprintf(" One informer of %s pods; events/s is until every handler has received the changes.", measure.Number(float64(min(handlerPods, r.Options.Pods)))), func(p processRun) int { return p.Handlers }},
-		{informerN, "informers", fmt.Sprintf(" They follow the same %s pods, through one client.", measure.Number(float64(min(informerPods, r.Options.Pods)))), func(p processRun) int { return p.Informers }},
+		{informerN, "informers", fmt.Sprintf(" They follow the same %s pods, through one client.",
+			measure.Number(float64(min(informerPods, r.Options.Pods)))), func(p processRun) int { return p.Informers }},
 	} {
 		var rows []processRun
 		for _, run := range r.Runs {
@@ -180,7 +188,8 @@ func (r *results) scaling(say func(string, ...any), show func(series string)) {
 				say("%s %s | | | | |", text, row.Failure)
 				continue
 			}
-			for _, c := range []column{{figure: syncTime, text: measure.Seconds}, {figure: syncCPU, text: measure.Seconds}, {figure: peakMemory, text: measure.Bytes},
+			for _, c := range []column{{figure: syncTime, text: measure.Seconds}, {figure: syncCPU, text: measure.Seconds},
+				{figure: peakMemory, text: measure.Bytes},
 				{figure: liveHeap, text: func(b float64) string { return measure.Bytes(b * float64(row.Pods)) }}, {figure: eventRate, text: measure.Number}} {
 				text += " " + cell(r.valuesLike(row, c.figure), c.text) + " |"
 			}

@@ -22,8 +22,8 @@ import (
 	"github.com/typedinformer/informer/bench/internal/measure"
 )
 
-// This file has the work of each client process, for every peer. It checks everything that the handlers receive, and fails
-// if it differs from the server, so no figure is from work that was not done.
+// This file has the work of each client process, for every peer. It checks everything that the handlers receive, and
+// fails if it differs from the server, so no figure is from work that was not done.
 
 // job is the work of a client process.
 type job struct {
@@ -162,7 +162,8 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 	for range j.Informers * j.Handlers {
 		p.handlers = append(p.handlers, new(handler))
 	}
-	config := &rest.Config{Host: j.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: j.Format, ContentType: j.Format}}
+	config := &rest.Config{Host: j.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: j.Format,
+		ContentType: j.Format}}
 	steps := []struct {
 		wanted bool
 		name   string
@@ -170,7 +171,8 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 	}{
 		{true, "sync", func(ctx context.Context) error { return p.sync(ctx, config, connect) }},
 		{j.Reads, "reads", func(context.Context) error { return p.reads() }},
-		{true, "heap", func(context.Context) error { return p.heap() }}, // after the reads: a peer may still have something to tidy up after the sync
+		// after the reads: a peer may still have something to tidy up after the sync
+		{true, "heap", func(context.Context) error { return p.heap() }},
 		{j.Relist, "relist", p.relist},
 		{j.Changes > 0, "changes", p.changes},
 		{j.Paced > 0, "paced changes", p.paced},
@@ -300,8 +302,8 @@ func (p *process) each(read func(i int) error) (ns, bytes float64, err error) {
 	return measure.Each(min(200*time.Millisecond, time.Duration(p.info.Pods)*10*time.Microsecond), clock, read)
 }
 
-// relist makes the watch expire, and waits for the first change after the following list. Events before that are due to the
-// list.
+// relist makes the watch expire, and waits for the first change after the following list. Events before that are due to
+// the list.
 func (p *process) relist(ctx context.Context) error {
 	heap, allocated, cpu := measure.LiveHeap(), measure.Allocated(), measure.CPU()
 	before := p.handlers[0].events

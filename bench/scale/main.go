@@ -25,7 +25,8 @@ const (
 	serveMemory = 8.1e3   // an idle watch, without a socket: "Serving"
 )
 
-// modes are what an informer can hold. peak and sync are for one object of 300,000, and sync of Compact for one of 30,000: "By number of pods" and "Holding less".
+// modes are what an informer can hold. peak and sync are for one object of 300,000, and sync of Compact for one of
+// 30,000: "By number of pods" and "Holding less".
 var modes = []struct {
 	name             string
 	peak             float64 // bytes
@@ -97,7 +98,8 @@ func one(b *strings.Builder) {
 	b.WriteString("### One process\n\nobjects = memory / peak for an object; first list = objects x time for an object. Bytes are 4.3 kB for each object.\n\n")
 	b.WriteString("| mode | peak for an object | objects in 4 GB | in 16 GB | in 64 GB | first list of 1,000,000 | its bytes | relist without changes, CPU | events/s on 2 cores | CPU for 1,000 events/s |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, m := range modes {
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", m.name, bytes(m.peak), count(4e9/m.peak), count(16e9/m.peak), count(64e9/m.peak),
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", m.name, bytes(m.peak), count(4e9/m.peak),
+			count(16e9/m.peak), count(64e9/m.peak),
 			seconds(1e6*m.sync), bytes(1e6*podBytes), seconds(1e6*relistCPU), count(m.events), cores(1000*m.eventCPU))
 	}
 	b.WriteString("\n")
@@ -109,7 +111,8 @@ func shards(b *strings.Builder) {
 	for _, c := range []struct{ objects, events float64 }{{1e6, 10e3}, {10e6, 100e3}} {
 		for _, n := range []float64{3, 10, 30, 100} {
 			s := math.Min(1, imbalance/n)
-			fmt.Fprintf(b, "| %s | %s | %.0f | %s | %s | %s | %s/s | %s | %s | %s | %s/s | %s | %s/s |\n", count(c.objects), count(c.events), n,
+			fmt.Fprintf(b, "| %s | %s | %.0f | %s | %s | %s | %s/s | %s | %s | %s | %s/s | %s | %s/s |\n", count(c.objects),
+				count(c.events), n,
 				bytes(c.objects*s*modes[1].peak),
 				bytes(c.objects*s*podBytes), seconds(c.objects*s*listTime), bytes(c.events*s*podBytes), cores(c.events*s*eventCPU),
 				bytes(c.objects*podBytes), seconds(c.objects*(s*listTime+(1-s)*relistCPU)), bytes(c.events*podBytes), cores(c.events*(s*eventCPU+(1-s)*relistCPU)),
@@ -128,7 +131,8 @@ func leases(b *strings.Builder) {
 				continue
 			}
 			period := retryPeriod * factor
-			fmt.Fprintf(b, "| %.0f | %.0f | %.0f s | %.1f | %s | %s/s |\n", n, n, 5*period, n/period, count(n*n/period), bytes(n*n/period*leaseBytes))
+			fmt.Fprintf(b, "| %.0f | %.0f | %.0f s | %.1f | %s | %s/s |\n", n, n, 5*period, n/period, count(n*n/period),
+				bytes(n*n/period*leaseBytes))
 		}
 	}
 	b.WriteString("\n")
@@ -138,10 +142,12 @@ func fanOut(b *strings.Builder) {
 	b.WriteString("### Fan-out\n\nw clients of one process with [examples/fanout](../examples/fanout). Upstream, it is one list and one watch, whatever w is, and each\nevent is encoded once. Downstream, it is E w x 4.3 kB/s. The CPU is E w x 0.60 us without sockets, which is a lower bound, and\nE w x 3.14 us over loopback with the clients, which is an upper bound. Each client has one connection and one watch.\n\n")
 	b.WriteString("| clients | events/s | upstream: watches | bandwidth | downstream: events/s | bandwidth | CPU, without sockets | CPU, over TCP with the clients | memory of the watches |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range []struct{ clients, events float64 }{{10, 1000}, {100, 100}, {100, 1000}, {1000, 100}, {1000, 1000}} {
-		fmt.Fprintf(b, "| %s | %s | 1 | %s/s | %s | %s/s | %s | %s | %s |\n", count(c.clients), count(c.events), bytes(c.events*podBytes), count(c.events*c.clients),
+		fmt.Fprintf(b, "| %s | %s | 1 | %s/s | %s | %s/s | %s | %s | %s |\n", count(c.clients), count(c.events),
+			bytes(c.events*podBytes), count(c.events*c.clients),
 			bytes(c.events*c.clients*podBytes), cores(c.events*c.clients*serveCPU), cores(c.events*c.clients*serveTCP), bytes(c.clients*serveMemory))
 	}
-	b.WriteString("\nA link of 10 Gbit/s carries 1.25 GB/s / 4.3 kB = " + count(1.25e9/podBytes) + " events/s downstream. Beyond that, a second level helps: one\nprocess with f clients, each of them a fan-out with f clients, serves f² with the same load on the API server. Each of these processes\nholds the collection. A fan-out also filters: clients that are shards receive only their objects, whatever the API server can do.\n\n")
+	b.WriteString("\nA link of 10 Gbit/s carries 1.25 GB/s / 4.3 kB = " + count(1.25e9/podBytes) +
+		" events/s downstream. Beyond that, a second level helps: one\nprocess with f clients, each of them a fan-out with f clients, serves f² with the same load on the API server. Each of these processes\nholds the collection. A fan-out also filters: clients that are shards receive only their objects, whatever the API server can do.\n\n")
 }
 
 func first(b *strings.Builder) {

@@ -47,11 +47,14 @@ func serve(o options) error {
 		})
 	}})
 	defer server.Close()
-	namespaces := informertest.Register[*corev1.Namespace](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces"), ClusterScoped: true})
+	namespaces := informertest.Register[*corev1.Namespace](server,
+		informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces"),
+			ClusterScoped: true})
 	if _, err := namespaces.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}); err != nil {
 		return err
 	}
-	pods = informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podResource.GroupVersionResource})
+	pods = informertest.Register[*corev1.Pod](server,
+		informertest.Resource{GroupVersionResource: podResource.GroupVersionResource})
 	for pod := range f.All() {
 		if _, err := pods.Create(pod); err != nil {
 			return err
@@ -104,7 +107,8 @@ func work(spec string) error {
 		return err
 	}
 	var received atomic.Int64
-	config := &rest.Config{Host: j.Server, QPS: -1, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	config := &rest.Config{Host: j.Server, QPS: -1, Dial: func(ctx context.Context, network, address string) (net.Conn,
+		error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		return counted{conn, &received}, err
 	}}

@@ -18,11 +18,11 @@ type Binaries struct {
 // Build compiles etcd and kube-apiserver at the versions of the modules e2e/etcd and e2e/apiserver, into the
 // folder .bin of the module e2e. It needs the go command, and the network if the module cache lacks a module.
 //
-// The first build takes four minutes on two free cores. A program that is up to date is not rebuilt; go build checks that in
-// about a second. [Start] calls Build. Call it yourself only to build the programs ahead of time.
+// The first build takes four minutes on two free cores. A program that is up to date is not rebuilt; go build checks
+// that in about a second. [Start] calls Build. Call it yourself only to build the programs ahead of time.
 //
-// Concurrent Builds are safe, since go build moves a finished program into place, but each compiles the parts that the others
-// have not finished yet.
+// Concurrent Builds are safe, since go build moves a finished program into place, but each compiles the parts that the
+// others have not finished yet.
 func Build(ctx context.Context) (Binaries, error) {
 	root, err := moduleDir(ctx)
 	if err != nil {
@@ -52,8 +52,8 @@ func Build(ctx context.Context) (Binaries, error) {
 	return bin, nil
 }
 
-// moduleDir returns the folder of the module e2e. It asks the go command, which works in every module that can import this
-// package, and in a test binary built with -trimpath.
+// moduleDir returns the folder of the module e2e. It asks the go command, which works in every module that can import
+// this package, and in a test binary built with -trimpath.
 func moduleDir(ctx context.Context) (string, error) {
 	dir, err := goCommand(ctx, "", "list", "-f", "{{.Dir}}", "github.com/typedinformer/informer/e2e/cluster")
 	if err != nil {
@@ -62,8 +62,8 @@ func moduleDir(ctx context.Context) (string, error) {
 	return filepath.Dir(dir), nil
 }
 
-// versionFlags returns the linker flags that set kube-apiserver's version. Without them it assumes v0.0.0, and derives its
-// feature gates and their defaults from that.
+// versionFlags returns the linker flags that set kube-apiserver's version. Without them it assumes v0.0.0, and derives
+// its feature gates and their defaults from that.
 func versionFlags(version string) (string, error) {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) != 3 {
@@ -79,7 +79,8 @@ func goBuild(ctx context.Context, module, output, pkg, ldflags string) error {
 	return err
 }
 
-// goCommand runs the go command in dir, or in the current folder if that is empty, and returns its trimmed standard output.
+// goCommand runs the go command in dir, or in the current folder if that is empty, and returns its trimmed standard
+// output.
 func goCommand(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

@@ -38,8 +38,8 @@ type Config struct {
 
 // Cluster is a kube-apiserver and an etcd that run as children of this process. Its methods may be called concurrently.
 //
-// The children end with [Cluster.Stop]. On Linux they also end with this process, however it ends (a panic in a test, the timeout
-// of go test, SIGKILL), but then a temporary folder of about 130 MB remains.
+// The children end with [Cluster.Stop]. On Linux they also end with this process, however it ends (a panic in a test,
+// the timeout of go test, SIGKILL), but then a temporary folder of about 130 MB remains.
 type Cluster struct {
 	config   Config
 	dir      string
@@ -56,8 +56,8 @@ type Cluster struct {
 	stopped   bool
 }
 
-// Start builds missing programs, starts etcd and kube-apiserver, and returns when the server's /readyz reports ready. ctx bounds
-// only the start: the cluster runs until [Cluster.Stop].
+// Start builds missing programs, starts etcd and kube-apiserver, and returns when the server's /readyz reports ready.
+// ctx bounds only the start: the cluster runs until [Cluster.Stop].
 //
 // If a server does not become ready, the error has the end of its log, and nothing is left running.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
@@ -75,9 +75,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Config returns a client configuration for the API server, as a user who may do everything. Each call returns a new one, which
-// the caller may change. Its rate limits are too high to matter, and its content type is client-go's default, JSON. It stays
-// valid after [Cluster.KillAPIServer] and [Cluster.StartAPIServer].
+// Config returns a client configuration for the API server, as a user who may do everything. Each call returns a new
+// one, which the caller may change. Its rate limits are too high to matter, and its content type is client-go's
+// default, JSON. It stays valid after [Cluster.KillAPIServer] and [Cluster.StartAPIServer].
 func (c *Cluster) Config() *rest.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,17 +90,17 @@ func (c *Cluster) Config() *rest.Config {
 	}
 }
 
-// KillAPIServer ends kube-apiserver with SIGKILL, like a crash: open watches break in the middle. When KillAPIServer returns,
-// connections to its port are refused. It is an error if the server was not running.
+// KillAPIServer ends kube-apiserver with SIGKILL, like a crash: open watches break in the middle. When KillAPIServer
+// returns, connections to its port are refused. It is an error if the server was not running.
 func (c *Cluster) KillAPIServer() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.killLocked(&c.apiserver, "kube-apiserver")
 }
 
-// StartAPIServer restarts kube-apiserver after [Cluster.KillAPIServer], with the same port, certificate and data, and returns
-// when it is ready. If it does not become ready, or not before ctx ends, StartAPIServer ends it, and the error has the end of
-// its log. It is an error if the server is running already, or the cluster was stopped.
+// StartAPIServer restarts kube-apiserver after [Cluster.KillAPIServer], with the same port, certificate and data, and
+// returns when it is ready. If it does not become ready, or not before ctx ends, StartAPIServer ends it, and the error
+// has the end of its log. It is an error if the server is running already, or the cluster was stopped.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,16 +115,17 @@ func (c *Cluster) KillEtcd() error {
 	return c.killLocked(&c.etcd, "etcd")
 }
 
-// StartEtcd restarts etcd after [Cluster.KillEtcd], with the same ports and data, and returns when it is healthy. The API server
-// needs a little longer to reconnect. It is an error if etcd is running already, or the cluster was stopped.
+// StartEtcd restarts etcd after [Cluster.KillEtcd], with the same ports and data, and returns when it is healthy. The
+// API server needs a little longer to reconnect. It is an error if etcd is running already, or the cluster was stopped.
 func (c *Cluster) StartEtcd(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.startEtcdLocked(ctx)
 }
 
-// Stop ends both servers, and returns when they are gone and a temporary folder is removed. It returns an error, with the end
-// of the log, if a server had ended by itself, or if the folder could not be removed. A second call does nothing.
+// Stop ends both servers, and returns when they are gone and a temporary folder is removed. It returns an error, with
+// the end of the log, if a server had ended by itself, or if the folder could not be removed. A second call does
+// nothing.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,17 +198,18 @@ func (c *Cluster) startEtcdLocked(ctx context.Context) error {
 }
 
 func (c *Cluster) startAPIServerLocked(ctx context.Context) error {
-	return c.startLocked(ctx, &c.apiserver, "kube-apiserver", c.bin.KubeAPIServer, c.apiServerFlags(), func(ctx context.Context) error {
-		authority, err := c.creds.authority()
-		if err != nil {
-			return err
-		}
-		if err := askReady(ctx, "https://"+c.hostPort+"/readyz", c.creds.token, authority); err != nil {
-			return err
-		}
-		c.authority = authority
-		return nil
-	})
+	return c.startLocked(ctx, &c.apiserver, "kube-apiserver", c.bin.KubeAPIServer, c.apiServerFlags(),
+		func(ctx context.Context) error {
+			authority, err := c.creds.authority()
+			if err != nil {
+				return err
+			}
+			if err := askReady(ctx, "https://"+c.hostPort+"/readyz", c.creds.token, authority); err != nil {
+				return err
+			}
+			c.authority = authority
+			return nil
+		})
 }
 
 func (c *Cluster) apiServerFlags() []string {
@@ -241,7 +243,8 @@ func (c *Cluster) apiServerFlags() []string {
 }
 
 // startLocked starts a server and waits until probe reports that it is ready. Otherwise it ends the server.
-func (c *Cluster) startLocked(ctx context.Context, p **process, name, path string, flags []string, probe func(context.Context) error) error {
+func (c *Cluster) startLocked(ctx context.Context, p **process, name, path string, flags []string,
+	probe func(context.Context) error) error {
 	if c.stopped {
 		return fmt.Errorf("cluster: start %s: the cluster was stopped", name)
 	}

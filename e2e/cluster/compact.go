@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Compact makes etcd drop every version before rv, as the API server does every five minutes. The API server does not notice: it
-// continues to serve the contents of its watch caches until it is restarted.
+// Compact makes etcd drop every version before rv, as the API server does every five minutes. The API server does not
+// notice: it continues to serve the contents of its watch caches until it is restarted.
 func (c *Cluster) Compact(ctx context.Context, rv uint64) error {
 	body := fmt.Sprintf(`{"revision": "%d", "physical": true}`, rv)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL+"/v3/kv/compaction", strings.NewReader(body))

@@ -16,10 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
 
-// NewCRD returns the definition of a namespaced resource with one version, which is served and stored, and a schema that
-// accepts everything. kind is singular, such as Widget for the resource widgets.
+// NewCRD returns the definition of a namespaced resource with one version, which is served and stored, and a schema
+// that accepts everything. kind is singular, such as Widget for the resource widgets.
 func NewCRD(resource schema.GroupVersionResource, kind string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1",
@@ -48,8 +49,8 @@ func NewCRD(resource schema.GroupVersionResource, kind string) *unstructured.Uns
 }
 
 // InstallCRD creates the definition of a custom resource, such as one from [NewCRD]. It returns when the definition is
-// Established and the server answers a list of each served version. ctx bounds the wait, which usually takes well under a
-// second. If another definition has the names, InstallCRD returns an error at once.
+// Established and the server answers a list of each served version. ctx bounds the wait, which usually takes well under
+// a second. If another definition has the names, InstallCRD returns an error at once.
 //
 // To remove the resource with all its objects, delete the definition: the API server removes the objects itself.
 func InstallCRD(ctx context.Context, config *rest.Config, crd *unstructured.Unstructured) error {
@@ -105,8 +106,8 @@ func waitEstablished(ctx context.Context, client dynamic.Interface, crd *unstruc
 	return errors.New("the watch ended")
 }
 
-// waitServed is needed after waitEstablished: the handlers of the API server watch the condition themselves, and answer 404
-// until they see it.
+// waitServed is needed after waitEstablished: the handlers of the API server watch the condition themselves, and answer
+// 404 until they see it.
 func waitServed(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {
 	group, _, err := unstructured.NestedString(crd.Object, "spec", "group")
 	if err != nil {

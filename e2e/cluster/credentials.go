@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// credentials are the credentials that the API server trusts: files in the cluster's folder that only the user can read. Each
-// cluster has new ones.
+// credentials are the credentials that the API server trusts: files in the cluster's folder that only the user can
+// read. Each cluster has new ones.
 type credentials struct {
 	token          string // of the user admin
 	tokenFile      string
@@ -53,8 +53,8 @@ func newCredentials(dir string) (*credentials, error) {
 	return c, nil
 }
 
-// authority returns the PEM certificate that verifies the API server's own. The file appears some time after the first start of
-// the server.
+// authority returns the PEM certificate that verifies the API server's own. The file appears some time after the first
+// start of the server.
 func (c *credentials) authority() ([]byte, error) {
 	pem, err := os.ReadFile(filepath.Join(c.certificateDir, "apiserver.crt"))
 	if err != nil {

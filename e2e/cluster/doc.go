@@ -1,5 +1,5 @@
-// Package cluster runs a real kube-apiserver and its etcd for tests. The Go toolchain builds them from module dependencies. They
-// run on free ports of 127.0.0.1, with data that lasts as long as the cluster.
+// Package cluster runs a real kube-apiserver and its etcd for tests. The Go toolchain builds them from module
+// dependencies. They run on free ports of 127.0.0.1, with data that lasts as long as the cluster.
 //
 // One cluster serves all tests of a package, each in its own namespace:
 //
@@ -37,7 +37,7 @@
 //
 // # The first start
 //
-// The first start compiles both servers, which takes minutes (see [Build]) and counts toward the timeout of go test. On a slow
-// machine, use -timeout 20m. Later starts find the programs in the folder .bin of the module e2e, and take about four
-// seconds on two free cores; a restart of kube-apiserver takes two.
+// The first start compiles both servers, which takes minutes (see [Build]) and counts toward the timeout of go test. On
+// a slow machine, use -timeout 20m. Later starts find the programs in the folder .bin of the module e2e, and take about
+// four seconds on two free cores; a restart of kube-apiserver takes two.
 package cluster

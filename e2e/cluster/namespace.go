@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// CreateNamespace creates a namespace with a new name that begins with prefix, and returns the name. With a namespace for each
-// test, tests see neither each other's objects nor those of an earlier run (-count=2).
+// CreateNamespace creates a namespace with a new name that begins with prefix, and returns the name. With a namespace
+// for each test, tests see neither each other's objects nor those of an earlier run (-count=2).
 //
 // No controller empties a deleted namespace in a [Cluster], so leave it until the cluster ends.
 func CreateNamespace(ctx context.Context, config *rest.Config, prefix string) (string, error) {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// PauseAPIServer freezes kube-apiserver, as a machine without memory or a frozen disk would: connections stay open, and new ones
-// are even accepted, but there are no responses. [Cluster.ResumeAPIServer] resumes it, and it can be killed. It is an error if
-// the server is not running.
+// PauseAPIServer freezes kube-apiserver, as a machine without memory or a frozen disk would: connections stay open, and
+// new ones are even accepted, but there are no responses. [Cluster.ResumeAPIServer] resumes it, and it can be killed.
+// It is an error if the server is not running.
 func (c *Cluster) PauseAPIServer() error { return c.signalAPIServer(syscall.SIGSTOP) }
 
 // ResumeAPIServer resumes kube-apiserver after [Cluster.PauseAPIServer].

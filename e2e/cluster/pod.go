@@ -32,11 +32,11 @@ func Pods(namespace string, n int) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// CreatePods creates pods over protobuf with a number of workers, or 16 if workers is zero. It returns when all are created,
-// or at the first error; the pods created by then stay.
+// CreatePods creates pods over protobuf with a number of workers, or 16 if workers is zero. It returns when all are
+// created, or at the first error; the pods created by then stay.
 //
-// One goroutine iterates over pods, never more than a few pods ahead of the workers. For a slice, use slices.Values. Several
-// workers create pods in another order. The API server drops the status of a new pod; set it with UpdateStatus.
+// One goroutine iterates over pods, never more than a few pods ahead of the workers. For a slice, use slices.Values.
+// Several workers create pods in another order. The API server drops the status of a new pod; set it with UpdateStatus.
 func CreatePods(ctx context.Context, config *rest.Config, pods iter.Seq[*corev1.Pod], workers int) error {
 	if workers == 0 {
 		workers = 16

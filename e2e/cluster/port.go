@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// Ports are below the ranges that Linux (from 32768) and others (from 49152) use for outgoing connections. A client that
-// connects to a killed server's port in such a range can get that same port for its own end. It is then connected to itself,
-// and the server can no longer listen there.
+// Ports are below the ranges that Linux (from 32768) and others (from 49152) use for outgoing connections. A client
+// that connects to a killed server's port in such a range can get that same port for its own end. It is then connected
+// to itself, and the server can no longer listen there.
 const (
 	minPort = 20000
 	maxPort = 32000

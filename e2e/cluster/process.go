@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// readyTimeout bounds one start of one server. kube-apiserver takes 3 s to 10 s on two cores. A server that takes longer
-	// than this will probably never be ready.
+	// readyTimeout bounds one start of one server. kube-apiserver takes 3 s to 10 s on two cores. A server that takes
+	// longer than this will probably never be ready.
 	readyTimeout = 2 * time.Minute
 	// probeInterval is the time between two probes of a server.
 	probeInterval = 50 * time.Millisecond
@@ -33,8 +33,8 @@ type process struct {
 
 // startProcess starts the program at path. It appends the program's output to the file logPath.
 //
-// The environment is empty: etcd takes each ETCD_X variable as a flag, Go's own variables change how the server runs, and the
-// server must not get the credentials of the user who runs the tests.
+// The environment is empty: etcd takes each ETCD_X variable as a flag, Go's own variables change how the server runs,
+// and the server must not get the credentials of the user who runs the tests.
 func startProcess(name, path, logPath string, args ...string) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -68,8 +68,8 @@ func startProcess(name, path, logPath string, args ...string) (*process, error) 
 	return p, nil
 }
 
-// waitReady calls probe until it returns nil. It gives up when ctx or readyTimeout ends, or when the process does. The error then
-// has the last error of probe, and the end of the log.
+// waitReady calls probe until it returns nil. It gives up when ctx or readyTimeout ends, or when the process does. The
+// error then has the last error of probe, and the end of the log.
 func (p *process) waitReady(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %v", readyTimeout))
 	defer cancel()

@@ -18,6 +18,7 @@ var different = []difference{
 	{"pkg/cache", "TestReaderWaitsForCacheSync/ReaderFailOnMissingInformer=true", newInformer},
 }
 
-// newInformer is why specs fail that replace the informers of the cache by fakes. Tests of crcache check the same with a fake server.
+// newInformer is why specs fail that replace the informers of the cache by fakes. Tests of crcache check the same with
+// a fake server.
 const newInformer = "cache.Options.NewInformer is not supported: it makes an informer from functions that list and watch, " +
 	"but the informers of crcache need the resource and its selectors. crcache.New returns an error that names the field."

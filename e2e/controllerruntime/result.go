@@ -64,7 +64,8 @@ func specOutcomes(report []byte) ([]outcome, error) {
 				o.spec = s.LeafNodeType
 			}
 			if !o.passed && !o.skipped {
-				o.message = fmt.Sprintf("%s: %s\n%s:%d", s.State, s.Failure.Message, s.Failure.Location.FileName, s.Failure.Location.LineNumber)
+				o.message = fmt.Sprintf("%s: %s\n%s:%d", s.State, s.Failure.Message, s.Failure.Location.FileName,
+					s.Failure.Location.LineNumber)
 			}
 			all = append(all, o)
 		}

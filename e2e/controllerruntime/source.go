@@ -27,8 +27,8 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 	return out, nil
 }
 
-// copySource copies the sources of controller-runtime to dir, at the version that the module crcache requires, without the tests
-// of its cache's unexported functions.
+// copySource copies the sources of controller-runtime to dir, at the version that the module crcache requires, without
+// the tests of its cache's unexported functions.
 func copySource(ctx context.Context, crcache, dir string) error {
 	out, err := goCommand(ctx, crcache, "mod", "download", "-json", module)
 	if err != nil {
@@ -61,8 +61,8 @@ func copySource(ctx context.Context, crcache, dir string) error {
 	return nil
 }
 
-// useOurs changes the copy of controller-runtime's sources in dir, so that clusters, managers and the tests of suites create
-// caches of the module crcache. options are the fields of a crcache.Options, in Go.
+// useOurs changes the copy of controller-runtime's sources in dir, so that clusters, managers and the tests of suites
+// create caches of the module crcache. options are the fields of a crcache.Options, in Go.
 func useOurs(ctx context.Context, crcache, options, dir string) error {
 	_, err := goCommand(ctx, dir, "mod", "edit",
 		"-require=github.com/typedinformer/informer@v0.0.0", "-replace=github.com/typedinformer/informer="+filepath.Dir(crcache),
@@ -76,7 +76,8 @@ func useOurs(ctx context.Context, crcache, options, dir string) error {
 		return err
 	}
 	if n != 1 {
-		return fmt.Errorf("pkg/cluster/cluster.go mentions cache.New %d times: its default is where managers get their cache", n)
+		return fmt.Errorf("pkg/cluster/cluster.go mentions cache.New %d times: its default is where managers get their cache",
+			n)
 	}
 	if err := writeNew(cluster, "zz_crcache.go", "cluster", options); err != nil {
 		return err

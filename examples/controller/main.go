@@ -44,8 +44,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.SetOutput(io.Discard) // main prints errors
 	duration := flags.Duration("for", 0, "end after this `time`, like 10s; zero means run until Ctrl-C")
 	kubeconfig := flags.String("kubeconfig", "", "`path` of a kubeconfig: its current context's cluster")
-	namespace := flags.String("lease-namespace", "default", "real cluster: `namespace` of the lease that replicas contend for")
-	probes := flags.String("probes", "", "real cluster: `address`, like :8081, of /readyz, /livez and /debug/informers/; empty means none")
+	namespace := flags.String("lease-namespace", "default",
+		"real cluster: `namespace` of the lease that replicas contend for")
+	probes := flags.String("probes", "",
+		"real cluster: `address`, like :8081, of /readyz, /livez and /debug/informers/; empty means none")
 	workers := flags.Int("workers", 4, "`number` of websites reconciled at the same time")
 	websites := flags.Int("websites", 50, "simulation: `number` of websites")
 	crd := flags.Bool("crd", false, "print the custom resource definition and exit")

@@ -34,13 +34,18 @@ type simulation struct {
 func simulate(ctx context.Context, websites, workers int, log *slog.Logger, out io.Writer) error {
 	s := informertest.NewServer(informertest.Options{})
 	defer s.Close()
-	informertest.Register[*coordinationv1.Lease](s, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
+	informertest.Register[*coordinationv1.Lease](s,
+		informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
 	sim := &simulation{
-		server:      s,
-		websites:    informertest.Register[*website.Website](s, informertest.Resource{GroupVersionResource: website.Resource}),
-		deployments: informertest.Register[*appsv1.Deployment](s, informertest.Resource{GroupVersionResource: appsv1.SchemeGroupVersion.WithResource("deployments")}),
-		services:    informertest.Register[*corev1.Service](s, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("services")}),
-		events:      informertest.Register[*corev1.Event](s, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("events")}),
+		server: s,
+		websites: informertest.Register[*website.Website](s,
+			informertest.Resource{GroupVersionResource: website.Resource}),
+		deployments: informertest.Register[*appsv1.Deployment](s,
+			informertest.Resource{GroupVersionResource: appsv1.SchemeGroupVersion.WithResource("deployments")}),
+		services: informertest.Register[*corev1.Service](s,
+			informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("services")}),
+		events: informertest.Register[*corev1.Event](s,
+			informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("events")}),
 	}
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -112,7 +117,8 @@ func (s *simulation) use(ctx context.Context, n int) {
 	create := func(i int) {
 		_, _ = s.websites.Create(&website.Website{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("site-", i)},
-			Spec:       website.Spec{Host: fmt.Sprintf("site-%d.example.com", i-i%10/9), Image: "web:1", Replicas: new(int32(1 + i%3))},
+			Spec: website.Spec{Host: fmt.Sprintf("site-%d.example.com", i-i%10/9), Image: "web:1",
+				Replicas: new(int32(1 + i%3))},
 		})
 	}
 	for i := range n {
@@ -153,7 +159,8 @@ func (s *simulation) rollOut(ctx context.Context) {
 			}
 			d = d.DeepCopy()
 			n := *d.Spec.Replicas
-			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n}
+			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n,
+				AvailableReplicas: n}
 			if _, err := s.deployments.Update(d); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				panic(err)
 			}

@@ -1,11 +1,12 @@
-// Command crd follows widgets, a custom resource, with an informer and a lister that codegen generated from their Go type.
+// Command crd follows widgets, a custom resource, with an informer and a lister that codegen generated from their Go
+// type.
 //
 //	go run ./examples/crd                              # needs no cluster: runs a server in the process
 //	go run ./examples/crd -kubeconfig ~/.kube/config   # a real cluster, after kubectl apply -f examples/crd/crd.yaml
 //
-// The type is in shop/v1; the code generated from it is in informers/shop/v1. Read run to see how little code remains. Leave
-// out simulate. The other two generated packages are for programs without a Go type: fromcrd/shop/v1 has one generated from
-// crd.yaml, and slim/shop/v1 one with only the labels and two fields.
+// The type is in shop/v1; the code generated from it is in informers/shop/v1. Read run to see how little code remains.
+// Leave out simulate. The other two generated packages are for programs without a Go type: fromcrd/shop/v1 has one
+// generated from crd.yaml, and slim/shop/v1 one with only the labels and two fields.
 package main
 
 import (
@@ -47,7 +48,8 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("crd", flag.ContinueOnError)
 	flags.SetOutput(out)
-	kubeconfig := flags.String("kubeconfig", "", "`path` of a kubeconfig: follow the widgets of its current context's cluster")
+	kubeconfig := flags.String("kubeconfig", "",
+		"`path` of a kubeconfig: follow the widgets of its current context's cluster")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -102,11 +104,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // simulate makes server serve some widgets.
 func simulate(server *informertest.Server) error {
-	widgets := informertest.Register[*shopv1.Widget](server, informertest.Resource{GroupVersionResource: shopinformers.WidgetResource})
+	widgets := informertest.Register[*shopv1.Widget](server,
+		informertest.Resource{GroupVersionResource: shopinformers.WidgetResource})
 	for _, w := range []shopv1.Widget{
-		{ObjectMeta: metav1.ObjectMeta{Name: "car"}, Spec: shopv1.WidgetSpec{Factory: "north", Parts: []shopv1.Part{{Name: "wheel", Count: 4}, {Name: "engine", Count: 1}}}, Status: shopv1.WidgetStatus{Phase: shopv1.Made}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "bicycle"}, Spec: shopv1.WidgetSpec{Factory: "south", Parts: []shopv1.Part{{Name: "wheel", Count: 2}}}, Status: shopv1.WidgetStatus{Phase: shopv1.Ordered}},
-		{ObjectMeta: metav1.ObjectMeta{Name: "sledge"}, Spec: shopv1.WidgetSpec{Factory: "north"}, Status: shopv1.WidgetStatus{Phase: shopv1.Ordered}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "car"}, Spec: shopv1.WidgetSpec{Factory: "north",
+			Parts: []shopv1.Part{{Name: "wheel", Count: 4}, {Name: "engine",
+				Count: 1}}}, Status: shopv1.WidgetStatus{Phase: shopv1.Made}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "bicycle"}, Spec: shopv1.WidgetSpec{Factory: "south",
+			Parts: []shopv1.Part{{Name: "wheel", Count: 2}}}, Status: shopv1.WidgetStatus{Phase: shopv1.Ordered}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "sledge"}, Spec: shopv1.WidgetSpec{Factory: "north"},
+			Status: shopv1.WidgetStatus{Phase: shopv1.Ordered}},
 	} {
 		w.Namespace = "shop"
 		if _, err := widgets.Create(&w); err != nil {

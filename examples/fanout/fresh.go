@@ -15,17 +15,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// freshness makes reads without a resource version as fresh as those of kube-apiserver: the response has everything that was written
-// before the request. So a client that moves between replicas, or whose replica was restarted, never goes back in time.
+// freshness makes reads without a resource version as fresh as those of kube-apiserver: the response has everything
+// that was written before the request. So a client that moves between replicas, or whose replica was restarted, never
+// goes back in time.
 //
-// It asks the API server for the newest version, once for all requests that wait for it, by a list of one object's metadata. While
-// nothing changes, the cache would reach that version only with the next bookmark, a minute later. So a short watch from the cache's
-// version shows what is in between.
+// It asks the API server for the newest version, once for all requests that wait for it, by a list of one object's
+// metadata. While nothing changes, the cache would reach that version only with the next bookmark, a minute later. So a
+// short watch from the cache's version shows what is in between.
 type freshness struct {
 	client *http.Client
 	url    *url.URL // of the collection
 	cached func() uint64
-	// advance tells the cache that it has every change from one version up to another. It does nothing if the cache has moved.
+	// advance tells the cache that it has every change from one version up to another. It does nothing if the cache has
+	// moved.
 	advance func(from, to uint64)
 
 	turn chan struct{} // holds one token, for the one who asks
@@ -94,7 +96,8 @@ func (f *freshness) ask(ctx context.Context, a *asked) {
 
 // probe returns the newest version.
 func (f *freshness) probe(ctx context.Context) (uint64, error) {
-	body, err := f.get(ctx, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json", url.Values{"limit": {"1"}})
+	body, err := f.get(ctx, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+		url.Values{"limit": {"1"}})
 	if err != nil {
 		return 0, err
 	}
@@ -106,8 +109,8 @@ func (f *freshness) probe(ctx context.Context) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// catchUp watches from a version for a short time. A bookmark shows that the cache is complete up to there, if it has the changes
-// before the bookmark.
+// catchUp watches from a version for a short time. A bookmark shows that the cache is complete up to there, if it has
+// the changes before the bookmark.
 func (f *freshness) catchUp(ctx context.Context, from, until uint64) {
 	body, err := f.get(ctx, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json", url.Values{
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {strconv.FormatUint(from, 10)},

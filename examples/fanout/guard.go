@@ -24,7 +24,8 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// guard decides which requests to serve. Without a way to authenticate, it serves all of this machine, and listens on loopback.
+// guard decides which requests to serve. Without a way to authenticate, it serves all of this machine, and listens on
+// loopback.
 type guard struct {
 	options     options
 	address     *net.TCPAddr
@@ -90,8 +91,8 @@ func newGuard(o options, log *slog.Logger, m *metrics) (*guard, error) {
 
 func (g *guard) open() bool { return g.clientCA == nil && !g.options.tokenReview }
 
-// tls returns nil for plain HTTP. The handler verifies certificates, for each request, so a changed -client-ca and the end of a
-// certificate take effect on open connections.
+// tls returns nil for plain HTTP. The handler verifies certificates, for each request, so a changed -client-ca and the
+// end of a certificate take effect on open connections.
 func (g *guard) tls() *tls.Config {
 	if g.certificate == nil {
 		return nil
@@ -142,7 +143,8 @@ func (g *guard) handler(next *proxy) http.Handler {
 		}
 		endUser, bandwidth, ok := g.perUser.begin(user.Username)
 		if !ok {
-			g.refuse(w, r, "user", apierrors.NewTooManyRequests("this user sends too many requests, or has too many under way", 1))
+			g.refuse(w, r, "user", apierrors.NewTooManyRequests("this user sends too many requests, or has too many under way",
+				1))
 			return
 		}
 		defer endUser()
@@ -206,14 +208,15 @@ func (g *guard) user(r *http.Request) (*authenticationv1.UserInfo, error) {
 	return g.reviewer.User(r.Context(), review.Token(r))
 }
 
-// userOf returns the user of a certificate, as kube-apiserver does: the common name, and the organizations as groups. It is nil if
-// no authority in roots vouches for the certificate now.
+// userOf returns the user of a certificate, as kube-apiserver does: the common name, and the organizations as groups.
+// It is nil if no authority in roots vouches for the certificate now.
 func userOf(chain []*x509.Certificate, roots *x509.CertPool) *authenticationv1.UserInfo {
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		intermediates.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil || chain[0].Subject.CommonName == "" {
 		return nil
 	}
@@ -223,7 +226,8 @@ func userOf(chain []*x509.Certificate, roots *x509.CertPool) *authenticationv1.U
 	}
 }
 
-// may reports whether a user may send a request. Everyone who is known may ask for the version, and which resources there are.
+// may reports whether a user may send a request. Everyone who is known may ask for the version, and which resources
+// there are.
 func (g *guard) may(r *http.Request, user *authenticationv1.UserInfo, to route) (bool, error) {
 	if g.open() || to.collection == nil {
 		return true, nil
@@ -235,11 +239,12 @@ func (g *guard) may(r *http.Request, user *authenticationv1.UserInfo, to route) 
 	if !g.options.accessReview {
 		return false, nil
 	}
-	return g.reviewer.Allowed(r.Context(), user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributesOf(r, to)})
+	return g.reviewer.Allowed(r.Context(), user,
+		authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributesOf(r, to)})
 }
 
-// attributesOf returns what kube-apiserver would authorize. A list of one name counts as a request for that name, and the authorizer
-// of nodes wants to see the field selector.
+// attributesOf returns what kube-apiserver would authorize. A list of one name counts as a request for that name, and
+// the authorizer of nodes wants to see the field selector.
 func attributesOf(r *http.Request, to route) *authorizationv1.ResourceAttributes {
 	a := &authorizationv1.ResourceAttributes{
 		Verb: to.verb, Group: to.Group, Version: to.Version, Resource: to.Resource, Namespace: to.key.Namespace, Name: to.key.Name,

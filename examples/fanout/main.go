@@ -1,11 +1,13 @@
-// Command fanout follows collections of an API server, with one watch each, and serves them to any number of clients. To
-// them it is a read-only API server that supports get, list and watch, also of shards. The README says how to deploy it.
+// Command fanout follows collections of an API server, with one watch each, and serves them to any number of clients.
+// To them it is a read-only API server that supports get, list and watch, also of shards. The README says how to deploy
+// it.
 //
 //	go run .                                                          # needs no cluster: simulates one in the process
 //	go run . -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real cluster; in a pod, it finds its own
 //
-// It listens on loopback, where every program of the machine can read what fanout's own credentials may read. It listens
-// elsewhere only with TLS, and only if it knows its clients and what they may read. It never passes its credentials on.
+// It listens on loopback, where every program of the machine can read what fanout's own credentials may read. It
+// listens elsewhere only with TLS, and only if it knows its clients and what they may read. It never passes its
+// credentials on.
 //
 // To build on it, read run, then proxy.go. Leave out simulate.go.
 package main
@@ -42,8 +44,9 @@ func main() {
 
 // Limits of the server, besides those of package manager. It disconnects a client that exceeds them.
 const (
-	listTimeout     = time.Minute // for the client to read a list
-	writeTimeout    = time.Minute // for the client to read the next part of a watch; watchcache drops clients that read too slowly
+	listTimeout = time.Minute // for the client to read a list
+	// for the client to read the next part of a watch; watchcache drops clients that read too slowly
+	writeTimeout    = time.Minute
 	shutdownTimeout = 5 * time.Second
 )
 
@@ -108,11 +111,13 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener := &limitedListener{Listener: tcp, limits: opts.limits, refused: func() { metrics.refused.WithLabelValues("connections").Inc() }}
+	listener := &limitedListener{Listener: tcp, limits: opts.limits,
+		refused: func() { metrics.refused.WithLabelValues("connections").Inc() }}
 	metrics.add(p, guard.reviewer, listener)
 	requests, endWatches := context.WithCancel(context.WithoutCancel(ctx)) // else the server would wait for them
 	defer endWatches()
-	_ = m.AddServer(manager.Server{Name: "proxy", Listener: listener, TLS: guard.tls(), Handler: endWith(requests, guard.handler(p))})
+	_ = m.AddServer(manager.Server{Name: "proxy", Listener: listener, TLS: guard.tls(),
+		Handler: endWith(requests, guard.handler(p))})
 	add("follow", manager.Caches, func(ctx context.Context) error {
 		defer endWatches()
 		return p.run(ctx)
@@ -174,20 +179,26 @@ The API server is simulated unless -kubeconfig is given or the program runs in a
 func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("fanout", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints errors
-	resources := flags.String("resources", "v1/pods", "what to serve: `[GROUP/]VERSION/RESOURCE`, separated by commas, like v1/pods,apps/v1/deployments")
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001", "`address` to listen on; other than loopback needs -tls-cert, -client-ca or -token-review, and -access-review or -allow-users or -allow-groups")
-	flags.StringVar(&o.probes, "probes", "", "`address` for /readyz, /livez and /metrics, plain HTTP for all who reach it; empty means none")
+	resources := flags.String("resources", "v1/pods",
+		"what to serve: `[GROUP/]VERSION/RESOURCE`, separated by commas, like v1/pods,apps/v1/deployments")
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8001",
+		"`address` to listen on; other than loopback needs -tls-cert, -client-ca or -token-review, and -access-review or -allow-users or -allow-groups")
+	flags.StringVar(&o.probes, "probes", "",
+		"`address` for /readyz, /livez and /metrics, plain HTTP for all who reach it; empty means none")
 	flags.StringVar(&o.certFile, "tls-cert", "", "`path` of the server's certificate, PEM: serve HTTPS")
 	flags.StringVar(&o.keyFile, "tls-key", "", "`path` of its key, PEM")
-	flags.StringVar(&o.clientCA, "client-ca", "", "`path` of authorities, PEM: a client with a certificate of theirs is the user of its common name; needs -tls-cert")
+	flags.StringVar(&o.clientCA, "client-ca", "",
+		"`path` of authorities, PEM: a client with a certificate of theirs is the user of its common name; needs -tls-cert")
 	flags.BoolVar(&o.tokenReview, "token-review", false, "ask the API server whose bearer token a client sends")
-	audiences := flags.String("token-audiences", "", "`audiences` of the tokens, separated by commas; empty means those of the API server")
+	audiences := flags.String("token-audiences", "",
+		"`audiences` of the tokens, separated by commas; empty means those of the API server")
 	flags.BoolVar(&o.accessReview, "access-review", false, "ask the API server whether a client may read the resource")
 	allowUsers := flags.String("allow-users", "", "`users` who may read everything, separated by commas")
 	allowGroups := flags.String("allow-groups", "", "`groups` whose users may read everything, separated by commas")
 	flags.IntVar(&o.limits.connections, "max-connections", 4_000, "`connections` of all clients together")
 	flags.IntVar(&o.limits.connectionsPerIP, "max-connections-per-ip", 1_000, "`connections` from one address")
-	flags.IntVar(&o.limits.requestsPerUser, "max-requests-per-user", 2_000, "`requests` of one user at a time, with watches")
+	flags.IntVar(&o.limits.requestsPerUser, "max-requests-per-user", 2_000,
+		"`requests` of one user at a time, with watches")
 	flags.Float64Var(&o.limits.userQPS, "user-qps", 100, "`requests` of one user per second, and twice as many at once")
 	flags.Float64Var(&o.limits.ipQPS, "ip-qps", 200, "`requests` from one address per second, and twice as many at once")
 	flags.Float64Var(&o.limits.bandwidth, "max-bandwidth", 1_000, "`MB/s` of responses to all clients together")
@@ -215,7 +226,8 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		return o, errors.New("-tls-cert and -tls-key go together")
 	case o.clientCA != "" && o.certFile == "":
 		return o, errors.New("-client-ca needs -tls-cert and -tls-key")
-	case o.limits.connections < 1 || o.limits.connectionsPerIP < 1 || o.limits.requestsPerUser < 1 || !(o.limits.userQPS > 0) || !(o.limits.ipQPS > 0) ||
+	case o.limits.connections < 1 || o.limits.connectionsPerIP < 1 || o.limits.requestsPerUser < 1 ||
+		!(o.limits.userQPS > 0) || !(o.limits.ipQPS > 0) ||
 		!(o.limits.bandwidth > 0) || !(o.limits.userBandwidth > 0):
 		return o, errors.New("-max-connections, -max-connections-per-ip, -max-requests-per-user, -user-qps, -ip-qps, -max-bandwidth and -max-bandwidth-per-user must be positive")
 	case *audiences != "" && !o.tokenReview:

@@ -53,10 +53,12 @@ func (m *metrics) add(p *proxy, reviewer *review.Reviewer, listener *limitedList
 	config.Clients = []func() informer.ClientStatus{p.client.Status}
 	m.registry.MustRegister(informerprom.New(config))
 	gauge := func(name, help string, labels prometheus.Labels, value func() float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+			value))
 	}
 	counter := func(name, help string, labels prometheus.Labels, value func() float64) {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels},
+			value))
 	}
 	if listener != nil {
 		gauge("fanout_connections", "Open connections of clients.", nil, func() float64 { return float64(listener.open()) })
@@ -64,23 +66,28 @@ func (m *metrics) add(p *proxy, reviewer *review.Reviewer, listener *limitedList
 	for _, c := range p.collections {
 		labels := prometheus.Labels{"resource": c.GroupResource().String()}
 		gauge("fanout_watchers", "Open watches of clients.", labels, func() float64 { return float64(c.stats().Watchers) })
-		counter("fanout_events_sent_total", "Events sent to watches of clients, without bookmarks.", labels, func() float64 { return float64(c.stats().EventsSent) })
-		counter("fanout_watchers_ended_total", "Watches ended because the client did not read fast enough.", labels, func() float64 { return float64(c.stats().SlowWatchers) })
-		gauge("fanout_cache_age_seconds", "Time since the API server last sent a resource version. It sends one at least every ten minutes.", labels, func() float64 {
-			if at := c.status().ResourceVersionTime; !at.IsZero() {
-				return time.Since(at).Seconds()
-			}
-			return 0
-		})
+		counter("fanout_events_sent_total", "Events sent to watches of clients, without bookmarks.", labels,
+			func() float64 { return float64(c.stats().EventsSent) })
+		counter("fanout_watchers_ended_total", "Watches ended because the client did not read fast enough.", labels,
+			func() float64 { return float64(c.stats().SlowWatchers) })
+		gauge("fanout_cache_age_seconds",
+			"Time since the API server last sent a resource version. It sends one at least every ten minutes.", labels, func() float64 {
+				if at := c.status().ResourceVersionTime; !at.IsZero() {
+					return time.Since(at).Seconds()
+				}
+				return 0
+			})
 	}
 	if reviewer != nil {
 		for kind, counts := range map[string]func() review.Counts{
 			"token":  func() review.Counts { return reviewer.Status().Tokens },
 			"access": func() review.Counts { return reviewer.Status().Accesses },
 		} {
-			counter("fanout_reviews_total", "Questions who a client is, or what it may read.", prometheus.Labels{"kind": kind, "from": "cache"},
+			counter("fanout_reviews_total", "Questions who a client is, or what it may read.",
+				prometheus.Labels{"kind": kind, "from": "cache"},
 				func() float64 { return float64(counts().Remembered) })
-			counter("fanout_reviews_total", "Questions who a client is, or what it may read.", prometheus.Labels{"kind": kind, "from": "apiserver"},
+			counter("fanout_reviews_total", "Questions who a client is, or what it may read.",
+				prometheus.Labels{"kind": kind, "from": "apiserver"},
 				func() float64 { return float64(counts().Requested) })
 		}
 	}

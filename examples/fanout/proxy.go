@@ -66,7 +66,8 @@ func (c *collection) informerStatus() informer.InformerStatus {
 }
 
 // newProxy discovers the resources on the API server. It follows nothing before run.
-func newProxy(ctx context.Context, config *rest.Config, resources []schema.GroupVersionResource, window int, log *slog.Logger, m *metrics) (*proxy, error) {
+func newProxy(ctx context.Context, config *rest.Config, resources []schema.GroupVersionResource, window int,
+	log *slog.Logger, m *metrics) (*proxy, error) {
 	client, err := informer.NewClient(config)
 	if err != nil {
 		return nil, err
@@ -132,12 +133,14 @@ func newProxy(ctx context.Context, config *rest.Config, resources []schema.Group
 }
 
 // follow prepares a collection of objects of type T.
-func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersionResource, info metav1.APIResource, window int, log *slog.Logger) (*collection, error) {
+func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersionResource, info metav1.APIResource,
+	window int, log *slog.Logger) (*collection, error) {
 	cache := watchcache.New[T](watchcache.Config{GroupVersionResource: gvr, Kind: info.Kind, Window: window})
-	reflector, err := informer.NewReflector(client, informer.Resource{GroupVersionResource: gvr}, cache, informer.Config[T]{
-		KeepManagedFields: true, // serve objects unchanged
-		Logger:            log,
-	})
+	reflector, err := informer.NewReflector(client, informer.Resource{GroupVersionResource: gvr}, cache,
+		informer.Config[T]{
+			KeepManagedFields: true, // serve objects unchanged
+			Logger:            log,
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,9 @@ func follow[T watchcache.Object](client *informer.Client, gvr schema.GroupVersio
 		GroupVersionResource: gvr, info: info,
 		fresh: &freshness{cached: cached, advance: func(from, to uint64) {
 			if cached() == from {
-				_ = cache.Put(context.Background(), informer.Delta[T]{Type: informer.Bookmarked, ResourceVersion: strconv.FormatUint(to, 10)}) // it is a number
+				// it is a number
+				_ = cache.Put(context.Background(), informer.Delta[T]{Type: informer.Bookmarked,
+					ResourceVersion: strconv.FormatUint(to, 10)})
 			}
 		}},
 		run: reflector.Run, status: reflector.Status,
@@ -172,16 +177,17 @@ func (p *proxy) run(ctx context.Context) error {
 	return err
 }
 
-// probes returns what the probes check. Once a collection can be served, that stays true even if the API server fails: the proxy
-// then serves the last known state.
+// probes returns what the probes check. Once a collection can be served, that stays true even if the API server fails:
+// the proxy then serves the last known state.
 func (p *proxy) probes() (config health.Config) {
 	for _, c := range p.collections {
-		config.ReadyChecks = append(config.ReadyChecks, health.Check{Name: c.GroupResource().String(), Func: func(*http.Request) error {
-			if c.rv() == "0" {
-				return errors.New("not listed yet")
-			}
-			return nil
-		}})
+		config.ReadyChecks = append(config.ReadyChecks, health.Check{Name: c.GroupResource().String(),
+			Func: func(*http.Request) error {
+				if c.rv() == "0" {
+					return errors.New("not listed yet")
+				}
+				return nil
+			}})
 	}
 	return config
 }
@@ -203,7 +209,8 @@ type route struct {
 	parts       []string     // of the path
 }
 
-// route returns what a request asks for: /api/VERSION/ or /apis/GROUP/VERSION/, then [namespaces/NAMESPACE/]RESOURCE[/NAME].
+// route returns what a request asks for: /api/VERSION/ or /apis/GROUP/VERSION/, then
+// [namespaces/NAMESPACE/]RESOURCE[/NAME].
 func (p *proxy) route(r *http.Request) route {
 	to := route{parts: strings.Split(strings.Trim(r.URL.Path, "/"), "/")}
 	var gv schema.GroupVersion
@@ -355,7 +362,8 @@ func (p *proxy) groups() []metav1.APIGroup {
 }
 
 func (p *proxy) resources(gv schema.GroupVersion) *metav1.APIResourceList {
-	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: gv.String()}
 	for _, c := range p.collections {
 		if c.GroupVersion() == gv {
 			list.APIResources = append(list.APIResources, c.info)

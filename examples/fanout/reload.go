@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// reloadInterval is how often files are read again at most. A kubelet takes about a minute to change the files of a pod.
+// reloadInterval is how often files are read again at most. A kubelet takes about a minute to change the files of a
+// pod.
 const reloadInterval = 10 * time.Second
 
 // reloaded is a value made from files. It reads them again when they are used, at most every reloadInterval.
@@ -25,7 +26,8 @@ type reloaded[T any] struct {
 }
 
 // newReloaded returns an error if the files cannot be read or parsed now. Later it keeps the last good value.
-func newReloaded[T any](log *slog.Logger, parse func(contents [][]byte) (T, error), paths ...string) (*reloaded[T], error) {
+func newReloaded[T any](log *slog.Logger, parse func(contents [][]byte) (T, error),
+	paths ...string) (*reloaded[T], error) {
 	r := &reloaded[T]{paths: paths, parse: parse, log: log}
 	if err := r.loadLocked(); err != nil {
 		return nil, err
@@ -60,7 +62,8 @@ func (r *reloaded[T]) loadLocked() error {
 	}
 	value, err := r.parse(contents)
 	if err != nil {
-		return fmt.Errorf("%v: %w", r.paths, err) // the next try reads both files again: one may have been written before the other
+		// the next try reads both files again: one may have been written before the other
+		return fmt.Errorf("%v: %w", r.paths, err)
 	}
 	if r.contents != nil {
 		r.log.Info("reloaded", "files", r.paths)

@@ -10,7 +10,8 @@ import (
 // reviewQPS bounds what clients with ever new tokens can cost the API server.
 const reviewQPS, reviewBurst = 50, 100
 
-// newReviewer returns a reviewer with a rate limit of its own, for tokens of the audiences; nil means those of the API server.
+// newReviewer returns a reviewer with a rate limit of its own, for tokens of the audiences; nil means those of the API
+// server.
 func newReviewer(config *rest.Config, audiences []string) (*review.Reviewer, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = reviewQPS, reviewBurst

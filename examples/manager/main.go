@@ -1,5 +1,6 @@
-// Command manager is an ordinary controller of controller-runtime. Its manager has one line more than usual, which gives it the
-// cache of package crcache. Each Deployment with the annotation example.com/expose gets a Service on that port.
+// Command manager is an ordinary controller of controller-runtime. Its manager has one line more than usual, which
+// gives it the cache of package crcache. Each Deployment with the annotation example.com/expose gets a Service on that
+// port.
 //
 //	cd examples/manager
 //	go run . -kubeconfig ~/.kube/config   # in a pod, it finds its own cluster

@@ -1,5 +1,5 @@
-// Command quickstart follows the pods of a cluster with an informer and shows their state: live in a terminal, elsewhere as
-// one line a second.
+// Command quickstart follows the pods of a cluster with an informer and shows their state: live in a terminal,
+// elsewhere as one line a second.
 //
 //	go run ./examples/quickstart                              # needs no cluster: simulates one in the process
 //	go run ./examples/quickstart -kubeconfig ~/.kube/config   # a real cluster; in a pod, it finds its own

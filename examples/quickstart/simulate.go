@@ -25,7 +25,8 @@ type simulation struct {
 	rate   int          // changes per second
 	loaded atomic.Int64 // pods of the fleet that the server has
 
-	mu     sync.Mutex       // held during each write, so that its handler finds the write's time; protects the fields below
+	// held during each write, so that its handler finds the write's time; protects the fields below
+	mu     sync.Mutex
 	latest uint64           // version
 	writes [1 << 16]written // the latest, by version modulo length
 }

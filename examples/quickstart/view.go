@@ -141,7 +141,8 @@ func stateText(r informer.ReflectorStatus, now time.Time) string {
 
 // String returns "1,234 (+200 ~1,000 -34)".
 func (c counts) String() string {
-	return fmt.Sprintf("%s (+%s ~%s -%s)", thousands(c.total()), thousands(c.added), thousands(c.updated), thousands(c.deleted))
+	return fmt.Sprintf("%s (+%s ~%s -%s)", thousands(c.total()), thousands(c.added), thousands(c.updated),
+		thousands(c.deleted))
 }
 
 func (l lag) String() string {

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// For pointers, a node has 136 bytes. A write copies one node on each of three levels, and the root slice, which has 8 bytes for
-// each 4,096 slots. With larger nodes, reads would follow fewer pointers and writes would copy more.
+// For pointers, a node has 136 bytes. A write copies one node on each of three levels, and the root slice, which has 8
+// bytes for each 4,096 slots. With larger nodes, reads would follow fewer pointers and writes would copy more.
 const (
 	levelBits = 4
 	levelSize = 1 << levelBits
 	levelMask = levelSize - 1
 )
 
-// Array is a persistent array: a radix tree of fixed depth from slots to values. It behaves like a slice that is cloned before
-// each write, but a write copies only three small nodes and the root. In exchange, a read follows three more pointers than with
-// a slice.
+// Array is a persistent array: a radix tree of fixed depth from slots to values. It behaves like a slice that is cloned
+// before each write, but a write copies only three small nodes and the root. In exchange, a read follows three more
+// pointers than with a slice.
 //
-// The zero value is an empty array. Copying an Array keeps its version; see the package documentation for generations and
-// concurrency.
+// The zero value is an empty array. Copying an Array keeps its version; see the package documentation for generations
+// and concurrency.
 type Array[T any] struct {
 	gen  uint64 // the generation that may write to root
 	root []*volume[T]
@@ -54,8 +54,8 @@ func (a *Array[T]) Find(slot uint32) (value T) {
 	return value
 }
 
-// Set sets the value at slot. The array grows one slot at a time: slot must be at most one above the highest slot that was set
-// before.
+// Set sets the value at slot. The array grows one slot at a time: slot must be at most one above the highest slot that
+// was set before.
 func (a *Array[T]) Set(gen uint64, slot uint32, value T) {
 	if a.gen != gen {
 		a.gen, a.root = gen, slices.Clone(a.root)
@@ -99,8 +99,8 @@ func (a *Array[T]) page(slot uint32) *page[T] {
 	return a.root[slot>>(3*levelBits)].chapters[slot>>(2*levelBits)&levelMask].pages[slot>>levelBits&levelMask]
 }
 
-// Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in place
-// although an earlier version shares its parent. Check visits every node.
+// Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in
+// place although an earlier version shares its parent. Check visits every node.
 func (a *Array[T]) Check() error {
 	for i, vol := range a.root {
 		if vol.gen > a.gen {
@@ -115,7 +115,8 @@ func (a *Array[T]) Check() error {
 			}
 			for k, pg := range chap.pages {
 				if pg != nil && pg.gen > chap.gen {
-					return fmt.Errorf("page %d of chapter %d of volume %d has generation %d, the chapter has %d", k, j, i, pg.gen, chap.gen)
+					return fmt.Errorf("page %d of chapter %d of volume %d has generation %d, the chapter has %d", k, j, i, pg.gen,
+						chap.gen)
 				}
 			}
 		}
@@ -123,9 +124,9 @@ func (a *Array[T]) Check() error {
 	return nil
 }
 
-// ArrayReader reads values of one version of an [Array]. It remembers the last page, so it is faster than [Array.Get] if
-// consecutive reads are mostly of nearby slots. It must not be used concurrently, nor after a write to that version. Create one
-// with [Array.Reader].
+// ArrayReader reads values of one version of an [Array]. It remembers the last page, so it is faster than [Array.Get]
+// if consecutive reads are mostly of nearby slots. It must not be used concurrently, nor after a write to that version.
+// Create one with [Array.Reader].
 type ArrayReader[T any] struct {
 	array  *Array[T]
 	page   *page[T]

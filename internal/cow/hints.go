@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// Hints is a hash table from names to slots. A lookup usually costs one cache line, where a [Tree] costs several accesses to
-// memory, one after the other.
+// Hints is a hash table from names to slots. A lookup usually costs one cache line, where a [Tree] costs several
+// accesses to memory, one after the other.
 //
-// Hints has no versions. All versions of a collection share one Hints, which can be ahead of each of them or behind. Its answers
-// are hints: verify hits; on a miss, search the tree.
+// Hints has no versions. All versions of a collection share one Hints, which can be ahead of each of them or behind.
+// Its answers are hints: verify hits; on a miss, search the tree.
 //
 //	if b := h.Bucket(hash); b != nil {
 //		for i := range b {
@@ -62,8 +62,8 @@ func (b *Bucket) Slot(i int, hash uint64) (uint32, bool) {
 	return entry&slotMask - 1, entry != 0 && entry>>slotBits == uint32(hash>>(64-(32-slotBits)))
 }
 
-// Put adds the slot of a name that has none. Put returns false, and does nothing, if the table is too small; the caller then
-// calls [Hints.Build]. A name gets no entry if its bucket is full or if slot is 1<<24 - 1 or higher.
+// Put adds the slot of a name that has none. Put returns false, and does nothing, if the table is too small; the caller
+// then calls [Hints.Build]. A name gets no entry if its bucket is full or if slot is 1<<24 - 1 or higher.
 func (h *Hints) Put(hash uint64, slot uint32) bool {
 	b := h.Bucket(hash)
 	if b == nil || h.used >= len(*h.buckets.Load())*len(b)*7/8 {
@@ -101,8 +101,8 @@ func (h *Hints) Drop(hash uint64, slot uint32) {
 	}
 }
 
-// Build replaces the contents of the table with the names for which each calls put. There are count of them. Build makes the
-// table large enough for some more.
+// Build replaces the contents of the table with the names for which each calls put. There are count of them. Build
+// makes the table large enough for some more.
 func (h *Hints) Build(count int, each func(put func(hash uint64, slot uint32))) {
 	size := 1
 	for size*len(Bucket{})*7/8 <= count {
@@ -117,8 +117,8 @@ func (h *Hints) Build(count int, each func(put func(hash uint64, slot uint32))) 
 // Len returns the number of names, including names that have no entry. Only the writer may call it.
 func (h *Hints) Len() int { return h.used }
 
-// Check returns an error that names a broken invariant, or nil. hashOf returns the hash of the name that has slot. Check
-// visits every entry. Only the writer may call it.
+// Check returns an error that names a broken invariant, or nil. hashOf returns the hash of the name that has slot.
+// Check visits every entry. Only the writer may call it.
 func (h *Hints) Check(hashOf func(slot uint32) (hash uint64, ok bool)) error {
 	buckets := h.buckets.Load()
 	if buckets == nil {

@@ -8,13 +8,15 @@ import (
 	"slices"
 )
 
-// maxNode is the maximum number of items or kids of a node. A write copies one node per level, so smaller nodes make writes
-// cheaper. Larger nodes make iteration faster.
+// maxNode is the maximum number of items or kids of a node. A write copies one node per level, so smaller nodes make
+// writes cheaper. Larger nodes make iteration faster.
 const maxNode = 32
 
-// Record names an element. Items of several trees can share one record, so each item needs one pointer instead of two strings.
+// Record names an element. Items of several trees can share one record, so each item needs one pointer instead of two
+// strings.
 //
-// Space and Name must not change while a tree has an item of the record. Trees ignore Data; its owner synchronizes access to it.
+// Space and Name must not change while a tree has an item of the record. Trees ignore Data; its owner synchronizes
+// access to it.
 type Record[D any] struct {
 	Space, Name string
 	Data        D
@@ -23,8 +25,8 @@ type Record[D any] struct {
 // String returns the space and the name, separated by a slash.
 func (r *Record[D]) String() string { return r.Space + "/" + r.Name }
 
-// Item is an element of a [Tree]. Hash and the names in Record give its place in the tree. Key and Slot are the caller's;
-// Slot is usually an index into an [Array]. Record must not be nil.
+// Item is an element of a [Tree]. Hash and the names in Record give its place in the tree. Key and Slot are the
+// caller's; Slot is usually an index into an [Array]. Record must not be nil.
 type Item[K comparable, D any] struct {
 	Key    K
 	Hash   uint32
@@ -43,16 +45,18 @@ func (it *Item[K, D]) Place() Place { return Place{it.Hash, it.Record.Space, it.
 
 // Order is the sort order of a [Tree]: [ByName], which is the zero value, or [ByHash].
 //
-// An Order is a bit mask. A tree sorts by the hash bits in the mask, then by space and name, then by the other hash bits.
+// An Order is a bit mask. A tree sorts by the hash bits in the mask, then by space and name, then by the other hash
+// bits.
 type Order uint32
 
 const (
-	// ByName sorts by space, then name. A tree has one item for each pair of them. The hash must be a function of space and
-	// name; Get compares it first, which avoids most accesses to records.
+	// ByName sorts by space, then name. A tree has one item for each pair of them. The hash must be a function of space
+	// and name; Get compares it first, which avoids most accesses to records.
 	ByName Order = 0
 	// ByHash sorts by hash, then space, then name. The lowest OrdinalBits of a hash are an ordinal, which is 0 for most
 	// items. If two keys of one record have the same hash, different ordinals give them different places. The ordinal does
-	// not affect the order between records, so all items with the same other bits are neighbours, sorted by space and name.
+	// not affect the order between records, so all items with the same other bits are neighbours, sorted by space and
+	// name.
 	ByHash Order = math.MaxUint32 &^ (1<<OrdinalBits - 1)
 
 	// OrdinalBits is the number of low bits of a hash that hold the ordinal in a tree that is sorted [ByHash].
@@ -73,18 +77,18 @@ func compare[D any](o Order, hash uint32, r *Record[D], p *Place) int {
 	return cmp.Compare(hash, p.Hash)
 }
 
-// Compare returns a negative number if a comes before b in a tree of order o, a positive number if it comes after b, and zero
-// if both have the same place.
+// Compare returns a negative number if a comes before b in a tree of order o, a positive number if it comes after b,
+// and zero if both have the same place.
 func Compare[K comparable, D any](o Order, a, b *Item[K, D]) int {
 	p := b.Place()
 	return compare(o, a.Hash, a.Record, &p)
 }
 
-// Tree is a persistent B+ tree: a sorted map from places to items. A write takes O(log n) time and copies at most one node per
-// level, plus a neighbour if a deletion merges two nodes.
+// Tree is a persistent B+ tree: a sorted map from places to items. A write takes O(log n) time and copies at most one
+// node per level, plus a neighbour if a deletion merges two nodes.
 //
-// The zero value is an empty tree that is sorted [ByName]. Copying a Tree keeps its version; see the package documentation for
-// generations and concurrency.
+// The zero value is an empty tree that is sorted [ByName]. Copying a Tree keeps its version; see the package
+// documentation for generations and concurrency.
 type Tree[K comparable, D any] struct {
 	root  *node[K, D] // nil when the tree is empty
 	order Order
@@ -138,8 +142,8 @@ func (t Tree[K, D]) Get(p *Place) *Item[K, D] {
 	return nil
 }
 
-// Find returns the item of r with that hash, or nil if there is none. The caller must not modify it. In a tree with many equal
-// hashes, Find accesses fewer records than [Tree.Get].
+// Find returns the item of r with that hash, or nil if there is none. The caller must not modify it. In a tree with
+// many equal hashes, Find accesses fewer records than [Tree.Get].
 func (t Tree[K, D]) Find(hash uint32, r *Record[D]) *Item[K, D] {
 	n := t.root
 	if n == nil {
@@ -174,16 +178,16 @@ func (t Tree[K, D]) Rank(p *Place) (rank int) {
 	return rank + i
 }
 
-// Ascend calls yield with the items at and after p, in order, until yield returns false. Each call gets the items of one leaf,
-// at least one. yield must not modify or keep the slice, and must not write to this version of the tree.
+// Ascend calls yield with the items at and after p, in order, until yield returns false. Each call gets the items of
+// one leaf, at least one. yield must not modify or keep the slice, and must not write to this version of the tree.
 func (t Tree[K, D]) Ascend(p *Place, yield func([]Item[K, D]) bool) {
 	if t.root != nil {
 		t.root.ascend(t.order, p, yield)
 	}
 }
 
-// All calls yield with all items, in order, until yield returns false. Each call gets the items of one leaf, at least one.
-// yield must not modify or keep the slice, and must not write to this version of the tree.
+// All calls yield with all items, in order, until yield returns false. Each call gets the items of one leaf, at least
+// one. yield must not modify or keep the slice, and must not write to this version of the tree.
 func (t Tree[K, D]) All(yield func([]Item[K, D]) bool) {
 	switch {
 	case t.root == nil:
@@ -194,8 +198,8 @@ func (t Tree[K, D]) All(yield func([]Item[K, D]) bool) {
 	}
 }
 
-// Build replaces the contents of the tree with items. They must be in the tree's order and have distinct places. Build does not
-// keep the slice, but it can replace a key in it with an equal one.
+// Build replaces the contents of the tree with items. They must be in the tree's order and have distinct places. Build
+// does not keep the slice, but it can replace a key in it with an equal one.
 func (t *Tree[K, D]) Build(gen uint64, items []Item[K, D]) {
 	t.root = nil
 	if len(items) == 0 {
@@ -316,8 +320,8 @@ func newInner[K comparable, D any](gen uint64, kids []*node[K, D]) *node[K, D] {
 	return n
 }
 
-// set returns the node that replaces n. If that node became too large, split is its second half. grew reports whether the
-// number of items grew.
+// set returns the node that replaces n. If that node became too large, split is its second half. grew reports whether
+// the number of items grew.
 func (n *node[K, D]) set(gen uint64, o Order, p *Place, it Item[K, D]) (own, split *node[K, D], grew bool) {
 	if n.kids == nil {
 		i, found := n.find(o, p)
@@ -368,8 +372,9 @@ func (n *node[K, D]) own(gen uint64) *node[K, D] {
 	return own
 }
 
-// split moves the second half of n to a new node and returns it. inserted is the index of the item or kid that made n too
-// large. If that is the last one, split moves only that one: insertions in ascending order then leave full nodes behind.
+// split moves the second half of n to a new node and returns it. inserted is the index of the item or kid that made n
+// too large. If that is the last one, split moves only that one: insertions in ascending order then leave full nodes
+// behind.
 func (n *node[K, D]) split(inserted int) *node[K, D] {
 	if n.kids == nil {
 		at := len(n.items) / 2
@@ -435,8 +440,8 @@ func (n *node[K, D]) dropKid(k int) {
 	n.seps = slices.Delete(n.seps, k, k+1)
 }
 
-// merge joins kids k and k+1 if together they fill at most three quarters of a node, and reports whether it did. Without it,
-// deletions would leave many small nodes behind.
+// merge joins kids k and k+1 if together they fill at most three quarters of a node, and reports whether it did.
+// Without it, deletions would leave many small nodes behind.
 func (n *node[K, D]) merge(gen uint64, k int) bool {
 	if k+1 >= len(n.kids) {
 		return false

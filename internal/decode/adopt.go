@@ -14,13 +14,13 @@ import (
 
 // This file compares values with those of another version, and shares the equal ones.
 //
-// It writes only to memory that this package has made: to the fields of an object, and to trees that decodeTree returned. What
-// stands behind a pointer, a slice or a map may come from a method of the type, such as UnmarshalJSON, or from Config.Transform.
-// Such a function may return the same memory for many objects, which others read. So that memory is compared as a whole, and never
-// written to.
+// It writes only to memory that this package has made: to the fields of an object, and to trees that decodeTree
+// returned. What stands behind a pointer, a slice or a map may come from a method of the type, such as UnmarshalJSON,
+// or from Config.Transform. Such a function may return the same memory for many objects, which others read. So that
+// memory is compared as a whole, and never written to.
 
-// versionBefore returns before as a pointer of type t, or nil if it has another type or is nil. It is the only way in which
-// another version enters this package: Config.Transform can return objects of different types.
+// versionBefore returns before as a pointer of type t, or nil if it has another type or is nil. It is the only way in
+// which another version enters this package: Config.Transform can return objects of different types.
 func versionBefore(before any, t reflect.Type) unsafe.Pointer {
 	if before == nil || reflect.TypeOf(before) != t || t.Kind() != reflect.Pointer {
 		return nil
@@ -28,8 +28,8 @@ func versionBefore(before any, t reflect.Type) unsafe.Pointer {
 	return reflect.ValueOf(before).UnsafePointer()
 }
 
-// adopt makes the fields of *new share the equal values of *old, if both are pointers of one type. It modifies nothing in *old,
-// and nothing behind a field of *new.
+// adopt makes the fields of *new share the equal values of *old, if both are pointers of one type. It modifies nothing
+// in *old, and nothing behind a field of *new.
 func (ps plans) adopt(old, new any) {
 	at := versionBefore(old, reflect.TypeOf(new))
 	switch n := new.(type) {
@@ -45,22 +45,24 @@ func (ps plans) adopt(old, new any) {
 	}
 }
 
-// keep replaces the t at p by the one at old if both are equal, and otherwise its equal fields. The decoders have just decoded it.
+// keep replaces the t at p by the one at old if both are equal, and otherwise its equal fields. The decoders have just
+// decoded it.
 func (ps plans) keep(t *plan, p, old unsafe.Pointer) {
 	if old != nil {
 		ps.adoptAt(t, old, p, t.json == jsonAny || t.json == jsonMap)
 	}
 }
 
-// adoptAt makes the p.typ at new share the equal values of the one at old, and reports whether both are equal. ours means that
-// decodeTree has made the trees at new.
+// adoptAt makes the p.typ at new share the equal values of the one at old, and reports whether both are equal. ours
+// means that decodeTree has made the trees at new.
 func (ps plans) adoptAt(p *plan, old, new unsafe.Pointer, ours bool) bool {
 	method := p.json == jsonMethod || p.json == jsonText // it may have made fields that refer to each other
 	switch {
 	case p.same == sameBytes:
 		return ps.equal(p, old, new, 0)
 	case p.same == sameTree:
-		v, equal := adoptTree(reflect.NewAt(p.typ, old).Elem().Interface(), reflect.NewAt(p.typ, new).Elem().Interface(), ours)
+		v, equal := adoptTree(reflect.NewAt(p.typ, old).Elem().Interface(), reflect.NewAt(p.typ, new).Elem().Interface(),
+			ours)
 		if v != nil {
 			reflect.NewAt(p.typ, new).Elem().Set(reflect.ValueOf(v))
 		}
@@ -80,8 +82,8 @@ func (ps plans) adoptAt(p *plan, old, new unsafe.Pointer, ours bool) bool {
 	return true
 }
 
-// equal reports whether the values of type p.typ at a and b are equal. Floats are equal if their bits are, since 0 and -0 are two
-// values in JSON.
+// equal reports whether the values of type p.typ at a and b are equal. Floats are equal if their bits are, since 0 and
+// -0 are two values in JSON.
 func (ps plans) equal(p *plan, a, b unsafe.Pointer, depth int) bool {
 	if depth++; depth > maxNesting {
 		return false
@@ -189,9 +191,9 @@ func holdsFloats(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// adoptTree returns new, with the equal parts of old in place of its own. Both are trees of maps, slices and scalars, as in
-// unstructured objects. It returns old and true if the trees are equal. ours means that decodeTree has made new: adoptTree then
-// writes to it. Otherwise it writes to copies of the maps and slices that are not equal.
+// adoptTree returns new, with the equal parts of old in place of its own. Both are trees of maps, slices and scalars,
+// as in unstructured objects. It returns old and true if the trees are equal. ours means that decodeTree has made new:
+// adoptTree then writes to it. Otherwise it writes to copies of the maps and slices that are not equal.
 func adoptTree(old, new any, ours bool) (any, bool) {
 	if !ours && equalTrees(old, new) {
 		return old, true

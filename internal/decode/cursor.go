@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// cursor walks over JSON in memory. It does not validate the values that it skips. A method that fails returns false or nil.
-// The position of the cursor is then unspecified, unless the method documents it.
+// cursor walks over JSON in memory. It does not validate the values that it skips. A method that fails returns false or
+// nil. The position of the cursor is then unspecified, unless the method documents it.
 type cursor struct {
 	b []byte
 	i int
@@ -36,7 +36,8 @@ func (c *cursor) take(want byte) bool {
 	return true
 }
 
-// open enters an object or array, and reports whether it has an element. If there is no object or array, open sets i to 0.
+// open enters an object or array, and reports whether it has an element. If there is no object or array, open sets i to
+// 0.
 func (c *cursor) open(begin, end byte) bool {
 	if c.space() != begin {
 		c.i = 0
@@ -64,7 +65,8 @@ func (c *cursor) comma(end byte, more *bool) bool {
 	return false
 }
 
-// elements calls element for each element of the array at the cursor. element skips it, or returns false to end the walk.
+// elements calls element for each element of the array at the cursor. element skips it, or returns false to end the
+// walk.
 func (c *cursor) elements(element func() bool) bool {
 	for more := c.open('[', ']'); more; {
 		if !element() || !c.comma(']', &more) {
@@ -74,8 +76,8 @@ func (c *cursor) elements(element func() bool) bool {
 	return c.i > 0
 }
 
-// members calls member for each member of the object at the cursor. member skips the value, or returns false to end the walk.
-// key is the name without quotes, still escaped; at is the offset of its opening quote.
+// members calls member for each member of the object at the cursor. member skips the value, or returns false to end the
+// walk. key is the name without quotes, still escaped; at is the offset of its opening quote.
 func (c *cursor) members(member func(key []byte, at int) bool) bool {
 	for more := c.open('{', '}'); more; {
 		if c.space() != '"' {
@@ -93,8 +95,8 @@ func (c *cursor) members(member func(key []byte, at int) bool) bool {
 	return c.i > 0
 }
 
-// value skips the value at the cursor and returns it, or nil if there is none. above is the number of objects and arrays around
-// the value.
+// value skips the value at the cursor and returns it, or nil if there is none. above is the number of objects and
+// arrays around the value.
 func (c *cursor) value(above int) []byte {
 	c.space()
 	from, depth := c.i, 0
@@ -131,13 +133,13 @@ func (c *cursor) value(above int) []byte {
 	return scalar(c.b[from:c.i])
 }
 
-// managedFields skips metadata.managedFields as API servers write them: an array of objects that contain no arrays. The end of
-// the metadata or another member must follow. Otherwise it skips no value. It inspects only the brackets, so it takes a tenth of
-// the time of value.
+// managedFields skips metadata.managedFields as API servers write them: an array of objects that contain no arrays. The
+// end of the metadata or another member must follow. Otherwise it skips no value. It inspects only the brackets, so it
+// takes a tenth of the time of value.
 //
-// A bracket in a string never counts as the end: a quote and a letter would have to follow it. That quote would end the string,
-// and no letter can follow the end of a string. If managedFields takes the end of an inner array for its own, the brackets after
-// it do not match, and the decoder rejects the object.
+// A bracket in a string never counts as the end: a quote and a letter would have to follow it. That quote would end the
+// string, and no letter can follow the end of a string. If managedFields takes the end of an inner array for its own,
+// the brackets after it do not match, and the decoder rejects the object.
 func (c *cursor) managedFields() bool {
 	if c.space() != '[' {
 		return false
@@ -152,7 +154,8 @@ func (c *cursor) managedFields() bool {
 		if len(behind) > 0 && behind[0] == '}' {
 			behind = behind[1:]
 		}
-		if c.b[end-2] == '}' && len(behind) > 2 && behind[0] == ',' && behind[1] == '"' && 'a' <= behind[2] && behind[2] <= 'z' {
+		if c.b[end-2] == '}' && len(behind) > 2 && behind[0] == ',' && behind[1] == '"' && 'a' <= behind[2] &&
+			behind[2] <= 'z' {
 			c.i = end
 			return true
 		}
@@ -197,8 +200,8 @@ func (c *cursor) number() []byte {
 	return c.b[from:c.i]
 }
 
-// text skips the string at the cursor and returns it without quotes, if it is plain: ASCII without escapes. Otherwise it skips
-// only white space.
+// text skips the string at the cursor and returns it without quotes, if it is plain: ASCII without escapes. Otherwise
+// it skips only white space.
 func (c *cursor) text() (text []byte, plain bool) {
 	if c.space() != '"' {
 		return nil, false
@@ -229,8 +232,8 @@ func (c *cursor) text() (text []byte, plain bool) {
 	return nil, false
 }
 
-// stringEnd returns the offset after the closing quote of the string whose first byte is b[from], or -1. It searches from b[i]:
-// the caller knows that the string does not end before.
+// stringEnd returns the offset after the closing quote of the string whose first byte is b[from], or -1. It searches
+// from b[i]: the caller knows that the string does not end before.
 func stringEnd(b []byte, from, i int) int {
 	for {
 		for {
@@ -260,7 +263,8 @@ func stringEnd(b []byte, from, i int) int {
 	}
 }
 
-// Constants to inspect eight bytes at a time: eachByte times a byte repeats it eight times; highBits marks the bytes found.
+// Constants to inspect eight bytes at a time: eachByte times a byte repeats it eight times; highBits marks the bytes
+// found.
 const (
 	eachByte = 0x0101010101010101
 	highBits = 0x8080808080808080
@@ -268,8 +272,8 @@ const (
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
-// unquoted decodes a string as the decoders do. It returns nil if value is not a string. It allocates only for strings that are
-// not plain; names, UIDs and resource versions mostly are.
+// unquoted decodes a string as the decoders do. It returns nil if value is not a string. It allocates only for strings
+// that are not plain; names, UIDs and resource versions mostly are.
 func unquoted(value []byte) []byte {
 	if len(value) < 2 || value[0] != '"' {
 		return nil

@@ -38,8 +38,8 @@ var (
 // knownTypes caches the *Type, or the error, of each reflect.Type. newType takes longer than decoding an object.
 var knownTypes sync.Map
 
-// TypeOf returns the Type of t, which must be a pointer to a struct and have the method GetName. It returns an error if no object
-// can be decoded into a t.
+// TypeOf returns the Type of t, which must be a pointer to a struct and have the method GetName. It returns an error if
+// no object can be decoded into a t.
 func TypeOf(t reflect.Type) (*Type, error) {
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v is not a pointer to a struct", t)
@@ -65,7 +65,8 @@ func newType(elem reflect.Type) any {
 	}
 	t := &Type{elem: elem, layout: newLayout(elem)}
 	if reflect.PointerTo(elem).Implements(messageType) && !recursive(elem, map[reflect.Type]bool{}) {
-		// A type that embeds a message, like metav1.ObjectMeta, inherits its method, which decodes the object as that message.
+		// A type that embeds a message, like metav1.ObjectMeta, inherits its method, which decodes the object as that
+		// message.
 		t.protobuf = trial(elem, Protobuf) == nil
 	}
 	return t
@@ -99,7 +100,8 @@ func trial(t reflect.Type, f Format) (err error) {
 		}
 	}()
 	obj := reflect.New(t).Interface()
-	meta := metav1.ObjectMeta{Namespace: trialName, Name: trialName, UID: trialName, ResourceVersion: "1", Generation: 1, CreationTimestamp: metav1.Unix(1, 0)}
+	meta := metav1.ObjectMeta{Namespace: trialName, Name: trialName, UID: trialName, ResourceVersion: "1", Generation: 1,
+		CreationTimestamp: metav1.Unix(1, 0)}
 	if f == JSON {
 		raw, _ := json.Marshal(map[string]any{"metadata": meta})
 		err = unmarshalJSON(raw, obj)
@@ -116,8 +118,9 @@ func trial(t reflect.Type, f Format) (err error) {
 	return err
 }
 
-// recursive reports whether a t can contain another t, at any depth. Generated protobuf code calls itself for each level, without
-// a limit, and a stack overflow ends the process. kube-apiserver and all versions of encoding/json limit JSON to 10,000 levels.
+// recursive reports whether a t can contain another t, at any depth. Generated protobuf code calls itself for each
+// level, without a limit, and a stack overflow ends the process. kube-apiserver and all versions of encoding/json limit
+// JSON to 10,000 levels.
 func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
@@ -145,8 +148,8 @@ func recursive(t reflect.Type, in map[reflect.Type]bool) bool {
 	return false
 }
 
-// Decoder decodes objects of one type. It caches the types of the fields that it meets, and strings that repeat. So use one
-// Decoder for many objects. It is not safe for concurrent use.
+// Decoder decodes objects of one type. It caches the types of the fields that it meets, and strings that repeat. So use
+// one Decoder for many objects. It is not safe for concurrent use.
 type Decoder struct {
 	typ               *Type
 	keepManagedFields bool
@@ -175,11 +178,12 @@ var errNoName = errors.New("it has no metadata.name")
 // Origin describes where an encoded object comes from, and what the decoded object may share.
 type Origin struct {
 	List *ListInfo // the list that contains the object; nil if there is none
-	// Before is another version of the object, or nil. Nobody may modify it any more. If it is a pointer of the decoder's type, the
-	// new object shares its equal parts; otherwise Decode ignores it.
+	// Before is another version of the object, or nil. Nobody may modify it any more. If it is a pointer of the decoder's
+	// type, the new object shares its equal parts; otherwise Decode ignores it.
 	Before any
-	// Made means that Decode of a [Decoder] of this [Type] returned Before, if that is a pointer of the type. Decode then skips
-	// parts whose bytes are unchanged. Nothing checks Made: if it is wrong, Decode reads memory that does not belong to Before.
+	// Made means that Decode of a [Decoder] of this [Type] returned Before, if that is a pointer of the type. Decode then
+	// skips parts whose bytes are unchanged. Nothing checks Made: if it is wrong, Decode reads memory that does not belong
+	// to Before.
 	Made bool
 	// Share lets the object share parts with other objects. Before must be nil.
 	Share bool
@@ -187,8 +191,8 @@ type Origin struct {
 	Nameless bool
 }
 
-// Decode decodes an encoded object into a new one, and returns a pointer to it. The object does not refer to raw's memory.
-// An object without a name is an error, unless from.Nameless is set.
+// Decode decodes an encoded object into a new one, and returns a pointer to it. The object does not refer to raw's
+// memory. An object without a name is an error, unless from.Nameless is set.
 func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
 	memory := reflect.New(d.typ.layout.memory).UnsafePointer()
 	obj := reflect.NewAt(d.typ.elem, memory).Interface()
@@ -201,8 +205,8 @@ func (d *Decoder) Decode(f Format, raw []byte, from Origin) (any, error) {
 	return obj, nil
 }
 
-// Metadata decodes the metadata of an encoded object. Unlike [Decoder.Decode], it accepts an object without a name, like a
-// bookmark.
+// Metadata decodes the metadata of an encoded object. Unlike [Decoder.Decode], it accepts an object without a name,
+// like a bookmark.
 func (f Format) Metadata(raw []byte) (*metav1.PartialObjectMetadata, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	d := NewDecoder(&Type{elem: reflect.TypeFor[metav1.PartialObjectMetadata](), protobuf: true}, false)
@@ -212,11 +216,12 @@ func (f Format) Metadata(raw []byte) (*metav1.PartialObjectMetadata, error) {
 	return meta, nil
 }
 
-// Adopt makes the fields of *now share the equal values of *before. It does nothing unless both are pointers of one type. It
-// modifies the fields of *now, but nothing behind them, and nothing in *before.
+// Adopt makes the fields of *now share the equal values of *before. It does nothing unless both are pointers of one
+// type. It modifies the fields of *now, but nothing behind them, and nothing in *before.
 func (d *Decoder) Adopt(before, now any) { d.plans.adopt(before, now) }
 
-// checkName returns an error if obj has no name, or if GetName panics because the metadata is an embedded pointer that is nil.
+// checkName returns an error if obj has no name, or if GetName panics because the metadata is an embedded pointer that
+// is nil.
 func checkName(obj any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -229,7 +234,8 @@ func checkName(obj any) (err error) {
 	return nil
 }
 
-// cleared calls clear, which clears a part of an object. It recovers if clear panics because that part is a nil embedded pointer.
+// cleared calls clear, which clears a part of an object. It recovers if clear panics because that part is a nil
+// embedded pointer.
 func cleared(clear func()) {
 	defer func() { _ = recover() }()
 	clear()
@@ -280,7 +286,8 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 	return nil
 }
 
-// typed decodes raw into target, a pointer to a struct. If our own decoder rejects raw, it falls back to the format's library.
+// typed decodes raw into target, a pointer to a struct. If our own decoder rejects raw, it falls back to the format's
+// library.
 func (d *Decoder) typed(target any, f Format, raw []byte, old unsafe.Pointer, reuse reuse, share bool) error {
 	v := reflect.ValueOf(target).Elem()
 	var shared *sharer
@@ -328,8 +335,8 @@ func (d *Decoder) reuse(target any, old unsafe.Pointer, made bool) reuse {
 	return r
 }
 
-// Alone returns raw without the frame members that may follow the object, and without managedFields unless they are kept. The
-// result is part of raw, or in the memory of buf[:cap(buf)].
+// Alone returns raw without the frame members that may follow the object, and without managedFields unless they are
+// kept. The result is part of raw, or in the memory of buf[:cap(buf)].
 func (d *Decoder) Alone(f Format, raw, buf []byte) []byte {
 	if f == JSON {
 		cursor := cursor{b: raw}

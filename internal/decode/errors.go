@@ -13,8 +13,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// withoutContent returns an error with the reason of err and the position in a t, which quotes nothing of the encoded object.
-// Errors of libraries and of t's methods quote values and member names, which may be secret.
+// withoutContent returns an error with the reason of err and the position in a t, which quotes nothing of the encoded
+// object. Errors of libraries and of t's methods quote values and member names, which may be secret.
 func withoutContent(err error, t reflect.Type) error {
 	var wrong *json.UnmarshalTypeError
 	var token *jsontext.SyntacticError
@@ -36,7 +36,8 @@ func withoutContent(err error, t reflect.Type) error {
 		return fmt.Errorf("malformed JSON after offset %d%s", token.ByteOffset, reason(token.Err))
 	case errors.As(err, &number):
 		return fmt.Errorf("JSON number%s", reason(number.Err))
-	case strings.HasPrefix(err.Error(), "proto: "): // from generated code, which names fields and wire types but quotes nothing
+	// from generated code, which names fields and wire types but quotes nothing
+	case strings.HasPrefix(err.Error(), "proto: "):
 		return err
 	}
 	return fmt.Errorf("the Go type %v rejects the input%s", t, reason(err))

@@ -12,8 +12,8 @@ import (
 	"unicode"
 )
 
-// This file implements the rules by which sigs.k8s.io/json, and so client-go, reads Go types: which fields a struct has, and
-// which types cannot hold JSON.
+// This file implements the rules by which sigs.k8s.io/json, and so client-go, reads Go types: which fields a struct
+// has, and which types cannot hold JSON.
 
 var (
 	jsonUnmarshalerType = reflect.TypeFor[json.Unmarshaler]()
@@ -55,8 +55,8 @@ func fieldsOf(t reflect.Type) structFields {
 	return s
 }
 
-// newStructFields computes the fields of t by the rules of encoding/json. It ignores an invalid name in a tag. Of the fields with
-// the same name, the least nested one wins, then the tagged one. If several remain, it drops them all.
+// newStructFields computes the fields of t by the rules of encoding/json. It ignores an invalid name in a tag. Of the
+// fields with the same name, the least nested one wins, then the tagged one. If several remain, it drops them all.
 func newStructFields(t reflect.Type) (s structFields) {
 	var fields []field
 	type level struct {
@@ -121,7 +121,8 @@ func newStructFields(t reflect.Type) (s structFields) {
 		}
 	}
 	slices.SortStableFunc(fields, func(a, b field) int {
-		return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(len(a.index), len(b.index)), cmp.Compare(a.rank(), b.rank()))
+		return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(len(a.index), len(b.index)),
+			cmp.Compare(a.rank(), b.rank()))
 	})
 	for from, to := 0, 0; from < len(fields); from = to {
 		for to = from; to < len(fields) && fields[to].name == fields[from].name; to++ {
@@ -154,9 +155,9 @@ func quotable(k reflect.Kind) bool {
 	return k == reflect.String || k >= reflect.Bool && k <= reflect.Float64
 }
 
-// jsonObstacle looks for a field below t that has a tag for JSON, but can only hold null. It returns the path to the field and
-// the reason, or an empty path if there is no such field. A field without a tag may have any type: no API uses its name.
-// jsonObstacle trusts types that decode themselves.
+// jsonObstacle looks for a field below t that has a tag for JSON, but can only hold null. It returns the path to the
+// field and the reason, or an empty path if there is no such field. A field without a tag may have any type: no API
+// uses its name. jsonObstacle trusts types that decode themselves.
 func jsonObstacle(t reflect.Type, seen map[reflect.Type]bool) (path, reason string) {
 	if seen[t] {
 		return "", ""
@@ -165,7 +166,8 @@ func jsonObstacle(t reflect.Type, seen map[reflect.Type]bool) (path, reason stri
 	if t.Kind() != reflect.Struct { // it may be an obstacle at another place
 		defer delete(seen, t)
 	}
-	if pointer := reflect.PointerTo(t); pointer.Implements(jsonUnmarshalerType) || pointer.Implements(textUnmarshalerType) {
+	if pointer := reflect.PointerTo(t); pointer.Implements(jsonUnmarshalerType) ||
+		pointer.Implements(textUnmarshalerType) {
 		return "", ""
 	}
 	switch t.Kind() {
@@ -205,5 +207,6 @@ func jsonObstacle(t reflect.Type, seen map[reflect.Type]bool) (path, reason stri
 // jsonMapKey reports whether maps with keys of type t can hold JSON.
 func jsonMapKey(t reflect.Type) bool {
 	k := t.Kind()
-	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr || reflect.PointerTo(t).Implements(textUnmarshalerType)
+	return k == reflect.String || k >= reflect.Int && k <= reflect.Uintptr ||
+		reflect.PointerTo(t).Implements(textUnmarshalerType)
 }

@@ -41,8 +41,8 @@ func FormatOf(contentType string) (Format, error) {
 
 // Limits on responses of the server.
 const (
-	// MaxObjectBytes limits the encoded size of an object and of a watch frame. etcd accepts 1.5 MB by default. An object is
-	// larger in JSON, and some clusters run etcd with a higher limit.
+	// MaxObjectBytes limits the encoded size of an object and of a watch frame. etcd accepts 1.5 MB by default. An object
+	// is larger in JSON, and some clusters run etcd with a higher limit.
 	MaxObjectBytes = 32 << 20
 	// MaxStatusBytes limits the encoded size of a Status.
 	MaxStatusBytes = 64 << 10
@@ -54,8 +54,8 @@ const (
 	maxNesting = 10_000
 )
 
-// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a decoded
-// object in memory, 1 MiB for a list without its items, 64 KiB for a Status.
+// ErrTooLarge indicates that the response exceeds a size limit: 32 MiB for an object or a watch frame, 256 MiB for a
+// decoded object in memory, 1 MiB for a list without its items, 64 KiB for a Status.
 var ErrTooLarge = errors.New("too large")
 
 var (
@@ -90,8 +90,8 @@ func (id *Identity) complete() bool {
 	return id.Namespace != nil && id.Name != nil && id.UID != nil && id.ResourceVersion != nil
 }
 
-// Peek reads the identity of an encoded object without decoding the object. The result is the identity that a [Decoder] decodes
-// from raw, even if a field occurs twice or is encoded in an unusual way. It may refer to raw's memory.
+// Peek reads the identity of an encoded object without decoding the object. The result is the identity that a [Decoder]
+// decodes from raw, even if a field occurs twice or is encoded in an unusual way. It may refer to raw's memory.
 func (f Format) Peek(raw []byte) Identity {
 	if f == JSON {
 		return peekJSON(raw, false)
@@ -119,8 +119,8 @@ func (f Format) cut(raw, buf []byte) []byte {
 // See the API concepts documentation, "Kubernetes Protobuf encoding".
 const protobufMagic = "k8s\x00"
 
-// Field numbers of the messages that this package parses itself. Each kind of the Kubernetes API has its metadata in field 1,
-// and each list has its items in field 2.
+// Field numbers of the messages that this package parses itself. Each kind of the Kubernetes API has its metadata in
+// field 1, and each list has its items in field 2.
 const (
 	unknownTypeMeta    = 1 // runtime.Unknown
 	unknownRaw         = 2

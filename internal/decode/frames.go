@@ -17,10 +17,11 @@ type Frame struct {
 	Raw []byte
 }
 
-// Frames reads the frames of a watch from a body, as [List] reads the items of a list. It is not safe for concurrent use.
+// Frames reads the frames of a watch from a body, as [List] reads the items of a list. It is not safe for concurrent
+// use.
 type Frames interface {
-	// Next returns the next frame. It returns ErrMore if the caller must call Fill first, and io.EOF if the body ends between
-	// two frames.
+	// Next returns the next frame. It returns ErrMore if the caller must call Fill first, and io.EOF if the body ends
+	// between two frames.
 	Next() (Frame, error)
 	// Fill reads from the body once. After the last byte, it returns nil.
 	Fill() error
@@ -83,8 +84,8 @@ func (s *jsonFrames) Next() (Frame, error) {
 }
 
 // line returns the first frame of b and its end, if the frame is complete, on a line of its own and in the form that
-// kube-apiserver writes. That is several times faster than parsing the frame. A closing brace, a newline and an opening brace
-// always separate two frames: JSON has no newline in a string, and no value directly after another.
+// kube-apiserver writes. That is several times faster than parsing the frame. A closing brace, a newline and an opening
+// brace always separate two frames: JSON has no newline in a string, and no value directly after another.
 func line(b []byte) (f Frame, to int) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 0 || end+1 == len(b) || b[end+1] != '{' {

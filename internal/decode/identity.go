@@ -4,8 +4,9 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// jsonMetadata calls member for each member of the metadata of an encoded object, until member returns false. The member is
-// raw[from:to]. The decoders merge metadata that occurs more than once. If first is set, jsonMetadata reads only the first one.
+// jsonMetadata calls member for each member of the metadata of an encoded object, until member returns false. The
+// member is raw[from:to]. The decoders merge metadata that occurs more than once. If first is set, jsonMetadata reads
+// only the first one.
 func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, to int) bool) {
 	c := cursor{b: raw}
 	c.members(func(key []byte, _ int) bool {
@@ -25,8 +26,8 @@ func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, 
 	})
 }
 
-// peekJSON reads an object's identity as the decoders do. If first is set, it reads only the first metadata, and stops as soon as
-// the identity is complete.
+// peekJSON reads an object's identity as the decoders do. If first is set, it reads only the first metadata, and stops
+// as soon as the identity is complete.
 func peekJSON(raw []byte, first bool) (id Identity) {
 	unknown := false
 	jsonMetadata(raw, first, func(name, value []byte, _, _ int) bool {
@@ -57,9 +58,9 @@ func peekJSON(raw []byte, first bool) (id Identity) {
 	return id
 }
 
-// peekProtobuf reads an object's identity as the generated code does, which merges metadata that occurs more than once. If first
-// is set, it reads only the first metadata, and stops as soon as the identity is complete. If metadata is malformed, the identity
-// is empty.
+// peekProtobuf reads an object's identity as the generated code does, which merges metadata that occurs more than once.
+// If first is set, it reads only the first metadata, and stops as soon as the identity is complete. If metadata is
+// malformed, the identity is empty.
 func peekProtobuf(raw []byte, first bool) (id Identity) {
 	var err error
 	_ = proto.Fields(raw, func(object proto.Field) bool {
@@ -102,8 +103,8 @@ func cutJSON(raw, buf []byte) []byte {
 	return append(append(buf[:0], raw[:from]...), raw[to:]...)
 }
 
-// memberSpan returns the range to cut to remove the member raw[from:to] and one of the commas around it. The rest is valid JSON
-// only if raw is. memberSpan returns 0, 0 if the member cannot be removed.
+// memberSpan returns the range to cut to remove the member raw[from:to] and one of the commas around it. The rest is
+// valid JSON only if raw is. memberSpan returns 0, 0 if the member cannot be removed.
 func memberSpan(raw []byte, from, to int) (int, int) {
 	before := from
 	for before > 0 && isSpace(raw[before-1]) {

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// jsonDecoder decodes the JSON that API servers write, several times faster than a library that accepts all JSON. It rejects
-// unusual input; the library then decodes the object from its beginning, and reports what is wrong with it. So jsonDecoder must
-// never accept input that the library rejects or decodes differently. The exception is values that it skips: it does not
-// validate them.
+// jsonDecoder decodes the JSON that API servers write, several times faster than a library that accepts all JSON. It
+// rejects unusual input; the library then decodes the object from its beginning, and reports what is wrong with it. So
+// jsonDecoder must never accept input that the library rejects or decodes differently. The exception is values that it
+// skips: it does not validate them.
 //
 // It reuses working memory, and is not safe for concurrent use.
 type jsonDecoder struct {
@@ -47,9 +47,10 @@ func newJSONDecoder(plans plans, keepManagedFields bool, strings *interner) *jso
 	}
 }
 
-// decode decodes raw into v, which must be zero. old is the previous version, or nil if there is none. If decode returns false,
-// the library must decode raw; parts of v may then be set.
-func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse, shared *sharer) (ok bool, err error) {
+// decode decodes raw into v, which must be zero. old is the previous version, or nil if there is none. If decode
+// returns false, the library must decode raw; parts of v may then be set.
+func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse,
+	shared *sharer) (ok bool, err error) {
 	t := d.plans.of(v.Type())
 	if t.json <= jsonMethod {
 		return false, nil
@@ -63,7 +64,8 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, re
 	return ok, nil
 }
 
-// value decodes the value at i into the t at p, which must be zero. It shares the equal parts of the t at old; old may be nil.
+// value decodes the value at i into the t at p, which must be zero. It shares the equal parts of the t at old; old may
+// be nil.
 func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
 	c := d.space()
 	if c == 'n' && t.json > jsonMethod {
@@ -249,7 +251,8 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 	return d.i > 0
 }
 
-// part decodes the value of f, a part of the object at p. If its bytes are unchanged, it takes the part of the previous version.
+// part decodes the value of f, a part of the object at p. If its bytes are unchanged, it takes the part of the previous
+// version.
 func (d *jsonDecoder) part(part int, p, old unsafe.Pointer, f *member) bool {
 	d.space()
 	from := d.i
@@ -398,7 +401,8 @@ func (d *jsonDecoder) equals(m map[string]string) bool {
 	return false
 }
 
-// stringPairBytes are taken from the budget for each entry of a map[string]string: its value, and 16 bytes as for every map.
+// stringPairBytes are taken from the budget for each entry of a map[string]string: its value, and 16 bytes as for every
+// map.
 const stringPairBytes = int(unsafe.Sizeof("")) + 16
 
 func (d *jsonDecoder) stringMap(old map[string]string) (map[string]string, bool) {

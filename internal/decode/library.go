@@ -12,15 +12,17 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// budget is the memory, in bytes, that one object may still take, not counting its strings. It has 64 bits on every platform, so
-// that the total size of many elements does not overflow.
+// budget is the memory, in bytes, that one object may still take, not counting its strings. It has 64 bits on every
+// platform, so that the total size of many elements does not overflow.
 type budget int64
 
-// maxDecoded is the budget of an object. What an object takes of it depends only on the type and on the encoded object, not on
-// the version before or on objects that share parts: so an object that was accepted can be decoded again. Without it, two bytes of an encoded object can become a slice element of a kilobyte.
+// maxDecoded is the budget of an object. What an object takes of it depends only on the type and on the encoded object,
+// not on the version before or on objects that share parts: so an object that was accepted can be decoded again.
+// Without it, two bytes of an encoded object can become a slice element of a kilobyte.
 const maxDecoded = 256 << 20
 
-var errDecodedTooLarge = fmt.Errorf("an object that takes more than %d MiB of memory is %w", maxDecoded>>20, ErrTooLarge)
+var errDecodedTooLarge = fmt.Errorf("an object that takes more than %d MiB of memory is %w", maxDecoded>>20,
+	ErrTooLarge)
 
 // take subtracts n bytes. It returns false if the budget is exceeded.
 func (b *budget) take(n int) bool {
@@ -34,14 +36,14 @@ func (b *budget) takeEach(n, size int) bool {
 	return *b >= 0
 }
 
-// unmarshalJSON decodes raw into target with the library that client-go uses. Its error quotes nothing of raw, which may be
-// secret.
+// unmarshalJSON decodes raw into target with the library that client-go uses. Its error quotes nothing of raw, which
+// may be secret.
 func unmarshalJSON(raw []byte, target any) error {
 	return withoutContent(kjson.UnmarshalCaseSensitivePreserveInts(raw, target), reflect.TypeOf(target).Elem())
 }
 
-// byLibrary decodes raw into target, which must be zero, with the library. It returns an error if the result would exceed the
-// limit for an object. The library rejects input that is not JSON.
+// byLibrary decodes raw into target, which must be zero, with the library. It returns an error if the result would
+// exceed the limit for an object. The library rejects input that is not JSON.
 func (d *jsonDecoder) byLibrary(raw []byte, target any) error {
 	d.b, d.i, d.left = raw, 0, d.limit
 	d.measure(d.plans.of(reflect.TypeOf(target).Elem()), 0)
@@ -52,8 +54,9 @@ func (d *jsonDecoder) byLibrary(raw []byte, target any) error {
 	return unmarshalJSON(raw, target)
 }
 
-// measure skips the value at i, and subtracts from the budget the memory that the library needs to decode it into a t. t is nil
-// for a value that the library drops. measure returns false if there is no value, or if the budget is exceeded.
+// measure skips the value at i, and subtracts from the budget the memory that the library needs to decode it into a t.
+// t is nil for a value that the library drops. measure returns false if there is no value, or if the budget is
+// exceeded.
 func (d *jsonDecoder) measure(t *plan, depth int) bool {
 	c := d.space()
 	for t != nil && t.typ.Kind() == reflect.Pointer && c != 'n' {
@@ -73,7 +76,8 @@ func (d *jsonDecoder) measure(t *plan, depth int) bool {
 		return d.members(func([]byte, int) bool { return d.left.take(int(t.elem.size)+16) && d.measure(t.elem, depth+1) })
 	case c == '{' && t.typ.Kind() == reflect.Struct:
 		d.plans.learnJSON(t)
-		return d.left.take(int(t.embedded)) && d.members(func(key []byte, _ int) bool { return d.measure(t.member(memberName(key)), depth+1) })
+		return d.left.take(int(t.embedded)) &&
+			d.members(func(key []byte, _ int) bool { return d.measure(t.member(memberName(key)), depth+1) })
 	}
 	return d.cursor.value(depth) != nil
 }
@@ -87,7 +91,8 @@ func (d *jsonDecoder) measureTree(depth int) bool {
 	case c == '[' && depth < maxNesting:
 		return d.elements(func() bool { return d.measureTree(depth + 1) })
 	case c == '{' && depth < maxNesting:
-		return d.left.take(mapBytes) && d.members(func([]byte, int) bool { return d.left.take(memberBytes) && d.measureTree(depth+1) })
+		return d.left.take(mapBytes) &&
+			d.members(func([]byte, int) bool { return d.left.take(memberBytes) && d.measureTree(depth+1) })
 	}
 	return d.cursor.value(depth) != nil
 }
@@ -112,7 +117,8 @@ func (noInput) Read([]byte) (int, error) { return 0, io.EOF }
 
 func newTokens() *jsontext.Decoder { return jsontext.NewDecoder(noInput{}) }
 
-// decodeTree decodes a value as client-go decodes into the type any: an integer that fits is an int64, other numbers are float64.
+// decodeTree decodes a value as client-go decodes into the type any: an integer that fits is an int64, other numbers
+// are float64.
 func decodeTree(d *jsontext.Decoder, raw []byte, left *budget) (any, error) {
 	d.Reset(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	v, err := decodeAny(d, left)

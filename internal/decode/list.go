@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// ListInfo is the kind and metadata of a list. Each field is set once the list has been read that far: built-in types have kind
-// and metadata before the items, custom resources have them after the items.
+// ListInfo is the kind and metadata of a list. Each field is set once the list has been read that far: built-in types
+// have kind and metadata before the items, custom resources have them after the items.
 type ListInfo struct {
 	Kind, APIVersion string
 	metav1.ListMeta
@@ -56,9 +56,9 @@ func NewList(body io.Reader, f Format) *List {
 	return &List{listReader: &protobufList{stream: newStream(body)}}
 }
 
-// Next returns the next item, whose bytes are valid until the next call of Next or Fill. It returns ErrMore if the caller must
-// call Fill first. It returns io.EOF after the whole list: the body has then been read to its end, so the connection can be
-// reused. A list that ends too soon is an error, never a shorter list.
+// Next returns the next item, whose bytes are valid until the next call of Next or Fill. It returns ErrMore if the
+// caller must call Fill first. It returns io.EOF after the whole list: the body has then been read to its end, so the
+// connection can be reused. A list that ends too soon is an error, never a shorter list.
 func (l *List) Next() (raw []byte, err error) {
 	raw, err = l.next(&l.Info)
 	if err != nil && err != io.EOF && err != ErrMore {
@@ -132,8 +132,8 @@ func (s *jsonList) next(info *ListInfo) ([]byte, error) {
 	}
 }
 
-// element returns the offset of the next element of an object or array. If there is none, more is false and at is the offset
-// after the closing bracket.
+// element returns the offset of the next element of an object or array. If there is none, more is false and at is the
+// offset after the closing bracket.
 func (s *jsonList) element(end byte) (at int, more bool, err error) {
 	c, at, err := s.peek(0)
 	switch {
@@ -280,8 +280,8 @@ func (s *protobufList) next(info *ListInfo) ([]byte, error) {
 	}
 }
 
-// field uses up the next field. Of the field that holds the list, it uses up only the bytes before the list. number is 0 for
-// that field, and for a field whose wire type is not Bytes.
+// field uses up the next field. Of the field that holds the list, it uses up only the bytes before the list. number is
+// 0 for that field, and for a field whose wire type is not Bytes.
 func (s *protobufList) field() (number int, body []byte, err error) {
 	b := s.unused()
 	if s.within && s.left < int64(len(b)) {

@@ -14,8 +14,9 @@ import (
 // plans caches the plan of each type that a decoder met. It is not safe for concurrent use.
 type plans map[reflect.Type]*plan
 
-// plan describes how to decode one Go type from JSON and from protobuf, and how to compare two values of it in order to share
-// them. The parts that depend on the fields of the type are computed at first use, since most types are never used.
+// plan describes how to decode one Go type from JSON and from protobuf, and how to compare two values of it in order to
+// share them. The parts that depend on the fields of the type are computed at first use, since most types are never
+// used.
 type plan struct {
 	typ    reflect.Type
 	size   uintptr
@@ -25,13 +26,14 @@ type plan struct {
 	retains bool
 
 	json jsonKind
-	// members are the fields of a struct in JSON, including those of embedded structs. names finds a member. embedded is the
-	// total size of the structs that are embedded by pointers.
+	// members are the fields of a struct in JSON, including those of embedded structs. names finds a member. embedded is
+	// the total size of the structs that are embedded by pointers.
 	members     []member
 	embedded    uintptr
 	names       nameTable
 	jsonLearned bool
-	// scratch is a slice to collect elements in, or a value for an element of the pointer or map. It is invalid while in use.
+	// scratch is a slice to collect elements in, or a value for an element of the pointer or map. It is invalid while in
+	// use.
 	scratch reflect.Value
 
 	wire wireKind
@@ -70,7 +72,8 @@ type part struct {
 type jsonKind uint8
 
 const (
-	// jsonWhole is a type whose methods apply only in some places. The library decodes the whole of an object that has one.
+	// jsonWhole is a type whose methods apply only in some places. The library decodes the whole of an object that has
+	// one.
 	jsonWhole  jsonKind = iota
 	jsonOther           // the library decodes it
 	jsonText            // it has UnmarshalText, which the library calls
@@ -164,7 +167,8 @@ func mayRetain(t reflect.Type) bool {
 		return true
 	}
 	pointer := reflect.PointerTo(t)
-	return pointer.Implements(jsonUnmarshalerType) || pointer.Implements(textUnmarshalerType) || pointer.Implements(messageType)
+	return pointer.Implements(jsonUnmarshalerType) || pointer.Implements(textUnmarshalerType) ||
+		pointer.Implements(messageType)
 }
 
 // jsonKindOf returns how t is decoded from JSON. It ignores the types of its fields.
@@ -221,7 +225,8 @@ func jsonKindOf(t reflect.Type) jsonKind {
 		}
 	case reflect.Struct:
 		known := fieldsOf(t).fields
-		if len(known) <= maxFields && !slices.ContainsFunc(known, func(f field) bool { return f.quoted || f.pointer || f.locked || f.opaque }) {
+		if len(known) <= maxFields && !slices.ContainsFunc(known,
+			func(f field) bool { return f.quoted || f.pointer || f.locked || f.opaque }) {
 			kind = jsonStruct
 		}
 	}
@@ -298,8 +303,8 @@ func wireKindOf(t reflect.Type) wireKind {
 	return wireOther
 }
 
-// learnWire computes the fields of a message. It returns false if a field is unlike those of the API's types: the message's own
-// method then decodes it.
+// learnWire computes the fields of a message. It returns false if a field is unlike those of the API's types: the
+// message's own method then decodes it.
 func (ps plans) learnWire(p *plan) bool {
 	if p.wireLearned {
 		return p.wire == wireMessage
@@ -325,7 +330,8 @@ func (ps plans) learnWire(p *plan) bool {
 	return known
 }
 
-// numbersOf returns the fields of a message without their plans, or nil if one of them is unlike those of the API's types.
+// numbersOf returns the fields of a message without their plans, or nil if one of them is unlike those of the API's
+// types.
 func numbersOf(t reflect.Type) []number {
 	numbers := []number{}
 	for i := range t.NumField() {

@@ -10,10 +10,10 @@ import (
 	"github.com/typedinformer/informer/internal/decode/proto"
 )
 
-// protobufDecoder decodes the protobuf that API servers write. It reads the fields of a message from their protobuf tags. Unlike
-// the generated code, it allocates each slice and map once, in its final size, and stores equal strings once. It rejects unusual
-// input; the generated code then decodes the object from its beginning. So protobufDecoder must never accept input that the
-// generated code rejects or decodes differently.
+// protobufDecoder decodes the protobuf that API servers write. It reads the fields of a message from their protobuf
+// tags. Unlike the generated code, it allocates each slice and map once, in its final size, and stores equal strings
+// once. It rejects unusual input; the generated code then decodes the object from its beginning. So protobufDecoder
+// must never accept input that the generated code rejects or decodes differently.
 //
 // It is not safe for concurrent use.
 type protobufDecoder struct {
@@ -33,9 +33,10 @@ func newProtobufDecoder(plans plans, keepManagedFields bool, strings *interner) 
 	return &protobufDecoder{plans: plans, strings: strings, keepManagedFields: keepManagedFields, limit: maxDecoded}
 }
 
-// decode decodes raw into v, which must be zero. old is the previous version, or nil if there is none. If decode returns false,
-// the generated code must decode raw; parts of v may then be set.
-func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse, shared *sharer) (ok bool, err error) {
+// decode decodes raw into v, which must be zero. old is the previous version, or nil if there is none. If decode
+// returns false, the generated code must decode raw; parts of v may then be set.
+func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, reuse reuse,
+	shared *sharer) (ok bool, err error) {
 	t := d.plans.of(v.Type())
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		return false, nil
@@ -52,8 +53,8 @@ func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer
 // unknownBytes is the memory that a message of an unknown type may take per encoded byte.
 const unknownBytes = 32
 
-// fits reports whether msg, decoded into a t by the generated code, stays within the limit for an object. A malformed message
-// fits: the generated code rejects it.
+// fits reports whether msg, decoded into a t by the generated code, stays within the limit for an object. A malformed
+// message fits: the generated code rejects it.
 func (d *protobufDecoder) fits(msg []byte, t reflect.Type) bool {
 	d.left = d.limit
 	d.measure(msg, d.plans.of(t))
@@ -63,8 +64,9 @@ func (d *protobufDecoder) fits(msg []byte, t reflect.Type) bool {
 // elementBytes are taken from the budget for each element of a repeated field, in addition to its size.
 const elementBytes = 16
 
-// measure subtracts from the budget the memory that the generated code needs to decode msg into a t. That is at least what message
-// takes: if the generated code decodes an object and message the same one without managedFields, message accepts it, too.
+// measure subtracts from the budget the memory that the generated code needs to decode msg into a t. That is at least
+// what message takes: if the generated code decodes an object and message the same one without managedFields, message
+// accepts it, too.
 func (d *protobufDecoder) measure(msg []byte, t *plan) {
 	if t.wire != wireMessage || !d.plans.learnWire(t) {
 		d.left.takeEach(len(msg), unknownBytes)
@@ -107,8 +109,8 @@ func (d *protobufDecoder) measure(msg []byte, t *plan) {
 	})
 }
 
-// message decodes msg into the t at p. It shares the equal parts of the t at old; old may be nil. It accepts only what servers
-// write: fields in the order of their numbers, each once, and the elements of a repeated field together.
+// message decodes msg into the t at p. It shares the equal parts of the t at old; old may be nil. It accepts only what
+// servers write: fields in the order of their numbers, each once, and the elements of a repeated field together.
 func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, depth int) bool {
 	if !d.plans.learnWire(t) {
 		return depth > 1 && d.left.takeEach(len(msg), unknownBytes) && unmarshal(msg, p, t)
@@ -204,7 +206,8 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 				continue
 			}
 		}
-		if known.plan.wire < wireSlice && !d.single(body, to, was, known.plan, depth) || known.plan.wire >= wireSlice && !d.repeated(body, n, to, was, known.plan, depth) {
+		if known.plan.wire < wireSlice && !d.single(body, to, was, known.plan, depth) ||
+			known.plan.wire >= wireSlice && !d.repeated(body, n, to, was, known.plan, depth) {
 			return false
 		}
 		if part >= 0 {
@@ -235,8 +238,8 @@ func (d *protobufDecoder) number(value uint64, p, old unsafe.Pointer, t *plan) b
 	return true
 }
 
-// numbers decodes a repeated field of numbers into the t at p. Its elements have the given tag; the first one is at msg[i].
-// numbers returns the offset of the next field, or 0 if it fails.
+// numbers decodes a repeated field of numbers into the t at p. Its elements have the given tag; the first one is at
+// msg[i]. numbers returns the offset of the next field, or 0 if it fails.
 func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointer, t *plan) int {
 	slice := reflect.NewAt(t.typ, p).Elem()
 	for n := 0; ; n++ {
@@ -262,8 +265,8 @@ func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointe
 	return i
 }
 
-// pointer sets the pointer at p, a t, to the value that decode stores at its first argument. The second argument is the address
-// of the previous value, or nil.
+// pointer sets the pointer at p, a t, to the value that decode stores at its first argument. The second argument is the
+// address of the previous value, or nil.
 func (d *protobufDecoder) pointer(p, old unsafe.Pointer, t *plan, decode func(p, old unsafe.Pointer) bool) bool {
 	d.left.take(int(t.elem.size))
 	if old != nil {
@@ -366,7 +369,8 @@ func (d *protobufDecoder) elements(elements []byte, n int, p unsafe.Pointer, bef
 	for i, at := 0, 0; i < n; i++ {
 		_, at = proto.Uvarint(elements, at)
 		var body []byte
-		if body, at = proto.Body(elements, at); !d.single(body, unsafe.Add(p, uintptr(i)*t.elem.size), before.at(i, t.elem.size), t.elem, depth) {
+		if body, at = proto.Body(elements, at); !d.single(body, unsafe.Add(p, uintptr(i)*t.elem.size),
+			before.at(i, t.elem.size), t.elem, depth) {
 			return false
 		}
 	}
@@ -379,8 +383,8 @@ const (
 	mapValue = 2<<3 | uint64(proto.Bytes)
 )
 
-// entryAt reads the entry of a map at elements[i]. end is the offset of the next entry, or 0 unless key and value have wire type
-// Bytes.
+// entryAt reads the entry of a map at elements[i]. end is the offset of the next entry, or 0 unless key and value have
+// wire type Bytes.
 func entryAt(elements []byte, i int) (key, value []byte, end int) {
 	_, i = proto.Uvarint(elements, i)
 	entry, end := proto.Body(elements, i)

@@ -9,18 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// An update of an object repeats most of the previous version. This file lets the new version take from the previous one:
+// An update of an object repeats most of the previous version. This file lets the new version take from the previous
+// one:
 //
-//   - A part, which is a field of the object like spec or status, if its encoded bytes are unchanged. Each object has the hash
-//     and the length of these bytes in its marks. An unchanged part is not decoded at all. The marks also have the memory that
-//     the part took of the budget, which it takes again: an object is within the limit for an object or not, whatever the
-//     version before was.
-//   - A decoded string, slice, map or pointer, if it is equal to the one at the same place in the previous version. It then
-//     takes no memory.
+//   - A part, which is a field of the object like spec or status, if its encoded bytes are unchanged. Each object has
+//     the hash and the length of these bytes in its marks. An unchanged part is not decoded at all. The marks also have
+//     the memory that the part took of the budget, which it takes again: an object is within the limit for an object or
+//     not, whatever the version before was.
+//   - A decoded string, slice, map or pointer, if it is equal to the one at the same place in the previous version. It
+//     then takes no memory.
 //
-// Two different parts have the same hash by chance once in 2^64: the seed is random, so nobody can search for such parts. If it
-// happens, the object keeps the old part until that part changes again. At 10,000 changes a second, it happens once in
-// 58 million years.
+// Two different parts have the same hash by chance once in 2^64: the seed is random, so nobody can search for such
+// parts. If it happens, the object keeps the old part until that part changes again. At 10,000 changes a second, it
+// happens once in 58 million years.
 
 // maxParts limits the parts of an object that have marks, which take 16 bytes each.
 const maxParts = 4
@@ -32,8 +33,8 @@ type layout struct {
 	parts  []uintptr    // the offset of each part
 }
 
-// newLayout returns the layout of elem, a struct. The parts are its first fields that can be large, without the metadata, which
-// changes with every version.
+// newLayout returns the layout of elem, a struct. The parts are its first fields that can be large, without the
+// metadata, which changes with every version.
 func newLayout(elem reflect.Type) layout {
 	l := layout{memory: elem}
 	fields := fieldsOf(elem).fields
@@ -80,8 +81,8 @@ func (l *layout) part(offset uintptr) int {
 	return -1
 }
 
-// marks holds the hashes, the sizes and the costs of the encoded parts of one object. They follow the object in its memory, so they are freed
-// with it.
+// marks holds the hashes, the sizes and the costs of the encoded parts of one object. They follow the object in its
+// memory, so they are freed with it.
 type marks struct {
 	hashes []uint64 // by part; the size of an absent or unknown part is 0
 	sizes  []uint32
@@ -116,8 +117,8 @@ var partSeed = maphash.MakeSeed()
 
 func hashOfPart(b []byte) uint64 { return maphash.Bytes(partSeed, b) }
 
-// unchanged reports whether raw begins with the bytes of the part in the previous version, and returns their length and what
-// the part takes of the budget.
+// unchanged reports whether raw begins with the bytes of the part in the previous version, and returns their length and
+// what the part takes of the budget.
 func (r *reuse) unchanged(part int, raw []byte) (size, cost int, ok bool) {
 	if r.was.sizes == nil {
 		return 0, 0, false
@@ -177,8 +178,8 @@ func stringMapAt(old unsafe.Pointer) map[string]string {
 	return *(*map[string]string)(old)
 }
 
-// identical reports whether the size bytes at a and b are equal. The values there are then equal too, since their strings,
-// slices, maps and pointers refer to the same memory.
+// identical reports whether the size bytes at a and b are equal. The values there are then equal too, since their
+// strings, slices, maps and pointers refer to the same memory.
 func identical(a, b unsafe.Pointer, size uintptr) bool {
 	return bytes.Equal(unsafe.Slice((*byte)(a), size), unsafe.Slice((*byte)(b), size))
 }
@@ -191,9 +192,10 @@ func (t *plan) assign(p, from unsafe.Pointer) {
 	reflect.NewAt(t.typ, p).Elem().Set(reflect.NewAt(t.typ, from).Elem())
 }
 
-// receiver returns a pointer to memory that holds what the t at p holds, for a method of t that decodes into its receiver. The
-// method may keep its receiver, but p may be scratch memory, which is used again. So the receiver is p itself only if the types of
-// Kubernetes declare the method: those do not keep it. Otherwise the caller assigns the result to p.
+// receiver returns a pointer to memory that holds what the t at p holds, for a method of t that decodes into its
+// receiver. The method may keep its receiver, but p may be scratch memory, which is used again. So the receiver is p
+// itself only if the types of Kubernetes declare the method: those do not keep it. Otherwise the caller assigns the
+// result to p.
 func (t *plan) receiver(p unsafe.Pointer) reflect.Value {
 	at := reflect.NewAt(t.typ, p)
 	if !t.retains {

@@ -9,8 +9,8 @@ import (
 	"weak"
 )
 
-// interner stores equal strings once. Most strings of a collection repeat, like the names of images, nodes and ports. It
-// remembers a limited number of strings, and prefers those that repeat to new ones.
+// interner stores equal strings once. Most strings of a collection repeat, like the names of images, nodes and ports.
+// It remembers a limited number of strings, and prefers those that repeat to new ones.
 type interner struct {
 	sets [][2]string // by hash; in each set, the string that repeated comes first
 	new  int         // new strings since the last growth
@@ -62,7 +62,8 @@ func (n *interner) grow() {
 	}
 }
 
-// hashOf is fast rather than good: it looks only at the ends of text. Strings in the same set evict each other, nothing worse.
+// hashOf is fast rather than good: it looks only at the ends of text. Strings in the same set evict each other, nothing
+// worse.
 func hashOf(text []byte) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	var a, b uint64
@@ -78,8 +79,8 @@ func hashOf(text []byte) uint64 {
 	return high ^ low
 }
 
-// sharer lets pointers, slices and maps that were decoded from the same bytes share one value. It remembers a limited number of
-// values. The garbage collector may free it between two objects, so it keeps nothing alive for long.
+// sharer lets pointers, slices and maps that were decoded from the same bytes share one value. It remembers a limited
+// number of values. The garbage collector may free it between two objects, so it keeps nothing alive for long.
 type sharer struct {
 	seed maphash.Seed
 	sets [1 << 11][2]sharedValue // as in interner
@@ -112,8 +113,8 @@ func (s *sharer) set(raw []byte) *[2]sharedValue {
 	return &s.sets[maphash.Bytes(s.seed, raw)&uint64(len(s.sets)-1)]
 }
 
-// find sets the t at p to the value that was decoded from raw, and returns what that takes of the budget. It returns false if none
-// is remembered.
+// find sets the t at p to the value that was decoded from raw, and returns what that takes of the budget. It returns
+// false if none is remembered.
 func (s *sharer) find(raw []byte, t reflect.Type, p unsafe.Pointer) (cost int, ok bool) {
 	set := s.set(raw)
 	for i := range set {
@@ -150,7 +151,8 @@ func (s *sharer) put(raw []byte, t reflect.Type, p unsafe.Pointer, cost budget) 
 // hits counts for one field of a type how often a value to share was found.
 type hits struct{ turns, tries, hits uint8 }
 
-// worth reports whether to look for a value to share: always if at least one try in four is a hit, otherwise every 32nd time.
+// worth reports whether to look for a value to share: always if at least one try in four is a hit, otherwise every 32nd
+// time.
 func (h *hits) worth() bool {
 	h.turns++
 	return 4*int(h.hits) >= int(h.tries) || h.turns%32 == 0

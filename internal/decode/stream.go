@@ -9,9 +9,9 @@ import (
 // ErrMore indicates that Next needs more bytes of the body: call Fill, then Next again.
 var ErrMore = errors.New("more of the body must be read: call Fill")
 
-// stream holds the bytes that have been read from a body but not used. A reader inspects them by their offset from the first
-// unused byte, and uses them up when an item is complete. Until then, it returns ErrMore, and inspects the item again after the
-// next Fill.
+// stream holds the bytes that have been read from a body but not used. A reader inspects them by their offset from the
+// first unused byte, and uses them up when an item is complete. Until then, it returns ErrMore, and inspects the item
+// again after the next Fill.
 type stream struct {
 	body  io.Reader
 	buf   []byte // buf[used:] is unused
@@ -29,8 +29,8 @@ func (s *stream) unused() []byte { return s.buf[s.used:] }
 // use marks the first n bytes as used. They stay valid until the next Fill.
 func (s *stream) use(n int) { s.used += n }
 
-// Fill reads from the body once. It waits for the network. Memory grows with the bytes that arrive, not with a length that the
-// server sends. At the end of the body, Fill returns nil; Next then returns io.EOF or io.ErrUnexpectedEOF.
+// Fill reads from the body once. It waits for the network. Memory grows with the bytes that arrive, not with a length
+// that the server sends. At the end of the body, Fill returns nil; Next then returns io.EOF or io.ErrUnexpectedEOF.
 func (s *stream) Fill() error {
 	kept := s.unused()
 	if len(kept) > MaxObjectBytes {
@@ -67,11 +67,12 @@ func (s *stream) more() error {
 	return ErrMore
 }
 
-// jsonStream reads JSON values from a stream without decoding them. It only finds the ends of strings, objects and arrays; the
-// decoder of a value validates it.
+// jsonStream reads JSON values from a stream without decoding them. It only finds the ends of strings, objects and
+// arrays; the decoder of a value validates it.
 type jsonStream struct {
 	stream
-	// The scans that stopped because they needed more bytes. They continue there, so that a large value is scanned only once.
+	// The scans that stopped because they needed more bytes. They continue there, so that a large value is scanned only
+	// once.
 	scan  scan // in a value
 	blank scan // in white space
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // unstructured decodes raw, which is JSON, into u. The parts are the members that can be large, in their order.
-func (d *Decoder) unstructured(u *unstructured.Unstructured, raw []byte, before *unstructured.Unstructured, reuse reuse) error {
+func (d *Decoder) unstructured(u *unstructured.Unstructured, raw []byte, before *unstructured.Unstructured,
+	reuse reuse) error {
 	left := &d.json.left
 	*left = d.json.limit
 	if content := d.members(raw, before, reuse, left); content != nil {

@@ -17,11 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// MaxBytes is the size limit for one document. 1,000 resources of one version need about 400 KB. Decoding needs a few times the
-// memory of the document, also if it is hostile.
+// MaxBytes is the size limit for one document. 1,000 resources of one version need about 400 KB. Decoding needs a few
+// times the memory of the document, also if it is hostile.
 const MaxBytes = 4 << 20
 
-// maxVersions is the limit for the versions of one group, each of which needs a request. Groups of Kubernetes have up to three.
+// maxVersions is the limit for the versions of one group, each of which needs a request. Groups of Kubernetes have up
+// to three.
 const maxVersions = 32
 
 // Served describes a resource that a version of its group has.
@@ -30,12 +31,12 @@ type Served struct {
 	Namespaced bool
 }
 
-// Find looks for a resource in every version of its group: first in its own version, then in the others. It returns false if the
-// documents show that no version has it. Any document that cannot show this is an error: get fails, or returns a body of another
-// kind, or the server lists a version but not its resources.
+// Find looks for a resource in every version of its group: first in its own version, then in the others. It returns
+// false if the documents show that no version has it. Any document that cannot show this is an error: get fails, or
+// returns a body of another kind, or the server lists a version but not its resources.
 //
-// get returns the body of a path, such as "apis/apps/v1". Find calls it for the list of the versions, and then for versions until
-// one has the resource.
+// get returns the body of a path, such as "apis/apps/v1". Find calls it for the list of the versions, and then for
+// versions until one has the resource.
 func Find(resource schema.GroupVersionResource, get func(path string) ([]byte, error)) (in Served, ok bool, err error) {
 	root, groupRoot := "apis", "apis/"+resource.Group
 	if resource.Group == "" {
@@ -91,7 +92,8 @@ type (
 	}
 )
 
-// versionsOf returns the versions of a group in the document at the root. There are none if the server does not have the group.
+// versionsOf returns the versions of a group in the document at the root. There are none if the server does not have
+// the group.
 func versionsOf(name string, body []byte) (versions []string, err error) {
 	add := func(version string) error {
 		switch {
@@ -168,7 +170,8 @@ func decode(body []byte, kind string) (d document, err error) {
 	return d, nil
 }
 
-// each calls do for each item of a list, until it returns an error. name is for errors. A list that is missing or null is an error.
+// each calls do for each item of a list, until it returns an error. name is for errors. A list that is missing or null
+// is an error.
 func each[T any](list json.RawMessage, name string, do func(T) error) error {
 	in := json.NewDecoder(bytes.NewReader(list))
 	if begin, err := in.Token(); err != nil || begin != json.Delim('[') {

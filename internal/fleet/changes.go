@@ -16,17 +16,17 @@ type Change struct {
 	Object *corev1.Pod
 }
 
-// Changes returns an endless stream of changes to the fleet, from its initial state on. Equal seeds give equal streams. Each
-// iteration over the result starts from the beginning, and is independent of others.
+// Changes returns an endless stream of changes to the fleet, from its initial state on. Equal seeds give equal streams.
+// Each iteration over the result starts from the beginning, and is independent of others.
 //
 // The stream is consistent: it modifies and deletes only existing pods, adds only keys that do not exist, and its
-// resourceVersions increase strictly, with gaps, from [Fleet.ResourceVersion] on. Of all changes 80% are modifications, 10%
-// additions and 10% deletions. So the number of pods stays about the same: within 1/20, or one pod in small fleets.
+// resourceVersions increase strictly, with gaps, from [Fleet.ResourceVersion] on. Of all changes 80% are modifications,
+// 10% additions and 10% deletions. So the number of pods stays about the same: within 1/20, or one pod in small fleets.
 //
-// Most changes are rollouts: a pod is terminated in steps, and another of the same workload is created, scheduled, started
-// and becomes ready, in steps as well. Pods of StatefulSets are created with their old name, but only when that is free;
-// others get a new name. Several rollouts run at a time, each in its own workload. The other changes affect pods everywhere:
-// probes fail and recover, containers restart, Jobs finish.
+// Most changes are rollouts: a pod is terminated in steps, and another of the same workload is created, scheduled,
+// started and becomes ready, in steps as well. Pods of StatefulSets are created with their old name, but only when that
+// is free; others get a new name. Several rollouts run at a time, each in its own workload. The other changes affect
+// pods everywhere: probes fail and recover, containers restart, Jobs finish.
 //
 // A stream keeps about 80 bytes per pod. Making a change takes about as long as building a pod.
 func (f *Fleet) Changes(seed uint64) iter.Seq[Change] {
@@ -74,9 +74,11 @@ const (
 // Each script has ten steps, with one addition and one deletion. This gives the documented shares.
 var (
 	// surge is how Deployments replace a pod.
-	surge = []step{stepElsewhere, stepCreate, stepSchedule, stepStart, stepRun, stepReady, stepTerminate, stepElsewhere, stepEnd, stepDelete}
+	surge = []step{stepElsewhere, stepCreate, stepSchedule, stepStart, stepRun, stepReady, stepTerminate, stepElsewhere,
+		stepEnd, stepDelete}
 	// inPlace is for pods that must go first, because the new pod reuses their name or their node.
-	inPlace = []step{stepTerminate, stepEnd, stepElsewhere, stepDelete, stepCreate, stepSchedule, stepElsewhere, stepStart, stepRun, stepReady}
+	inPlace = []step{stepTerminate, stepEnd, stepElsewhere, stepDelete, stepCreate, stepSchedule, stepElsewhere, stepStart,
+		stepRun, stepReady}
 )
 
 const (
@@ -136,7 +138,8 @@ func (s *stream) tick(pod *podState) {
 // assign gives the lane a pod to replace: usually the next one of its present workload.
 func (s *stream) assign(l *lane) {
 	place := l.place + 1
-	if l.place < 0 || place == len(s.pods) || s.pods[place].workload != s.pods[l.place].workload || s.busy[place] || s.rng.chance(10) {
+	if l.place < 0 || place == len(s.pods) || s.pods[place].workload != s.pods[l.place].workload || s.busy[place] ||
+		s.rng.chance(10) {
 		// There are many more places than lanes, or just one lane.
 		for place = s.rng.n(len(s.pods)); s.busy[place]; {
 			place = s.rng.n(len(s.pods))

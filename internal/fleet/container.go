@@ -69,10 +69,12 @@ func (s *shaper) mainContainer() corev1.Container {
 			port = intstr.FromInt32(s.port)
 		}
 		if s.chance(35) {
-			c.ReadinessProbe = probe(pick(&s.rng, probePaths), port, pick(&s.rng, []int32{1, 1, 2, 5}), pick(&s.rng, []int32{5, 10, 15}))
+			c.ReadinessProbe = probe(pick(&s.rng, probePaths), port, pick(&s.rng, []int32{1, 1, 2, 5}),
+				pick(&s.rng, []int32{5, 10, 15}))
 		}
 		if s.chance(20) {
-			c.LivenessProbe = probe(pick(&s.rng, probePaths), port, pick(&s.rng, []int32{1, 1, 2, 5}), pick(&s.rng, []int32{10, 20, 30}))
+			c.LivenessProbe = probe(pick(&s.rng, probePaths), port, pick(&s.rng, []int32{1, 1, 2, 5}),
+				pick(&s.rng, []int32{10, 20, 30}))
 			c.LivenessProbe.InitialDelaySeconds = pick(&s.rng, []int32{0, 10, 30})
 		}
 		if s.chance(5) {
@@ -111,9 +113,10 @@ func (s *shaper) env() []corev1.EnvVar {
 	for i := range n {
 		if s.chance(20) {
 			name := secretNames[(secret+i)%len(secretNames)]
-			vars = append(vars, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-secrets"}, Key: name,
-			}}})
+			vars = append(vars, corev1.EnvVar{Name: name,
+				ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-secrets"}, Key: name,
+				}}})
 			continue
 		}
 		vars = append(vars, corev1.EnvVar{Name: envNames[at], Value: s.envValue()})
@@ -136,7 +139,8 @@ func (s *shaper) envValue() string {
 	case 2:
 		return pick(&s.rng, regions)
 	case 3:
-		return "http://" + pick(&s.rng, subjects) + "-" + pick(&s.rng, roles) + "." + pick(&s.rng, teams) + ".svc.cluster.local:8080"
+		return "http://" + pick(&s.rng, subjects) + "-" + pick(&s.rng, roles) + "." + pick(&s.rng, teams) +
+			".svc.cluster.local:8080"
 	case 4:
 		return s.app + "-" + pick(&s.rng, stores) + "." + s.w.namespace + ".svc:" + strconv.Itoa(s.between(1024, 30_000))
 	case 5:
@@ -179,7 +183,8 @@ func (s *shaper) volumes(c *corev1.Container) {
 	}
 	if s.w.kind == statefulSet {
 		// The claim is named after the pod, see build.
-		add("data", "/var/lib/"+s.app, false, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}})
+		add("data", "/var/lib/"+s.app, false,
+			corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}})
 	}
 	if s.chance(22) {
 		add("config", pick(&s.rng, mountPaths), true, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
@@ -187,13 +192,15 @@ func (s *shaper) volumes(c *corev1.Container) {
 		}})
 	}
 	if s.chance(10) {
-		add("tls", "/etc/tls", true, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: s.app + "-tls", DefaultMode: new(int32(420))}})
+		add("tls", "/etc/tls", true, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: s.app + "-tls",
+			DefaultMode: new(int32(420))}})
 	}
 	if s.chance(10) {
 		add("tmp", "/tmp", false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	}
 	if s.chance(5) {
-		add("cache", "/var/cache/app", false, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(memory(pick(&s.rng, memorySizes)))}})
+		add("cache", "/var/cache/app", false,
+			corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(memory(pick(&s.rng, memorySizes)))}})
 	}
 }
 
@@ -222,13 +229,20 @@ type sidecarKind struct {
 }
 
 var sidecars = []sidecarKind{
-	{"cloud-sql-proxy", "gcr.io/cloud-sql-connectors/cloud-sql-proxy:2.18.2", []string{"--structured-logs", "--port=5432", "acme-prod-7719:europe-west1:main"}, 0, "", 50, 64},
-	{"fluent-bit", "cr.fluentbit.io/fluent/fluent-bit:4.1.0", []string{"-c", "/fluent-bit/etc/fluent-bit.yaml"}, 2020, "http-metrics", 25, 64},
-	{"oauth2-proxy", "quay.io/oauth2-proxy/oauth2-proxy:v7.12.0", []string{"--provider=oidc", "--upstream=http://127.0.0.1:8080", "--http-address=0.0.0.0:4180"}, 4180, "oauth2", 10, 64},
-	{"otel-collector", "docker.io/otel/opentelemetry-collector-contrib:0.137.0", []string{"--config=/conf/relay.yaml"}, 4317, "otlp", 100, 256},
+	{"cloud-sql-proxy", "gcr.io/cloud-sql-connectors/cloud-sql-proxy:2.18.2",
+		[]string{"--structured-logs", "--port=5432", "acme-prod-7719:europe-west1:main"}, 0, "", 50, 64},
+	{"fluent-bit", "cr.fluentbit.io/fluent/fluent-bit:4.1.0", []string{"-c", "/fluent-bit/etc/fluent-bit.yaml"}, 2020,
+		"http-metrics", 25, 64},
+	{"oauth2-proxy", "quay.io/oauth2-proxy/oauth2-proxy:v7.12.0",
+		[]string{"--provider=oidc", "--upstream=http://127.0.0.1:8080",
+			"--http-address=0.0.0.0:4180"}, 4180, "oauth2", 10, 64},
+	{"otel-collector", "docker.io/otel/opentelemetry-collector-contrib:0.137.0", []string{"--config=/conf/relay.yaml"},
+		4317, "otlp", 100, 256},
 	{"nginx", "docker.io/nginxinc/nginx-unprivileged:1.29-alpine", nil, 8081, "web", 50, 128},
-	{"exporter", "quay.io/prometheus/statsd-exporter:v0.28.0", []string{"--statsd.mapping-config=/etc/statsd/mapping.yaml"}, 9102, "exporter", 10, 64},
-	{"config-reloader", "ghcr.io/stakater/reloader:v1.4.8", []string{"--watched-dir=/etc/app", "--reload-url=http://127.0.0.1:8080/-/reload"}, 0, "", 10, 64},
+	{"exporter", "quay.io/prometheus/statsd-exporter:v0.28.0",
+		[]string{"--statsd.mapping-config=/etc/statsd/mapping.yaml"}, 9102, "exporter", 10, 64},
+	{"config-reloader", "ghcr.io/stakater/reloader:v1.4.8",
+		[]string{"--watched-dir=/etc/app", "--reload-url=http://127.0.0.1:8080/-/reload"}, 0, "", 10, 64},
 }
 
 func (s *shaper) sidecar(k *sidecarKind) corev1.Container {
@@ -254,7 +268,8 @@ func (s *shaper) sidecar(k *sidecarKind) corev1.Container {
 // probe returns an HTTP probe with the API server's defaults.
 func probe(path string, port intstr.IntOrString, timeout, period int32) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler:   corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: port, Scheme: corev1.URISchemeHTTP}},
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: port,
+			Scheme: corev1.URISchemeHTTP}},
 		TimeoutSeconds: timeout, PeriodSeconds: period, SuccessThreshold: 1, FailureThreshold: 3,
 	}
 }

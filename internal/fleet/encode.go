@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// The functions in this file write exactly the bytes that kube-apiserver sends. They use the encoders of the API types, but
-// no scheme and no list in memory.
+// The functions in this file write exactly the bytes that kube-apiserver sends. They use the encoders of the API types,
+// but no scheme and no list in memory.
 //
 // Pods are taken as in a list: kind and apiVersion are ignored, and written only where the API server writes them.
 
@@ -23,9 +23,9 @@ import (
 // See k8s.io/apimachinery/pkg/runtime/serializer/protobuf.
 const protobufMagic = "k8s\x00"
 
-// Bookmark returns the object of a BOOKMARK event of a watch for pods. initialEventsEnd marks the end of the initial events
-// of a watch with sendInitialEvents=true (KEP-3157). [AppendWatchEventJSON] and [AppendWatchEventProtobuf] encode it, with
-// [watch.Bookmark].
+// Bookmark returns the object of a BOOKMARK event of a watch for pods. initialEventsEnd marks the end of the initial
+// events of a watch with sendInitialEvents=true (KEP-3157). [AppendWatchEventJSON] and [AppendWatchEventProtobuf]
+// encode it, with [watch.Bookmark].
 func Bookmark(resourceVersion string, initialEventsEnd bool) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: resourceVersion}}
 	if initialEventsEnd {
@@ -70,8 +70,8 @@ func WriteListJSON(w io.Writer, meta metav1.ListMeta, pods iter.Seq[*corev1.Pod]
 
 // WriteListProtobuf writes a v1.PodList of pods as application/vnd.kubernetes.protobuf. meta is as for [WriteListJSON].
 //
-// It iterates over pods twice, because the size of a message precedes its content. So pods must yield the same each time, as
-// those of a Fleet do.
+// It iterates over pods twice, because the size of a message precedes its content. So pods must yield the same each
+// time, as those of a Fleet do.
 func WriteListProtobuf(w io.Writer, meta metav1.ListMeta, pods iter.Seq[*corev1.Pod]) error {
 	size := fieldSize(meta.Size())
 	for pod := range pods {

@@ -4,15 +4,15 @@
 // Measurements of cached objects depend on what pods share and where they differ. So:
 //
 //   - Pods come from workloads (Deployments, and some StatefulSets, DaemonSets and Jobs). Pods of one workload share
-//     their labels, annotations, images, environment and most of their spec; different workloads differ in all of these.
-//     There are many workloads: most have one to three pods, a few have hundreds; the mean is about twelve.
+//     their labels, annotations, images, environment and most of their spec; different workloads differ in all of
+//     these. There are many workloads: most have one to three pods, a few have hundreds; the mean is about twelve.
 //   - Each pod has its own name, UID, resourceVersion, IP, times, container IDs and kube-api-access volume, which the
 //     mounts of every container name. Within one Fleet, no two pods share any of these, except for times.
 //   - managedFields are present, as from kube-controller-manager and kubelet: more than a third of each pod.
 //   - On average a pod has 6.6 kB of JSON and 4.5 kB of protobuf, with 3% of variation between seeds.
 //
-// You may rely on this: the same Config gives the same encoded bytes on every machine and in every run. You must not rely
-// on certain pods or sizes across versions of this package.
+// You may rely on this: the same Config gives the same encoded bytes on every machine and in every run. You must not
+// rely on certain pods or sizes across versions of this package.
 //
 // [Fleet.Changes] continues from there, with an endless stream of changes to these pods. The encoders ([WriteListJSON],
 // [AppendWatchEventJSON] and so on) write the bytes that kube-apiserver would send, for canned servers.
@@ -43,8 +43,8 @@ type Config struct {
 	Nodes int
 }
 
-// withDefaults returns c with each zero replaced. It panics if a field is invalid: a Config comes from a programmer, not from
-// a user.
+// withDefaults returns c with each zero replaced. It panics if a field is invalid: a Config comes from a programmer,
+// not from a user.
 func (c Config) withDefaults() Config {
 	for _, field := range []struct {
 		name  string
@@ -75,13 +75,13 @@ func (c Config) withDefaults() Config {
 const (
 	// maxNodes is the size of 172.16.0.0/12, which has the nodes' addresses.
 	maxNodes = 1 << 20
-	// maxPods leaves a reserve in the sets that pods draw from without repetition: addresses from 10.0.0.0/8, and generated
-	// suffixes.
+	// maxPods leaves a reserve in the sets that pods draw from without repetition: addresses from 10.0.0.0/8, and
+	// generated suffixes.
 	maxPods = 4_000_000
 )
 
-// Fleet is a set of pods that are not kept in memory. It has the data to build each of them: about 200 bytes per workload.
-// It is immutable, and safe for concurrent use.
+// Fleet is a set of pods that are not kept in memory. It has the data to build each of them: about 200 bytes per
+// workload. It is immutable, and safe for concurrent use.
 type Fleet struct {
 	config     Config
 	namespaces []string
@@ -124,12 +124,12 @@ func (f *Fleet) Nodes() []string {
 // Workloads returns the number of Deployments, StatefulSets, DaemonSets and Jobs.
 func (f *Fleet) Workloads() int { return len(f.workloads) }
 
-// Pod builds pod number i, which must be in [0, Len()). Pods are in the order of their keys in etcd (namespace/name), like in
-// a list from kube-apiserver. Their resourceVersions increase in the same order, with gaps.
+// Pod builds pod number i, which must be in [0, Len()). Pods are in the order of their keys in etcd (namespace/name),
+// like in a list from kube-apiserver. Their resourceVersions increase in the same order, with gaps.
 //
-// Each call builds a new pod, in about 20 microseconds, and the caller owns it. As in a list, its kind and apiVersion are
-// empty. Its times are in the local time zone, like those of decoded objects, so reflect.DeepEqual holds between a pod and
-// its encoded and decoded copy.
+// Each call builds a new pod, in about 20 microseconds, and the caller owns it. As in a list, its kind and apiVersion
+// are empty. Its times are in the local time zone, like those of decoded objects, so reflect.DeepEqual holds between a
+// pod and its encoded and decoded copy.
 func (f *Fleet) Pod(i int) *corev1.Pod {
 	s := f.initialState(i)
 	return f.build(&s)
@@ -146,12 +146,12 @@ func (f *Fleet) All() iter.Seq[*corev1.Pod] {
 	}
 }
 
-// ResourceVersion returns the resourceVersion of a list of the whole fleet: greater than that of every pod, less than that
-// of every change.
+// ResourceVersion returns the resourceVersion of a list of the whole fleet: greater than that of every pod, less than
+// that of every change.
 func (f *Fleet) ResourceVersion() string { return strconv.FormatUint(f.listRV(), 10) }
 
-// rvStride is the mean distance between the resourceVersions of consecutive pods: etcd counts the writes to all resources,
-// not only to pods.
+// rvStride is the mean distance between the resourceVersions of consecutive pods: etcd counts the writes to all
+// resources, not only to pods.
 const rvStride = 7
 
 func (f *Fleet) listRV() uint64 { return f.firstRV + rvStride*uint64(f.config.Pods) + 11 }

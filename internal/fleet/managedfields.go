@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file derives managedFields from pods: the fields set by their controller and by their kubelet. Sets have the format
-// and order of sigs.k8s.io/structured-merge-diff: "f:" is a field, "k:" an item of a list by its keys, "v:" an item by its
-// value, "." the element itself. Fields are sorted. The listType markers of the API types say which lists are sets of items
-// and which are atomic.
+// This file derives managedFields from pods: the fields set by their controller and by their kubelet. Sets have the
+// format and order of sigs.k8s.io/structured-merge-diff: "f:" is a field, "k:" an item of a list by its keys, "v:" an
+// item by its value, "." the element itself. Fields are sorted. The listType markers of the API types say which lists
+// are sets of items and which are atomic.
 
 // fieldSet writes a set of fields.
 type fieldSet struct{ b []byte }
@@ -173,14 +173,16 @@ func (s *fieldSet) affinity(a *corev1.Affinity) {
 	if n := a.NodeAffinity; n != nil {
 		s.open("f:nodeAffinity")
 		s.leaf(".")
-		s.leafIf(n.PreferredDuringSchedulingIgnoredDuringExecution != nil, "f:preferredDuringSchedulingIgnoredDuringExecution")
+		s.leafIf(n.PreferredDuringSchedulingIgnoredDuringExecution != nil,
+			"f:preferredDuringSchedulingIgnoredDuringExecution")
 		s.leafIf(n.RequiredDuringSchedulingIgnoredDuringExecution != nil, "f:requiredDuringSchedulingIgnoredDuringExecution")
 		s.close()
 	}
 	if p := a.PodAntiAffinity; p != nil {
 		s.open("f:podAntiAffinity")
 		s.leaf(".")
-		s.leafIf(p.PreferredDuringSchedulingIgnoredDuringExecution != nil, "f:preferredDuringSchedulingIgnoredDuringExecution")
+		s.leafIf(p.PreferredDuringSchedulingIgnoredDuringExecution != nil,
+			"f:preferredDuringSchedulingIgnoredDuringExecution")
 		s.leafIf(p.RequiredDuringSchedulingIgnoredDuringExecution != nil, "f:requiredDuringSchedulingIgnoredDuringExecution")
 		s.close()
 	}
@@ -281,9 +283,11 @@ func (s *fieldSet) container(c *corev1.Container) {
 		s.open("f:ports")
 		s.leaf(".")
 		// Numbers sort numerically.
-		ports := slices.SortedFunc(slices.Values(c.Ports), func(a, b corev1.ContainerPort) int { return cmp.Compare(a.ContainerPort, b.ContainerPort) })
+		ports := slices.SortedFunc(slices.Values(c.Ports),
+			func(a, b corev1.ContainerPort) int { return cmp.Compare(a.ContainerPort, b.ContainerPort) })
 		for _, p := range ports {
-			s.open(`k:{\"containerPort\":` + strconv.Itoa(int(p.ContainerPort)) + `,\"protocol\":\"` + string(p.Protocol) + `\"}`)
+			s.open(`k:{\"containerPort\":` + strconv.Itoa(int(p.ContainerPort)) + `,\"protocol\":\"` + string(p.Protocol) +
+				`\"}`)
 			s.leaf(".", "f:containerPort", "f:name", "f:protocol")
 			s.close()
 		}
@@ -382,7 +386,8 @@ func (s *fieldSet) resources(field string, list corev1.ResourceList) {
 	s.close()
 }
 
-// managedByKubelet returns the fields that the kubelet owns: the status without the scheduler's and the API server's fields.
+// managedByKubelet returns the fields that the kubelet owns: the status without the scheduler's and the API server's
+// fields.
 func managedByKubelet(pod *corev1.Pod) *metav1.FieldsV1 {
 	status := &pod.Status
 	s := &fieldSet{b: make([]byte, 0, 1200)}

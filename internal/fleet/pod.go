@@ -35,7 +35,8 @@ const (
 
 // String returns the name of the stage.
 func (s stage) String() string {
-	names := [...]string{"created", "scheduled", "starting", "running", "ready", "unready", "succeeded", "failed", "terminating", "terminated"}
+	names := [...]string{"created", "scheduled", "starting", "running", "ready", "unready", "succeeded", "failed",
+		"terminating", "terminated"}
 	if int(s) < len(names) {
 		return names[s]
 	}
@@ -51,8 +52,8 @@ func (s stage) started() bool { return s >= running }
 // finished reports whether the pod's containers have ended and will not run again.
 func (s stage) finished() bool { return s == succeeded || s == failed || s == terminated }
 
-// podState is the data that distinguishes a pod from others of its workload, and from its earlier states. It is small, so
-// that a stream of changes can keep all pods. Everything else is drawn again from id.
+// podState is the data that distinguishes a pod from others of its workload, and from its earlier states. It is small,
+// so that a stream of changes can keep all pods. Everything else is drawn again from id.
 type podState struct {
 	id      uint64 // unique; the initial pods have 0 to Pods-1
 	rv      uint64
@@ -77,7 +78,8 @@ type podState struct {
 	cost, costAt, image, imageAt int32
 }
 
-// epoch is the time at which a fleet is observed: 2026-01-15T09:00:00Z. All of its pods are older, all changes are newer.
+// epoch is the time at which a fleet is observed: 2026-01-15T09:00:00Z. All of its pods are older, all changes are
+// newer.
 const epoch = 1_768_467_600
 
 // initialState returns the initial state of pod i.
@@ -145,8 +147,8 @@ func (f *Fleet) initialState(i int) podState {
 	return s
 }
 
-// newName returns the suffix number for the n-th pod created after the initial ones: an odd number, in a pseudorandom order.
-// The factor has no common divisor with their count.
+// newName returns the suffix number for the n-th pod created after the initial ones: an odd number, in a pseudorandom
+// order. The factor has no common divisor with their count.
 func newName(n uint64) int32 {
 	const odd = suffixes / 2
 	return int32(n*4_021_691%odd*2 + 1)
@@ -192,7 +194,8 @@ func (f *Fleet) build(s *podState) *corev1.Pod {
 	case daemonSet:
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn,
+					Values: []string{nodeName}}},
 			}}},
 		}}
 	case job:

@@ -24,8 +24,8 @@ const (
 	domainChanges
 )
 
-// newRNG returns the sequence for number id of a domain. It costs a few nanoseconds, so values can be drawn again instead of
-// being stored.
+// newRNG returns the sequence for number id of a domain. It costs a few nanoseconds, so values can be drawn again
+// instead of being stored.
 func newRNG(seed uint64, d domain, id uint64) rng {
 	var r rng
 	r.pcg.Seed(mix(seed+uint64(d)), mix(id))

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// status returns the status of a pod in state s, as in Kubernetes 1.30. Newer versions repeat the containers' resources and
-// mounts there, which would add a kilobyte to each pod.
+// status returns the status of a pod in state s, as in Kubernetes 1.30. Newer versions repeat the containers' resources
+// and mounts there, which would add a kilobyte to each pod.
 func (f *Fleet) status(s *podState, pod *corev1.Pod, hostIP string) corev1.PodStatus {
 	status := corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&pod.Spec)}
 	status.Conditions = conditions(s, &pod.Spec)
@@ -42,8 +42,10 @@ func (f *Fleet) status(s *podState, pod *corev1.Pod, hostIP string) corev1.PodSt
 
 // conditions returns the conditions sorted, as the kubelet writes them.
 func conditions(s *podState, spec *corev1.PodSpec) []corev1.PodCondition {
-	condition := func(typ corev1.PodConditionType, status corev1.ConditionStatus, since int32, reason, message string) corev1.PodCondition {
-		return corev1.PodCondition{Type: typ, Status: status, LastTransitionTime: s.at(since), Reason: reason, Message: message}
+	condition := func(typ corev1.PodConditionType, status corev1.ConditionStatus, since int32, reason,
+		message string) corev1.PodCondition {
+		return corev1.PodCondition{Type: typ, Status: status, LastTransitionTime: s.at(since), Reason: reason,
+			Message: message}
 	}
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 	switch s.stage {
@@ -131,7 +133,8 @@ func (f *Fleet) containerStatus(s *podState, pod *corev1.Pod, i int) corev1.Cont
 		status.LastTerminationState.Terminated = &exit
 	}
 	if s.stage.finished() {
-		end := &corev1.ContainerStateTerminated{Reason: "Completed", ContainerID: status.ContainerID, StartedAt: s.at(startedAt), FinishedAt: s.at(s.changedAt)}
+		end := &corev1.ContainerStateTerminated{Reason: "Completed", ContainerID: status.ContainerID,
+			StartedAt: s.at(startedAt), FinishedAt: s.at(s.changedAt)}
 		if s.stage != succeeded && i == 0 {
 			end.ExitCode, end.Reason = 1, "Error"
 			if s.stage == terminated {

@@ -13,8 +13,9 @@ import (
 
 // shaper draws the template of a workload's pods. The same order of draws gives the same template each time.
 //
-// It works in two steps, as in a cluster: template makes the pod that a controller sends to the API server, with defaults.
-// admit then adds the fields of admission plugins and webhooks, which are not in that controller's managedFields.
+// It works in two steps, as in a cluster: template makes the pod that a controller sends to the API server, with
+// defaults. admit then adds the fields of admission plugins and webhooks, which are not in that controller's
+// managedFields.
 type shaper struct {
 	rng
 	w     *workload
@@ -74,7 +75,8 @@ func (s *shaper) template() {
 	}
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	if s.chance(30) {
-		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: pick(&s.rng, []string{"regcred", "ghcr-pull", "acme-registry"})}}
+		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: pick(&s.rng,
+			[]string{"regcred", "ghcr-pull", "acme-registry"})}}
 	}
 	s.containers()
 	s.scheduling()
@@ -85,7 +87,8 @@ func (s *shaper) template() {
 
 // owner adds the reference to the pod's owner: the ReplicaSet of a Deployment, or the workload itself.
 func (s *shaper) owner() {
-	ref := metav1.OwnerReference{APIVersion: "apps/v1", Name: s.w.name, Controller: new(true), BlockOwnerDeletion: new(true)}
+	ref := metav1.OwnerReference{APIVersion: "apps/v1", Name: s.w.name, Controller: new(true),
+		BlockOwnerDeletion: new(true)}
 	switch s.w.kind {
 	case deployment:
 		ref.Kind = "ReplicaSet"
@@ -168,7 +171,8 @@ func (s *shaper) annotations() {
 		annotations["checksum/config"] = s.hex(64)
 	}
 	if s.chance(10) {
-		annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-" + strconv.Itoa(s.between(10, 14)) + "T0" + strconv.Itoa(s.n(10)) + ":1" + strconv.Itoa(s.n(10)) + ":27Z"
+		annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-" + strconv.Itoa(s.between(10, 14)) + "T0" +
+			strconv.Itoa(s.n(10)) + ":1" + strconv.Itoa(s.n(10)) + ":27Z"
 	}
 	if s.chance(8) {
 		annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] = pick(&s.rng, []string{"true", "false"})
@@ -206,10 +210,13 @@ func (s *shaper) scheduling() {
 	}
 	if s.w.kind == daemonSet {
 		for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists,
+				Effect: corev1.TaintEffectNoExecute})
 		}
-		for _, key := range []string{corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable} {
-			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		for _, key := range []string{corev1.TaintNodeDiskPressure, corev1.TaintNodeMemoryPressure,
+			corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable} {
+			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists,
+				Effect: corev1.TaintEffectNoSchedule})
 		}
 		return // it has an affinity to a node, see build
 	}
@@ -233,7 +240,8 @@ func (s *shaper) scheduling() {
 		}
 		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
-				Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"m7g.2xlarge", "m7g.4xlarge"},
+				Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"m7g.2xlarge",
+					"m7g.4xlarge"},
 			}}}},
 		}}
 	}
@@ -248,7 +256,8 @@ func (s *shaper) scheduling() {
 		}
 	}
 	if s.chance(12) {
-		spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: s.team, Effect: corev1.TaintEffectNoSchedule}}
+		spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: s.team,
+			Effect: corev1.TaintEffectNoSchedule}}
 	}
 	if s.chance(15) {
 		spec.PriorityClassName = pick(&s.rng, priorityNames)
@@ -280,19 +289,20 @@ func (s *shaper) admit(volume string) {
 	}
 
 	name := "kube-api-access-" + volume
-	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		DefaultMode: new(int32(420)),
-		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607)), Path: "token"}},
-			{ConfigMap: &corev1.ConfigMapProjection{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
-				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
-			}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
-				Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
-			}}}},
-		},
-	}}})
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			DefaultMode: new(int32(420)),
+			Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: new(int64(3607)), Path: "token"}},
+				{ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+					Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+				}},
+				{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+					Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+				}}}},
+			},
+		}}})
 	mount := corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
@@ -315,11 +325,13 @@ func (s *shaper) inject() {
 	c := corev1.Container{
 		Name:  "istio-proxy",
 		Image: "docker.io/istio/proxyv2:1.27.3",
-		Args:  []string{"proxy", "sidecar", "--domain", "$(POD_NAMESPACE).svc.cluster.local", "--proxyLogLevel=warning", "--concurrency", "2"},
+		Args: []string{"proxy", "sidecar", "--domain", "$(POD_NAMESPACE).svc.cluster.local", "--proxyLogLevel=warning",
+			"--concurrency", "2"},
 		Ports: []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: 15090, Protocol: corev1.ProtocolTCP}},
 		Env: []corev1.EnvVar{
 			{Name: "CA_ADDR", Value: "istiod-1-27.istio-system.svc:15012"},
-			fieldRef("POD_NAME", "metadata.name"), fieldRef("POD_NAMESPACE", "metadata.namespace"), fieldRef("INSTANCE_IP", "status.podIP"),
+			fieldRef("POD_NAME", "metadata.name"), fieldRef("POD_NAMESPACE", "metadata.namespace"), fieldRef("INSTANCE_IP",
+				"status.podIP"),
 			{Name: "ISTIO_META_WORKLOAD_NAME", Value: s.app}, {Name: "TRUST_DOMAIN", Value: "cluster.local"},
 		},
 		Resources: corev1.ResourceRequirements{
@@ -327,12 +339,14 @@ func (s *shaper) inject() {
 			Limits:   corev1.ResourceList{corev1.ResourceCPU: cpu(2000), corev1.ResourceMemory: memory(1024)},
 		},
 		ReadinessProbe: probe("/healthz/ready", intstr.FromInt32(15021), 1, 15),
-		VolumeMounts:   []corev1.VolumeMount{{Name: "istio-envoy", MountPath: "/etc/istio/proxy"}, {Name: "istio-token", MountPath: "/var/run/secrets/tokens"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "istio-envoy", MountPath: "/etc/istio/proxy"},
+			{Name: "istio-token", MountPath: "/var/run/secrets/tokens"}},
 	}
 	setDefaults(&c)
 	s.pod.Spec.Containers = append(s.pod.Spec.Containers, c)
 	s.pod.Spec.Volumes = append(s.pod.Spec.Volumes,
-		corev1.Volume{Name: "istio-envoy", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+		corev1.Volume{Name: "istio-envoy",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 		corev1.Volume{Name: "istio-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			DefaultMode: new(int32(420)),
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
@@ -341,7 +355,8 @@ func (s *shaper) inject() {
 		}}})
 }
 
-// cpu and memory parse their quantities: only then do they equal decoded ones, including the text that a Quantity keeps.
+// cpu and memory parse their quantities: only then do they equal decoded ones, including the text that a Quantity
+// keeps.
 func cpu(milli int64) resource.Quantity {
 	if milli%1000 == 0 {
 		return resource.MustParse(strconv.FormatInt(milli/1000, 10))
@@ -357,5 +372,6 @@ func memory(mebi int64) resource.Quantity {
 }
 
 func fieldRef(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+	return corev1.EnvVar{Name: name,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 }

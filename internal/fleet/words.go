@@ -22,8 +22,10 @@ var (
 		"api", "worker", "gateway", "service", "frontend", "backend", "processor", "consumer", "scheduler", "indexer",
 		"aggregator", "proxy", "cache", "streamer", "sync", "controller", "renderer", "validator", "bff", "store",
 	}
-	stores    = []string{"postgresql", "redis", "kafka", "elasticsearch", "zookeeper", "rabbitmq", "mongodb", "cassandra", "etcd", "clickhouse"}
-	jobs      = []string{"db-migrate", "nightly-report", "backup", "reindex", "cleanup", "sync-catalog", "settlement", "vacuum", "import"}
+	stores = []string{"postgresql", "redis", "kafka", "elasticsearch", "zookeeper", "rabbitmq", "mongodb", "cassandra",
+		"etcd", "clickhouse"}
+	jobs = []string{"db-migrate", "nightly-report", "backup", "reindex", "cleanup", "sync-catalog", "settlement",
+		"vacuum", "import"}
 	daemons   = []string{"node-exporter", "fluent-bit", "ebs-csi-node", "node-local-dns", "otel-agent"}
 	tiers     = []string{"frontend", "backend", "data", "edge", "batch"}
 	managers  = []string{"Helm", "Helm", "argocd", "flux", "kustomize"}

@@ -74,7 +74,8 @@ func (p *planner) add(k kind, namespace, name string, replicas int) {
 		unique = name + "-" + strconv.Itoa(i)
 	}
 	p.taken[namespace+"/"+unique] = true
-	w := workload{seed: p.uint64(), kind: k, namespace: namespace, name: unique, hash: p.hash(10), prefix: unique + "-", replicas: replicas}
+	w := workload{seed: p.uint64(), kind: k, namespace: namespace, name: unique, hash: p.hash(10), prefix: unique + "-",
+		replicas: replicas}
 	if k == deployment {
 		w.prefix += w.hash + "-"
 	}

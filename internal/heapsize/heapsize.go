@@ -18,8 +18,9 @@ func (s *Set) Bytes() int { return s.bytes }
 // AddBytes adds memory of a known size.
 func (s *Set) AddBytes(n int) { s.bytes += n }
 
-// Add adds obj, usually a pointer, and everything that it refers to by exported fields: what others refer to may be written to, or
-// not belong to the object. A substring counts as long as it is itself. Channels and functions do not count.
+// Add adds obj, usually a pointer, and everything that it refers to by exported fields: what others refer to may be
+// written to, or not belong to the object. A substring counts as long as it is itself. Channels and functions do not
+// count.
 func (s *Set) Add(obj any) {
 	if s.seen == nil {
 		s.seen = map[unsafe.Pointer]struct{}{}
@@ -103,8 +104,8 @@ func refers(t reflect.Type) bool {
 	return t.Kind() > reflect.Complex128
 }
 
-// mapSize returns the size of a map with n entries of the given size: tables of groups of eight slots, an eighth of which stay
-// empty.
+// mapSize returns the size of a map with n entries of the given size: tables of groups of eight slots, an eighth of
+// which stay empty.
 func mapSize(n, entry int) int {
 	const header, slots = 48, 8
 	groups := 1

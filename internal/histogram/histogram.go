@@ -9,12 +9,12 @@ import (
 // Buckets is the number of bounds.
 const Buckets = 15
 
-// Bound returns the upper bound of bucket i: one microsecond for the first, and four times as much for each next one, up to 268
-// seconds.
+// Bound returns the upper bound of bucket i: one microsecond for the first, and four times as much for each next one,
+// up to 268 seconds.
 func Bound(i int) time.Duration { return time.Microsecond << (2 * i) }
 
-// Histogram counts durations. The zero value has none. Its fields are those of the library's exported type, so that one converts to
-// the other.
+// Histogram counts durations. The zero value has none. Its fields are those of the library's exported type, so that one
+// converts to the other.
 type Histogram struct {
 	Count   uint64
 	Sum     time.Duration

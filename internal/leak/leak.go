@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Main runs the tests of m and ends the process, as the TestMain of a package. It fails the package if a test leaves a goroutine
-// of this project behind.
+// Main runs the tests of m and ends the process, as the TestMain of a package. It fails the package if a test leaves a
+// goroutine of this project behind.
 func Main(m *testing.M) {
 	code := m.Run()
 	if code == 0 {

@@ -1,7 +1,7 @@
 // Package line is the engine of a queue: it knows which keys are ready, delayed, awaited or in work, and which is next.
 //
-// A [Line] has no lock and no goroutine. Its caller holds a lock during each call, and calls Fall when a delay ends. It reads the
-// channels of a Line without the lock.
+// A [Line] has no lock and no goroutine. Its caller holds a lock during each call, and calls Fall when a delay ends. It
+// reads the channels of a Line without the lock.
 //
 //	line.go        the Line: its operations, in the order of a key's life
 //	status.go      what a Line says about itself

@@ -74,12 +74,13 @@ type Want struct {
 	Level uint8
 	// After is the delay until the key is ready. Zero and below mean none.
 	After time.Duration
-	// Retry counts the key as a retry. With Inherit, a retry of a key in work gets the level with which the key was handed out.
+	// Retry counts the key as a retry. With Inherit, a retry of a key in work gets the level with which the key was handed
+	// out.
 	Retry, Inherit bool
 }
 
-// Add adds key. A key that waits already gets the higher of both levels and the earlier of both times. Add returns false if the key
-// is Foreign.
+// Add adds key. A key that waits already gets the higher of both levels and the earlier of both times. Add returns
+// false if the key is Foreign.
 func (l *Line[K]) Add(key K, w Want) bool {
 	if l.state != Open {
 		l.counts.Refused++
@@ -130,8 +131,8 @@ type Turn[K comparable] struct {
 	Waited time.Duration // since the key became ready
 }
 
-// Next hands out a key, which is in work until Done or PutBack. ok is false if no key is ready. Next keeps keys that are Awaited, and
-// drops and returns those that are Foreign.
+// Next hands out a key, which is in work until Done or PutBack. ok is false if no key is ready. Next keeps keys that
+// are Awaited, and drops and returns those that are Foreign.
 func (l *Line[K]) Next() (turn Turn[K], ok bool, foreign []K) {
 	e, foreign := l.nextOwned()
 	if e == nil {
@@ -172,8 +173,8 @@ func (l *Line[K]) nextOwned() (e *entry[K], foreign []K) {
 	return e, foreign
 }
 
-// Done ends the work on key. It returns how long that took, and the level with which the key was handed out. ok is false if the key
-// is not in work.
+// Done ends the work on key. It returns how long that took, and the level with which the key was handed out. ok is
+// false if the key is not in work.
 func (l *Line[K]) Done(key K) (worked time.Duration, level uint8, ok bool) {
 	e := l.keys.find(key)
 	if e == nil || e.works == nil {
@@ -199,8 +200,8 @@ func (l *Line[K]) done(e *entry[K], now time.Duration) {
 	l.settle()
 }
 
-// PutBack undoes the Next that handed key out, unless Done has been called. The key is ready again at its priority, behind the other
-// ready keys.
+// PutBack undoes the Next that handed key out, unless Done has been called. The key is ready again at its priority,
+// behind the other ready keys.
 func (l *Line[K]) PutBack(key K) {
 	e := l.keys.find(key)
 	if e == nil || e.works == nil {
@@ -271,8 +272,8 @@ func (l *Line[K]) Fall() (more bool) {
 	return true
 }
 
-// Own makes the line hand out a key only while of returns Owned for it; nil means always. It goes through the keys that are awaited:
-// they become ready, or are dropped and returned.
+// Own makes the line hand out a key only while of returns Owned for it; nil means always. It goes through the keys that
+// are awaited: they become ready, or are dropped and returned.
 func (l *Line[K]) Own(of func(K) Ownership) (foreign []K) {
 	l.owner.of = of
 	for e := l.owner.awaited.first; e != nil; {
@@ -371,7 +372,8 @@ func (l *Line[K]) Waiting() int {
 // Depth returns the number of these keys of one level.
 func (l *Line[K]) Depth(level uint8) int { return l.depth[level] }
 
-// Working returns the keys in work, the longest first, and when each was handed out. The caller must not change the line meanwhile.
+// Working returns the keys in work, the longest first, and when each was handed out. The caller must not change the
+// line meanwhile.
 func (l *Line[K]) Working() iter.Seq2[K, time.Duration] {
 	return func(yield func(K, time.Duration) bool) {
 		for e := l.working.first; e != nil && yield(e.key, e.began); e = l.working.next(e) {

@@ -1,7 +1,7 @@
 package line
 
-// idleEntries is the number of entries that a pool keeps of keys that are done. Adding such a key again takes half the time in the
-// map. A full pool of idle entries reuses the oldest one for another key. They take up to 1 MB.
+// idleEntries is the number of entries that a pool keeps of keys that are done. Adding such a key again takes half the
+// time in the map. A full pool of idle entries reuses the oldest one for another key. They take up to 1 MB.
 const idleEntries = 4096
 
 // pool has the entries by key. An entry that is nowhere and not in work is idle.

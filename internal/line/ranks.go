@@ -3,8 +3,8 @@ package line
 // Levels is the number of priorities. Level 0 is handed out first.
 const Levels = 3
 
-// starveAfter is the number of keys that may be handed out before the oldest one. With 15, low priorities get 6 % of the
-// workers under load, so their backlog still shrinks.
+// starveAfter is the number of keys that may be handed out before the oldest one. With 15, low priorities get 6 % of
+// the workers under load, so their backlog still shrinks.
 const starveAfter = 15
 
 // ranks has the ready keys that are not in work, by priority and by age.

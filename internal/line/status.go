@@ -8,12 +8,13 @@ type Status[K comparable] struct {
 	State            State
 	Depth            [Levels]int
 	Delayed, Awaited int
-	// InWork is the number of keys in work, Unfinished the sum of the times since they were handed out, and LongestRunning the
-	// longest of these, that of LongestRunningKey.
+	// InWork is the number of keys in work, Unfinished the sum of the times since they were handed out, and LongestRunning
+	// the longest of these, that of LongestRunningKey.
 	InWork                     int
 	LongestRunning, Unfinished time.Duration
 	LongestRunningKey          K
-	// LongestReady is the longest time that a key has waited for Next. A key in work that was added again waits from its Done on.
+	// LongestReady is the longest time that a key has waited for Next. A key in work that was added again waits from its
+	// Done on.
 	LongestReady time.Duration
 }
 

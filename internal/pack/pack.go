@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxValue is the length of the longest value that is compressed: no longer object is decoded. A packed value begins with its
-	// length, for which Unpack allocates memory. If memory is damaged, that length could be 4 GiB.
+	// maxValue is the length of the longest value that is compressed: no longer object is decoded. A packed value begins
+	// with its length, for which Unpack allocates memory. If memory is damaged, that length could be 4 GiB.
 	maxValue      = 32 << 20
 	maxDictionary = s2.MaxDictSize
-	// A dictionary costs memory: its bytes and a table of 32 KiB. So it has at most one byte for 16 bytes that were packed, and
-	// there is none before firstTrial bytes. A new one is tried after firstTrial bytes, then each time that the number of bytes
-	// has doubled, and at last every maxTrial bytes.
+	// A dictionary costs memory: its bytes and a table of 32 KiB. So it has at most one byte for 16 bytes that were
+	// packed, and there is none before firstTrial bytes. A new one is tried after firstTrial bytes, then each time that
+	// the number of bytes has doubled, and at last every maxTrial bytes.
 	bytesPerDictionary = 16
 	firstTrial         = 256 << 10
 	maxTrial           = 64 << 20
-	// samples are kept for the next dictionary, and probes to compare it with the present one. Both are a random choice of the
-	// last window values.
+	// samples are kept for the next dictionary, and probes to compare it with the present one. Both are a random choice of
+	// the last window values.
 	samples   = 64
 	probes    = 16
 	window    = 1 << 14
@@ -35,9 +35,9 @@ const (
 
 // Packer compresses values. The zero value is ready for use. All methods are safe for concurrent use.
 //
-// It builds a dictionary from a random choice of the values, compares it with the present one on others, and replaces that if the
-// new one is better. Only the goroutine that packs the value at which the comparison is due takes that time. Values that were
-// packed before keep their dictionary.
+// It builds a dictionary from a random choice of the values, compares it with the present one on others, and replaces
+// that if the new one is better. Only the goroutine that packs the value at which the comparison is due takes that
+// time. Values that were packed before keep their dictionary.
 type Packer struct {
 	current atomic.Pointer[Dictionary]
 	values  atomic.Uint64
@@ -49,8 +49,8 @@ type Packer struct {
 	probe  [probes][]byte
 }
 
-// Dictionary is the dictionary of packed values. It never changes, and is safe for concurrent use. Nil means that a value is not
-// compressed.
+// Dictionary is the dictionary of packed values. It never changes, and is safe for concurrent use. Nil means that a
+// value is not compressed.
 type Dictionary struct {
 	dict *s2.Dict // nil for the first one: S2 without a dictionary
 }
@@ -65,8 +65,8 @@ func putBuffer(b *[]byte) {
 	}
 }
 
-// Pack returns head, followed by raw in packed form, and the dictionary that [Dictionary.Unpack] needs. It does not compress a
-// value that is longer than 32 MiB, or if that saves less than an eighth.
+// Pack returns head, followed by raw in packed form, and the dictionary that [Dictionary.Unpack] needs. It does not
+// compress a value that is longer than 32 MiB, or if that saves less than an eighth.
 func (p *Packer) Pack(head string, raw []byte) (string, *Dictionary) {
 	p.observe(raw)
 	return p.Repack(head, raw)
@@ -162,7 +162,8 @@ func (p *Packer) observe(raw []byte) {
 	}
 }
 
-// tryLocked builds a dictionary of at most size bytes from the samples, and uses it if it is better than the present one.
+// tryLocked builds a dictionary of at most size bytes from the samples, and uses it if it is better than the present
+// one.
 func (p *Packer) tryLocked(size int) {
 	text := make([]byte, 0, size)
 	for _, i := range rand.Perm(samples) {

@@ -1,5 +1,5 @@
-// Package run has the small parts with which goroutines wait for each other, and a [Pipeline], which shares work among workers and
-// keeps its order.
+// Package run has the small parts with which goroutines wait for each other, and a [Pipeline], which shares work among
+// workers and keeps its order.
 package run
 
 import (

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Open opens a regular file for reading. It returns an error for anything else under that name, and does not wait for it: a named
-// pipe or a device could block the program until somebody writes to it.
+// Open opens a regular file for reading. It returns an error for anything else under that name, and does not wait for
+// it: a named pipe or a device could block the program until somebody writes to it.
 func Open(name string) (*os.File, error) {
 	info, err := os.Stat(name) // before it is opened, which can have an effect on a device
 	if err != nil {

@@ -3,12 +3,13 @@
 //	file  = "informer" version block*         the version is one byte
 //	block = kind rawLen packedLen payload sum the lengths and the sum have 4 bytes each, little endian
 //
-// The first block has kind 'h' and the header, the last one kind 'e' and nothing. Those between have kind 'r' and whole records.
-// S2 compresses each payload. The sum is the CRC-32C of all bytes of the file before it, without earlier sums. So a change, a loss
-// or an exchange of bytes shows before anything of the block is used, and a file that ends early has no block of kind 'e'.
+// The first block has kind 'h' and the header, the last one kind 'e' and nothing. Those between have kind 'r' and whole
+// records. S2 compresses each payload. The sum is the CRC-32C of all bytes of the file before it, without earlier sums.
+// So a change, a loss or an exchange of bytes shows before anything of the block is used, and a file that ends early
+// has no block of kind 'e'.
 //
-// The checksums find damage. They do not protect against somebody who writes the file on purpose. A [Reader] of such a file
-// neither panics nor allocates much more memory than one object may have.
+// The checksums find damage. They do not protect against somebody who writes the file on purpose. A [Reader] of such a
+// file neither panics nor allocates much more memory than one object may have.
 package snapshotfile
 
 import (
@@ -204,8 +205,8 @@ func NewReader(r io.Reader) (*Reader, error) {
 
 func (r *Reader) damaged(why string) error { return &DamagedError{r.offset, why} }
 
-// Next returns the records of the next block, for [Cut]. It uses the memory of buf[:cap(buf)]. It returns io.EOF after the whole
-// file: everything that it returned before is then as it was written.
+// Next returns the records of the next block, for [Cut]. It uses the memory of buf[:cap(buf)]. It returns io.EOF after
+// the whole file: everything that it returned before is then as it was written.
 func (r *Reader) Next(buf []byte) ([]byte, error) {
 	if r.ended {
 		return nil, io.EOF
@@ -236,7 +237,8 @@ func (r *Reader) block(buf []byte) (kind byte, raw []byte, err error) {
 	}
 	r.packed = head
 	kind = head[0]
-	raw64, packed64 := uint64(binary.LittleEndian.Uint32(head[1:])), uint64(binary.LittleEndian.Uint32(head[5:])) // int may have 32 bits
+	// int may have 32 bits
+	raw64, packed64 := uint64(binary.LittleEndian.Uint32(head[1:])), uint64(binary.LittleEndian.Uint32(head[5:]))
 	limit := maxBlock
 	if kind == headerBlock {
 		limit = MaxHeader

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Func returns the bytes to send instead of an encoded object. It must not write to object, which other clients get too.
+// Func returns the bytes to send instead of an encoded object. It must not write to object, which other clients get
+// too.
 type Func func(key types.NamespacedName, object []byte) []byte
 
 type contextKey struct{}

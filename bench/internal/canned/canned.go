@@ -1,9 +1,9 @@
-// Package canned serves pods like kube-apiserver, with bytes that are all encoded beforehand. Serving them costs little more
-// than the kernel's copying, so that a measurement is about the client.
+// Package canned serves pods like kube-apiserver, with bytes that are all encoded beforehand. Serving them costs little
+// more than the kernel's copying, so that a measurement is about the client.
 //
-// It answers lists, whole or in pages, streaming lists (KEP-3157), watches, and the discovery requests that lead to pods, in
-// JSON and in protobuf. A [Control] can make it release changes, as fast as the client reads or at a rate, and expire the
-// open watches.
+// It answers lists, whole or in pages, streaming lists (KEP-3157), watches, and the discovery requests that lead to
+// pods, in JSON and in protobuf. A [Control] can make it release changes, as fast as the client reads or at a rate, and
+// expire the open watches.
 package canned
 
 import (
@@ -141,7 +141,8 @@ var discovery = map[string]string{
 	"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]}]}`,
 }
 
-// Serve serves one server on a free port until the process ends. It first prints its URL on a line, for [measure.Serve].
+// Serve serves one server on a free port until the process ends. It first prints its URL on a line, for
+// [measure.Serve].
 func Serve(c Config) error {
 	server, err := New(c)
 	if err != nil {
@@ -160,7 +161,8 @@ func Serve(c Config) error {
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	f := s.formats[0]
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		i := slices.IndexFunc(s.formats, func(f *format) bool { return strings.HasPrefix(strings.TrimSpace(accepted), f.media) })
+		i := slices.IndexFunc(s.formats,
+			func(f *format) bool { return strings.HasPrefix(strings.TrimSpace(accepted), f.media) })
 		if i >= 0 {
 			f = s.formats[i]
 			break
@@ -180,8 +182,8 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list answers with all pods, or with a page of them. Like kube-apiserver's watch cache, it does not page a list "at any
-// version".
+// list answers with all pods, or with a page of them. Like kube-apiserver's watch cache, it does not page a list "at
+// any version".
 func (s *Server) list(w http.ResponseWriter, f *format, version, limit, token string) {
 	from, _ := strconv.Atoi(token)
 	from = min(max(from, 0), len(f.pods))

@@ -39,8 +39,8 @@ type format struct {
 	scratch           []byte
 }
 
-// pod is a pod as a frame of a streaming list. An item of a list is a part of that frame, except for its first byte in JSON
-// and its tag and length in protobuf. So each pod is kept once.
+// pod is a pod as a frame of a streaming list. An item of a list is a part of that frame, except for its first byte in
+// JSON and its tag and length in protobuf. So each pod is kept once.
 type pod struct {
 	frame []byte
 	item  []byte
@@ -68,7 +68,8 @@ func newFormat(media, version string) (*format, error) {
 		if err != nil {
 			return nil, err
 		}
-		event, err := (&metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Raw: append([]byte(magic), envelope...)}}).Marshal()
+		event, err := (&metav1.WatchEvent{Type: string(watch.Error),
+			Object: runtime.RawExtension{Raw: append([]byte(magic), envelope...)}}).Marshal()
 		if err != nil {
 			return nil, err
 		}

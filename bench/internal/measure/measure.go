@@ -1,5 +1,5 @@
-// Package measure has the shared code of this module's programs that measure whole processes: a process's measurements of
-// itself, functions that start other processes, and the statistics of repeated runs.
+// Package measure has the shared code of this module's programs that measure whole processes: a process's measurements
+// of itself, functions that start other processes, and the statistics of repeated runs.
 package measure
 
 import (
@@ -62,8 +62,8 @@ func ThreadCPU() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// Each reads repeatedly until enough time of a clock has passed, and at least three times. It returns the time and the allocated
-// bytes of a read.
+// Each reads repeatedly until enough time of a clock has passed, and at least three times. It returns the time and the
+// allocated bytes of a read.
 func Each(enough time.Duration, clock func() time.Duration, read func(i int) error) (ns, bytes float64, err error) {
 	runtime.GC()
 	allocated, began, n := Allocated(), clock(), 0
@@ -121,8 +121,8 @@ func Spread(values []float64) float64 {
 	return (slices.Max(values) - slices.Min(values)) / 2 / median
 }
 
-// Serve starts this program again as a server. It returns the first line that the server prints, which is its address, and a
-// function that ends it.
+// Serve starts this program again as a server. It returns the first line that the server prints, which is its address,
+// and a function that ends it.
 func Serve(args ...string) (address string, stop func(), err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -152,8 +152,8 @@ func Serve(args ...string) (address string, stop func(), err error) {
 // ErrMemory indicates that a process was ended because it exceeded its memory limit.
 var ErrMemory = errors.New("memory limit exceeded")
 
-// Run starts this program again, and decodes the JSON that it prints into result. It ends the process with [ErrMemory] when
-// its resident memory exceeds maxMemory bytes; 0 means no limit. env is added to the environment.
+// Run starts this program again, and decodes the JSON that it prints into result. It ends the process with [ErrMemory]
+// when its resident memory exceeds maxMemory bytes; 0 means no limit. env is added to the environment.
 func Run(result any, maxMemory int64, env []string, args ...string) error {
 	program, err := os.Executable()
 	if err != nil {

@@ -1,5 +1,5 @@
-// A minimal controller of pods, on client-go: it prints the key of each changed pod. It runs in a cluster, or against an
-// API server that needs no credentials.
+// A minimal controller of pods, on client-go: it prints the key of each changed pod. It runs in a cluster, or against
+// an API server that needs no credentials.
 package main
 
 import (
@@ -25,7 +25,8 @@ func main() {
 }
 
 func run(ctx context.Context, server string) error {
-	config, err := &rest.Config{Host: server, ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}}, error(nil)
+	config, err := &rest.Config{Host: server,
+		ContentConfig: rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf"}}, error(nil)
 	if server == "" {
 		if config, err = rest.InClusterConfig(); err != nil {
 			return err

@@ -38,7 +38,8 @@ func run(ctx context.Context, apiServer string) error {
 		return err
 	}
 	pods := manager.GetClient()
-	if err := ctrl.NewControllerManagedBy(manager).For(&corev1.Pod{}).Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if err := ctrl.NewControllerManagedBy(manager).For(&corev1.Pod{}).Complete(reconcile.Func(func(ctx context.Context,
+		request reconcile.Request) (reconcile.Result, error) {
 		var pod corev1.Pod
 		if err := pods.Get(ctx, request.NamespacedName, &pod); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)

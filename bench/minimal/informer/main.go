@@ -1,5 +1,5 @@
-// A minimal controller of pods, on this library: it prints the key of each changed pod. It runs in a cluster, or against an
-// API server that needs no credentials.
+// A minimal controller of pods, on this library: it prints the key of each changed pod. It runs in a cluster, or
+// against an API server that needs no credentials.
 package main
 
 import (
@@ -33,7 +33,8 @@ func run(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
+	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")},
+		informer.Config[*corev1.Pod]{})
 	controller := informer.Controller[informer.Key]{
 		Reconcile: func(_ context.Context, key informer.Key) (informer.Result, error) {
 			if pod, ok := pods.Store().Get(key); ok {

@@ -29,12 +29,15 @@ type child[T childObject[T]] struct {
 	resource schema.GroupResource
 }
 
-func newChild[T childObject[T]](client *informer.Client, group *informer.Group, resource schema.GroupVersionResource, log *slog.Logger) (child[T], error) {
-	i, _, err := informer.Shared(group, informer.Resource{GroupVersionResource: resource, LabelSelector: managedBy + "=" + name}, informer.Config[T]{Logger: log})
+func newChild[T childObject[T]](client *informer.Client, group *informer.Group, resource schema.GroupVersionResource,
+	log *slog.Logger) (child[T], error) {
+	i, _, err := informer.Shared(group, informer.Resource{GroupVersionResource: resource,
+		LabelSelector: managedBy + "=" + name}, informer.Config[T]{Logger: log})
 	if err != nil {
 		return child[T]{}, err
 	}
-	return child[T]{i, informer.NewTypedClient[T](client, resource), informer.NewIndex(i, informer.OwnerKeys[T](owner)), resource.GroupResource()}, nil
+	return child[T]{i, informer.NewTypedClient[T](client, resource), informer.NewIndex(i, informer.OwnerKeys[T](owner)),
+		resource.GroupResource()}, nil
 }
 
 // errNameTaken indicates that an object with the child's name does not belong to the website.
@@ -87,8 +90,8 @@ func (c *child[T]) delete(ctx context.Context, obj T) error {
 	return err
 }
 
-// remove deletes the website's child, and reports whether it is gone. It asks the API server, because it must not miss a child
-// that the cache does not have yet.
+// remove deletes the website's child, and reports whether it is gone. It asks the API server, because it must not miss
+// a child that the cache does not have yet.
 func (c *child[T]) remove(ctx context.Context, w *Website) (gone bool, err error) {
 	for range 2 { // most disappear at once
 		obj, err := c.client.Get(ctx, informer.KeyOf(w), metav1.GetOptions{})

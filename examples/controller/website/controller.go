@@ -39,14 +39,15 @@ const (
 type Config struct {
 	// Workers is the number of websites reconciled at the same time. Zero means 4.
 	Workers int
-	// Grace is how long reconciles under way may take when the controller stops. Zero means 20 s. After a lost lease, they have less.
+	// Grace is how long reconciles under way may take when the controller stops. Zero means 20 s. After a lost lease, they
+	// have less.
 	Grace time.Duration
 	// Logger logs failures. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Controller reconciles websites on the leader. Its informers run on every replica, so a replica is up to date when it becomes the
-// leader.
+// Controller reconciles websites on the leader. Its informers run on every replica, so a replica is up to date when it
+// becomes the leader.
 type Controller struct {
 	*informer.Controller[informer.Key]
 	group  *informer.Group
@@ -61,8 +62,8 @@ type Controller struct {
 	services    child[*corev1.Service]
 }
 
-// New returns a controller of all websites that client can see. It writes events with a client of its own, so that they do not take
-// the rate limit of the writes.
+// New returns a controller of all websites that client can see. It writes events with a client of its own, so that they
+// do not take the rate limit of the writes.
 func New(client, events *informer.Client, config Config) (*Controller, error) {
 	if config.Workers == 0 {
 		config.Workers = 4
@@ -75,16 +76,20 @@ func New(client, events *informer.Client, config Config) (*Controller, error) {
 		client: informer.NewTypedClient[*Website](client, Resource),
 	}
 	var err error
-	if c.events, err = reconcile.NewRecorder(events, reconcile.RecorderConfig{Component: name, Logger: config.Logger}); err != nil {
+	if c.events, err = reconcile.NewRecorder(events, reconcile.RecorderConfig{Component: name,
+		Logger: config.Logger}); err != nil {
 		return nil, err
 	}
-	if c.Websites, _, err = informer.Shared(c.group, informer.Resource{GroupVersionResource: Resource}, informer.Config[*Website]{Logger: config.Logger}); err != nil {
+	if c.Websites, _, err = informer.Shared(c.group, informer.Resource{GroupVersionResource: Resource},
+		informer.Config[*Website]{Logger: config.Logger}); err != nil {
 		return nil, err
 	}
-	if c.deployments, err = newChild[*appsv1.Deployment](client, c.group, appsv1.SchemeGroupVersion.WithResource("deployments"), config.Logger); err != nil {
+	if c.deployments, err = newChild[*appsv1.Deployment](client, c.group,
+		appsv1.SchemeGroupVersion.WithResource("deployments"), config.Logger); err != nil {
 		return nil, err
 	}
-	if c.services, err = newChild[*corev1.Service](client, c.group, corev1.SchemeGroupVersion.WithResource("services"), config.Logger); err != nil {
+	if c.services, err = newChild[*corev1.Service](client, c.group, corev1.SchemeGroupVersion.WithResource("services"),
+		config.Logger); err != nil {
 		return nil, err
 	}
 	c.byHost = informer.NewIndex(c.Websites, func(w *Website) []string { return []string{w.Spec.Host} })

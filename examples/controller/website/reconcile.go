@@ -32,8 +32,8 @@ func (c *Controller) reconcile(ctx context.Context, key informer.Key) (informer.
 // errNotSeen indicates that the cache does not have a write yet.
 var errNotSeen = errors.New("the cache is late")
 
-// see waits until the cache has the result of a write, so that the next reconcile of this website sees it. It waits only
-// briefly: while a watch is broken, the worker can reconcile other websites.
+// see waits until the cache has the result of a write, so that the next reconcile of this website sees it. It waits
+// only briefly: while a watch is broken, the worker can reconcile other websites.
 func see[T informer.Object](ctx context.Context, cache *informer.Informer[T], written T) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Second, errNotSeen)
 	defer cancel()
@@ -86,7 +86,8 @@ func isRetried(err error) bool {
 	return err != nil && !errors.As(err, new(*invalidError))
 }
 
-// bring updates the children of w, and sets its conditions. If the error is retried, it leaves the conditions unchanged.
+// bring updates the children of w, and sets its conditions. If the error is retried, it leaves the conditions
+// unchanged.
 func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, error) {
 	set := func(conditionType string, ok bool, reason, message string) {
 		status := metav1.ConditionFalse
@@ -143,8 +144,8 @@ func (c *Controller) bring(ctx context.Context, w *Website) (informer.Result, er
 	return informer.Result{}, nil
 }
 
-// holder returns the website that has the host that w asks for: the first one that had it. If several ask at once, that is
-// the oldest, so that all replicas always agree.
+// holder returns the website that has the host that w asks for: the first one that had it. If several ask at once, that
+// is the oldest, so that all replicas always agree.
 func (c *Controller) holder(w *Website) informer.Key {
 	first := w
 	for other := range c.byHost.Lookup(w.Spec.Host) {

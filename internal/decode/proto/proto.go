@@ -1,6 +1,6 @@
-// Package proto walks over protobuf messages in memory. It accepts and rejects the same input as the code that gogo/protobuf
-// generates for the Kubernetes API: a field may be a group, field numbers count modulo 2^32, and other numbers modulo 2^64.
-// Reading a message allocates no memory and never reads beyond its end, whatever its content.
+// Package proto walks over protobuf messages in memory. It accepts and rejects the same input as the code that
+// gogo/protobuf generates for the Kubernetes API: a field may be a group, field numbers count modulo 2^32, and other
+// numbers modulo 2^64. Reading a message allocates no memory and never reads beyond its end, whatever its content.
 package proto
 
 import (
@@ -39,8 +39,8 @@ func Tag(number int, wire Wire) uint64 { return uint64(number)<<3 | uint64(wire)
 // Split returns the field number and the wire type of a tag. No field has a number below 1.
 func Split(tag uint64) (number int, wire Wire) { return int(int32(tag >> 3)), Wire(tag & 7) }
 
-// Uvarint returns the number at message[i] modulo 2^64, and the offset of the next item. end is 0 if there is no number: the
-// message ends within it, or it is longer than ten bytes.
+// Uvarint returns the number at message[i] modulo 2^64, and the offset of the next item. end is 0 if there is no
+// number: the message ends within it, or it is longer than ten bytes.
 func Uvarint(message []byte, i int) (v uint64, end int) {
 	if i < len(message) && message[i] < 0x80 {
 		return uint64(message[i]), i + 1
@@ -62,8 +62,8 @@ func longUvarint(message []byte, i int) (v uint64, end int) {
 	return 0, 0
 }
 
-// Body returns the bytes after the length at message[i], and the offset of the next item. end is 0 if the length is malformed, or
-// if the message ends before.
+// Body returns the bytes after the length at message[i], and the offset of the next item. end is 0 if the length is
+// malformed, or if the message ends before.
 func Body(message []byte, i int) (body []byte, end int) {
 	size, i := Uvarint(message, i)
 	if i == 0 || size > uint64(len(message)-i) {
@@ -73,7 +73,8 @@ func Body(message []byte, i int) (body []byte, end int) {
 	return message[i:end:end], end
 }
 
-// Skip returns the end of the value at message[i], or 0 if it is malformed. The value of a group ends after its end tag.
+// Skip returns the end of the value at message[i], or 0 if it is malformed. The value of a group ends after its end
+// tag.
 func Skip(message []byte, i int, wire Wire) (end int) {
 	for depth := 0; ; {
 		switch wire {
