@@ -67,6 +67,7 @@ func (x *Index[T, K]) Lookup(key K) iter.Seq[T] { return x.LookupIn(x.store.Snap
 // or belongs to another store, LookupIn calls the index's function for every object in it.
 func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
+		var none T
 		p := cow.Place{Hash: x.hash(key)}
 		objects := snap.reader()
 		x.treeIn(snap).Ascend(&p, func(items []item[K]) bool {
@@ -74,7 +75,10 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 				if items[i].Hash>>cow.OrdinalBits != p.Hash>>cow.OrdinalBits {
 					return false
 				}
-				if items[i].Key == key && !objects.yield(items[i].Slot, yield) {
+				if items[i].Key != key {
+					continue
+				}
+				if obj := objects.Get(items[i].Slot); obj != none && !yield(obj) {
 					return false
 				}
 			}

@@ -165,13 +165,6 @@ func (r *objectReader[T]) Get(slot uint32) T {
 	return r.view.give(r.objects.Get(slot))
 }
 
-// yield calls yield with the object of slot, unless it cannot be decoded. It returns false if yield does.
-func (r *objectReader[T]) yield(slot uint32, yield func(T) bool) bool {
-	var none T
-	obj := r.Get(slot)
-	return obj == none || yield(obj)
-}
-
 // record is the entry of an object in the trees, from its addition to its deletion. The current version of the object
 // is in Snapshot.objects instead, so an update does not write to the trees unless it changes an index key.
 type record = cow.Record[filed]
@@ -420,10 +413,11 @@ func (s *Snapshot[T]) place(key Key) cow.Place {
 // All yields every object, ordered by namespace, then name.
 func (s *Snapshot[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
+		var none T
 		objects := s.reader()
 		s.records.All(func(items []item[struct{}]) bool {
 			for i := range items {
-				if !objects.yield(items[i].Slot, yield) {
+				if obj := objects.Get(items[i].Slot); obj != none && !yield(obj) {
 					return false
 				}
 			}
@@ -435,11 +429,12 @@ func (s *Snapshot[T]) All() iter.Seq[T] {
 // From yields every object at or after key, in the order of All. The snapshot need not have an object with that key.
 func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 	return func(yield func(T) bool) {
+		var none T
 		objects := s.reader()
 		p := cow.Place{Space: key.Namespace, Name: key.Name}
 		s.records.Ascend(&p, func(items []item[struct{}]) bool {
 			for i := range items {
-				if !objects.yield(items[i].Slot, yield) {
+				if obj := objects.Get(items[i].Slot); obj != none && !yield(obj) {
 					return false
 				}
 			}
@@ -451,11 +446,15 @@ func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
 // Namespace yields every object of one namespace, ordered by name.
 func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
 	return func(yield func(T) bool) {
+		var none T
 		objects := s.reader()
 		s.records.Ascend(&cow.Place{Space: namespace}, func(items []item[struct{}]) bool {
 			whole := items[len(items)-1].Record.Space == namespace
 			for i := range items {
-				if !whole && items[i].Record.Space != namespace || !objects.yield(items[i].Slot, yield) {
+				if !whole && items[i].Record.Space != namespace {
+					return false
+				}
+				if obj := objects.Get(items[i].Slot); obj != none && !yield(obj) {
 					return false
 				}
 			}
