@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/notfound"
 )
 
 // Client sends requests to one API server. The rest.Config sets TLS, authentication, proxies, HTTP/2, the user agent,
@@ -334,6 +335,7 @@ type serverIdentity struct {
 	// Only the owner of the token uses these.
 	failed   error // the last request had no answer in time
 	failedAt time.Time
+	pageAt   time.Time // the answer was a 404 without a Status, perhaps of a proxy, at that time; zero if it was not
 
 	mu    sync.Mutex // protects the fields below
 	uid   string     // of the namespace kube-system; empty if the client may not get it
@@ -363,7 +365,8 @@ const (
 var errNotIdentified = errors.New("identify the server")
 
 // cluster returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the
-// client may not get that namespace. Only the first call that succeeds sends a request.
+// client may not get that namespace. Only the first call that succeeds sends a
+// request, unless a proxy may have answered it.
 func (c *Client) cluster(ctx context.Context) (string, error) {
 	select {
 	case c.server.asking <- struct{}{}:
@@ -371,7 +374,7 @@ func (c *Client) cluster(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	if uid, known := c.knownCluster(); known {
+	if uid, known := c.knownCluster(); known && (c.server.pageAt.IsZero() || time.Since(c.server.pageAt) < identifyAgain) {
 		return uid, nil
 	}
 	if err := c.wait(ctx); err != nil {
@@ -385,6 +388,9 @@ func (c *Client) cluster(ctx context.Context) (string, error) {
 	uid, err := c.readCluster(short)
 	if c.server.failed = nil; err != nil && short.Err() != nil && ctx.Err() == nil {
 		c.server.failed, c.server.failedAt = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now()
+	}
+	if c.server.pageAt = (time.Time{}); apierrors.IsNotFound(err) && !notfound.Is(err) {
+		c.server.pageAt = time.Now()
 	}
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
 		apierrors.IsNotAcceptable(err) {

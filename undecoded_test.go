@@ -218,6 +218,57 @@ func TestWaitForWhatCannotBeDecoded(t *testing.T) {
 	})
 }
 
+// tall takes 64 KiB of memory for a container of a few bytes.
+type tall struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Containers     []floor `json:"containers"`
+		InitContainers []floor `json:"initContainers"`
+	} `json:"spec"`
+}
+
+type floor struct {
+	Room [1 << 13]int64 `json:"room"`
+}
+
+// Whoever writes an object in two steps, each within the limit of memory, gets the second one rejected as a whole:
+// readers keep the first version, and with Compact they can decode it again.
+// Guarantees: D4, R17
+func TestObjectThatGrowsInTwoStepsIsRejected(t *testing.T) {
+	bubble(t, func(w world) {
+		const most = 256 << 20 / (1 << 16) // this many containers are the limit
+		pod := newPod("ns", "a")
+		pod.Spec.Containers = make([]corev1.Container, most*2/3)
+		pod = w.create(pod)
+		config := quiet[*tall]()
+		config.Compact = true
+		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		defer start(w.T, inf)()
+		want := func(known bool) {
+			w.Helper()
+			runtime.GC() // with Compact, nobody holds the decoded object
+			obj, ok := inf.Store().Get(keyA)
+			if !ok || len(obj.Spec.Containers) != most*2/3 || obj.Spec.InitContainers != nil {
+				w.Errorf("the store has the object: %t", ok)
+			}
+			if err := inf.Store().Undecodable(keyA); (err != nil) != known {
+				w.Errorf("Undecodable: %v", err)
+			}
+		}
+		want(false)
+		pod = pod.DeepCopy()
+		pod.Spec.InitContainers = make([]corev1.Container, most*2/3)
+		if _, err := w.pods.Update(pod); err != nil {
+			w.Fatal(err)
+		}
+		synctest.Wait()
+		want(true)
+		if err := inf.Store().Undecodable(keyA); !strings.HasSuffix(fmt.Sprint(err), "is too large") {
+			w.Errorf("Undecodable: %v", err)
+		}
+	})
+}
+
 // moody cannot be decoded while it is in a mood.
 type moody struct {
 	metav1.ObjectMeta `json:"metadata"`

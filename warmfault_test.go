@@ -534,6 +534,35 @@ func TestLastSaveSendsNoRequest(t *testing.T) {
 	})
 }
 
+// A 404 of a proxy does not show for ever that the server cannot be identified: the next save asks again, so the next
+// start is warm.
+// Guarantees: S4, R14
+func TestServerIsIdentifiedAfterAPageThatIsNotFound(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.Snapshot = snapshotDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		page, calls := countCalls(func(rw http.ResponseWriter, _ *http.Request) bool {
+			http.NotFound(rw, nil)
+			return true
+		})
+		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+			return asksForCluster(r) && calls.Load() == 0 && page(rw, r)
+		})
+		l := w.live(w.client(), pods, config)
+		<-time.After(time.Hour)
+		l.stop()
+		if s := l.status(); calls.Load() != 1 || s.SaveError != nil || s.Saves < 2 {
+			t.Errorf("%d pages, %+v", calls.Load(), s)
+		}
+		l = w.live(w.client(), pods, config)
+		if s := l.status(); !s.Loaded {
+			t.Errorf("the start was not warm: %v", s.LoadError)
+		}
+		l.stop()
+	})
+}
+
 // endingStorage ends the goroutine of each save.
 type endingStorage struct{ informer.SnapshotDir }
 

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -337,6 +339,27 @@ func TestLostLeaseIsNotRenewed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A 404 of a proxy that has no server behind it does not show that the Lease is gone: the leader tries again until its
+// lease ends, as after any other failure.
+//
+// Guarantees: E1
+func TestPageThatIsNotFoundIsNoDeletion(t *testing.T) {
+	onStage(t, func(s *stage) {
+		s.replica("a", 0)
+		<-time.After(time.Second)
+		s.replica("b", 0)
+		<-time.After(time.Minute)
+		page := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "page not found", 0, true)
+		mend := s.server.Inject(informertest.Fault{Resource: "leases", Error: page})
+		<-time.After(5 * time.Second)
+		mend()
+		<-time.After(time.Minute)
+		if s.working() != "a" || len(s.terms) != 1 {
+			s.Errorf("%q works after %v, want a without a break", s.active, s.terms)
+		}
+	})
 }
 
 // If the context of Run has ended already, the work is returning anyway. When the server comes back in time, the replica renews the lease, so

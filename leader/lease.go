@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/notfound"
 )
 
 // errTaken indicates that this replica no longer holds the lease.
@@ -53,7 +54,7 @@ func (l *lease) renew(ctx context.Context) error {
 			return errTaken
 		}
 		switch err := l.write(ctx); {
-		case apierrors.IsNotFound(err):
+		case notfound.Is(err):
 			l.see(nil)
 			return errTaken
 		// a conflict may come from a change of metadata, or from a write whose response was lost
@@ -88,7 +89,7 @@ func (l *lease) read(ctx context.Context) error {
 	defer cancel()
 	got, err := l.client.Get(ctx, informer.Key{Namespace: l.config.Namespace, Name: l.config.Name}, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case notfound.Is(err):
 		l.see(nil)
 		return nil
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/notfound"
 )
 
 // watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is
@@ -66,7 +67,7 @@ func (s *session) write(ctx context.Context) (again, failed bool) {
 	case apierrors.IsConflict(err) && s.version != "":
 		s.version = "" // read it: the conflict may come from a change of metadata, or from a write whose response was lost
 		return true, false
-	case apierrors.IsNotFound(err) && next.UID != "", errors.Is(err, errDeleted):
+	case notfound.Is(err) && next.UID != "", errors.Is(err, errDeleted):
 		s.loseLocked(errDeleted)
 		s.uid, s.version, s.seen = "", "", false
 		return true, false

@@ -15,7 +15,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -337,6 +339,26 @@ func TestDeletedLeaseIsMadeAgain(t *testing.T) {
 		s.wantSettled(a, b)
 		if a.Status().LeasesLost != 1 || b.Status().LeasesLost != 1 || s.leases.Len() != 2 {
 			s.Errorf("%+v, %+v, %d Leases", a.Status(), b.Status(), s.leases.Len())
+		}
+	})
+}
+
+// A 404 of a proxy that has no server behind it does not show that the Lease is gone: the replica keeps its slots while
+// its lease lasts.
+//
+// Guarantees: S3
+func TestPageThatIsNotFoundIsNoDeletion(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		a, b := s.join("a"), s.join("b")
+		<-time.After(settle)
+		page := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "page not found", 0, true)
+		mend := s.server.Inject(informertest.Fault{Resource: "leases", Error: page})
+		<-time.After(5 * time.Second)
+		mend()
+		<-time.After(settle)
+		s.wantSettled(a, b)
+		if a.Status().LeasesLost != 0 || b.Status().LeasesLost != 0 {
+			s.Errorf("%+v, %+v", a.Status(), b.Status())
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/notfound"
 )
 
 // phase is the state of one slot in a replica.
@@ -652,7 +653,7 @@ func (s *session) reap(ctx context.Context, m member) {
 	switch {
 	case err == nil:
 		s.say(slog.LevelInfo, "a lease has expired", "replica", m.identity)
-	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil:
+	case !notfound.Is(err) && !apierrors.IsConflict(err) && ctx.Err() == nil:
 		s.fault("an expired Lease cannot be deleted", fmt.Errorf("replica %s: %w", m.identity, err))
 	}
 }
@@ -680,7 +681,7 @@ func (s *session) delete(ctx context.Context) {
 		return
 	}
 	if err := s.deleteLease(context.WithoutCancel(ctx), s.config.leaseName(), uid, ""); err != nil &&
-		!apierrors.IsNotFound(err) {
+		!notfound.Is(err) {
 		s.fault("the Lease cannot be deleted, and expires", err)
 	}
 }

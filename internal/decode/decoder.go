@@ -22,6 +22,7 @@ type Type struct {
 	elem     reflect.Type // the struct
 	layout   layout
 	protobuf bool // objects can be decoded from protobuf
+	byMethod bool // a method of the type decodes it, and may return memory that several objects have
 }
 
 // named is implemented by every object.
@@ -64,7 +65,9 @@ func newType(elem reflect.Type) any {
 		return err
 	}
 	t := &Type{elem: elem, layout: newLayout(elem)}
-	if reflect.PointerTo(elem).Implements(messageType) && !recursive(elem, map[reflect.Type]bool{}) {
+	pointer := reflect.PointerTo(elem)
+	t.byMethod = pointer.Implements(jsonUnmarshalerType) || pointer.Implements(messageType)
+	if pointer.Implements(messageType) && !recursive(elem, map[reflect.Type]bool{}) {
 		// A type that embeds a message, like metav1.ObjectMeta, inherits its method, which decodes the object as that
 		// message.
 		t.protobuf = trial(elem, Protobuf) == nil
@@ -258,7 +261,8 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 		}
 		if typed, ok := target.(interface{ GetObjectKind() schema.ObjectKind }); ok {
 			cleared(func() { // the Go type implies the kind; client-go clears it too
-				if kind := typed.GetObjectKind(); !kind.GroupVersionKind().Empty() {
+				kind := typed.GetObjectKind()
+				if !kind.GroupVersionKind().Empty() && d.typ.made(target, kind) {
 					kind.SetGroupVersionKind(schema.GroupVersionKind{})
 				}
 			})
@@ -272,18 +276,25 @@ func (d *Decoder) into(target any, f Format, raw []byte, from Origin) error {
 			if _, found, _ := unstructured.NestedFieldNoCopy(meta.Object, "metadata", "managedFields"); found {
 				meta.SetManagedFields(nil)
 			}
-		case interface {
-			GetManagedFields() []metav1.ManagedFieldsEntry
-			SetManagedFields([]metav1.ManagedFieldsEntry)
-		}:
+		case metav1.ObjectMetaAccessor:
 			cleared(func() {
-				if meta.GetManagedFields() != nil {
-					meta.SetManagedFields(nil)
+				if m := meta.GetObjectMeta(); m.GetManagedFields() != nil && d.typ.made(target, m) {
+					m.SetManagedFields(nil)
 				}
 			})
 		}
 	}
 	return nil
+}
+
+// made reports whether this package has made the memory of part, to which target refers, so that it may write there.
+func (t *Type) made(target, part any) bool {
+	v := reflect.ValueOf(part)
+	if v.Kind() != reflect.Pointer {
+		return false
+	}
+	at, from := v.Pointer(), reflect.ValueOf(target).Pointer()
+	return !t.byMethod || from <= at && at < from+t.elem.Size()
 }
 
 // typed decodes raw into target, a pointer to a struct. If our own decoder rejects raw, it falls back to the format's
