@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time. It adds a key again if
@@ -106,22 +108,6 @@ type Result struct {
 	// Priority is the priority of the key in the queue. Zero means the priority with which it was handed out.
 	Priority Priority
 }
-
-// TerminalError wraps an error of Reconcile that a retry will not fix. The controller logs and counts the error, resets
-// the failure count, and does not reconcile the key until the next event. TerminalError(nil) is such an error too, and
-// not nil, as in controller-runtime: return nil for success.
-func TerminalError(err error) error { return &terminalError{err} }
-
-type terminalError struct{ err error } // err may be nil
-
-func (e *terminalError) Error() string {
-	if e.err == nil {
-		return "terminal: TerminalError(nil)"
-	}
-	return "terminal: " + e.err.Error()
-}
-
-func (e *terminalError) Unwrap() error { return e.err }
 
 // panicError is the error of a call of Reconcile that panicked.
 type panicError struct{ value any }
@@ -328,7 +314,7 @@ func (c *Controller[K]) begin() bool {
 		return false
 	}
 	c.status.Running = true
-	if !isClosed(begun) {
+	if !run.IsClosed(begun) {
 		close(begun)
 	}
 	return true

@@ -15,25 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
-
-// limit limits the number of goroutines between enter and leave. Nil means no limit.
-type limit chan struct{}
-
-func newLimit(n int) limit { return make(limit, n) }
-
-func (l limit) enter() {
-	if l != nil {
-		l <- struct{}{}
-	}
-}
-
-func (l limit) leave() {
-	if l != nil {
-		<-l
-	}
-}
 
 // keyOf returns the key of an encoded object. It returns the empty key if the name is not known.
 func keyOf(id decode.Identity) Key {
@@ -175,8 +159,8 @@ type decoder[T Object] struct {
 	shard     Shard               // of all objects; only the reader of a response uses it
 	outside   atomic.Int64        // objects that the server sent from outside shard
 	failed    func(*DecodeError)  // logs and counts an object that cannot be decoded
-	decoding  limit               // of batches in decode; the reflectors of an informer share it; nil if there is only one
-	calling   limit               // 1: of calls of Config.Transform, Filter, OnDecodeError and OnFailure
+	decoding  run.Limit           // of batches in decode; the reflectors of an informer share it; nil if there is only one
+	calling   run.Limit           // 1: of calls of Config.Transform, Filter, OnDecodeError and OnFailure
 }
 
 // packing makes a T of each decoded object of another type.
@@ -295,8 +279,8 @@ func (d *decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo)
 	if err != nil {
 		return true
 	}
-	d.calling.enter()
-	defer d.calling.leave()
+	d.calling.Enter()
+	defer d.calling.Leave()
 	return d.config.Filter(meta)
 }
 
@@ -360,8 +344,8 @@ func (d *decoder[T]) transform(obj T, key Key) (T, error) {
 }
 
 func (d *decoder[T]) callTransform(obj T) (T, error) {
-	d.calling.enter()
-	defer d.calling.leave()
+	d.calling.Enter()
+	defer d.calling.Leave()
 	return d.config.Transform(obj)
 }
 
@@ -375,8 +359,8 @@ func (d *decoder[T]) report(failed *DecodeError, raw []byte) {
 	}
 	whole := *failed
 	whole.Raw = bytes.Clone(raw)
-	d.calling.enter()
-	defer d.calling.leave()
+	d.calling.Enter()
+	defer d.calling.Leave()
 	d.config.OnDecodeError(&whole)
 }
 

@@ -135,7 +135,7 @@
 //	client.go      sends the request; progress.go limits how long each part of the response may take
 //	watch.go       reads frames (internal/decode), and gives the encoded object of each frame to an intake
 //	intake.go      adds it to a batch; decoder.go checks whether the sink holds that version already
-//	pipeline.go    runs the batch on a worker, or on the reader if few events came, and keeps the order
+//	internal/run   runs the batch on a worker, or on the reader if few events came, and keeps the order
 //	decoder.go     calls Config.Filter, decodes the bytes into a T (internal/decode), and calls Config.Transform
 //	packed.go      with Config.Compact only: compresses the bytes (internal/pack), which the steps below then pass on
 //	reflector.go   puts a Delta into its Sink, which then has every change up to the event's resource version

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // Sink receives the deltas of a [Reflector]. [FIFO] is one.
@@ -66,7 +68,7 @@ func NewFIFO[T Object](capacity int) *FIFO[T] {
 func (f *FIFO[T]) Put(ctx context.Context, d Delta[T]) error {
 	err := f.queue(ctx, d)
 	if err == nil {
-		signal(f.readable)
+		run.Signal(f.readable)
 	}
 	return err
 }
@@ -77,7 +79,7 @@ func (f *FIFO[T]) queue(ctx context.Context, d Delta[T]) error {
 	defer f.mu.Unlock()
 	for !f.closed && len(f.items) >= f.capacity {
 		f.blocked++
-		signal(f.readable)
+		run.Signal(f.readable)
 		f.mu.Unlock()
 		select {
 		case <-f.writable:
@@ -86,17 +88,17 @@ func (f *FIFO[T]) queue(ctx context.Context, d Delta[T]) error {
 		f.mu.Lock()
 		f.blocked--
 		if ctx.Err() != nil {
-			signal(f.writable) // this call may have taken the token of another producer
+			run.Signal(f.writable) // this call may have taken the token of another producer
 			return ctx.Err()
 		}
 	}
 	if f.closed {
-		signal(f.writable)
+		run.Signal(f.writable)
 		return ErrClosed
 	}
 	f.items = append(f.items, d)
 	if len(f.items) < f.capacity {
-		signal(f.writable)
+		run.Signal(f.writable)
 	}
 	return nil
 }
@@ -131,7 +133,7 @@ func (f *FIFO[T]) takeNow(batch []Delta[T]) ([]Delta[T], error) {
 	defer f.mu.Unlock()
 	n := f.batchLocked()
 	if n == 0 && f.closed {
-		signal(f.readable)
+		run.Signal(f.readable)
 		return nil, ErrClosed
 	}
 	return f.takeLocked(batch, n), nil
@@ -144,7 +146,7 @@ func (f *FIFO[T]) takeFew(batch []Delta[T], most int) []Delta[T] {
 	defer f.mu.Unlock()
 	n := len(f.items)
 	if n > most || n > 0 && (f.batchLocked() < n || f.items[0].Type == Replaced) {
-		signal(f.readable)
+		run.Signal(f.readable)
 		n = 0
 	}
 	return f.takeLocked(batch, n)
@@ -160,9 +162,9 @@ func (f *FIFO[T]) takeLocked(batch []Delta[T], n int) []Delta[T] {
 	clear(f.items[rest:])
 	f.items = f.items[:rest]
 	if rest > 0 {
-		signal(f.readable)
+		run.Signal(f.readable)
 	}
-	signal(f.writable)
+	run.Signal(f.writable)
 	return batch
 }
 
@@ -185,8 +187,8 @@ func (f *FIFO[T]) Close(drain bool) {
 	if !drain {
 		f.items = nil
 	}
-	signal(f.readable)
-	signal(f.writable)
+	run.Signal(f.readable)
+	run.Signal(f.writable)
 }
 
 // Len returns the number of deltas in the FIFO, and the number of producers that wait for room.
@@ -194,21 +196,4 @@ func (f *FIFO[T]) Len() (deltas, blocked int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.items), f.blocked
-}
-
-func signal(token chan struct{}) {
-	select {
-	case token <- struct{}{}:
-	default:
-	}
-}
-
-// isClosed reports whether a channel that nothing is sent on is closed.
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // keyFailures are the ways in which an index's function can fail to return usable keys.
@@ -300,7 +302,7 @@ func TestKeyFunctionThatEndsItsGoroutineEndsTheInformer(t *testing.T) {
 		}
 		before := inf.Store().Snapshot()
 		f.put(upsert(3, "d"), upsert(4, "bad"), upsert(5, "e"))
-		if err := <-ended; !errors.Is(err, errGoroutineEnded) {
+		if err := <-ended; !errors.Is(err, run.ErrGoroutineEnded) {
 			t.Errorf("Run: %v", err)
 		}
 		if sub := inf.Subscribe(HandlerFuncs[*thing]{}); !errors.Is(sub.Err(), ErrStopped) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // Informer keeps a [Store] equal to a collection on the API server, and delivers each change to its handlers.
@@ -151,7 +153,7 @@ func (i *Informer[T]) makeReflectors(client *Client) error {
 		i.reflectors = append(i.reflectors, r)
 	}
 	if len(i.reflectors) > 1 {
-		decoding, calling := newLimit(maxWorkers), newLimit(1)
+		decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
 		for _, r := range i.reflectors {
 			r.decoder.decoding, r.decoder.calling = decoding, calling
 		}
@@ -198,7 +200,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 	run := func(f func(context.Context) error) {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)
-			defer end(fmt.Errorf("%s: %w", i.resource, errGoroutineEnded)) // only the first cause counts
+			defer end(fmt.Errorf("%s: %w", i.resource, run.ErrGoroutineEnded)) // only the first cause counts
 			end(f(ctx))
 		})
 	}
@@ -239,7 +241,7 @@ func (i *Informer[T]) begin() error {
 		return i.invalid
 	case i.started:
 		return fmt.Errorf("%s: %w", i.resource, ErrRunning)
-	case isClosed(i.hub.stopped):
+	case run.IsClosed(i.hub.stopped):
 		return fmt.Errorf("%s: %w", i.resource, ErrStopped)
 	}
 	i.started = true
@@ -247,7 +249,7 @@ func (i *Informer[T]) begin() error {
 }
 
 // HasSynced reports whether the store has received the whole collection. Once true, it stays true.
-func (i *Informer[T]) HasSynced() bool { return isClosed(i.synced) }
+func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
 
 // WaitSynced waits until the store has the whole collection, and then returns nil. If ctx ends first, it returns a
 // [*NotSyncedError] that wraps the cause of ctx, or an error that wraps [ErrNotStarted] too if Run was not called. If
@@ -452,19 +454,19 @@ const fewChanges = 32
 // have room. That saves waking another goroutine. Otherwise flush wakes apply.
 func (i *Informer[T]) flush() error {
 	if !i.applying.TryLock() {
-		signal(i.fifo.readable)
+		run.Signal(i.fifo.readable)
 		return nil
 	}
 	defer i.applying.Unlock()
 	if i.full {
-		signal(i.fifo.readable)
+		run.Signal(i.fifo.readable)
 		return nil
 	}
 	i.batch = i.fifo.takeFew(i.batch, fewChanges)
 	ended := true // stays true if the function of an index calls runtime.Goexit; the reflector must not retry then
 	defer func() {
 		if ended {
-			i.end(fmt.Errorf("%s: %w", i.resource, errGoroutineEnded))
+			i.end(fmt.Errorf("%s: %w", i.resource, run.ErrGoroutineEnded))
 		}
 	}()
 	err := i.applyLocked()
@@ -488,7 +490,7 @@ func (i *Informer[T]) applyLocked() (err error) {
 		return fmt.Errorf("%s: %w", i.resource, err)
 	}
 	if i.full = i.hub.full(); i.full {
-		signal(i.fifo.readable) // for apply to wait
+		run.Signal(i.fifo.readable) // for apply to wait
 	}
 	clear(i.batch)
 	clear(i.changes)
@@ -651,7 +653,7 @@ func (i *Informer[T]) abandon() {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.started && !isClosed(i.hub.stopped) {
+	if !i.started && !run.IsClosed(i.hub.stopped) {
 		i.stop()
 	}
 }
@@ -672,7 +674,7 @@ const firstSave = 10
 
 // saveAll saves the objects of each namespace after a wait.
 func (i *Informer[T]) saveAll(ctx context.Context, wait time.Duration) {
-	if sleep(ctx, wait) == nil {
+	if run.Sleep(ctx, wait) == nil {
 		i.saveNow(ctx, false)
 	}
 }
@@ -680,7 +682,7 @@ func (i *Informer[T]) saveAll(ctx context.Context, wait time.Duration) {
 // saveNow saves the objects of each namespace.
 func (i *Informer[T]) saveNow(ctx context.Context, last bool) {
 	for _, r := range i.reflectors {
-		if err := apart(func() error { // a method of T may call runtime.Goexit
+		if err := run.Apart(func() error { // a method of T may call runtime.Goexit
 			r.saved.save(ctx, i.store.Snapshot(), r.log, last)
 			return nil
 		}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 const (
@@ -59,7 +60,7 @@ type intake[T Object] struct {
 	restored bool // the server was restored: an equal version does not mean equal content
 	hand     func(decoded[T]) error
 	handed   func() error // called after hand has returned for each object of a batch; nil for none
-	pipeline pipeline[batch[T]]
+	pipeline run.Pipeline[batch[T]]
 
 	waited bool // a read has waited for the network since the last flush of a batch
 	rush   int  // consecutive flushes of a batch without such a wait
@@ -70,21 +71,21 @@ type intake[T Object] struct {
 func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel func(error),
 	hand func(decoded[T]) error) *intake[T] {
 	in := &intake[T]{decoder: d, batches: b, format: f, hand: hand}
-	in.pipeline = pipeline[batch[T]]{
-		open:   b.get,
-		full:   func(b *batch[T]) bool { return len(b.raw) >= batchBytes || len(b.objects) >= batchObjects },
-		do:     in.decode,
-		hand:   in.handOn,
-		cancel: cancel,
+	in.pipeline = run.Pipeline[batch[T]]{
+		Open:    b.get,
+		Full:    func(b *batch[T]) bool { return len(b.raw) >= batchBytes || len(b.objects) >= batchObjects },
+		Do:      in.decode,
+		Hand:    in.handOn,
+		Cancel:  cancel,
+		Workers: run.Workers(),
 	}
-	in.pipeline.start()
 	return in
 }
 
 // add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or
 // nil.
 func (in *intake[T]) add(raw []byte, deleted bool, list *decode.ListInfo) {
-	in.pipeline.add(func(b *batch[T]) {
+	in.pipeline.Add(func(b *batch[T]) {
 		if list != nil && b.list == nil {
 			now := *list
 			b.list = &now
@@ -108,7 +109,7 @@ func (in *intake[T]) fill(body interface{ Fill() error }) error {
 		in.waited = false
 		in.rush++
 	}
-	if in.pipeline.failed.Load() {
+	if in.pipeline.Failed() {
 		return context.Canceled // wait returns the failure
 	}
 	began := time.Now()
@@ -120,26 +121,26 @@ func (in *intake[T]) fill(body interface{ Fill() error }) error {
 // flush starts to decode the open batch, unless it is a small batch of a list. If quiet is true, no more objects are
 // expected soon. It returns false if there is no open batch.
 func (in *intake[T]) flush(quiet bool) bool {
-	return in.pipeline.flush(func(b *batch[T]) dispatch {
+	return in.pipeline.Flush(func(b *batch[T]) run.Dispatch {
 		switch {
 		case !in.live && len(b.raw) < minBatchBytes && len(b.objects) < batchObjects:
-			return later
+			return run.Later
 		case in.live && quiet || len(b.raw) == 0: // nothing to decode
-			return byCaller
+			return run.ByCaller
 		}
-		return byWorker
+		return run.ByWorker
 	})
 }
 
 // wait waits until all added objects have been handed on, and returns the first failure.
-func (in *intake[T]) wait() error { return in.pipeline.wait() }
+func (in *intake[T]) wait() error { return in.pipeline.Wait() }
 
 func (in *intake[T]) decode(b *batch[T]) {
-	in.decoder.decoding.enter()
-	defer in.decoder.decoding.leave()
+	in.decoder.decoding.Enter()
+	defer in.decoder.decoding.Leave()
 	one := in.decoder.get()
 	for i := range b.objects {
-		if in.pipeline.failed.Load() {
+		if in.pipeline.Failed() {
 			return
 		}
 		e := &b.objects[i]

@@ -21,12 +21,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // newTestIntake returns an intake with several workers, on any machine.
 func newTestIntake[T Object](r *Reflector[T], hand func(decoded[T]) error) *intake[T] {
 	in := newIntake(r.decoder, &r.batches, decode.JSON, func(error) {}, hand)
-	in.pipeline.maxWorkers, in.live = maxWorkers, true
+	in.pipeline.Workers, in.live = run.MaxWorkers, true
 	return in
 }
 
@@ -120,7 +121,7 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 				return nil
 			})
 			var cancelled atomic.Int32
-			in.pipeline.cancel = func(err error) {
+			in.pipeline.Cancel = func(err error) {
 				if err != boom || cancelled.Add(1) > 1 {
 					t.Errorf("cancelled %d times, with cause %v", cancelled.Load(), err)
 				}
@@ -171,7 +172,7 @@ func TestPipelineWaitsForWhoTakes(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if most := (maxWorkers + 1) * (batchBytes + size); written > most || written < batchBytes {
+		if most := (run.MaxWorkers + 1) * (batchBytes + size); written > most || written < batchBytes {
 			t.Errorf("the pipeline buffers %d bytes, want %d at most", written, most)
 		}
 		close(taken)
@@ -219,8 +220,8 @@ func TestPipelineSurvivesAnExit(t *testing.T) {
 			in.add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
 			in.flush(false)
 		}
-		if err := in.wait(); err != errGoroutineEnded || n != 7 {
-			t.Errorf("%v after %d, want %v after 7", err, n, errGoroutineEnded)
+		if err := in.wait(); err != run.ErrGoroutineEnded || n != 7 {
+			t.Errorf("%v after %d, want %v after 7", err, n, run.ErrGoroutineEnded)
 		}
 	})
 }
@@ -287,7 +288,7 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 					})
 					in.live = live
 					var cause error
-					in.pipeline.cancel = func(err error) { cause = err }
+					in.pipeline.Cancel = func(err error) { cause = err }
 					for i := range 200 {
 						encoded := raw(i)
 						if name != "UnmarshalJSON" {
@@ -296,11 +297,11 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 						in.add(encoded, false, nil)
 						in.flush(false)
 					}
-					if err := in.wait(); err != errGoroutineEnded || cause != errGoroutineEnded || n > 7 {
-						t.Errorf("%v after %d, cause %v, want %v after 7 at most", err, n, cause, errGoroutineEnded)
+					if err := in.wait(); err != run.ErrGoroutineEnded || cause != run.ErrGoroutineEnded || n > 7 {
+						t.Errorf("%v after %d, cause %v, want %v after 7 at most", err, n, cause, run.ErrGoroutineEnded)
 					}
 					for range cap(r.decoder.calling) { // every turn was given back
-						r.decoder.calling.enter()
+						r.decoder.calling.Enter()
 					}
 				})
 			})
@@ -328,12 +329,12 @@ func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
 			ended <- in.wait()
 		}()
 		synctest.Wait()
-		if len(ended) > 0 || in.pipeline.workers != maxWorkers || len(in.pipeline.batch.raw) < batchBytes {
-			t.Errorf("%d workers, %d bytes in the open batch: the reader does not wait", in.pipeline.workers, len(in.pipeline.batch.raw))
+		if workers, open := in.pipeline.State(); len(ended) > 0 || workers != run.MaxWorkers || !open {
+			t.Errorf("%d workers, an open batch: %v: the reader does not wait", workers, open)
 		}
 		close(gate)
-		if err := <-ended; err != errGoroutineEnded {
-			t.Errorf("%v, want %v", err, errGoroutineEnded)
+		if err := <-ended; err != run.ErrGoroutineEnded {
+			t.Errorf("%v, want %v", err, run.ErrGoroutineEnded)
 		}
 	})
 }
@@ -461,8 +462,8 @@ func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
 			})
 		}
 		done.Wait()
-		if most.Load() != maxWorkers || called.Load() != 200 {
-			t.Errorf("%d objects were decoded at once, want %d; %d in all", most.Load(), maxWorkers, called.Load())
+		if most.Load() != run.MaxWorkers || called.Load() != 200 {
+			t.Errorf("%d objects were decoded at once, want %d; %d in all", most.Load(), run.MaxWorkers, called.Load())
 		}
 	})
 }
@@ -473,8 +474,8 @@ func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
 	n := 0
 	in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
 	body := fillFunc(func() error {
-		if in.pipeline.workers > 0 || in.pipeline.batch != nil {
-			t.Errorf("%d workers, an open batch: %v", in.pipeline.workers, in.pipeline.batch != nil)
+		if workers, open := in.pipeline.State(); workers > 0 || open {
+			t.Errorf("%d workers, an open batch: %v", workers, open)
 		}
 		return nil
 	})
@@ -531,8 +532,8 @@ func TestPipelineWaitsForMoreOfAList(t *testing.T) {
 			in.add(encodedPod("a", 1000), false, nil)
 			in.flush(true)
 		}
-		if n > 0 || in.pipeline.workers > 0 {
-			t.Errorf("%d objects were handed on, %d workers", n, in.pipeline.workers)
+		if workers, _ := in.pipeline.State(); n > 0 || workers > 0 {
+			t.Errorf("%d objects were handed on, %d workers", n, workers)
 		}
 		if err := in.wait(); err != nil || n != 10 {
 			t.Errorf("%d objects of 10 were handed on: %v", n, err)

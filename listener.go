@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // hub connects a store with its listeners. Under its lock, it applies each batch to the store and to every backlog, and
@@ -47,7 +49,7 @@ func (h *hub[T]) join(l *listener[T]) {
 	defer h.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil && isClosed(h.stopped) {
+	if err == nil && run.IsClosed(h.stopped) {
 		err = h.why
 	}
 	if err != nil {
@@ -63,7 +65,7 @@ func (h *hub[T]) join(l *listener[T]) {
 		}
 		l.enqueueLocked(initial, true, h.now())
 	}
-	if isClosed(h.synced) {
+	if run.IsClosed(h.synced) {
 		l.loadLocked()
 	}
 }
@@ -228,7 +230,7 @@ func newListener[T Object](h *hub[T], handler Handler[T], config SubscriptionCon
 	return l
 }
 
-func (l *listener[T]) hasSynced() bool { return isClosed(l.synced) }
+func (l *listener[T]) hasSynced() bool { return run.IsClosed(l.synced) }
 
 func (l *listener[T]) waitSynced(ctx context.Context) error {
 	if l.hasSynced() {
@@ -240,7 +242,7 @@ func (l *listener[T]) waitSynced(ctx context.Context) error {
 	case <-l.closed:
 		return fmt.Errorf("handler %s of %s is not synced: %w", l.config.Name, l.resource, l.err())
 	case <-ctx.Done():
-		if h := l.hub.Load(); h != nil && !isClosed(h.synced) {
+		if h := l.hub.Load(); h != nil && !run.IsClosed(h.synced) {
 			return h.unsynced(context.Cause(ctx))
 		}
 		l.mu.Lock()
@@ -316,7 +318,7 @@ func (l *listener[T]) statusLocked(now time.Duration) SubscriptionStatus {
 	s := SubscriptionStatus{
 		Name:     l.config.Name,
 		Backlog:  l.backlog.len(),
-		Synced:   isClosed(l.synced),
+		Synced:   run.IsClosed(l.synced),
 		Blocking: l.room != nil,
 		Delays:   l.delays,
 		Calls:    l.calls,
@@ -331,7 +333,7 @@ func (l *listener[T]) statusLocked(now time.Duration) SubscriptionStatus {
 }
 
 // open reports whether a call of the handler may begin.
-func (l *listener[T]) open() bool { return !isClosed(l.closed) }
+func (l *listener[T]) open() bool { return !run.IsClosed(l.closed) }
 
 // enqueue adds changes to the backlog, in the order in which they happened, and starts their delivery. The listener
 // must be open, and the caller must hold the lock of the hub. If this ends the subscription, enqueue returns the
@@ -373,7 +375,7 @@ func (l *listener[T]) loadLocked() {
 }
 
 func (l *listener[T]) checkSyncedLocked() {
-	if l.loaded && l.backlog.initial == 0 && !isClosed(l.synced) {
+	if l.loaded && l.backlog.initial == 0 && !run.IsClosed(l.synced) {
 		close(l.synced)
 	}
 }
@@ -409,7 +411,7 @@ func (l *listener[T]) waitForRoom(ctx context.Context) {
 // kickLocked makes sure that a goroutine delivers the backlog.
 func (l *listener[T]) kickLocked() {
 	if l.wake != nil {
-		signal(l.wake)
+		run.Signal(l.wake)
 		return
 	}
 	if l.running {

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 	"weak"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // Guarantees: H7, H8
@@ -171,8 +173,8 @@ func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
 		sub.Close()
 		sub.Close()
 		synctest.Wait()
-		if isClosed(sub.Done()) || !errors.Is(sub.Err(), ErrClosed) || len(inf.hub.listeners) != 1 {
-			t.Errorf("during the call: done %v, %v, %d listeners", isClosed(sub.Done()), sub.Err(), len(inf.hub.listeners))
+		if run.IsClosed(sub.Done()) || !errors.Is(sub.Err(), ErrClosed) || len(inf.hub.listeners) != 1 {
+			t.Errorf("during the call: done %v, %v, %d listeners", run.IsClosed(sub.Done()), sub.Err(), len(inf.hub.listeners))
 		}
 		slow.Gate <- struct{}{}
 		<-sub.Done()
@@ -184,7 +186,7 @@ func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
 		idle := inf.Subscribe(&recorder{})
 		synctest.Wait()
 		idle.Close()
-		if !isClosed(idle.Done()) {
+		if !run.IsClosed(idle.Done()) {
 			t.Error("no call was under way, but Done is open")
 		}
 	})
@@ -304,7 +306,7 @@ func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
 	var all, writer sync.WaitGroup
 	enough := make(chan struct{})
 	writer.Go(func() {
-		for rv := 2; !isClosed(enough); rv++ {
+		for rv := 2; !run.IsClosed(enough); rv++ {
 			inf.put(upsert(rv, names[rv%len(names)]))
 		}
 	})

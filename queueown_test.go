@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // owner is a function for Queue.Own whose results can be changed.
@@ -337,7 +339,7 @@ func TestControllerReconcilesOnlyItsOwnKeys(t *testing.T) {
 			close(released)
 		}()
 		time.Sleep(2 * time.Second)
-		if isClosed(released) {
+		if run.IsClosed(released) {
 			t.Error("WaitReleased returned while a key was being reconciled")
 		}
 		if got := r.InWork(all); len(got) != 1 || !got["a"].Equal(began) {
@@ -347,7 +349,7 @@ func TestControllerReconcilesOnlyItsOwnKeys(t *testing.T) {
 			t.Errorf("in work are %v of the other keys", got)
 		}
 		time.Sleep(2 * time.Second) // the context of the call has ended
-		if !isClosed(released) {
+		if !run.IsClosed(released) {
 			t.Error("WaitReleased did not end the context")
 		}
 		time.Sleep(time.Hour) // nor is the key retried

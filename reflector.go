@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
@@ -240,7 +241,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		shard:     resource.Shard.clone(),
 		config:    config,
 		failed:    r.noteDecodeError,
-		calling:   newLimit(1),
+		calling:   run.NewLimit(1),
 	}
 	r.absence = absence{client: client, resource: resource, awaits: &r.awaits}
 	r.saved = newSnapshots(&r.collection, config)
@@ -347,7 +348,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 	})
 	for {
 		part, end := r.begin(ctx)
-		err := sleep(part, r.untilRetry()) // a change of the shard does not cut a backoff short
+		err := run.Sleep(part, r.untilRetry()) // a change of the shard does not cut a backoff short
 		if err == nil {
 			err = r.loop(part)
 		}
@@ -422,8 +423,8 @@ func (r *Reflector[T]) untilRetry() time.Duration {
 func (r *Reflector[T]) loop(ctx context.Context) error {
 	for {
 		moves := r.state.has != nil
-		err := apart(func() error { return r.step(ctx) }) // step calls functions of the user
-		if failed := r.flush(); failed != nil {           // flushes deltas from before a failure, too
+		err := run.Apart(func() error { return r.step(ctx) }) // step calls functions of the user
+		if failed := r.flush(); failed != nil {               // flushes deltas from before a failure, too
 			err = failed
 		}
 		if ctx.Err() != nil {
@@ -552,7 +553,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	}
 	delay := r.backoff(now, err)
 	r.enter(wait, err, "retryAfter", delay, "resourceVersion", r.state.rv, "relist", r.state.name == ReflectorListing)
-	return sleep(ctx, delay)
+	return run.Sleep(ctx, delay)
 }
 
 // reportFailure calls Config.OnFailure.
@@ -560,9 +561,9 @@ func (r *Reflector[T]) reportFailure(err error) {
 	if r.config.OnFailure == nil {
 		return
 	}
-	r.decoder.calling.enter()
-	defer r.decoder.calling.leave()
-	_ = apart(func() error { // OnFailure may call runtime.Goexit
+	r.decoder.calling.Enter()
+	defer r.decoder.calling.Leave()
+	_ = run.Apart(func() error { // OnFailure may call runtime.Goexit
 		r.config.OnFailure(err)
 		return nil
 	})
@@ -588,20 +589,6 @@ func (r *Reflector[T]) failuresLocked(now time.Time) int {
 		return 0
 	}
 	return r.failures
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // absent empties the sink, once for each time that the server stops serving the resource, as discovery shows.

@@ -1,14 +1,13 @@
 package informer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/hashrange"
 )
 
 // Shard is a part of a collection: the objects with a hash in one of some ranges, as KEP-5866 (sharded list and watch)
@@ -43,23 +42,8 @@ const (
 	shardFields = iota
 )
 
-// path returns the field in a shard selector.
-func (f ShardField) path() string {
-	if f == ShardByNamespace {
-		return "object.metadata.namespace"
-	}
-	return "object.metadata.uid"
-}
-
 // HashOf returns the hash of the value of a field, such as a UID.
-func HashOf[S ~string | ~[]byte](value S) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
-	h := uint64(offset)
-	for i := range len(value) {
-		h = (h ^ uint64(value[i])) * prime
-	}
-	return h
-}
+func HashOf[S ~string | ~[]byte](value S) uint64 { return hashrange.Of(value) }
 
 // Has reports whether obj belongs to s.
 func (s Shard) Has(obj interface {
@@ -75,26 +59,14 @@ func (s Shard) Has(obj interface {
 	return s.hasHash(HashOf(obj.GetUID()))
 }
 
-func (s Shard) hasHash(h uint64) bool {
-	return slices.ContainsFunc(s.Ranges, func(r HashRange) bool { return r.First <= h && h <= r.Last })
-}
+func (s Shard) hasHash(h uint64) bool { return hashrange.Has(s.Ranges, h) }
 
 // String returns the shard selector of a request, such as
 //
 //	shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')
 //
 // It is empty for the whole collection.
-func (s Shard) String() string {
-	var parts []string
-	for _, r := range s.Ranges {
-		end := "0x10000000000000000"
-		if r.Last < 1<<64-1 {
-			end = fmt.Sprintf("0x%016x", r.Last+1)
-		}
-		parts = append(parts, fmt.Sprintf("shardRange(%s, '0x%016x', '%s')", s.Field.path(), r.First, end))
-	}
-	return strings.Join(parts, " || ")
-}
+func (s Shard) String() string { return hashrange.Selector(hashrange.Field(s.Field), s.Ranges) }
 
 // validate names the field that is wrong.
 func (s Shard) validate() error {
@@ -125,50 +97,10 @@ func (s Shard) equal(other Shard) bool {
 // hashes that both have. Shards of different fields have none in common, but the whole collection has every hash of any
 // field.
 func (s Shard) minus(other Shard) (missing []HashRange, common bool) {
-	switch {
-	case len(other.Ranges) == 0:
-		return nil, true
-	case s.Field != other.Field:
-		return s.merged(), false
+	if s.Field != other.Field && len(other.Ranges) > 0 {
+		return hashrange.Merged(s.Ranges), false
 	}
-	have := other.merged()
-	for _, want := range s.merged() {
-		next := want.First // the first hash of want that has not been looked at
-		covered := false
-		for _, h := range have {
-			if h.Last < next || want.Last < h.First {
-				continue
-			}
-			common = true
-			if next < h.First {
-				missing = append(missing, HashRange{next, h.First - 1})
-			}
-			if covered = want.Last <= h.Last; covered {
-				break
-			}
-			next = h.Last + 1
-		}
-		if !covered {
-			missing = append(missing, HashRange{next, want.Last})
-		}
-	}
-	return missing, common
-}
-
-// merged returns the ranges of s, sorted and apart.
-func (s Shard) merged() (ranges []HashRange) {
-	if len(s.Ranges) == 0 {
-		return []HashRange{{0, math.MaxUint64}}
-	}
-	for _, r := range slices.SortedFunc(slices.Values(s.Ranges),
-		func(a, b HashRange) int { return cmp.Compare(a.First, b.First) }) {
-		if last := len(ranges) - 1; last >= 0 && (r.First <= ranges[last].Last || r.First == ranges[last].Last+1) {
-			ranges[last].Last = max(ranges[last].Last, r.Last)
-		} else {
-			ranges = append(ranges, r)
-		}
-	}
-	return ranges
+	return hashrange.Minus(s.Ranges, other.Ranges)
 }
 
 // clone returns a copy that shares nothing with s.

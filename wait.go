@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // WaitForResourceVersion waits until the store has every change up to resourceVersion. The version may come from any
@@ -94,7 +96,7 @@ func (i *Informer[T]) Await(ctx context.Context, key Key, cond func(obj T) bool)
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
 		obj, ok := s.Get(key)
 		undecodable = s.Undecodable(key)
-		if !ok && (!isClosed(i.synced) || undecodable != nil) || !cond(obj) {
+		if !ok && (!run.IsClosed(i.synced) || undecodable != nil) || !cond(obj) {
 			return false
 		}
 		met = obj
@@ -118,7 +120,7 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 	for {
 		published := i.store.published()
 		synced := i.synced
-		if isClosed(synced) {
+		if run.IsClosed(synced) {
 			synced = nil
 		}
 		if cond(i.store.Snapshot()) {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
@@ -358,29 +359,29 @@ type block[T Object] struct {
 // items decodes the records of a file, on several goroutines.
 func (s *snapshots[T]) items(ctx context.Context, file *snapshotfile.Reader) (items []T, err error) {
 	var buffers sync.Pool
-	p := pipeline[block[T]]{
-		open:   func() *block[T] { return &block[T]{} },
-		full:   func(b *block[T]) bool { return b.raw != nil },
-		do:     s.decode,
-		cancel: func(error) {},
-		hand: func(b *block[T]) error {
+	p := run.Pipeline[block[T]]{
+		Open:   func() *block[T] { return &block[T]{} },
+		Full:   func(b *block[T]) bool { return b.raw != nil },
+		Do:     s.decode,
+		Cancel: func(error) {},
+		Hand: func(b *block[T]) error {
 			buffers.Put(b.raw)
 			items = append(items, b.items...)
 			return b.err
 		},
+		Workers: run.Workers(),
 	}
-	p.start()
-	for err == nil && ctx.Err() == nil && !p.failed.Load() {
+	for err == nil && ctx.Err() == nil && !p.Failed() {
 		buf, ok := buffers.Get().(*[]byte)
 		if !ok {
 			buf = new([]byte)
 		}
 		if *buf, err = file.Next(*buf); err == nil {
-			p.add(func(b *block[T]) { b.raw = buf })
-			p.flush(func(*block[T]) dispatch { return byWorker })
+			p.Add(func(b *block[T]) { b.raw = buf })
+			p.Flush(func(*block[T]) run.Dispatch { return run.ByWorker })
 		}
 	}
-	switch failed := p.wait(); {
+	switch failed := p.Wait(); {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case failed != nil:

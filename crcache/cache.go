@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // New returns a function for the field NewCache of a manager or a cluster. The cache that the function creates sends no
@@ -169,7 +170,7 @@ func (c *objectCache) runLocked(k *kind) {
 	}
 }
 
-func (c *objectCache) started() bool { return isClosed(c.startedCh) }
+func (c *objectCache) started() bool { return run.IsClosed(c.startedCh) }
 
 // WaitForCacheSync waits until the cache has started and all its informers have synced. It returns false if ctx ends
 // first, or if the cache stops.
@@ -363,13 +364,4 @@ func (c *objectCache) prototype(id kindID) (prototype client.Object, alone bool,
 	}
 	kinds, _, err := c.opts.Scheme.ObjectKinds(prototype)
 	return prototype, len(kinds) == 1, err
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // defaultSyncPeriod is that of controller-runtime.
@@ -101,7 +102,7 @@ func (k *kind) IsStopped() bool {
 	return true
 }
 
-func (p *part) stopped() bool { return isClosed(p.done) }
+func (p *part) stopped() bool { return run.IsClosed(p.done) }
 
 func (k *kind) errStopped() error {
 	return fmt.Errorf("the informer of %s: %w", k.id.gvk.Kind, informer.ErrStopped)

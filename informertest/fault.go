@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/spoil"
 	"github.com/typedinformer/informer/watchcache"
 )
@@ -181,7 +182,7 @@ func (s *Server) faultsFor(req Request) (met []*activeFault) {
 
 func (f *Fault) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if wait(r.Context(), f.Delay) != nil {
+		if run.Sleep(r.Context(), f.Delay) != nil {
 			panic(http.ErrAbortHandler)
 		}
 		if f.breaks() > 0 && !f.late() {
@@ -272,21 +273,6 @@ func corrupted(object []byte) []byte {
 	return append(slices.Clone(object), 2<<3|2, 100) // a field of 100 bytes, without the bytes
 }
 
-// wait waits for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // faultyWriter is an http.ResponseWriter that makes a response fail on its way.
 //
 //	headers ──► events ──► bytes ──► broken off
@@ -371,7 +357,7 @@ func (w *faultyWriter) sendAll(b []byte) error {
 		return err
 	}
 	for piece := range slices.Chunk(b, max(1, w.fault.BytesPerSecond/10)) {
-		if err := wait(w.ctx, time.Duration(len(piece))*time.Second/time.Duration(w.fault.BytesPerSecond)); err != nil {
+		if err := run.Sleep(w.ctx, time.Duration(len(piece))*time.Second/time.Duration(w.fault.BytesPerSecond)); err != nil {
 			return err
 		}
 		if _, err := w.ResponseWriter.Write(piece); err != nil {

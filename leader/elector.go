@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // ErrLost indicates that the lease was not renewed in time, or that another replica took it. The cause of the work's
@@ -193,7 +194,7 @@ func (e *Elector) contend(ctx context.Context, l *lease) error {
 		case acquired && e.age() < e.config.RenewDeadline:
 			return nil
 		}
-		sleep(ctx, wait.Jitter(e.config.RetryPeriod, 1.2))
+		_ = run.Sleep(ctx, wait.Jitter(e.config.RetryPeriod, 1.2))
 	}
 	return context.Cause(ctx)
 }
@@ -269,17 +270,5 @@ func (e *Elector) enter(s State) {
 func (e *Elector) enterLocked(s State) {
 	if e.status.State != s {
 		e.status.State, e.status.Since = s, time.Now()
-	}
-}
-
-// sleep waits for d, and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

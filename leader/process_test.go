@@ -20,6 +20,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // The environment of a process that is a replica of TestStoppedProcess.
@@ -59,7 +60,7 @@ func replica(name, url string, log io.Writer) error {
 		cancel()
 	}()
 	err = e.Run(ctx, func(ctx context.Context) error {
-		for sleep(ctx, 5*time.Millisecond) {
+		for run.Sleep(ctx, 5*time.Millisecond) == nil {
 			if e.Status().State != Leading {
 				continue
 			}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is
@@ -65,7 +67,7 @@ func (e *Elector) end() {
 
 // keep renews the lease until ctx ends or the lease is lost. It calls end when another replica has taken the lease.
 func (e *Elector) keep(ctx context.Context, l *lease, end context.CancelCauseFunc) {
-	for sleep(ctx, e.config.RetryPeriod) && !e.lost() {
+	for run.Sleep(ctx, e.config.RetryPeriod) == nil && !e.lost() {
 		sent := e.now()
 		err := l.renew(ctx)
 		if ctx.Err() != nil && err != nil {
@@ -95,7 +97,7 @@ func (e *Elector) watch(ctx, working context.Context, end context.CancelCauseFun
 			e.config.Fatal()
 			return
 		}
-		if !sleep(ctx, min(left, watchPeriod)) {
+		if run.Sleep(ctx, min(left, watchPeriod)) != nil {
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/notfound"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is
@@ -148,7 +149,7 @@ func (s *session) wrote(lease *coordinationv1.Lease) bool {
 func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afresh bool) {
 	late := s.valid.Load() != nil && !s.alive()
 	if s.uid != written.UID {
-		signal(s.wake) // the informer may have the Lease already
+		run.Signal(s.wake) // the informer may have the Lease already
 	}
 	if s.unseen.IsZero() {
 		s.unseen = time.Now()
@@ -162,7 +163,7 @@ func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afres
 	case afresh && !s.draining:
 		s.lost = false
 		s.valid.Store(&sent)
-		signal(s.wake)
+		run.Signal(s.wake)
 	}
 }
 
@@ -170,7 +171,7 @@ func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afres
 // have returned. It returns when ctx ends.
 func (s *session) watch(ctx context.Context) {
 	draining := false // at the last look
-	for sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) {
+	for run.Sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) == nil {
 		s.mu.Lock()
 		s.lookForStuckLocked()
 		if s.valid.Load() != nil && !s.alive() {
@@ -199,7 +200,7 @@ func (s *session) watch(ctx context.Context) {
 				defer s.mu.Unlock()
 				s.faultLocked("the lease is about to end: ending the process", overdueError(s.overdueLocked()))
 			})
-			sleep(ctx, logPeriod)
+			_ = run.Sleep(ctx, logPeriod)
 			s.config.Fatal()
 			return
 		}

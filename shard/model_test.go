@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 var (
@@ -94,7 +95,7 @@ func history(t *testing.T, seed uint64, total *longest) {
 		var all []*actor
 		live := func() (live []*actor) {
 			for _, a := range all {
-				if !a.isDead() && !isClosed(a.ended) {
+				if !a.isDead() && !run.IsClosed(a.ended) {
 					live = append(live, a)
 				}
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/notfound"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // phase is the state of one slot in a replica.
@@ -167,7 +168,7 @@ func (s *session) do(ctx context.Context, work func(context.Context) error) (err
 	s.leases.SubscribeWith(informer.HandlerFuncs[*coordinationv1.Lease]{
 		Add:    func(lease *coordinationv1.Lease, _ bool) { s.observe(lease, true) },
 		Update: func(old, lease *coordinationv1.Lease) { s.observe(lease, changed(old, lease)) },
-		Delete: func(*coordinationv1.Lease, bool) { signal(s.wake) },
+		Delete: func(*coordinationv1.Lease, bool) { run.Signal(s.wake) },
 	}, informer.SubscriptionConfig[*coordinationv1.Lease]{Name: "shards " + s.config.Name})
 	s.tasks.Go(func() {
 		if err := s.leases.Run(renewing); renewing.Err() == nil {
@@ -212,11 +213,11 @@ func (s *session) leave(ctx, renewing context.Context, end context.CancelCauseFu
 	}
 	s.mu.Unlock()
 	s.say(slog.LevelInfo, "leaving")
-	signal(s.dirty)
-	signal(s.wake)
+	run.Signal(s.dirty)
+	run.Signal(s.wake)
 	timer := time.NewTimer(max(s.config.HandOverTimeout, 0))
 	defer timer.Stop()
-	if isClosed(s.known) {
+	if run.IsClosed(s.known) {
 		select {
 		case <-s.empty:
 		case <-timer.C:
@@ -258,7 +259,7 @@ func (s *session) observe(lease *coordinationv1.Lease, look bool) {
 	}
 	s.mu.Unlock()
 	if look {
-		signal(s.wake)
+		run.Signal(s.wake)
 	}
 }
 
@@ -320,7 +321,7 @@ func (s *session) steer(ctx context.Context) time.Duration {
 
 // nothingLeftLocked notes that this replica has nothing more to hand over.
 func (s *session) nothingLeftLocked() {
-	if !isClosed(s.empty) {
+	if !run.IsClosed(s.empty) {
 		close(s.empty)
 	}
 }
@@ -357,7 +358,7 @@ func (s *session) advanceLocked(g *group, desired slotSet) {
 // claimsChangedLocked requests a write of the Lease.
 func (s *session) claimsChangedLocked() {
 	s.generation++
-	signal(s.dirty)
+	run.Signal(s.dirty)
 }
 
 // gain adds the keys of the slots to the queues, and then owns the slots.
@@ -373,7 +374,7 @@ func (s *session) gain(epoch context.Context, slots []int) {
 				if epoch.Err() == nil {
 					s.fault("the keys of new slots cannot be added", err)
 				}
-				if !sleep(epoch, s.config.RetryPeriod) {
+				if run.Sleep(epoch, s.config.RetryPeriod) != nil {
 					return
 				}
 			}
@@ -389,7 +390,7 @@ func (s *session) gain(epoch context.Context, slots []int) {
 		s.count(func(st *Status) { st.Gained += uint64(len(slots)) })
 		s.publishLocked()
 		s.say(slog.LevelInfo, "gained slots", "slots", len(slots), "owned", s.inPhaseLocked(owned))
-		signal(s.wake)
+		run.Signal(s.wake)
 	})
 }
 
@@ -410,7 +411,7 @@ func (s *session) release(epoch context.Context, slot int) {
 		s.lookForStuckLocked()
 		s.count(func(st *Status) { st.Released++ })
 		s.claimsChangedLocked()
-		signal(s.wake)
+		run.Signal(s.wake)
 	})
 }
 
@@ -505,7 +506,7 @@ func (s *session) change() {
 			for slot := range s.held {
 				s.held[slot] = target[slot] && s.target[slot]
 			}
-			signal(s.wake)
+			run.Signal(s.wake)
 			if slices.Equal(target, s.target) {
 				s.listing = nil
 				s.mu.Unlock()
@@ -513,7 +514,7 @@ func (s *session) change() {
 			}
 		}
 		s.mu.Unlock()
-		if !done && !again && !sleep(s.life, s.config.RetryPeriod) {
+		if !done && !again && run.Sleep(s.life, s.config.RetryPeriod) != nil {
 			return
 		}
 	}
@@ -534,7 +535,7 @@ func (s *session) waitSources(ctx context.Context) bool {
 				return false
 			}
 			s.fault("no slot can be claimed before a controller has its sources", err)
-			if !sleep(ctx, s.config.RetryPeriod) {
+			if run.Sleep(ctx, s.config.RetryPeriod) != nil {
 				return false
 			}
 		}
@@ -756,33 +757,4 @@ func (s *session) describe(status *Status) {
 	}
 	status.Renewed = s.renewed.wall
 	status.Yielded, status.Overdue = s.yields.slots.count(), s.overdueLocked()
-}
-
-// signal puts a token into c unless it has one.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// sleep waits for d, and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // The flags of TestSimulation. docs/scale.md has the results of larger groups.
@@ -345,7 +346,7 @@ func (p *part) replay(ctx context.Context, _ func(uint64) bool) error {
 	p.s.mu.Lock()
 	p.s.replays++
 	p.s.mu.Unlock()
-	if !sleep(ctx, p.s.between(0, 20*time.Millisecond)) {
+	if run.Sleep(ctx, p.s.between(0, 20*time.Millisecond)) != nil {
 		return context.Cause(ctx)
 	}
 	return nil
@@ -353,7 +354,7 @@ func (p *part) replay(ctx context.Context, _ func(uint64) bool) error {
 
 // release is Controller.WaitReleased: a call of Reconcile takes up to -call.
 func (p *part) release(ctx context.Context, in func(uint64) bool) {
-	sleep(ctx, p.s.between(0, *simCall))
+	_ = run.Sleep(ctx, p.s.between(0, *simCall))
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	for slot, worker := range p.s.working {
@@ -391,7 +392,7 @@ func (p *part) SetShard(ctx context.Context, shard informer.Shard) error {
 		s.listed += share
 	}
 	s.mu.Unlock()
-	if sleep(ctx, takes) {
+	if run.Sleep(ctx, takes) == nil {
 		p.has = slots
 		return nil
 	}

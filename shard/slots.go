@@ -43,12 +43,12 @@ func (s slotSet) common(other slotSet) int {
 	return n
 }
 
-// run is a range of slots, first and last included.
-type run struct{ first, last int }
+// slotRun is a range of slots, first and last included.
+type slotRun struct{ first, last int }
 
 // runs returns the slots as ranges, in order.
-func (s slotSet) runs() iter.Seq[run] {
-	return func(yield func(run) bool) {
+func (s slotSet) runs() iter.Seq[slotRun] {
+	return func(yield func(slotRun) bool) {
 		for i := 0; i < len(s); i++ {
 			if !s[i] {
 				continue
@@ -57,7 +57,7 @@ func (s slotSet) runs() iter.Seq[run] {
 			for i+1 < len(s) && s[i+1] {
 				i++
 			}
-			if !yield(run{first, i}) {
+			if !yield(slotRun{first, i}) {
 				return
 			}
 		}

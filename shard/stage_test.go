@@ -19,6 +19,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // stage runs replicas that share pods. It fails the test if two of them reconcile the same key at a time.
@@ -171,7 +172,7 @@ func (a *actor) leave() {
 func (a *actor) kill() {
 	a.s.isolate(a.name)
 	a.s.mu.Lock()
-	if !isClosed(a.dead) {
+	if !run.IsClosed(a.dead) {
 		close(a.dead)
 	}
 	maps.DeleteFunc(a.s.working, func(_ Key, name string) bool { return name == a.name })
@@ -179,7 +180,7 @@ func (a *actor) kill() {
 	a.cancel()
 }
 
-func (a *actor) isDead() bool { return isClosed(a.dead) }
+func (a *actor) isDead() bool { return run.IsClosed(a.dead) }
 
 // isolate makes new requests of a replica hang, until its network is mended. They break off then.
 func (s *stage) isolate(name string) (mend func()) {
@@ -296,7 +297,7 @@ func (s *stage) wantSettled(actors ...*actor) {
 	}
 	total := 0
 	for _, a := range actors {
-		if a.isDead() || isClosed(a.ended) {
+		if a.isDead() || run.IsClosed(a.ended) {
 			continue
 		}
 		status := a.Status()

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/hashrange"
 	"github.com/typedinformer/informer/internal/spoil"
 )
 
@@ -81,9 +82,11 @@ func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions,
 		}
 	}
 	if shard := r.URL.Query().Get("shardSelector"); shard != "" { // ListOptions has no such field before Kubernetes 1.36
-		if sel.shard, err = informer.ParseShard(shard); err != nil {
+		field, ranges, err := hashrange.Parse[informer.HashRange](shard)
+		if err != nil {
 			return sel, unread(fmt.Errorf("invalid shard selector: %w", err))
 		}
+		sel.shard = informer.Shard{Field: informer.ShardField(field), Ranges: ranges}
 	}
 	return sel, nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // watcher is the position of a watch request in the ring.
@@ -84,12 +85,7 @@ func (w *watcher[T]) take(buf []*event[T]) (events []*event[T], rv uint64, wake 
 func (w *watcher[T]) done() { w.next.Add(1) }
 
 func (w *watcher[T]) hasEnded() bool {
-	select {
-	case <-w.ended:
-		return true
-	default:
-		return false
-	}
+	return run.IsClosed(w.ended)
 }
 
 // abort makes the request fail, at any point.

@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// Sleep waits for d. If ctx ends first, it returns the cause of ctx. It returns nil at once if d is not above zero.
+// Sleep waits for d, or until ctx ends. It returns nil if ctx is alive at the end, and the cause of ctx otherwise. It
+// returns at once if d is not above zero.
 func Sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return context.Cause(ctx)
 }
 
 // Signal puts a token into a channel that holds one, unless it has one already.
@@ -37,5 +36,25 @@ func IsClosed(ch <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// Limit limits the number of goroutines between Enter and Leave. Nil means no limit.
+type Limit chan struct{}
+
+// NewLimit returns a limit of n goroutines.
+func NewLimit(n int) Limit { return make(Limit, n) }
+
+// Enter waits until fewer goroutines than the limit are between Enter and Leave.
+func (l Limit) Enter() {
+	if l != nil {
+		l <- struct{}{}
+	}
+}
+
+// Leave lets another goroutine enter.
+func (l Limit) Leave() {
+	if l != nil {
+		<-l
 	}
 }

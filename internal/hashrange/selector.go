@@ -1,4 +1,4 @@
-package informer
+package hashrange
 
 import (
 	"errors"
@@ -7,40 +7,65 @@ import (
 	"strings"
 )
 
-// ParseShard parses the shard selector of a request, as kube-apiserver 1.36 does (KEP-5866): the parts of an "||" are
+// Field is a field whose values a shard hashes.
+type Field uint8
+
+const (
+	UID Field = iota
+	Namespace
+)
+
+// path returns the field in a selector.
+func (f Field) path() string {
+	if f == Namespace {
+		return "object.metadata.namespace"
+	}
+	return "object.metadata.uid"
+}
+
+// Selector returns the shard selector of a request, such as
 //
 //	shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')
 //
-// with the same field in all, object.metadata.uid or object.metadata.namespace, and the end exclusive. The error texts
-// are those of kube-apiserver, except for what is not an expression at all. It does not support escapes in strings, nor
-// comments.
-func ParseShard(selector string) (Shard, error) {
-	p := selectorParser{rest: selector}
-	if p.next(); p.kind == tokenEnd {
-		return Shard{}, errors.New("empty shard selector is not allowed; omit the parameter for unfiltered lists")
+// with "||" between several. The end is exclusive. The selector of no ranges is empty.
+func Selector[R bounds](f Field, ranges []R) string {
+	var parts []string
+	for _, r := range ranges {
+		r, end := Range(r), "0x10000000000000000"
+		if r.Last < 1<<64-1 {
+			end = fmt.Sprintf("0x%016x", r.Last+1)
+		}
+		parts = append(parts, fmt.Sprintf("shardRange(%s, '0x%016x', '%s')", f.path(), r.First, end))
 	}
-	var fields []ShardField
-	var s Shard
-	err := p.alternatives(0, func(f ShardField, r HashRange) {
-		fields, s.Ranges = append(fields, f), append(s.Ranges, r)
-	})
+	return strings.Join(parts, " || ")
+}
+
+// Parse parses a shard selector as kube-apiserver 1.36 does. The field must be the same in all parts, and no range is
+// empty. The error texts are those of kube-apiserver, except for what is not an expression at all. It does not support
+// escapes in strings, nor comments.
+func Parse[R bounds](selector string) (f Field, ranges []R, err error) {
+	p := parser{rest: selector}
+	if p.next(); p.kind == tokenEnd {
+		return 0, nil, errors.New("empty shard selector is not allowed; omit the parameter for unfiltered lists")
+	}
+	var fields []Field
+	err = p.alternatives(0, func(f Field, r Range) { fields, ranges = append(fields, f), append(ranges, R(r)) })
 	if err == nil && p.kind != tokenEnd {
 		err = p.unexpected("||")
 	}
 	if err != nil {
-		return Shard{}, err
+		return 0, nil, err
 	}
-	s.Field = fields[0]
 	for _, f := range fields {
-		if f != s.Field {
-			return Shard{}, fmt.Errorf("all shard ranges must use the same field, got %q and %q", s.Field.path(), f.path())
+		if f != fields[0] {
+			return 0, nil, fmt.Errorf("all shard ranges must use the same field, got %q and %q", fields[0].path(), f.path())
 		}
 	}
-	return s, nil
+	return fields[0], ranges, nil
 }
 
-// selectorParser reads a shard selector, which is an expression of CEL, token by token.
-type selectorParser struct {
+// parser reads a shard selector, which is an expression of CEL, token by token.
+type parser struct {
 	rest  string // after the token
 	kind  tokenKind
 	token string // the content of a string, otherwise the text
@@ -56,11 +81,11 @@ const (
 	tokenInvalid
 )
 
-// maxSelectorDepth bounds parentheses, so that a request cannot exhaust the stack.
-const maxSelectorDepth = 100
+// maxDepth bounds parentheses, so that a request cannot exhaust the stack.
+const maxDepth = 100
 
 // next reads the next token.
-func (p *selectorParser) next() {
+func (p *parser) next() {
 	p.rest = strings.TrimLeft(p.rest, " \t\r\n\f")
 	size := 1
 	switch {
@@ -94,9 +119,9 @@ func nameLength(s string) int {
 	}))
 }
 
-func (p *selectorParser) symbol(s string) bool { return p.kind == tokenSymbol && p.token == s }
+func (p *parser) symbol(s string) bool { return p.kind == tokenSymbol && p.token == s }
 
-func (p *selectorParser) expect(s string) error {
+func (p *parser) expect(s string) error {
 	if !p.symbol(s) {
 		return p.unexpected(s)
 	}
@@ -104,7 +129,7 @@ func (p *selectorParser) expect(s string) error {
 	return nil
 }
 
-func (p *selectorParser) unexpected(want string) error {
+func (p *parser) unexpected(want string) error {
 	got := "the end"
 	if p.kind != tokenEnd {
 		got = strconv.Quote(p.token)
@@ -113,10 +138,10 @@ func (p *selectorParser) unexpected(want string) error {
 }
 
 // alternatives reads ranges with "||" between them, and gives them to add.
-func (p *selectorParser) alternatives(depth int, add func(ShardField, HashRange)) error {
+func (p *parser) alternatives(depth int, add func(Field, Range)) error {
 	for {
 		if p.symbol("(") {
-			if depth == maxSelectorDepth {
+			if depth == maxDepth {
 				return errors.New("CEL parse error: too many parentheses")
 			}
 			p.next()
@@ -141,7 +166,7 @@ func (p *selectorParser) alternatives(depth int, add func(ShardField, HashRange)
 }
 
 // shardRange reads one call of shardRange.
-func (p *selectorParser) shardRange() (field ShardField, r HashRange, err error) {
+func (p *parser) shardRange() (field Field, r Range, err error) {
 	function := p.token
 	if p.kind != tokenName {
 		return 0, r, p.unexpected("shardRange")
@@ -182,59 +207,59 @@ func (p *selectorParser) shardRange() (field ShardField, r HashRange, err error)
 	switch {
 	case args[0].kind != tokenName:
 		return 0, r, errors.New("shardRange() first argument: expected field path (e.g. object.metadata.uid), got a string")
-	case args[0].text == ShardByNamespace.path():
-		field = ShardByNamespace
-	case args[0].text != ShardByUID.path():
+	case args[0].text == Namespace.path():
+		field = Namespace
+	case args[0].text != UID.path():
 		return 0, r, fmt.Errorf("unsupported field path %q; supported: object.metadata.uid, object.metadata.namespace",
 			args[0].text)
 	}
-	var bounds [2]hashBound
+	var bounds [2]bound
 	for i, name := range []string{"hexStart", "hexEnd"} {
 		arg := args[i+1]
 		if arg.kind != tokenString {
 			return 0, r, fmt.Errorf("%s must be a string literal (e.g. '0xff'), got a field path", name)
 		}
-		if bounds[i], err = parseHashBound(name, arg.text); err != nil {
+		if bounds[i], err = parseBound(name, arg.text); err != nil {
 			return 0, r, err
 		}
 	}
 	if start, end := bounds[0], bounds[1]; start.last || !end.last && start.hash >= end.hash {
 		return 0, r, fmt.Errorf("shard range start %s must be less than end %s", args[1].text, args[2].text)
 	}
-	return field, HashRange{First: bounds[0].hash, Last: bounds[1].hash - 1}, nil // 2^64 - 1 if the end is 2^64
+	return field, Range{First: bounds[0].hash, Last: bounds[1].hash - 1}, nil // 2^64 - 1 if the end is 2^64
 }
 
-// hashBound is a bound of a range. If last is set, it is 2^64, and hash is 0.
-type hashBound struct {
+// bound is a bound of a range. If last is set, it is 2^64, and hash is 0.
+type bound struct {
 	hash uint64
 	last bool
 }
 
-func parseHashBound(name, s string) (hashBound, error) {
+func parseBound(name, s string) (bound, error) {
 	hex, ok := strings.CutPrefix(s, "0x")
 	switch {
 	case !ok:
-		return hashBound{}, fmt.Errorf("%s must have '0x' prefix, got %q", name, s)
+		return bound{}, fmt.Errorf("%s must have '0x' prefix, got %q", name, s)
 	case hex == "":
-		return hashBound{}, fmt.Errorf("%s: hex value is required after '0x'", name)
+		return bound{}, fmt.Errorf("%s: hex value is required after '0x'", name)
 	case len(hex) > 17:
-		return hashBound{}, fmt.Errorf("%s: hex value too long (%d chars, max 17): %q", name, len(hex), hex)
+		return bound{}, fmt.Errorf("%s: hex value too long (%d chars, max 17): %q", name, len(hex), hex)
 	}
 	for _, c := range hex {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return hashBound{}, fmt.Errorf("%s: invalid hex character %q in %q", name, string(c), s)
+			return bound{}, fmt.Errorf("%s: invalid hex character %q in %q", name, string(c), s)
 		}
 	}
 	switch {
 	case hex == "10000000000000000":
-		return hashBound{last: true}, nil
+		return bound{last: true}, nil
 	case len(hex) == 17:
-		return hashBound{}, fmt.Errorf("%s: 17-digit hex value must be '0x10000000000000000' (2^64), got %q", name, s)
+		return bound{}, fmt.Errorf("%s: 17-digit hex value must be '0x10000000000000000' (2^64), got %q", name, s)
 	case len(hex) < 16:
 		padded := "0x" + strings.Repeat("0", 16-len(hex)) + hex
-		return hashBound{}, fmt.Errorf("%s must be a 0x-prefixed 16-digit hex value, got %q (did you mean %q?)", name, s,
+		return bound{}, fmt.Errorf("%s must be a 0x-prefixed 16-digit hex value, got %q (did you mean %q?)", name, s,
 			padded)
 	}
 	hash, err := strconv.ParseUint(hex, 16, 64)
-	return hashBound{hash: hash}, err
+	return bound{hash: hash}, err
 }
