@@ -426,10 +426,12 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 			w.server.Inject(informertest.Fault{Match: exactly, Error: tooLarge})
 		}},
 		"answers at another version": {whole: true, set: func(w world, _ informer.Key) {
-			w.create(newPod("c", "late", "v=1"))
 			w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
 				query := r.URL.Query()
 				if query.Get("resourceVersionMatch") == "Exact" {
+					if _, err := w.pods.Create(newPod("c", "late", "v=1")); err != nil {
+						w.Error(err)
+					}
 					query.Del("resourceVersion")
 					query.Del("resourceVersionMatch")
 					r.URL.RawQuery = query.Encode()
