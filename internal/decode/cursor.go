@@ -211,7 +211,8 @@ func (c *cursor) text() (text []byte, plain bool) {
 	for ; i+8 <= len(b); i += 8 { // eight bytes at a time, up to a quote, escape, control character or non-ASCII byte
 		w := binary.LittleEndian.Uint64(b[i:])
 		quotes, escapes := w^('"'*eachByte), w^('\\'*eachByte)
-		if found := ((quotes-eachByte)&^quotes | (escapes-eachByte)&^escapes | (w-' '*eachByte)&^w | w) & highBits; found != 0 {
+		found := ((quotes-eachByte)&^quotes | (escapes-eachByte)&^escapes | (w-' '*eachByte)&^w | w) & highBits
+		if found != 0 {
 			i += bits.TrailingZeros64(found) / 8
 			if b[i] != '"' {
 				return nil, false

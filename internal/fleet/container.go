@@ -57,9 +57,13 @@ func (s *shaper) mainContainer() corev1.Container {
 	}
 	c.Env = s.env()
 	if s.chance(25) {
-		c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-env"}}}}
+		c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-env"},
+		}}}
 		if s.chance(50) {
-			c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-secrets"}}})
+			c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: s.app + "-secrets"},
+			}})
 		}
 	}
 	c.Resources = s.resources()
@@ -85,7 +89,9 @@ func (s *shaper) mainContainer() corev1.Container {
 		}
 	}
 	if s.w.kind == deployment && s.chance(15) {
-		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "sleep 15"}}}}
+		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+			Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "sleep 15"}},
+		}}
 	}
 	if s.chance(20) {
 		c.SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false)}

@@ -1,5 +1,5 @@
-// Package hashrange does arithmetic with ranges of hashes, and reads and writes the shard selectors of KEP-5866 (sharded
-// list and watch). A shard of a collection has the objects with the hash of a field in one of some ranges.
+// Package hashrange does arithmetic with ranges of hashes, and reads and writes the shard selectors of KEP-5866
+// (sharded list and watch). A shard of a collection has the objects with the hash of a field in one of some ranges.
 //
 // The functions take ranges of any type with the fields of [Range], in any order, which may overlap. No ranges mean all
 // hashes.

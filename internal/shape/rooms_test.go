@@ -1,0 +1,176 @@
+package shape
+
+import (
+	"go/ast"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const module = "github.com/typedinformer/informer"
+
+// rooms are the packages under internal, each with the others of them that its files import, without tests.
+var rooms = map[string][]string{
+	// engines
+	"line": {"histogram", "run"},
+	// ground
+	"cow":          nil,
+	"decode":       {"decode/proto"},
+	"decode/proto": nil,
+	"discovery":    nil,
+	"hashrange":    nil,
+	"histogram":    nil,
+	"notfound":     nil,
+	"pack":         nil,
+	"run":          nil,
+	"snapshotfile": nil,
+	// help for tests, benchmarks and tools
+	"fleet":    nil,
+	"heapsize": nil,
+	"leak":     nil,
+	"spoil":    nil,
+}
+
+// roomsIn returns the directories of the packages under internal, by the names in rooms.
+func roomsIn(t *testing.T) map[string]string {
+	dirs, top := map[string]string{}, filepath.Join(root, "internal")
+	if err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.Name() == "testdata":
+			return fs.SkipDir
+		case d.IsDir() && len(parse(t, token.NewFileSet(), path)) > 0:
+			name, err := filepath.Rel(top, path)
+			dirs[filepath.ToSlash(name)] = path
+			return err
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+// A room imports the rooms that its entry has, and no package above the rooms.
+func TestRoomsImportRoomsBelow(t *testing.T) {
+	dirs := roomsIn(t)
+	for room, dir := range dirs {
+		below, listed := rooms[room]
+		if !listed {
+			t.Errorf("internal/%s is missing in rooms: add it with the rooms that it imports", room)
+		}
+		used := map[string]bool{}
+		for name, file := range parse(t, token.NewFileSet(), dir) {
+			for _, spec := range file.Imports {
+				path, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if path != module && !strings.HasPrefix(path, module+"/") {
+					continue
+				}
+				other, inside := strings.CutPrefix(path, module+"/internal/")
+				if used[other] = true; !inside || !slices.Contains(below, other) {
+					t.Errorf("internal/%s/%s imports %s, which is not below it", room, name, path)
+				}
+			}
+		}
+		for _, other := range below {
+			if !used[other] {
+				t.Errorf("room %s no longer imports %s: remove that from its entry in rooms", room, other)
+			}
+		}
+	}
+	for room := range rooms {
+		if dirs[room] == "" {
+			t.Errorf("there is no internal/%s: remove it from rooms", room)
+		}
+	}
+}
+
+const (
+	maxFileLines    = 500
+	maxStructFields = 20
+	maxLine         = 120 // characters; a tab counts as one
+)
+
+// tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
+// only shrink: delete an entry when it is within the limit.
+var tooLarge = map[string]int{
+	"lines of cow/tree.go":           515,
+	"lines of root/edit.go":          562,
+	"lines of root/informer.go":      691,
+	"lines of root/listener.go":      680,
+	"lines of root/reflector.go":     850,
+	"lines of root/store.go":         537,
+	"lines of root/warm.go":          509,
+	"fields of root.Informer":        26,
+	"fields of root.Reflector":       24,
+	"fields of root.ReflectorStatus": 25,
+	"fields of root.listener":        28,
+}
+
+// text is a string literal, which may make its line longer.
+var text = regexp.MustCompile("\"([^\"\\\\]|\\\\.)*\"|`[^`]*`")
+
+// Files, structs and lines of the root package and of the rooms are small.
+func TestSizes(t *testing.T) {
+	dirs := roomsIn(t)
+	dirs["root"] = root
+	seen := map[string]bool{}
+	check := func(what string, size, most int) {
+		if owed, ok := tooLarge[what]; ok {
+			seen[what] = true
+			if size <= most {
+				t.Errorf("%s: %d, which is within the limit of %d: remove it from tooLarge", what, size, most)
+			}
+			most = max(most, owed)
+		}
+		if size > most {
+			t.Errorf("%s: %d, more than %d", what, size, most)
+		}
+	}
+	for room, dir := range dirs {
+		fset := token.NewFileSet()
+		for name, file := range parse(t, fset, dir) {
+			check("lines of "+room+"/"+name, fset.File(file.Pos()).LineCount()-1, maxFileLines)
+			ast.Inspect(file, func(n ast.Node) bool {
+				if spec, ok := n.(*ast.TypeSpec); ok {
+					if s, ok := spec.Type.(*ast.StructType); ok {
+						check("fields of "+room+"."+spec.Name.Name, s.Fields.NumFields(), maxStructFields)
+					}
+				}
+				return true
+			})
+			source, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			number := 0
+			for line := range strings.Lines(string(source)) {
+				number++
+				line = strings.TrimSuffix(line, "\n")
+				if strings.HasPrefix(line, "//\t") { // a line of code in a comment cannot be folded everywhere
+					continue
+				}
+				if n := utf8.RuneCountInString(text.ReplaceAllString(line, "")); n > maxLine {
+					t.Errorf("%s/%s:%d has %d characters without its text, more than %d", room, name, number, n, maxLine)
+				}
+			}
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(tooLarge)) {
+		if !seen[what] {
+			t.Errorf("there are no %s: remove them from tooLarge", what)
+		}
+	}
+}
