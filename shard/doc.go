@@ -43,8 +43,10 @@
 //     same way.
 //   - After the last fault, every slot has an owner that reconciles it within LeaseDuration + RetryPeriod and the time
 //     of one list. That covers a replica that was killed, or lost its lease. After an outage of the API server, a list
-//     may begin up to 30 s late, which is the longest backoff of an informer. A replica that shuts down leaves a slot
-//     without an owner for milliseconds, if another one has listed its objects within Config.HandOverTimeout. See
+//     may begin up to 30 s late, which is the longest backoff of an informer. A slot that moves
+//     between replicas that work has no owner while the calls of Reconcile in it return, which takes as long as the
+//     longest of them, or Config.Grace and the time that a call needs after its context has ended. That holds for a
+//     replica that shuts down, too, if another one has listed the objects within Config.HandOverTimeout. See
 //     docs/scale.md for figures.
 //   - A call of Reconcile that does not return keeps no slot for ever. After a lost lease, its replica does not renew
 //     before all calls have returned, so Fatal ends the process [Margin] before the end of the lease. If the call is in
@@ -70,8 +72,8 @@
 //     finalizer.
 //   - That the store of a new owner has the last writes of the old one. As in every informer, they may arrive later.
 //     Write with a resourceVersion.
-//   - That shards are equal. A replica has at most a tenth more slots than the mean. With [informer.ShardByNamespace],
-//     namespaces differ in size. The hash of KEP-5866 also puts names that differ only in their last three characters
+//   - That shards are equal. A replica has at most 1.1 times the mean number of slots, rounded up to a whole slot: with
+//     ten slots for each replica, 11. With [informer.ShardByNamespace], namespaces differ in size. The hash of KEP-5866 also puts names that differ only in their last three characters
 //     into few slots.
 //   - That more slots are better. A request names at most 64 ranges, so a replica with more slots holds objects of
 //     others, too.

@@ -37,8 +37,8 @@ func plan(replicas []string, slots int) []int {
 	return owners
 }
 
-// bound is the largest number of slots of a replica: a tenth above the mean. Nearer to the mean, more slots move
-// whenever a replica joins or leaves.
+// bound is the largest number of slots of a replica: 1.1 times the mean, rounded up to a whole slot. Nearer to the mean,
+// more slots move whenever a replica joins or leaves.
 func bound(slots, replicas int) int {
 	if replicas == 0 {
 		return 0

@@ -32,6 +32,8 @@ var (
 	simEvery    = flag.Duration("every", 20*time.Second, "simulation: mean time between two random changes")
 	simChanges  = flag.Int("changes", 3, "simulation: replicas that join, leave and are killed one by one")
 	simPace     = flag.Duration("pace", 5*time.Second, "simulation: in a rolling update, how long a new replica runs before the old one leaves, and that before the next")
+	simOutages  = flag.Int("outages", 2, "simulation: outages of the API server")
+	simOutage   = flag.Duration("outage", 2*time.Minute, "simulation: the longest of them; the shortest is LeaseDuration")
 	simUpdate   = flag.Bool("rolling", true, "simulation: a rolling update")
 	simObjects  = flag.Int("objects", 1_000_000, "simulation: objects of the collection")
 	simObject   = flag.Duration("object", 24*time.Microsecond, "simulation: time to list one object")
@@ -43,7 +45,8 @@ var (
 // Replicas with the real code of this package share the slots, in virtual time, while replicas join, leave, are killed and replaced by
 // a rolling update. Informers and controllers are models: a list takes as long as the measured time of its objects, and some take much
 // longer. The server is informertest; each request takes 2 ms to 20 ms. No slot has two owners at a time. At the end of each part, each
-// slot has the owner of the plan. With -v, the test prints what a change costs.
+// slot has the owner of the plan. In an outage of the server that is longer than the leases, no slot has an owner; after it, each has one
+// in time. With -v, the test prints what a change costs.
 //
 //	go test ./shard -run TestSimulation -v -timeout 1h -args -replicas 100 -slots 1024 -for 30m
 //
@@ -440,6 +443,7 @@ func (s *simulation) run() {
 			}
 		})
 	}
+	s.part("outage", s.outages)
 	s.part("churn", func() {
 		for end := time.Now().Add(*simFor); time.Now().Before(end); {
 			kind := []string{"join", "leave", "kill"}[s.between(0, 2)]
@@ -462,6 +466,53 @@ func (s *simulation) run() {
 	}
 	for _, p := range all {
 		<-p.ended
+	}
+}
+
+// outages stops the server for longer than the leases last, and measures how long after its return slots have no owner.
+func (s *simulation) outages() {
+	for range *simOutages {
+		took := s.between(*simLease, max(*simLease, *simOutage))
+		s.server.Stop()
+		time.Sleep(took)
+		s.mu.Lock()
+		for slot, p := range s.owner {
+			if p != nil {
+				s.Errorf("after %v without a server, slot %d belongs to %s", took, slot, p.config.Identity)
+			}
+			s.gaps[slot] = gap{time.Now(), "outage: from the server's return"}
+		}
+		f := s.kinds["outage: from the server's return"]
+		if f == nil {
+			f = &figures{}
+			s.kinds["outage: from the server's return"] = f
+		}
+		f.changes++
+		s.mu.Unlock()
+		s.server.Start()
+		s.waitOwned()
+		s.settle()
+		time.Sleep(s.between(0, 5*time.Second))
+	}
+}
+
+// waitOwned waits until each slot has an owner.
+func (s *simulation) waitOwned() {
+	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		s.mu.Lock()
+		none := 0
+		for _, p := range s.owner {
+			if p == nil {
+				none++
+			}
+		}
+		s.mu.Unlock()
+		if none == 0 {
+			return
+		}
+		if took := time.Since(begin); took > takeOver+maxBackoff {
+			s.Fatalf("%v after the server's return, %d slots have no owner", took, none)
+		}
 	}
 }
 
@@ -562,8 +613,8 @@ func (s *simulation) report() {
 	b.WriteString("\n| change | changes | slots moved, of the ideal | hand-over p50 | p99 | max | slots without an owner | time without an owner p50 | p99 | max |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, kind := range slices.Sorted(maps.Keys(s.kinds)) {
 		f := s.kinds[kind]
-		fmt.Fprintf(&b, "| %s | %d | %.2f | %v | %v | %v | %d | %v | %v | %v |\n", kind, f.changes, float64(f.moved)/f.ideal,
-			quantile(f.handOver, 0.5), quantile(f.handOver, 0.99), quantile(f.handOver, 1),
+		fmt.Fprintf(&b, "| %s | %d | %.2f | %v | %v | %v | %d | %v | %v | %v |\n", kind, f.changes,
+			float64(f.moved)/max(f.ideal, 1), quantile(f.handOver, 0.5), quantile(f.handOver, 0.99), quantile(f.handOver, 1),
 			len(f.ownerless), quantile(f.ownerless, 0.5), quantile(f.ownerless, 0.99), quantile(f.ownerless, 1))
 	}
 	s.Log(b.String())
