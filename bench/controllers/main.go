@@ -2,11 +2,15 @@
 // process, against an API server in another one, with realistic pods.
 //
 //	go run ./controllers -pods 10000 -runs 6
+//	go run ./controllers -pods 30000 -runs 3 -changes 100000 -rate 10000
 //
 // The controller follows the pods. For each key, it reads the pod from its cache and looks at its containers. It writes
 // nothing, so only the way from change to reconcile counts. The program measures the time until each pod was reconciled
 // once, the reconciles per second when all keys are added repeatedly, the total processor time, the live heap
 // afterwards, and the peak of resident memory.
+//
+// With -rate, the server instead sends changes of random pods at that rate, and the program measures the time from the
+// server's write to the call of Reconcile that reads the change.
 package main
 
 import (
@@ -17,6 +21,7 @@ import (
 	"log"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
@@ -26,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/bench/internal/canned"
 	"github.com/typedinformer/informer/bench/internal/measure"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/fleet"
@@ -55,15 +61,24 @@ type result struct {
 func main() {
 	pods := flag.Int("pods", 10000, "number of pods")
 	runs := flag.Int("runs", 6, "number of runs of each controller")
+	rate := flag.Int("rate", 0, "measure the time from write to reconcile at this number of changes a second")
+	changes := flag.Int("changes", 50_000, "number of changes for -rate")
+	names := flag.String("peers", "controller-runtime,client-go,informer", "the controllers")
 	server := flag.String("server", "", "the API server; used by the program itself")
 	as := flag.String("as", "", "the role of this process; used by the program itself")
 	flag.Parse()
 	var err error
-	switch *as {
-	case "":
-		err = compare(*pods, *runs)
-	case "server":
+	switch wanted := strings.Split(*names, ","); {
+	case *as == "" && *rate > 0:
+		err = compareDelays(wanted, *pods, *runs, *changes, *rate)
+	case *as == "":
+		err = compare(wanted, *pods, *runs)
+	case *as == "server":
 		err = serve(*pods)
+	case *as == "canned":
+		err = canned.Serve(canned.Config{Pods: *pods, Changes: *changes, Formats: []string{canned.Protobuf}})
+	case *rate > 0:
+		err = workAtRate(*as, *server, *pods, *changes, *rate)
 	default:
 		err = work(*as, *server, *pods)
 	}
@@ -73,13 +88,12 @@ func main() {
 }
 
 // compare starts a server, then runs the controllers alternately, and prints the medians.
-func compare(pods, runs int) error {
+func compare(names []string, pods, runs int) error {
 	url, stop, err := measure.Serve("-as=server", fmt.Sprint("-pods=", pods))
 	if err != nil {
 		return err
 	}
 	defer stop()
-	names := []string{"controller-runtime", "client-go", "informer"}
 	results := map[string][]result{}
 	for range runs {
 		for _, name := range names {

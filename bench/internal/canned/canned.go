@@ -59,7 +59,8 @@ type Server struct {
 	http.Handler
 	info     Info
 	formats  []*format
-	versions []uint64 // of the changes
+	versions []uint64               // of the changes
+	changed  []types.NamespacedName // the pods of the changes
 
 	mu       sync.Mutex    // protects the fields below
 	news     chan struct{} // closed and replaced when one of them changes
@@ -115,6 +116,7 @@ func New(c Config) (*Server, error) {
 			return nil, err
 		}
 		s.versions = append(s.versions, version)
+		s.changed = append(s.changed, types.NamespacedName{Namespace: change.Object.Namespace, Name: change.Object.Name})
 		for _, format := range s.formats {
 			if err := format.addChange(change.Type, change.Object); err != nil {
 				return nil, err
@@ -136,9 +138,10 @@ func New(c Config) (*Server, error) {
 
 // discovery has the responses that lead to pods.
 var discovery = map[string]string{
-	"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
-	"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
-	"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]}]}`,
+	"/version": `{"major":"1","minor":"37","gitVersion":"v1.37.2"}`,
+	"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
+	"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	"/api/v1":  `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]}]}`,
 }
 
 // Serve serves one server on a free port until the process ends. It first prints its URL on a line, for
@@ -323,8 +326,10 @@ func (s *Server) reset() {
 
 // Released describes released changes.
 type Released struct {
-	// Versions are their resource versions. Sent has the times at which they were sent, by measure.Now, or 0 if not yet.
+	// Versions are their resource versions, and Keys their pods. Sent has the times at which they were sent, by
+	// measure.Now, or 0 if not yet.
 	Versions []string
+	Keys     []types.NamespacedName
 	Sent     []int64
 }
 
@@ -354,7 +359,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		released := Released{Sent: slices.Clone(s.sent[from:to])}
+		released := Released{Keys: s.changed[from:to], Sent: slices.Clone(s.sent[from:to])}
 		for _, version := range s.versions[from:to] {
 			released.Versions = append(released.Versions, strconv.FormatUint(version, 10))
 		}

@@ -82,6 +82,9 @@ func Each(enough time.Duration, clock func() time.Duration, read func(i int) err
 // PeakMemory returns the peak of this process's resident memory, in bytes.
 func PeakMemory() int64 { return kernelBytes("/proc/self/status", "VmHWM") }
 
+// PeakMemoryOf returns the peak of another process's resident memory, in bytes, or 0 if there is no such process.
+func PeakMemoryOf(pid int) int64 { return kernelBytes(fmt.Sprintf("/proc/%d/status", pid), "VmHWM") }
+
 // AvailableMemory returns the machine's available memory, in bytes.
 func AvailableMemory() int64 { return kernelBytes("/proc/meminfo", "MemAvailable") }
 
