@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -168,6 +170,43 @@ func TestManifests(t *testing.T) {
 		}
 		if !served {
 			t.Errorf("%s: no service", component)
+		}
+	}
+}
+
+// The limits of memory suffice for as many pods and clients as the manifests say, by the formula of the README, with a quarter to
+// spare. The requests suffice without that.
+func TestManifestsHaveMemoryForTheirPods(t *testing.T) {
+	numbers := func(file, pattern string) (found []int64) {
+		t.Helper()
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		match := regexp.MustCompile(pattern).FindStringSubmatch(string(content))
+		if match == nil {
+			t.Fatalf("%s does not say %s", file, pattern)
+		}
+		for _, text := range match[1:] {
+			n, err := strconv.ParseInt(strings.ReplaceAll(text, ",", ""), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, n)
+		}
+		return found
+	}
+	formula := numbers("README.md", `peak = (\d+) MB \+ (\d+) kB x pods \+ (\d+) kB x clients`)
+	m := readManifests(t)
+	for component, file := range map[string]string{"node": "deploy/daemonset.yaml", "central": "deploy/deployment.yaml"} {
+		sized := numbers(file, `resources: # for ([\d,]+) pods and ([\d,]+) clients`)
+		peak := formula[0]*1e6 + formula[1]*1e3*sized[0] + formula[2]*1e3*sized[1]
+		resources := m.templates[component].Spec.Containers[0].Resources
+		if limit := resources.Limits.Memory().Value(); limit < peak*5/4 {
+			t.Errorf("%s: the limit is %d bytes; %d pods and %d clients need %d", file, limit, sized[0], sized[1], peak*5/4)
+		}
+		if request := resources.Requests.Memory().Value(); request < peak {
+			t.Errorf("%s: the request is %d bytes; %d pods and %d clients need %d", file, request, sized[0], sized[1], peak)
 		}
 	}
 }
