@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
+
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -66,8 +65,8 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		close(slow.Gate)
 		slow.Want(t, "add 0 @1 initial=true")
 		other.Want(t, "add 0 @1 initial=true", "add a @1 initial=true", "add b @1 initial=true", "add c @1 initial=true", "add d @1 initial=true", "add e @1 initial=true", "update 0 @1->@2", "update 0 @2->@3", "update 0 @3->@4", "update 0 @4->@5")
-		if len(inf.hub.listeners) != 1 {
-			t.Errorf("%d listeners", len(inf.hub.listeners))
+		if len(inf.hub.All()) != 1 {
+			t.Errorf("%d listeners", len(inf.hub.All()))
 		}
 	})
 }
@@ -217,134 +216,4 @@ func TestDeletionBetweenIsTold(t *testing.T) {
 		inf.put(list(8, "0"))
 		slow.Want(t, "update 0 @7->@8", "delete a @7 final=false")
 	})
-}
-
-// Folded changes, delivered at random moments, form a chain per key from which the handler rebuilds the world.
-// Guarantees: H1, H2
-func TestFoldedChangesChain(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(Short(40, 200)) {
-		g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), world: world{}}
-		store, _ := NewStore[*thing]()
-		l := newListener(&hub[*thing]{}, Handler[*thing](HandlerFuncs[*thing]{}), SubscriptionConfig[*thing]{})
-		l.wake = make(chan struct{}, 1) // deliver by hand
-		follower := world{}
-		var p pending[*thing]
-		deliver := func() bool {
-			if !l.next(&p) {
-				return false
-			}
-			follow(t, follower, []change[*thing]{p.change})
-			return true
-		}
-		first := true
-		for range 400 {
-			changes := mustApply(t, store, nil, g.delta())
-			l.enqueue(changes, first, 0)
-			first = false
-			if entries := l.backlog.len(); entries > 240 {
-				t.Fatalf("seed %d: %d entries for 240 keys", seed, entries)
-			}
-			if len(l.backlog.queue) > 1024 {
-				t.Fatalf("seed %d: a queue of %d for %d keys", seed, len(l.backlog.queue), l.backlog.len())
-			}
-			for range g.IntN(3) {
-				deliver()
-			}
-			if g.IntN(50) == 0 {
-				for deliver() {
-				}
-				if !maps.EqualFunc(follower, g.world, func(a, b *thing) bool { return a.rv == b.rv && a.uid == b.uid }) {
-					t.Fatalf("seed %d: follower has %d objects, world has %d", seed, len(follower), len(g.world))
-				}
-			}
-		}
-		if l.backlog.initial != 0 && l.backlog.len() == 0 {
-			t.Fatalf("seed %d: %d initial additions in an empty backlog", seed, l.backlog.initial)
-		}
-	}
-}
-
-// Keys that are added and deleted unread leave no entry, however many.
-// Guarantees: H3, H4
-func TestBacklogIsBounded(t *testing.T) {
-	Bubble(t, func(t *testing.T) {
-		inf := startFed(t)
-		slow := &recorder{Gate: make(chan struct{})}
-		inf.Subscribe(slow)
-		inf.put(list(1, "0"))
-		synctest.Wait()
-		for i := range 20_000 {
-			name := "key" + strconv.Itoa(i)
-			inf.put(upsert(2*i+2, name), remove(2*i+3, name))
-		}
-		synctest.Wait()
-		if n := cap(inf.hub.listeners[0].backlog.queue); n > 2048 {
-			t.Errorf("queue of %d", n)
-		}
-		close(slow.Gate)
-		slow.Want(t, "add 0 @1 initial=true")
-		inf.stop()
-	})
-}
-
-// A backlog finds the entry of a key among few, which it compares, and among many, for which it has a map.
-// Guarantees: H2, H3
-func TestBacklogOfFewAndOfManyKeys(t *testing.T) {
-	for keys := 1; keys <= 3*fewEntries; keys++ {
-		for _, every := range []bool{false, true} {
-			b := backlog[*thing]{every: every, limit: 1}
-			var last [3*fewEntries + 1]*thing
-			add := func(rv, i int) {
-				obj := upsert(rv, fmt.Sprint(i)).Object
-				b.add(&change[*thing]{key: KeyOf(obj), old: last[i], new: obj}, false, 0, 0)
-				last[i] = obj
-			}
-			for round := range 3 { // with room from the round before
-				var first [3*fewEntries + 1]*thing
-				copy(first[:], last[:])
-				for i := range keys {
-					add(3*round+1, i)
-				}
-				for i := range keys {
-					add(3*round+2, i)
-				}
-				waiting := keys
-				if every {
-					waiting = 2 * keys
-				}
-				if b.len() != waiting || b.keys() != keys || b.full() != (every && keys > 1) {
-					t.Fatalf("%d keys, every=%t, round %d: %d entries of %d keys, full: %t", keys, every, round, b.len(), b.keys(), b.full())
-				}
-				var p pending[*thing]
-				for i := range waiting {
-					key := i % keys
-					if !b.take(&p) || p.key.Name != fmt.Sprint(key) || p.old != first[key] {
-						t.Fatalf("%d keys, every=%t, round %d: entry %d is of %s, from %v", keys, every, round, i, p.key, p.old)
-					}
-					first[key] = p.new
-				}
-				if b.take(&p) || b.len() != 0 || b.keys() != 0 || first != last {
-					t.Fatalf("%d keys, every=%t, round %d: %d entries are left, delivered %v of %v", keys, every, round, b.len(), first, last)
-				}
-			}
-			// Objects that come and go unseen leave nothing.
-			for i := range keys {
-				added := upsert(1, fmt.Sprint(i)).Object
-				b.add(&change[*thing]{key: KeyOf(added), new: added, added: true}, true, 0, keys-i)
-				b.add(&change[*thing]{key: KeyOf(added), old: added, last: added, deleted: true}, true, 0, 0)
-			}
-			if entries := b.len(); !every && (entries != 0 || b.keys() != 0) || every && entries != 2*keys {
-				t.Fatalf("%d keys, every=%t: %d entries of objects that are gone", keys, every, entries)
-			}
-			for p := (pending[*thing]{}); b.take(&p); {
-				if !every {
-					t.Fatalf("delivers %v", p)
-				}
-			}
-			if want := 0; !every && b.initial != want {
-				t.Fatalf("%d initial additions are left", b.initial)
-			}
-		}
-	}
 }

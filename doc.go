@@ -142,7 +142,8 @@
 //	fifo.go        queues the delta; a full queue blocks the reader, and so the server
 //	informer.go    takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to store.go and
 //	               index.go (internal/cow)
-//	listener.go    adds the change to the backlog of each handler (backlog.go), whose goroutine calls the handler
+//	internal/deliver adds the change to the backlog of each handler, whose goroutine calls the handler; listener.go is
+//	               its face
 //	compact.go     with Config.Compact only: decodes what the handler receives
 //	enqueue.go     is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
 //

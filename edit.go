@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/deliver"
 )
 
 // StoreWriter writes to a [Store]. It is safe for concurrent use. [NewStore] returns one; the zero value is not usable.
@@ -32,17 +33,8 @@ func (w StoreWriter[T]) Apply(batch ...Delta[T]) error {
 	return err
 }
 
-// change is the effect of one delta on one key. If an object has the name of the previous one but another UID, both
-// added and deleted are set.
-type change[T Object] struct {
-	key     Key
-	old     T    // the previous version; nil for an addition
-	last    T    // for a deletion: the state at the deletion if known, otherwise old
-	new     T    // the new version; nil for a deletion
-	added   bool // new is another object than old
-	deleted bool // old no longer exists
-	final   bool // last is the state at the deletion
-}
+// change is the effect of one delta on one key.
+type change[T Object] = deliver.Change[T]
 
 // apply applies batch in one step and appends its effects to changes, in order. If a delta is invalid, apply returns an
 // error and does nothing.
@@ -154,9 +146,9 @@ func (w *edit[T]) note(c change[T]) {
 
 // replaced returns the change from old to obj, which may be another object of the same name.
 func replaced[T Object](key Key, old, obj T) change[T] {
-	c := change[T]{key: key, old: old, new: obj, added: old.GetUID() != obj.GetUID()}
-	if c.added {
-		c.deleted, c.last = true, old
+	c := change[T]{Key: key, Old: old, New: obj, Added: old.GetUID() != obj.GetUID()}
+	if c.Added {
+		c.Deleted, c.Last = true, old
 	}
 	return c
 }
@@ -183,7 +175,7 @@ func (w *edit[T]) upsert(obj T) {
 	switch {
 	case !ok:
 		w.add(key, obj)
-		w.note(change[T]{key: key, new: obj, added: true})
+		w.note(change[T]{Key: key, New: obj, Added: true})
 	case !sameVersion(old, obj):
 		w.update(w.store.records[slot], obj)
 		w.note(replaced(key, old, obj))
@@ -200,9 +192,9 @@ func (w *edit[T]) remove(d *Delta[T]) {
 	}
 	r := w.store.records[slot]
 	w.drop(r)
-	c := change[T]{key: keyOfRecord(r), old: old, last: old, deleted: true}
+	c := change[T]{Key: keyOfRecord(r), Old: old, Last: old, Deleted: true}
 	if final && d.Object.GetUID() == old.GetUID() { // another UID: the store missed the deletion of old and a successor
-		c.last, c.final = d.Object, true
+		c.Last, c.Final = d.Object, true
 	}
 	w.note(c)
 }
@@ -262,10 +254,10 @@ func (w *edit[T]) replace(d *Delta[T], kept *undecoded) {
 		switch {
 		case s.record == nil:
 			w.add(s.key, s.new)
-			w.note(change[T]{key: s.key, new: s.new, added: true})
+			w.note(change[T]{Key: s.key, New: s.new, Added: true})
 		case s.new == none:
 			w.drop(s.record)
-			w.note(change[T]{key: s.key, old: s.old, last: s.old, deleted: true})
+			w.note(change[T]{Key: s.key, Old: s.old, Last: s.old, Deleted: true})
 		default:
 			w.update(s.record, s.new)
 			w.note(replaced(s.key, s.old, s.new))
@@ -287,7 +279,7 @@ func (w *edit[T]) fill(items []T) {
 		w.store.records[i] = r
 		all[i] = newItem(struct{}{}, w.next.place(key).Hash, r)
 		w.next.objects.Set(w.gen, r.Data.slot, obj)
-		w.note(change[T]{key: key, new: obj, added: true})
+		w.note(change[T]{Key: key, New: obj, Added: true})
 	}
 	w.next.records.Build(w.gen, all)
 	w.next.buildHints()

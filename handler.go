@@ -1,10 +1,11 @@
 package informer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/typedinformer/informer/internal/deliver"
 )
 
 // Handler receives the changes of an informer's objects, one call at a time.
@@ -97,7 +98,7 @@ const (
 )
 
 // ErrBacklog indicates that a subscription ended because its handler was more than MaxBacklog changes behind.
-var ErrBacklog = errors.New("the handler is too far behind")
+var ErrBacklog = deliver.ErrBacklog
 
 // validate names the field that is wrong.
 func (c *SubscriptionConfig[T]) validate() error {
@@ -112,69 +113,6 @@ func (c *SubscriptionConfig[T]) validate() error {
 		return errors.New("SubscriptionConfig.MaxBacklog and Block need Delivery to be DeliverEvery")
 	}
 	return nil
-}
-
-// Subscription ties a handler to an informer. Its methods are safe for concurrent use.
-type Subscription struct{ listener subscriber }
-
-// subscriber is a listener of any T.
-type subscriber interface {
-	hasSynced() bool
-	waitSynced(ctx context.Context) error
-	end(why error)
-	released() <-chan struct{}
-	err() error
-	status() SubscriptionStatus
-}
-
-// HasSynced reports whether the handler has processed the whole initial list.
-func (s *Subscription) HasSynced() bool { return s.listener.hasSynced() }
-
-// WaitSynced waits until the handler has processed the whole initial list, and then returns nil. It returns an error if
-// ctx ends or the subscription ends first.
-func (s *Subscription) WaitSynced(ctx context.Context) error { return s.listener.waitSynced(ctx) }
-
-// Close ends the subscription and drops the changes that wait for its handler. After Close has returned, no call of the
-// handler or of Filter begins. Close does not wait for a call under way: receive from Done before you free resources
-// that the handler uses.
-//
-//	sub.Close()
-//	<-sub.Done()
-//
-// Because Close waits for no handler, a handler may close its own subscription or another one. So may a goroutine that
-// holds a lock which the handler needs. Once Done is closed, the subscription retains neither the handler nor an
-// object. Closing again does nothing.
-func (s *Subscription) Close() { s.listener.end(ErrClosed) }
-
-// Done returns a channel that is closed when the subscription has ended and the last call of the handler has returned.
-// Err then returns the reason. The handler itself must not wait for Done.
-func (s *Subscription) Done() <-chan struct{} { return s.listener.released() }
-
-// Err returns nil while the subscription is open. Afterwards it returns [ErrClosed] if Close ended it, an error that
-// wraps [ErrStopped] if the informer has stopped, [ErrBacklog], or the error of an invalid SubscriptionConfig.
-func (s *Subscription) Err() error { return s.listener.err() }
-
-// Status returns the present status of the subscription.
-func (s *Subscription) Status() SubscriptionStatus { return s.listener.status() }
-
-// SubscriptionStatus is the status of a [Subscription].
-type SubscriptionStatus struct {
-	Name string
-	// Backlog is the number of keys with changes that wait for the handler. With DeliverEvery, it is the number of
-	// changes.
-	Backlog int
-	// Busy is how long the current call has taken so far. Zero means that no call is under way. The informer logs a
-	// warning after 10 s, and then when a call takes twice as long as at the last warning.
-	Busy time.Duration
-	// Oldest is how long the oldest waiting change has waited. Changes of one key that fold wait since the first of them.
-	Oldest time.Duration
-	// Delays has the times from a change in the store to its call, for each call. Calls has the times that calls took; its
-	// Max is the slowest call. For an iteration with [Informer.Changes], the body of the loop is the call.
-	Delays, Calls Durations
-	// Synced is true once the handler has processed the whole initial list.
-	Synced bool
-	// Blocking is true while the informer waits for the handler; see SubscriptionConfig.Block.
-	Blocking bool
 }
 
 // Event is one change as [Informer.Changes] yields it. It carries the arguments of a method of [Handler].

@@ -405,24 +405,24 @@ func mustApply[T Object](t testing.TB, s *Store[T], changes []change[T], deltas 
 func follow(t *testing.T, w world, changes []change[*thing]) {
 	t.Helper()
 	for _, c := range changes {
-		have := w[c.key]
-		if (have == nil) != (c.old == nil) || have != nil && (have.uid != c.old.uid || have.rv != c.old.rv) {
-			t.Fatalf("%v: change from %v, but had %v", c.key, c.old, have)
+		have := w[c.Key]
+		if (have == nil) != (c.Old == nil) || have != nil && (have.uid != c.Old.uid || have.rv != c.Old.rv) {
+			t.Fatalf("%v: change from %v, but had %v", c.Key, c.Old, have)
 		}
-		if c.deleted {
-			if have == nil || c.last == nil {
-				t.Fatalf("%v: deleted, but was not there", c.key)
+		if c.Deleted {
+			if have == nil || c.Last == nil {
+				t.Fatalf("%v: deleted, but was not there", c.Key)
 			}
-			delete(w, c.key)
+			delete(w, c.Key)
 		}
-		if c.added != (c.new != nil && w[c.key] == nil) {
-			t.Fatalf("%v: added is %v", c.key, c.added)
+		if c.Added != (c.New != nil && w[c.Key] == nil) {
+			t.Fatalf("%v: added is %v", c.Key, c.Added)
 		}
-		if c.new != nil {
-			if !c.added && c.new.uid != have.uid {
-				t.Fatalf("%v: update to another uid", c.key)
+		if c.New != nil {
+			if !c.Added && c.New.uid != have.uid {
+				t.Fatalf("%v: update to another uid", c.Key)
 			}
-			w[c.key] = c.new
+			w[c.Key] = c.New
 		}
 	}
 }

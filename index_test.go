@@ -332,7 +332,7 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 		var told []string
 		inf.Subscribe(HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) { told = append(told, obj.name) }})
 		batch := []Delta[*thing]{upsert(1, "a"), upsert(2, "b")}
-		if attempt(func() { inf.hub.apply(batch, nil, false) }) {
+		if attempt(func() { writeTo(inf.hub, inf.store, batch, nil, false) }) {
 			t.Fatal("the function did not panic")
 		}
 		bad = false

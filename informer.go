@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -32,7 +33,7 @@ type Informer[T Object] struct {
 	packing    packing[T] // nil without Config.Compact
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
-	hub        *hub[T]
+	hub        *deliver.Hub[T]
 	end        context.CancelCauseFunc // ends Run
 
 	// A goroutine holds applying while it moves deltas from fifo to the store and to every backlog. Two goroutines apply
@@ -122,14 +123,14 @@ func makeInformer[T Object](client *Client, resource Resource, config Config[T],
 		sharded:  map[string]uint64{},
 		changed:  make(chan struct{}),
 	}
-	i.synced, i.stopped = i.hub.synced, i.hub.stopped
-	i.hub.unsynced, i.hub.report, i.hub.slow = i.unsynced, i.report, i.reportSlow
+	i.synced, i.stopped = i.hub.Synced(), i.hub.Stopped()
+	i.hub.Unsynced, i.hub.Report, i.hub.Slow = i.unsynced, i.report, i.reportSlow
 	if i.invalid = invalid; invalid == nil {
 		i.invalid = i.makeReflectors(client)
 	}
 	i.parts = len(i.reflectors)
 	if i.invalid != nil {
-		i.hub.stop(i.invalid)
+		i.hub.Stop(i.invalid)
 	}
 	return i
 }
@@ -220,8 +221,8 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 			if i.WaitSynced(ctx) != nil {
 				return
 			}
-			for _, l := range i.hub.all() {
-				_ = l.waitSynced(ctx) // the handlers need the processor more
+			for _, l := range i.hub.All() {
+				_ = l.WaitSynced(ctx) // the handlers need the processor more
 			}
 			i.packing.settle(ctx, i.store.All())
 		})
@@ -241,7 +242,7 @@ func (i *Informer[T]) begin() error {
 		return i.invalid
 	case i.started:
 		return fmt.Errorf("%s: %w", i.resource, ErrRunning)
-	case run.IsClosed(i.hub.stopped):
+	case run.IsClosed(i.hub.Stopped()):
 		return fmt.Errorf("%s: %w", i.resource, ErrStopped)
 	}
 	i.started = true
@@ -336,11 +337,10 @@ func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) 
 	if i.compact != nil {
 		return i.compact.SubscribeWith(compactSubscription(h, config))
 	}
-	l := newListener(i.hub, h, config)
-	wrong := l.wrong()
-	i.hub.join(l)
-	if wrong != nil {
-		i.report(l.config.Name, wrong)
+	l, invalid := newListener(i.hub, h, config)
+	i.hub.Join(l, invalid)
+	if invalid != nil {
+		i.report(l.Name(), invalid)
 	}
 	return &Subscription{l}
 }
@@ -359,7 +359,7 @@ func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 			}
 			return
 		}
-		newListener[T](i.hub, nil, SubscriptionConfig[T]{Name: "Changes"}).changes(ctx)(yield)
+		pull(ctx, i.hub, yield)
 	}
 }
 
@@ -387,8 +387,8 @@ func (i *Informer[T]) Status() InformerStatus {
 		part.Stale = src.undecoded.len() // so that who sees a list in the store also sees what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}
-	for _, l := range i.hub.all() {
-		s.Handlers = append(s.Handlers, l.status())
+	for _, l := range i.hub.All() {
+		s.Handlers = append(s.Handlers, subscriptionStatus(l.Status()))
 	}
 	return s
 }
@@ -436,7 +436,7 @@ func (i *Informer[T]) apply(ctx context.Context) error {
 func (i *Informer[T]) applyBatch(ctx context.Context) (err error) {
 	i.applying.Lock()
 	defer i.applying.Unlock()
-	if i.hub.waitForRoom(ctx); ctx.Err() != nil {
+	if i.hub.WaitForRoom(ctx); ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	i.full = false
@@ -482,14 +482,14 @@ func (i *Informer[T]) applyLocked() (err error) {
 	if i.batch[0].Type == Replaced {
 		err = i.applyListLocked(&i.batch[0])
 	} else if len(i.past) == 0 {
-		i.changes, err = i.hub.apply(i.batch, i.changes, false)
+		i.changes, err = writeTo(i.hub, i.store, i.batch, i.changes, false)
 	} else {
 		err = i.applyPastLocked()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.resource, err)
 	}
-	if i.full = i.hub.full(); i.full {
+	if i.full = i.hub.Full(); i.full {
 		run.Signal(i.fifo.readable) // for apply to wait
 	}
 	clear(i.batch)
@@ -503,7 +503,7 @@ func (i *Informer[T]) applyLocked() (err error) {
 // applyListLocked applies i.batch, which is the Replaced d.
 func (i *Informer[T]) applyListLocked(d *Delta[T]) (err error) {
 	first := !i.listed[d.Namespace]
-	if i.changes, err = i.hub.apply(i.batch, i.changes, first); err != nil {
+	if i.changes, err = writeTo(i.hub, i.store, i.batch, i.changes, first); err != nil {
 		return err
 	}
 	switch {
@@ -530,7 +530,7 @@ func (i *Informer[T]) applyPastLocked() (err error) {
 			to++
 		}
 		clear(i.changes)
-		if i.changes, err = i.hub.apply(i.batch[from:to], i.changes[:0], past); err != nil {
+		if i.changes, err = writeTo(i.hub, i.store, i.batch[from:to], i.changes[:0], past); err != nil {
 			return err
 		}
 		if last := &i.batch[to-1]; last.current && past {
@@ -550,7 +550,7 @@ func (i *Informer[T]) noteFirstList(namespace string) {
 	complete := len(i.listed) == len(i.reflectors)
 	i.mu.Unlock()
 	if complete {
-		i.hub.load()
+		i.hub.Load()
 	}
 }
 
@@ -634,14 +634,14 @@ func (i *Informer[T]) reportUnreadable(failed *DecodeError) {
 }
 
 // reportSlow logs that a call of a handler takes long.
-func (i *Informer[T]) reportSlow(s SubscriptionStatus) {
+func (i *Informer[T]) reportSlow(s deliver.Status) {
 	i.config.logger().Warn("a handler is slow", "resource", i.resource.String(), "handler", s.Name, "call", s.Busy,
 		"backlog", s.Backlog, "oldest", s.Oldest)
 }
 
 // stop ends all subscriptions, waits for the calls under way, and drops the deltas that are not in the store.
 func (i *Informer[T]) stop() {
-	i.hub.stop(ErrStopped)
+	i.hub.Stop(ErrStopped)
 	i.fifo.Close(false)
 }
 
@@ -653,7 +653,7 @@ func (i *Informer[T]) abandon() {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.started && !run.IsClosed(i.hub.stopped) {
+	if !i.started && !run.IsClosed(i.hub.Stopped()) {
 		i.stop()
 	}
 }

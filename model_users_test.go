@@ -105,6 +105,7 @@ type Follower[T Object] struct {
 	limit  int                  // it closes itself after this many events; 0 means never
 	resync bool                 // it receives resyncs
 	every  bool                 // it receives every change
+	blocks bool                 // the informer waits for it
 	early  bool                 // it subscribed before the first change
 	sub    atomic.Pointer[Subscription]
 	busy   atomic.Bool
@@ -334,6 +335,7 @@ func (u *Users[T]) Subscribe() {
 	if u.IntN(4) == 0 {
 		f.every = true
 		config.Delivery, config.MaxBacklog, config.Block = DeliverEvery, 1+u.IntN(8), u.IntN(2) == 0
+		f.blocks = config.Block
 		f.name += fmt.Sprintf(", every change, backlog %d, block %v", config.MaxBacklog, config.Block)
 	}
 	if u.IntN(6) == 0 {
@@ -396,25 +398,6 @@ func (u *Users[T]) checkLateSubscription() {
 	}
 }
 
-// underPressure is a listener of any T.
-type underPressure interface {
-	pressure() (behind int, block, blocking bool)
-}
-
-// pressure returns the number of changes that wait if these are too many, whether the listener may block the informer, and
-// whether it does.
-func (l *listener[T]) pressure() (behind int, block, blocking bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended != nil {
-		return 0, l.config.Block, false
-	}
-	if l.backlog.full() {
-		behind = l.backlog.len()
-	}
-	return behind, l.config.Block, l.room != nil
-}
-
 // checkBacklogs checks H3: no handler is further behind than allowed, unless the informer waits.
 func (u *Users[T]) checkBacklogs() {
 	synctest.Wait()
@@ -424,14 +407,14 @@ func (u *Users[T]) checkBacklogs() {
 		if sub == nil {
 			continue
 		}
-		behind, block, blocking := sub.listener.(underPressure).pressure()
-		if behind > 0 {
+		s := sub.Status()
+		if sub.listener.(interface{ Full() bool }).Full() {
 			over++
-			if !block {
-				f.errorf("H3: %d changes behind", behind)
+			if !f.blocks {
+				f.errorf("H3: %d changes behind", s.Backlog)
 			}
 		}
-		if blocking {
+		if s.Blocking {
 			blocked++
 		}
 	}
@@ -601,7 +584,7 @@ func (u *Users[T]) Check(want map[Key]string) {
 		sub := f.sub.Load()
 		behind := sub != nil && errors.Is(sub.Err(), ErrBacklog)
 		if behind {
-			if _, block, _ := sub.listener.(underPressure).pressure(); block || !f.every {
+			if f.blocks || !f.every {
 				f.errorf("H3: %v", sub.Err())
 			}
 		}

@@ -178,7 +178,6 @@ var files = []string{
 	"edit.go",
 	"index.go",
 	"handler.go",
-	"backlog.go",
 	"listener.go",
 	"compact.go",
 	"memory.go",

@@ -1,6 +1,8 @@
-package informer
+package deliver
 
-import "time"
+import (
+	"time"
+)
 
 // backlog holds the changes that wait for one handler, in order. It is not safe for concurrent use.
 //
@@ -20,7 +22,7 @@ type backlog[T Object] struct {
 
 // pending is the change that a handler will receive for one key: from old, if the handler has it, to new or a deletion.
 type pending[T Object] struct {
-	change[T]
+	Change[T]
 	at      time.Duration // when the first change came that it folds
 	initial bool
 	void    bool // added and deleted before the handler received it: there is nothing to deliver
@@ -34,14 +36,14 @@ const maxIdleQueue = 16
 
 // add appends c, or folds it into the entry of its key. now is not before that of earlier calls. At most more changes
 // follow, which sizes the map.
-func (b *backlog[T]) add(c *change[T], initial bool, now time.Duration, more int) {
+func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int) {
 	if !b.every {
-		if p := b.find(c.key); p != nil {
+		if p := b.find(c.Key); p != nil {
 			p.fold(c)
 			if p.void {
 				*p = pending[T]{initial: p.initial, void: true}
 				b.void++
-				delete(b.byKey, c.key)
+				delete(b.byKey, c.Key)
 			}
 			return
 		}
@@ -49,19 +51,19 @@ func (b *backlog[T]) add(c *change[T], initial bool, now time.Duration, more int
 	if len(b.queue) == cap(b.queue) && b.len() < len(b.queue)/2 {
 		b.compact()
 	}
-	p := pending[T]{change: *c, at: now, initial: initial && c.added}
+	p := pending[T]{Change: *c, at: now, initial: initial && c.Added}
 	if p.initial {
 		b.initial++
 	}
 	b.queue = append(b.queue, p)
 	switch last := len(b.queue) - 1; {
 	case b.byKey != nil:
-		b.byKey[c.key] = b.first + uint64(last)
+		b.byKey[c.Key] = b.first + uint64(last)
 	case last-b.head >= fewEntries:
 		b.byKey = make(map[Key]uint64, last-b.head+1+more)
 		for i := b.head; i <= last; i++ {
 			if p := &b.queue[i]; !p.void {
-				b.byKey[p.key] = b.first + uint64(i)
+				b.byKey[p.Key] = b.first + uint64(i)
 			}
 		}
 	}
@@ -76,7 +78,7 @@ func (b *backlog[T]) find(key Key) *pending[T] {
 		return nil
 	}
 	for i := len(b.queue) - 1; i >= b.head; i-- {
-		if p := &b.queue[i]; p.key == key && !p.void {
+		if p := &b.queue[i]; p.Key == key && !p.void {
 			return p
 		}
 	}
@@ -97,8 +99,8 @@ func (b *backlog[T]) take(p *pending[T]) bool {
 			}
 			continue
 		}
-		if b.byKey != nil && (!b.every || b.byKey[p.key] == number) {
-			delete(b.byKey, p.key)
+		if b.byKey != nil && (!b.every || b.byKey[p.Key] == number) {
+			delete(b.byKey, p.Key)
 		}
 		return true
 	}
@@ -139,7 +141,7 @@ func (b *backlog[T]) keys() (n int) {
 		return len(b.byKey)
 	}
 	for i := b.head; i < len(b.queue); i++ {
-		if b.find(b.queue[i].key) == &b.queue[i] {
+		if b.find(b.queue[i].Key) == &b.queue[i] {
 			n++
 		}
 	}
@@ -154,7 +156,7 @@ func (b *backlog[T]) compact() {
 		switch {
 		case !p.void:
 			if b.byKey != nil {
-				b.byKey[p.key] = b.first + uint64(len(kept))
+				b.byKey[p.Key] = b.first + uint64(len(kept))
 			}
 			kept = append(kept, p)
 		case p.initial:
@@ -166,17 +168,17 @@ func (b *backlog[T]) compact() {
 }
 
 // fold adds the next change of the same key to p.
-func (p *pending[T]) fold(c *change[T]) {
+func (p *pending[T]) fold(c *Change[T]) {
 	var none T
-	p.new = c.new
+	p.New = c.New
 	switch {
-	case !c.deleted:
-		p.added = p.added || c.added // c.added: p has a deletion to deliver first
-	case p.added && !p.deleted: // the handler never received the deleted object
-		p.void = c.new == none
-	case !p.deleted: // the handler has a version of the deleted object
-		p.deleted, p.last, p.final, p.added = true, c.last, c.final, c.added
+	case !c.Deleted:
+		p.Added = p.Added || c.Added // c.Added: p has a deletion to deliver first
+	case p.Added && !p.Deleted: // the handler never received the deleted object
+		p.void = c.New == none
+	case !p.Deleted: // the handler has a version of the deleted object
+		p.Deleted, p.Last, p.Final, p.Added = true, c.Last, c.Final, c.Added
 	default: // p has a deletion already; the handler never received the object that c deletes
-		p.added = c.added
+		p.Added = c.Added
 	}
 }

@@ -1,0 +1,62 @@
+// Package deliver brings the changes of a store to handlers. Each handler has a backlog of its own, and a goroutine
+// while there is something to deliver, so a slow handler delays nobody else.
+//
+// # Locks
+//
+// The order is: locks of the caller of [Hub.Apply], such as the one that keeps batches in order; the hub's; then either
+// the store's, in the function that Apply is given, or a listener's. The function of an index runs under all of these
+// but a listener's, since it is part of the write. A handler or a filter runs under none of them, so it may subscribe,
+// end a listener and read. Hub.Report runs under the lock of the hub.
+package deliver
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Key names an object.
+type Key = types.NamespacedName
+
+// Object is an object of a store.
+type Object interface {
+	comparable
+	GetNamespace() string
+	GetName() string
+}
+
+func keyOf[T Object](obj T) Key {
+	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// Change is the effect of an event on one key. If an object has the name of the previous one but another UID, both
+// Added and Deleted are set.
+type Change[T Object] struct {
+	Key     Key
+	Old     T    // the previous version; nil for an addition
+	Last    T    // for a deletion: the state at the deletion if known, otherwise Old
+	New     T    // the new version; nil for a deletion
+	Added   bool // New is another object than Old
+	Deleted bool // Old no longer exists
+	Final   bool // Last is the state at the deletion
+}
+
+// Handler receives changes, one call at a time.
+type Handler[T Object] interface {
+	OnAdd(obj T, initial bool)
+	OnUpdate(old, new T)
+	OnDelete(last T, final bool)
+}
+
+// Config says how a listener delivers.
+type Config[T Object] struct {
+	Name   string       // of the handler
+	Filter func(T) bool // the objects that the handler gets; nil for all
+	Every  bool         // deliver each change; false folds the changes of a key
+	Limit  int          // with Every: how many changes may wait besides one for each key
+	Block  bool         // with Every: more changes make the caller wait, instead of ending the listener
+	Resync time.Duration
+	// NewOnly passes the zero T as the old object of an update.
+	NewOnly bool
+	OnPanic func(value any) // gets the panics of the handler and of Filter; nil lets them end the program
+}

@@ -1,0 +1,309 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/typedinformer/informer/internal/histogram"
+	"github.com/typedinformer/informer/internal/run"
+)
+
+// Listener delivers the changes of a hub to one handler. Its goroutine lives only while there is something to deliver.
+//
+// A listener is open, then ended, then released:
+//
+//	join -> open --end--> ended --no call is under way--> released
+//
+// An ended listener begins no call. A released listener refers to no object, so keeping its Subscription costs little
+// memory.
+type Listener[T Object] struct {
+	hub      atomic.Pointer[Hub[T]] // nil once released
+	resource string                 // the hub's
+	epoch    time.Time              // the hub's
+	config   Config[T]
+	handler  Handler[T]    // nil once released
+	given    map[Key]T     // with a filter: the objects that the handler has; only the delivering goroutine uses it
+	start    func()        // run, with labels for profiles; creating it once saves an allocation each time that run starts
+	wake     chan struct{} // holds a token when an iteration may have something to yield; nil for a handler
+
+	mu      sync.Mutex // protects the fields below; taken after the lock of the hub
+	backlog backlog[T]
+	running bool // a goroutine delivers; always true for an iteration
+	calls   calls
+	slow    slowness
+	rounds  rounds
+	loaded  bool          // the backlog has received all initial additions
+	synced  chan struct{} // closed when the handler has processed all of them
+	closed  chan struct{} // closed when the listener has ended
+	ended   error         // why the listener has ended; nil while it is open
+	done    chan struct{} // closed when the listener is released
+	room    chan struct{} // closed when the backlog is no longer full; nil if nobody waits
+}
+
+// ErrBacklog indicates that a listener ended because its handler was too many changes behind.
+var ErrBacklog = errors.New("the handler is too far behind")
+
+var (
+	errExited = errors.New("the handler ended its goroutine")
+	errLeft   = errors.New("the iteration has ended")
+)
+
+// NewListener returns a listener that [Hub.Join] or [Listener.Pull] opens.
+func NewListener[T Object](h *Hub[T], handler Handler[T], config Config[T]) *Listener[T] {
+	l := &Listener[T]{
+		resource: h.Resource,
+		epoch:    h.epoch,
+		config:   config,
+		handler:  handler,
+		slow:     slowness{at: slowCall},
+		backlog:  backlog[T]{every: config.Every, limit: config.Limit},
+		synced:   make(chan struct{}),
+		closed:   make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	l.hub.Store(h)
+	labels := pprof.WithLabels(context.Background(), pprof.Labels("informer", h.Resource, "handler", config.Name))
+	l.start = func() {
+		pprof.SetGoroutineLabels(labels)
+		l.run()
+	}
+	if config.OnPanic != nil && handler != nil {
+		l.handler = guarded[T]{handler, config.OnPanic}
+		if config.Filter != nil {
+			l.config.Filter = guardedFilter(config.Filter, config.OnPanic)
+		}
+	}
+	if config.Filter != nil {
+		l.given = map[Key]T{}
+	}
+	return l
+}
+
+// Name returns the name of the handler.
+func (l *Listener[T]) Name() string { return l.config.Name }
+
+// HasSynced reports whether the handler has processed all initial additions.
+func (l *Listener[T]) HasSynced() bool { return run.IsClosed(l.synced) }
+
+// WaitSynced waits until HasSynced. It returns an error if ctx ends or the listener ends first.
+func (l *Listener[T]) WaitSynced(ctx context.Context) error {
+	if l.HasSynced() {
+		return nil
+	}
+	select {
+	case <-l.synced:
+		return nil
+	case <-l.closed:
+		return fmt.Errorf("handler %s of %s is not synced: %w", l.config.Name, l.resource, l.Err())
+	case <-ctx.Done():
+		if h := l.hub.Load(); h != nil && !run.IsClosed(h.synced) {
+			return h.Unsynced(context.Cause(ctx))
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return fmt.Errorf("handler %s of %s has %d initial objects left: %w", l.config.Name, l.resource, l.backlog.initial,
+			context.Cause(ctx))
+	}
+}
+
+// Pull opens the listener and delivers in the goroutine of the caller. It calls drain after each change, and returns
+// when drain returns false, ctx ends or the listener ends.
+func (l *Listener[T]) Pull(ctx context.Context, drain func() bool) {
+	h := l.hub.Load()
+	l.wake = make(chan struct{}, 1)
+	l.running = true
+	h.Join(l, nil)
+	defer h.end(l, errLeft)
+	var p pending[T]
+	for {
+		if l.next(&p) {
+			if l.deliver(&p); !drain() {
+				return
+			}
+			continue
+		}
+		select {
+		case <-l.wake:
+		case <-l.closed:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// End ends the listener because of why: from now on, no call of the handler begins.
+func (l *Listener[T]) End(why error) {
+	if h := l.hub.Load(); h != nil {
+		h.end(l, why)
+	}
+}
+
+// Released returns a channel that is closed when the listener has ended and no call is under way.
+func (l *Listener[T]) Released() <-chan struct{} { return l.done }
+
+// Err returns why the listener has ended, and nil while it is open.
+func (l *Listener[T]) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// Status is the present status.
+func (l *Listener[T]) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.statusLocked(time.Since(l.epoch))
+}
+
+// Status is the status of a [Listener].
+type Status struct {
+	Name          string
+	Backlog       int           // changes to deliver
+	Busy          time.Duration // how long the present call has taken; zero if none is under way
+	Oldest        time.Duration // how long the oldest change has waited
+	Delays, Calls histogram.Histogram
+	Synced        bool
+	Blocking      bool // somebody waits for room in the backlog
+}
+
+func (l *Listener[T]) statusLocked(now time.Duration) Status {
+	s := Status{
+		Name:     l.config.Name,
+		Backlog:  l.backlog.len(),
+		Synced:   run.IsClosed(l.synced),
+		Blocking: l.room != nil && l.ended == nil,
+		Delays:   l.calls.delays,
+		Calls:    l.calls.times,
+	}
+	if l.calls.underWay {
+		s.Busy = now - l.calls.began
+	}
+	if first := l.backlog.oldest(); first != nil {
+		s.Oldest = now - first.at
+	}
+	return s
+}
+
+// Open reports whether a call of the handler may begin.
+func (l *Listener[T]) Open() bool { return !run.IsClosed(l.closed) }
+
+// enqueue adds changes to the backlog, in the order in which they happened, and starts their delivery. The listener
+// must be open, and the caller must hold the lock of the hub. If this ends the subscription, enqueue returns the
+// reason.
+func (l *Listener[T]) enqueue(changes []Change[T], initial bool, now time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.enqueueLocked(changes, initial, now)
+}
+
+func (l *Listener[T]) enqueueLocked(changes []Change[T], initial bool, now time.Duration) error {
+	for i := range changes {
+		l.backlog.add(&changes[i], initial, now, len(changes)-i-1)
+	}
+	if l.backlog.full() && !l.config.Block {
+		l.endLocked(ErrBacklog)
+		return ErrBacklog
+	}
+	l.checkSyncedLocked() // the backlog may have dropped void initial additions
+	if !l.backlog.empty() {
+		l.kickLocked()
+	}
+	return nil
+}
+
+// load notes that the backlog has received all initial additions.
+func (l *Listener[T]) load() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loadLocked()
+}
+
+func (l *Listener[T]) loadLocked() {
+	l.loaded = true
+	l.checkSyncedLocked()
+	if l.config.Resync > 0 && l.rounds.timer == nil {
+		l.rounds.timer = time.AfterFunc(l.untilResync(), l.beginResync)
+	}
+}
+
+func (l *Listener[T]) checkSyncedLocked() {
+	if l.loaded && l.backlog.initial == 0 && !run.IsClosed(l.synced) {
+		close(l.synced)
+	}
+}
+
+// Full reports whether more changes wait than the limit allows.
+func (l *Listener[T]) Full() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fullLocked()
+}
+
+func (l *Listener[T]) fullLocked() bool { return l.ended == nil && l.backlog.full() }
+
+// waitForRoom waits while the backlog is full.
+func (l *Listener[T]) waitForRoom(ctx context.Context) {
+	l.mu.Lock()
+	if !l.fullLocked() {
+		l.mu.Unlock()
+		return
+	}
+	if l.room == nil {
+		l.room = make(chan struct{})
+	}
+	room := l.room
+	l.mu.Unlock()
+	select {
+	case <-room:
+	case <-l.closed:
+	case <-ctx.Done():
+	}
+}
+
+// kickLocked makes sure that a goroutine delivers the backlog.
+func (l *Listener[T]) kickLocked() {
+	if l.wake != nil {
+		run.Signal(l.wake)
+		return
+	}
+	if l.running {
+		return
+	}
+	l.running = true
+	l.hub.Load().delivering.Add(1)
+	go l.start()
+	if !l.slow.checks {
+		l.checkSlowLocked(l.slow.at)
+	}
+}
+
+// endLocked ends the listener: it removes it from the hub and drops the backlog. The caller holds the lock of the hub,
+// too.
+func (l *Listener[T]) endLocked(why error) {
+	if l.ended != nil {
+		return
+	}
+	l.hub.Load().forgetLocked(l)
+	l.ended = why
+	close(l.closed)
+	l.backlog.drop()
+	l.rounds.stop()
+	l.slow.stop()
+	if !l.running {
+		l.releaseLocked()
+	}
+}
+
+// releaseLocked drops the references to objects and to functions of the user.
+func (l *Listener[T]) releaseLocked() {
+	l.hub.Store(nil)
+	l.handler, l.given, l.rounds.timer, l.slow.timer = nil, nil, nil, nil
+	l.config.Filter, l.config.OnPanic = nil, nil
+	close(l.done)
+}

@@ -1,0 +1,133 @@
+package deliver
+
+import (
+	"time"
+
+	"github.com/typedinformer/informer/internal/histogram"
+)
+
+// calls measures the calls of a handler.
+type calls struct {
+	underWay bool
+	began    time.Duration       // when the present call, or the last one, began
+	delays   histogram.Histogram // from the change to its call
+	times    histogram.Histogram // how long calls took
+}
+
+func (c *calls) begin(now, changed time.Duration) {
+	c.underWay, c.began = true, now
+	c.delays.Add(now - changed)
+}
+
+func (c *calls) end(now time.Duration) {
+	if c.underWay {
+		c.underWay = false
+		c.times.Add(now - c.began)
+	}
+}
+
+// run delivers until the backlog is empty.
+func (l *Listener[T]) run() {
+	h := l.hub.Load()
+	defer h.delivering.Done()
+	var p pending[T]
+	returned := false
+	defer func() {
+		if !returned { // the handler called runtime.Goexit, as t.FailNow does
+			h.Report(l.config.Name, errExited)
+			h.end(l, errExited)
+			p = pending[T]{}
+			l.next(&p)
+		}
+	}()
+	for l.next(&p) {
+		l.deliver(&p)
+	}
+	returned = true
+}
+
+// next replaces *p, whose delivery has ended, with the next entry to deliver. It returns false if there is none.
+func (l *Listener[T]) next(p *pending[T]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Since(l.epoch)
+	l.calls.end(now)
+	if p.initial {
+		l.backlog.initial--
+	}
+	for l.rounds.underWay && l.backlog.empty() && l.ended == nil {
+		l.mu.Unlock()
+		l.continueResync()
+		l.mu.Lock()
+	}
+	more := l.backlog.take(p)
+	l.checkSyncedLocked()
+	if !more {
+		l.running = l.wake != nil
+		if l.ended != nil && !l.running {
+			l.releaseLocked()
+		}
+		return false
+	}
+	if l.room != nil && !l.backlog.full() {
+		close(l.room)
+		l.room = nil
+	}
+	l.calls.begin(now, p.at)
+	return true
+}
+
+// deliver calls the handler at most twice. The listener may end before either call.
+func (l *Listener[T]) deliver(p *pending[T]) {
+	var none T
+	if l.config.Filter != nil {
+		l.deliverFiltered(p)
+		return
+	}
+	if p.Deleted && l.Open() {
+		l.handler.OnDelete(p.Last, p.Final)
+	}
+	switch {
+	case p.New == none || !l.Open():
+	case p.Added:
+		l.handler.OnAdd(p.New, p.initial)
+	default:
+		l.update(p.Old, p.New)
+	}
+}
+
+// deliverFiltered is deliver with a filter. It compares with the objects in given, since the result of a filter can
+// change.
+func (l *Listener[T]) deliverFiltered(p *pending[T]) {
+	var none T
+	old, has := l.given[p.Key]
+	if has && p.Deleted && l.Open() {
+		delete(l.given, p.Key)
+		has = false
+		l.handler.OnDelete(p.Last, p.Final)
+	}
+	if p.New == none || !l.Open() {
+		return
+	}
+	passes := l.config.Filter(p.New)
+	switch {
+	case !l.Open():
+	case passes && has:
+		l.given[p.Key] = p.New
+		l.update(old, p.New)
+	case passes:
+		l.given[p.Key] = p.New
+		l.handler.OnAdd(p.New, p.initial)
+	case has:
+		delete(l.given, p.Key)
+		l.handler.OnDelete(old, false)
+	}
+}
+
+func (l *Listener[T]) update(old, new T) {
+	if l.config.NewOnly {
+		var none T
+		old = none
+	}
+	l.handler.OnUpdate(old, new)
+}

@@ -1,0 +1,52 @@
+package deliver
+
+import "time"
+
+// slowCall is the duration of a call of a handler that is worth a warning. The next one comes after a call that takes
+// twice as long as the call before, so a handler that is always slow does not fill the log.
+const slowCall = 10 * time.Second
+
+// slowness finds slow calls.
+type slowness struct {
+	timer  *time.Timer   // calls checkSlow; nil before the first delivery
+	checks bool          // timer is running
+	at     time.Duration // warn of a call that takes as long
+}
+
+func (s *slowness) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// checkSlowLocked calls checkSlow after d.
+func (l *Listener[T]) checkSlowLocked(d time.Duration) {
+	l.slow.checks = true
+	if l.slow.timer == nil {
+		l.slow.timer = time.AfterFunc(d, l.checkSlow)
+	} else {
+		l.slow.timer.Reset(d)
+	}
+}
+
+// checkSlow warns if a call of the handler takes long. While the handler has nothing to do, no timer runs.
+func (l *Listener[T]) checkSlow() {
+	h := l.hub.Load()
+	l.mu.Lock()
+	if l.slow.checks = false; h == nil || l.ended != nil || !l.running {
+		l.mu.Unlock()
+		return
+	}
+	s := l.statusLocked(time.Since(l.epoch))
+	isSlow := s.Busy >= l.slow.at
+	if isSlow {
+		l.slow.at = 2 * s.Busy
+	}
+	l.checkSlowLocked(l.slow.at - s.Busy)
+	h.delivering.Add(1) // stop waits for the report
+	defer h.delivering.Done()
+	l.mu.Unlock()
+	if isSlow {
+		h.Slow(s)
+	}
+}
