@@ -41,7 +41,9 @@ func BenchmarkCompactGet(b *testing.B) {
 		inf, stop := compactInformer(b, media)
 		defer stop()
 		var keys []Key
-		inf.store.Snapshot().eachRecord(func(r *record) { keys = append(keys, keyOfRecord(r)) })
+		for p := range inf.store.packed.All() {
+			keys = append(keys, KeyOf(p))
+		}
 		random := rand.New(rand.NewPCG(1, 1))
 		random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		get := func(b *testing.B, keys []Key) {
@@ -71,7 +73,9 @@ func BenchmarkCompactList(b *testing.B) {
 		defer stop()
 		pods := 0
 		namespaces := slices.Sorted(maps.Keys(maps.Collect(func(yield func(string, bool) bool) {
-			inf.store.Snapshot().eachRecord(func(r *record) { yield(r.Space, true) })
+			for p := range inf.store.packed.All() {
+				yield(p.namespace, true)
+			}
 		})))
 		for i := 0; b.Loop(); i++ {
 			for range inf.Store().Namespace(namespaces[i%len(namespaces)]) {

@@ -36,7 +36,7 @@ func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 	show := func(next *Snapshot[*packed]) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.current.Store(&Snapshot[T]{hints: next.hints, records: next.records, sources: next.sources, packed: next})
+		s.current.Store(&Snapshot[T]{sources: next.sources, packed: next})
 		s.notifyLocked()
 	}
 	of.mu.Lock()

@@ -141,7 +141,7 @@
 //	reflector.go   puts a Delta into its Sink, which then has every change up to the event's resource version
 //	fifo.go        queues the delta; a full queue blocks the reader, and so the server
 //	informer.go    takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to store.go and
-//	               index.go (internal/cow)
+//	               index.go (internal/table)
 //	internal/deliver adds the change to the backlog of each handler, whose goroutine calls the handler; listener.go is
 //	               its face
 //	compact.go     with Config.Compact only: decodes what the handler receives

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/typedinformer/informer/internal/cow"
 )
 
 // A version that the store already has is no change, and the store keeps its own object.
@@ -29,20 +27,6 @@ func TestSameVersionIsNoChange(t *testing.T) {
 	}
 	if store.ResourceVersion() != "7" {
 		t.Fatalf("RV = %s", store.ResourceVersion())
-	}
-}
-
-// A store that adds and deletes objects does not grow.
-func TestSlotOfADeletedObjectIsUsedAgain(t *testing.T) {
-	store, _ := NewStore[*thing]()
-	mustApply(t, store, nil, list(1, "a", "b", "c"))
-	for rv := 2; rv <= 100; rv += 2 {
-		name := fmt.Sprint("new", rv)
-		mustApply(t, store, nil, upsert(rv, name))
-		mustApply(t, store, nil, remove(rv+1, name))
-	}
-	if store.next != 4 || len(store.free) != 1 {
-		t.Errorf("%d slots, %d of them free, want 4 and 1", store.next, len(store.free))
 	}
 }
 
@@ -171,78 +155,24 @@ func TestResourceVersionGoesBackByReplaceOnly(t *testing.T) {
 	}
 }
 
-// checkLocked reports each kind of broken invariant.
-func TestCheckReportsEachBrokenInvariant(t *testing.T) {
-	type state struct {
-		*Store[*thing]
-		snap  *Snapshot[*thing]
-		index *keyTree[*thing, string]
+// checkLocked checks the table and the sources.
+func TestCheckReportsTableAndSources(t *testing.T) {
+	store, w := NewStore[*thing]()
+	for _, namespace := range []string{"b", "a"} {
+		w.Apply(Delta[*thing]{Type: Replaced, Namespace: namespace, Items: []*thing{{namespace: namespace, name: "x"}}})
 	}
-	stored := func(s state, name string) *item[struct{}] { // points into the tree
-		p := s.snap.place(Key{Name: name})
-		return s.snap.records.Get(&p)
+	snap := *store.Snapshot()
+	if err := store.checkLocked(&snap); err != nil {
+		t.Fatal(err)
 	}
-	indexed := func(s state, key string) *item[string] {
-		return s.index.tree.Get(&cow.Place{Hash: s.index.index.hash(key), Name: "n00"})
+	snap.sources = []source{snap.sources[1], snap.sources[0]}
+	if err := store.checkLocked(&snap); err == nil || !strings.Contains(err.Error(), "not sorted") {
+		t.Errorf("sources in the wrong order: %v", err)
 	}
-	for want, spoil := range map[string]func(s state){
-		"": func(state) {},
-		"records: item": func(s state) {
-			s.snap.records.All(func(items []item[struct{}]) bool { slices.Reverse(items[1:]); return false })
-		},
-		"objects: page 0 of chapter 0": func(s state) { // writes with generations in the wrong order
-			s.snap.objects.Set(s.gen+1, 0, s.snap.objects.Get(0))
-			s.snap.objects.Set(s.gen, 16, s.snap.objects.Get(16))
-		},
-		"which holds another":        func(s state) { s.snap.objects.Set(s.gen, 3, s.snap.objects.Get(4)) },
-		"is filed with slot":         func(s state) { stored(s, "n03").Slot++ },
-		"is filed with another hash": func(s state) { stored(s, "n03").Hash++ },
-		"never allocated":            func(s state) { s.next = 60 },
-		"are in use or free":         func(s state) { s.free = nil },
-		"is in use, or free twice":   func(s state) { s.free[0] = 7 },
-		"holds an object":            func(s state) { s.snap.objects.Set(s.gen, s.free[0], &thing{name: "ghost"}) },
-		"so has /n02": func(s state) {
-			it := stored(s, "n03")
-			it.Slot = stored(s, "n02").Slot
-			it.Record.Data.slot = it.Slot
-		},
-		"hints: 62 names":              func(s state) { s.snap.hints.Put(0, 100); s.snap.hints.Drop(0, 100); s.snap.hints.Drop(0, 100) },
-		"hints: an entry has slot 100": func(s state) { s.snap.hints.Drop(0, 200); s.snap.hints.Put(0, 100) },
-		"not sorted":                   func(s state) { s.snap.sources = []source{{namespace: "b"}, {namespace: "a"}} },
-		"index 0: 3 items": func(s state) {
-			s.index.tree.Set(0, newItem("ghost", s.index.index.hash("ghost"), &record{Name: "ghost"}))
-		},
-		"index 0: record /n00 is not filed": func(s state) { s.snap.record(Key{Name: "n00"}).Data.hashes[1]++ },
-		"leads to an outdated record": func(s state) {
-			again := *indexed(s, "a").Record
-			indexed(s, "a").Record = &again
-		},
-		"index 0: key other of /n00 is filed with another hash": func(s state) { indexed(s, "a").Key = "other" },
-		"has hashes of more than 1": func(s state) {
-			r := s.snap.record(Key{Name: "n05"})
-			r.Data.hashes = append(r.Data.hashes, 0)
-		},
-		"has no hashes of this index": func(s state) { s.snap.record(Key{Name: "n05"}).Data.hashes = nil },
-	} {
-		t.Run(want, func(t *testing.T) {
-			store, w := NewStore[*thing]()
-			NewIndex(store, func(t *thing) []string { return t.tags })
-			var things []*thing
-			for i := range 64 {
-				things = append(things, &thing{name: fmt.Sprintf("n%02d", i), rv: "1"})
-			}
-			things[0].tags = []string{"a", "b"}
-			w.Apply(Delta[*thing]{Type: Replaced, Items: things})
-			w.Apply(Delta[*thing]{Type: Removed, Object: things[60]})
-			snap := store.Snapshot()
-			spoil(state{store, snap, snap.indexes[0].(*keyTree[*thing, string])})
-			switch err := store.checkLocked(snap); {
-			case err == nil && want != "":
-				t.Error("checkLocked returned nil")
-			case err != nil && (want == "" || !strings.Contains(err.Error(), want)):
-				t.Errorf("err = %v", err)
-			}
-		})
+	before := *store.Snapshot()
+	w.Apply(Delta[*thing]{Type: Upserted, Object: &thing{namespace: "a", name: "y"}})
+	if err := store.checkLocked(&before); err == nil {
+		t.Error("no error for an older version, whose slots and hints the table no longer has")
 	}
 }
 

@@ -2,10 +2,8 @@ package informer
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -191,90 +189,6 @@ func TestNewIndexWhoseFunctionFailsHasNotBeenMade(t *testing.T) {
 	}
 }
 
-// A lookup of NaN finds nothing, as in a Go map. The index removes the key together with its object.
-//
-// Guarantees: C3, C5
-func TestKeyThatIsNotEqualToItselfIsFreedWithItsObject(t *testing.T) {
-	store, w := NewStore[*thing]()
-	x := NewIndex(store, func(t *thing) []float64 { return []float64{math.NaN(), float64(len(t.name)), math.NaN()} })
-	keys := func() (n int) {
-		for range x.Keys() {
-			n++
-		}
-		return n
-	}
-	for rv := range 20 {
-		w.Apply(Delta[*thing]{Type: Upserted, Object: &thing{name: "a", rv: strconv.Itoa(rv)}},
-			Delta[*thing]{Type: Upserted, Object: &thing{name: "b", rv: strconv.Itoa(rv)}})
-		if n := keys(); n != 5 || x.Count(1) != 2 || x.Count(math.NaN()) != 0 {
-			t.Fatalf("%d keys, %d and %d objects", n, x.Count(1), x.Count(math.NaN()))
-		}
-		if err := store.checkLocked(store.Snapshot()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.Apply(Delta[*thing]{Type: Removed, Key: Key{Name: "a"}}, Delta[*thing]{Type: Replaced})
-	if n := keys(); n != 0 {
-		t.Errorf("%d keys but no objects", n)
-	}
-}
-
-// colliding returns three keys that have the same hash in x.
-func colliding(x *Index[*thing, string]) []string {
-	seen := map[uint32][]string{}
-	for i := 0; ; i++ {
-		key := "key" + strconv.Itoa(i)
-		hash := x.hash(key)
-		if seen[hash] = append(seen[hash], key); len(seen[hash]) == 3 {
-			return seen[hash]
-		}
-	}
-}
-
-// Ordinals distinguish the keys of one object whose hashes are equal, in any order, as keys are added and removed.
-//
-// Guarantees: C3, C5
-func TestCollidingKeysOfOneObjectAreToldApart(t *testing.T) {
-	store, w := NewStore[*thing]()
-	x := NewIndex(store, func(t *thing) []string { return t.tags })
-	plain, wPlain := NewStore[*thing]() // without an index: x builds a tree for each snapshot
-	keys := colliding(x)
-	a, b, c := keys[0], keys[1], keys[2]
-	versions := [][]string{{a}, {a, b, c}, {c, a, b}, {b, c}, {c, b}, {c}, {a, a, b, a, c, c}, {"other", c, a}, {}, {b, a, c}}
-	for rv, tags := range slices.Concat(versions, versions) {
-		two := rv >= len(versions) // in the second round, another object has all keys
-		if rv == len(versions) {
-			beside := Delta[*thing]{Type: Upserted, Object: &thing{name: "beside", tags: []string{b, c, a}}}
-			w.Apply(beside)
-			wPlain.Apply(beside)
-		}
-		it := Delta[*thing]{Type: Upserted, Object: &thing{name: "it", rv: strconv.Itoa(rv + 1), tags: tags}}
-		w.Apply(it)
-		wPlain.Apply(it)
-		for _, key := range keys {
-			var want []string
-			if two {
-				want = append(want, "beside")
-			}
-			if slices.Contains(tags, key) {
-				want = append(want, "it")
-			}
-			for _, snap := range []*Snapshot[*thing]{store.Snapshot(), plain.Snapshot()} {
-				var got []string
-				for obj := range x.LookupIn(snap, key) {
-					got = append(got, obj.name)
-				}
-				if !slices.Equal(got, want) {
-					t.Errorf("version %d with keys %q: %q finds %q, want %q", rv, tags, key, got, want)
-				}
-			}
-		}
-		if err := store.checkLocked(store.Snapshot()); err != nil {
-			t.Fatalf("version %d with keys %q: %v", rv, tags, err)
-		}
-	}
-}
-
 // If the function of an index calls runtime.Goexit, as testing.T.Fatal does, the informer stops. Its store keeps its state
 // from before that step, and its lock is free.
 //
@@ -348,55 +262,49 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 	})
 }
 
-// The index calls its function once for each version of an object. A function that returns different keys each time corrupts
-// nothing.
-// Guarantees: C3
-func TestIndexFunctionRunsOnceAVersionAndCannotCorrupt(t *testing.T) {
-	store, w := NewStore[*thing]()
-	calls := 0
-	x := NewIndex(store, func(t *thing) []int { calls++; return []int{calls, calls, -calls} })
-	a := &thing{name: "a", rv: "1"}
-	w.Apply(Delta[*thing]{Type: Upserted, Object: a, ResourceVersion: "1"})
-	if got := slices.Sorted(x.Keys()); !slices.Equal(got, []int{-1, 1}) || x.Count(1) != 1 {
-		t.Fatalf("keys %v", got)
-	}
-	w.Apply(Delta[*thing]{Type: Upserted, Object: &thing{name: "a", rv: "2"}, ResourceVersion: "2"})
-	if got := slices.Sorted(x.Keys()); !slices.Equal(got, []int{-2, 2}) || calls != 2 {
-		t.Fatalf("keys %v after %d calls", got, calls)
-	}
-	w.Apply(Delta[*thing]{Type: Removed, Object: a, ResourceVersion: "3"})
-	if got := slices.Collect(x.Keys()); len(got) != 0 || calls != 2 {
-		t.Fatalf("keys %v after %d calls", got, calls)
-	}
-}
-
-// With so many keys that some have equal hashes, each key still finds only its own object.
-// Guarantees: C3
-func TestKeysWithEqualHashesFindTheirOwnObjects(t *testing.T) {
+// LookupIn and KeysIn use the index's own function for a snapshot without the index: of another store, or from before the
+// index.
+//
+// Guarantees: C1, C3
+func TestIndexAnswersForASnapshotWithoutIt(t *testing.T) {
 	store, writer := NewStore[*thing]()
-	index := NewIndex(store, func(t *thing) []string { return t.tags })
-	const objects = 30_000 // about 25 pairs have equal hashes of 24 bits
-	var items []*thing
-	for i := range objects {
-		items = append(items, &thing{name: fmt.Sprint("p", i), rv: "1", tags: []string{fmt.Sprint("own", i)}})
+	NewIndex(store, func(*thing) []string { return []string{"all"} })
+	var things []*thing
+	for i := range 100 {
+		it := &thing{name: strconv.Itoa(1000 + i), tags: []string{strconv.Itoa(i % 3), strconv.Itoa(i % 3), "every"}}
+		things = append(things, it)
+		writer.Apply(Delta[*thing]{Type: Upserted, Object: it})
 	}
-	writer.Apply(Delta[*thing]{Type: Replaced, Items: items})
-	for i := range objects {
-		if found := index.List(fmt.Sprint("own", i)); len(found) != 1 || found[0].name != fmt.Sprint("p", i) {
-			t.Fatalf("the key of p%d finds %d objects", i, len(found))
+	before := store.Snapshot()
+	late := NewIndex(store, func(t *thing) []string { return t.tags })
+	empty, _ := NewStore[*thing]()
+	other := NewIndex(empty, func(t *thing) []string { return t.tags })
+	writer.Apply(Delta[*thing]{Type: Replaced})
+	for name, index := range map[string]*Index[*thing, string]{"late": late, "other": other} {
+		var want []*thing
+		for i := 1; i < len(things); i += 3 {
+			want = append(want, things[i])
 		}
-	}
-}
-
-// LookupIn uses the index's own function, even for a snapshot of another store.
-func TestIndexAnswersForASnapshotOfAnotherStore(t *testing.T) {
-	store, _ := NewStore[*thing]()
-	index := NewIndex(store, func(t *thing) []string { return t.tags })
-	other, writer := NewStore[*thing]()
-	NewIndex(other, func(*thing) []string { return []string{"all"} })
-	writer.Apply(Delta[*thing]{Type: Upserted, Object: &thing{name: "a", rv: "1", tags: []string{"key0", "key1"}}})
-	snap := other.Snapshot()
-	if n, none := index.CountIn(snap, "key1"), index.CountIn(snap, "all"); n != 1 || none != 0 {
-		t.Errorf("key1 finds %d objects, all finds %d", n, none)
+		if got := slices.Collect(index.LookupIn(before, "1")); !slices.Equal(got, want) || index.CountIn(before, "1") != len(want) {
+			t.Errorf("%s: %d objects, want %d", name, len(got), len(want))
+		}
+		for first := range index.LookupIn(before, "1") {
+			if first != want[0] {
+				t.Errorf("%s: the first object is %s", name, first.name)
+			}
+			break
+		}
+		if n := index.CountIn(before, "all"); n != 0 {
+			t.Errorf("%s: %d objects have the key of another index", name, n)
+		}
+		if got := slices.Sorted(index.KeysIn(before)); !slices.Equal(got, []string{"0", "1", "2", "every"}) {
+			t.Errorf("%s: keys %q", name, got)
+		}
+		for range index.KeysIn(before) {
+			break
+		}
+		if n, m := index.Count("1"), len(slices.Collect(index.Keys())); n != 0 || m != 0 {
+			t.Errorf("%s: %d objects and %d keys in the empty store", name, n, m)
+		}
 	}
 }

@@ -30,14 +30,14 @@ func TestChangesThatCameTogetherAreOneStep(t *testing.T) {
 		inf.Subscribe(told)
 		inf.put(list(1, "a"))
 		told.Want(t, "add a @1 initial=true")
-		before := inf.store.gen
+		before := inf.store.table.Edits()
 		inf.queued(upsert(2, "a"), upsert(3, "b"), remove(4, "b"))
-		if rv, steps := inf.Store().ResourceVersion(), inf.store.gen-before; rv != "4" || steps != 1 {
+		if rv, steps := inf.Store().ResourceVersion(), inf.store.table.Edits()-before; rv != "4" || steps != 1 {
 			t.Errorf("the store is at %s after %d steps", rv, steps)
 		}
 		told.Want(t, "update a @1->@2")
 		inf.queued()
-		if steps := inf.store.gen - before; steps != 1 {
+		if steps := inf.store.table.Edits() - before; steps != 1 {
 			t.Errorf("%d steps for nothing more", steps-1)
 		}
 	})

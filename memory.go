@@ -33,7 +33,7 @@ func (m *memoryEstimate[T]) of(s *Snapshot[T]) int64 {
 	if m.at.IsZero() || time.Since(m.at) > sampledFor || n > 2*m.objects || 2*n < m.objects {
 		m.at, m.objects, m.mean = time.Now(), n, meanSize(s)
 	}
-	return int64(float64(n) * (m.mean + overheadStore + overheadIndex*float64(len(s.indexes))))
+	return int64(float64(n) * (m.mean + overheadStore + overheadIndex*float64(s.version.Indexes())))
 }
 
 // meanSize returns the mean size of objects all over s, which must not be empty.

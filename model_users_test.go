@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/typedinformer/informer/internal/table"
 )
 
 // A model test makes random changes to an informer and to what it follows, and compares the outcome with a plain map. One
@@ -486,7 +488,7 @@ func (u *Users[T]) Stale() (keys []Key) {
 	if n != len(keys) {
 		u.Errorf("R17: %d objects are stale, the store has %v", n, keys)
 	}
-	slices.SortFunc(keys, compareKeys)
+	slices.SortFunc(keys, table.CompareKeys)
 	return keys
 }
 
@@ -561,7 +563,7 @@ func (u *Users[T]) Check(want map[Key]string) {
 	store := u.Informer.Store()
 	snap := store.Snapshot()
 	var wantViews []string
-	for _, key := range slices.SortedFunc(maps.Keys(want), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(want), table.CompareKeys) {
 		wantViews = append(wantViews, key.String()+" "+want[key])
 	}
 	if got := u.views(snap); !slices.Equal(got, wantViews) {

@@ -19,6 +19,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
 	"github.com/typedinformer/informer/internal/pack"
+	"github.com/typedinformer/informer/internal/table"
 )
 
 // A labelSet answers like labels.Set.
@@ -101,7 +102,7 @@ func TestSettle(t *testing.T) {
 	if err := writer.Apply(replaced); err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(want, func(a, b *corev1.Pod) int { return compareKeys(KeyOf(a), KeyOf(b)) })
+	slices.SortFunc(want, func(a, b *corev1.Pod) int { return table.CompareKeys(KeyOf(a), KeyOf(b)) })
 	check := func() {
 		i := 0
 		for p := range store.All() {

@@ -3,13 +3,14 @@ package informer
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/table"
 )
 
 // Store is the local copy of a collection. Each read sees one consistent [Snapshot] and takes no lock. Readers
@@ -22,15 +23,9 @@ type Store[T Object] struct {
 	packed  *Store[*packed]         // with Config.Compact: the store that this one shows; nil otherwise
 	show    func(next *Snapshot[T]) // called with each snapshot before it is published; nil for none
 
-	mu   sync.Mutex    // serializes writers; protects the fields below
-	wake chan struct{} // closed at the next publication; nil if nothing waits
-
-	gen     uint64    // the generation of the last edit
-	editing bool      // an edit has begun and has not been published
-	free    []uint32  // unused slots below next
-	next    uint32    // the first slot that was never used
-	records []*record // by slot; nil for an unused one
-	hashes  []uint32  // scratch memory of an edit
+	mu    sync.Mutex     // serializes writers; protects the fields below
+	wake  chan struct{}  // closed at the next publication; nil if nothing waits
+	table table.Table[T] // makes the versions of the snapshots
 }
 
 // Snapshot returns the current state. It costs one atomic load.
@@ -80,16 +75,11 @@ func (s *Store[T]) notifyLocked() {
 // Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any
 // time, which keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
-	hints   *cow.Hints     // from names to slots; shared by all snapshots
-	records tree[struct{}] // by name
-	objects cow.Array[T]   // by slot
-	indexes []indexTree[T] // by Index.slot
-	sources []source       // sorted by namespace
-	// packed is nil without Config.Compact. With it, this snapshot has the same hints, records and sources as packed, and
-	// its objects and indexes are empty.
-	packed *Snapshot[*packed]
-	lost   *unreadable // if T is *packed: objects that readers could not decode; nil otherwise
-	copied func(T) T   // copies each object that is read; nil unless Copies returned this snapshot
+	version table.Version[T]   // has the objects and the indexes; empty if packed is set
+	sources []source           // sorted by namespace
+	packed  *Snapshot[*packed] // with Config.Compact: has the objects and the indexes; nil otherwise
+	lost    *unreadable        // if T is *packed: objects that readers could not decode; nil otherwise
+	copied  func(T) T          // copies each object that is read; nil unless Copies returned this snapshot
 }
 
 // Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which
@@ -136,77 +126,21 @@ func (s *Snapshot[T]) unpack(p *packed) T {
 	return obj
 }
 
-// objectReader reads the objects of a snapshot by slot. It must not be used concurrently. With Config.Compact, it
-// returns the zero T for an object that cannot be decoded; iterators skip that.
-type objectReader[T Object] struct {
-	objects cow.ArrayReader[T]
-	view    *Snapshot[T]              // nil if readers get the objects that the store holds
-	packed  *cow.ArrayReader[*packed] // with Config.Compact
-}
-
-func (s *Snapshot[T]) reader() objectReader[T] {
-	r := objectReader[T]{objects: s.objects.Reader()}
-	if s.packed != nil {
-		packed := s.packed.objects.Reader()
-		r.view, r.packed = s, &packed
-	} else if s.copied != nil {
-		r.view = s
+// copying returns yield for the objects that s holds: it passes them on as give does.
+func (s *Snapshot[T]) copying(yield func(T) bool) func(T) bool {
+	if s.copied == nil {
+		return yield
 	}
-	return r
+	return func(obj T) bool { return yield(s.copied(obj)) }
 }
 
-func (r *objectReader[T]) Get(slot uint32) T {
-	if r.view == nil {
-		return r.objects.Get(slot)
+// unpacking returns yield for the objects of s.packed. It leaves out those that cannot be decoded.
+func (s *Snapshot[T]) unpacking(yield func(T) bool) func(*packed) bool {
+	return func(p *packed) bool {
+		var none T
+		obj := s.unpack(p)
+		return obj == none || yield(obj)
 	}
-	if r.packed != nil {
-		return r.view.unpack(r.packed.Get(slot))
-	}
-	return r.view.give(r.objects.Get(slot))
-}
-
-// record is the entry of an object in the trees, from its addition to its deletion. The current version of the object
-// is in Snapshot.objects instead, so an update does not write to the trees unless it changes an index key.
-type record = cow.Record[filed]
-
-// filed is the part of a record that the store uses.
-type filed struct {
-	slot uint32 // of the object in Snapshot.objects
-	// hashes has one part for each index, in the order of Snapshot.indexes: the number of the object's keys, then the hash
-	// of each key with its ordinal. Only the writer reads and writes it.
-	hashes []uint32
-}
-
-// tree and item are instances of [cow.Tree] and [cow.Item]. The tree of the records has no keys; that of an index has
-// keys of type K.
-type (
-	tree[K comparable] = cow.Tree[K, filed]
-	item[K comparable] = cow.Item[K, filed]
-)
-
-func newItem[K comparable](key K, hash uint32, r *record) item[K] {
-	return item[K]{Key: key, Hash: hash, Slot: r.Data.slot, Record: r}
-}
-
-func keyOfRecord(r *record) Key { return Key{Namespace: r.Space, Name: r.Name} }
-
-// indexTree is the state of an index in a snapshot. The methods build, add and update append the part of this index to
-// the hashes of each record that they file.
-type indexTree[T Object] interface {
-	clone() indexTree[T]
-	// build files all objects of snap in an empty index.
-	build(gen uint64, snap *Snapshot[T])
-	// add files obj under the new record r.
-	add(gen uint64, r *record, obj T)
-	// update files obj under r. The first part of hashes is that of the previous version; update returns the rest.
-	update(gen uint64, r *record, hashes []uint32, obj T) []uint32
-	// drop removes r. The first part of hashes is that of its object; drop returns the rest.
-	drop(gen uint64, r *record, hashes []uint32) []uint32
-	// restoreHashes appends the part of this index to the hashes of each record of snap.
-	restoreHashes(snap *Snapshot[T])
-	// check returns an error that names a broken invariant, or nil. It removes the part of this index, which comes first,
-	// from each record's hashes in the map.
-	check(hashes map[*record][]uint32) error
 }
 
 // source is the source of one namespace, or of all if namespace is empty. It has reported every change up to
@@ -222,12 +156,12 @@ type source struct {
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
 	if s.packed != nil {
 		var obj, none T
-		if _, p, ok := s.packed.find(key); ok {
+		if _, p, ok := s.packed.version.Find(key); ok {
 			obj = s.unpack(p)
 		}
 		return obj, obj != none
 	}
-	_, obj, ok := s.find(key)
+	_, obj, ok := s.version.Find(key)
 	if ok {
 		obj = s.give(obj)
 	}
@@ -336,10 +270,9 @@ func (s *Snapshot[T]) undecodable() (all, missing int) {
 // has reports whether s has an object with that key, without decoding it.
 func (s *Snapshot[T]) has(key Key) bool {
 	if s.packed != nil {
-		_, _, ok := s.packed.find(key)
-		return ok
+		return s.packed.has(key)
 	}
-	_, _, ok := s.find(key)
+	_, _, ok := s.version.Find(key)
 	return ok
 }
 
@@ -356,7 +289,7 @@ func (s *Snapshot[T]) packedView() *Snapshot[*packed] {
 // Config.Compact only. It returns nil if there was no such failure.
 func (s *Snapshot[T]) unreadable(key Key) *DecodeError {
 	if view := s.packedView(); view != nil {
-		if _, p, ok := view.find(key); ok {
+		if _, p, ok := view.version.Find(key); ok {
 			return p.failed()
 		}
 	}
@@ -370,96 +303,34 @@ func (s *Snapshot[T]) allUnreadable() []*DecodeError {
 		return nil
 	}
 	return view.lost.in(func(key Key) *packed {
-		_, p, _ := view.find(key)
+		_, p, _ := view.version.Find(key)
 		return p
 	})
 }
 
-// find returns the object with that key and its slot.
-func (s *Snapshot[T]) find(key Key) (slot uint32, obj T, ok bool) {
-	hash := s.hints.Hash(key.Namespace, key.Name)
-	if bucket := s.hints.Bucket(hash); bucket != nil {
-		var none T
-		for i := range bucket {
-			slot, ok := bucket.Slot(i, hash)
-			if !ok {
-				continue
-			}
-			if obj := s.objects.Find(slot); obj != none && obj.GetName() == key.Name && obj.GetNamespace() == key.Namespace {
-				return slot, obj, true
-			}
-		}
-	}
-	if r := s.record(key); r != nil {
-		return r.Data.slot, s.objects.Get(r.Data.slot), true
-	}
-	return 0, obj, false
-}
-
-// record returns the record of the object with that key, or nil if there is none.
-func (s *Snapshot[T]) record(key Key) *record {
-	p := s.place(key)
-	if it := s.records.Get(&p); it != nil {
-		return it.Record
-	}
-	return nil
-}
-
-// place returns the place of key's record in records.
-func (s *Snapshot[T]) place(key Key) cow.Place {
-	return cow.Place{Hash: uint32(s.hints.Hash(key.Namespace, key.Name)), Space: key.Namespace, Name: key.Name}
-}
-
 // All yields every object, ordered by namespace, then name.
 func (s *Snapshot[T]) All() iter.Seq[T] {
-	return func(yield func(T) bool) {
-		var none T
-		objects := s.reader()
-		s.records.All(func(items []item[struct{}]) bool {
-			for i := range items {
-				if obj := objects.Get(items[i].Slot); obj != none && !yield(obj) {
-					return false
-				}
-			}
-			return true
-		})
-	}
+	return func(yield func(T) bool) { s.walk(table.Range{}, yield) }
 }
 
 // From yields every object at or after key, in the order of All. The snapshot need not have an object with that key.
 func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		var none T
-		objects := s.reader()
-		p := cow.Place{Space: key.Namespace, Name: key.Name}
-		s.records.Ascend(&p, func(items []item[struct{}]) bool {
-			for i := range items {
-				if obj := objects.Get(items[i].Slot); obj != none && !yield(obj) {
-					return false
-				}
-			}
-			return true
-		})
-	}
+	return func(yield func(T) bool) { s.walk(table.Range{From: key}, yield) }
 }
 
 // Namespace yields every object of one namespace, ordered by name.
 func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		var none T
-		objects := s.reader()
-		s.records.Ascend(&cow.Place{Space: namespace}, func(items []item[struct{}]) bool {
-			whole := items[len(items)-1].Record.Space == namespace
-			for i := range items {
-				if !whole && items[i].Record.Space != namespace {
-					return false
-				}
-				if obj := objects.Get(items[i].Slot); obj != none && !yield(obj) {
-					return false
-				}
-			}
-			return true
-		})
+		s.walk(table.Range{From: Key{Namespace: namespace}, Within: true}, yield)
+	}
+}
+
+// walk calls yield with each object in r, until yield returns false.
+func (s *Snapshot[T]) walk(r table.Range, yield func(T) bool) {
+	if s.packed != nil {
+		s.packed.version.Walk(r, s.unpacking(yield))
+	} else {
+		s.version.Walk(r, s.copying(yield))
 	}
 }
 
@@ -473,32 +344,19 @@ func (s *Snapshot[T]) in(namespace string) iter.Seq[T] {
 
 // List returns the objects that All yields, as a new slice.
 func (s *Snapshot[T]) List() []T {
-	var none T
-	list := make([]T, 0, s.Len())
-	objects := s.reader()
-	s.records.All(func(items []item[struct{}]) bool {
-		for i := range items {
-			if obj := objects.Get(items[i].Slot); obj != none {
-				list = append(list, obj)
-			}
-		}
-		return true
-	})
-	return list
-}
-
-// eachRecord calls do with the record of each object, in the order of All.
-func (s *Snapshot[T]) eachRecord(do func(*record)) {
-	s.records.All(func(items []item[struct{}]) bool {
-		for i := range items {
-			do(items[i].Record)
-		}
-		return true
-	})
+	if s.packed == nil && s.copied == nil {
+		return s.version.List()
+	}
+	return slices.AppendSeq(make([]T, 0, s.Len()), s.All())
 }
 
 // Len returns the number of objects.
-func (s *Snapshot[T]) Len() int { return s.records.Len() }
+func (s *Snapshot[T]) Len() int {
+	if s.packed != nil {
+		return s.packed.Len()
+	}
+	return s.version.Len()
+}
 
 // ResourceVersion returns the resource version up to which the snapshot is complete: it contains every change up to
 // that version. An informer of several namespaces has one watch for each; ResourceVersion then returns the lowest

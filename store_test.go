@@ -88,7 +88,7 @@ func TestStoreAndIndexesFollowAModel(t *testing.T) {
 				}
 				old = append(old, kept{store.Snapshot(), g.world})
 				for _, o := range old {
-					if err := o.snap.records.Check(); err != nil {
+					if err := o.snap.version.Check(); err != nil {
 						t.Fatalf("step %d: %v", step, err)
 					}
 					if got, want := slices.Collect(o.snap.All()), o.world.sorted(); !equalVersions(got, want) {

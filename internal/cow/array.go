@@ -1,9 +1,6 @@
 package cow
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // For pointers, a node has 136 bytes. A write copies one node on each of three levels, and the root slice, which has 8
 // bytes for each 4,096 slots. With larger nodes, reads would follow fewer pointers and writes would copy more.
@@ -97,31 +94,6 @@ func (a *Array[T]) Set(gen uint64, slot uint32, value T) {
 // page returns the page of slot.
 func (a *Array[T]) page(slot uint32) *page[T] {
 	return a.root[slot>>(3*levelBits)].chapters[slot>>(2*levelBits)&levelMask].pages[slot>>levelBits&levelMask]
-}
-
-// Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in
-// place although an earlier version shares its parent. Check visits every node.
-func (a *Array[T]) Check() error {
-	for i, vol := range a.root {
-		if vol.gen > a.gen {
-			return fmt.Errorf("volume %d has generation %d, the array has %d", i, vol.gen, a.gen)
-		}
-		for j, chap := range vol.chapters {
-			if chap == nil {
-				continue
-			}
-			if chap.gen > vol.gen {
-				return fmt.Errorf("chapter %d of volume %d has generation %d, the volume has %d", j, i, chap.gen, vol.gen)
-			}
-			for k, pg := range chap.pages {
-				if pg != nil && pg.gen > chap.gen {
-					return fmt.Errorf("page %d of chapter %d of volume %d has generation %d, the chapter has %d", k, j, i, pg.gen,
-						chap.gen)
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // ArrayReader reads values of one version of an [Array]. It remembers the last page, so it is faster than [Array.Get]

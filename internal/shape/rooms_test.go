@@ -22,6 +22,7 @@ var rooms = map[string][]string{
 	// engines
 	"deliver": {"histogram", "run"},
 	"line":    {"histogram", "run"},
+	"table":   {"cow"},
 	// ground
 	"cow":          nil,
 	"decode":       {"decode/proto"},
@@ -107,11 +108,8 @@ const (
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
-	"lines of cow/tree.go":           515,
-	"lines of root/edit.go":          562,
 	"lines of root/informer.go":      691,
 	"lines of root/reflector.go":     850,
-	"lines of root/store.go":         537,
 	"lines of root/warm.go":          509,
 	"fields of root.Informer":        26,
 	"fields of root.Reflector":       24,

@@ -1,0 +1,86 @@
+package cow
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check returns an error that names a broken invariant of the tree, or nil. It visits every item.
+func (t Tree[K, D]) Check() error {
+	if t.root == nil {
+		return nil
+	}
+	if _, err := t.root.check(); err != nil {
+		return err
+	}
+	var before *Item[K, D]
+	var err error
+	t.All(func(items []Item[K, D]) bool {
+		for i := range items {
+			it := &items[i]
+			if before != nil && Compare(t.order, before, it) >= 0 {
+				err = fmt.Errorf("item %v of %s comes before %v of %s", before.Key, before.Record, it.Key, it.Record)
+				return false
+			}
+			before = it
+		}
+		return true
+	})
+	return err
+}
+
+// check returns the depth of n's subtree, or an error that names a broken invariant.
+func (n *node[K, D]) check() (depth int, err error) {
+	count := len(n.items)
+	switch {
+	case len(n.items) > maxNode || len(n.kids) > maxNode || len(n.kids) != len(n.seps):
+		return 0, fmt.Errorf("node has %d items, %d kids and %d separators", len(n.items), len(n.kids), len(n.seps))
+	case len(n.items) == 0 && len(n.kids) == 0:
+		return 0, errors.New("empty node")
+	case len(n.items) > 0 && n.kids != nil:
+		return 0, fmt.Errorf("node has both %d items and kids", len(n.items))
+	}
+	for i, kid := range n.kids {
+		d, err := kid.check()
+		switch {
+		case err != nil:
+			return 0, err
+		case i > 0 && d != depth:
+			return 0, fmt.Errorf("leaves at depths %d and %d", depth, d)
+		case n.seps[i] != kid.first():
+			return 0, fmt.Errorf("separator %s differs from the first item of its kid, %s", n.seps[i].record, kid.first().record)
+		case kid.gen > n.gen:
+			return 0, fmt.Errorf("node of generation %d has a kid of generation %d", n.gen, kid.gen)
+		}
+		count, depth = count+kid.count, d
+	}
+	if count != n.count {
+		return 0, fmt.Errorf("node counts %d items but has %d", n.count, count)
+	}
+	return depth + 1, nil
+}
+
+// Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in
+// place although an earlier version shares its parent. Check visits every node.
+func (a *Array[T]) Check() error {
+	for i, vol := range a.root {
+		if vol.gen > a.gen {
+			return fmt.Errorf("volume %d has generation %d, the array has %d", i, vol.gen, a.gen)
+		}
+		for j, chap := range vol.chapters {
+			if chap == nil {
+				continue
+			}
+			if chap.gen > vol.gen {
+				return fmt.Errorf("chapter %d of volume %d has generation %d, the volume has %d", j, i, chap.gen, vol.gen)
+			}
+			for k, pg := range chap.pages {
+				if pg != nil && pg.gen > chap.gen {
+					return fmt.Errorf("page %d of chapter %d of volume %d has generation %d, the chapter has %d", k, j, i, pg.gen,
+						chap.gen)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package table
+
+import (
+	"hash/maphash"
+	"slices"
+
+	"github.com/typedinformer/informer/internal/cow"
+)
+
+// Index finds the objects of a table by keys that a function computes from them. A version has its own tree of each
+// index, so the index is always consistent with the objects. [AddIndex] creates one.
+//
+// The table calls the function once for each version of an object, and keeps the result. A function that returns
+// different keys for the same object makes lookups wrong, but corrupts nothing.
+type Index[T Object, K comparable] struct {
+	at   int // in Version.indexes
+	keys func(T) []K
+	seed maphash.Seed
+}
+
+// AddIndex adds an index to the version that e makes, and so to all later ones. It calls keys for every object. keys
+// returns the keys of an object: none, one or several. Repeated keys count once.
+func AddIndex[T Object, K comparable](e *Edit[T], keys func(T) []K) *Index[T, K] {
+	x := &Index[T, K]{at: len(e.next.indexes), keys: keys, seed: maphash.MakeSeed()}
+	t := &keyTree[T, K]{index: x, tree: cow.NewTree[K, filed](cow.ByHash)}
+	t.build(e.gen, e.next)
+	e.next.indexes = append(e.next.indexes, t)
+	return x
+}
+
+// Lookup calls yield with each object of v that has key, ordered by namespace, then name, until yield returns false. If
+// v does not have the index, because it is older or belongs to another table, Lookup does nothing and returns false.
+func (x *Index[T, K]) Lookup(v *Version[T], key K, yield func(T) bool) (has bool) {
+	t := x.treeIn(v)
+	if t == nil {
+		return false
+	}
+	p := cow.Place{Hash: x.hash(key)}
+	objects := v.objects.Reader()
+	t.tree.Ascend(&p, func(items []item[K]) bool {
+		for i := range items {
+			if items[i].Hash>>cow.OrdinalBits != p.Hash>>cow.OrdinalBits {
+				return false
+			}
+			if items[i].Key == key && !yield(objects.Get(items[i].Slot)) {
+				return false
+			}
+		}
+		return true
+	})
+	return true
+}
+
+// AtMost returns a number of objects. At most that many objects of v have key, usually exactly as many. AtMost takes
+// O(log n) time. It returns 0 if v does not have the index.
+func (x *Index[T, K]) AtMost(v *Version[T], key K) int {
+	t, hash := x.treeIn(v), x.hash(key)
+	if t == nil {
+		return 0
+	}
+	end := t.tree.Len()
+	if next := hash + 1<<cow.OrdinalBits; next > hash {
+		end = t.tree.Rank(&cow.Place{Hash: next})
+	}
+	return end - t.tree.Rank(&cow.Place{Hash: hash})
+}
+
+// Keys calls yield with each key that at least one object of v has, once, in no particular order, until yield returns
+// false. If v does not have the index, Keys does nothing and returns false.
+func (x *Index[T, K]) Keys(v *Version[T], yield func(K) bool) (has bool) {
+	t := x.treeIn(v)
+	if t == nil {
+		return false
+	}
+	var hash uint32
+	var seen []K // the keys with that hash: one, unless hashes collide
+	t.tree.All(func(items []item[K]) bool {
+		for i := range items {
+			if h := items[i].Hash >> cow.OrdinalBits; h != hash || len(seen) == 0 {
+				hash, seen = h, seen[:0]
+			}
+			if !slices.Contains(seen, items[i].Key) {
+				seen = append(seen, items[i].Key)
+				if !yield(items[i].Key) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	return true
+}
+
+// hash returns the hash of key, with ordinal 0.
+func (x *Index[T, K]) hash(key K) uint32 {
+	return uint32(maphash.Comparable(x.seed, key)) &^ (1<<cow.OrdinalBits - 1)
+}
+
+// treeIn returns the index's tree in v, or nil if v does not have the index.
+func (x *Index[T, K]) treeIn(v *Version[T]) *keyTree[T, K] {
+	if x.at < len(v.indexes) {
+		if t, ok := v.indexes[x.at].(*keyTree[T, K]); ok && t.index == x {
+			return t
+		}
+	}
+	return nil
+}
+
+// items appends one item to items for each key of obj, the object of r. Keys with equal hashes get consecutive
+// ordinals.
+func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
+	mine := len(items)
+next:
+	for _, key := range x.keys(obj) {
+		hash := x.hash(key)
+		for _, other := range items[mine:] {
+			if other.Key == key {
+				continue next
+			}
+			if other.Hash>>cow.OrdinalBits == hash>>cow.OrdinalBits {
+				hash = other.Hash + 1 // the last such item has the highest ordinal
+			}
+		}
+		items = append(items, newItem(key, hash, r))
+	}
+	return items
+}
+
+// indexTree is the state of an index in a version. The methods build, add and update append the part of this index to
+// the hashes of each record that they file.
+type indexTree[T Object] interface {
+	clone() indexTree[T]
+	// build files all objects of v in an empty index.
+	build(gen uint64, v *Version[T])
+	// add files obj under the new record r.
+	add(gen uint64, r *record, obj T)
+	// update files obj under r. The first part of hashes is that of the previous version; update returns the rest.
+	update(gen uint64, r *record, hashes []uint32, obj T) []uint32
+	// drop removes r. The first part of hashes is that of its object; drop returns the rest.
+	drop(gen uint64, r *record, hashes []uint32) []uint32
+	// restoreHashes appends the part of this index to the hashes of each record of v.
+	restoreHashes(v *Version[T])
+	// check returns an error that names a broken invariant, or nil. It removes the part of this index, which comes first,
+	// from each record's hashes in the map.
+	check(hashes map[*record][]uint32) error
+}
+
+// keyTree is the state of an Index in one version. It implements [indexTree].
+type keyTree[T Object, K comparable] struct {
+	index *Index[T, K]
+	tree  tree[K]
+	buf   []item[K] // scratch memory of edits
+}
+
+func (t *keyTree[T, K]) clone() indexTree[T] {
+	c := *t
+	return &c
+}
+
+func (t *keyTree[T, K]) build(gen uint64, v *Version[T]) {
+	items := make([]item[K], 0, v.Len())
+	objects := v.objects.Reader()
+	v.eachRecord(func(r *record) {
+		before := len(items)
+		items = t.index.items(r, objects.Get(r.Data.slot), items)
+		noteHashes(r, items[before:])
+	})
+	slices.SortFunc(items, func(a, b item[K]) int { return cow.Compare(cow.ByHash, &a, &b) })
+	t.tree.Build(gen, items)
+}
+
+func (t *keyTree[T, K]) add(gen uint64, r *record, obj T) {
+	t.update(gen, r, []uint32{0}, obj) // there was no previous version: it has 0 hashes
+}
+
+func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []uint32 {
+	t.buf = t.index.items(r, obj, t.buf[:0])
+	noteHashes(r, t.buf)
+	old, rest := hashes[1:1+hashes[0]], hashes[1+hashes[0]:]
+	for i := range t.buf {
+		it := &t.buf[i]
+		if slices.Contains(old, it.Hash) { // another key can have the same hash
+			if have := t.tree.Find(it.Hash, r); have != nil && have.Key == it.Key {
+				continue
+			}
+		}
+		t.tree.Set(gen, *it)
+	}
+	for _, hash := range old {
+		if !slices.ContainsFunc(t.buf, func(it item[K]) bool { return it.Hash == hash }) {
+			t.tree.Delete(gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
+		}
+	}
+	clear(t.buf) // it must not keep records in memory
+	return rest
+}
+
+func (t *keyTree[T, K]) drop(gen uint64, r *record, hashes []uint32) []uint32 {
+	for _, hash := range hashes[1 : 1+hashes[0]] {
+		t.tree.Delete(gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
+	}
+	return hashes[1+hashes[0]:]
+}
+
+func (t *keyTree[T, K]) restoreHashes(v *Version[T]) {
+	count := make(map[*record]int, v.Len()) // where a record's hashes have the number of its keys in this index
+	v.eachRecord(func(r *record) {
+		count[r] = len(r.Data.hashes)
+		r.Data.hashes = append(r.Data.hashes, 0)
+	})
+	t.tree.All(func(items []item[K]) bool {
+		for i := range items {
+			r := items[i].Record
+			r.Data.hashes[count[r]]++
+			r.Data.hashes = append(r.Data.hashes, items[i].Hash)
+		}
+		return true
+	})
+}
+
+// noteHashes appends the part of an index to the hashes of r: those of items.
+func noteHashes[K comparable](r *record, items []item[K]) {
+	r.Data.hashes = append(r.Data.hashes, uint32(len(items)))
+	for i := range items {
+		r.Data.hashes = append(r.Data.hashes, items[i].Hash)
+	}
+}

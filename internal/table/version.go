@@ -1,0 +1,171 @@
+package table
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/cow"
+)
+
+// Object is the type of the objects in a table: a pointer to something that has a name. The name must not change while
+// a version has the object.
+type Object interface {
+	comparable
+	GetNamespace() string
+	GetName() string
+}
+
+// Key names one object of a table.
+type Key = types.NamespacedName
+
+// KeyOf returns the key of obj.
+func KeyOf[T Object](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
+
+// CompareKeys orders keys by namespace, then name, like [cmp.Compare].
+func CompareKeys(a, b Key) int {
+	if c := cmp.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// Version is the state of a [Table] and its indexes at one moment. Copying a Version is cheap. A caller may keep it for
+// any time, which keeps its objects in memory. [Empty] returns the first version of a table; the zero value has no
+// objects and no indexes, and no edit may begin with it.
+type Version[T Object] struct {
+	hints   *cow.Hints     // from names to slots; shared by all versions
+	records tree[struct{}] // by name
+	objects cow.Array[T]   // by slot
+	indexes []indexTree[T] // by Index.at
+}
+
+// Empty returns an empty version, with which the first edit of a [Table] begins.
+func Empty[T Object]() Version[T] { return Version[T]{hints: cow.NewHints()} }
+
+// record is the entry of an object in the trees, from its addition to its removal. The current version of the object is
+// in Version.objects instead, so an update does not write to the trees unless it changes an index key.
+type record = cow.Record[filed]
+
+// filed is the part of a record that the table uses.
+type filed struct {
+	slot uint32 // of the object in Version.objects
+	// hashes has one part for each index, in the order of Version.indexes: the number of the object's keys, then the hash
+	// of each key with its ordinal. Only the writer reads and writes it.
+	hashes []uint32
+}
+
+// tree and item are instances of [cow.Tree] and [cow.Item]. The tree of the records has no keys; that of an index has
+// keys of type K.
+type (
+	tree[K comparable] = cow.Tree[K, filed]
+	item[K comparable] = cow.Item[K, filed]
+)
+
+func newItem[K comparable](key K, hash uint32, r *record) item[K] {
+	return item[K]{Key: key, Hash: hash, Slot: r.Data.slot, Record: r}
+}
+
+func keyOfRecord(r *record) Key { return Key{Namespace: r.Space, Name: r.Name} }
+
+// Len returns the number of objects.
+func (v *Version[T]) Len() int { return v.records.Len() }
+
+// Indexes returns the number of indexes.
+func (v *Version[T]) Indexes() int { return len(v.indexes) }
+
+// Find returns the object with that key and its slot.
+func (v *Version[T]) Find(key Key) (slot uint32, obj T, ok bool) {
+	hash := v.hints.Hash(key.Namespace, key.Name)
+	if bucket := v.hints.Bucket(hash); bucket != nil {
+		var none T
+		for i := range bucket {
+			slot, ok := bucket.Slot(i, hash)
+			if !ok {
+				continue
+			}
+			if obj := v.objects.Find(slot); obj != none && obj.GetName() == key.Name && obj.GetNamespace() == key.Namespace {
+				return slot, obj, true
+			}
+		}
+	}
+	if r := v.record(key); r != nil {
+		return r.Data.slot, v.objects.Get(r.Data.slot), true
+	}
+	return 0, obj, false
+}
+
+// record returns the record of the object with that key, or nil if there is none.
+func (v *Version[T]) record(key Key) *record {
+	p := v.place(key)
+	if it := v.records.Get(&p); it != nil {
+		return it.Record
+	}
+	return nil
+}
+
+// place returns the place of key's record in records.
+func (v *Version[T]) place(key Key) cow.Place {
+	return cow.Place{Hash: uint32(v.hints.Hash(key.Namespace, key.Name)), Space: key.Namespace, Name: key.Name}
+}
+
+// Range is a range of keys. The zero value has all keys.
+type Range struct {
+	From   Key  // the first key
+	Within bool // only keys of From.Namespace
+}
+
+// Walk calls yield with each object whose key is in r, ordered by namespace, then name, until yield returns false.
+func (v *Version[T]) Walk(r Range, yield func(T) bool) {
+	objects := v.objects.Reader()
+	v.records.Ascend(&cow.Place{Space: r.From.Namespace, Name: r.From.Name}, func(items []item[struct{}]) bool {
+		inside := r.inside(items)
+		for i := range items[:inside] {
+			if !yield(objects.Get(items[i].Slot)) {
+				return false
+			}
+		}
+		return inside == len(items)
+	})
+}
+
+// inside returns how many of items, of which none is before r, are in r.
+func (r *Range) inside(items []item[struct{}]) int {
+	n := len(items)
+	if r.Within && items[n-1].Record.Space != r.From.Namespace {
+		for n = 0; items[n].Record.Space == r.From.Namespace; {
+			n++
+		}
+	}
+	return n
+}
+
+// List returns all objects, ordered by namespace, then name, as a new slice.
+func (v *Version[T]) List() []T {
+	list := make([]T, 0, v.Len())
+	objects := v.objects.Reader()
+	v.records.All(func(items []item[struct{}]) bool {
+		for i := range items {
+			list = append(list, objects.Get(items[i].Slot))
+		}
+		return true
+	})
+	return list
+}
+
+// eachRecord calls do with the record of each object, in the order of Walk.
+func (v *Version[T]) eachRecord(do func(*record)) {
+	v.records.All(func(items []item[struct{}]) bool {
+		for i := range items {
+			do(items[i].Record)
+		}
+		return true
+	})
+}
+
+// buildHints builds the hints from the records. Only the writer may call it.
+func (v *Version[T]) buildHints() {
+	v.hints.Build(v.Len(), func(put func(hash uint64, slot uint32)) {
+		v.eachRecord(func(r *record) { put(v.hints.Hash(r.Space, r.Name), r.Data.slot) })
+	})
+}
