@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/discovery"
+	"github.com/typedinformer/informer/internal/transport"
 )
 
 const (
@@ -104,14 +105,14 @@ func (a *absence) prove(ctx context.Context) error {
 // get reads one discovery document.
 func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
 	a.awaits.set(AwaitingRateLimit)
-	if err := a.client.wait(ctx); err != nil {
+	if err := a.client.http.Wait(ctx); err != nil {
 		return nil, err
 	}
 	a.awaits.set(AwaitingResponse)
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, ErrNoProgress)
 	defer cancel()
-	resp, err := a.client.send(ctx, request{
-		method: http.MethodGet, url: a.client.base.JoinPath(path), accept: decode.MediaJSON,
+	resp, err := a.client.http.Send(ctx, transport.Request{
+		Method: http.MethodGet, URL: a.client.http.Base.JoinPath(path), Accept: decode.MediaJSON,
 	})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -123,7 +124,7 @@ func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Close()
-	if resp.format != decode.JSON {
+	if resp.Format != decode.JSON {
 		return nil, fmt.Errorf("GET /%s: the server did not send JSON", path)
 	}
 	a.awaits.set(AwaitingData)

@@ -4,6 +4,8 @@ import (
 	linked "container/list"
 	"sync"
 	"time"
+
+	"github.com/typedinformer/informer/internal/errtext"
 )
 
 // ControllerStatus is the status of a [Controller].
@@ -72,7 +74,7 @@ type failing[K comparable] struct {
 // note records the result of a call for key that has ended now.
 func (f *failures[K]) note(key K, err error, now time.Time) {
 	if err != nil {
-		err = shortError(err)
+		err = errtext.Short(err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -81,7 +81,7 @@ func TestTextOfTheLastErrorIsBounded(t *testing.T) {
 	}{
 		{cause, "cause"},
 		{fmt.Errorf("%s: %w", strings.Repeat("ü", 1<<20), cause), ""},
-		{(*cutError)(nil), "<nil>"},
+		{(*DecodeError)(nil), "<nil>"},
 	} {
 		f.note("a", c.err, time.Now())
 		var s ControllerStatus

@@ -132,7 +132,7 @@
 //
 // The path of one watch event, file by file:
 //
-//	client.go      sends the request; progress.go limits how long each part of the response may take
+//	client.go      sends the request (internal/transport), which limits how long each part of the response may take
 //	watch.go       reads frames (internal/decode), and gives the encoded object of each frame to an intake
 //	intake.go      adds it to a batch; decoder.go checks whether the sink holds that version already
 //	internal/run   runs the batch on a worker, or on the reader if few events came, and keeps the order

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
 )
 
 // pageSize is the default number of objects in a page of a list, the same as in client-go.
@@ -51,12 +52,12 @@ func (c countedBody) Read(b []byte) (int, error) {
 // ready waits until the rate limit allows one more request.
 func (c *collection[T]) ready(ctx context.Context) error {
 	c.awaits.set(AwaitingRateLimit)
-	return c.client.wait(ctx)
+	return c.client.http.Wait(ctx)
 }
 
 // send sends one request for the collection.
-func (c *collection[T]) send(ctx context.Context, query url.Values, accept string) (*response, error) {
-	u := c.client.base.JoinPath(c.resource.path(c.namespace))
+func (c *collection[T]) send(ctx context.Context, query url.Values, accept string) (*transport.Response, error) {
+	u := c.client.http.Base.JoinPath(c.resource.path(c.namespace))
 	if c.resource.LabelSelector != "" {
 		query.Set("labelSelector", c.resource.LabelSelector)
 	}
@@ -68,13 +69,13 @@ func (c *collection[T]) send(ctx context.Context, query url.Values, accept strin
 	}
 	u.RawQuery = query.Encode()
 	c.awaits.set(AwaitingResponse)
-	resp, err := c.client.send(ctx, request{
-		method: http.MethodGet, url: u, watch: query.Has("watch"), accept: accept, resource: c.resource.GroupResource(),
+	resp, err := c.client.http.Send(ctx, transport.Request{
+		Method: http.MethodGet, URL: u, Watch: query.Has("watch"), Accept: accept, Resource: c.resource.GroupResource(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.decoder.check(resp.format); err != nil {
+	if err := c.decoder.check(resp.Format); err != nil {
 		resp.Close()
 		return nil, err
 	}
@@ -239,7 +240,7 @@ func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T
 		return decode.ListInfo{}, fmt.Errorf("list: %w", err)
 	}
 	defer resp.Close()
-	in := newIntake(c.decoder, &c.batches, resp.format, cancel, func(o decoded[T]) error {
+	in := newIntake(c.decoder, &c.batches, resp.Format, cancel, func(o decoded[T]) error {
 		c.read.Add(1)
 		switch {
 		case o.filtered:
@@ -252,7 +253,7 @@ func (c *collection[T]) page(ctx context.Context, query url.Values, l *listing[T
 	})
 	in.restored = restored
 	defer in.wait()
-	list := decode.NewList(resp, resp.format)
+	list := decode.NewList(resp, resp.Format)
 	for {
 		raw, err := list.Next()
 		switch err {
@@ -309,11 +310,11 @@ func (c *collection[T]) current(ctx context.Context) (rv string, one objectID, e
 		return "", one, fmt.Errorf("list: %w", err)
 	}
 	defer resp.Close()
-	list := decode.NewList(resp, resp.format)
+	list := decode.NewList(resp, resp.Format)
 	for {
 		switch raw, err := list.Next(); err {
 		case nil:
-			id := resp.format.Glance(raw)
+			id := resp.Format.Glance(raw)
 			one = objectID{keyOf(id), string(id.UID), string(id.ResourceVersion)}
 		case decode.ErrMore:
 			if err := list.Fill(); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
+	"github.com/typedinformer/informer/internal/transport"
 )
 
 const (
@@ -149,7 +150,7 @@ func (s state) failed(err error, now time.Time) (next state, wait ReflectorState
 	case watching && (errors.Is(err, errUnknownDeleted) || errors.Is(err, errForeign)):
 		return s.listing(s.rv, ReasonUnclear), ReflectorBackoff, "" // a change since rv is lost
 	case watching:
-		if s.why = ReasonFailed; s.until != "" && !isUnreachable(err) {
+		if s.why = ReasonFailed; s.until != "" && !transport.IsUnreachable(err) {
 			s.missed++
 		}
 		return s, ReflectorBackoff, ""
@@ -173,7 +174,7 @@ func (s state) stuck(err error, now time.Time) bool {
 	case errors.Is(err, ErrNoProgress):
 		return now.Sub(s.progress) >= maxQuiet
 	}
-	return !isUnreachable(err) && s.missed+1 >= maxMissed
+	return !transport.IsUnreachable(err) && s.missed+1 >= maxMissed
 }
 
 // NewReflector returns a reflector of resource, whose Namespaces may name at most one. It does nothing before Run. It
@@ -216,12 +217,12 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if err := config.Snapshot.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
 		return nil, err
 	}
-	own, err := newDecoders[T](t, client.accept, config.KeepManagedFields)
+	own, err := newDecoders[T](t, client.http.Accept, config.KeepManagedFields)
 	if err != nil {
 		return nil, err
 	}
 	metadata, err := newDecoders[*metav1.PartialObjectMetadata](reflect.TypeFor[*metav1.PartialObjectMetadata](),
-		client.accept, false)
+		client.http.Accept, false)
 	if err != nil {
 		return nil, err
 	}

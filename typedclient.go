@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
 )
 
 // TypedClient reads and writes objects at the API server, not in a cache. It returns the objects of the response, with
@@ -66,7 +67,7 @@ func NewTypedClient[T Object](client *Client, resource schema.GroupVersionResour
 	case client == nil:
 		err = errNoClient
 	default:
-		c.decoders, err = newDecoders[T](reflect.TypeFor[T](), client.accept, true)
+		c.decoders, err = newDecoders[T](reflect.TypeFor[T](), client.http.Accept, true)
 	}
 	if err != nil {
 		c.invalid = TerminalError(err)
@@ -201,16 +202,16 @@ func (c *TypedClient[T]) List(ctx context.Context, namespace string,
 	}
 	defer resp.Close()
 	var items []T
-	list := decode.NewList(resp, resp.format)
+	list := decode.NewList(resp, resp.Format)
 	for {
 		raw, err := list.Next()
 		switch err {
 		case nil:
 			var obj T
-			if obj, err = c.decoders.decodeOne(resp.format, raw, decode.Origin{List: &list.Info}); err == nil {
+			if obj, err = c.decoders.decodeOne(resp.Format, raw, decode.Origin{List: &list.Info}); err == nil {
 				items = append(items, obj)
 			} else {
-				key := keyOf(resp.format.Peek(raw))
+				key := keyOf(resp.Format.Peek(raw))
 				err = &DecodeError{Resource: Resource{GroupVersionResource: c.resource}, Key: key, Err: err}
 			}
 		case decode.ErrMore:
@@ -349,12 +350,12 @@ func (c *TypedClient[T]) one(ctx context.Context, r objectRequest) (T, error) {
 	if err == nil && len(body) > decode.MaxObjectBytes {
 		err = ErrTooLarge
 	}
-	if err == nil && resp.format == decode.Protobuf {
+	if err == nil && resp.Format == decode.Protobuf {
 		body, err = decode.Unwrap(body)
 	}
 	var obj T
 	if err == nil {
-		obj, err = c.decoders.decodeOne(resp.format, body, decode.Origin{Nameless: r.method == http.MethodPost})
+		obj, err = c.decoders.decodeOne(resp.Format, body, decode.Origin{Nameless: r.method == http.MethodPost})
 	}
 	if err != nil {
 		return none, c.errorf(r.method, r.key, err)
@@ -366,7 +367,7 @@ func (c *TypedClient[T]) one(ctx context.Context, r objectRequest) (T, error) {
 const maxTries = 10
 
 // do sends r, and retries if the server reports that it did nothing.
-func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*response, error) {
+func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*transport.Response, error) {
 	if c.invalid != nil {
 		return nil, c.invalid
 	}
@@ -383,7 +384,7 @@ func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*response, er
 				strings.Join(append(reasons, "it must be a name"), ", ")))
 		}
 	}
-	u := c.client.base.JoinPath(Resource{GroupVersionResource: c.resource}.path(r.key.Namespace))
+	u := c.client.http.Base.JoinPath(Resource{GroupVersionResource: c.resource}.path(r.key.Namespace))
 	if !r.collection && r.method != http.MethodPost {
 		u = u.JoinPath(r.key.Name)
 	}
@@ -394,15 +395,15 @@ func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*response, er
 		accept = c.decoders.acceptList
 	}
 	for try := 1; ; try++ {
-		if err := c.client.wait(ctx); err != nil {
+		if err := c.client.http.Wait(ctx); err != nil {
 			return nil, c.errorf(r.method, r.key, err)
 		}
-		resp, err := c.client.send(ctx, request{
-			method: r.method, url: u, accept: accept, contentType: r.contentType, body: r.body,
-			resource: c.resource.GroupResource(), name: r.key.Name,
+		resp, err := c.client.http.Send(ctx, transport.Request{
+			Method: r.method, URL: u, Accept: accept, ContentType: r.contentType, Body: r.body,
+			Resource: c.resource.GroupResource(), Name: r.key.Name,
 		})
 		if err == nil {
-			if err = c.decoders.check(resp.format); err != nil {
+			if err = c.decoders.check(resp.Format); err != nil {
 				resp.Close()
 				return nil, c.errorf(r.method, r.key, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"unique"
 
 	"github.com/typedinformer/informer/internal/cow"
+	"github.com/typedinformer/informer/internal/errtext"
 )
 
 // undecoded is the set of the objects of a source whose newest version could not be decoded, with the reason for each.
@@ -14,7 +15,7 @@ import (
 // return another one, which shares memory with it.
 //
 // A server determines what is in a set, so the memory is bounded: an entry takes 100 bytes, a key of at most 2*maxName
-// bytes, and a reason of at most maxErrorText bytes, which entries with equal reasons share. The set has at most one
+// bytes, and a reason of at most errtext.Max bytes, which entries with equal reasons share. The set has at most one
 // entry for each object that the server has. An object whose name is unknown, or too long, takes no memory: it is only
 // counted.
 type undecoded struct {
@@ -32,7 +33,7 @@ const maxName = 300 // no name that kube-apiserver accepts is longer than 253
 type reason unique.Handle[string]
 
 func reasonOf(err error) reason {
-	return reason(unique.Make(shortError(err).Error()))
+	return reason(unique.Make(errtext.Short(err).Error()))
 }
 
 // Error implements error.

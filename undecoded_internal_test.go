@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/errtext"
 )
 
 // Objects, resource version and what could not be decoded change in one step, and follow each kind of delta.
@@ -102,7 +104,7 @@ func TestUndecodedIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	u = u.with(&DecodeError{Key: Key{Namespace: "ns", Name: long}, Err: errors.New("long")})
 	u = u.with(&DecodeError{Key: Key{Namespace: long, Name: "a"}, Err: errors.New("long")})
-	why := errors.New(long[:2*maxErrorText])
+	why := errors.New(long[:2*errtext.Max])
 	for i := range 2000 {
 		u = u.with(&DecodeError{Key: Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, Err: why})
 	}
@@ -112,7 +114,7 @@ func TestUndecodedIsBounded(t *testing.T) {
 	reasons := map[reason]bool{}
 	for failed := range u.in("") {
 		short := failed.Err.(reason)
-		if reasons[short] = true; len(short.Error()) > maxErrorText {
+		if reasons[short] = true; len(short.Error()) > errtext.Max {
 			t.Fatalf("a reason of %d bytes", len(short.Error()))
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"reflect"
@@ -18,12 +17,12 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
+	"github.com/typedinformer/informer/internal/transport"
 )
 
 const (
@@ -117,7 +116,7 @@ func newSnapshots[T Object](c *collection[T], config Config[T]) *snapshots[T] {
 		return nil
 	}
 	d := c.decoder
-	server := *c.client.base
+	server := *c.client.http.Base
 	server.User = nil // snapshots and logs have no credentials
 	s := &snapshots[T]{config: config.Snapshot, client: c.client, decoders: d.decoders, packing: d.packing,
 		share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
@@ -215,8 +214,8 @@ func (s *snapshots[T]) givesUp(err error) bool {
 		return false
 	}
 	identifying := errors.Is(err, errNotIdentified) // the server has answered the request before, so it is not down
-	switch code := statusCode(err); {
-	case code == http.StatusNotFound || isUnreachable(err):
+	switch code := transport.StatusCode(err); {
+	case code == http.StatusNotFound || transport.IsUnreachable(err):
 		return false
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		if !identifying {
@@ -228,20 +227,6 @@ func (s *snapshots[T]) givesUp(err error) bool {
 	}
 	s.failures++
 	return s.failures >= maxLoads
-}
-
-// statusCode returns the status code of the server's answer, or 0 if err is of another kind.
-func statusCode(err error) int {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return int(status.Status().Code)
-	}
-	return 0
-}
-
-// isUnreachable reports whether no connection to the server was possible.
-func isUnreachable(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // read is load without the decision what to do after a failure.

@@ -16,24 +16,31 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
 )
 
 const (
 	shortWatch      = time.Second     // an empty watch that ends sooner counts as a failure
 	minWatchTimeout = 5 * time.Minute // the server ends a watch after one to two times this
+	// streamDeadline is the time limit for the headers of a streaming list, and then for each streamProgress bytes of the
+	// initial events.
+	streamDeadline = 10 * time.Second
+	streamProgress = 1 << 10
+	// watchGrace is the time that the server has to end a watch after its timeoutSeconds.
+	watchGrace = 30 * time.Second
 )
 
 // openWatch is one watch that the server has accepted.
 type openWatch struct {
-	response *response
+	response *transport.Response
 	frames   decode.Frames
 	events   int // events that have been read
 	opened   time.Time
 	timeout  time.Duration   // the server ends the watch this long after opened
 	request  context.Context // the context of the request
 	cancel   context.CancelCauseFunc
-	deadline *time.Timer // ends request
-	progress *progress   // ends request when the initial events take too long; nil for a watch without them
+	deadline *time.Timer         // ends request
+	progress *transport.Progress // ends request when the initial events take too long; nil for a watch without them
 }
 
 func (w *openWatch) close() {
@@ -66,16 +73,16 @@ func (c *collection[T]) open(ctx context.Context, query url.Values, initial bool
 	c.watches.Add(1)
 	if w.response, err = c.send(w.request, query, c.decoder.accept); err != nil {
 		w.deadline.Stop()
-		err = fmt.Errorf("watch: %w", because(w.request, err))
+		err = fmt.Errorf("watch: %w", transport.Because(w.request, err))
 		w.cancel(nil)
 		return nil, err
 	}
 	body := io.Reader(w.response)
 	if initial {
-		w.progress = newProgress(w.request, w.response, w.deadline, streamDeadline, streamProgress)
+		w.progress = transport.NewProgress(w.request, w.response, w.deadline, streamDeadline, streamProgress)
 		body = w.progress
 	}
-	w.frames = decode.NewFrames(body, w.response.format)
+	w.frames = decode.NewFrames(body, w.response.Format)
 	return w, nil
 }
 
@@ -105,11 +112,11 @@ func (c *collection[T]) bookmark(w *openWatch, in *intake[T]) (raw []byte, err e
 		case err == io.EOF:
 			return nil, err
 		case err != nil:
-			return nil, fmt.Errorf("watch: %w", because(w.request, err))
+			return nil, fmt.Errorf("watch: %w", transport.Because(w.request, err))
 		case event == apiwatch.Bookmark:
 			return frame.Raw, nil
 		case event == apiwatch.Error:
-			return nil, errorEvent(w.response.format, frame.Raw)
+			return nil, errorEvent(w.response.Format, frame.Raw)
 		case strings.ContainsFunc(frame.Event, func(c rune) bool { return c < 'A' || c > 'Z' }):
 			return nil, errors.New("watch: the server sent an event whose type is not a name") // the type may be content
 		}
@@ -140,7 +147,7 @@ var errNoStreaming = errors.New("streaming list not possible")
 // Afterwards w is an ordinary watch.
 func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T], version string, err error) {
 	c.read.Store(0)
-	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, func(o decoded[T]) error {
+	in := newIntake(c.decoder, &c.batches, w.response.Format, w.cancel, func(o decoded[T]) error {
 		c.read.Add(1)
 		switch { // the initial events may include changes
 		case o.outside: // if it replaces one in the shard, the deletion of that one came before
@@ -164,7 +171,7 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 	if err != nil {
 		return l, "", err
 	}
-	meta, err := w.response.format.Metadata(raw)
+	meta, err := w.response.Format.Metadata(raw)
 	switch {
 	case err != nil:
 		return l, "", fmt.Errorf("watch: bookmark: %w", err)
@@ -173,7 +180,7 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 	case meta.Annotations[metav1.InitialEventsAnnotationKey] != "true":
 		return l, "", fmt.Errorf("%w: the server sent an ordinary bookmark among the initial events", errNoStreaming)
 	}
-	w.progress.endAt(w.timeout + watchGrace - time.Since(w.opened))
+	w.progress.EndAt(w.timeout + watchGrace - time.Since(w.opened))
 	return l, meta.ResourceVersion, nil
 }
 
@@ -182,7 +189,7 @@ func (c *collection[T]) initialEvents(w *openWatch, restored bool) (l listing[T]
 // io.EOF if the server ended the watch normally.
 func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, together func() error,
 	progressed func(version string) error) error {
-	in := newIntake(c.decoder, &c.batches, w.response.format, w.cancel, change)
+	in := newIntake(c.decoder, &c.batches, w.response.Format, w.cancel, change)
 	in.live, in.handed = true, together
 	defer in.wait()
 	for {
@@ -190,7 +197,7 @@ func (c *collection[T]) follow(w *openWatch, change func(decoded[T]) error, toge
 		if err != nil {
 			return err
 		}
-		version := string(w.response.format.Peek(raw).ResourceVersion)
+		version := string(w.response.Format.Peek(raw).ResourceVersion)
 		if version == "" {
 			return errNoVersion
 		}

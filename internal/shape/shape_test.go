@@ -157,7 +157,6 @@ var files = []string{
 	"config.go",
 	"undecoded.go",
 	"durations.go",
-	"progress.go",
 	"trace.go",
 	"clientstatus.go",
 	"client.go",

@@ -1,4 +1,4 @@
-package informer
+package transport
 
 import (
 	"context"
@@ -16,8 +16,8 @@ func TestKindsOfAnyCode(t *testing.T) {
 		traffic.answered(t.Context(), "GET", code, nil, 0)
 	}
 	s := traffic.status()
-	if n := len(s.Requests); n > 80 || s.Requests[RequestKind{"GET", 0}] != 1 || s.Latencies["GET"].Count != 10_000 {
-		t.Errorf("%d kinds, %d requests without a response", n, s.Requests[RequestKind{"GET", 0}])
+	if n := len(s.Requests); n > 80 || s.Requests[Kind{"GET", 0}] != 1 || s.Latencies["GET"].Count != 10_000 {
+		t.Errorf("%d kinds, %d requests without a response", n, s.Requests[Kind{"GET", 0}])
 	}
 }
 

@@ -1,4 +1,4 @@
-package informer
+package transport
 
 import (
 	"context"
@@ -16,20 +16,14 @@ const (
 	// kube-apiserver itself ends a list request after a minute.
 	maxSilence   = 90 * time.Second
 	listProgress = 16 << 10
-	// streamDeadline is the time limit for the headers of a streaming list, and then for each streamProgress bytes of the
-	// initial events.
-	streamDeadline = 10 * time.Second
-	streamProgress = 1 << 10
 	// statusTimeout is the time limit for the body of an error.
 	statusTimeout = 10 * time.Second
-	// watchGrace is the time that the server has to end a watch after its timeoutSeconds.
-	watchGrace = 30 * time.Second
 )
 
-// progress is the body of a response. It ends the request if Read waits longer than limit for each part of the given
+// Progress is the body of a response. It ends the request if Read waits longer than limit for each part of the given
 // number of bytes. Time between calls of Read does not count. A server that only sends a byte from time to time makes
 // no progress.
-type progress struct {
+type Progress struct {
 	io.ReadCloser
 	ctx   context.Context // the context of the request
 	timer *time.Timer     // ends ctx; runs while Read waits
@@ -39,13 +33,14 @@ type progress struct {
 	read  int           // the bytes read of the current part
 }
 
-func newProgress(ctx context.Context, body io.ReadCloser, timer *time.Timer, limit time.Duration, bytes int) *progress {
+// NewProgress returns a Progress of body. timer must end ctx.
+func NewProgress(ctx context.Context, body io.ReadCloser, timer *time.Timer, limit time.Duration, bytes int) *Progress {
 	timer.Stop()
-	return &progress{ReadCloser: body, ctx: ctx, timer: timer, limit: limit, bytes: bytes, left: limit}
+	return &Progress{ReadCloser: body, ctx: ctx, timer: timer, limit: limit, bytes: bytes, left: limit}
 }
 
 // Read implements io.Reader.
-func (p *progress) Read(b []byte) (int, error) {
+func (p *Progress) Read(b []byte) (int, error) {
 	if p.limit == 0 {
 		return p.ReadCloser.Read(b)
 	}
@@ -58,19 +53,19 @@ func (p *progress) Read(b []byte) (int, error) {
 		p.read, p.left = 0, p.limit
 	}
 	if err != nil && err != io.EOF {
-		err = because(p.ctx, err)
+		err = Because(p.ctx, err)
 	}
 	return n, err
 }
 
-// endAt replaces the limit with a deadline for the rest of the body.
-func (p *progress) endAt(d time.Duration) {
+// EndAt replaces the limit with a deadline for the rest of the body.
+func (p *Progress) EndAt(d time.Duration) {
 	p.limit = 0
 	p.timer.Reset(d)
 }
 
-// because returns the cause of ctx if ctx has ended, and err otherwise.
-func because(ctx context.Context, err error) error {
+// Because returns the cause of ctx if ctx has ended, and err otherwise.
+func Because(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
