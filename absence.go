@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/discovery"
+	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -34,7 +35,7 @@ const (
 type absence struct {
 	client   *Client
 	resource Resource
-	awaits   *awaiting
+	awaits   *fetch.Awaits
 
 	// Only the goroutine of the reflector uses these.
 	objects bool // the sink may have objects
@@ -42,9 +43,6 @@ type absence struct {
 	since  time.Time
 	proven time.Time // when the absence was last certain; zero if the server has served the resource since
 }
-
-// errNotServed indicates a 404 of a resource that no version of its group has.
-var errNotServed = errors.New("discovery shows that no version of the API group has the resource")
 
 // unprovenError is a 404 that does not show that the resource is absent.
 type unprovenError struct{ notFound, why error }
@@ -57,7 +55,7 @@ func (e *unprovenError) Error() string {
 func (e *unprovenError) Unwrap() []error { return []error{e.why, e.notFound} }
 
 // explain takes the outcome of each list and watch, and returns it. If it is a 404, explain returns an error that wraps
-// errNotServed, or an unprovenError.
+// fetch.ErrNotServed, or an unprovenError.
 func (a *absence) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -72,7 +70,7 @@ func (a *absence) explain(ctx context.Context, err error) error {
 		}
 		a.objects, a.proven = false, time.Now()
 	}
-	return fmt.Errorf("%w: %w", err, errNotServed)
+	return fmt.Errorf("%w: %w", err, fetch.ErrNotServed)
 }
 
 // prove returns nil if the resource is absent, and otherwise why that is not certain.
@@ -104,11 +102,11 @@ func (a *absence) prove(ctx context.Context) error {
 
 // get reads one discovery document.
 func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
-	a.awaits.set(AwaitingRateLimit)
+	a.awaits.Set(fetch.AwaitingRateLimit)
 	if err := a.client.http.Wait(ctx); err != nil {
 		return nil, err
 	}
-	a.awaits.set(AwaitingResponse)
+	a.awaits.Set(fetch.AwaitingResponse)
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, ErrNoProgress)
 	defer cancel()
 	resp, err := a.client.http.Send(ctx, transport.Request{
@@ -127,7 +125,7 @@ func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
 	if resp.Format != decode.JSON {
 		return nil, fmt.Errorf("GET /%s: the server did not send JSON", path)
 	}
-	a.awaits.set(AwaitingData)
+	a.awaits.Set(fetch.AwaitingData)
 	body, err := io.ReadAll(io.LimitReader(resp, discovery.MaxBytes+1))
 	switch {
 	case err != nil:

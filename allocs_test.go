@@ -74,7 +74,7 @@ func TestAllocations(t *testing.T) {
 					switch err {
 					case nil:
 						var e encoded[*corev1.Pod]
-						r.decoder.find(f, raw, false, &e)
+						r.decoder.find(f, raw, &asked{}, &e)
 						if r.decoder.decode(one, f, raw, nil, &e); e.err != nil {
 							t.Fatal(e.err)
 						}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
@@ -156,8 +157,7 @@ type decoder[T Object] struct {
 	config    Config[T]
 	held      func(Key) (T, bool) // returns the version that the sink holds; nil if the sink is no Holder
 	own       bool                // all objects that held returns come from decoders of this informer
-	shard     Shard               // of all objects; only the reader of a response uses it
-	outside   atomic.Int64        // objects that the server sent from outside shard
+	outside   atomic.Int64        // objects that the server sent from outside a shard
 	failed    func(*DecodeError)  // logs and counts an object that cannot be decoded
 	decoding  run.Limit           // of batches in decode; the reflectors of an informer share it; nil if there is only one
 	calling   run.Limit           // 1: of calls of Config.Transform, Filter, OnDecodeError and OnFailure
@@ -180,6 +180,12 @@ type packing[T Object] interface {
 	recorded(r snapshotfile.Record, obj any) T
 	// settle is called once, when the handlers have processed the first list, with all objects. It may run until ctx ends.
 	settle(ctx context.Context, objects iter.Seq[T])
+}
+
+// asked is what the request for a response determines for its objects.
+type asked struct {
+	shard    Shard // of all objects
+	doubtful bool  // an equal version does not mean equal content
 }
 
 // encoded is one encoded object and the result of decode.
@@ -207,20 +213,19 @@ type decoded[T Object] struct {
 }
 
 // find looks up the version that the sink holds of the object in raw. If it is the same version, decode skips the
-// object, so a relist without changes costs little. If restored is true, an equal version does not mean equal content.
-// decode also skips an object outside the shard.
-func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded[T]) {
-	sharded := len(d.shard.Ranges) > 0
+// object, so a relist without changes costs little. decode also skips an object outside the shard.
+func (d *decoder[T]) find(f decode.Format, raw []byte, asked *asked, e *encoded[T]) {
+	sharded := len(asked.shard.Ranges) > 0
 	if d.held == nil && !sharded {
 		return
 	}
 	id := f.Glance(raw)
 	if sharded {
 		value := id.UID
-		if d.shard.Field == ShardByNamespace {
+		if asked.shard.Field == ShardByNamespace {
 			value = id.Namespace
 		}
-		if e.unsure = value == nil; !e.unsure && !d.shard.hasHash(HashOf(value)) {
+		if e.unsure = value == nil; !e.unsure && !asked.shard.hasHash(HashOf(value)) {
 			e.outside, e.filtered = true, true
 			d.outside.Add(1)
 			return
@@ -232,7 +237,7 @@ func (d *decoder[T]) find(f decode.Format, raw []byte, restored bool, e *encoded
 	obj, ok := d.held(keyOf(id))
 	switch {
 	case !ok:
-	case !e.deleted && !restored && len(id.ResourceVersion) > 0 &&
+	case !e.deleted && !asked.doubtful && len(id.ResourceVersion) > 0 &&
 		obj.GetResourceVersion() == string(id.ResourceVersion) && string(obj.GetUID()) == string(id.UID):
 		e.obj, e.held = obj, true
 	case d.config.Transform == nil || d.config.Share:
@@ -284,17 +289,15 @@ func (d *decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo)
 	return d.config.Filter(meta)
 }
 
-// errForeign indicates an object of another namespace. After it, the reflector lists.
-var errForeign = errors.New("the server sent an object of another namespace than requested")
-
 // finish calls Config.Transform, and reports a failure to Config.OnDecodeError. It returns an error for an object of
 // another namespace, which ends the whole list or watch: a server that ignores the namespace is broken or hostile, so
 // its other objects are not trustworthy, either. A list that fails changes nothing in the sink. After such a failure of
 // a watch, the reflector lists.
-func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, e *encoded[T]) (decoded[T], error) {
+func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, asked *asked,
+	e *encoded[T]) (decoded[T], error) {
 	var none T
 	result := decoded[T]{deleted: e.deleted, filtered: e.filtered, outside: e.outside}
-	if e.unsure && e.err == nil && !e.filtered && !d.shard.Has(e.obj) {
+	if e.unsure && e.err == nil && !e.filtered && !asked.shard.Has(e.obj) {
 		e.filtered, result.filtered, result.outside = true, true, true
 		d.outside.Add(1)
 	}
@@ -305,7 +308,7 @@ func (d *decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, e 
 		result.key, result.version = keyOf(id), string(id.ResourceVersion)
 	}
 	if d.namespace != "" && result.key.Name != "" && result.key.Namespace != d.namespace {
-		return result, fmt.Errorf("%w: %.600s instead of one of %.300s", errForeign, result.key, d.namespace)
+		return result, fmt.Errorf("%w: %.600s instead of one of %.300s", fetch.ErrForeign, result.key, d.namespace)
 	}
 	if e.filtered {
 		return result, nil

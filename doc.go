@@ -132,24 +132,25 @@
 //
 // The path of one watch event, file by file:
 //
-//	client.go      sends the request (internal/transport), which limits how long each part of the response may take
-//	watch.go       reads frames (internal/decode), and gives the encoded object of each frame to an intake
-//	intake.go      adds it to a batch; decoder.go checks whether the sink holds that version already
-//	internal/run   runs the batch on a worker, or on the reader if few events came, and keeps the order
-//	decoder.go     calls Config.Filter, decodes the bytes into a T (internal/decode), and calls Config.Transform
-//	packed.go      with Config.Compact only: compresses the bytes (internal/pack), which the steps below then pass on
-//	reflector.go   puts a Delta into its Sink, which then has every change up to the event's resource version
-//	fifo.go        queues the delta; a full queue blocks the reader, and so the server
-//	informer.go    takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to store.go and
-//	               index.go (internal/table)
-//	internal/deliver adds the change to the backlog of each handler, whose goroutine calls the handler; listener.go is
-//	               its face
-//	compact.go     with Config.Compact only: decodes what the handler receives
-//	enqueue.go     is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
+//	client.go         sends the request, and limits how long each part of the response may take (internal/transport)
+//	reflectorstep.go  opens a watch, which reads frames and gives the object of each to an intake (internal/fetch)
+//	intake.go         adds it to a batch; decoder.go checks whether the sink holds that version already
+//	internal/run      runs the batch on a worker, or on the reader if few events came, and keeps the order
+//	decoder.go        calls Config.Filter, decodes the bytes into a T (internal/decode), and calls Config.Transform
+//	packed.go         with Config.Compact only: compresses the bytes (internal/pack), which the steps below then pass on
+//	reflectorstep.go  puts a Delta into its Sink, which then has every change up to the event's resource version
+//	fifo.go           queues the delta; a full queue blocks the reader, and so the server
+//	informer.go       takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to
+//	                  store.go and index.go (internal/table)
+//	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler; listener.go is
+//	                  its face
+//	compact.go        with Config.Compact only: decodes what the handler receives
+//	enqueue.go        is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
 //
-// A list takes the same path: list.go reads its pages, and the reflector puts them into the sink as one Replaced.
-// warm.go reads a saved snapshot in place of a list (internal/snapshotfile), and save.go writes it. reflector.go is the
-// state machine that chooses the next request, and absence.go decides what a 404 means (internal/discovery). wait.go
-// implements the Wait methods, group.go shares informers, and lister.go reads them as client-go's listers do. Package
-// k8s and the generator in codegen build on these.
+// A list takes the same path: internal/fetch reads its pages, listing.go collects the objects, and the reflector puts
+// them into the sink as one Replaced. warm.go reads a saved snapshot in place of a list (internal/snapshotfile), and
+// save.go writes it. reflectorrun.go is the loop of a reflector. After each failure, the state machine of
+// internal/fetch chooses the next request, and absence.go decides what a 404 means (internal/discovery). reshard.go is
+// the change of a reflector's shard. wait.go implements the Wait methods, group.go shares informers, and lister.go
+// reads them as client-go's listers do. Package k8s and the generator in codegen build on these.
 package informer

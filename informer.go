@@ -286,7 +286,7 @@ func (i *Informer[T]) unsynced(cause error) error {
 	var why []string
 	errs := []error{cause}
 	for _, r := range i.reflectors {
-		if i.listed[r.namespace] {
+		if i.listed[r.decoder.namespace] {
 			continue
 		}
 		s := r.Status()
@@ -383,7 +383,7 @@ func (i *Informer[T]) Status() InformerStatus {
 	i.mu.Unlock()
 	for _, r := range i.reflectors {
 		part := r.Status()
-		src, _ := snap.sourceOf(r.namespace)
+		src, _ := snap.sourceOf(r.decoder.namespace)
 		part.Stale = src.undecoded.len() // so that who sees a list in the store also sees what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}
@@ -582,7 +582,7 @@ func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	if i.hasShardLocked() || !i.shard.equal(shard) { // otherwise an earlier call has asked for the same list
 		i.shard = shard
 		for _, r := range i.reflectors {
-			i.wanted[r.namespace] = r.setShard(shard)
+			i.wanted[r.decoder.namespace] = r.setShard(shard)
 		}
 	}
 	for !i.hasShardLocked() {

@@ -5,7 +5,10 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -48,6 +51,8 @@ func (p *batches[T]) put(b *batch[T]) {
 	}
 }
 
+var _ fetch.Intake = (*intake[*metav1.PartialObjectMetadata])(nil)
+
 // intake decodes the objects of one response on several goroutines, and hands on the results in order.
 //
 // While the reader mostly waits for the network, as in a quiet watch, there is no other goroutine: the reader decodes
@@ -56,8 +61,8 @@ type intake[T Object] struct {
 	decoder  *decoder[T]
 	batches  *batches[T]
 	format   decode.Format
+	asked    asked
 	live     bool // decode each object soon, for a watch; false for a list, which is of use only when complete
-	restored bool // the server was restored: an equal version does not mean equal content
 	hand     func(decoded[T]) error
 	handed   func() error // called after hand has returned for each object of a batch; nil for none
 	pipeline run.Pipeline[batch[T]]
@@ -66,11 +71,11 @@ type intake[T Object] struct {
 	rush   int  // consecutive flushes of a batch without such a wait
 }
 
-// newIntake returns an intake for a response in format f. It calls hand for one object at a time. After an error of
-// hand it calls cancel, which must end the response, and does not call hand again.
-func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel func(error),
+// newIntake returns an intake for the response in format f to what was asked. It calls hand for one object at a time.
+// After an error of hand it calls cancel, which must end the response, and does not call hand again.
+func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, asked asked, cancel func(error),
 	hand func(decoded[T]) error) *intake[T] {
-	in := &intake[T]{decoder: d, batches: b, format: f, hand: hand}
+	in := &intake[T]{decoder: d, batches: b, format: f, asked: asked, hand: hand}
 	in.pipeline = run.Pipeline[batch[T]]{
 		Open:    b.get,
 		Full:    func(b *batch[T]) bool { return len(b.raw) >= batchBytes || len(b.objects) >= batchObjects },
@@ -82,9 +87,8 @@ func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, cancel f
 	return in
 }
 
-// add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or
-// nil.
-func (in *intake[T]) add(raw []byte, deleted bool, list *decode.ListInfo) {
+// Add implements fetch.Intake.
+func (in *intake[T]) Add(raw []byte, deleted bool, list *decode.ListInfo) {
 	in.pipeline.Add(func(b *batch[T]) {
 		if list != nil && b.list == nil {
 			now := *list
@@ -92,7 +96,7 @@ func (in *intake[T]) add(raw []byte, deleted bool, list *decode.ListInfo) {
 		}
 		b.objects = append(b.objects, encoded[T]{deleted: deleted})
 		e := &b.objects[len(b.objects)-1]
-		if in.decoder.find(in.format, raw, in.restored, e); !e.held {
+		if in.decoder.find(in.format, raw, &in.asked, e); !e.held {
 			e.from = len(b.raw)
 			b.raw = append(b.raw, raw...)
 			e.to = len(b.raw)
@@ -100,8 +104,8 @@ func (in *intake[T]) add(raw []byte, deleted bool, list *decode.ListInfo) {
 	})
 }
 
-// fill flushes the added objects, and then reads more of the response.
-func (in *intake[T]) fill(body interface{ Fill() error }) error {
+// Fill flushes the added objects, and then reads more of the response.
+func (in *intake[T]) Fill(body interface{ Fill() error }) error {
 	if in.waited {
 		in.rush = 0
 	}
@@ -110,7 +114,7 @@ func (in *intake[T]) fill(body interface{ Fill() error }) error {
 		in.rush++
 	}
 	if in.pipeline.Failed() {
-		return context.Canceled // wait returns the failure
+		return context.Canceled // Wait returns the failure
 	}
 	began := time.Now()
 	err := body.Fill()
@@ -132,8 +136,8 @@ func (in *intake[T]) flush(quiet bool) bool {
 	})
 }
 
-// wait waits until all added objects have been handed on, and returns the first failure.
-func (in *intake[T]) wait() error { return in.pipeline.Wait() }
+// Wait implements fetch.Intake.
+func (in *intake[T]) Wait() error { return in.pipeline.Wait() }
 
 func (in *intake[T]) decode(b *batch[T]) {
 	in.decoder.decoding.Enter()
@@ -156,7 +160,7 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 	}
 	for i := range b.objects {
 		e := &b.objects[i]
-		result, err := in.decoder.finish(one, in.format, b.bytes(e), e)
+		result, err := in.decoder.finish(one, in.format, b.bytes(e), &in.asked, e)
 		if err == nil {
 			err = in.hand(result)
 		}

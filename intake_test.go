@@ -26,7 +26,7 @@ import (
 
 // newTestIntake returns an intake with several workers, on any machine.
 func newTestIntake[T Object](r *Reflector[T], hand func(decoded[T]) error) *intake[T] {
-	in := newIntake(r.decoder, &r.batches, decode.JSON, func(error) {}, hand)
+	in := newIntake(r.decoder, &r.batches, decode.JSON, asked{}, func(error) {}, hand)
 	in.pipeline.Workers, in.live = run.MaxWorkers, true
 	return in
 }
@@ -87,11 +87,11 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 			default:
 				want = append(want, fmt.Sprint(name, " seen ", deleted))
 			}
-			in.add(raw, deleted, nil)
+			in.Add(raw, deleted, nil)
 			clear(raw) // the reader reuses its buffer
 			switch rnd.IntN(40) {
 			case 0:
-				if err := in.wait(); err != nil || !slices.Equal(got, want) {
+				if err := in.Wait(); err != nil || !slices.Equal(got, want) {
 					t.Fatalf("seed %d: wait: %v, %d of %d", seed, err, len(got), len(want))
 				}
 			case 1, 2, 3:
@@ -100,7 +100,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 				in.flush(false)
 			}
 		}
-		if err := in.wait(); err != nil || !slices.Equal(got, want) {
+		if err := in.Wait(); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %v\n%q\nwant\n%q", seed, err, got, want)
 		}
 	}
@@ -129,16 +129,16 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 			body := fillFunc(func() error { return nil })
 			var err error
 			for i := range 100 {
-				in.add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
-				if err = in.fill(body); err != nil {
+				in.Add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
+				if err = in.Fill(body); err != nil {
 					break
 				}
 			}
-			if failure := in.wait(); failure != boom || n != at+1 || cancelled.Load() != 1 {
+			if failure := in.Wait(); failure != boom || n != at+1 || cancelled.Load() != 1 {
 				t.Errorf("%v after %d of %d; cancelled %d times", failure, n, at+1, cancelled.Load())
 			}
 			if err == nil {
-				err = in.fill(body)
+				err = in.Fill(body)
 			}
 			if err == nil {
 				t.Error("the response can still be read")
@@ -163,11 +163,11 @@ func TestPipelineWaitsForWhoTakes(t *testing.T) {
 		in.rush = minRush // so that workers decode
 		go func() {
 			for range objects {
-				in.add(encodedPod("a", size), false, nil)
+				in.Add(encodedPod("a", size), false, nil)
 				written += size
-				_ = in.fill(fillFunc(func() error { return nil }))
+				_ = in.Fill(fillFunc(func() error { return nil }))
 			}
-			if err := in.wait(); err != nil {
+			if err := in.Wait(); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -196,11 +196,11 @@ func TestPipelineItemsHaveTheirList(t *testing.T) {
 	})
 	info := decode.ListInfo{Kind: "PodList"}
 	for range 100 {
-		in.add(encodedPod("a", 20_000), false, &info)
+		in.Add(encodedPod("a", 20_000), false, &info)
 		in.flush(false)
 		info.APIVersion += "x" // the race detector reports a worker that reads it
 	}
-	if err := in.wait(); err != nil || !slices.Equal(kinds, slices.Repeat([]string{"Pod"}, 100)) {
+	if err := in.Wait(); err != nil || !slices.Equal(kinds, slices.Repeat([]string{"Pod"}, 100)) {
 		t.Fatal(err, kinds)
 	}
 }
@@ -217,10 +217,10 @@ func TestPipelineSurvivesAnExit(t *testing.T) {
 		n := 0
 		in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
 		for i := range 50 {
-			in.add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
+			in.Add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
 			in.flush(false)
 		}
-		if err := in.wait(); err != run.ErrGoroutineEnded || n != 7 {
+		if err := in.Wait(); err != run.ErrGoroutineEnded || n != 7 {
 			t.Errorf("%v after %d, want %v after 7", err, n, run.ErrGoroutineEnded)
 		}
 	})
@@ -294,10 +294,10 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 						if name != "UnmarshalJSON" {
 							encoded = encodedPod(fmt.Sprint(i), 10_000)
 						}
-						in.add(encoded, false, nil)
+						in.Add(encoded, false, nil)
 						in.flush(false)
 					}
-					if err := in.wait(); err != run.ErrGoroutineEnded || cause != run.ErrGoroutineEnded || n > 7 {
+					if err := in.Wait(); err != run.ErrGoroutineEnded || cause != run.ErrGoroutineEnded || n > 7 {
 						t.Errorf("%v after %d, cause %v, want %v after 7 at most", err, n, cause, run.ErrGoroutineEnded)
 					}
 					for range cap(r.decoder.calling) { // every turn was given back
@@ -323,10 +323,10 @@ func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			for i := range 100 {
-				in.add(bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
+				in.Add(bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
 				in.flush(false)
 			}
-			ended <- in.wait()
+			ended <- in.Wait()
 		}()
 		synctest.Wait()
 		if workers, open := in.pipeline.State(); len(ended) > 0 || workers != run.MaxWorkers || !open {
@@ -383,14 +383,14 @@ func TestPipelineFiltersInItsWorkers(t *testing.T) {
 		var want []string
 		for i := range 100 {
 			name := fmt.Sprint(i)
-			in.add(bytes.Replace(encodedPod(name, 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
+			in.Add(bytes.Replace(encodedPod(name, 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
 			in.flush(false)
 			if len(name)%2 != 0 {
 				name = ""
 			}
 			want = append(want, name)
 		}
-		if err := in.wait(); err != nil || !slices.Equal(names, want) {
+		if err := in.Wait(); err != nil || !slices.Equal(names, want) {
 			t.Errorf("%v: %q, want %q", err, names, want)
 		}
 		for name, n := range asked {
@@ -453,10 +453,10 @@ func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
 				in := newTestIntake(r, func(decoded[*slowPod]) error { return nil })
 				for i := range 20 {
 					raw := bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1)
-					in.add(bytes.Replace(raw, []byte(`"namespace":"ns"`), []byte(`"namespace":"`+r.namespace+`"`), 1), false, nil)
+					in.Add(bytes.Replace(raw, []byte(`"namespace":"ns"`), []byte(`"namespace":"`+r.decoder.namespace+`"`), 1), false, nil)
 					in.flush(i%2 == 0)
 				}
-				if err := in.wait(); err != nil {
+				if err := in.Wait(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -481,8 +481,8 @@ func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
 	})
 	for i := range 20 {
 		in.waited = true // normally set by the clock
-		in.add(encodedPod("a", 1000), false, nil)
-		if err := in.fill(body); err != nil || n != i+1 {
+		in.Add(encodedPod("a", 1000), false, nil)
+		if err := in.Fill(body); err != nil || n != i+1 {
 			t.Fatalf("%d of %d handed on: %v", n, i+1, err)
 		}
 	}
@@ -509,12 +509,12 @@ func TestPipelineSharesTheWorkInARush(t *testing.T) {
 			return nil // without waiting: time stands still
 		})
 		for range minRush + 1 {
-			in.add(encodedPod("a", 1000), false, nil)
-			if err := in.fill(body); err != nil {
+			in.Add(encodedPod("a", 1000), false, nil)
+			if err := in.Fill(body); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := in.wait(); err != nil || n != minRush+1 {
+		if err := in.Wait(); err != nil || n != minRush+1 {
 			t.Errorf("%d objects were handed on: %v", n, err)
 		}
 	})
@@ -529,17 +529,17 @@ func TestPipelineWaitsForMoreOfAList(t *testing.T) {
 		in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
 		in.live = false
 		for range 10 {
-			in.add(encodedPod("a", 1000), false, nil)
+			in.Add(encodedPod("a", 1000), false, nil)
 			in.flush(true)
 		}
 		if workers, _ := in.pipeline.State(); n > 0 || workers > 0 {
 			t.Errorf("%d objects were handed on, %d workers", n, workers)
 		}
-		if err := in.wait(); err != nil || n != 10 {
+		if err := in.Wait(); err != nil || n != 10 {
 			t.Errorf("%d objects of 10 were handed on: %v", n, err)
 		}
 		for range 20 {
-			in.add(encodedPod("a", 1000), false, nil)
+			in.Add(encodedPod("a", 1000), false, nil)
 		}
 		in.flush(true)
 		synctest.Wait()

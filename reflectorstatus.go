@@ -2,7 +2,6 @@ package informer
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -247,9 +246,3 @@ func (a Awaiting) String() string {
 	}
 	return fmt.Sprintf("Awaiting(%d)", uint8(a))
 }
-
-// awaiting is an Awaiting that one goroutine changes and others read.
-type awaiting struct{ value atomic.Uint32 }
-
-func (a *awaiting) set(to Awaiting) { a.value.Store(uint32(to)) }
-func (a *awaiting) get() Awaiting   { return Awaiting(a.value.Load()) }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/snapshotfile"
 	"github.com/typedinformer/informer/internal/transport"
@@ -31,24 +32,9 @@ const (
 	// maxSinceList is the age of the last list after which a start lists. A server that was restored from a backup, and
 	// has passed the version of the snapshot since, may have other objects at the same versions. Only a list shows that.
 	maxSinceList = 24 * time.Hour
-	// firstCatchUp is the timeout of the watch after a warm start. Before the timeout, kube-apiserver sends a bookmark,
-	// which shows that no change is missing. Each further watch has twice the timeout of the one before, so that many
-	// changes come through.
-	firstCatchUp = 3 * time.Second
-	maxDoublings = 5
-	// maxQuiet is the time without a later version after which the reflector lists. A server that sends no bookmark may
-	// never confirm the version. The first three watches take about that long.
-	maxQuiet = 20 * time.Second
-	// maxMissed is the number of watches after which the reflector lists, if each fails before it has sent a later
-	// version.
-	maxMissed = 6
 	// maxLoads is the number of failed loads after which the reflector lists, if the server is not down.
 	maxLoads = 3
 )
-
-// errNoConfirmation leads to a list.
-var errNoConfirmation = errors.New(
-	"the server has not confirmed that the watch has every change since the snapshot was saved")
 
 // coldStart is why a reflector lists, although there is a storage of snapshots.
 type coldStart struct{ error }
@@ -110,23 +96,23 @@ type snapshotHeader struct {
 	Listed          time.Time // when the list began from which the objects come, with later changes
 }
 
-// newSnapshots returns the snapshots of a reflector of c with config. It returns nil if there is no storage.
-func newSnapshots[T Object](c *collection[T], config Config[T]) *snapshots[T] {
+// newSnapshots returns the snapshots of a reflector that decodes with d. It returns nil if there is no storage.
+func newSnapshots[T Object](client *Client, d *decoder[T]) *snapshots[T] {
+	config := d.config
 	if config.Snapshot.Storage == nil {
 		return nil
 	}
-	d := c.decoder
-	server := *c.client.http.Base
+	server := *client.http.Base
 	server.User = nil // snapshots and logs have no credentials
-	s := &snapshots[T]{config: config.Snapshot, client: c.client, decoders: d.decoders, packing: d.packing,
+	s := &snapshots[T]{config: config.Snapshot, client: client, decoders: d.decoders, packing: d.packing,
 		share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
 	s.identity = snapshotIdentity{
 		Server:        server.String(),
-		CA:            c.client.server.ca,
-		Resource:      c.resource.GroupVersionResource,
-		Namespace:     c.namespace,
-		LabelSelector: c.resource.LabelSelector,
-		FieldSelector: c.resource.FieldSelector,
+		CA:            client.server.ca,
+		Resource:      d.resource.GroupVersionResource,
+		Namespace:     d.namespace,
+		LabelSelector: d.resource.LabelSelector,
+		FieldSelector: d.resource.FieldSelector,
 		Type:          nameOfType(d.goType),
 		Fields:        sumOfFields(d.goType),
 		ManagedFields: config.KeepManagedFields,
@@ -196,8 +182,8 @@ type loaded[T Object] struct {
 
 // load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if it should
 // call load again, since a request has failed.
-func (s *snapshots[T]) load(ctx context.Context, c *collection[T], shard Shard) (loaded[T], error) {
-	l, err := s.read(ctx, c, shard)
+func (s *snapshots[T]) load(ctx context.Context, source *fetch.Source, shard Shard) (loaded[T], error) {
+	l, err := s.read(ctx, source, shard)
 	if err != nil && ctx.Err() == nil && s.givesUp(err) {
 		err = coldBecause("the snapshot cannot be checked against the server: %w", err)
 	}
@@ -230,9 +216,10 @@ func (s *snapshots[T]) givesUp(err error) bool {
 }
 
 // read is load without the decision what to do after a failure.
-func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) (l loaded[T], err error) {
+func (s *snapshots[T]) read(ctx context.Context, source *fetch.Source,
+	shard Shard) (l loaded[T], err error) {
 	began := time.Now()
-	c.awaits.set(AwaitingSnapshot)
+	source.Awaits.Set(fetch.AwaitingSnapshot)
 	body, err := s.config.Storage.Load(ctx, s.name)
 	switch {
 	case ctx.Err() != nil:
@@ -270,8 +257,8 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 		return l, coldBecause("the snapshot is not usable: its list began %v in the future",
 			-time.Since(h.Listed).Round(time.Second))
 	}
-	var one objectID
-	if l.current, one, err = c.current(ctx); err != nil {
+	var one fetch.ID
+	if l.current, one, err = source.Current(ctx, want.Shard); err != nil {
 		return l, err
 	}
 	cluster, err := s.client.cluster(ctx)
@@ -293,13 +280,14 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 		return l, coldBecause("the snapshot is not usable: the server was restored to resource version %s, "+
 			"before that of the snapshot, %s", l.current, l.version)
 	}
-	c.awaits.set(AwaitingSnapshot)
+	source.Awaits.Set(fetch.AwaitingSnapshot)
 	if l.items, err = s.items(ctx, file); err != nil {
 		return l, s.unreadable(ctx, err)
 	}
 	if !s.holds(l, one, shard) {
 		return l, coldBecause("the snapshot is not usable: it does not have %s with resource version %s, "+
-			"which the server has had since before the save: the server was restored", one.key, one.version)
+			"which the server has had since before the save: the server was restored",
+			Key{Namespace: one.Namespace, Name: one.Name}, one.Version)
 	}
 	s.update(func(st *SnapshotStatus) {
 		st.Loaded, st.LoadedAge, st.LoadTime = true, age, time.Since(began)
@@ -314,15 +302,15 @@ func (s *snapshots[T]) read(ctx context.Context, c *collection[T], shard Shard) 
 
 // holds reports whether the objects of a snapshot include the version one of an object, if they must: the server has it
 // now, and had it when the snapshot was saved.
-func (s *snapshots[T]) holds(l loaded[T], one objectID, shard Shard) bool {
-	if one.version == "" || !reached(l.version, one.version) || s.identity.Filter || s.identity.Transform ||
+func (s *snapshots[T]) holds(l loaded[T], one fetch.ID, shard Shard) bool {
+	if one.Version == "" || !reached(l.version, one.Version) || s.identity.Filter || s.identity.Transform ||
 		len(shard.Ranges) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(l.items, func(obj T) bool {
 		uid := string(obj.GetUID())
-		return obj.GetName() == one.key.Name && obj.GetNamespace() == one.key.Namespace &&
-			obj.GetResourceVersion() == one.version && (uid == "" || uid == one.uid)
+		return obj.GetName() == one.Name && obj.GetNamespace() == one.Namespace &&
+			obj.GetResourceVersion() == one.Version && (uid == "" || uid == one.UID)
 	})
 }
 

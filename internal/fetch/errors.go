@@ -1,0 +1,52 @@
+package fetch
+
+import (
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+// Failures that lead to something else than the same request again.
+var (
+	// ErrNotServed indicates a 404 of a resource that no version of its group has.
+	ErrNotServed = errors.New("discovery shows that no version of the API group has the resource")
+	// ErrWentBack indicates a resource version before one that the server has sent.
+	ErrWentBack = errors.New("the server went back in time")
+	// ErrUnknownDeleted leads to a list, which shows the objects that are left.
+	ErrUnknownDeleted = errors.New("the server reported the deletion of an object without its name")
+	// ErrForeign indicates an object of another namespace. After it, the reflector lists.
+	ErrForeign = errors.New("the server sent an object of another namespace than requested")
+	// ErrNoStreaming indicates that a streaming list is not possible. The reflector falls back to a paged list.
+	ErrNoStreaming = errors.New("streaming list not possible")
+	// ErrNoPart indicates that a list of what comes to a shard is not possible. The reflector lists the whole shard.
+	ErrNoPart = errors.New("a list of what comes to the shard is not possible")
+	// ErrNoConfirmation leads to a list.
+	ErrNoConfirmation = errors.New(
+		"the server has not confirmed that the watch has every change since the snapshot was saved")
+)
+
+// ErrEmptyWatch indicates a watch without an event that ended within a second. It counts as a failure, so that the next
+// one comes after a backoff.
+var ErrEmptyWatch = errors.New("the server ended the watch at once")
+
+var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")
+
+// IsTooLarge reports whether err means that the server has not reached the requested resource version.
+func IsTooLarge(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// isRefusal reports whether the server rejected the form of the request, and not the client, the resource or the
+// resource version.
+func isRefusal(err error) bool {
+	switch code := transport.StatusCode(err); code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}

@@ -1,0 +1,199 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+// pageSize is the default number of objects in a page of a list, the same as in client-go.
+const pageSize = 500
+
+// Collector collects the objects of a list.
+type Collector interface {
+	// Intake returns an intake of one response of the list; see NewIntake.
+	Intake(f decode.Format, cancel func(error)) Intake
+	// Whole reports whether all objects could be decoded.
+	Whole() bool
+	// Reset drops the objects so far. The list begins again.
+	Reset()
+}
+
+// List reads the collection page by page, at resource version least or later. It returns the resource version of the
+// list. Zero size means 500 objects a page.
+func (s *Source) List(ctx context.Context, least string, size int, into Collector,
+	shard string) (version string, err error) {
+	query := atLeast(least)
+	query.Set("limit", limit(size))
+	for page := 1; ; page++ {
+		info, err := s.page(ctx, query, into, shard)
+		if page > 1 && apierrors.IsResourceExpired(err) {
+			// The snapshot of the continue token has expired. Read everything at once, from the cache, at version or later.
+			into.Reset()
+			info, err = s.page(ctx, atLeast(version), into, shard)
+		}
+		if err != nil {
+			return "", err
+		}
+		version = info.ResourceVersion
+		if query, err = nextPage(query, info); err != nil || query == nil {
+			return version, err
+		}
+	}
+}
+
+// ListAt reads the collection page by page, exactly at resource version rv. The error is ErrNoPart if the server cannot
+// do that, or if it sends an object that cannot be decoded.
+func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector, shard string) error {
+	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
+		"limit": {limit(size)}}
+	for {
+		info, err := s.page(ctx, query, into, shard)
+		switch {
+		case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsNotFound(err),
+			apierrors.IsTooManyRequests(err):
+			return err
+		case errors.As(err, new(apierrors.APIStatus)): // such as 410 Expired, or 500 for a version that etcd has not reached
+			return fmt.Errorf("%w: %w", ErrNoPart, err)
+		case err != nil:
+			return err
+		case !into.Whole():
+			return fmt.Errorf("%w: an object cannot be decoded", ErrNoPart)
+		case info.ResourceVersion != rv:
+			return fmt.Errorf("%w: the server listed at resource version %.100q, not at %s", ErrNoPart, info.ResourceVersion,
+				rv)
+		}
+		if query, err = nextPage(query, info); err != nil || query == nil {
+			return err
+		}
+	}
+}
+
+func limit(size int) string {
+	if size == 0 {
+		size = pageSize
+	}
+	return strconv.Itoa(size)
+}
+
+// nextPage returns the parameters of the page after that of query, or nil if that was the last one.
+func nextPage(query url.Values, info decode.ListInfo) (url.Values, error) {
+	switch info.Continue {
+	case "":
+		return nil, nil
+	case query.Get("continue"):
+		return nil, errors.New("list: the server sent the same continue token again")
+	}
+	return url.Values{"limit": query["limit"], "continue": {info.Continue}}, nil
+}
+
+// atLeast returns the parameters of a list at resource version rv or later: any for "0", the newest for "".
+func atLeast(rv string) url.Values {
+	switch rv {
+	case "":
+		return url.Values{}
+	case "0":
+		return url.Values{"resourceVersion": {rv}}
+	}
+	return url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
+}
+
+// ask sends one list request.
+func (s *Source) ask(ctx context.Context, query url.Values, shard string) (*transport.Response, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	s.lists.Add(1)
+	resp, err := s.send(ctx, query, s.config.AcceptList, shard)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return resp, nil
+}
+
+// page reads the response to one list request.
+func (s *Source) page(ctx context.Context, query url.Values, into Collector, shard string) (decode.ListInfo, error) {
+	request, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	resp, err := s.ask(request, query, shard)
+	if err != nil {
+		return decode.ListInfo{}, err
+	}
+	defer resp.Close()
+	in := into.Intake(resp.Format, cancel)
+	defer in.Wait()
+	list := decode.NewList(resp, resp.Format)
+	for {
+		raw, err := list.Next()
+		switch err {
+		case nil:
+			in.Add(raw, false, &list.Info)
+			continue
+		case decode.ErrMore:
+			if err = in.Fill(list); err == nil {
+				continue
+			}
+			err = fmt.Errorf("read list: %w", err)
+		case io.EOF:
+			err = nil
+		}
+		if failed := in.Wait(); failed != nil { // the intake's failure comes first: it may have ended the read
+			err = failed
+		}
+		return list.Info, err
+	}
+}
+
+// Reaches sends a list request at resource version rv. If the server has not reached rv, IsTooLarge is true for the
+// error.
+func (s *Source) Reaches(ctx context.Context, rv, shard string) error {
+	query := atLeast(rv)
+	query.Set("limit", "1")
+	resp, err := s.ask(ctx, query, shard)
+	if err != nil {
+		return err
+	}
+	return resp.Close()
+}
+
+// ID names one version of an object. Name is empty if it could not be decoded; then Namespace is, too.
+type ID struct{ Namespace, Name, UID, Version string }
+
+// Current returns the resource version that the server has now, and one of its objects, if there is any.
+func (s *Source) Current(ctx context.Context, shard string) (rv string, one ID, err error) {
+	query := atLeast("")
+	query.Set("limit", "1")
+	resp, err := s.ask(ctx, query, shard)
+	if err != nil {
+		return "", one, err
+	}
+	defer resp.Close()
+	list := decode.NewList(resp, resp.Format)
+	for {
+		switch raw, err := list.Next(); err {
+		case nil:
+			id := resp.Format.Glance(raw)
+			one = ID{Name: string(id.Name), UID: string(id.UID), Version: string(id.ResourceVersion)}
+			if one.Name != "" {
+				one.Namespace = string(id.Namespace)
+			}
+		case decode.ErrMore:
+			if err := list.Fill(); err != nil {
+				return "", one, fmt.Errorf("read list: %w", err)
+			}
+		case io.EOF:
+			return list.Info.ResourceVersion, one, nil
+		default:
+			return "", one, err
+		}
+	}
+}

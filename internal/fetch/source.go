@@ -1,0 +1,139 @@
+package fetch
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+// Intake takes the encoded objects of one response, decodes them and hands them on in order.
+type Intake interface {
+	// Add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or
+	// nil for a watch.
+	Add(raw []byte, deleted bool, list *decode.ListInfo)
+	// Fill begins to decode what has been added, and then reads more of the response. It returns any error if the intake
+	// has failed.
+	Fill(body interface{ Fill() error }) error
+	// Wait waits until all added objects have been handed on, and returns the first failure.
+	Wait() error
+}
+
+// NewIntake returns an intake of a response in format f. The intake calls cancel with its first failure. That ends the
+// response.
+type NewIntake func(f decode.Format, cancel func(error)) Intake
+
+// Config describes a Source.
+type Config struct {
+	Client                       *transport.Client
+	Path                         string // of the collection
+	Resource                     schema.GroupResource
+	LabelSelector, FieldSelector string
+	Accept, AcceptList           string                    // the media types of a watch and of a list
+	Check                        func(decode.Format) error // returns an error if objects in a format cannot be decoded
+}
+
+// Source is one collection of an API server, or one namespace of it. Its methods are for one goroutine, except Traffic.
+//
+// The last parameter of a request is the selector of a shard, or empty. A server without the feature ignores it.
+type Source struct {
+	Awaits Awaits // what the source waits for; its user may set it between requests
+
+	config  Config
+	url     *url.URL
+	lists   atomic.Int64 // requests
+	watches atomic.Int64 // requests
+	events  atomic.Int64 // events of watches
+	bytes   atomic.Int64 // of bodies
+}
+
+// NewSource returns a source. It sends nothing yet.
+func NewSource(c Config) *Source { return &Source{config: c, url: c.Client.Base.JoinPath(c.Path)} }
+
+// Traffic counts requests, and what came in response. A streaming list counts as a list and as a watch.
+type Traffic struct {
+	Lists, Watches int
+	Bytes          int64 // of bodies, without compression
+	Events         int64 // of watches, also bookmarks and the initial events of streaming lists
+}
+
+// Traffic returns the counts until now. Any goroutine may call it.
+func (s *Source) Traffic() Traffic {
+	return Traffic{int(s.lists.Load()), int(s.watches.Load()), s.bytes.Load(), s.events.Load()}
+}
+
+// Awaiting is what a Source waits for. The values are those of informer.Awaiting.
+type Awaiting uint8
+
+// What a Source waits for; see informer.Awaiting.
+const (
+	AwaitingNothing Awaiting = iota
+	AwaitingRateLimit
+	AwaitingResponse
+	AwaitingData
+	AwaitingSink
+	AwaitingRetry
+	AwaitingSnapshot
+)
+
+// Awaits is an Awaiting that one goroutine changes and others read.
+type Awaits struct{ value atomic.Uint32 }
+
+// Set sets the value.
+func (a *Awaits) Set(to Awaiting) { a.value.Store(uint32(to)) }
+
+// Get returns the value.
+func (a *Awaits) Get() Awaiting { return Awaiting(a.value.Load()) }
+
+// ready waits until the rate limit allows one more request.
+func (s *Source) ready(ctx context.Context) error {
+	s.Awaits.Set(AwaitingRateLimit)
+	return s.config.Client.Wait(ctx)
+}
+
+// send sends one request for the collection.
+func (s *Source) send(ctx context.Context, query url.Values, accept, shard string) (*transport.Response, error) {
+	if s.config.LabelSelector != "" {
+		query.Set("labelSelector", s.config.LabelSelector)
+	}
+	if s.config.FieldSelector != "" {
+		query.Set("fieldSelector", s.config.FieldSelector)
+	}
+	if shard != "" {
+		query.Set("shardSelector", shard)
+	}
+	u := *s.url
+	u.RawQuery = query.Encode()
+	s.Awaits.Set(AwaitingResponse)
+	resp, err := s.config.Client.Send(ctx, transport.Request{
+		Method: http.MethodGet, URL: &u, Watch: query.Has("watch"), Accept: accept, Resource: s.config.Resource,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.config.Check(resp.Format); err != nil {
+		resp.Close()
+		return nil, err
+	}
+	s.Awaits.Set(AwaitingData)
+	resp.ReadCloser = countedBody{resp.ReadCloser, &s.bytes}
+	return resp, nil
+}
+
+// countedBody is the body of a response whose bytes are counted.
+type countedBody struct {
+	io.ReadCloser
+	bytes *atomic.Int64
+}
+
+func (c countedBody) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.bytes.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,278 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+// server answers each request with the next of its answers, and records the query.
+type server struct {
+	answers []answer
+	queries []string
+}
+
+type answer struct {
+	code int // zero means 200
+	body string
+	late time.Duration // the body ends that much later
+}
+
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.queries = append(s.queries, r.URL.RawQuery)
+	if len(s.answers) == 0 {
+		return nil, errors.New("no answer left")
+	}
+	a := s.answers[0]
+	s.answers = s.answers[1:]
+	if a.code == 0 {
+		a.code = http.StatusOK
+	}
+	body := io.MultiReader(strings.NewReader(a.body), lateEnd{r.Context(), a.late})
+	return &http.Response{StatusCode: a.code, Header: http.Header{"Content-Type": {decode.MediaJSON}},
+		Body: io.NopCloser(body), Request: r}, nil
+}
+
+// lateEnd is a body that ends after a time.
+type lateEnd struct {
+	ctx  context.Context // of the request
+	time time.Duration
+}
+
+func (l lateEnd) Read([]byte) (int, error) {
+	select {
+	case <-time.After(l.time):
+		return 0, io.EOF
+	case <-l.ctx.Done():
+		return 0, l.ctx.Err()
+	}
+}
+
+// records is an intake and a collector that records what it gets.
+type records struct {
+	lines  []string
+	broken bool // an object could not be decoded
+	err    error
+}
+
+func (r *records) NewIntake(decode.Format, func(error)) Intake { return r }
+
+func (r *records) Intake(decode.Format, func(error)) Intake { return r }
+
+func (r *records) Whole() bool { return !r.broken }
+
+func (r *records) Reset() { r.lines = append(r.lines, "reset") }
+
+func (r *records) Add(raw []byte, deleted bool, list *decode.ListInfo) {
+	line := string(raw)
+	if deleted {
+		line += " deleted"
+	}
+	if list != nil {
+		line += " " + list.Kind
+	}
+	r.lines = append(r.lines, line)
+}
+
+func (r *records) Fill(body interface{ Fill() error }) error { return body.Fill() }
+
+func (r *records) Wait() error {
+	if n := len(r.lines); n == 0 || r.lines[n-1] != "." {
+		r.lines = append(r.lines, ".")
+	}
+	return r.err
+}
+
+func newTestSource(t *testing.T, answers ...answer) (*Source, *server) {
+	s := &server{answers: answers}
+	client, err := transport.New(&rest.Config{Host: "http://test", Transport: s, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewSource(Config{Client: client, Path: "/api/v1/things", Resource: schema.GroupResource{Resource: "things"},
+		LabelSelector: "a=b", Check: func(decode.Format) error { return nil }}), s
+}
+
+func listAnswer(version, next, items string) answer {
+	const text = `{"kind":"ThingList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`
+	return answer{body: fmt.Sprintf(text, version, next, items)}
+}
+
+const expired = `{"kind":"Status","status":"Failure","reason":"Expired","code":410}`
+
+var expiredToken = answer{code: http.StatusGone, body: expired}
+
+// A list adds the objects of each page with what is known of the list, and begins anew, without pages, when its token
+// has expired.
+// Guarantees: R4
+func TestListAddsRawObjects(t *testing.T) {
+	source, server := newTestSource(t, listAnswer("7", "t", `{"a":1}`), expiredToken,
+		listAnswer("9", "", `{"a":2},{"a":3}`))
+	var got records
+	version, err := source.List(t.Context(), "5", 1, &got, "s")
+	want := []string{`{"a":1} ThingList`, ".", "reset", `{"a":2} ThingList`, `{"a":3} ThingList`, "."}
+	if err != nil || version != "9" || !slices.Equal(got.lines, want) {
+		t.Errorf("%q, version %s, %v", got.lines, version, err)
+	}
+	const with = "labelSelector=a%3Db"
+	queries := []string{
+		with + "&limit=1&resourceVersion=5&resourceVersionMatch=NotOlderThan&shardSelector=s",
+		"continue=t&" + with + "&limit=1&shardSelector=s",
+		with + "&resourceVersion=7&resourceVersionMatch=NotOlderThan&shardSelector=s",
+	}
+	if !slices.Equal(server.queries, queries) {
+		t.Errorf("%q", server.queries)
+	}
+	if n := source.Traffic(); n.Lists != 3 || n.Watches != 0 || n.Bytes == 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// An exact list fails with ErrNoPart if it cannot be at the version, or lacks an object.
+// Guarantees: S2
+func TestExactListIsExact(t *testing.T) {
+	for _, c := range []struct {
+		answer answer
+		broken bool
+		none   bool // ErrNoPart
+	}{
+		{listAnswer("7", "", "{}"), false, false},
+		{listAnswer("8", "", "{}"), false, true},
+		{listAnswer("7", "", "{}"), true, true},
+		{expiredToken, false, true},
+	} {
+		source, server := newTestSource(t, c.answer)
+		err := source.ListAt(t.Context(), "7", 0, &records{broken: c.broken}, "")
+		if errors.Is(err, ErrNoPart) != c.none || !c.none && err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if want := "labelSelector=a%3Db&limit=500&resourceVersion=7&resourceVersionMatch=Exact"; server.queries[0] != want {
+			t.Errorf("%q", server.queries)
+		}
+	}
+}
+
+const (
+	added    = `{"type":"ADDED","object":{"a":1}}` + "\n"
+	deleted  = `{"type":"DELETED","object":{"a":2}}` + "\n"
+	bookmark = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}` + "\n"
+	initial  = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8","annotations":{` +
+		`"k8s.io/initial-events-end":"true"}}}}` + "\n"
+	failed = `{"type":"ERROR","object":` + expired + `}` + "\n"
+)
+
+// A watch adds the objects before a bookmark, waits until they have been handed on, and then reports the bookmark.
+// Guarantees: R15
+func TestBookmarkFollowsTheObjectsBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, server := newTestSource(t, answer{body: added + deleted + bookmark + added, late: time.Minute})
+		w, err := source.Watch(t.Context(), State{Version: "7"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		var got records
+		err = w.Follow(got.NewIntake, func(version string) error {
+			got.lines = append(got.lines, "bookmark "+version)
+			return nil
+		})
+		want := []string{`{"a":1}`, `{"a":2} deleted`, ".", "bookmark 9", `{"a":1}`, "."}
+		if err != nil || !slices.Equal(got.lines, want) {
+			t.Errorf("%q, %v", got.lines, err)
+		}
+		if q := server.queries[0]; !strings.HasPrefix(q, "allowWatchBookmarks=true&labelSelector=a%3Db&resourceVersion=7&") {
+			t.Errorf("%q", q)
+		}
+		if n := source.Traffic(); n.Lists != 0 || n.Watches != 1 || n.Events != 4 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// The end of a watch says what went wrong, if anything did: it was empty, the server sent an error, or the intake
+// failed.
+// Guarantees: R8, R9
+func TestEndOfAWatch(t *testing.T) {
+	boom := errors.New("boom")
+	gone := func(err error) bool { return transport.StatusCode(err) == http.StatusGone }
+	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	for name, c := range map[string]struct {
+		answer answer
+		intake error
+		want   func(error) bool
+	}{
+		"empty":        {answer{}, nil, is(ErrEmptyWatch)},
+		"empty, later": {answer{late: time.Second}, nil, is(nil)},
+		"an event":     {answer{body: added}, nil, is(nil)},
+		"error":        {answer{body: added + failed}, nil, gone},
+		"intake":       {answer{body: added + failed}, boom, is(boom)},
+		"bookmark":     {answer{body: `{"type":"BOOKMARK","object":{"metadata":{}}}`}, nil, is(errNoVersion)},
+		"broken":       {answer{body: added + `{"type":`}, nil, is(io.ErrUnexpectedEOF)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			source, _ := newTestSource(t, c.answer)
+			w, err := source.Watch(t.Context(), State{Version: "7"}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			got := records{err: c.intake}
+			if err := w.Follow(got.NewIntake, func(string) error { return nil }); !c.want(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// A streaming list ends with the bookmark after the initial events, and then is a watch. Where a server refuses one, or
+// does not end it as it should, a paged list is to follow.
+// Guarantees: R1, R2, R16
+func TestStreamingList(t *testing.T) {
+	refused := answer{code: http.StatusBadRequest, body: `{"kind":"Status","status":"Failure","code":400}`}
+	stream := func(ctx context.Context, source *Source, got *records) (string, error) {
+		w, err := source.Stream(ctx, "5", "")
+		if err != nil {
+			return "", err
+		}
+		defer w.Close()
+		version, err := w.InitialEvents(got)
+		if err == nil {
+			err = w.Follow(got.NewIntake, func(string) error { return nil })
+		}
+		return version, err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		source, _ := newTestSource(t, answer{body: added + initial + deleted})
+		var got records
+		version, err := stream(t.Context(), source, &got)
+		want := []string{`{"a":1}`, ".", `{"a":2} deleted`, "."}
+		if err != nil || version != "8" || !slices.Equal(got.lines, want) {
+			t.Errorf("%q, version %s, %v", got.lines, version, err)
+		}
+		for _, a := range []answer{refused, {}, {body: bookmark}, {late: time.Hour}} {
+			source, _ := newTestSource(t, a)
+			_, err := stream(t.Context(), source, &got)
+			if !errors.Is(err, ErrNoStreaming) || errors.Is(err, transport.ErrNoProgress) != (a.late > 0) {
+				t.Errorf("%+v: %v", a, err)
+			}
+		}
+		unauthorized := answer{code: http.StatusUnauthorized, body: `{"kind":"Status","status":"Failure","code":401}`}
+		source, _ = newTestSource(t, unauthorized)
+		if _, err := stream(t.Context(), source, &got); errors.Is(err, ErrNoStreaming) || transport.StatusCode(err) != 401 {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	// relist after this many consecutive watches from a version that the server has not reached
+	maxAhead         = 3
+	streamAgainAfter = time.Hour // the pause before the next streaming list after the server refused one
+)
+
+// Phase is what a State asks for.
+type Phase uint8
+
+const (
+	// Listing asks for the whole collection.
+	Listing Phase = iota
+	// Watching asks for the changes since State.Version.
+	Watching
+)
+
+// String returns "listing" or "watching".
+func (p Phase) String() string {
+	switch p {
+	case Listing:
+		return "listing"
+	case Watching:
+		return "watching"
+	}
+	return fmt.Sprintf("Phase(%d)", uint8(p))
+}
+
+// Reason is why a reflector lists or watches. The values are those of informer.Reason.
+type Reason uint8
+
+// The reasons; see informer.Reason.
+const (
+	ReasonFirst Reason = iota
+	ReasonEnded
+	ReasonFailed
+	ReasonExpired
+	ReasonRestored
+	ReasonBehind
+	ReasonRefused
+	ReasonAbsent
+	ReasonUnclear
+	ReasonShard
+	ReasonSnapshot
+)
+
+// Wait is how to wait after a failure.
+type Wait uint8
+
+const (
+	// NoWait: ask again at once.
+	NoWait Wait = iota
+	// Backoff: wait for the backoff.
+	Backoff
+	// UntilServed: wait until the server serves the resource.
+	UntilServed
+)
+
+// State is what a reflector asks for next, and why. A transition returns another State.
+//
+//	Listing  -- Listed, Loaded ------------------> Watching
+//	Listing  -- Failed: ask otherwise, or again -> Listing
+//	Watching -- Failed: ask again ---------------> Watching
+//	Watching -- Relist; Failed: changes are lost -> Listing
+type State struct {
+	Phase   Phase
+	Version string // the resource version up to which the sink has every change; empty before the first list
+	Why     Reason // of the next list or watch
+
+	List  ListPhase  // while Listing
+	Watch WatchPhase // while Watching
+
+	loaded bool      // the sink has objects of a saved state
+	paged  time.Time // use paged lists until then: the server refused a streaming list
+}
+
+// ListPhase is the part of a State while Listing.
+type ListPhase struct {
+	Least    string // the minimum resource version of the list: "0" for any, "" for the newest
+	Restored bool   // the server went back in time since the last list
+	Told     bool   // no empty list is needed if the server does not serve the resource
+}
+
+// WatchPhase is the part of a State while Watching.
+type WatchPhase struct {
+	Open    *Watch  // the open watch of a streaming list; nil if there is none
+	Moves   bool    // the sink has another shard than the reflector's: list what is missing before the next watch
+	CatchUp CatchUp // after a warm start
+	ahead   int     // consecutive watches from a version that the server has not reached
+}
+
+// Start returns the state before the first list. told is ListPhase.Told.
+func Start(told bool) State { return State{Phase: Listing, List: ListPhase{Least: "0", Told: told}} }
+
+// Listed returns the state after the whole collection has entered the sink.
+func (s State) Listed() State { return State{Phase: Watching, Version: s.Version, paged: s.paged} }
+
+// Loaded returns the state after the objects of a saved state have entered the sink. until is the resource version that
+// the server has, or empty if that is the version of the objects.
+func (s State) Loaded(until string, now time.Time) State {
+	s = s.Listed()
+	s.Why, s.loaded = ReasonSnapshot, true
+	if until != "" {
+		s.Watch.CatchUp = CatchUp{until: until, progress: now}
+	}
+	return s
+}
+
+// Relist returns a state that lists the collection at resource version least or later, because of why.
+func (s State) Relist(least string, why Reason) State {
+	s.Phase, s.List.Least, s.Why, s.Watch = Listing, least, why, WatchPhase{}
+	return s
+}
+
+// Gone returns the state after the sink has lost all objects, because the server does not serve the resource.
+func (s State) Gone() State {
+	s.Version, s.List.Least = "", ""
+	return s
+}
+
+// Doubtful reports whether an object with the UID and resource version of one in the sink may have other content: the
+// server was restored, or the one in the sink comes from a saved state.
+func (s State) Doubtful() bool { return s.List.Restored || s.loaded }
+
+// Streams reports whether the next list may be a streaming list.
+func (s State) Streams(now time.Time) bool { return !now.Before(s.paged) }
+
+// Succeeded returns the state after a list or watch without a failure.
+func (s State) Succeeded() State {
+	s.Watch.ahead = 0
+	return s
+}
+
+// Received returns the state after a watch has sent a change or bookmark of a resource version.
+func (s State) Received(version string, now time.Time) State {
+	if version != s.Version {
+		s.Watch.CatchUp = s.Watch.CatchUp.advanced(now)
+	}
+	return s
+}
+
+// Ended returns the state after the server has ended a watch normally. It returns an error if the server should have
+// sent more after a warm start.
+func (s State) Ended(now time.Time) (State, error) {
+	caught, err := s.Watch.CatchUp.ended(now)
+	if err != nil {
+		return s, err
+	}
+	s.Watch.CatchUp, s.Why = caught, ReasonEnded
+	return s, nil
+}
+
+// Failed returns the state after err, and how to wait first. note describes the transition for the log; it is empty
+// unless the transition is worth a line.
+func (s State) Failed(err error, now time.Time) (next State, wait Wait, note string) {
+	expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+	tooLarge := IsTooLarge(err)
+	watching := s.Phase == Watching
+	if watching && tooLarge {
+		s.Watch.ahead++
+	} else {
+		s.Watch.ahead = 0
+	}
+	switch {
+	case errors.Is(err, ErrNotServed):
+		if watching {
+			s = s.Relist("", ReasonAbsent)
+		}
+		s.Why = ReasonAbsent
+		return s, UntilServed, ""
+	case errors.Is(err, ErrWentBack), s.Watch.ahead >= maxAhead: // e.g. etcd was restored from a backup
+		next = s.Relist("", ReasonRestored)
+		next.List.Restored = true
+		return next, Backoff, "the server was restored: list everything again"
+	case watching && (expired || apierrors.IsStoreReadError(err)):
+		return s.Relist(s.Version, ReasonExpired), Backoff, "" // the changes since Version are lost
+	case watching && s.Watch.CatchUp.stuck(err, now):
+		return s.Relist(s.Version, ReasonBehind), Backoff, ""
+	case watching && (errors.Is(err, ErrUnknownDeleted) || errors.Is(err, ErrForeign)):
+		return s.Relist(s.Version, ReasonUnclear), Backoff, "" // a change since Version is lost
+	case watching:
+		s.Why, s.Watch.CatchUp = ReasonFailed, s.Watch.CatchUp.failed(err)
+		return s, Backoff, ""
+	case (expired || tooLarge) && s.List.Least != "": // the server is behind, or was restored
+		s.List.Least, s.Why = "", ReasonBehind
+		return s, NoWait, "list again at any resource version"
+	case errors.Is(err, ErrNoStreaming):
+		s.paged, s.Why = now.Add(streamAgainAfter), ReasonRefused
+		return s, NoWait, "fall back to paged lists"
+	}
+	s.Why = ReasonFailed
+	return s, Backoff, ""
+}

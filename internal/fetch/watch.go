@@ -1,0 +1,227 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+const (
+	shortWatch = time.Second // an empty watch that ends sooner counts as a failure
+	// MinWatchTimeout is the time without an event after which a watch is silent. The server ends a watch after one to two
+	// times this.
+	MinWatchTimeout = 5 * time.Minute
+	// streamDeadline is the time limit for the headers of a streaming list, and then for each streamProgress bytes of the
+	// initial events.
+	streamDeadline = 10 * time.Second
+	streamProgress = 1 << 10
+	// watchGrace is the time that the server has to end a watch after its timeoutSeconds.
+	watchGrace = 30 * time.Second
+)
+
+// Watch is one watch that the server has accepted.
+type Watch struct {
+	source   *Source
+	response *transport.Response
+	frames   decode.Frames
+	events   int // events that have been read
+	opened   time.Time
+	timeout  time.Duration   // the server ends the watch this long after opened
+	request  context.Context // the context of the request
+	cancel   context.CancelCauseFunc
+	deadline *time.Timer         // ends request
+	progress *transport.Progress // ends request when the initial events take too long; nil for a watch without them
+}
+
+// Watch opens the watch that state asks for, which begins at state's resource version.
+func (s *Source) Watch(ctx context.Context, state State, shard string) (*Watch, error) {
+	return s.open(ctx, url.Values{"resourceVersion": {state.Version}}, false, state.Watch.CatchUp.timeout(), shard)
+}
+
+// Stream opens a watch that begins with the whole collection at resource version least or later: a streaming list
+// (KEP-3157). InitialEvents reads it. The error is ErrNoStreaming if the server refuses.
+func (s *Source) Stream(ctx context.Context, least, shard string) (*Watch, error) {
+	query := url.Values{"sendInitialEvents": {"true"},
+		"resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}}
+	if least != "0" && least != "" {
+		query.Set("resourceVersion", least)
+	}
+	s.lists.Add(1)
+	w, err := s.open(ctx, query, true, 0, shard)
+	return w, refused(err)
+}
+
+// refused returns an ErrNoStreaming if a paged list is to follow on err, the outcome of a streaming list.
+func refused(err error) error {
+	if errors.Is(err, transport.ErrNoProgress) || isRefusal(err) {
+		return fmt.Errorf("%w: %w", ErrNoStreaming, err)
+	}
+	return err
+}
+
+// open opens a watch that the server ends after timeout; zero means after some minutes. If initial is true, the watch
+// begins with the whole collection.
+func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeout time.Duration,
+	shard string) (_ *Watch, err error) {
+	if timeout == 0 {
+		timeout = MinWatchTimeout + rand.N(MinWatchTimeout)
+	}
+	w := &Watch{source: s, timeout: timeout}
+	query.Set("watch", "1")
+	query.Set("allowWatchBookmarks", "true")
+	query.Set("timeoutSeconds", strconv.Itoa(int(w.timeout.Seconds())))
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	w.request, w.cancel = context.WithCancelCause(ctx)
+	limit := w.timeout + watchGrace
+	if initial {
+		limit = streamDeadline
+	}
+	w.deadline = time.AfterFunc(limit, func() { w.cancel(transport.ErrNoProgress) })
+	w.opened = time.Now()
+	s.watches.Add(1)
+	if w.response, err = s.send(w.request, query, s.config.Accept, shard); err != nil {
+		w.deadline.Stop()
+		err = fmt.Errorf("watch: %w", transport.Because(w.request, err))
+		w.cancel(nil)
+		return nil, err
+	}
+	body := io.Reader(w.response)
+	if initial {
+		w.progress = transport.NewProgress(w.request, w.response, w.deadline, streamDeadline, streamProgress)
+		body = w.progress
+	}
+	w.frames = decode.NewFrames(body, w.response.Format)
+	return w, nil
+}
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	w.deadline.Stop()
+	w.cancel(nil)
+	w.response.Close()
+}
+
+// Silent reports whether the watch has had no event for as long as a server keeps a watch open.
+func (w *Watch) Silent() bool { return w.events == 0 && time.Since(w.opened) >= MinWatchTimeout }
+
+// untilBookmark reads events until the next bookmark, which it returns encoded. It adds the objects before it to in,
+// and waits until in has handed them on. It returns io.EOF if the server ended the watch normally.
+func (w *Watch) untilBookmark(in Intake) (raw []byte, err error) {
+	for {
+		frame, err := w.frames.Next()
+		if err == decode.ErrMore {
+			if err = in.Fill(w.frames); err == nil {
+				continue
+			}
+		}
+		event := apiwatch.EventType(frame.Event)
+		if err == nil {
+			w.events++
+			w.source.events.Add(1)
+			if event == apiwatch.Added || event == apiwatch.Modified || event == apiwatch.Deleted {
+				in.Add(frame.Raw, event == apiwatch.Deleted, nil)
+				continue
+			}
+		}
+		if failed := in.Wait(); failed != nil {
+			return nil, failed
+		}
+		switch {
+		case err == io.EOF:
+			return nil, err
+		case err != nil:
+			return nil, fmt.Errorf("watch: %w", transport.Because(w.request, err))
+		case event == apiwatch.Bookmark:
+			return frame.Raw, nil
+		case event == apiwatch.Error:
+			return nil, errorEvent(w.response.Format, frame.Raw)
+		case strings.ContainsFunc(frame.Event, func(c rune) bool { return c < 'A' || c > 'Z' }):
+			return nil, errors.New("watch: the server sent an event whose type is not a name") // the type may be content
+		}
+		return nil, fmt.Errorf("watch: the server sent an event of type %.100q", frame.Event)
+	}
+}
+
+// errorEvent returns the error that an event of type ERROR reports.
+func errorEvent(f decode.Format, raw []byte) error {
+	status, err := f.Status(raw)
+	if err != nil {
+		return fmt.Errorf("watch: error event: %w", err)
+	}
+	if status.Status != metav1.StatusFailure && status.Kind != "Status" { // its message may be the content of an object
+		return errors.New("watch: the server sent an error event without a Status")
+	}
+	return fmt.Errorf("watch: %w", apierrors.FromObject(status))
+}
+
+// InitialEvents reads the collection from the initial events of a streaming list, and returns its resource version.
+// Afterwards w is an ordinary watch. The error is ErrNoStreaming if the server does not end the initial events as it
+// should.
+func (w *Watch) InitialEvents(into Collector) (version string, err error) {
+	version, err = w.initialEvents(into)
+	return version, refused(err)
+}
+
+func (w *Watch) initialEvents(into Collector) (version string, err error) {
+	in := into.Intake(w.response.Format, w.cancel)
+	defer in.Wait()
+	raw, err := w.untilBookmark(in)
+	if err == io.EOF {
+		return "", fmt.Errorf("%w: the server ended the watch without a bookmark after the initial events", ErrNoStreaming)
+	}
+	if err != nil {
+		return "", err
+	}
+	meta, err := w.response.Format.Metadata(raw)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("watch: bookmark: %w", err)
+	case meta.ResourceVersion == "":
+		return "", errNoVersion
+	case meta.Annotations[metav1.InitialEventsAnnotationKey] != "true":
+		return "", fmt.Errorf("%w: the server sent an ordinary bookmark among the initial events", ErrNoStreaming)
+	}
+	w.progress.EndAt(w.timeout + watchGrace - time.Since(w.opened))
+	return meta.ResourceVersion, nil
+}
+
+// Follow gives the changes of objects to an intake, and calls progressed for each bookmark, after the intake has handed
+// on the changes before it. It ends when one of these fails or the watch ends. It returns nil if the server ended the
+// watch normally, and ErrEmptyWatch if it ended the watch at once.
+func (w *Watch) Follow(into NewIntake, progressed func(version string) error) error {
+	in := into(w.response.Format, w.cancel)
+	defer in.Wait()
+	for {
+		raw, err := w.untilBookmark(in)
+		switch {
+		case err == io.EOF && w.events == 0 && time.Since(w.opened) < shortWatch:
+			return ErrEmptyWatch
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		version := string(w.response.Format.Peek(raw).ResourceVersion)
+		if version == "" {
+			return errNoVersion
+		}
+		if err := progressed(version); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"time"
+
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/run"
+)
+
+// Run lists and watches until ctx ends or the sink fails. It returns the cause of ctx or the error of the sink. No
+// other failure ends it. Every goroutine that it started has ended when it returns. A later Run resumes where this one
+// ended. Two calls of Run must not overlap.
+//
+// In profiles, its goroutines have the label "informer" with the resource.
+func (r *Reflector[T]) Run(ctx context.Context) (err error) {
+	pprof.Do(ctx, pprof.Labels("informer", r.decoder.resource.String()), func(ctx context.Context) { err = r.run(ctx) })
+	return err
+}
+
+func (r *Reflector[T]) run(ctx context.Context) error {
+	defer r.enter(ReflectorIdle, nil)
+	r.update(func(s *ReflectorStatus) {
+		if s.NoWatchSince.IsZero() {
+			s.NoWatchSince = time.Now()
+		}
+	})
+	for {
+		part, end := r.begin(ctx)
+		_, retryAt := r.backoff.failures(time.Now())
+		err := run.Sleep(part, time.Until(retryAt)) // a change of the shard does not cut a backoff short
+		if err == nil {
+			err = r.loop(part)
+		}
+		end(nil)
+		if open := r.state.Watch.Open; open != nil {
+			r.close(open)
+			r.state.Watch.Open = nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if context.Cause(part) != errResharded {
+			return err
+		}
+	}
+}
+
+// begin takes on the latest shard, and returns a context that ends when it changes.
+func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end context.CancelCauseFunc) {
+	part, end, before, changed := r.reshard.take(ctx)
+	if changed {
+		r.resharded(before)
+	}
+	return part, end
+}
+
+// resharded enters the state after the shard of the requests has changed from before.
+func (r *Reflector[T]) resharded(before Shard) {
+	shard, has, again := r.reshard.shard, r.reshard.has, false
+	if !r.state.Watch.Moves {
+		has, again = before, r.reshard.shard.equal(before)
+	}
+	caughtUp := !r.state.Watch.CatchUp.Pending()
+	if !caughtUp {
+		r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
+	}
+	missing, common := shard.minus(has)
+	// The sink has a part of the shard as of its resource version, and the rest can be listed. But a server that does not
+	// filter sends everything, so one list of the whole shard, at its newest version, is better. A list also shows whether
+	// the server went back in time since a watch that has been silent, and which of the objects that could not be decoded
+	// are in the shard.
+	r.mu.Lock()
+	silent := time.Since(r.status.ResourceVersionTime) >= fetch.MinWatchTimeout
+	r.mu.Unlock()
+	inPart := common && !again && !silent && r.out.undecoded == nil &&
+		(len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.reshard.outside)
+	switch {
+	case inPart && r.state.Phase == fetch.Watching && caughtUp:
+		r.reshard.has, r.state.Watch.Moves, r.state.Why = has, true, fetch.ReasonShard
+	case r.state.Version != "":
+		r.state = r.state.Relist(r.state.Version, fetch.ReasonShard)
+	}
+	if r.out.listed {
+		r.state.List.Told = false // the sink gets the change even if the resource is absent
+	}
+}
+
+// loop lists and watches until ctx ends or the sink fails.
+func (r *Reflector[T]) loop(ctx context.Context) error {
+	for {
+		moves := r.state.Watch.Moves
+		err := run.Apart(func() error { return r.step(ctx) }) // step calls functions of the user
+		if failed := r.flush(); failed != nil {               // flushes deltas from before a failure, too
+			err = failed
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if sink := (errSink{}); errors.As(err, &sink) {
+			return sink.error
+		}
+		if err = r.absence.explain(ctx, err); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch {
+		case err != nil:
+			if err := r.recover(ctx, err); err != nil {
+				return err
+			}
+		case !moves: // a move does not show how far the server is
+			r.state = r.state.Succeeded()
+		}
+	}
+}
+
+// recover enters the state after err, and waits for the backoff. It returns an error if ctx ends or the sink fails.
+func (r *Reflector[T]) recover(ctx context.Context, err error) error {
+	now := time.Now()
+	next, wait, note := r.state.Failed(err, now)
+	r.update(func(s *ReflectorStatus) {
+		s.LastError, s.LastErrorTime = err, now
+		if next.Why == fetch.ReasonRestored {
+			s.Restored++
+		}
+	})
+	r.reportFailure(err)
+	from := r.state
+	r.state = next
+	if from.Watch.CatchUp.Pending() && !next.Watch.CatchUp.Pending() {
+		r.stayCold(fmt.Errorf("the watch cannot resume at resource version %s: %w", from.Version, err))
+	}
+	enters := ReflectorBackoff
+	switch wait {
+	case fetch.NoWait:
+		r.log.Info(note, "why", err, "resourceVersion", from.List.Least)
+		return nil
+	case fetch.UntilServed:
+		enters = ReflectorAbsent
+		if !r.started { // the objects of a snapshot are gone
+			r.started = true
+			r.stayCold(err)
+		}
+		if err := r.absent(ctx); err != nil {
+			return err
+		}
+	default:
+		if note != "" {
+			r.log.Warn(note, "why", err, "resourceVersion", from.Version)
+		}
+	}
+	delay := r.backoff.failed(now, err)
+	r.enter(enters, err, "retryAfter", delay, "resourceVersion", r.state.Version,
+		"relist", r.state.Phase == fetch.Listing)
+	return run.Sleep(ctx, delay)
+}
+
+// reportFailure calls Config.OnFailure.
+func (r *Reflector[T]) reportFailure(err error) {
+	if r.config.OnFailure == nil {
+		return
+	}
+	r.decoder.calling.Enter()
+	defer r.decoder.calling.Leave()
+	_ = run.Apart(func() error { // OnFailure may call runtime.Goexit
+		r.config.OnFailure(err)
+		return nil
+	})
+}

@@ -1,0 +1,35 @@
+package informer
+
+import (
+	"testing"
+
+	"github.com/typedinformer/informer/internal/fetch"
+)
+
+// A status shows the reason and the wait of the engine: the values of both enumerations are equal.
+// Guarantees: O1
+func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
+	pairs := map[Reason]fetch.Reason{
+		ReasonFirst: fetch.ReasonFirst, ReasonEnded: fetch.ReasonEnded, ReasonFailed: fetch.ReasonFailed,
+		ReasonExpired: fetch.ReasonExpired, ReasonRestored: fetch.ReasonRestored, ReasonBehind: fetch.ReasonBehind,
+		ReasonRefused: fetch.ReasonRefused, ReasonAbsent: fetch.ReasonAbsent, ReasonUnclear: fetch.ReasonUnclear,
+		ReasonShard: fetch.ReasonShard, ReasonSnapshot: fetch.ReasonSnapshot,
+	}
+	for reason, engine := range pairs {
+		if Reason(engine) != reason {
+			t.Errorf("%v of the engine shows as %v", reason, Reason(engine))
+		}
+	}
+	if len(pairs) != reasons {
+		t.Errorf("%d of %d reasons", len(pairs), reasons)
+	}
+	for awaiting, engine := range map[Awaiting]fetch.Awaiting{
+		AwaitingNothing: fetch.AwaitingNothing, AwaitingRateLimit: fetch.AwaitingRateLimit,
+		AwaitingResponse: fetch.AwaitingResponse, AwaitingData: fetch.AwaitingData, AwaitingSink: fetch.AwaitingSink,
+		AwaitingRetry: fetch.AwaitingRetry, AwaitingSnapshot: fetch.AwaitingSnapshot,
+	} {
+		if Awaiting(engine) != awaiting {
+			t.Errorf("%v of the engine shows as %v", awaiting, Awaiting(engine))
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/snapshotfile"
+)
+
+// step lists, watches or moves once.
+func (r *Reflector[T]) step(ctx context.Context) error {
+	if r.state.Phase == fetch.Watching {
+		if r.state.Watch.Moves {
+			return r.move(ctx)
+		}
+		r.enter(ReflectorWatching, nil, "objects", r.read.Load(), "resourceVersion", r.state.Version)
+		return r.watch(ctx)
+	}
+	r.enter(ReflectorListing, nil)
+	if !r.started {
+		if err := r.warm(ctx); err != nil || r.started && r.state.Phase == fetch.Watching {
+			return err
+		}
+	}
+	r.count(&r.listsBy)
+	r.began, r.reshard.outside = time.Now().Round(0), r.decoder.outside.Load()
+	if r.config.PagedList || !r.state.Streams(time.Now()) {
+		return r.list(ctx)
+	}
+	return r.stream(ctx)
+}
+
+// warm enters the state ReflectorWatching with the objects of a snapshot. If there is none of use, it logs why, and the
+// state stays.
+func (r *Reflector[T]) warm(ctx context.Context) error {
+	l, err := r.saved.load(ctx, r.source, r.reshard.shard)
+	if cold := (coldStart{}); errors.As(err, &cold) {
+		r.started = true
+		r.stayCold(cold.error)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	past := l.current != l.version
+	d := Delta[T]{Type: Replaced, Items: l.items, ResourceVersion: l.version, shard: r.reshard.shard,
+		sharded: r.reshard.change, listed: l.listed, past: past}
+	if err := r.put(ctx, d); err != nil {
+		return err
+	}
+	r.started, r.out.listed = true, true
+	r.read.Store(int64(len(l.items)))
+	until := ""
+	if past {
+		until = l.current
+	}
+	r.state = r.state.Loaded(until, time.Now())
+	s := r.saved.present()
+	r.log.Info("a snapshot was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version,
+		"took", s.LoadTime)
+	return nil
+}
+
+// stayCold notes why the reflector lists although there may be a snapshot.
+func (r *Reflector[T]) stayCold(why error) {
+	r.saved.update(func(s *SnapshotStatus) { s.LoadError, s.CatchUpTo = why, "" })
+	level := slog.LevelInfo
+	if damaged := (*snapshotfile.DamagedError)(nil); errors.As(why, &damaged) {
+		level = slog.LevelWarn
+	}
+	r.log.Log(context.Background(), level, "list instead of a warm start", "why", why)
+}
+
+// absent empties the sink, once for each time that the server stops serving the resource, as discovery shows.
+func (r *Reflector[T]) absent(ctx context.Context) error {
+	if r.state.List.Told {
+		return nil
+	}
+	r.state = r.state.Gone()
+	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
+	d := Delta[T]{Type: Replaced, Namespace: r.decoder.namespace, sharded: r.reshard.change}
+	err := r.out.sink.Put(ctx, d)
+	if err == nil {
+		r.state.List.Told, r.out.listed = true, true
+		r.note(&d)
+	}
+	return err
+}
+
+// collector returns a collector of a list of shard. If events is true, the objects are the initial events of a watch.
+func (r *Reflector[T]) collector(asked asked, events bool) *collector[T] {
+	c := &collector[T]{decoder: r.decoder, batches: &r.batches, asked: asked, events: events, read: &r.read}
+	c.Reset()
+	return c
+}
+
+// list lists the collection.
+func (r *Reflector[T]) list(ctx context.Context) error {
+	l := r.collector(asked{r.reshard.shard, r.state.Doubtful()}, false)
+	version, err := r.source.List(ctx, r.state.List.Least, r.config.PageSize, l, l.asked.shard.String())
+	if err != nil {
+		return err
+	}
+	return r.replaced(ctx, &l.listing, version)
+}
+
+// move gives the sink, which has a part of the shard, the rest, and removes what is outside. The rest is as of the
+// version of the sink, so that the watch resumes there.
+func (r *Reflector[T]) move(ctx context.Context) error {
+	d := Delta[T]{Type: Replaced, part: true, shard: r.reshard.shard, sharded: r.reshard.change}
+	if missing, _ := d.shard.minus(r.reshard.has); len(missing) > 0 {
+		r.enter(ReflectorListing, nil)
+		r.count(&r.listsBy)
+		l := r.collector(asked{shard: Shard{d.shard.Field, missing}}, false)
+		err := r.source.ListAt(ctx, r.state.Version, r.config.PageSize, l, l.asked.shard.String())
+		if err != nil {
+			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
+				r.state = r.state.Relist(r.state.Version, fetch.ReasonShard)
+			}
+			if !errors.Is(err, fetch.ErrNoPart) {
+				return err
+			}
+			r.log.Info("list the whole shard", "why", err)
+			return nil
+		}
+		d.Items = l.items
+	}
+	if err := r.put(ctx, d); err != nil {
+		return err
+	}
+	r.state.Watch.Moves = false
+	return nil
+}
+
+// stream reads the collection by a streaming list. The watch then stays open in the reflector's state.
+func (r *Reflector[T]) stream(ctx context.Context) error {
+	asked := asked{r.reshard.shard, r.state.Doubtful()}
+	w, err := r.opened(r.source.Stream(ctx, r.state.List.Least, asked.shard.String()))
+	if err != nil {
+		return err
+	}
+	defer func() { // even if a function of the user ends the goroutine
+		if r.state.Watch.Open != w {
+			r.close(w)
+		}
+	}()
+	l := r.collector(asked, true)
+	version, err := w.InitialEvents(l)
+	if err != nil {
+		return err
+	}
+	if err := r.replaced(ctx, &l.listing, version); err != nil {
+		return err
+	}
+	r.state.Watch.Open = w
+	return nil
+}
+
+// opened notes that the watch w is open, unless err is the reason why it is not.
+func (r *Reflector[T]) opened(w *fetch.Watch, err error) (*fetch.Watch, error) {
+	if err == nil {
+		r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
+	}
+	return w, err
+}
+
+func (r *Reflector[T]) close(w *fetch.Watch) {
+	w.Close()
+	r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
+}
+
+// watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
+func (r *Reflector[T]) watch(ctx context.Context) (err error) {
+	asked := asked{shard: r.reshard.shard}
+	w := r.state.Watch.Open
+	if r.state.Watch.Open = nil; w == nil {
+		r.count(&r.watchesBy)
+		if w, err = r.opened(r.source.Watch(ctx, r.state, asked.shard.String())); err != nil {
+			return err
+		}
+	}
+	defer r.close(w)
+	r.source.Awaits.Set(fetch.AwaitingData)
+	into := func(f decode.Format, cancel func(error)) fetch.Intake {
+		in := newIntake(r.decoder, &r.batches, f, asked, cancel, func(o decoded[T]) error { return r.change(ctx, o) })
+		in.live, in.handed = true, r.flush
+		return in
+	}
+	err = w.Follow(into, func(version string) error {
+		if err := r.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: version}); err != nil {
+			return err
+		}
+		return r.flush()
+	})
+	if err != nil {
+		return err
+	}
+	caughtUp := !r.state.Watch.CatchUp.Pending()
+	if r.state, err = r.state.Ended(time.Now()); err == nil && caughtUp && w.Silent() {
+		err = r.probe(ctx)
+	}
+	return err
+}
+
+// probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored
+// server may not have: it then sends nothing until it reaches that version, and never sends the changes before it.
+func (r *Reflector[T]) probe(ctx context.Context) error {
+	err := r.source.Reaches(ctx, r.state.Version, r.reshard.shard.String())
+	if fetch.IsTooLarge(err) {
+		return fmt.Errorf("%w: %w", fetch.ErrWentBack, err)
+	}
+	return err
+}
+
+// replaced puts the whole list, as of rv, into the sink.
+func (r *Reflector[T]) replaced(ctx context.Context, l *listing[T], rv string) error {
+	restored := r.state.List.Restored
+	if err := r.notBack(rv); err != nil && !restored {
+		return err // l may contain objects of the sink instead of those that the server sent
+	}
+	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Undecoded: l.undecoded(), ResourceVersion: rv,
+		Restored: r.state.Doubtful(), shard: r.reshard.shard, sharded: r.reshard.change, listed: r.began})
+	if err == nil {
+		r.out.listed = true
+		r.state = r.state.Listed()
+	}
+	return err
+}
+
+// change puts the change of one object into the sink. It removes an object that Config.Filter rejects.
+func (r *Reflector[T]) change(ctx context.Context, o decoded[T]) error {
+	d := Delta[T]{ResourceVersion: o.version}
+	gone := o.deleted || o.filtered
+	switch {
+	case o.failed == nil && !o.filtered:
+		if d.Type, d.Object = Upserted, o.obj; gone {
+			d.Type = Removed
+		}
+	case gone && o.key.Name == "" && o.failed != nil:
+		return fmt.Errorf("watch: %w: %w", fetch.ErrUnknownDeleted, o.failed.Err)
+	case gone && o.key.Name == "":
+		return fmt.Errorf("watch: %w: Config.Filter rejects it", fetch.ErrUnknownDeleted)
+	case gone:
+		d.Type, d.Key = Removed, o.key
+	default: // the sink keeps its version of the object
+		d.Type, d.Undecoded = Bookmarked, []*DecodeError{o.failed}
+	}
+	return r.tell(ctx, d)
+}
+
+// tell puts d into the sink. It returns an error if d is older than the sink.
+func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
+	if err := r.notBack(d.ResourceVersion); err != nil {
+		return err
+	}
+	if r.state.Watch.CatchUp.Pending() {
+		r.state = r.state.Received(d.ResourceVersion, time.Now())
+		d.current, d.sharded = r.state.Watch.CatchUp.Reaches(d.ResourceVersion), r.reshard.change
+	}
+	if err := r.put(ctx, d); err != nil || !d.current {
+		return err
+	}
+	r.state.Watch.CatchUp = fetch.CatchUp{}
+	r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
+	return nil
+}
+
+// notBack returns an error if resource version rv precedes that of the sink.
+func (r *Reflector[T]) notBack(rv string) error {
+	if version := r.state.Version; rv != "" && version != "" && older(rv, version) {
+		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, version)
+	}
+	return nil
+}
+
+// note notes which objects could not be decoded after d.
+func (r *Reflector[T]) note(d *Delta[T]) {
+	if r.out.note(d) {
+		r.update(func(s *ReflectorStatus) { s.Stale = r.out.undecoded.len() })
+	}
+}
+
+// put puts d into the sink, which then has every change up to d's resource version. The caller must call flush later.
+func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
+	d.Namespace = r.decoder.namespace
+	if d.Type == Replaced {
+		r.source.Awaits.Set(fetch.AwaitingSink)
+	}
+	if err := r.out.put(ctx, d); err != nil {
+		return err
+	}
+	r.note(&d)
+	if d.ResourceVersion != "" {
+		r.state.Version = d.ResourceVersion
+		r.update(func(s *ReflectorStatus) { s.ResourceVersion = d.ResourceVersion })
+		r.received = true
+	}
+	return nil
+}
+
+// flush notes the time of the deltas since the last flush, and flushes the sink, if it is a batcher.
+func (r *Reflector[T]) flush() error {
+	if r.received {
+		r.received = false
+		r.update(func(s *ReflectorStatus) { s.ResourceVersionTime = time.Now() })
+	}
+	return r.out.flush()
+}
