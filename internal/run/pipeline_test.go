@@ -3,6 +3,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -178,15 +179,24 @@ func TestPipelineEndsWithTheFirstFailure(t *testing.T) {
 					var handed []int
 					p := newPipeline(3, &handed)
 					hand := p.Hand
+					// A worker may take a batch before it is full, so the failure is not always at a multiple of batchSize.
+					var failed atomic.Int64 // the first number of the earliest batch that fails
+					failed.Store(math.MaxInt64)
+					fails := func(first int, how func(int) error) error {
+						for was := failed.Load(); int64(first) < was && !failed.CompareAndSwap(was, int64(first)); {
+							was = failed.Load()
+						}
+						return how(first)
+					}
 					p.Do = func(b *numbers) {
 						time.Sleep(time.Duration((*b)[0]*slow%5) * time.Millisecond)
 						if c.do != nil && (*b)[0] >= at*batchSize {
-							_ = c.do((*b)[0])
+							_ = fails((*b)[0], c.do)
 						}
 					}
 					p.Hand = func(b *numbers) error {
 						if c.hand != nil && (*b)[0] >= at*batchSize {
-							return c.hand((*b)[0])
+							return fails((*b)[0], c.hand)
 						}
 						return hand(b)
 					}
@@ -205,8 +215,9 @@ func TestPipelineEndsWithTheFirstFailure(t *testing.T) {
 					if err := p.Wait(); err != c.want || !p.Failed() || cancelled.Load() != 1 {
 						t.Errorf("%s: %v, failed %v, cancelled %d times", name, err, p.Failed(), cancelled.Load())
 					}
-					if len(handed) > at*batchSize || c.do == nil && len(handed) != at*batchSize {
-						t.Errorf("%s: %d are handed on after the failure of number %d", name, len(handed), at*batchSize)
+					first := int(failed.Load())
+					if len(handed) > first || c.do == nil && len(handed) != first || first >= (at+1)*batchSize {
+						t.Errorf("%s: %d are handed on after the failure of number %d", name, len(handed), first)
 					}
 					for i, n := range handed {
 						if i != n {
