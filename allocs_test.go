@@ -65,7 +65,7 @@ func TestAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := reflectorFor(t, Config[*corev1.Pod]{})
-		one := r.decoder.get()
+		one := r.decoder.Get()
 		read := func() float64 {
 			return testing.AllocsPerRun(3, func() {
 				items := decode.NewList(bytes.NewReader(list.Bytes()), f)

@@ -74,7 +74,7 @@ func BenchmarkCompactList(b *testing.B) {
 		pods := 0
 		namespaces := slices.Sorted(maps.Keys(maps.Collect(func(yield func(string, bool) bool) {
 			for p := range inf.store.packed.All() {
-				yield(p.namespace, true)
+				yield(p.GetNamespace(), true)
 			}
 		})))
 		for i := 0; b.Loop(); i++ {

@@ -17,7 +17,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 		Logger:            config.Logger,
 	}
 	if config.Transform != nil {
-		packer.transform = func(obj any) (any, error) {
+		packer.Transform = func(obj any) (any, error) {
 			var none T
 			result, err := config.Transform(obj.(T))
 			if result == none {
@@ -25,7 +25,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 			}
 			return result, err
 		}
-		c.Transform = packer.transformed
+		c.Transform = packer.Transformed
 	}
 	return c
 }
@@ -149,13 +149,13 @@ func (u *unpacking[T]) event(e Event[*packed]) (result Event[T], ok bool) {
 // unpackOld returns the object of old, or the zero T if it cannot be decoded. It shares with obj, another version of
 // the object, what did not change.
 func unpackOld[T Object](old *packed, obj T) T {
-	unpacked, _ := old.object(any(obj)).(T)
+	unpacked, _ := old.Decoded(any(obj)).(T)
 	return unpacked
 }
 
 // bare returns an object that has only the identity and the version of p, for a handler that has had p. It returns the
 // zero T if there is no such T.
 func bare[T Object](p *packed) T {
-	obj, _ := p.body.Load().form.by.bare(p).(T)
+	obj, _ := p.Bare().(T)
 	return obj
 }

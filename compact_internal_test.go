@@ -7,11 +7,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/typedinformer/informer/internal/decode"
 )
 
 // The informer and the subscription of packed objects have every setting of those that they do the work of.
@@ -69,48 +65,6 @@ func checkSettings(t *testing.T, config, packed any, except ...string) {
 		case has[name]:
 		case field.IsZero() || field.Comparable() && !field.Equal(want.Field(i)):
 			t.Errorf("%T.%s is %v, want %v", packed, name, field, want.Field(i))
-		}
-	}
-}
-
-// Packed objects decode in the format and with the list that each came with.
-func TestPackedHasItsFormatAndList(t *testing.T) {
-	pods := func(kind, version string) *decode.ListInfo { return &decode.ListInfo{Kind: kind, APIVersion: version} }
-	k, err := newPacker(reflect.TypeFor[*unstructured.Unstructured](), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []*packed
-	lists := []*decode.ListInfo{nil, pods("Pod", "v1"), pods("Pod", "v2"), pods("Node", "v2"), nil}
-	for _, list := range lists {
-		obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a"}}}
-		all = append(all, k.packBytes(obj, decode.JSON, []byte(`{"metadata":{"name":"a"}}`), list, nil))
-	}
-	for i, p := range all {
-		var want decode.ListInfo
-		if lists[i] != nil {
-			want = *lists[i]
-		}
-		if got := p.decode(nil).(*unstructured.Unstructured); got.GetKind() != want.Kind || got.GetAPIVersion() != want.APIVersion {
-			t.Errorf("object %d is a %s %s, want a %s %s", i, got.GetAPIVersion(), got.GetKind(), want.APIVersion, want.Kind)
-		}
-	}
-
-	if k, err = newPacker(reflect.TypeFor[*corev1.Pod](), false); err != nil {
-		t.Fatal(err)
-	}
-	all = nil
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	protobuf, err := pod.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		all = append(all, k.packBytes(pod, decode.JSON, []byte(`{"metadata":{"name":"a"}}`), nil, nil), k.packBytes(pod, decode.Protobuf, protobuf, nil, nil))
-	}
-	for i, p := range all {
-		if got := p.decode(nil).(*corev1.Pod); got.Name != "a" {
-			t.Errorf("pod %d is %v", i, got)
 		}
 	}
 }

@@ -3,13 +3,11 @@ package informer
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +15,6 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
 // keyOf returns the key of an encoded object. It returns the empty key if the name is not known.
@@ -28,130 +25,13 @@ func keyOf(id decode.Identity) Key {
 	return Key{Namespace: string(id.Namespace), Name: string(id.Name)}
 }
 
-// decoders decodes objects of one type. It is safe for concurrent use.
-type decoders[T Object] struct {
-	goType            reflect.Type
-	typ               *decode.Type
-	accept            string // for an object or a watch
-	acceptList        string
-	keepManagedFields bool
-
-	first atomic.Pointer[decode.Decoder] // an idle decoder that the garbage collector does not free
-	more  sync.Pool                      // other idle ones, of type *decode.Decoder
-}
-
-// newDecoders returns decoders of objects of type t, a pointer, that accept the media types in configured from which
-// such objects can be decoded. An empty configured means protobuf and JSON.
-func newDecoders[T Object](t reflect.Type, configured string, keepManagedFields bool) (*decoders[T], error) {
-	typ, err := decode.TypeOf(t)
-	if err != nil {
-		return nil, err
-	}
-	if configured == "" {
-		configured = decode.MediaProtobuf + "," + decode.MediaJSON
-	}
-	var media []string
-	for m := range strings.SplitSeq(configured, ",") {
-		if f, err := decode.FormatOf(m); err == nil && (f == decode.JSON || typ.Protobuf()) {
-			media = append(media, strings.TrimSpace(m))
-		}
-	}
-	if len(media) == 0 {
-		media = []string{decode.MediaJSON}
-	}
-	as := func(kind string) string {
-		if metadataOnly := t == reflect.TypeFor[*metav1.PartialObjectMetadata](); !metadataOnly {
-			return strings.Join(media, ",")
-		}
-		suffix := ";as=" + kind + ";g=" + metav1.GroupName + ";v=v1"
-		return strings.Join(media, suffix+",") + suffix
-	}
-	return &decoders[T]{
-		goType:            t,
-		typ:               typ,
-		accept:            as("PartialObjectMetadata"),
-		acceptList:        as("PartialObjectMetadataList"),
-		keepManagedFields: keepManagedFields,
-	}, nil
-}
-
-// check returns an error if T cannot be decoded from f.
-func (d *decoders[T]) check(f decode.Format) error {
-	if f == decode.Protobuf && !d.typ.Protobuf() {
-		return fmt.Errorf("the server sent protobuf, but the request for %v was for JSON", d.goType.Elem())
-	}
-	return nil
-}
-
-func (d *decoders[T]) get() *decode.Decoder {
-	if one := d.first.Swap(nil); one != nil {
-		return one
-	}
-	if one, ok := d.more.Get().(*decode.Decoder); ok {
-		return one
-	}
-	return decode.NewDecoder(d.typ, d.keepManagedFields)
-}
-
-func (d *decoders[T]) put(one *decode.Decoder) {
-	if !d.first.CompareAndSwap(nil, one) {
-		d.more.Put(one)
-	}
-}
-
-// decodeOne decodes one object.
-func (d *decoders[T]) decodeOne(f decode.Format, raw []byte, from decode.Origin) (T, error) {
-	one := d.get()
-	obj, err := one.Decode(f, raw, from)
-	d.put(one) // skipped if a method of T has ended the goroutine
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return obj.(T), nil
-}
-
-// encode returns obj encoded: in protobuf if protobuf is true, which requires that obj has a method Marshal; otherwise
-// in JSON. It may use the memory of buf[:cap(buf)].
-func encode(obj any, protobuf bool, buf []byte) (decode.Format, []byte, error) {
-	if sized, ok := obj.(sizedMarshaler); ok && protobuf {
-		size := sized.Size()
-		if cap(buf) < size {
-			buf = make([]byte, size, 2*size)
-		}
-		n, err := sized.MarshalToSizedBuffer(buf[:size]) // from the end of the buffer
-		return decode.Protobuf, buf[size-n : size], err
-	}
-	if protobuf {
-		raw, err := obj.(marshaler).Marshal()
-		return decode.Protobuf, raw, err
-	}
-	raw, err := json.Marshal(obj)
-	return decode.JSON, raw, err
-}
-
-// marshaler has the method of generated protobuf code.
-type marshaler interface{ Marshal() ([]byte, error) }
-
-// sizedMarshaler has more methods of that code.
-type sizedMarshaler interface {
-	Size() int
-	MarshalToSizedBuffer(buf []byte) (int, error)
-}
-
-// marshals reports whether obj, whose type is typ, can be encoded in protobuf and decoded again.
-func marshals(obj any, typ *decode.Type) bool {
-	_, ok := obj.(marshaler)
-	return ok && typ.Protobuf()
-}
-
 // decoder decodes the objects of a reflector. It skips versions that the sink holds already, calls Config.Filter,
 // decodes, and calls Config.Transform. A failure of an object becomes a DecodeError. Several goroutines may call decode
 // at once. After decode of an object, finish must be called for it, and for one object at a time.
 type decoder[T Object] struct {
-	*decoders[T]
-	packing   packing[T]                               // makes a T of what decoders decode; nil if they decode a T
-	metadata  *decoders[*metav1.PartialObjectMetadata] // for Config.Filter
+	*decode.Pool
+	packing   packing[T]   // makes a T of what decoders decode; nil if they decode a T
+	metadata  *decode.Pool // of *metav1.PartialObjectMetadata, for Config.Filter
 	resource  Resource
 	namespace string // the namespace of all objects; empty for any
 	config    Config[T]
@@ -165,21 +45,21 @@ type decoder[T Object] struct {
 
 // packing makes a T of each decoded object of another type.
 type packing[T Object] interface {
-	// goType returns the type of the decoded objects, a pointer.
-	goType() reflect.Type
-	// pack returns the T of obj, which one has decoded from raw. old is the previous version, or the zero T.
-	pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
-	// alive returns the decoded object of old, or nil if it would have to be decoded again.
-	alive(old T) any
-	// record returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held in
-	// encoded form; whole returns the object to encode.
-	record(obj T, buf []byte) (r snapshotfile.Record, ok bool, err error)
-	// whole returns obj decoded.
-	whole(obj T) any
-	// recorded returns the T of obj, which was decoded from r.
-	recorded(r snapshotfile.Record, obj any) T
-	// settle is called once, when the handlers have processed the first list, with all objects. It may run until ctx ends.
-	settle(ctx context.Context, objects iter.Seq[T])
+	// Type returns the type of the decoded objects, a pointer.
+	Type() reflect.Type
+	// Pack returns the T of obj, which one has decoded from raw. old is the previous version, or the zero T.
+	Pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
+	// Alive returns the decoded object of old, or nil if it would have to be decoded again.
+	Alive(old T) any
+	// Encoded returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held
+	// in encoded form; Whole returns the object to encode.
+	Encoded(obj T, buf []byte) (e decode.Encoded, ok bool, err error)
+	// Whole returns obj decoded.
+	Whole(obj T) any
+	// Restored returns the T of obj, which was decoded from e.
+	Restored(e decode.Encoded, obj any) T
+	// Settle is called once, when the handlers have processed the first list, with all objects. It may run until ctx ends.
+	Settle(ctx context.Context, objects iter.Seq[T])
 }
 
 // asked is what the request for a response determines for its objects.
@@ -261,7 +141,7 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		case e.old == none:
 			from.Share = d.config.Share
 		case d.packing != nil:
-			from.Before = d.packing.alive(e.old)
+			from.Before = d.packing.Alive(e.old)
 		default:
 			from.Before = e.old
 		}
@@ -272,7 +152,7 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 	case err != nil:
 		e.err = err
 	case d.packing != nil:
-		e.obj = d.packing.pack(one, f, raw, list, obj, e.old)
+		e.obj = d.packing.Pack(one, f, raw, list, obj, e.old)
 	default:
 		e.obj = obj.(T)
 	}
@@ -280,13 +160,13 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 
 // accepts calls Config.Filter. It returns true if the metadata cannot be decoded; decode then reports the error.
 func (d *decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo) bool {
-	meta, err := d.metadata.decodeOne(f, raw, decode.Origin{List: list})
+	meta, err := d.metadata.Decode(f, raw, decode.Origin{List: list})
 	if err != nil {
 		return true
 	}
 	d.calling.Enter()
 	defer d.calling.Leave()
-	return d.config.Filter(meta)
+	return d.config.Filter(meta.(*metav1.PartialObjectMetadata))
 }
 
 // finish calls Config.Transform, and reports a failure to Config.OnDecodeError. It returns an error for an object of

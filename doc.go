@@ -137,7 +137,7 @@
 //	intake.go         adds it to a batch; decoder.go checks whether the sink holds that version already
 //	internal/run      runs the batch on a worker, or on the reader if few events came, and keeps the order
 //	decoder.go        calls Config.Filter, decodes the bytes into a T (internal/decode), and calls Config.Transform
-//	packed.go         with Config.Compact only: compresses the bytes (internal/pack), which the steps below then pass on
+//	packed.go         with Config.Compact only: compresses the bytes (internal/packed), which the steps below pass on
 //	reflectorstep.go  puts a Delta into its Sink, which then has every change up to the event's resource version
 //	fifo.go           queues the delta; a full queue blocks the reader, and so the server
 //	informer.go       takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to

@@ -128,7 +128,7 @@ func sameVersion[T Object](a, b T) bool {
 // sameContent reports whether a and b are equal.
 func sameContent[T Object](a, b T) bool {
 	if p, ok := any(a).(*packed); ok {
-		return p.sameContent(any(b).(*packed))
+		return p.SameContent(any(b).(*packed))
 	}
 	return reflect.DeepEqual(a, b)
 }

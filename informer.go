@@ -87,17 +87,17 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 // newCompact is newInformer with Config.Compact. The informer shows another one, of packed objects, which does the
 // work.
 func newCompact[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
-	packer, err := newPacker(config.goType(), config.KeepManagedFields)
+	packer, err := newPacker(config.goType(), config.KeepManagedFields, resource)
 	if invalid := config.validate(); invalid != nil {
 		err = invalid // says more
 	}
 	inner := makeInformer(client, resource, compactConfig(config, packer), packer, err)
-	packer.unreadable.resource, packer.unreadable.report = resource, inner.reportUnreadable
+	packer.Failures.Report = func(err error) { inner.reportUnreadable(err.(*DecodeError)) }
 	return &Informer[T]{
 		resource: resource,
 		config:   config,
 		invalid:  inner.invalid,
-		store:    newCompactStore[T](inner.store, &packer.unreadable),
+		store:    newCompactStore[T](inner.store, &packer.Failures),
 		parts:    inner.parts,
 		synced:   inner.synced,
 		stopped:  inner.stopped,
@@ -224,7 +224,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 			for _, l := range i.hub.All() {
 				_ = l.WaitSynced(ctx) // the handlers need the processor more
 			}
-			i.packing.settle(ctx, i.store.All())
+			i.packing.Settle(ctx, i.store.All())
 		})
 	}
 	running.Wait()

@@ -142,7 +142,7 @@ func (in *intake[T]) Wait() error { return in.pipeline.Wait() }
 func (in *intake[T]) decode(b *batch[T]) {
 	in.decoder.decoding.Enter()
 	defer in.decoder.decoding.Leave()
-	one := in.decoder.get()
+	one := in.decoder.Get()
 	for i := range b.objects {
 		if in.pipeline.Failed() {
 			return
@@ -150,13 +150,13 @@ func (in *intake[T]) decode(b *batch[T]) {
 		e := &b.objects[i]
 		in.decoder.decode(one, in.format, b.bytes(e), b.list, e)
 	}
-	in.decoder.put(one)
+	in.decoder.Put(one)
 }
 
 func (in *intake[T]) handOn(b *batch[T]) error {
 	var one *decode.Decoder
 	if in.decoder.config.Transform != nil && in.decoder.config.Share {
-		one = in.decoder.get()
+		one = in.decoder.Get()
 	}
 	for i := range b.objects {
 		e := &b.objects[i]
@@ -169,7 +169,7 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 		}
 	}
 	if one != nil {
-		in.decoder.put(one)
+		in.decoder.Put(one)
 	}
 	in.batches.put(b)
 	if in.handed != nil {

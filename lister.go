@@ -72,7 +72,7 @@ func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Sele
 		return func(yield func(T) bool) {
 			var none T
 			for p := range snap.packed.in(namespace) {
-				if !selector.Matches(p.labels) {
+				if !selector.Matches(p.Labels()) {
 					continue
 				}
 				if obj := snap.unpack(p); obj != none && !yield(obj) {

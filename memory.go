@@ -46,7 +46,7 @@ func meanSize[T Object](s *Snapshot[T]) float64 {
 			continue
 		}
 		if p, ok := any(obj).(*packed); ok {
-			set.AddBytes(p.heapSize())
+			set.AddBytes(p.HeapSize())
 		} else {
 			set.Add(obj)
 		}

@@ -150,7 +150,7 @@ type thingPacker struct {
 }
 
 func newThingPacker(m *Model) thingPacker {
-	packer, err := newPacker(reflect.TypeFor[*thing](), false)
+	packer, err := newPacker(reflect.TypeFor[*thing](), false, Resource{})
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -173,15 +173,15 @@ func (k thingPacker) delta(d Delta[*thing]) Delta[*packed] {
 // read for a while. Some are not packed, as if the encoding would lose something.
 func (k thingPacker) thing(t *thing) *packed {
 	if k.IntN(8) == 0 {
-		return k.hold(t)
+		return k.Hold(t)
 	}
 	raw, err := t.MarshalJSON()
 	if err != nil {
 		k.Fatal(err)
 	}
-	p := k.packBytes(t, decode.JSON, raw, nil, nil)
+	p := k.PackBytes(t, decode.JSON, raw, nil, nil)
 	if k.IntN(2) == 0 {
-		p.setDecoded(nil, p.decode(nil))
+		p.Decoded(nil)
 	}
 	return p
 }

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/run"
 )
@@ -88,17 +89,16 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	}
 	t := config.goType()
 	if packing != nil {
-		t = packing.goType()
+		t = packing.Type()
 	}
 	if err := config.Snapshot.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
 		return nil, err
 	}
-	own, err := newDecoders[T](t, client.http.Accept, config.KeepManagedFields)
+	own, err := decode.NewPool(t, client.http.Accept, config.KeepManagedFields)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := newDecoders[*metav1.PartialObjectMetadata](reflect.TypeFor[*metav1.PartialObjectMetadata](),
-		client.http.Accept, false)
+	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), client.http.Accept, false)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	}
 	r.reshard.shard = resource.Shard.clone()
 	r.decoder = &decoder[T]{
-		decoders:  own,
+		Pool:      own,
 		packing:   packing,
 		metadata:  metadata,
 		resource:  resource,
@@ -125,9 +125,9 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Resource:      resource.GroupResource(),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: resource.FieldSelector,
-		Accept:        own.accept,
-		AcceptList:    own.acceptList,
-		Check:         own.check,
+		Accept:        own.Accept(),
+		AcceptList:    own.AcceptList(),
+		Check:         own.Check,
 	})
 	r.absence = absence{client: client, resource: resource, awaits: &r.source.Awaits}
 	r.saved = newSnapshots(client, r.decoder)

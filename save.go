@@ -130,12 +130,12 @@ func (s *saver) keep(raw []byte) {
 func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Record, err error) {
 	whole := any(obj)
 	if s.packing != nil {
-		r, ok, err := s.packing.record(obj, s.saver.buf)
+		e, ok, err := s.packing.Encoded(obj, s.saver.buf)
 		if ok || err != nil {
-			s.saver.keep(r.Raw)
-			return r, err
+			s.saver.keep(e.Raw)
+			return savedRecord(e), err
 		}
-		whole = s.packing.whole(obj)
+		whole = s.packing.Whole(obj)
 	}
 	var h maphash.Hash
 	h.SetSeed(s.saver.seed)
@@ -146,9 +146,9 @@ func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Re
 	version := h.Sum64()
 	if protobuf, known := s.saver.checked[version]; known && obj.GetResourceVersion() != "" {
 		checked[version] = protobuf
-		f, raw, err := encode(whole, protobuf, s.saver.buf)
+		f, raw, err := decode.Encode(whole, protobuf, s.saver.buf)
 		s.saver.keep(raw)
-		return savedRecord(f, raw, nil), err
+		return savedRecord(decode.Encoded{Format: f, Raw: raw}), err
 	}
 	f, raw, err := s.lossless(whole)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Re
 	}
 	s.saver.keep(raw)
 	checked[version] = f == decode.Protobuf
-	return savedRecord(f, raw, nil), nil
+	return savedRecord(decode.Encoded{Format: f, Raw: raw}), nil
 }
 
 // errLossy indicates an object that no encoding holds.
@@ -166,16 +166,16 @@ var errLossy = errors.New("it changes when it is encoded and decoded again, so i
 // lossless returns obj in an encoding from which the same object is decoded.
 func (s *snapshots[T]) lossless(obj any) (f decode.Format, raw []byte, err error) {
 	for _, protobuf := range []bool{true, false} {
-		if protobuf && !marshals(obj, s.decoders.typ) {
+		if protobuf && !s.decoders.Marshals(obj) {
 			continue
 		}
-		if f, raw, err = encode(obj, protobuf, s.saver.buf); err != nil {
+		if f, raw, err = decode.Encode(obj, protobuf, s.saver.buf); err != nil {
 			continue
 		}
-		one := s.decoders.get()
+		one := s.decoders.Get()
 		var again any
 		again, err = one.Decode(f, raw, decode.Origin{})
-		s.decoders.put(one)
+		s.decoders.Put(one)
 		if err == nil && (reflect.DeepEqual(obj, again) || sameValues(obj, again)) {
 			return f, raw, nil
 		}

@@ -114,8 +114,8 @@ func (s *Snapshot[T]) give(obj T) T {
 
 // unpack returns the object of p for a reader, as give does, or the zero T if it cannot be decoded.
 func (s *Snapshot[T]) unpack(p *packed) T {
-	if s.copied != nil && p.alive() == nil {
-		obj, _ := p.decode(nil).(T)
+	if s.copied != nil && p.Alive() == nil {
+		obj, _ := p.Fresh(nil).(T)
 		return obj
 	}
 	var none T
@@ -290,7 +290,7 @@ func (s *Snapshot[T]) packedView() *Snapshot[*packed] {
 func (s *Snapshot[T]) unreadable(key Key) *DecodeError {
 	if view := s.packedView(); view != nil {
 		if _, p, ok := view.version.Find(key); ok {
-			return p.failed()
+			return failureOf(p)
 		}
 	}
 	return nil
@@ -302,7 +302,7 @@ func (s *Snapshot[T]) allUnreadable() []*DecodeError {
 	if view == nil || view.lost == nil {
 		return nil
 	}
-	return view.lost.in(func(key Key) *packed {
+	return failuresIn(view.lost, func(key Key) *packed {
 		_, p, _ := view.version.Find(key)
 		return p
 	})

@@ -54,7 +54,7 @@ type TypedClient[T Object] struct {
 	invalid  error // the error of every call; nil if client, T and resource are valid
 	partial  error // the error of a call that sends a T; nil if T has all fields of the object
 
-	decoders *decoders[T]
+	decoders *decode.Pool
 }
 
 // NewTypedClient returns a client for one resource. If client, T or resource is wrong, each call returns a
@@ -67,7 +67,7 @@ func NewTypedClient[T Object](client *Client, resource schema.GroupVersionResour
 	case client == nil:
 		err = errNoClient
 	default:
-		c.decoders, err = newDecoders[T](reflect.TypeFor[T](), client.http.Accept, true)
+		c.decoders, err = decode.NewPool(reflect.TypeFor[T](), client.http.Accept, true)
 	}
 	if err != nil {
 		c.invalid = TerminalError(err)
@@ -207,9 +207,9 @@ func (c *TypedClient[T]) List(ctx context.Context, namespace string,
 		raw, err := list.Next()
 		switch err {
 		case nil:
-			var obj T
-			if obj, err = c.decoders.decodeOne(resp.Format, raw, decode.Origin{List: &list.Info}); err == nil {
-				items = append(items, obj)
+			var obj any
+			if obj, err = c.decoders.Decode(resp.Format, raw, decode.Origin{List: &list.Info}); err == nil {
+				items = append(items, obj.(T))
 			} else {
 				key := keyOf(resp.Format.Peek(raw))
 				err = &DecodeError{Resource: Resource{GroupVersionResource: c.resource}, Key: key, Err: err}
@@ -353,14 +353,14 @@ func (c *TypedClient[T]) one(ctx context.Context, r objectRequest) (T, error) {
 	if err == nil && resp.Format == decode.Protobuf {
 		body, err = decode.Unwrap(body)
 	}
-	var obj T
+	var obj any
 	if err == nil {
-		obj, err = c.decoders.decodeOne(resp.Format, body, decode.Origin{Nameless: r.method == http.MethodPost})
+		obj, err = c.decoders.Decode(resp.Format, body, decode.Origin{Nameless: r.method == http.MethodPost})
 	}
 	if err != nil {
 		return none, c.errorf(r.method, r.key, err)
 	}
-	return obj, nil
+	return obj.(T), nil
 }
 
 // maxTries is the maximum number of times that a request is sent, the same as in client-go.
@@ -390,9 +390,9 @@ func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*transport.Re
 	}
 	u = u.JoinPath(r.subresource...)
 	u.RawQuery = r.query.Encode()
-	accept := c.decoders.accept
+	accept := c.decoders.Accept()
 	if r.collection {
-		accept = c.decoders.acceptList
+		accept = c.decoders.AcceptList()
 	}
 	for try := 1; ; try++ {
 		if err := c.client.http.Wait(ctx); err != nil {
@@ -403,7 +403,7 @@ func (c *TypedClient[T]) do(ctx context.Context, r objectRequest) (*transport.Re
 			Resource: c.resource.GroupResource(), Name: r.key.Name,
 		})
 		if err == nil {
-			if err = c.decoders.check(resp.Format); err != nil {
+			if err = c.decoders.Check(resp.Format); err != nil {
 				resp.Close()
 				return nil, c.errorf(r.method, r.key, err)
 			}

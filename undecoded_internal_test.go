@@ -3,9 +3,6 @@ package informer
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -130,31 +127,5 @@ func TestUndecodedIsBounded(t *testing.T) {
 	}
 	if n := len(l.undecoded()); n != maxNameless {
 		t.Errorf("a list has %d objects without a name", n)
-	}
-}
-
-// Objects that cannot be decoded again are counted as long as anything holds them.
-// Guarantees: R17, R22
-func TestUnreadableObjectsAreForgotten(t *testing.T) {
-	packer, err := newPacker(reflect.TypeFor[*thing](), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reported := 0
-	packer.unreadable.report = func(*DecodeError) { reported++ }
-	var last *packed
-	for i := range 1000 {
-		last = packer.hold(&thing{namespace: "a", name: "x", uid: "1", rv: "1"})
-		last.fail(errors.New("test"))
-		last.fail(errors.New("again"))
-		if i%100 == 0 {
-			runtime.GC()
-		}
-	}
-	if n := len(packer.unreadable.objects); n > 500 || reported != 1000 {
-		t.Errorf("%d objects are remembered, %d were reported", n, reported)
-	}
-	if all := packer.unreadable.in(func(Key) *packed { return last }); !slices.Equal(all, []*DecodeError{last.failed()}) {
-		t.Errorf("the store has %v", all)
 	}
 }

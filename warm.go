@@ -48,7 +48,7 @@ func coldBecause(format string, args ...any) error { return coldStart{fmt.Errorf
 type snapshots[T Object] struct {
 	config   SnapshotConfig
 	client   *Client
-	decoders *decoders[T]
+	decoders *decode.Pool
 	packing  packing[T]
 	share    bool
 	identity snapshotIdentity // without Shard and Cluster
@@ -104,7 +104,7 @@ func newSnapshots[T Object](client *Client, d *decoder[T]) *snapshots[T] {
 	}
 	server := *client.http.Base
 	server.User = nil // snapshots and logs have no credentials
-	s := &snapshots[T]{config: config.Snapshot, client: client, decoders: d.decoders, packing: d.packing,
+	s := &snapshots[T]{config: config.Snapshot, client: client, decoders: d.Pool, packing: d.packing,
 		share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
 	s.identity = snapshotIdentity{
 		Server:        server.String(),
@@ -113,8 +113,8 @@ func newSnapshots[T Object](client *Client, d *decoder[T]) *snapshots[T] {
 		Namespace:     d.namespace,
 		LabelSelector: d.resource.LabelSelector,
 		FieldSelector: d.resource.FieldSelector,
-		Type:          nameOfType(d.goType),
-		Fields:        sumOfFields(d.goType),
+		Type:          nameOfType(d.Type()),
+		Fields:        sumOfFields(d.Type()),
 		ManagedFields: config.KeepManagedFields,
 		Transform:     config.Transform != nil,
 		Filter:        config.Filter != nil,
@@ -367,7 +367,7 @@ func (s *snapshots[T]) items(ctx context.Context, file *snapshotfile.Reader) (it
 
 // decode decodes the objects of a block.
 func (s *snapshots[T]) decode(b *block[T]) {
-	one := s.decoders.get()
+	one := s.decoders.Get()
 	var r snapshotfile.Record
 	for rest := *b.raw; len(rest) > 0 && b.err == nil; {
 		if r, rest, b.err = snapshotfile.Cut(rest); b.err == nil {
@@ -377,13 +377,13 @@ func (s *snapshots[T]) decode(b *block[T]) {
 			}
 		}
 	}
-	s.decoders.put(one)
+	s.decoders.Put(one)
 }
 
 // object returns the object of a record.
 func (s *snapshots[T]) object(one *decode.Decoder, r snapshotfile.Record) (obj T, err error) {
 	f := formatOf(r)
-	if err := s.decoders.check(f); err != nil {
+	if err := s.decoders.Check(f); err != nil {
 		return obj, errors.New("damaged: an object is in another format than the type has")
 	}
 	list := listOf(r)
@@ -392,7 +392,7 @@ func (s *snapshots[T]) object(one *decode.Decoder, r snapshotfile.Record) (obj T
 		return obj, fmt.Errorf("an object cannot be decoded: %w", err)
 	}
 	if s.packing != nil {
-		obj = s.packing.recorded(r, made)
+		obj = s.packing.Restored(decode.Encoded{Format: f, Raw: r.Raw, List: list}, made)
 	} else {
 		obj = made.(T)
 	}
@@ -409,13 +409,13 @@ const (
 )
 
 // savedRecord returns a record of an encoded object.
-func savedRecord(f decode.Format, raw []byte, list *decode.ListInfo) snapshotfile.Record {
-	r := snapshotfile.Record{Format: recordJSON, Raw: raw}
-	if f == decode.Protobuf {
+func savedRecord(e decode.Encoded) snapshotfile.Record {
+	r := snapshotfile.Record{Format: recordJSON, Raw: e.Raw}
+	if e.Format == decode.Protobuf {
 		r.Format = recordProtobuf
 	}
-	if list != nil {
-		r.Kind, r.APIVersion = list.Kind, list.APIVersion
+	if e.List != nil {
+		r.Kind, r.APIVersion = e.List.Kind, e.List.APIVersion
 	}
 	return r
 }

@@ -23,6 +23,7 @@ var rooms = map[string][]string{
 	"deliver": {"histogram", "run"},
 	"fetch":   {"decode", "transport"},
 	"line":    {"histogram", "run"},
+	"packed":  {"decode", "heapsize", "pack"},
 	"table":   {"cow"},
 	// ground
 	"cow":          nil,

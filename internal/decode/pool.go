@@ -1,0 +1,111 @@
+package decode
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Pool decodes objects of one type. It has idle decoders, as each knows more with every object. It is safe for
+// concurrent use.
+type Pool struct {
+	goType            reflect.Type
+	typ               *Type
+	accept            string // for an object or a watch
+	acceptList        string
+	keepManagedFields bool
+
+	first atomic.Pointer[Decoder] // an idle decoder that the garbage collector does not free
+	more  sync.Pool               // other idle ones, of type *Decoder
+}
+
+// NewPool returns a pool for objects of type t, a pointer, that accepts the media types in configured from which
+// such objects can be decoded. An empty configured means protobuf and JSON.
+func NewPool(t reflect.Type, configured string, keepManagedFields bool) (*Pool, error) {
+	typ, err := TypeOf(t)
+	if err != nil {
+		return nil, err
+	}
+	if configured == "" {
+		configured = MediaProtobuf + "," + MediaJSON
+	}
+	var media []string
+	for m := range strings.SplitSeq(configured, ",") {
+		if f, err := FormatOf(m); err == nil && (f == JSON || typ.Protobuf()) {
+			media = append(media, strings.TrimSpace(m))
+		}
+	}
+	if len(media) == 0 {
+		media = []string{MediaJSON}
+	}
+	as := func(kind string) string {
+		if metadataOnly := t == reflect.TypeFor[*metav1.PartialObjectMetadata](); !metadataOnly {
+			return strings.Join(media, ",")
+		}
+		suffix := ";as=" + kind + ";g=" + metav1.GroupName + ";v=v1"
+		return strings.Join(media, suffix+",") + suffix
+	}
+	return &Pool{
+		goType:            t,
+		typ:               typ,
+		accept:            as("PartialObjectMetadata"),
+		acceptList:        as("PartialObjectMetadataList"),
+		keepManagedFields: keepManagedFields,
+	}, nil
+}
+
+// Type returns the type of the objects, a pointer.
+func (p *Pool) Type() reflect.Type { return p.goType }
+
+// Decodes returns the Type of the objects.
+func (p *Pool) Decodes() *Type { return p.typ }
+
+// Accept returns the media types that a request for an object or a watch accepts.
+func (p *Pool) Accept() string { return p.accept }
+
+// AcceptList returns the media types that a request for a list accepts.
+func (p *Pool) AcceptList() string { return p.acceptList }
+
+// Check returns an error if an object cannot be decoded from f.
+func (p *Pool) Check(f Format) error {
+	if f == Protobuf && !p.typ.Protobuf() {
+		return fmt.Errorf("the server sent protobuf, but the request for %v was for JSON", p.goType.Elem())
+	}
+	return nil
+}
+
+// Get returns a decoder, for one goroutine. Put takes it back.
+func (p *Pool) Get() *Decoder {
+	if one := p.first.Swap(nil); one != nil {
+		return one
+	}
+	if one, ok := p.more.Get().(*Decoder); ok {
+		return one
+	}
+	return NewDecoder(p.typ, p.keepManagedFields)
+}
+
+// Put takes back a decoder of Get. One that is not put back is lost to the pool, but does no harm.
+func (p *Pool) Put(one *Decoder) {
+	if !p.first.CompareAndSwap(nil, one) {
+		p.more.Put(one)
+	}
+}
+
+// Decode decodes one object, as [Decoder.Decode] does.
+func (p *Pool) Decode(f Format, raw []byte, from Origin) (any, error) {
+	one := p.Get()
+	obj, err := one.Decode(f, raw, from)
+	p.Put(one) // skipped if a method of the type has ended the goroutine
+	return obj, err
+}
+
+// Marshals reports whether obj, of the type of the pool, can be encoded in protobuf and decoded again.
+func (p *Pool) Marshals(obj any) bool {
+	_, ok := obj.(marshaler)
+	return ok && p.typ.Protobuf()
+}

@@ -1,0 +1,245 @@
+package packed
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/pack"
+)
+
+// Packer packs objects of one type. It is safe for concurrent use. The exported fields must be set before the first
+// object is packed.
+type Packer struct {
+	Transform func(obj any) (any, error) // changes an object before it is packed: see Transformed; nil for none
+	Failures  Failures
+
+	pool  *decode.Pool
+	bytes pack.Packer
+	last  atomic.Pointer[form] // the form of the last object
+}
+
+// NewPacker returns a packer of objects of type t, a pointer. It returns an error if no object can be decoded into a t.
+func NewPacker(t reflect.Type, keepManagedFields bool) (*Packer, error) {
+	pool, err := decode.NewPool(t, "", keepManagedFields)
+	return &Packer{pool: pool}, err
+}
+
+// Type returns the type of the objects, a pointer.
+func (k *Packer) Type() reflect.Type { return k.pool.Type() }
+
+// Alive returns old in decoded form, or nil if that takes time.
+func (k *Packer) Alive(old *Object) any {
+	if old == nil || k.Transform != nil {
+		return nil
+	}
+	return old.Alive()
+}
+
+// Pack returns obj, which one has decoded from raw, in packed form. old is the previous version, or nil.
+//
+// With a Transform it packs nothing: [Packer.Transformed] does.
+func (k *Packer) Pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any,
+	old *Object) *Object {
+	if k.Transform != nil {
+		return k.Hold(obj)
+	}
+	buf := rawBuffers.Get().(*[]byte)
+	defer putRawBuffer(buf)
+	if cap(*buf) < len(raw) {
+		*buf = make([]byte, 0, len(raw))
+	}
+	p := k.PackBytes(obj, f, one.Alone(f, raw, *buf), list, old)
+	p.setDecoded(nil, obj)
+	return p
+}
+
+// Hold returns obj without packing it.
+func (k *Packer) Hold(obj any) *Object {
+	p := identify(obj.(identified), nil)
+	p.body.Store(&body{&form{by: k, held: obj}, identityOf(obj.(identified))})
+	return p
+}
+
+// identified is implemented by every object.
+type identified interface {
+	GetNamespace() string
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+}
+
+func identityOf(obj identified) string { return string(obj.GetUID()) + obj.GetResourceVersion() }
+
+// identify returns a packed with the identity and the labels of obj, but without body. It uses strings of old, if old
+// is not nil: those of obj may be part of a larger string.
+func identify(obj identified, old *Object) *Object {
+	p := &Object{namespace: obj.GetNamespace(), name: obj.GetName(), uid: uint32(len(obj.GetUID())),
+		version: uint32(len(obj.GetResourceVersion()))}
+	if old != nil && old.namespace == p.namespace && old.name == p.name {
+		p.namespace, p.name = old.namespace, old.name
+	} else {
+		p.namespace, p.name = unique.Make(p.namespace).Value(), strings.Clone(p.name)
+	}
+	if labeled, ok := obj.(interface{ GetLabels() map[string]string }); ok {
+		if labels := labeled.GetLabels(); old != nil && old.labels.equal(labels) {
+			p.labels = old.labels
+		} else {
+			p.labels = newLabels(labels)
+		}
+	}
+	return p
+}
+
+// PackBytes returns obj, whose encoded form is raw, in packed form, as if nobody had read it. old is the previous
+// version, or nil.
+func (k *Packer) PackBytes(obj any, f decode.Format, raw []byte, list *decode.ListInfo, old *Object) *Object {
+	p := identify(obj.(identified), old)
+	data, dict := k.bytes.Pack(identityOf(obj.(identified)), raw)
+	p.body.Store(&body{k.formOf(dict, f, list), data})
+	return p
+}
+
+// Encoded returns p in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if p is not held in
+// encoded form; [Packer.Whole] returns the object to encode.
+func (k *Packer) Encoded(p *Object, buf []byte) (e decode.Encoded, ok bool, err error) {
+	have := p.body.Load()
+	switch {
+	case have.form.failed != nil:
+		return e, false, have.form.failed
+	case have.form.held != nil:
+		return e, false, nil
+	}
+	raw, err := have.form.dict.Unpack(buf, have.data[p.uid+p.version:])
+	return decode.Encoded{Format: have.form.format, Raw: raw, List: have.form.list}, true, err
+}
+
+// Whole returns p decoded, or nil if that fails.
+func (k *Packer) Whole(p *Object) any { return p.Decoded(nil) }
+
+// Restored returns obj, which was decoded from e, in packed form. Unlike Pack, it packs with a Transform, too: e was
+// made of a transformed object.
+func (k *Packer) Restored(e decode.Encoded, obj any) *Object {
+	p := k.PackBytes(obj, e.Format, e.Raw, e.List, nil)
+	p.setDecoded(nil, obj)
+	return p
+}
+
+// Settle packs objects again. Most were packed while the dictionary knew only the first ones.
+func (k *Packer) Settle(ctx context.Context, objects iter.Seq[*Object]) {
+	for p := range objects {
+		if ctx.Err() != nil {
+			return
+		}
+		k.repack(p)
+	}
+}
+
+// repack packs the object of p again if another dictionary has become better since p was packed. Readers may read p
+// meanwhile.
+func (k *Packer) repack(p *Object) {
+	have := p.body.Load()
+	if have.form.held != nil || have.form.failed != nil || !k.bytes.Outdated(have.form.dict) {
+		return
+	}
+	buf := rawBuffers.Get().(*[]byte)
+	defer putRawBuffer(buf)
+	n := p.uid + p.version
+	raw, err := have.form.dict.Unpack(*buf, have.data[n:])
+	if err != nil {
+		return // a reader of the object reports it
+	}
+	*buf = raw
+	data, dict := k.bytes.Repack(have.data[:n], raw)
+	// even if it is larger: the older dictionary takes memory, too
+	p.body.CompareAndSwap(have, &body{k.formOf(dict, have.form.format, have.form.list), data})
+}
+
+// formOf returns a form, which is the last one if nothing has changed.
+func (k *Packer) formOf(dict *pack.Dictionary, f decode.Format, list *decode.ListInfo) *form {
+	var kind, version string
+	if list != nil {
+		kind, version = list.Kind, list.APIVersion
+	}
+	if last := k.last.Load(); last != nil && last.dict == dict && last.format == f &&
+		(last.list != nil) == (list != nil) &&
+		(list == nil || last.list.Kind == kind && last.list.APIVersion == version) {
+		return last
+	}
+	next := &form{by: k, dict: dict, format: f}
+	if list != nil {
+		next.list = &decode.ListInfo{Kind: kind, APIVersion: version}
+	}
+	k.last.Store(next)
+	return next
+}
+
+// maxBuffer is the size of the largest memory that rawBuffers keeps.
+const maxBuffer = 128 << 10
+
+// rawBuffers is a pool of memory for encoded objects.
+var rawBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func putRawBuffer(buf *[]byte) {
+	if cap(*buf) <= maxBuffer {
+		rawBuffers.Put(buf)
+	}
+}
+
+// unpack decodes the data of p.
+func (k *Packer) unpack(p *Object, other any) (any, error) {
+	buf := rawBuffers.Get().(*[]byte)
+	defer putRawBuffer(buf)
+	have := p.body.Load()
+	raw, err := have.form.dict.Unpack(*buf, have.data[p.uid+p.version:])
+	if err != nil {
+		return nil, err
+	}
+	*buf = raw
+	made := k.Transform == nil // otherwise Transform may have made other
+	return k.pool.Decode(have.form.format, raw, decode.Origin{List: have.form.list, Before: other,
+		Made: made && other != nil})
+}
+
+// bare returns an object with the identity and the version of p, or nil if that is not possible.
+func (k *Packer) bare(p *Object) any {
+	var meta metav1.PartialObjectMetadata
+	meta.Namespace, meta.Name, meta.UID, meta.ResourceVersion = p.namespace, p.name, p.GetUID(), p.GetResourceVersion()
+	raw, err := json.Marshal(&meta)
+	if err != nil {
+		return nil
+	}
+	obj, err := k.pool.Decode(decode.JSON, raw, decode.Origin{List: p.body.Load().form.list})
+	if err != nil {
+		return nil
+	}
+	return obj
+}
+
+// Transformed calls Transform for p, which Pack returned. It encodes the result and packs that. If the encoding
+// loses something, because a field has none, Transformed packs nothing.
+func (k *Packer) Transformed(p *Object) (*Object, error) {
+	obj, err := k.Transform(p.Decoded(nil))
+	if obj == nil || err != nil {
+		return nil, err
+	}
+	format, raw, err := decode.Encode(obj, k.pool.Marshals(obj), nil)
+	if err != nil {
+		return k.Hold(obj), nil
+	}
+	result := k.PackBytes(obj, format, raw, nil, nil)
+	if again, err := k.unpack(result, nil); err != nil || !reflect.DeepEqual(obj, again) {
+		return k.Hold(obj), nil
+	}
+	result.setDecoded(nil, obj)
+	return result, nil
+}
