@@ -65,8 +65,8 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		close(slow.Gate)
 		slow.Want(t, "add 0 @1 initial=true")
 		other.Want(t, "add 0 @1 initial=true", "add a @1 initial=true", "add b @1 initial=true", "add c @1 initial=true", "add d @1 initial=true", "add e @1 initial=true", "update 0 @1->@2", "update 0 @2->@3", "update 0 @3->@4", "update 0 @4->@5")
-		if len(inf.hub.All()) != 1 {
-			t.Errorf("%d listeners", len(inf.hub.All()))
+		if len(inf.engine.hub.All()) != 1 {
+			t.Errorf("%d listeners", len(inf.engine.hub.All()))
 		}
 	})
 }

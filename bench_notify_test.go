@@ -41,13 +41,14 @@ var newNotifiers = []struct {
 func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	ctx, cancel := context.WithCancel(b.Context())
 	inf := New((&canned{media: decode.MediaJSON}).client(b), podResource, Config[*corev1.Pod]{})
+	engine := followerOf(inf)
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = inf.apply(ctx)
-		inf.stop()
+		_ = engine.apply(ctx)
+		engine.stop()
 	})
 	put := func(d Delta[*corev1.Pod]) {
-		if err := inf.fifo.Put(ctx, d); err != nil {
+		if err := engine.fifo.Put(ctx, d); err != nil {
 			b.Fatal(err)
 		}
 	}

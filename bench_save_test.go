@@ -43,15 +43,15 @@ func BenchmarkSave(b *testing.B) {
 			inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: compact, Snapshot: SnapshotConfig{Storage: storage, Interval: 24 * time.Hour}})
 			defer stop()
 			if compact {
-				benchmarkSave(b, inf.compact, storage)
+				benchmarkSave(b, packedFollowerOf(inf), storage)
 			} else {
-				benchmarkSave(b, inf, storage)
+				benchmarkSave(b, followerOf(inf), storage)
 			}
 		})
 	}
 }
 
-func benchmarkSave[T Object](b *testing.B, inf *Informer[T], storage *counting) {
+func benchmarkSave[T Object](b *testing.B, inf *follower[T], storage *counting) {
 	saved := inf.reflectors[0].saved
 	saved.client.server.known = true
 	save := func(ctx context.Context) error {

@@ -1,6 +1,38 @@
 package informer
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
+
+// compact is the engine of an informer of T with Config.Compact: a follower of packed objects, whose objects it decodes
+// for handlers.
+type compact[T Object] struct{ *follower[*packed] }
+
+// newCompact returns a compact engine, and the store of its decoded objects.
+func newCompact[T Object](client *Client, resource Resource, config Config[T]) (compact[T], *Store[T]) {
+	packer, err := newPacker(config.goType(), config.KeepManagedFields, resource)
+	if invalid := config.validate(); invalid != nil {
+		err = invalid // says more
+	}
+	f := newFollower(client, resource, compactConfig(config, packer), packer, err)
+	packer.Failures.Report = func(err error) { f.reportUnreadable(err.(*DecodeError)) }
+	return compact[T]{f}, newCompactStore[T](f.store, &packer.Failures)
+}
+
+// subscribe implements engine.
+func (c compact[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Subscription {
+	return c.follower.subscribe(compactSubscription(h, config))
+}
+
+// pull implements engine.
+func (c compact[T]) pull(ctx context.Context, yield func(Event[T]) bool) {
+	var unpack unpacking[T]
+	c.follower.pull(ctx, func(packed Event[*packed]) bool {
+		e, ok := unpack.event(packed)
+		return !ok || yield(e)
+	})
+}
 
 // compactConfig returns the configuration of the informer of packed objects for config, and makes packer call its
 // Transform.

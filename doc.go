@@ -140,7 +140,7 @@
 //	packed.go         with Config.Compact only: compresses the bytes (internal/packed), which the steps below pass on
 //	reflectorstep.go  puts a Delta into its Sink, which then has every change up to the event's resource version
 //	fifo.go           queues the delta; a full queue blocks the reader, and so the server
-//	informer.go       takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to
+//	follower.go       takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to
 //	                  store.go and index.go (internal/table)
 //	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler; listener.go is
 //	                  its face
@@ -151,6 +151,7 @@
 // them into the sink as one Replaced. warm.go reads a saved snapshot in place of a list (internal/snapshotfile), and
 // save.go writes it. reflectorrun.go is the loop of a reflector. After each failure, the state machine of
 // internal/fetch chooses the next request, and absence.go decides what a 404 means (internal/discovery). reshard.go is
-// the change of a reflector's shard. wait.go implements the Wait methods, group.go shares informers, and lister.go
-// reads them as client-go's listers do. Package k8s and the generator in codegen build on these.
+// the change of a reflector's shard. informer.go is the face of all this, wait.go implements its Wait methods, group.go
+// shares informers, and lister.go reads them as client-go's listers do. Package k8s and the generator in codegen build
+// on these.
 package informer

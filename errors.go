@@ -1,5 +1,10 @@
 package informer
 
+import (
+	"errors"
+	"fmt"
+)
+
 // TerminalError wraps an error of Reconcile that a retry will not fix. The controller logs and counts the error, resets
 // the failure count, and does not reconcile the key until the next event. TerminalError(nil) is such an error too, and
 // not nil, as in controller-runtime: return nil for success.
@@ -15,3 +20,30 @@ func (e *terminalError) Error() string {
 }
 
 func (e *terminalError) Unwrap() error { return e.err }
+
+// Errors of an Informer that is not running.
+var (
+	// ErrNotStarted indicates that Run has not been called.
+	ErrNotStarted = errors.New("informer not started")
+	// ErrStopped indicates that the informer has stopped. An informer cannot be started again.
+	ErrStopped = errors.New("informer stopped")
+	// ErrRunning indicates that Run has been called before.
+	ErrRunning = errors.New("informer already started")
+)
+
+// NotSyncedError indicates that an informer does not have the whole collection yet. It wraps the cause of the context,
+// or [ErrStopped], and the last failure of each missing part.
+type NotSyncedError struct {
+	Resource Resource
+	// Why names the state of each missing part, and its last failure.
+	Why  string
+	errs []error
+}
+
+// Error implements error.
+func (e *NotSyncedError) Error() string {
+	return fmt.Sprintf("%s not synced: %s: %v", e.Resource, e.Why, e.errs[0])
+}
+
+// Unwrap returns the errors that e wraps.
+func (e *NotSyncedError) Unwrap() []error { return e.errs }

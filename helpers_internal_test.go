@@ -157,8 +157,17 @@ func Bubble(t *testing.T, test func(t *testing.T)) {
 // fed is an informer whose server never answers. Tests put deltas into its FIFO.
 type fed struct {
 	*Informer[*thing]
-	t    *testing.T
-	stop func()
+	engine *follower[*thing]
+	t      *testing.T
+	stop   func()
+}
+
+// followerOf returns the engine of i, which has no Config.Compact.
+func followerOf[T Object](i *Informer[T]) *follower[T] { return i.engine.(*follower[T]) }
+
+// packedFollowerOf returns the engine of i, which has Config.Compact.
+func packedFollowerOf[T Object](i *Informer[T]) *follower[*packed] {
+	return i.engine.(compact[T]).follower
 }
 
 // silence is a server that never answers.
@@ -179,7 +188,7 @@ func startFed(t *testing.T) fed {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- i.Run(ctx) }()
-	return fed{i, t, func() {
+	return fed{i, followerOf(i), t, func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
@@ -190,7 +199,7 @@ func startFed(t *testing.T) fed {
 func (f fed) put(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.fifo.Put(f.t.Context(), d); err != nil {
+		if err := f.engine.fifo.Put(f.t.Context(), d); err != nil {
 			f.t.Fatal(err)
 		}
 	}

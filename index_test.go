@@ -209,7 +209,7 @@ func TestKeyFunctionThatEndsItsGoroutineEndsTheInformer(t *testing.T) {
 		})
 		ended := make(chan error, 1)
 		go func() { ended <- inf.Run(t.Context()) }()
-		f := fed{inf, t, nil}
+		f := fed{inf, followerOf(inf), t, nil}
 		f.put(list(1, "a", "b"), upsert(2, "c"))
 		if err := inf.WaitForResourceVersion(t.Context(), "2"); err != nil {
 			t.Fatal(err)
@@ -246,7 +246,7 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 		var told []string
 		inf.Subscribe(HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) { told = append(told, obj.name) }})
 		batch := []Delta[*thing]{upsert(1, "a"), upsert(2, "b")}
-		if attempt(func() { writeTo(inf.hub, inf.store, batch, nil, false) }) {
+		if attempt(func() { writeTo(inf.engine.hub, inf.store, batch, nil, false) }) {
 			t.Fatal("the function did not panic")
 		}
 		bad = false

@@ -11,11 +11,11 @@ import (
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.fifo.queue(f.t.Context(), d); err != nil {
+		if err := f.engine.fifo.queue(f.t.Context(), d); err != nil {
 			f.t.Fatal(err)
 		}
 	}
-	if err := f.flush(); err != nil {
+	if err := f.engine.flush(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -124,8 +124,8 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		synctest.Wait()
 		exits = true
 		go func() {
-			_ = inf.fifo.queue(t.Context(), upsert(2, "a"))
-			_ = inf.flush()
+			_ = inf.engine.fifo.queue(t.Context(), upsert(2, "a"))
+			_ = inf.engine.flush()
 		}()
 		synctest.Wait()
 		if err := inf.Subscribe(&recorder{}).Err(); err == nil {

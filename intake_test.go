@@ -448,7 +448,7 @@ func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
 		}
 		decodes.Store(&wait)
 		var done sync.WaitGroup
-		for _, r := range inf.reflectors {
+		for _, r := range followerOf(inf).reflectors {
 			done.Go(func() {
 				in := newTestIntake(r, func(decoded[*slowPod]) error { return nil })
 				for i := range 20 {

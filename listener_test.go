@@ -114,7 +114,7 @@ func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return s.Len() == objects }); err != nil {
 		t.Fatal(err)
 	}
-	inf.hub.All() // under the lock of the hub: the last batch is in every backlog, not only in the store
+	inf.engine.hub.All() // under the lock of the hub: the last batch is in every backlog, not only in the store
 	for i, sub := range subs {
 		for sub.Status().Backlog > 0 {
 			runtime.Gosched()
@@ -174,8 +174,8 @@ func TestCloseDoesNotWaitAndDoneDoes(t *testing.T) {
 		sub.Close()
 		sub.Close()
 		synctest.Wait()
-		if run.IsClosed(sub.Done()) || !errors.Is(sub.Err(), ErrClosed) || len(inf.hub.All()) != 1 {
-			t.Errorf("during the call: done %v, %v, %d listeners", run.IsClosed(sub.Done()), sub.Err(), len(inf.hub.All()))
+		if run.IsClosed(sub.Done()) || !errors.Is(sub.Err(), ErrClosed) || len(inf.engine.hub.All()) != 1 {
+			t.Errorf("during the call: done %v, %v, %d listeners", run.IsClosed(sub.Done()), sub.Err(), len(inf.engine.hub.All()))
 		}
 		slow.Gate <- struct{}{}
 		<-sub.Done()
@@ -218,8 +218,8 @@ func TestHandlersMayCloseSubscriptions(t *testing.T) {
 		for _, sub := range subs {
 			<-sub.Done()
 		}
-		if calls != [3]int{1, 1, 1} || len(inf.hub.All()) != 0 {
-			t.Errorf("calls %v, %d listeners", calls, len(inf.hub.All()))
+		if calls != [3]int{1, 1, 1} || len(inf.engine.hub.All()) != 0 {
+			t.Errorf("calls %v, %d listeners", calls, len(inf.engine.hub.All()))
 		}
 	})
 }
@@ -405,7 +405,7 @@ func TestChangesYieldUntilLeftOrEnded(t *testing.T) {
 		if !slices.Equal(got, []string{"Added a", "Added b"}) {
 			t.Errorf("got %q", got)
 		}
-		if len(inf.hub.All()) != 0 {
+		if len(inf.engine.hub.All()) != 0 {
 			t.Error("the subscription outlives its loop")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -581,7 +581,7 @@ func TestStoppedInformerTakesNoDeltas(t *testing.T) {
 		inf := startFed(t)
 		inf.put(list(1, "a"))
 		inf.stop()
-		if err := inf.fifo.Put(t.Context(), upsert(2, "a")); err != ErrClosed || inf.Status().Queued != 0 {
+		if err := inf.engine.fifo.Put(t.Context(), upsert(2, "a")); err != ErrClosed || inf.Status().Queued != 0 {
 			t.Errorf("%v; %d deltas are retained", err, inf.Status().Queued)
 		}
 	})
@@ -668,8 +668,8 @@ func TestHandlerThatExits(t *testing.T) {
 		if err := sub.WaitSynced(t.Context()); !strings.HasSuffix(fmt.Sprint(err), "the handler ended its goroutine") {
 			t.Errorf("WaitSynced: %v", err)
 		}
-		if len(inf.hub.All()) != 1 {
-			t.Errorf("the informer has %d listeners", len(inf.hub.All()))
+		if len(inf.engine.hub.All()) != 1 {
+			t.Errorf("the informer has %d listeners", len(inf.engine.hub.All()))
 		}
 		<-sub.Done()
 		sub.Close()
@@ -914,7 +914,7 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 		defer f.stop()
 		var mu sync.Mutex
 		var warnings []string
-		f.hub.Slow = func(s deliver.Status) {
+		f.engine.hub.Slow = func(s deliver.Status) {
 			mu.Lock()
 			defer mu.Unlock()
 			warnings = append(warnings, fmt.Sprint(s.Name, " ", s.Busy, " ", s.Backlog))

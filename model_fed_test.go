@@ -35,17 +35,18 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		m.Step("namespaces %q, compact=%v, FIFO of %d", resource.Namespaces, compact, capacity)
 		// feed returns a function that puts d into the FIFO.
 		feed := func(d Delta[*thing]) (put func(context.Context) error) {
-			return func(ctx context.Context) error { return inf.fifo.Put(ctx, d) }
+			return func(ctx context.Context) error { return followerOf(inf).fifo.Put(ctx, d) }
 		}
 		if compact {
 			packer := newThingPacker(m)
-			inf.compact.fifo = NewFIFO[*packed](capacity)
+			engine := packedFollowerOf(inf)
+			engine.fifo = NewFIFO[*packed](capacity)
 			feed = func(d Delta[*thing]) func(context.Context) error {
 				packed := packer.delta(d)
-				return func(ctx context.Context) error { return inf.compact.fifo.Put(ctx, packed) }
+				return func(ctx context.Context) error { return engine.fifo.Put(ctx, packed) }
 			}
 		} else {
-			inf.fifo = NewFIFO[*thing](capacity)
+			followerOf(inf).fifo = NewFIFO[*thing](capacity)
 		}
 		users := &Users[*thing]{
 			Model:    m,

@@ -26,7 +26,7 @@ func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersio
 		return err
 	}
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		return len(s.sources) == i.parts && reached(s.ResourceVersion(), resourceVersion)
+		return len(s.sources) == len(i.resource.sources()) && reached(s.ResourceVersion(), resourceVersion)
 	})
 }
 

@@ -112,8 +112,7 @@ const (
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
-	"lines of root/informer.go":      691,
-	"fields of root.Informer":        26,
+	"fields of root.follower":        22,
 	"fields of root.ReflectorStatus": 25,
 }
 

@@ -1,0 +1,55 @@
+package informer
+
+import "github.com/typedinformer/informer/internal/run"
+
+// InformerStatus is the status of an [Informer].
+type InformerStatus struct {
+	Resource Resource
+	// Synced is true once the store has received the whole collection. It stays true.
+	Synced bool
+	// ResourceVersion is the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
+	ResourceVersion string
+	// Objects is the number of objects in the store.
+	Objects int
+	// Undecodable is the number of objects that the server has and whose newest version could not be decoded, or with
+	// Config.Compact not be decoded again. Missing is the number of those of which the store has no older version, either.
+	// Each version of an object whose name could not be decoded counts as another object, until the next list.
+	Undecodable, Missing int
+	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are
+	// measured at most once a minute. Memory that several objects share counts as often as among these 32.
+	Memory int64
+	// Reflectors has one status for each namespace of Resource, or one for all namespaces.
+	Reflectors []ReflectorStatus
+	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
+	// that queue is full.
+	Queued, Blocked int
+	// Handlers are the open subscriptions, in the order in which they joined.
+	Handlers []SubscriptionStatus
+}
+
+// status implements engine.
+func (f *follower[T]) status() InformerStatus {
+	snap := f.store.Snapshot()
+	s := InformerStatus{
+		Resource:        f.resource,
+		Synced:          run.IsClosed(f.hub.Synced()),
+		ResourceVersion: snap.ResourceVersion(),
+		Objects:         snap.Len(),
+		Memory:          f.memory.of(snap),
+	}
+	s.Undecodable, s.Missing = snap.undecodable()
+	s.Queued, s.Blocked = f.fifo.Len()
+	f.mu.Lock()
+	s.Resource.Shard = f.shard.clone()
+	f.mu.Unlock()
+	for _, r := range f.reflectors {
+		part := r.Status()
+		src, _ := snap.sourceOf(r.decoder.namespace)
+		part.Stale = src.undecoded.len() // so that who sees a list in the store also sees what it lacks
+		s.Reflectors = append(s.Reflectors, part)
+	}
+	for _, l := range f.hub.All() {
+		s.Handlers = append(s.Handlers, subscriptionStatus(l.Status()))
+	}
+	return s
+}
