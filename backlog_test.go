@@ -17,7 +17,7 @@ func TestEveryChangeIsTold(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &recorder{Gate: make(chan struct{})}
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery})
+		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(0)})
 		inf.put(list(1, "0", "a", "b"))
 		inf.put(upsert(2, "a"), upsert(3, "a"), upsert(4, "c"), remove(5, "c"), upsert(6, "c"), remove(7, "b"))
 		synctest.Wait()
@@ -40,7 +40,7 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow, other := &recorder{Gate: make(chan struct{})}, &recorder{}
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery, MaxBacklog: 2})
+		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(2)})
 		inf.Subscribe(other)
 		inf.put(list(1, "0", "a", "b", "c", "d", "e"))
 		synctest.Wait() // the handler blocks on the first object
@@ -71,15 +71,23 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 	})
 }
 
-// A subscription without a limit gets the default one.
+// A limit that is not positive means the default one.
 // Guarantees: H3
 func TestDefaultBacklog(t *testing.T) {
+	for _, maxBacklog := range []int{0, -1} {
+		if d := DeliverEvery(maxBacklog); d != DeliverEvery(1024) {
+			t.Errorf("DeliverEvery(%d) is %v", maxBacklog, d)
+		}
+		if d := DeliverEveryBlocking(maxBacklog); d != DeliverEveryBlocking(1024) {
+			t.Errorf("DeliverEveryBlocking(%d) is %v", maxBacklog, d)
+		}
+	}
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &recorder{Gate: make(chan struct{})}
 		defer close(slow.Gate)
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery})
+		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(0)})
 		inf.put(list(1, "a"))
 		synctest.Wait()        // the handler blocks
 		const limit = 1024 + 1 // the first change of a key does not count
@@ -98,13 +106,13 @@ func TestDefaultBacklog(t *testing.T) {
 	})
 }
 
-// With Block, one batch may exceed the backlog's limit. Status shows the wait, which ends by itself.
+// With DeliverEveryBlocking, one batch may exceed the backlog's limit. Status shows the wait, which ends by itself.
 // Guarantees: H3
 func TestEveryBlocksTheInformer(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		slow := &recorder{Gate: make(chan struct{})}
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery, MaxBacklog: 2, Block: true})
+		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(2)})
 		inf.put(list(1, "a"))
 		const updates = 500
 		go func() {
@@ -141,7 +149,7 @@ func TestBlockedInformerStops(t *testing.T) {
 		Bubble(t, func(t *testing.T) {
 			inf := startFed(t)
 			slow := &recorder{Gate: make(chan struct{})}
-			sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery, MaxBacklog: 1, Block: true})
+			sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(1)})
 			inf.put(list(1, "a"), upsert(2, "a"), upsert(3, "a"), upsert(4, "a"))
 			synctest.Wait()
 			if !sub.Status().Blocking {

@@ -171,7 +171,7 @@ func BenchmarkCompactUpdates(b *testing.B) {
 								if left--; left == 0 {
 									close(handled)
 								}
-							}}, SubscriptionConfig[*corev1.Pod]{NewOnly: handler == "new", Delivery: DeliverEvery, MaxBacklog: 2 * decodedObjects})
+							}}, SubscriptionConfig[*corev1.Pod]{NewOnly: handler == "new", Delivery: DeliverEvery(2 * decodedObjects)})
 							if err := sub.WaitSynced(b.Context()); err != nil {
 								b.Fatal(err)
 							}

@@ -85,13 +85,11 @@ func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 func compactSubscription[T Object](h Handler[T],
 	config SubscriptionConfig[T]) (Handler[*packed], SubscriptionConfig[*packed]) {
 	c := SubscriptionConfig[*packed]{
-		Name:       config.Name,
-		Delivery:   config.Delivery,
-		MaxBacklog: config.MaxBacklog,
-		Block:      config.Block,
-		Resync:     config.Resync,
-		NewOnly:    config.NewOnly,
-		OnPanic:    config.OnPanic,
+		Name:     config.Name,
+		Delivery: config.Delivery,
+		Resync:   config.Resync,
+		NewOnly:  config.NewOnly,
+		OnPanic:  config.OnPanic,
 	}
 	if filter := config.Filter; filter != nil {
 		c.Filter = func(p *packed) bool {

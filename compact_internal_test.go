@@ -30,14 +30,12 @@ func TestCompactHasEverySetting(t *testing.T) {
 	checkSettings(t, config, compactConfig(config, &packer{}), "Share", "Compact", "Prototype")
 
 	subscription := SubscriptionConfig[*thing]{
-		Name:       "name",
-		Delivery:   DeliverEvery,
-		MaxBacklog: 7,
-		Block:      true,
-		Filter:     func(*thing) bool { return true },
-		Resync:     time.Hour,
-		NewOnly:    true,
-		OnPanic:    func(any) {},
+		Name:     "name",
+		Delivery: DeliverEveryBlocking(7),
+		Filter:   func(*thing) bool { return true },
+		Resync:   time.Hour,
+		NewOnly:  true,
+		OnPanic:  func(any) {},
 	}
 	_, of := compactSubscription(HandlerFuncs[*thing]{}, subscription)
 	checkSettings(t, subscription, of)

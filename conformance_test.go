@@ -669,7 +669,7 @@ func (r *rig[T]) slowHandler() {
 	r.startWith()
 	blocked := make(chan struct{})
 	folded, foldedSub := r.follow(informer.SubscriptionConfig[T]{})
-	every, _ := r.follow(informer.SubscriptionConfig[T]{Delivery: informer.DeliverEvery})
+	every, _ := r.follow(informer.SubscriptionConfig[T]{Delivery: informer.DeliverEvery(0)})
 	initial := []string{"add a/one 1 initial=true", "add b/two 1 initial=true"}
 	folded.want(initial...)
 	every.want(initial...)
@@ -716,10 +716,11 @@ func (r *rig[T]) lateSubscription() {
 	r.main.want("update b/two 1->2", "add a/new 1 initial=false")
 
 	// While changes arrive, subscribers miss none and receive none twice. The followers check that.
+	deliveries := []informer.Delivery{{}, informer.DeliverEvery(0)}
 	var followers []*follower[T]
 	for i := range 20 {
 		r.put("ab"[i%2:][:1], fmt.Sprint(i), "1")
-		f, _ := r.follow(informer.SubscriptionConfig[T]{Delivery: informer.Delivery(i / 2 % 2)})
+		f, _ := r.follow(informer.SubscriptionConfig[T]{Delivery: deliveries[i/2%2]})
 		followers = append(followers, f)
 		r.relabel("a", "one", fmt.Sprint(i))
 		if i%3 == 0 {

@@ -41,7 +41,7 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) Ev
 // keys, and must not change the object.
 //
 // Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it
-// delays the informer once more than SubscriptionConfig.MaxBacklog changes wait. If keys always returns none, the
+// delays the informer once more than 1,024 changes wait. If keys always returns none, the
 // controller only waits until the informer has synced. Use this for objects that Reconcile reads and whose events do
 // not matter.
 func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) EventSource[T, K] {
@@ -58,7 +58,7 @@ func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue
 }
 
 // With returns a copy of s whose subscription has that configuration, such as a filter or a resync. An empty Name means
-// "queue" and the name of the queue. Only a source of EnqueueBy uses Delivery and Block.
+// "queue" and the name of the queue. Only a source of EnqueueBy uses Delivery.
 func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] {
 	s.config = config
 	return s
@@ -67,7 +67,7 @@ func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] 
 func (s EventSource[T, K]) subscribe(queue *Queue[K]) *Subscription {
 	config := s.config
 	if s.every {
-		config.Delivery, config.Block, config.NewOnly = DeliverEvery, true, false
+		config.Delivery, config.NewOnly = DeliverEveryBlocking(0), false
 	}
 	if config.Name == "" {
 		config.Name = "queue " + queue.config.Name

@@ -69,7 +69,7 @@ func TestSourceMissesNothing(t *testing.T) {
 		sub := ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string {
 			<-calls
 			return []string{pod.Labels["owner"]}
-		}).With(informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, MaxBacklog: 1}))
+		}).With(informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, Delivery: informer.DeliverEvery(1)}))
 		take := func() (keys []string) {
 			synctest.Wait()
 			for queue.Len() > 0 {

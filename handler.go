@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -64,15 +63,8 @@ type SubscriptionConfig[T Object] struct {
 	// delivered as an addition, an object that stops passing as a deletion. The handler's goroutine calls Filter, once for
 	// each version that it takes from the backlog. Nil means all objects.
 	Filter func(T) bool
-	// Delivery selects the changes that a slow handler receives. Zero means DeliverLatest.
+	// Delivery selects the changes that a slow handler receives. Zero means the latest of each key.
 	Delivery Delivery
-	// MaxBacklog is the number of changes that may wait with DeliverEvery, in addition to one for each key, which a list
-	// can add at once. Zero means 1,024.
-	MaxBacklog int
-	// Block makes the informer, its store and its other handlers wait while more than MaxBacklog changes wait. The
-	// informer checks it between batches of at most 1,024 changes. False means that the subscription ends instead, with
-	// [ErrBacklog].
-	Block bool
 	// Resync is how often the handler receives every object again, by OnUpdate with equal old and new. A round begins
 	// between one and 1.1 times Resync after the subscription has its initial list, or after the previous round has ended.
 	// It sends no request, and yields to changes. Zero means never. Resync only helps a handler that compares objects with
@@ -86,31 +78,44 @@ type SubscriptionConfig[T Object] struct {
 	OnPanic func(value any)
 }
 
-// Delivery selects the changes that a slow handler receives.
-type Delivery uint8
+// Delivery selects the changes that a slow handler receives. The zero Delivery folds the changes of one key into one:
+// from the object that the handler received last to the latest. [DeliverEvery] and [DeliverEveryBlocking] return others.
+type Delivery struct {
+	limit int  // of the changes that wait; zero means that those of one key fold
+	block bool // what happens at the limit
+}
 
-const (
-	// DeliverLatest folds the changes of one key into one: from the object that the handler received last to the latest.
-	DeliverLatest Delivery = iota
-	// DeliverEvery delivers each change that the informer saw. Changes of one key that it missed while a watch was broken
-	// still fold into one, which it finds by listing the collection again.
-	DeliverEvery
-)
+// defaultMaxBacklog is the limit of a Delivery that names none.
+const defaultMaxBacklog = 1024
 
-// ErrBacklog indicates that a subscription ended because its handler was more than MaxBacklog changes behind.
+// DeliverEvery delivers each change that the informer saw. Changes of one key that it missed while a watch was broken
+// still fold into one, which it finds by listing the collection again.
+//
+// At most maxBacklog changes wait, in addition to one for each key, which a list can add at once. With more, the
+// subscription ends, and its error is [ErrBacklog]. Zero and below mean 1,024.
+func DeliverEvery(maxBacklog int) Delivery {
+	if maxBacklog <= 0 {
+		maxBacklog = defaultMaxBacklog
+	}
+	return Delivery{limit: maxBacklog}
+}
+
+// DeliverEveryBlocking is like [DeliverEvery], but the subscription does not end. While more than maxBacklog changes
+// wait, the informer, its store and its other handlers wait, too. The informer checks this between batches of at most
+// 1,024 changes.
+func DeliverEveryBlocking(maxBacklog int) Delivery {
+	d := DeliverEvery(maxBacklog)
+	d.block = true
+	return d
+}
+
+// ErrBacklog indicates that a subscription ended because more changes waited for its handler than [DeliverEvery] allows.
 var ErrBacklog = deliver.ErrBacklog
 
 // validate names the field that is wrong.
 func (c *SubscriptionConfig[T]) validate() error {
-	switch {
-	case c.Delivery > DeliverEvery:
-		return fmt.Errorf("SubscriptionConfig.Delivery is %d", c.Delivery)
-	case c.MaxBacklog < 0:
-		return fmt.Errorf("SubscriptionConfig.MaxBacklog is %d", c.MaxBacklog)
-	case c.Resync < 0:
+	if c.Resync < 0 {
 		return fmt.Errorf("SubscriptionConfig.Resync is %v", c.Resync)
-	case c.Delivery != DeliverEvery && (c.MaxBacklog > 0 || c.Block):
-		return errors.New("SubscriptionConfig.MaxBacklog and Block need Delivery to be DeliverEvery")
 	}
 	return nil
 }

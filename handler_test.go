@@ -192,7 +192,7 @@ func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 	}
 }
 
-// With DeliverEvery, MaxBacklog does not count one waiting change per key, whether or not the handler has received other
+// The limit of DeliverEvery does not count one waiting change per key, whether or not the handler has received other
 // changes of that key.
 // Guarantees: H3
 func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
@@ -205,7 +205,7 @@ func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
 		}
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		handler := &recorder[*corev1.Pod]{}
-		sub := inf.SubscribeWith(handler, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery, MaxBacklog: limit})
+		sub := inf.SubscribeWith(handler, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery(limit)})
 		defer start(w.T, inf)()
 		synctest.Wait()
 		defer handler.Hold()()

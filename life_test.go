@@ -250,8 +250,8 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	var whole []chan struct{} // closed when the handler gets the pod named last
 	for _, c := range []informer.SubscriptionConfig[*corev1.Pod]{
 		{},
-		{Delivery: informer.DeliverEvery},
-		{Delivery: informer.DeliverEvery, MaxBacklog: 1, Block: true},
+		{Delivery: informer.DeliverEvery(0)},
+		{Delivery: informer.DeliverEveryBlocking(1)},
 		{Resync: resync},
 		{OnPanic: func(any) {}},
 		{Filter: func(p *corev1.Pod) bool { return p.Labels["v"] == "2" }},

@@ -68,7 +68,7 @@ type SubscriptionStatus struct {
 	Delays, Calls Durations
 	// Synced is true once the handler has processed the whole initial list.
 	Synced bool
-	// Blocking is true while the informer waits for the handler; see SubscriptionConfig.Block.
+	// Blocking is true while the informer waits for the handler; see [DeliverEveryBlocking].
 	Blocking bool
 }
 
@@ -85,9 +85,6 @@ func subscriptionStatus(s deliver.Status) SubscriptionStatus {
 		Blocking: s.Blocking,
 	}
 }
-
-// defaultMaxBacklog is the default of SubscriptionConfig.MaxBacklog.
-const defaultMaxBacklog = 1024
 
 // newHub returns the hub between store and its listeners.
 func newHub[T Object](resource Resource, store *Store[T]) *deliver.Hub[T] {
@@ -115,15 +112,11 @@ func newListener[T Object](h *deliver.Hub[T], handler Handler[T],
 	if config.Name == "" {
 		config.Name = fmt.Sprintf("%T", handler)
 	}
-	if config.MaxBacklog == 0 {
-		config.MaxBacklog = defaultMaxBacklog
-	}
 	return deliver.NewListener(h, deliver.Handler[T](handler), deliver.Config[T]{
 		Name:    config.Name,
 		Filter:  config.Filter,
-		Every:   config.Delivery == DeliverEvery,
-		Limit:   config.MaxBacklog,
-		Block:   config.Block,
+		Limit:   config.Delivery.limit,
+		Block:   config.Delivery.block,
 		Resync:  config.Resync,
 		NewOnly: config.NewOnly,
 		OnPanic: config.OnPanic,

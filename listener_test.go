@@ -511,10 +511,10 @@ func endedSubscription(t *testing.T, way string) (*Subscription, map[string]func
 	}
 	blocks := way == "close during a call" || way == "backlog"
 	if way == "backlog" {
-		config.Delivery, config.MaxBacklog = DeliverEvery, 1
+		config.Delivery = DeliverEvery(1)
 	}
 	if way == "wrong config" {
-		config.MaxBacklog = -1
+		config.Resync = -1
 	}
 	sub := inf.SubscribeWith(h, config)
 	given := list(1, "a", "b")
@@ -762,22 +762,15 @@ func TestResyncIsSpread(t *testing.T) {
 func TestSubscriptionThatCannotBe(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
-		for name, config := range map[string]SubscriptionConfig[*thing]{
-			"Delivery":   {Delivery: 7},
-			"MaxBacklog": {Delivery: DeliverEvery, MaxBacklog: -1},
-			"Resync":     {Resync: -1},
-			"Block":      {Block: true},
-		} {
-			sub := inf.SubscribeWith(&recorder{}, config)
-			<-sub.Done()
-			if err := sub.Err(); err == nil || !strings.Contains(err.Error(), "SubscriptionConfig."+name) && !strings.Contains(err.Error(), name) {
-				t.Errorf("%s: %v", name, err)
-			}
-			if err := sub.WaitSynced(t.Context()); err == nil {
-				t.Errorf("%s: WaitSynced returned nil", name)
-			}
-			sub.Close()
+		sub := inf.SubscribeWith(&recorder{}, SubscriptionConfig[*thing]{Resync: -1})
+		<-sub.Done()
+		if err := sub.Err(); err == nil || !strings.Contains(err.Error(), "SubscriptionConfig.Resync") {
+			t.Errorf("Resync: %v", err)
 		}
+		if err := sub.WaitSynced(t.Context()); err == nil {
+			t.Error("Resync: WaitSynced returned nil")
+		}
+		sub.Close()
 		for _, config := range []SubscriptionConfig[*thing]{{}, {OnPanic: func(any) {}}} {
 			if err := inf.SubscribeWith(nil, config).Err(); err == nil || !strings.Contains(err.Error(), "the handler is nil") {
 				t.Errorf("without a handler: %v", err)
@@ -810,7 +803,10 @@ func TestResyncsAndChangesAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	for n := range 6 {
 		chain := map[string]*thing{}
-		config := SubscriptionConfig[*thing]{Resync: 50 * time.Microsecond, Delivery: Delivery(n % 2), Block: n%2 == 1}
+		config := SubscriptionConfig[*thing]{Resync: 50 * time.Microsecond}
+		if n%2 == 1 {
+			config.Delivery = DeliverEveryBlocking(0)
+		}
 		if n >= 4 {
 			config.Filter = func(o *thing) bool { return o.name != "b" }
 		}

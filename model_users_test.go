@@ -336,9 +336,12 @@ func (u *Users[T]) Subscribe() {
 	}
 	if u.IntN(4) == 0 {
 		f.every = true
-		config.Delivery, config.MaxBacklog, config.Block = DeliverEvery, 1+u.IntN(8), u.IntN(2) == 0
-		f.blocks = config.Block
-		f.name += fmt.Sprintf(", every change, backlog %d, block %v", config.MaxBacklog, config.Block)
+		limit := 1 + u.IntN(8)
+		config.Delivery = DeliverEvery(limit)
+		if f.blocks = u.IntN(2) == 0; f.blocks {
+			config.Delivery = DeliverEveryBlocking(limit)
+		}
+		f.name += fmt.Sprintf(", every change, backlog %d, block %v", limit, f.blocks)
 	}
 	if u.IntN(6) == 0 {
 		f.resync, config.Resync = true, time.Duration(1+u.IntN(20))*time.Minute

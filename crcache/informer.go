@@ -45,9 +45,8 @@ func (k *kind) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandle
 		sub := p.informer.SubscribeWith(handlerOf{handler}, informer.SubscriptionConfig[client.Object]{
 			Name: fmt.Sprintf("%T", handler),
 			// Each change, however many wait, as in client-go; see the documentation of the package.
-			Delivery:   informer.DeliverEvery,
-			MaxBacklog: math.MaxInt,
-			Resync:     p.resync(options.ResyncPeriod),
+			Delivery: informer.DeliverEvery(math.MaxInt),
+			Resync:   p.resync(options.ResyncPeriod),
 		})
 		if err := sub.Err(); err != nil {
 			r.close()

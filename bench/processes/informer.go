@@ -30,7 +30,7 @@ func connectInformer[T informer.Object](config informer.Config[T]) func(*rest.Co
 					Add:    func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
 					Update: func(_, pod T) { h.told(pod.GetResourceVersion()) },
 					Delete: func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
-				}, informer.SubscriptionConfig[T]{Delivery: informer.DeliverEvery, Block: true})
+				}, informer.SubscriptionConfig[T]{Delivery: informer.DeliverEveryBlocking(0)})
 			}
 			go func() { _ = pods.Run(ctx) }()
 			return store{

@@ -99,7 +99,7 @@ func (l liar) connect(config *rest.Config) (follow, error) {
 			Add:    func(pod *corev1.Pod, _ bool) { event(pod) },
 			Update: func(_, pod *corev1.Pod) { event(pod) },
 			Delete: func(pod *corev1.Pod, _ bool) { event(pod) },
-		}, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery, Block: true})
+		}, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEveryBlocking(0)})
 		go func() { _ = pods.Run(ctx) }()
 		return store{all: func() int { return l.all }}, nil
 	}, nil

@@ -193,7 +193,7 @@ func (c *chain) client(config *rest.Config, shard informer.Shard, contentType st
 		Add:    func(pod *corev1.Pod, _ bool) { l.see("+", nil, pod) },
 		Update: func(old, pod *corev1.Pod) { l.see("~", old, pod) },
 		Delete: func(pod *corev1.Pod, final bool) { l.see("-", pod, nil) },
-	}, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery})
+	}, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery(0)})
 	c.tasks.Go(func() { _ = l.Run(c.ctx) })
 	return l
 }

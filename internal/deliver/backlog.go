@@ -6,12 +6,11 @@ import (
 
 // backlog holds the changes that wait for one handler, in order. It is not safe for concurrent use.
 //
-// Unless every is set, it folds changes: it has at most one entry per key, from the object that the handler received
+// Without a limit, it folds changes: it has at most one entry per key, from the object that the handler received
 // last to the latest one. If an object is added and deleted before the handler receives it, its entry becomes void. A
 // void entry is not delivered.
 type backlog[T Object] struct {
-	every   bool // keep each change
-	limit   int  // with every: how many changes may wait besides one for each key
+	limit   int // how many changes may wait besides one for each key; zero folds the changes of a key
 	queue   []pending[T]
 	head    int            // queue[:head] has been taken
 	first   uint64         // the number of queue[0], counting all entries since the beginning
@@ -37,7 +36,7 @@ const maxIdleQueue = 16
 // add appends c, or folds it into the entry of its key. now is not before that of earlier calls. At most more changes
 // follow, which sizes the map.
 func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int) {
-	if !b.every {
+	if b.limit == 0 {
 		if p := b.find(c.Key); p != nil {
 			p.fold(c)
 			if p.void {
@@ -99,7 +98,7 @@ func (b *backlog[T]) take(p *pending[T]) bool {
 			}
 			continue
 		}
-		if b.byKey != nil && (!b.every || b.byKey[p.Key] == number) {
+		if b.byKey != nil && (b.limit == 0 || b.byKey[p.Key] == number) {
 			delete(b.byKey, p.Key)
 		}
 		return true
@@ -133,7 +132,9 @@ func (b *backlog[T]) empty() bool { return b.head == len(b.queue) }
 func (b *backlog[T]) len() int { return len(b.queue) - b.head - b.void }
 
 // full reports whether more changes wait than limit allows.
-func (b *backlog[T]) full() bool { return b.every && b.len() > b.limit && b.len()-b.keys() > b.limit }
+func (b *backlog[T]) full() bool {
+	return b.limit > 0 && b.len() > b.limit && b.len()-b.keys() > b.limit
+}
 
 // keys returns the number of distinct keys of the waiting changes.
 func (b *backlog[T]) keys() (n int) {

@@ -82,7 +82,10 @@ func TestBacklogIsBounded(t *testing.T) {
 func TestBacklogOfFewAndOfManyKeys(t *testing.T) {
 	for keys := 1; keys <= 3*fewEntries; keys++ {
 		for _, every := range []bool{false, true} {
-			b := backlog[*thing]{every: every, limit: 1}
+			var b backlog[*thing]
+			if every {
+				b.limit = 1
+			}
 			var last [3*fewEntries + 1]*thing
 			add := func(rv, i int) {
 				obj := &thing{fmt.Sprint(i), 1, rv}

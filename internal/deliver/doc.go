@@ -52,9 +52,9 @@ type Handler[T Object] interface {
 type Config[T Object] struct {
 	Name   string       // of the handler
 	Filter func(T) bool // the objects that the handler gets; nil for all
-	Every  bool         // deliver each change; false folds the changes of a key
-	Limit  int          // with Every: how many changes may wait besides one for each key
-	Block  bool         // with Every: more changes make the caller wait, instead of ending the listener
+	// Limit is how many changes may wait besides one for each key. Zero folds the changes of a key instead.
+	Limit  int
+	Block  bool // with Limit: more changes make the caller wait, instead of ending the listener
 	Resync time.Duration
 	// NewOnly passes the zero T as the old object of an update.
 	NewOnly bool

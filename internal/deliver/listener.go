@@ -61,7 +61,7 @@ func NewListener[T Object](h *Hub[T], handler Handler[T], config Config[T]) *Lis
 		config:   config,
 		handler:  handler,
 		slow:     slowness{at: slowCall},
-		backlog:  backlog[T]{every: config.Every, limit: config.Limit},
+		backlog:  backlog[T]{limit: config.Limit},
 		synced:   make(chan struct{}),
 		closed:   make(chan struct{}),
 		done:     make(chan struct{}),
