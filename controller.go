@@ -131,7 +131,7 @@ func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	c.unsynced = append(c.unsynced, w) // before source adds its first key
 	c.mu.Unlock()
 	defer close(w.subscribed)
-	w.subscription = source.subscribe(queue)
+	w.subscription = source.subscribe(queue, source.resync)
 	c.mu.Lock()
 	c.replays = append(c.replays, replay[K]{source, w.subscription})
 	c.mu.Unlock()

@@ -505,7 +505,7 @@ func TestNoKeyIsReconciledBeforeEverySourceHasSynced(t *testing.T) {
 		defer readOnly.stop()
 		ctl := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
 		ctl.Watch(Enqueue(early.Informer, nameOf))
-		ctl.Watch(Enqueue(late.Informer, nameOf).With(SubscriptionConfig[*thing]{Filter: func(obj *thing) bool { return obj.name != "filtered" }}))
+		ctl.Watch(Enqueue(late.Informer, nameOf, func(e Event[*thing]) bool { return e.Object.name != "filtered" }))
 		ctl.Watch(Enqueue(readOnly.Informer, func(*thing) []string { return nil }))
 		r := startController(t, ctl)
 		early.put(list(1, "a"))
@@ -517,6 +517,38 @@ func TestNoKeyIsReconciledBeforeEverySourceHasSynced(t *testing.T) {
 		readOnly.put(list(1, "c"))
 		r.wantInAnyOrder("a@0s", "b@0s")
 		close(gate)
+	})
+}
+
+// Guarantees: H13, Q3
+func TestSourceWithResyncAddsItsKeysAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		inf.put(list(1, "a", "b"))
+		ctl := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+		ctl.Watch(Enqueue(inf.Informer, nameOf).WithResync(time.Hour))
+		never := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+		never.Watch(Enqueue(inf.Informer, nameOf).WithResync(time.Hour).WithResync(0))
+		synctest.Wait()
+		for range 2 {
+			for _, c := range []*Controller[string]{ctl, never} {
+				for range c.Queue.Len() {
+					key, err := c.Queue.Get(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.Queue.Done(key)
+				}
+			}
+			time.Sleep(66 * time.Minute)
+			if low, all := ctl.Queue.Len(LowPriority), ctl.Queue.Len(); low != 2 || all != 2 {
+				t.Errorf("%d keys wait, %d of them with LowPriority, want 2", all, low)
+			}
+		}
+		if n := never.Queue.Len(); n != 0 {
+			t.Errorf("without resync, %d keys wait", n)
+		}
 	})
 }
 
@@ -537,7 +569,7 @@ func TestSourceThatIsWatchedLaterHoldsTheControllerUntilItHasSynced(t *testing.T
 				r.want("a@0s")
 
 				gate := make(chan struct{})
-				sub := ctl.Watch(EnqueueBy(second.Informer, heldHandler(gate)))
+				sub := ctl.Watch(EnqueueBy(second.Informer, heldHandler(gate), SubscriptionConfig[*thing]{}))
 				first.put(upsert(2, "b"))
 				r.want() // neither second's keys so far nor those of other sources
 				switch how {
@@ -569,12 +601,12 @@ func TestSourceThatIsWatchedLaterHoldsTheControllerUntilItHasSynced(t *testing.T
 func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
-			name string
-			with SubscriptionConfig[*thing]
-			stop bool
-			want string
+			name   string
+			resync time.Duration
+			stop   bool
+			want   string
 		}{
-			{name: "invalid subscription", with: SubscriptionConfig[*thing]{Resync: -1}, want: "SubscriptionConfig.Resync"},
+			{name: "invalid subscription", resync: -1, want: "SubscriptionConfig.Resync"},
 			{name: "stopped informer", stop: true, want: "informer stopped"},
 		} {
 			inf := startFed(t)
@@ -587,7 +619,7 @@ func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
 				t.Error("Reconcile was called")
 				return Result{}, nil
 			}}
-			ctl.Watch(Enqueue(inf.Informer, nameOf).With(c.with))
+			ctl.Watch(Enqueue(inf.Informer, nameOf).WithResync(c.resync))
 			for what, err := range map[string]error{"WaitSynced before Run": ctl.WaitSynced(t.Context()), "Run": ctl.Run(t.Context()), "WaitSynced": ctl.WaitSynced(t.Context())} {
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "mine") {
 					t.Errorf("%s: %s: %v", c.name, what, err)

@@ -3,23 +3,24 @@ package informer
 import (
 	"context"
 	"maps"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Source adds keys to the queue of a [Controller]. [EnqueueObject], [EnqueueOwner], [Enqueue] and [EnqueueBy] return
-// one, and [Controller.Watch] subscribes to it.
-type Source[K comparable] interface {
-	subscribe(queue *Queue[K]) *Subscription
+// Source adds keys to the queue of a [Controller], for the events of one informer. [EnqueueObject], [EnqueueOwner],
+// [Enqueue] and [EnqueueBy] return one, and [Controller.Watch] subscribes to it.
+type Source[K comparable] struct {
+	resync    time.Duration
+	subscribe func(queue *Queue[K], resync time.Duration) *Subscription
 }
 
-// EventSource is a [Source] that turns the events of one informer into keys.
-type EventSource[T Object, K comparable] struct {
-	informer *Informer[T]
-	handler  func(queue *Queue[K]) Handler[T]
-	config   SubscriptionConfig[T]
-	every    bool // the handler needs each change; the queue still holds each key once
+// WithResync returns a copy of s that adds the keys of all objects again and again, with LowPriority; see
+// SubscriptionConfig.Resync. Zero means never. If only some keys need that, set Result.RequeueAfter for them instead.
+func (s Source[K]) WithResync(resync time.Duration) Source[K] {
+	s.resync = resync
+	return s
 }
 
 // EnqueueObject returns a source that adds an object's own key to the queue, for each event for which all predicates in
@@ -27,12 +28,12 @@ type EventSource[T Object, K comparable] struct {
 //
 // Objects of the initial list and of a resync have [LowPriority], so changes do not wait behind the whole collection.
 // All other events have [NormalPriority].
-func EnqueueObject[T Object](i *Informer[T], when ...Predicate[T]) EventSource[T, Key] {
+func EnqueueObject[T Object](i *Informer[T], when ...Predicate[T]) Source[Key] {
 	return Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
 }
 
 // EnqueueOwner is like [EnqueueObject], but adds the keys of the object's owners; see [OwnerKeys].
-func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) EventSource[T, Key] {
+func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) Source[Key] {
 	return Enqueue(i, OwnerKeys[T](owner), when...)
 }
 
@@ -41,38 +42,28 @@ func EnqueueOwner[T Owned](i *Informer[T], owner Owner, when ...Predicate[T]) Ev
 // keys, and must not change the object.
 //
 // Enqueue calls keys for every change, since Reconcile may have seen each state in the store. If keys is slow, it
-// delays the informer once more than 1,024 changes wait. If keys always returns none, the
-// controller only waits until the informer has synced. Use this for objects that Reconcile reads and whose events do
-// not matter.
-func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) EventSource[T, K] {
-	source := EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(when...)} })
-	source.every = true
-	return source
+// delays the informer once more than 1,024 changes wait. If keys always returns none, the controller only waits until
+// the informer has synced. Use this for objects that Reconcile reads and whose events do not matter.
+func Enqueue[T Object, K comparable](i *Informer[T], keys func(obj T) []K, when ...Predicate[T]) Source[K] {
+	return EnqueueBy(i, func(queue *Queue[K]) Handler[T] { return enqueuer[T, K]{queue, keys, AllOf(when...)} },
+		SubscriptionConfig[T]{Delivery: DeliverEveryBlocking(0)})
 }
 
 // EnqueueBy returns a source with a custom handler, which chooses the keys and options to add to queue for each event.
 // [Controller.Watch] calls the function handler with the controller's queue. [Controller.Replay] calls it again, with a
-// queue of its own. Use the queue that the function receives.
-func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue[K]) Handler[T]) EventSource[T, K] {
-	return EventSource[T, K]{informer: i, handler: handler}
-}
-
-// With returns a copy of s whose subscription has that configuration, such as a filter or a resync. An empty Name means
-// "queue" and the name of the queue. Only a source of EnqueueBy uses Delivery.
-func (s EventSource[T, K]) With(config SubscriptionConfig[T]) EventSource[T, K] {
-	s.config = config
-	return s
-}
-
-func (s EventSource[T, K]) subscribe(queue *Queue[K]) *Subscription {
-	config := s.config
-	if s.every {
-		config.Delivery, config.NewOnly = DeliverEveryBlocking(0), false
+// queue of its own. Use the queue that the function receives. An empty config.Name means "queue" and the name of the
+// queue.
+func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue[K]) Handler[T],
+	config SubscriptionConfig[T]) Source[K] {
+	subscribe := func(queue *Queue[K], resync time.Duration) *Subscription {
+		config := config
+		config.Resync = resync
+		if config.Name == "" {
+			config.Name = "queue " + queue.config.Name
+		}
+		return i.SubscribeWith(handler(queue), config)
 	}
-	if config.Name == "" {
-		config.Name = "queue " + queue.config.Name
-	}
-	return s.informer.SubscribeWith(s.handler(queue), config)
+	return Source[K]{config.Resync, subscribe}
 }
 
 // replay is a source whose keys can be had once more.
@@ -91,7 +82,7 @@ func (r replay[K]) keys(ctx context.Context, match func(K) bool) ([]K, error) {
 		}
 		return KeyForeign
 	})
-	s := r.source.subscribe(queue)
+	s := r.source.subscribe(queue, 0)
 	defer s.Close()
 	if err := s.WaitSynced(ctx); err != nil {
 		return nil, err

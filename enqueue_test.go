@@ -56,10 +56,17 @@ func wantTaken[K comparable](t *testing.T, q *Queue[K], what string, want map[Pr
 	}
 }
 
+// enqueues returns the handler of a source that Enqueue returns.
+func enqueues[T Object, K comparable](q *Queue[K], keys func(T) []K, when ...Predicate[T]) Handler[T] {
+	return enqueuer[T, K]{q, keys, AllOf(when...)}
+}
+
+func ownKey(m *partial) []Key { return []Key{KeyOf(m)} }
+
 // Guarantees: Q3
 func TestEnqueueObject(t *testing.T) {
 	q := NewQueue(QueueConfig[Key]{})
-	h := EnqueueObject[*partial](nil).handler(q)
+	h := enqueues(q, ownKey)
 	a, changed := metaOf("a"), metaOf("a")
 	key := []Key{{Namespace: "ns", Name: "a"}}
 	for _, c := range []struct {
@@ -81,10 +88,10 @@ func TestEnqueueObject(t *testing.T) {
 
 func TestEnqueueMapsToAnyKeyOfOldAndNew(t *testing.T) {
 	q := NewQueue(QueueConfig[int]{})
-	h := Enqueue(nil, func(m *partial) []int { return []int{len(m.Name), len(m.Labels)} }).handler(q)
+	h := enqueues(q, func(m *partial) []int { return []int{len(m.Name), len(m.Labels)} })
 	h.OnUpdate(metaOf("four"), metaOf("four", func(m *partial) { m.Labels = map[string]string{"a": ""} }))
 	wantTaken(t, q, "update", map[Priority][]int{NormalPriority: {4, 0, 1}})
-	none := Enqueue(nil, func(*partial) []int { return nil }).handler(q)
+	none := enqueues(q, func(*partial) []int { return nil })
 	none.OnAdd(metaOf("a"), true)
 	wantTaken(t, q, "nothing", map[Priority][]int{})
 }
@@ -108,11 +115,11 @@ func TestEnqueueOwner(t *testing.T) {
 		{Owner{GroupKind: website, ClusterScoped: true}, []Key{{Name: "controller"}}},
 	} {
 		q := NewQueue(QueueConfig[Key]{})
-		EnqueueOwner[*partial](nil, c.owner).handler(q).OnAdd(obj, false)
+		enqueues(q, OwnerKeys[*partial](c.owner)).OnAdd(obj, false)
 		wantTaken(t, q, "owners", map[Priority][]Key{NormalPriority: c.want})
 	}
 	q := NewQueue(QueueConfig[Key]{})
-	h := EnqueueOwner[*partial](nil, Owner{GroupKind: website}).handler(q)
+	h := enqueues(q, OwnerKeys[*partial](Owner{GroupKind: website}))
 	h.OnUpdate(obj, metaOf("child", ownedBy("example.com/v1", "Website", "new", true))) // both owners are enqueued
 	wantTaken(t, q, "new owner", map[Priority][]Key{NormalPriority: {{Namespace: "ns", Name: "controller"}, {Namespace: "ns", Name: "new"}}})
 }
@@ -146,7 +153,7 @@ func TestPredicates(t *testing.T) {
 		"Not Not":            {AllOf(Not(Not(yes)), Not(no)), []Event[*partial]{added}, nil},
 	} {
 		q := NewQueue(QueueConfig[Key]{})
-		h := EnqueueObject(nil, c.p).handler(q)
+		h := enqueues(q, ownKey, c.p)
 		tell := func(e Event[*partial]) bool {
 			switch e.Type {
 			case Added:

@@ -55,7 +55,7 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 	})
 }
 
-// A source enqueues the keys of old and new at every change, whatever its SubscriptionConfig: a full backlog makes the store wait.
+// A source enqueues the keys of old and new at every change: a full backlog makes the store wait.
 func TestSourceMissesNothing(t *testing.T) {
 	bubble(t, func(w world) {
 		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
@@ -69,7 +69,7 @@ func TestSourceMissesNothing(t *testing.T) {
 		sub := ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string {
 			<-calls
 			return []string{pod.Labels["owner"]}
-		}).With(informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, Delivery: informer.DeliverEvery(1)}))
+		}))
 		take := func() (keys []string) {
 			synctest.Wait()
 			for queue.Len() > 0 {
@@ -86,12 +86,19 @@ func TestSourceMissesNothing(t *testing.T) {
 		if keys := take(); !slices.Equal(keys, []string{"0"}) {
 			w.Errorf("enqueued %q", keys)
 		}
-		for i := 1; i <= 5; i++ {
-			w.label("ns", "a", "owner", fmt.Sprint(i))
+		want := []string{"0"}
+		for i := 1; i <= 1100; i++ { // more than may wait
+			owner := fmt.Sprint(i)
+			w.label("ns", "a", "owner", owner)
 			synctest.Wait()
+			want = append(want, owner)
+		}
+		if !sub.Status().Blocking {
+			w.Error("the informer does not wait for the source")
 		}
 		close(calls)
-		if keys := take(); !slices.Equal(keys, []string{"0", "1", "2", "3", "4", "5"}) || sub.Err() != nil {
+		slices.Sort(want)
+		if keys := take(); !slices.Equal(keys, want) || sub.Err() != nil {
 			w.Errorf("enqueued %q, and the subscription has ended with %v", keys, sub.Err())
 		}
 		if name := sub.Status().Name; name != "queue all" {
@@ -114,7 +121,7 @@ func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
 		by := func(prefix string, delay time.Duration) informer.Source[string] {
 			return informer.EnqueueBy(pods, func(q *informer.Queue[string]) informer.Handler[*corev1.Pod] {
 				return informer.HandlerFuncs[*corev1.Pod]{Add: func(pod *corev1.Pod, _ bool) { q.AddAfter(prefix+pod.Name, delay) }}
-			})
+			}, informer.SubscriptionConfig[*corev1.Pod]{})
 		}
 		ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string { return []string{pod.Name} }))
 		closed := ctl.Watch(by("closed ", 0))

@@ -79,7 +79,8 @@ type SubscriptionConfig[T Object] struct {
 }
 
 // Delivery selects the changes that a slow handler receives. The zero Delivery folds the changes of one key into one:
-// from the object that the handler received last to the latest. [DeliverEvery] and [DeliverEveryBlocking] return others.
+// from the object that the handler received last to the latest. [DeliverEvery] and [DeliverEveryBlocking] return
+// others.
 type Delivery struct {
 	limit int  // of the changes that wait; zero means that those of one key fold
 	block bool // what happens at the limit
@@ -109,7 +110,8 @@ func DeliverEveryBlocking(maxBacklog int) Delivery {
 	return d
 }
 
-// ErrBacklog indicates that a subscription ended because more changes waited for its handler than [DeliverEvery] allows.
+// ErrBacklog indicates that a subscription ended because more changes waited for its handler than [DeliverEvery]
+// allows.
 var ErrBacklog = deliver.ErrBacklog
 
 // validate names the field that is wrong.

@@ -720,10 +720,10 @@ func (u *Users[T]) addCopier() {
 		OnPanic:                 func(Key, any) {},
 		Logger:                  u.Informer.config.logger(),
 	}
-	source := EnqueueObject(u.Informer)
+	keys := func(obj T) []Key { return []Key{KeyOf(obj)} }
 	c.ctl.Watch(EnqueueBy(u.Informer, func(queue *Queue[Key]) Handler[T] {
-		return copierHandler[T]{source.handler(queue), c}
-	}).With(config))
+		return copierHandler[T]{enqueuer[T, Key]{queue, keys, AllOf[T]()}, c}
+	}, config))
 	u.Step("start %s, %d at a time", c.name, c.ctl.MaxConcurrentReconciles)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel

@@ -35,15 +35,14 @@ func KeyOf[T informer.Object](obj T) Key { return Key{informer.KeyOf(obj), obj.G
 
 // EnqueueObject is [informer.EnqueueObject] with keys that have the UID. When Reconcile receives a key, the store may
 // have no object of that name, or a later one with another UID. Then the object of the key is deleted.
-func EnqueueObject[T informer.Object](i *informer.Informer[T], when ...informer.Predicate[T]) informer.EventSource[T,
-	Key] {
+func EnqueueObject[T informer.Object](i *informer.Informer[T], when ...informer.Predicate[T]) informer.Source[Key] {
 	return informer.Enqueue(i, func(obj T) []Key { return []Key{KeyOf(obj)} }, when...)
 }
 
 // EnqueueOwner is [informer.EnqueueOwner] with keys that have the UID of the owner. What an owner owns has other hashes
 // than the owner itself, so i must hold all of it: do not pass i to [Replica.Follow].
 func EnqueueOwner[T informer.Owned](i *informer.Informer[T], owner informer.Owner,
-	when ...informer.Predicate[T]) informer.EventSource[T, Key] {
+	when ...informer.Predicate[T]) informer.Source[Key] {
 	return informer.Enqueue(i, OwnerKeys[T](owner), when...)
 }
 
