@@ -20,6 +20,7 @@ const module = "github.com/typedinformer/informer"
 // rooms are the packages under internal, each with the others of them that its files import, without tests.
 var rooms = map[string][]string{
 	// engines
+	"crud":    {"decode", "run", "transport"},
 	"deliver": {"histogram", "run"},
 	"fetch":   {"decode", "transport"},
 	"line":    {"histogram", "run"},
