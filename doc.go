@@ -149,9 +149,8 @@
 //
 // A list takes the same path: internal/fetch reads its pages, listing.go collects the objects, and the reflector puts
 // them into the sink as one Replaced. warm.go reads a saved snapshot in place of a list (internal/snapshotfile), and
-// save.go writes it. reflectorrun.go is the loop of a reflector. After each failure, the state machine of
-// internal/fetch chooses the next request, and absence.go decides what a 404 means (internal/discovery). reshard.go is
-// the change of a reflector's shard. informer.go is the face of all this, wait.go implements its Wait methods, group.go
-// shares informers, and lister.go reads them as client-go's listers do. Package k8s and the generator in codegen build
-// on these.
+// save.go writes it. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a 404
+// means, and its state machine chooses the next request. reshard.go is the change of a reflector's shard. informer.go
+// is the face of all this, wait.go implements its Wait methods, group.go shares informers, and lister.go reads them as
+// client-go's listers do. Package k8s and the generator in codegen build on these.
 package informer

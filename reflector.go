@@ -38,11 +38,11 @@ type Reflector[T Object] struct {
 	log     *slog.Logger
 	read    atomic.Int64 // objects read of the current list, or of the last one
 	reshard reshard
-	backoff backoff
+	retries fetch.Retries
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    fetch.State
-	absence  absence
+	absence  fetch.Absence
 	started  bool      // the reflector has loaded a snapshot, or found that it cannot; true without Config.Snapshot
 	began    time.Time // of the list
 	received bool      // a resource version since the last flush
@@ -129,7 +129,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		AcceptList:    own.AcceptList(),
 		Check:         own.Check,
 	})
-	r.absence = absence{client: client, resource: resource, awaits: &r.source.Awaits}
+	r.absence = fetch.NewAbsence(r.source, resource.GroupVersionResource, len(resource.Namespaces) > 0)
 	r.saved = newSnapshots(client, r.decoder)
 	r.started = r.saved == nil
 	r.out.batcher, _ = sink.(batcher[T])
@@ -153,7 +153,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s.OutsideShard = r.decoder.outside.Load()
 	s.Snapshot = r.saved.present()
 	var retryAt time.Time
-	s.Failures, retryAt = r.backoff.failures(time.Now())
+	s.Failures, retryAt = r.retries.Failures(time.Now())
 	switch s.State {
 	case ReflectorListing, ReflectorWatching:
 		s.Awaits = Awaiting(r.source.Awaits.Get())

@@ -30,7 +30,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 	})
 	for {
 		part, end := r.begin(ctx)
-		_, retryAt := r.backoff.failures(time.Now())
+		_, retryAt := r.retries.Failures(time.Now())
 		err := run.Sleep(part, time.Until(retryAt)) // a change of the shard does not cut a backoff short
 		if err == nil {
 			err = r.loop(part)
@@ -103,7 +103,7 @@ func (r *Reflector[T]) loop(ctx context.Context) error {
 		if sink := (errSink{}); errors.As(err, &sink) {
 			return sink.error
 		}
-		if err = r.absence.explain(ctx, err); ctx.Err() != nil {
+		if err = r.absence.Explain(ctx, err); ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		switch {
@@ -152,7 +152,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 			r.log.Warn(note, "why", err, "resourceVersion", from.Version)
 		}
 	}
-	delay := r.backoff.failed(now, err)
+	delay := r.retries.Failed(now, err)
 	r.enter(enters, err, "retryAfter", delay, "resourceVersion", r.state.Version,
 		"relist", r.state.Phase == fetch.Listing)
 	return run.Sleep(ctx, delay)

@@ -22,7 +22,7 @@ var rooms = map[string][]string{
 	// engines
 	"crud":    {"decode", "run", "transport"},
 	"deliver": {"histogram", "run"},
-	"fetch":   {"decode", "transport"},
+	"fetch":   {"decode", "discovery", "transport"},
 	"line":    {"histogram", "run"},
 	"packed":  {"decode", "heapsize", "pack"},
 	"table":   {"cow"},

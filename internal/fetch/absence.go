@@ -1,4 +1,4 @@
-package informer
+package fetch
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/discovery"
-	"github.com/typedinformer/informer/internal/fetch"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -28,20 +28,25 @@ const (
 	proofTime = 5 * time.Minute
 )
 
-// absence decides whether a 404 means that the server does not serve the resource of a reflector. A proxy without a
+// Absence decides whether a 404 means that the server does not serve the resource of a source. A proxy without a
 // backend, an API version that is switched off and a wrong scope give a 404, too. So it asks discovery: the resource is
 // absent only if the documents show that no version of its group has it. If there may be objects, they must show it for
-// settleTime, at each retry.
-type absence struct {
-	client   *Client
-	resource Resource
-	awaits   *fetch.Awaits
+// settleTime, at each retry. It is for one goroutine.
+type Absence struct {
+	source     *Source
+	resource   schema.GroupVersionResource
+	namespaced bool // the requests name a namespace
 
-	// Only the goroutine of the reflector uses these.
-	objects bool // the sink may have objects
+	objects bool // there may be objects
 	// when discovery first showed the absence, if every request since has failed with a 404 that it explained
 	since  time.Time
 	proven time.Time // when the absence was last certain; zero if the server has served the resource since
+}
+
+// NewAbsence returns the absence of the resource of source, which no 404 has shown yet. namespaced is true if the
+// requests of source name a namespace.
+func NewAbsence(source *Source, resource schema.GroupVersionResource, namespaced bool) Absence {
+	return Absence{source: source, resource: resource, namespaced: namespaced}
 }
 
 // unprovenError is a 404 that does not show that the resource is absent.
@@ -54,9 +59,9 @@ func (e *unprovenError) Error() string {
 // Unwrap returns why first, so that its Retry-After and its status count.
 func (e *unprovenError) Unwrap() []error { return []error{e.why, e.notFound} }
 
-// explain takes the outcome of each list and watch, and returns it. If it is a 404, explain returns an error that wraps
-// fetch.ErrNotServed, or an unprovenError.
-func (a *absence) explain(ctx context.Context, err error) error {
+// Explain takes the outcome of each list and watch, and returns it. If it is a 404, Explain returns an error that wraps
+// ErrNotServed, or an unprovenError.
+func (a *Absence) Explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		a.objects, a.since, a.proven = true, time.Time{}, time.Time{}
@@ -70,18 +75,18 @@ func (a *absence) explain(ctx context.Context, err error) error {
 		}
 		a.objects, a.proven = false, time.Now()
 	}
-	return fmt.Errorf("%w: %w", err, fetch.ErrNotServed)
+	return fmt.Errorf("%w: %w", err, ErrNotServed)
 }
 
 // prove returns nil if the resource is absent, and otherwise why that is not certain.
-func (a *absence) prove(ctx context.Context) error {
-	in, served, err := discovery.Find(a.resource.GroupVersionResource,
+func (a *Absence) prove(ctx context.Context) error {
+	in, served, err := discovery.Find(a.resource,
 		func(path string) ([]byte, error) { return a.get(ctx, path) })
 	switch {
 	case err != nil:
 	case served && in.Version != a.resource.Version:
 		err = fmt.Errorf("the server serves it in version %s: use that as Resource.Version", in.Version)
-	case served && !in.Namespaced && len(a.resource.Namespaces) > 0:
+	case served && !in.Namespaced && a.namespaced:
 		err = errors.New("it is cluster-scoped: leave Resource.Namespaces empty")
 	case served:
 		err = errors.New("discovery lists it, so the 404 is from a proxy, or the server has not begun to serve it")
@@ -101,16 +106,17 @@ func (a *absence) prove(ctx context.Context) error {
 }
 
 // get reads one discovery document.
-func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
-	a.awaits.Set(fetch.AwaitingRateLimit)
-	if err := a.client.http.Wait(ctx); err != nil {
+func (a *Absence) get(ctx context.Context, path string) ([]byte, error) {
+	a.source.Awaits.Set(AwaitingRateLimit)
+	client := a.source.config.Client
+	if err := client.Wait(ctx); err != nil {
 		return nil, err
 	}
-	a.awaits.Set(fetch.AwaitingResponse)
-	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, ErrNoProgress)
+	a.source.Awaits.Set(AwaitingResponse)
+	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, transport.ErrNoProgress)
 	defer cancel()
-	resp, err := a.client.http.Send(ctx, transport.Request{
-		Method: http.MethodGet, URL: a.client.http.Base.JoinPath(path), Accept: decode.MediaJSON,
+	resp, err := client.Send(ctx, transport.Request{
+		Method: http.MethodGet, URL: client.Base.JoinPath(path), Accept: decode.MediaJSON,
 	})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -125,13 +131,13 @@ func (a *absence) get(ctx context.Context, path string) ([]byte, error) {
 	if resp.Format != decode.JSON {
 		return nil, fmt.Errorf("GET /%s: the server did not send JSON", path)
 	}
-	a.awaits.Set(fetch.AwaitingData)
+	a.source.Awaits.Set(AwaitingData)
 	body, err := io.ReadAll(io.LimitReader(resp, discovery.MaxBytes+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read /%s: %w", path, err)
 	case len(body) > discovery.MaxBytes:
-		return nil, fmt.Errorf("read /%s: %w", path, ErrTooLarge)
+		return nil, fmt.Errorf("read /%s: %w", path, decode.ErrTooLarge)
 	}
 	return body, nil
 }

@@ -1,4 +1,4 @@
-package informer
+package fetch
 
 import (
 	"math/rand/v2"
@@ -15,39 +15,39 @@ const (
 	maxRetryAfter = 10 * time.Minute // the limit of a server's Retry-After
 )
 
-// backoff counts the consecutive failures of a reflector, and determines the wait after each. It is safe for concurrent
+// Retries counts the consecutive failures of a source, and determines the wait after each. It is safe for concurrent
 // use.
-type backoff struct {
+type Retries struct {
 	mu      sync.Mutex // protects the fields below
 	count   int        // consecutive failures, as of retryAt
 	retryAt time.Time  // when the wait after the last failure ends
 }
 
-// failed counts one more failure and returns how long to wait: exponential backoff with full jitter, or the server's
+// Failed counts one more failure and returns how long to wait: exponential backoff with full jitter, or the server's
 // Retry-After.
-func (b *backoff) failed(now time.Time, err error) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	before := b.failuresLocked(now)
+func (r *Retries) Failed(now time.Time, err error) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.failuresLocked(now)
 	delay := rand.N(min(minBackoff<<min(before, 10), maxBackoff))
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		delay = min(time.Duration(seconds)*time.Second, maxRetryAfter)
 		delay += rand.N(delay/10 + 1) // clients that the server rejected together should not retry together
 	}
-	b.count, b.retryAt = before+1, now.Add(delay)
+	r.count, r.retryAt = before+1, now.Add(delay)
 	return delay
 }
 
-// failures returns the number of consecutive failures, and when the wait after the last one ends.
-func (b *backoff) failures(now time.Time) (n int, retryAt time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failuresLocked(now), b.retryAt
+// Failures returns the number of consecutive failures, and when the wait after the last one ends.
+func (r *Retries) Failures(now time.Time) (n int, retryAt time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failuresLocked(now), r.retryAt
 }
 
-func (b *backoff) failuresLocked(now time.Time) int {
-	if now.Sub(b.retryAt) > healthyAfter {
+func (r *Retries) failuresLocked(now time.Time) int {
+	if now.Sub(r.retryAt) > healthyAfter {
 		return 0
 	}
-	return b.count
+	return r.count
 }
