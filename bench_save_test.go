@@ -33,14 +33,15 @@ func (c *counting) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// BenchmarkSave measures the encoding of a snapshot: the first one of a process, which checks that the encoding of each object
-// loses nothing, and a later one. Then it measures what a write to the store takes alone, and beside saves without a pause.
+// BenchmarkSave measures the encoding of a state: the first one of a process, which checks that the encoding of each
+// object loses nothing, and a later one. Then it measures what a write to the store takes alone, and beside saves
+// without a pause.
 func BenchmarkSave(b *testing.B) {
 	server := cannedList(b, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: savedPods}).All())
 	for _, compact := range []bool{false, true} {
 		b.Run(fmt.Sprintf("compact=%v", compact), func(b *testing.B) {
 			storage := &counting{}
-			inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: compact, Snapshot: SnapshotConfig{Storage: storage, Interval: 24 * time.Hour}})
+			inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: compact, WarmStart: WarmStartConfig{Storage: storage, Interval: 24 * time.Hour}})
 			defer stop()
 			if compact {
 				benchmarkSave(b, packedFollowerOf(inf), storage)

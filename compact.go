@@ -45,7 +45,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 		PagedList:         config.PagedList,
 		PageSize:          config.PageSize,
 		AbsentIsSynced:    config.AbsentIsSynced,
-		Snapshot:          config.Snapshot,
+		WarmStart:         config.WarmStart,
 		Logger:            config.Logger,
 	}
 	if config.Transform != nil {

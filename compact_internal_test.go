@@ -24,7 +24,7 @@ func TestCompactHasEverySetting(t *testing.T) {
 		PagedList:         true,
 		PageSize:          3,
 		AbsentIsSynced:    true,
-		Snapshot:          SnapshotConfig{Storage: SnapshotDir("dir"), Revision: "1"},
+		WarmStart:         WarmStartConfig{Storage: WarmStartDir("dir"), Revision: "1"},
 		Logger:            slog.New(slog.DiscardHandler),
 	}
 	checkSettings(t, config, compactConfig(config, &packer{}), "Share", "Compact", "Prototype")

@@ -74,9 +74,9 @@ type Config[T Object] struct {
 	// definition is not installed. False means that the informer does not sync until the server serves the resource. In
 	// both cases, a 404 counts only if discovery shows the absence; see [ReflectorState].
 	AbsentIsSynced bool
-	// Snapshot makes the informer save its objects and start from the saved ones; see [SnapshotConfig]. A [Reflector] has
-	// no Snapshot. The zero value saves nothing.
-	Snapshot SnapshotConfig
+	// WarmStart makes the informer save its objects and start from the saved ones; see [WarmStartConfig]. A [Reflector]
+	// has no WarmStart. The zero value saves nothing.
+	WarmStart WarmStartConfig
 	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
 }

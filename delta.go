@@ -50,7 +50,7 @@ type Delta[T Object] struct {
 	Undecoded []*DecodeError
 	// Restored indicates that the source went back in time, as a server does after a restore from a backup. An object can
 	// then have new content under a known UID and resource version, so Replaced compares objects by content. The first
-	// list after a start from a saved snapshot has Restored set, too: the server may have a new version or another CRD
+	// list after a start from a saved state has Restored set, too: the server may have a new version or another CRD
 	// since the save.
 	Restored bool
 	// Namespace is the namespace that the source watches. Empty means the whole collection.
@@ -63,7 +63,7 @@ type Delta[T Object] struct {
 	sharded uint64
 	listed  time.Time // of a Replaced: when the list began from which its objects come
 	part    bool      // of a Replaced: only the objects outside shard go, and the version stays
-	past    bool      // of a Replaced: it comes from a saved snapshot, and the server has reached a later version
+	past    bool      // of a Replaced: it comes from a saved state, and the server has reached a later version
 	// the source, which began with a Replaced of the past, has reached the version that the server had then
 	current bool
 }

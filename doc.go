@@ -113,10 +113,10 @@
 //
 // # Warm start
 //
-// With [Config].Snapshot, an informer saves its objects, and the next start resumes the watch from there instead of
-// listing the collection. If it cannot, it lists and says why; see [SnapshotConfig].
+// With [Config].WarmStart, an informer saves its objects, and the next start resumes the watch from there instead of
+// listing the collection. If it cannot, it lists and says why; see [WarmStartConfig].
 //
-//	config.Snapshot.Storage = informer.SnapshotDir("/var/cache/my-controller")
+//	config.WarmStart.Storage = informer.WarmStartDir("/var/cache/my-controller")
 //
 // # Diagnosis
 //
@@ -148,7 +148,7 @@
 //	enqueue.go        is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
 //
 // A list takes the same path: internal/fetch reads its pages, listing.go collects the objects, and the reflector puts
-// them into the sink as one Replaced. warm.go reads a saved snapshot in place of a list (internal/snapshotfile), and
+// them into the sink as one Replaced. warm.go reads a saved state in place of a list (internal/snapshotfile), and
 // save.go writes it. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a 404
 // means, and its state machine chooses the next request. reshard.go is the change of a reflector's shard. informer.go
 // is the face of all this, wait.go implements its Wait methods, group.go shares informers, and lister.go reads them as

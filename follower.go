@@ -32,7 +32,7 @@ type follower[T Object] struct {
 	applying sync.Mutex
 	// applying also protects the fields below.
 	full    bool            // a listener has no room; apply waits for it
-	past    map[string]bool // the namespaces that have objects of a saved snapshot, and not yet every change since
+	past    map[string]bool // the namespaces that have objects of a saved state, and not yet every change since
 	batch   []Delta[T]      // scratch memory
 	changes []change[T]     // scratch memory
 
@@ -130,7 +130,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 		run(r.Run)
 	}
 	run(f.apply)
-	if f.config.Snapshot.Storage != nil {
+	if f.config.WarmStart.Storage != nil {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)
 			f.save(ctx)
@@ -149,7 +149,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
-	if f.config.Snapshot.Storage != nil {
+	if f.config.WarmStart.Storage != nil {
 		f.saveNow(context.WithoutCancel(ctx), true)
 	}
 	return context.Cause(ctx)
@@ -203,8 +203,8 @@ func (f *follower[T]) unsynced(cause error) error {
 		}
 		s := r.Status()
 		text := s.State.String()
-		if s.Snapshot.CatchUpTo != "" {
-			text = "catching up from a snapshot at resource version " + s.ResourceVersion + " to " + s.Snapshot.CatchUpTo +
+		if s.WarmStart.CatchUpTo != "" {
+			text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
 				", " + text
 		}
 		if s.Namespace != "" {
@@ -454,15 +454,15 @@ func (f *follower[T]) abandon() {
 // save saves the objects of each namespace from time to time, until ctx ends.
 func (f *follower[T]) save(ctx context.Context) {
 	if f.waitSynced(ctx) == nil {
-		f.saveAll(ctx, f.config.Snapshot.interval()/firstSave)
+		f.saveAll(ctx, f.config.WarmStart.interval()/firstSave)
 	}
 	for ctx.Err() == nil {
-		interval := f.config.Snapshot.interval()
+		interval := f.config.WarmStart.interval()
 		f.saveAll(ctx, interval-rand.N(interval/10+1))
 	}
 }
 
-// firstSave is the part of Config.Snapshot.Interval after which the first save follows.
+// firstSave is the part of Config.WarmStart.Interval after which the first save follows.
 const firstSave = 10
 
 // saveAll saves the objects of each namespace after a wait.

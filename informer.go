@@ -71,7 +71,7 @@ func (i *Informer[T]) Resource() Resource { return i.resource }
 
 // Run follows the collection until ctx ends, and returns the cause of ctx. If New rejected its arguments, Run returns
 // that error at once. If the function of an index calls runtime.Goexit, Run returns an error. Run waits for the handler
-// calls under way, and for the last save with Config.Snapshot. When it returns, every goroutine that it started has
+// calls under way, and for the last save with Config.WarmStart. When it returns, every goroutine that it started has
 // ended, and no handler is called any more. An informer runs once; later calls return [ErrRunning].
 //
 // In profiles, its goroutines have the label "informer" with the resource, and those that call a handler also "handler"

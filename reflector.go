@@ -33,7 +33,7 @@ type Reflector[T Object] struct {
 	decoder *decoder[T]
 	batches batches[T]
 	out     outlet[T]
-	saved   *snapshots[T] // nil without Config.Snapshot
+	saved   *savedStates[T] // nil without Config.WarmStart
 	config  Config[T]
 	log     *slog.Logger
 	read    atomic.Int64 // objects read of the current list, or of the last one
@@ -43,7 +43,7 @@ type Reflector[T Object] struct {
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    fetch.State
 	absence  fetch.Absence
-	started  bool      // the reflector has loaded a snapshot, or found that it cannot; true without Config.Snapshot
+	started  bool      // the reflector has loaded a saved state, or found that it cannot; true without Config.WarmStart
 	began    time.Time // of the list
 	received bool      // a resource version since the last flush
 
@@ -61,8 +61,8 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		return nil, errors.New("Config.Compact: a reflector holds no objects, so it cannot hold them in compact form; " +
 			"only an Informer can")
 	}
-	if config.Snapshot.Storage != nil {
-		return nil, errors.New("Config.Snapshot: a reflector holds no objects, so it cannot save them; only an Informer can")
+	if config.WarmStart.Storage != nil {
+		return nil, errors.New("Config.WarmStart: a reflector holds no objects, so it cannot save them; only an Informer can")
 	}
 	return newReflector(client, resource, sink, config, nil)
 }
@@ -91,7 +91,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if packing != nil {
 		t = packing.Type()
 	}
-	if err := config.Snapshot.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
+	if err := config.WarmStart.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
 		return nil, err
 	}
 	own, err := decode.NewPool(t, client.http.Accept, config.KeepManagedFields)
@@ -130,7 +130,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Check:         own.Check,
 	})
 	r.absence = fetch.NewAbsence(r.source, resource.GroupVersionResource, len(resource.Namespaces) > 0)
-	r.saved = newSnapshots(client, r.decoder)
+	r.saved = newSavedStates(client, r.decoder)
 	r.started = r.saved == nil
 	r.out.batcher, _ = sink.(batcher[T])
 	if holder, ok := sink.(Holder[T]); ok {
@@ -151,7 +151,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s.Read = int(r.read.Load())
 	s.ListsBy, s.WatchesBy = r.listsBy.counts(), r.watchesBy.counts()
 	s.OutsideShard = r.decoder.outside.Load()
-	s.Snapshot = r.saved.present()
+	s.WarmStart = r.saved.present()
 	var retryAt time.Time
 	s.Failures, retryAt = r.retries.Failures(time.Now())
 	switch s.State {

@@ -66,7 +66,7 @@ func (r *Reflector[T]) resharded(before Shard) {
 	}
 	caughtUp := !r.state.Watch.CatchUp.Pending()
 	if !caughtUp {
-		r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
+		r.saved.update(func(s *WarmStartStatus) { s.CatchUpTo = "" })
 	}
 	missing, common := shard.minus(has)
 	// The sink has a part of the shard as of its resource version, and the rest can be listed. But a server that does not
@@ -140,7 +140,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		return nil
 	case fetch.UntilServed:
 		enters = ReflectorAbsent
-		if !r.started { // the objects of a snapshot are gone
+		if !r.started { // the objects of a saved state are gone
 			r.started = true
 			r.stayCold(err)
 		}

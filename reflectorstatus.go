@@ -27,7 +27,7 @@ type ReflectorState uint8
 const (
 	// ReflectorIdle is the state before Run and after it.
 	ReflectorIdle ReflectorState = iota
-	// ReflectorListing reads the whole collection, from the server or from a saved snapshot.
+	// ReflectorListing reads the whole collection, from the server or from a saved state.
 	ReflectorListing
 	// ReflectorWatching follows the changes; ReflectorStatus.WatchOpen reports whether a watch is open.
 	ReflectorWatching
@@ -106,28 +106,28 @@ type ReflectorStatus struct {
 	OutsideShard int64
 	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
-	// Snapshot is the status of Config.Snapshot.
-	Snapshot SnapshotStatus
+	// WarmStart is the status of Config.WarmStart.
+	WarmStart WarmStartStatus
 }
 
-// SnapshotStatus is the status of the snapshots of a [Reflector]; see [SnapshotConfig].
-type SnapshotStatus struct {
-	// Loaded is true if the store began with the objects of a snapshot.
+// WarmStartStatus is the status of the saved states of a [Reflector]; see [WarmStartConfig].
+type WarmStartStatus struct {
+	// Loaded is true if the store began with the objects of a saved state.
 	Loaded bool
-	// LoadedObjects, LoadedVersion and LoadedAge are the number of objects in that snapshot, its resource version, and its
-	// age at the start. LoadTime is the time that reading it took.
+	// LoadedObjects, LoadedVersion and LoadedAge are the number of objects in that saved state, its resource version, and
+	// its age at the start. LoadTime is the time that reading it took.
 	LoadedObjects int
 	LoadedVersion string
 	LoadedAge     time.Duration
 	LoadTime      time.Duration
 	// CatchUpTo is the resource version that the server had at the start. It is empty once the sink has reached it.
 	CatchUpTo string
-	// LoadError is why the reflector listed at the start. It wraps [os.ErrNotExist] if there was no snapshot. Nil means
+	// LoadError is why the reflector listed at the start. It wraps [os.ErrNotExist] if there was no saved state. Nil means
 	// that it resumed, or has not tried yet.
 	LoadError error
-	// Saves counts the snapshots saved by this process.
+	// Saves counts the saves of this process.
 	Saves int
-	// SavedAt is the time of the last save. The other fields are the number of objects in that snapshot, its resource
+	// SavedAt is the time of the last save. The other fields are the number of objects in that saved state, its resource
 	// version, the number of bytes written, and the time that it took.
 	SavedAt      time.Time
 	SavedObjects int
@@ -176,8 +176,8 @@ const (
 	ReasonUnclear
 	// ReasonShard: the shard has changed.
 	ReasonShard
-	// ReasonSnapshot: the watch resumes from a saved snapshot.
-	ReasonSnapshot
+	// ReasonWarmStart: the watch resumes from a saved state.
+	ReasonWarmStart
 
 	reasons = iota
 )
@@ -185,7 +185,7 @@ const (
 // String returns the name of the reason in lower case, such as "expired".
 func (r Reason) String() string {
 	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
-		"shard", "snapshot"}
+		"shard", "warm start"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -222,8 +222,8 @@ const (
 	AwaitingSink
 	// AwaitingRetry: the wait after a failure has not ended.
 	AwaitingRetry
-	// AwaitingSnapshot: the storage of Config.Snapshot has not sent the whole snapshot.
-	AwaitingSnapshot
+	// AwaitingWarmStart: the storage of Config.WarmStart has not sent the whole saved state.
+	AwaitingWarmStart
 )
 
 // String returns a text such as "the response".
@@ -241,8 +241,8 @@ func (a Awaiting) String() string {
 		return "room for the list"
 	case AwaitingRetry:
 		return "the next try"
-	case AwaitingSnapshot:
-		return "the saved snapshot"
+	case AwaitingWarmStart:
+		return "the saved state"
 	}
 	return fmt.Sprintf("Awaiting(%d)", uint8(a))
 }

@@ -13,7 +13,7 @@ func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 		ReasonFirst: fetch.ReasonFirst, ReasonEnded: fetch.ReasonEnded, ReasonFailed: fetch.ReasonFailed,
 		ReasonExpired: fetch.ReasonExpired, ReasonRestored: fetch.ReasonRestored, ReasonBehind: fetch.ReasonBehind,
 		ReasonRefused: fetch.ReasonRefused, ReasonAbsent: fetch.ReasonAbsent, ReasonUnclear: fetch.ReasonUnclear,
-		ReasonShard: fetch.ReasonShard, ReasonSnapshot: fetch.ReasonSnapshot,
+		ReasonShard: fetch.ReasonShard, ReasonWarmStart: fetch.ReasonWarmStart,
 	}
 	for reason, engine := range pairs {
 		if Reason(engine) != reason {
@@ -26,7 +26,7 @@ func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 	for awaiting, engine := range map[Awaiting]fetch.Awaiting{
 		AwaitingNothing: fetch.AwaitingNothing, AwaitingRateLimit: fetch.AwaitingRateLimit,
 		AwaitingResponse: fetch.AwaitingResponse, AwaitingData: fetch.AwaitingData, AwaitingSink: fetch.AwaitingSink,
-		AwaitingRetry: fetch.AwaitingRetry, AwaitingSnapshot: fetch.AwaitingSnapshot,
+		AwaitingRetry: fetch.AwaitingRetry, AwaitingWarmStart: fetch.AwaitingWarmStart,
 	} {
 		if Awaiting(engine) != awaiting {
 			t.Errorf("%v of the engine shows as %v", awaiting, Awaiting(engine))

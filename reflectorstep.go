@@ -35,8 +35,8 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 	return r.stream(ctx)
 }
 
-// warm enters the state ReflectorWatching with the objects of a snapshot. If there is none of use, it logs why, and the
-// state stays.
+// warm enters the state ReflectorWatching with the objects of a saved state. If there is none of use, it logs why, and
+// the state stays.
 func (r *Reflector[T]) warm(ctx context.Context) error {
 	l, err := r.saved.load(ctx, r.source, r.reshard.shard)
 	if cold := (coldStart{}); errors.As(err, &cold) {
@@ -61,14 +61,14 @@ func (r *Reflector[T]) warm(ctx context.Context) error {
 	}
 	r.state = r.state.Loaded(until, time.Now())
 	s := r.saved.present()
-	r.log.Info("a snapshot was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version,
+	r.log.Info("a saved state was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version,
 		"took", s.LoadTime)
 	return nil
 }
 
-// stayCold notes why the reflector lists although there may be a snapshot.
+// stayCold notes why the reflector lists although there may be a saved state.
 func (r *Reflector[T]) stayCold(why error) {
-	r.saved.update(func(s *SnapshotStatus) { s.LoadError, s.CatchUpTo = why, "" })
+	r.saved.update(func(s *WarmStartStatus) { s.LoadError, s.CatchUpTo = why, "" })
 	level := slog.LevelInfo
 	if damaged := (*snapshotfile.DamagedError)(nil); errors.As(why, &damaged) {
 		level = slog.LevelWarn
@@ -266,7 +266,7 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 		return err
 	}
 	r.state.Watch.CatchUp = fetch.CatchUp{}
-	r.saved.update(func(s *SnapshotStatus) { s.CatchUpTo = "" })
+	r.saved.update(func(s *WarmStartStatus) { s.CatchUpTo = "" })
 	return nil
 }
 

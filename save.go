@@ -18,11 +18,11 @@ import (
 )
 
 // errStale is why nothing is saved.
-var errStale = errors.New("the newest version of an object could not be decoded: a start from a snapshot would miss it")
+var errStale = errors.New("the newest version of an object could not be decoded: a warm start would miss it")
 
 // save saves the objects of one namespace of snap, unless nothing has changed. It notes a failure in the status, and
 // logs it unless the save before failed, too. last means that the informer ends: save then sends no request.
-func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Logger, last bool) {
+func (s *savedStates[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Logger, last bool) {
 	began := time.Now()
 	before := s.present()
 	src, ok := snap.sourceOf(s.identity.Namespace)
@@ -49,7 +49,7 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 		s.noteSaveError(err, log)
 		return
 	}
-	s.update(func(st *SnapshotStatus) {
+	s.update(func(st *WarmStartStatus) {
 		st.SaveError = nil
 		st.Saves++
 		s.stored = stored{src.resourceVersion, src.shard.String(), src.listed, began}
@@ -57,23 +57,23 @@ func (s *snapshots[T]) save(ctx context.Context, snap *Snapshot[T], log *slog.Lo
 		st.SavedObjects, st.SavedVersion, st.SavedBytes = objects, src.resourceVersion, bytes
 	})
 	if before.SaveError != nil {
-		log.Info("the snapshot is saved again", "objects", objects, "resourceVersion", src.resourceVersion)
+		log.Info("the state is saved again", "objects", objects, "resourceVersion", src.resourceVersion)
 	}
 }
 
 // noteSaveError notes a failure in the status, and logs it unless the save before failed, too.
-func (s *snapshots[T]) noteSaveError(err error, log *slog.Logger) {
+func (s *savedStates[T]) noteSaveError(err error, log *slog.Logger) {
 	var before error
-	s.update(func(st *SnapshotStatus) { before, st.SaveError = st.SaveError, err })
+	s.update(func(st *WarmStartStatus) { before, st.SaveError = st.SaveError, err })
 	if before == nil {
-		log.Warn("the snapshot cannot be saved", "why", err)
+		log.Warn("the state cannot be saved", "why", err)
 	}
 }
 
-// write writes a snapshot into the storage.
-func (s *snapshots[T]) write(ctx context.Context, snap *Snapshot[T], src source,
+// write writes a saved state into the storage.
+func (s *savedStates[T]) write(ctx context.Context, snap *Snapshot[T], src source,
 	last bool) (objects int, bytes int64, err error) {
-	h := snapshotHeader{s.identity, src.resourceVersion, time.Now(), src.listed}
+	h := savedHeader{s.identity, src.resourceVersion, time.Now(), src.listed}
 	h.Shard = src.shard.String()
 	var known bool
 	if h.Cluster, known = s.client.knownCluster(); !known {
@@ -127,7 +127,7 @@ func (s *saver) keep(raw []byte) {
 }
 
 // record returns obj in encoded form, in memory that the next call uses again.
-func (s *snapshots[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Record, err error) {
+func (s *savedStates[T]) record(obj T, checked map[uint64]bool) (r snapshotfile.Record, err error) {
 	whole := any(obj)
 	if s.packing != nil {
 		e, ok, err := s.packing.Encoded(obj, s.saver.buf)
@@ -164,7 +164,7 @@ var errLossy = errors.New("it changes when it is encoded and decoded again, so i
 	"Config.Compact holds it as the server sent it")
 
 // lossless returns obj in an encoding from which the same object is decoded.
-func (s *snapshots[T]) lossless(obj any) (f decode.Format, raw []byte, err error) {
+func (s *savedStates[T]) lossless(obj any) (f decode.Format, raw []byte, err error) {
 	for _, protobuf := range []bool{true, false} {
 		if protobuf && !s.decoders.Marshals(obj) {
 			continue

@@ -15,8 +15,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// Each save writes an object in an encoding that loses nothing, also an object that an earlier save has checked: those that only
-// JSON can hold, and those of a protobuf type that lose something in protobuf.
+// Each save writes an object in an encoding that loses nothing, also an object that an earlier save has checked: those
+// that only JSON can hold, and those of a protobuf type that lose something in protobuf.
 // Guarantees: S4
 func TestLaterSavesLoseNothing(t *testing.T) {
 	t.Run("unstructured", func(t *testing.T) { testLaterSaves[*unstructured.Unstructured](t, nil) })
@@ -36,30 +36,30 @@ func testLaterSaves[T informer.Object](t *testing.T, transform func(T) (T, error
 			bubble(t, func(w world) {
 				config := quiet[T]()
 				config.Compact, config.Transform = compact, transform
-				config.Snapshot = snapshotDir(t)
-				config.Snapshot.Interval = 10 * time.Minute
-				config.Snapshot.Revision = "1"
+				config.WarmStart = warmStartDir(t)
+				config.WarmStart.Interval = 10 * time.Minute
+				config.WarmStart.Revision = "1"
 				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
 				first := informer.New(w.client(), pods, config)
 				stop := start(w.T, first)
 				time.Sleep(61 * time.Second)
 				for saves := 1; saves <= 3; saves++ {
 					want := first.Store().List()
-					if s := first.Status().Reflectors[0].Snapshot; s.Saves != saves || s.SaveError != nil || s.SavedVersion != w.server.ResourceVersion() {
+					if s := first.Status().Reflectors[0].WarmStart; s.Saves != saves || s.SaveError != nil || s.SavedVersion != w.server.ResourceVersion() {
 						t.Errorf("save %d: %+v", saves, s)
 					}
 					copied := config
-					copied.Snapshot.Storage = copyOf(t, config.Snapshot)
+					copied.WarmStart.Storage = copyOf(t, config.WarmStart)
 					again := informer.New(w.client(), pods, copied)
 					start(w.T, again)()
-					if s := again.Status().Reflectors[0].Snapshot; !s.Loaded || s.LoadedObjects != 2 {
+					if s := again.Status().Reflectors[0].WarmStart; !s.Loaded || s.LoadedObjects != 2 {
 						t.Errorf("save %d: %+v", saves, s)
 					}
 					if got := again.Store().List(); !reflect.DeepEqual(got, want) {
 						t.Errorf("save %d (-saved +loaded):\n%s", saves, cmp.Diff(want, got))
 					}
 					w.relabel("ns", "a", fmt.Sprint("save-", saves))
-					time.Sleep(config.Snapshot.Interval)
+					time.Sleep(config.WarmStart.Interval)
 				}
 				stop()
 			})
@@ -67,13 +67,13 @@ func testLaterSaves[T informer.Object](t *testing.T, transform func(T) (T, error
 	}
 }
 
-// While nothing changes, a save each MaxAge/2 keeps the snapshot young enough for a start, also after a warm start.
+// While nothing changes, a save each MaxAge/2 keeps the saved state young enough for a start, also after a warm start.
 // Guarantees: S4
 func TestQuietCollectionIsSavedAgain(t *testing.T) {
 	forEachCompactPod(t, "quiet", func(w world, compact bool) {
 		config := quiet[*corev1.Pod]()
 		config.Compact = compact
-		config.Snapshot = snapshotDir(t) // with an Interval of 5 minutes, and a MaxAge of an hour
+		config.WarmStart = warmStartDir(t) // with an Interval of 5 minutes, and a MaxAge of an hour
 		w.create(newPod("ns", "a", "v=1"))
 		inf := w.live(w.client(), pods, config)
 		time.Sleep(30 * time.Minute)
@@ -86,14 +86,14 @@ func TestQuietCollectionIsSavedAgain(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		killed := config
-		killed.Snapshot.Storage = copyOf(t, config.Snapshot)
+		killed.WarmStart.Storage = copyOf(t, config.WarmStart)
 		inf.stop()
-		time.Sleep(20 * time.Minute) // the snapshot is then at least as old
+		time.Sleep(20 * time.Minute) // the saved state is then at least as old
 		warm := w.live(w.client(), pods, killed)
 		if s := warm.status(); !s.Loaded || s.LoadedAge < 20*time.Minute {
 			t.Errorf("a warm start: %+v", s)
 		}
-		time.Sleep(16 * time.Minute) // the snapshot has passed half of MaxAge, the process has not
+		time.Sleep(16 * time.Minute) // the saved state has passed half of MaxAge, the process has not
 		if s := warm.status(); s.Saves != 1 {
 			t.Errorf("16 minutes after a warm start: %+v", s)
 		}
@@ -101,12 +101,13 @@ func TestQuietCollectionIsSavedAgain(t *testing.T) {
 	})
 }
 
-// A save after a change of the shard saves the objects of the new shard, although the resource version is that of the save before.
+// A save after a change of the shard saves the objects of the new shard, although the resource version is that of the
+// save before.
 // Guarantees: S4
 func TestChangeOfTheShardIsSaved(t *testing.T) {
 	bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		for i := range 20 {
 			w.create(newPod("ns", fmt.Sprint("p", i)))
 		}
@@ -134,15 +135,15 @@ func TestChangeOfTheShardIsSaved(t *testing.T) {
 	})
 }
 
-// A server that was restored can send other content under the same UID and resource version: what an earlier save has found out about
-// the encoding does not hold for it.
+// A server that was restored can send other content under the same UID and resource version: what an earlier save has
+// found out about the encoding does not hold for it.
 // Guarantees: S4
 func TestSaveChecksTheContentOfARestoredServer(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
-		config.Snapshot.Revision = "1"
-		config.Snapshot.Interval = time.Hour // no save comes between the two that matter
+		config.WarmStart = warmStartDir(t)
+		config.WarmStart.Revision = "1"
+		config.WarmStart.Interval = time.Hour // no save comes between the two that matter
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
 			if p.Labels["v"] == "empty" {
 				p.Spec.Containers = []corev1.Container{} // nil after protobuf

@@ -27,16 +27,17 @@ import (
 )
 
 const (
-	// maxFromFuture is the age that a snapshot may lack: clocks differ.
+	// maxFromFuture is the age that a saved state may lack: clocks differ.
 	maxFromFuture = time.Minute
 	// maxSinceList is the age of the last list after which a start lists. A server that was restored from a backup, and
-	// has passed the version of the snapshot since, may have other objects at the same versions. Only a list shows that.
+	// has passed the version of the saved state since, may have other objects at the same versions. Only a list shows
+	// that.
 	maxSinceList = 24 * time.Hour
 	// maxLoads is the number of failed loads after which the reflector lists, if the server is not down.
 	maxLoads = 3
 )
 
-// coldStart is why a reflector lists, although there is a storage of snapshots.
+// coldStart is why a reflector lists, although there is a storage of saved states.
 type coldStart struct{ error }
 
 func (c coldStart) Unwrap() error { return c.error }
@@ -44,25 +45,25 @@ func (c coldStart) Unwrap() error { return c.error }
 // coldBecause returns a coldStart with a text.
 func coldBecause(format string, args ...any) error { return coldStart{fmt.Errorf(format, args...)} }
 
-// snapshots loads and saves the snapshots of one reflector.
-type snapshots[T Object] struct {
-	config   SnapshotConfig
+// savedStates loads and saves the states of one reflector.
+type savedStates[T Object] struct {
+	config   WarmStartConfig
 	client   *Client
 	decoders *decode.Pool
 	packing  packing[T]
 	share    bool
-	identity snapshotIdentity // without Shard and Cluster
-	name     string           // in the storage
+	identity savedIdentity // without Shard and Cluster
+	name     string        // in the storage
 
 	failures int   // failed loads that count; only the goroutine of the reflector uses it
 	saver    saver // only the goroutine that saves uses it
 
 	mu     sync.Mutex // protects the fields below
-	status SnapshotStatus
+	status WarmStartStatus
 	stored stored
 }
 
-// stored describes the snapshot in the storage, as far as it is known.
+// stored describes the saved state in the storage, as far as it is known.
 type stored struct {
 	version, shard string
 	listed, time   time.Time
@@ -75,8 +76,8 @@ type saver struct {
 	buf     []byte          // scratch memory
 }
 
-// snapshotIdentity is what a snapshot and the informer that loads it must have in common.
-type snapshotIdentity struct {
+// savedIdentity is what a saved state and the informer that loads it must have in common.
+type savedIdentity struct {
 	Server, CA, Cluster          string
 	Resource                     schema.GroupVersionResource
 	Namespace                    string
@@ -88,25 +89,25 @@ type snapshotIdentity struct {
 	Revision                     string
 }
 
-// snapshotHeader is the header of a snapshot, in JSON.
-type snapshotHeader struct {
-	snapshotIdentity
+// savedHeader is the header of a saved state, in JSON.
+type savedHeader struct {
+	savedIdentity
 	ResourceVersion string
 	Time            time.Time
 	Listed          time.Time // when the list began from which the objects come, with later changes
 }
 
-// newSnapshots returns the snapshots of a reflector that decodes with d. It returns nil if there is no storage.
-func newSnapshots[T Object](client *Client, d *decoder[T]) *snapshots[T] {
+// newSavedStates returns the saved states of a reflector that decodes with d. It returns nil if there is no storage.
+func newSavedStates[T Object](client *Client, d *decoder[T]) *savedStates[T] {
 	config := d.config
-	if config.Snapshot.Storage == nil {
+	if config.WarmStart.Storage == nil {
 		return nil
 	}
 	server := *client.http.Base
-	server.User = nil // snapshots and logs have no credentials
-	s := &snapshots[T]{config: config.Snapshot, client: client, decoders: d.Pool, packing: d.packing,
+	server.User = nil // saved states and logs have no credentials
+	s := &savedStates[T]{config: config.WarmStart, client: client, decoders: d.Pool, packing: d.packing,
 		share: config.Share, saver: saver{seed: maphash.MakeSeed()}}
-	s.identity = snapshotIdentity{
+	s.identity = savedIdentity{
 		Server:        server.String(),
 		CA:            client.server.ca,
 		Resource:      d.resource.GroupVersionResource,
@@ -118,7 +119,7 @@ func newSnapshots[T Object](client *Client, d *decoder[T]) *snapshots[T] {
 		ManagedFields: config.KeepManagedFields,
 		Transform:     config.Transform != nil,
 		Filter:        config.Filter != nil,
-		Revision:      config.Snapshot.Revision,
+		Revision:      config.WarmStart.Revision,
 	}
 	i := &s.identity
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{i.Resource.Group, i.Resource.Version, i.Resource.Resource,
@@ -128,24 +129,24 @@ func newSnapshots[T Object](client *Client, d *decoder[T]) *snapshots[T] {
 }
 
 // update changes the status, with the lock held.
-func (s *snapshots[T]) update(change func(*SnapshotStatus)) {
+func (s *savedStates[T]) update(change func(*WarmStartStatus)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.status)
 }
 
 // present returns the present status. s may be nil.
-func (s *snapshots[T]) present() SnapshotStatus {
+func (s *savedStates[T]) present() WarmStartStatus {
 	if s == nil {
-		return SnapshotStatus{}
+		return WarmStartStatus{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
 }
 
-// differs returns how the identity of a snapshot differs from want, or "".
-func (i *snapshotIdentity) differs(want *snapshotIdentity) string {
+// differs returns how the identity of a saved state differs from want, or "".
+func (i *savedIdentity) differs(want *savedIdentity) string {
 	switch {
 	case i.Server != want.Server:
 		return fmt.Sprintf("it is from the server %.200s, not %s", i.Server, want.Server)
@@ -172,7 +173,7 @@ func (i *snapshotIdentity) differs(want *snapshotIdentity) string {
 	return ""
 }
 
-// loaded is the content of a snapshot.
+// loaded is the content of a saved state.
 type loaded[T Object] struct {
 	items   []T
 	version string    // the resource version of the items
@@ -180,12 +181,12 @@ type loaded[T Object] struct {
 	current string    // the resource version that the server has now
 }
 
-// load reads the snapshot of shard. It returns a coldStart if the reflector has to list, and another error if it should
-// call load again, since a request has failed.
-func (s *snapshots[T]) load(ctx context.Context, source *fetch.Source, shard Shard) (loaded[T], error) {
+// load reads the saved state of shard. It returns a coldStart if the reflector has to list, and another error if it
+// should call load again, since a request has failed.
+func (s *savedStates[T]) load(ctx context.Context, source *fetch.Source, shard Shard) (loaded[T], error) {
 	l, err := s.read(ctx, source, shard)
 	if err != nil && ctx.Err() == nil && s.givesUp(err) {
-		err = coldBecause("the snapshot cannot be checked against the server: %w", err)
+		err = coldBecause("the saved state cannot be checked against the server: %w", err)
 	}
 	if cold := (coldStart{}); errors.As(err, &cold) && !errors.Is(err, errNotIdentified) {
 		_, _ = s.client.cluster(ctx) // the last save, which may come at any time, needs it; the one before tries again
@@ -195,7 +196,7 @@ func (s *snapshots[T]) load(ctx context.Context, source *fetch.Source, shard Sha
 
 // givesUp reports whether to list instead of another load after err. A list needs less of the server than a load: it
 // may succeed although the requests of load never do. While the server is down, load waits for it.
-func (s *snapshots[T]) givesUp(err error) bool {
+func (s *savedStates[T]) givesUp(err error) bool {
 	if errors.As(err, new(coldStart)) {
 		return false
 	}
@@ -216,25 +217,25 @@ func (s *snapshots[T]) givesUp(err error) bool {
 }
 
 // read is load without the decision what to do after a failure.
-func (s *snapshots[T]) read(ctx context.Context, source *fetch.Source,
+func (s *savedStates[T]) read(ctx context.Context, source *fetch.Source,
 	shard Shard) (l loaded[T], err error) {
 	began := time.Now()
-	source.Awaits.Set(fetch.AwaitingSnapshot)
+	source.Awaits.Set(fetch.AwaitingWarmStart)
 	body, err := s.config.Storage.Load(ctx, s.name)
 	switch {
 	case ctx.Err() != nil:
 		return l, context.Cause(ctx)
 	case errors.Is(err, os.ErrNotExist):
-		return l, coldBecause("there is no snapshot yet: %w", err)
+		return l, coldBecause("there is no saved state yet: %w", err)
 	case err != nil:
-		return l, coldBecause("the snapshot cannot be read: %w", err)
+		return l, coldBecause("the saved state cannot be read: %w", err)
 	}
 	defer body.Close()
 	file, err := snapshotfile.NewReader(body)
 	if err != nil {
 		return l, s.unreadable(ctx, err)
 	}
-	var h snapshotHeader
+	var h savedHeader
 	if err := json.Unmarshal(file.Header, &h); err != nil {
 		return l, s.unreadable(ctx, err)
 	}
@@ -242,19 +243,20 @@ func (s *snapshots[T]) read(ctx context.Context, source *fetch.Source,
 	want.Shard = shard.String()
 	age := time.Since(h.Time)
 	if reason := h.differs(&want); reason != "" {
-		return l, coldBecause("the snapshot is not usable: %s", reason)
+		return l, coldBecause("the saved state is not usable: %s", reason)
 	}
 	switch {
 	case age > s.config.maxAge():
-		return l, coldBecause("the snapshot is too old: it was saved %v ago, and Config.Snapshot.MaxAge is %v",
+		return l, coldBecause("the saved state is too old: it was saved %v ago, and Config.WarmStart.MaxAge is %v",
 			age.Round(time.Second), s.config.maxAge())
 	case time.Since(h.Listed) > maxSinceList:
-		return l, coldBecause("the snapshot is too old: the last list of the whole collection was %v ago, and the limit is %v",
+		return l, coldBecause("the saved state is too old: "+
+			"the last list of the whole collection was %v ago, and the limit is %v",
 			time.Since(h.Listed).Round(time.Second), maxSinceList)
 	case age < -maxFromFuture:
-		return l, coldBecause("the snapshot is not usable: it was saved %v in the future", -age.Round(time.Second))
+		return l, coldBecause("the saved state is not usable: it was saved %v in the future", -age.Round(time.Second))
 	case time.Since(h.Listed) < -maxFromFuture:
-		return l, coldBecause("the snapshot is not usable: its list began %v in the future",
+		return l, coldBecause("the saved state is not usable: its list began %v in the future",
 			-time.Since(h.Listed).Round(time.Second))
 	}
 	var one fetch.ID
@@ -266,30 +268,30 @@ func (s *snapshots[T]) read(ctx context.Context, source *fetch.Source,
 	case err != nil:
 		return l, err
 	case h.Cluster != cluster && (h.Cluster == "" || cluster == ""):
-		return l, coldBecause("the snapshot is not usable: the UID of the namespace kube-system would show whether it is from this server, " +
-			"but the informer may not get that namespace, or could not at the save")
+		return l, coldBecause("the saved state is not usable: the UID of the namespace kube-system would show whether it " +
+			"is from this server, but the informer may not get that namespace, or could not at the save")
 	case h.Cluster != cluster:
-		return l, coldBecause("the snapshot is not usable: it is from another cluster, "+
+		return l, coldBecause("the saved state is not usable: it is from another cluster, "+
 			"whose namespace kube-system has the UID %.100s, not %s", h.Cluster, cluster)
 	}
 	switch l.version, l.listed = h.ResourceVersion, h.Listed; {
 	case !reached(l.current, l.current) || !reached(l.version, l.version):
-		return l, coldBecause("the snapshot is not usable: the resource versions %.100q and %.100q are not numbers",
+		return l, coldBecause("the saved state is not usable: the resource versions %.100q and %.100q are not numbers",
 			l.version, l.current)
 	case older(l.current, l.version):
-		return l, coldBecause("the snapshot is not usable: the server was restored to resource version %s, "+
-			"before that of the snapshot, %s", l.current, l.version)
+		return l, coldBecause("the saved state is not usable: the server was restored to resource version %s, "+
+			"before that of the saved state, %s", l.current, l.version)
 	}
-	source.Awaits.Set(fetch.AwaitingSnapshot)
+	source.Awaits.Set(fetch.AwaitingWarmStart)
 	if l.items, err = s.items(ctx, file); err != nil {
 		return l, s.unreadable(ctx, err)
 	}
 	if !s.holds(l, one, shard) {
-		return l, coldBecause("the snapshot is not usable: it does not have %s with resource version %s, "+
+		return l, coldBecause("the saved state is not usable: it does not have %s with resource version %s, "+
 			"which the server has had since before the save: the server was restored",
 			Key{Namespace: one.Namespace, Name: one.Name}, one.Version)
 	}
-	s.update(func(st *SnapshotStatus) {
+	s.update(func(st *WarmStartStatus) {
 		st.Loaded, st.LoadedAge, st.LoadTime = true, age, time.Since(began)
 		st.LoadedObjects, st.LoadedVersion = len(l.items), l.version
 		if l.current != l.version {
@@ -300,9 +302,9 @@ func (s *snapshots[T]) read(ctx context.Context, source *fetch.Source,
 	return l, nil
 }
 
-// holds reports whether the objects of a snapshot include the version one of an object, if they must: the server has it
-// now, and had it when the snapshot was saved.
-func (s *snapshots[T]) holds(l loaded[T], one fetch.ID, shard Shard) bool {
+// holds reports whether the objects of a saved state include the version one of an object, if they must: the server has
+// it now, and had it when the saved state was saved.
+func (s *savedStates[T]) holds(l loaded[T], one fetch.ID, shard Shard) bool {
 	if one.Version == "" || !reached(l.version, one.Version) || s.identity.Filter || s.identity.Transform ||
 		len(shard.Ranges) > 0 {
 		return true
@@ -315,14 +317,14 @@ func (s *snapshots[T]) holds(l loaded[T], one fetch.ID, shard Shard) bool {
 }
 
 // unreadable returns a coldStart for an error of a file, or the cause of ctx.
-func (s *snapshots[T]) unreadable(ctx context.Context, err error) error {
+func (s *savedStates[T]) unreadable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return coldBecause("the snapshot cannot be read: %w", err)
+	return coldBecause("the saved state cannot be read: %w", err)
 }
 
-// block is a block of a snapshot, and its objects.
+// block is a block of a saved state, and its objects.
 type block[T Object] struct {
 	raw   *[]byte
 	items []T
@@ -330,7 +332,7 @@ type block[T Object] struct {
 }
 
 // items decodes the records of a file, on several goroutines.
-func (s *snapshots[T]) items(ctx context.Context, file *snapshotfile.Reader) (items []T, err error) {
+func (s *savedStates[T]) items(ctx context.Context, file *snapshotfile.Reader) (items []T, err error) {
 	var buffers sync.Pool
 	p := run.Pipeline[block[T]]{
 		Open:   func() *block[T] { return &block[T]{} },
@@ -366,7 +368,7 @@ func (s *snapshots[T]) items(ctx context.Context, file *snapshotfile.Reader) (it
 }
 
 // decode decodes the objects of a block.
-func (s *snapshots[T]) decode(b *block[T]) {
+func (s *savedStates[T]) decode(b *block[T]) {
 	one := s.decoders.Get()
 	var r snapshotfile.Record
 	for rest := *b.raw; len(rest) > 0 && b.err == nil; {
@@ -381,7 +383,7 @@ func (s *snapshots[T]) decode(b *block[T]) {
 }
 
 // object returns the object of a record.
-func (s *snapshots[T]) object(one *decode.Decoder, r snapshotfile.Record) (obj T, err error) {
+func (s *savedStates[T]) object(one *decode.Decoder, r snapshotfile.Record) (obj T, err error) {
 	f := formatOf(r)
 	if err := s.decoders.Check(f); err != nil {
 		return obj, errors.New("damaged: an object is in another format than the type has")

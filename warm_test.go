@@ -34,7 +34,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// life is one run of an informer of pods whose snapshots are in a directory.
+// life is one run of an informer of pods whose saved states are in a directory.
 type life struct {
 	*informer.Informer[*corev1.Pod]
 	rec  *recorder[*corev1.Pod]
@@ -53,18 +53,18 @@ func (w world) live(client *informer.Client, resource informer.Resource, config 
 	return l
 }
 
-// status returns the status of the snapshots of the first namespace.
-func (l life) status() informer.SnapshotStatus { return l.Status().Reflectors[0].Snapshot }
+// status returns the status of the saved states of the first namespace.
+func (l life) status() informer.WarmStartStatus { return l.Status().Reflectors[0].WarmStart }
 
-// snapshotDir returns a directory for snapshots.
-func snapshotDir(t *testing.T) informer.SnapshotConfig {
-	return informer.SnapshotConfig{Storage: informer.SnapshotDir(t.TempDir())}
+// warmStartDir returns a directory for saved states.
+func warmStartDir(t *testing.T) informer.WarmStartConfig {
+	return informer.WarmStartConfig{Storage: informer.WarmStartDir(t.TempDir())}
 }
 
-// files returns the snapshots in a directory.
-func files(t *testing.T, c informer.SnapshotConfig) []string {
+// files returns the saved states in a directory.
+func files(t *testing.T, c informer.WarmStartConfig) []string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(string(c.Storage.(informer.SnapshotDir)), "*"))
+	names, err := filepath.Glob(filepath.Join(string(c.Storage.(informer.WarmStartDir)), "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,11 +73,12 @@ func files(t *testing.T, c informer.SnapshotConfig) []string {
 
 var pods = informer.Resource{GroupVersionResource: podGVR}
 
-// After a warm start, the store equals the server, whatever has changed meanwhile, and the server has sent only the changes.
+// After a warm start, the store equals the server, whatever has changed meanwhile, and the server has sent only the
+// changes.
 // Guarantees: S4
 func TestWarmStartEqualsAFreshList(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		for i := range 40 {
 			w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
 		}
@@ -103,7 +104,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		if s := unchanged.status(); !s.Loaded || s.LoadedObjects != 40 || s.LoadError != nil || s.CatchUpTo != "" {
 			t.Errorf("second start: %+v", s)
 		}
-		if s := unchanged.Status().Reflectors[0]; s.Lists != 1 || len(s.ListsBy) != 0 || s.WatchesBy[informer.ReasonSnapshot] != 1 {
+		if s := unchanged.Status().Reflectors[0]; s.Lists != 1 || len(s.ListsBy) != 0 || s.WatchesBy[informer.ReasonWarmStart] != 1 {
 			t.Errorf("second start: %d lists %v, watches %v", s.Lists, s.ListsBy, s.WatchesBy)
 		}
 		if got := w.requests(); !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.server.ResourceVersion()}) {
@@ -149,7 +150,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
 		w.live(w.client(), pods, config).stop()
 		w.relabel("ns", "a", "2")
@@ -167,12 +168,12 @@ func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
 		defer cancel()
 		go inf.Run(ctx)
 		rec.Want(t, "add ns/a 1 initial=true", "add ns/b 1 initial=true")
-		if s := reflectorStatus(inf).Snapshot; inf.HasSynced() || s.CatchUpTo != w.server.ResourceVersion() {
+		if s := reflectorStatus(inf).WarmStart; inf.HasSynced() || s.CatchUpTo != w.server.ResourceVersion() {
 			t.Errorf("synced %v before the watch: %+v", inf.HasSynced(), s)
 		}
 		short, cancelShort := context.WithTimeout(ctx, time.Second)
 		defer cancelShort()
-		if err := inf.WaitSynced(short); err == nil || !strings.Contains(err.Error(), "catching up from a snapshot at resource version") {
+		if err := inf.WaitSynced(short); err == nil || !strings.Contains(err.Error(), "catching up from a saved state at resource version") {
 			t.Errorf("WaitSynced: %v", err)
 		}
 		close(open)
@@ -193,7 +194,7 @@ func TestWarmStartOfAQuietCollection(t *testing.T) {
 	bubble(t, func(w world) {
 		nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		w.live(w.client(), pods, config).stop()
 		if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
@@ -226,8 +227,8 @@ func TestWarmStartOfAQuietCollection(t *testing.T) {
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := reflectorStatus(inf); s.Snapshot.LoadError == nil || !strings.Contains(s.Snapshot.LoadError.Error(), "has not confirmed") || s.ListsBy[informer.ReasonBehind] != 1 {
-			t.Errorf("without bookmarks: %+v %v", s.Snapshot, s.ListsBy)
+		if s := reflectorStatus(inf); s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "has not confirmed") || s.ListsBy[informer.ReasonBehind] != 1 {
+			t.Errorf("without bookmarks: %+v %v", s.WarmStart, s.ListsBy)
 		}
 		rec.Want(t, "add ns/a 1 initial=true")
 		cancel()
@@ -255,8 +256,8 @@ func TestColdStartSaysWhy(t *testing.T) {
 	}{
 		{name: "nothing changed"},
 		{name: "old", after: func(s *saved) { time.Sleep(61 * time.Minute) }, why: "it was saved 1h1m0s ago"},
-		{name: "older than MaxAge", after: func(s *saved) { s.config.Snapshot.MaxAge = time.Minute; time.Sleep(2 * time.Minute) }, why: "MaxAge is 1m0s"},
-		{name: "younger than MaxAge", after: func(s *saved) { s.config.Snapshot.MaxAge = 2 * time.Hour; time.Sleep(100 * time.Minute) }},
+		{name: "older than MaxAge", after: func(s *saved) { s.config.WarmStart.MaxAge = time.Minute; time.Sleep(2 * time.Minute) }, why: "MaxAge is 1m0s"},
+		{name: "younger than MaxAge", after: func(s *saved) { s.config.WarmStart.MaxAge = 2 * time.Hour; time.Sleep(100 * time.Minute) }},
 		{name: "other URL", after: func(s *saved) { s.change = func(c *rest.Config) { c.Host = "http://elsewhere" } }, why: "it is from the server http://"},
 		{name: "other certificate authority", after: func(s *saved) { s.change = func(c *rest.Config) { c.CAData = certificate(t) } }, why: "another certificate authority"},
 		{name: "other cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "u2" }, why: "has the UID u1, not u2"},
@@ -264,32 +265,32 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "unknown cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "" }, why: "may not get that namespace"},
 		{name: "restored server", before: func(s *saved) { s.backup = s.server.Snapshot(); s.relabel("ns", "a", "2") }, after: func(s *saved) { s.server.Restore(s.backup) }, why: "the server was restored to resource version"},
 		{name: "expired", after: func(s *saved) { s.relabel("ns", "a", "2"); s.delete("ns", "b"); s.server.Compact() }, why: "the watch cannot resume at resource version"},
-		{name: "other revision", after: func(s *saved) { s.config.Snapshot.Revision = "2" }, why: `it has the revision "", not "2"`},
+		{name: "other revision", after: func(s *saved) { s.config.WarmStart.Revision = "2" }, why: `it has the revision "", not "2"`},
 		{name: "transform", after: func(s *saved) {
-			s.config.Snapshot.Revision = "2"
+			s.config.WarmStart.Revision = "2"
 			s.config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
 		}, why: "Config.Transform has changed"},
 		{name: "filter", after: func(s *saved) {
-			s.config.Snapshot.Revision = "2"
+			s.config.WarmStart.Revision = "2"
 			s.config.Filter = func(*metav1.PartialObjectMetadata) bool { return true }
 		}, why: "Config.Filter has changed"},
 		{name: "managed fields", after: func(s *saved) { s.config.KeepManagedFields = true }, why: "KeepManagedFields has changed"},
 		{name: "other shard", after: func(s *saved) { s.resource.Shard = shard }, why: "another shard"},
 		{name: "same shard", before: func(s *saved) { s.resource.Shard = shard }},
-		{name: "other selector", after: func(s *saved) { s.resource.LabelSelector = "v" }, why: "there is no snapshot yet"},
-		{name: "other namespace", after: func(s *saved) { s.resource.Namespaces = []string{"ns"} }, why: "there is no snapshot yet"},
+		{name: "other selector", after: func(s *saved) { s.resource.LabelSelector = "v" }, why: "there is no saved state yet"},
+		{name: "other namespace", after: func(s *saved) { s.resource.Namespaces = []string{"ns"} }, why: "there is no saved state yet"},
 		{name: "same namespaces", before: func(s *saved) { s.resource.Namespaces = []string{"ns", "other"} }},
 		{name: "compact", after: func(s *saved) { s.config.Compact = !s.config.Compact }},
 		{name: "share", after: func(s *saved) { s.config.Compact, s.config.Share = false, true }},
 		{name: "paged", after: func(s *saved) { s.config.PagedList = true }},
-		{name: "not a snapshot", after: func(s *saved) { s.overwrite([]byte("hello, world"), s.config.Snapshot) }, why: "it is not a snapshot"},
-		{name: "empty", after: func(s *saved) { s.overwrite(nil, s.config.Snapshot) }, why: "the file ends early"},
-		{name: "other format", after: func(s *saved) { s.overwrite([]byte("informer\x07"), s.config.Snapshot) }, why: "written in version 7 of the format"},
+		{name: "not a saved state", after: func(s *saved) { s.overwrite([]byte("hello, world"), s.config.WarmStart) }, why: "it is not a saved state"},
+		{name: "empty", after: func(s *saved) { s.overwrite(nil, s.config.WarmStart) }, why: "the file ends early"},
+		{name: "other format", after: func(s *saved) { s.overwrite([]byte("informer\x07"), s.config.WarmStart) }, why: "written in version 7 of the format"},
 	} {
 		forEachCompactPod(t, test.name, func(w world, compact bool) {
 			s := &saved{world: w, config: quiet[*corev1.Pod](), resource: pods, change: func(*rest.Config) {}}
 			s.config.Compact = compact
-			s.config.Snapshot = snapshotDir(t)
+			s.config.WarmStart = warmStartDir(t)
 			w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
 				if s.uid == "" || !strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
 					return false
@@ -352,12 +353,12 @@ func forEachCompactPod(t *testing.T, name string, test func(w world, compact boo
 	}
 }
 
-// overwrite replaces the only snapshot.
-func (w world) overwrite(content []byte, c informer.SnapshotConfig) {
+// overwrite replaces the only saved state.
+func (w world) overwrite(content []byte, c informer.WarmStartConfig) {
 	w.Helper()
 	names := files(w.T, c)
 	if len(names) != 1 {
-		w.Fatalf("snapshots %q", names)
+		w.Fatalf("saved states %q", names)
 	}
 	if err := os.WriteFile(names[0], content, 0o600); err != nil {
 		w.Fatal(err)
@@ -366,14 +367,14 @@ func (w world) overwrite(content []byte, c informer.SnapshotConfig) {
 
 // With any byte changed, and after any truncation, the informer lists. No wrong object gets into the store.
 // Guarantees: S4
-func TestEveryDamageOfASnapshotShows(t *testing.T) {
+func TestEveryDamageOfASavedStateShows(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		client := w.client(func(c *rest.Config) { c.QPS = -1 })
 		w.live(client, pods, config).stop()
-		name := files(t, config.Snapshot)[0]
+		name := files(t, config.WarmStart)[0]
 		whole, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -388,7 +389,7 @@ func TestEveryDamageOfASnapshotShows(t *testing.T) {
 			}
 			inf := informer.New(client, pods, config)
 			start(w.T, inf)()
-			if s := reflectorStatus(inf).Snapshot; s.Loaded || s.LoadError == nil {
+			if s := reflectorStatus(inf).WarmStart; s.Loaded || s.LoadError == nil {
 				t.Fatalf("%s %d of %d shows no damage: %+v", what, i, len(whole), s)
 			}
 			equalsServer(w, inf)
@@ -402,15 +403,16 @@ func TestEveryDamageOfASnapshotShows(t *testing.T) {
 	})
 }
 
-// While an object is older than the server's, because it cannot be decoded, nothing is saved: a warm start would miss it.
+// While an object is older than the server's, because it cannot be decoded, nothing is saved: a warm start would miss
+// it.
 // Guarantees: S4
 func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
 	forEachCompactPod(t, "stale", func(w world, compact bool) {
 		bad := true
 		config := quiet[*corev1.Pod]()
 		config.Compact = compact
-		config.Snapshot = snapshotDir(t)
-		config.Snapshot.Revision = "1"
+		config.WarmStart = warmStartDir(t)
+		config.WarmStart.Revision = "1"
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
 			if bad && p.Labels["v"] == "bad" {
 				return nil, errors.New("bad")
@@ -427,7 +429,7 @@ func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
 			t.Errorf("with a stale object: %+v", s)
 		}
 		inf.stop()
-		if n := strings.Count(strings.Join(inf.log.take(), "\n"), "the snapshot cannot be saved"); n != 1 {
+		if n := strings.Count(strings.Join(inf.log.take(), "\n"), "the state cannot be saved"); n != 1 {
 			t.Errorf("the log has the failure %d times", n)
 		}
 		bad = false
@@ -447,10 +449,10 @@ func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
 
 		// The first list has an object that cannot be decoded.
 		w.relabel("ns", "b", "bad")
-		config.Snapshot = snapshotDir(t)
-		config.Snapshot.Revision = "1"
+		config.WarmStart = warmStartDir(t)
+		config.WarmStart.Revision = "1"
 		w.live(w.client(), pods, config).stop()
-		if left := files(t, config.Snapshot); len(left) > 0 {
+		if left := files(t, config.WarmStart); len(left) > 0 {
 			t.Errorf("saved %q", left)
 		}
 	})
@@ -458,11 +460,11 @@ func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
 
 // The informer saves while it runs, at intervals, if something has changed.
 // Guarantees: S4
-func TestSnapshotsAreSavedWhileTheInformerRuns(t *testing.T) {
+func TestStateIsSavedWhileTheInformerRuns(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
-		config.Snapshot.Interval = 10 * time.Minute
+		config.WarmStart = warmStartDir(t)
+		config.WarmStart.Interval = 10 * time.Minute
 		w.create(newPod("ns", "a", "v=1"))
 		inf := w.live(w.client(), pods, config)
 		time.Sleep(61 * time.Second)
@@ -479,10 +481,10 @@ func TestSnapshotsAreSavedWhileTheInformerRuns(t *testing.T) {
 			t.Errorf("nothing has changed: %+v", s)
 		}
 		// The process is killed: nothing is saved at the end.
-		killed := copyOf(t, config.Snapshot)
+		killed := copyOf(t, config.WarmStart)
 		w.relabel("ns", "a", "3")
 		inf.stop()
-		config.Snapshot.Storage = killed
+		config.WarmStart.Storage = killed
 		again := w.live(w.client(), pods, config)
 		equalsServer(w, again.Informer)
 		if s := again.status(); !s.Loaded {
@@ -492,19 +494,19 @@ func TestSnapshotsAreSavedWhileTheInformerRuns(t *testing.T) {
 	})
 }
 
-// copyOf returns a directory with copies of the snapshots.
-func copyOf(t *testing.T, c informer.SnapshotConfig) informer.SnapshotDir {
+// copyOf returns a directory with copies of the saved states.
+func copyOf(t *testing.T, c informer.WarmStartConfig) informer.WarmStartDir {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(string(c.Storage.(informer.SnapshotDir)))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(string(c.Storage.(informer.WarmStartDir)))); err != nil {
 		t.Fatal(err)
 	}
-	return informer.SnapshotDir(dir)
+	return informer.WarmStartDir(dir)
 }
 
 // brokenStorage fails with the error in broken.
 type brokenStorage struct {
-	informer.SnapshotStorage
+	informer.WarmStartStorage
 	broken *atomic.Pointer[error]
 }
 
@@ -512,11 +514,11 @@ func (s brokenStorage) Load(ctx context.Context, name string) (io.ReadCloser, er
 	if err := s.broken.Load(); err != nil {
 		return nil, *err
 	}
-	return s.SnapshotStorage.Load(ctx, name)
+	return s.WarmStartStorage.Load(ctx, name)
 }
 
 func (s brokenStorage) Save(ctx context.Context, name string, write func(io.Writer) error) error {
-	return s.SnapshotStorage.Save(ctx, name, func(to io.Writer) error {
+	return s.WarmStartStorage.Save(ctx, name, func(to io.Writer) error {
 		if err := s.broken.Load(); err != nil {
 			return *err
 		}
@@ -532,7 +534,7 @@ func TestBrokenStorageIsLoggedOnce(t *testing.T) {
 		var broken atomic.Pointer[error]
 		broken.Store(&full)
 		config := quiet[*corev1.Pod]()
-		config.Snapshot.Storage = brokenStorage{informer.SnapshotDir(t.TempDir()), &broken}
+		config.WarmStart.Storage = brokenStorage{informer.WarmStartDir(t.TempDir()), &broken}
 		w.create(newPod("ns", "a", "v=1"))
 		inf := w.live(w.client(), pods, config)
 		if s := inf.status(); !errors.Is(s.LoadError, full) {
@@ -560,10 +562,10 @@ func TestBrokenStorageIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// A directory has the files of its user only, and no part of a snapshot after a crash or a failure.
+// A directory has the files of its user only, and no part of a saved state after a crash or a failure.
 // Guarantees: S4
-func TestSnapshotDir(t *testing.T) {
-	dir := informer.SnapshotDir(filepath.Join(t.TempDir(), "made", "here"))
+func TestWarmStartDir(t *testing.T) {
+	dir := informer.WarmStartDir(filepath.Join(t.TempDir(), "made", "here"))
 	write := func(text string, err error) error {
 		return dir.Save(t.Context(), "name", func(w io.Writer) error {
 			if _, err := io.WriteString(w, text); err != nil {
@@ -626,12 +628,12 @@ func TestSnapshotDir(t *testing.T) {
 	}
 }
 
-// New rejects snapshots that would be unsafe.
+// New rejects a WarmStartConfig that would be unsafe.
 // Guarantees: S4
-func TestSnapshotConfigIsChecked(t *testing.T) {
+func TestWarmStartConfigIsChecked(t *testing.T) {
 	bubble(t, func(w world) {
-		in := snapshotDir(t)
-		with := func(change func(*informer.SnapshotConfig)) informer.SnapshotConfig {
+		in := warmStartDir(t)
+		with := func(change func(*informer.WarmStartConfig)) informer.WarmStartConfig {
 			c := in
 			change(&c)
 			return c
@@ -649,24 +651,24 @@ func TestSnapshotConfigIsChecked(t *testing.T) {
 			cancel()
 			return informer.New(w.client(), r, config).Run(ctx)
 		}
-		check(runPod(pods, informer.Config[*corev1.Pod]{Snapshot: with(func(c *informer.SnapshotConfig) { c.Interval = -1 })}), "Config.Snapshot.Interval")
-		check(runPod(pods, informer.Config[*corev1.Pod]{Snapshot: with(func(c *informer.SnapshotConfig) { c.MaxAge = -1 })}), "Config.Snapshot.MaxAge")
+		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.Interval = -1 })}), "Config.WarmStart.Interval")
+		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.MaxAge = -1 })}), "Config.WarmStart.MaxAge")
 		for _, compact := range []bool{false, true} {
 			transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
-			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: in, Transform: transform}), "Config.Snapshot.Revision")
-			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: in, Filter: func(*metav1.PartialObjectMetadata) bool { return true }}), "Config.Snapshot.Revision")
-			check(runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: in}), "Config.Snapshot.Secrets")
-			allowed := with(func(c *informer.SnapshotConfig) { c.Secrets = true })
-			if err := runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, Snapshot: allowed}); !errors.Is(err, context.Canceled) {
+			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Transform: transform}), "Config.WarmStart.Revision")
+			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Filter: func(*metav1.PartialObjectMetadata) bool { return true }}), "Config.WarmStart.Revision")
+			check(runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in}), "Config.WarmStart.Secrets")
+			allowed := with(func(c *informer.WarmStartConfig) { c.Secrets = true })
+			if err := runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: allowed}); !errors.Is(err, context.Canceled) {
 				t.Errorf("with Secrets: %v", err)
 			}
-			other := informer.Config[*corev1.Secret]{Compact: compact, Snapshot: in, Logger: quiet[*corev1.Pod]().Logger}
-			check(informer.New(w.client(), pods, other).Run(w.Context()), "Config.Snapshot.Secrets")
-			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, Snapshot: in, Logger: quiet[*corev1.Pod]().Logger}
-			check(informer.New(w.client(), secrets, metadata).Run(w.Context()), "Config.Snapshot.Secrets")
+			other := informer.Config[*corev1.Secret]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.client(), pods, other).Run(w.Context()), "Config.WarmStart.Secrets")
+			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.client(), secrets, metadata).Run(w.Context()), "Config.WarmStart.Secrets")
 		}
-		_, err := informer.NewReflector(w.client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{Snapshot: in})
-		check(err, "Config.Snapshot")
+		_, err := informer.NewReflector(w.client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{WarmStart: in})
+		check(err, "Config.WarmStart")
 	})
 }
 
@@ -687,15 +689,15 @@ func TestLossyObjectsAreNotSaved(t *testing.T) {
 				w.create(newPod("ns", "a", "v=1"))
 				config := quiet[*lossyPod]()
 				config.Compact = compact
-				config.Snapshot = snapshotDir(t)
-				config.Snapshot.Revision = "1"
+				config.WarmStart = warmStartDir(t)
+				config.WarmStart.Revision = "1"
 				config.Transform = func(p *lossyPod) (*lossyPod, error) { p.seen = true; return p, nil }
 				inf := informer.New(w.client(), pods, config)
 				start(w.T, inf)()
-				if s := inf.Status().Reflectors[0].Snapshot; s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "ns/a: it changes when it is encoded") || s.Saves != 0 {
+				if s := inf.Status().Reflectors[0].WarmStart; s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "ns/a: it changes when it is encoded") || s.Saves != 0 {
 					t.Errorf("%+v", s)
 				}
-				if left := files(t, config.Snapshot); len(left) > 0 {
+				if left := files(t, config.WarmStart); len(left) > 0 {
 					t.Errorf("files %q", left)
 				}
 			})
@@ -721,10 +723,10 @@ func testWarmType[T informer.Object](t *testing.T) {
 						w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
 						config := quiet[T]()
 						config.Compact = compact
-						config.Snapshot = snapshotDir(t)
+						config.WarmStart = warmStartDir(t)
 						calls := 0
 						if transformed {
-							config.Snapshot.Revision = "1"
+							config.WarmStart.Revision = "1"
 							config.Transform = func(obj T) (T, error) { calls++; return obj, nil }
 						}
 						client := w.client(func(c *rest.Config) { c.ContentType = media })
@@ -737,20 +739,20 @@ func testWarmType[T informer.Object](t *testing.T) {
 						}
 						synctest.Wait()
 						stop()
-						if s := first.Status().Reflectors[0].Snapshot; s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
+						if s := first.Status().Reflectors[0].WarmStart; s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
 							t.Errorf("saved: %+v", s)
 						}
 						want := first.Store().List()
 						calls = 0
 						again := informer.New(client, pods, config)
 						start(w.T, again)()
-						if s := again.Status().Reflectors[0].Snapshot; !s.Loaded || s.LoadedObjects != 3 {
+						if s := again.Status().Reflectors[0].WarmStart; !s.Loaded || s.LoadedObjects != 3 {
 							t.Errorf("%+v", s)
 						}
 						if got := again.Store().List(); !reflect.DeepEqual(got, want) {
 							t.Errorf("warm start (-first +warm):\n%s", cmp.Diff(want, got))
 						}
-						config.Snapshot = informer.SnapshotConfig{}
+						config.WarmStart = informer.WarmStartConfig{}
 						if calls > 0 {
 							t.Errorf("Transform was called %d times for saved objects", calls)
 						}
@@ -768,12 +770,12 @@ func testWarmType[T informer.Object](t *testing.T) {
 	}
 }
 
-// A change of the shard during or after a warm start lists the shard. A snapshot has the shard of its objects.
+// A change of the shard during or after a warm start lists the shard. A saved state has the shard of its objects.
 // Guarantees: S4
 func TestWarmStartAndShards(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		for i := range 20 {
 			w.create(newPod("ns", fmt.Sprint("p", i)))
 		}
@@ -809,7 +811,7 @@ func TestWarmStartAndShards(t *testing.T) {
 		check(first, half(1))
 		first.stop()
 
-		other := w.live(w.client(), resource, config) // the snapshot is of the other half
+		other := w.live(w.client(), resource, config) // the saved state is of the other half
 		if s := other.status(); s.Loaded || s.LoadError == nil {
 			t.Errorf("%+v", s)
 		}
@@ -829,13 +831,13 @@ func TestWarmStartAndShards(t *testing.T) {
 	})
 }
 
-// Two informers that save under one name replace each other's snapshots, and each start loads one of them whole.
+// Two informers that save under one name replace each other's saved states, and each start loads one of them whole.
 // Guarantees: S4
 func TestLastSaveWins(t *testing.T) {
 	w := newWorld(t, informertest.Options{})
 	config := quiet[*corev1.Pod]()
-	config.Snapshot = snapshotDir(t)
-	config.Snapshot.Interval = 5 * time.Millisecond
+	config.WarmStart = warmStartDir(t)
+	config.WarmStart.Interval = 5 * time.Millisecond
 	for i := range 20 {
 		w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
 	}
@@ -849,25 +851,25 @@ func TestLastSaveWins(t *testing.T) {
 			stop := start(t, c)
 			equalsServer(w, c)
 			stop()
-			if s := reflectorStatus(c).Snapshot; i > 0 && s.LoadError != nil && !errors.Is(s.LoadError, fs.ErrNotExist) {
+			if s := reflectorStatus(c).WarmStart; i > 0 && s.LoadError != nil && !errors.Is(s.LoadError, fs.ErrNotExist) {
 				t.Errorf("start %d: %v", i, s.LoadError)
 			}
 		}
 	}
 	stopA()
 	stopB()
-	if left := files(t, config.Snapshot); len(left) != 1 {
+	if left := files(t, config.WarmStart); len(left) != 1 {
 		t.Errorf("files %q", left)
 	}
 }
 
-// A resource that the server no longer serves has no objects, whatever a snapshot has.
+// A resource that the server no longer serves has no objects, whatever a saved state has.
 // Guarantees: S4
 func TestWarmStartOfAnAbsentResource(t *testing.T) {
 	forEachCompactPod(t, "absent", func(w world, compact bool) {
 		config := quiet[*corev1.Pod]()
 		config.Compact, config.AbsentIsSynced = compact, true
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		w.live(w.client(), pods, config).stop()
 		w.pods.Unregister()
@@ -896,7 +898,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(w world) {
 				config := quiet[*corev1.Pod]()
-				config.Snapshot = snapshotDir(t)
+				config.WarmStart = warmStartDir(t)
 				w.create(newPod("ns", "a", "v=1"))
 				w.live(w.client(), pods, config).stop()
 				w.relabel("ns", "a", "2")
@@ -907,7 +909,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 				go func() { defer close(ended); inf.Run(ctx) }()
 				time.Sleep(2 * time.Minute)
 				rec.Want(t)
-				if s := reflectorStatus(inf); inf.HasSynced() || s.Snapshot.LoadError != nil || s.Failures < 3 {
+				if s := reflectorStatus(inf); inf.HasSynced() || s.WarmStart.LoadError != nil || s.Failures < 3 {
 					t.Errorf("%+v", s)
 				}
 				up()
@@ -915,7 +917,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 					t.Fatal(err)
 				}
 				equalsServer(w, inf)
-				if s := reflectorStatus(inf); !s.Snapshot.Loaded || len(s.ListsBy) > 0 {
+				if s := reflectorStatus(inf); !s.WarmStart.Loaded || len(s.ListsBy) > 0 {
 					t.Errorf("%+v", s)
 				}
 				cancel()
@@ -925,7 +927,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 	}
 }
 
-// The informers of a group, and those whose type is known at run time only, start from their snapshots.
+// The informers of a group, and those whose type is known at run time only, start from their saved states.
 // Guarantees: S4
 func TestWarmStartOfAGroup(t *testing.T) {
 	for _, compact := range []bool{false, true} {
@@ -934,7 +936,7 @@ func TestWarmStartOfAGroup(t *testing.T) {
 				w.create(newPod("a", "a", "v=1"), newPod("b", "b", "v=1"), newPod("c", "c", "v=1"))
 				config := quiet[anyObject]()
 				config.Compact, config.Prototype = compact, &corev1.Pod{}
-				config.Snapshot = snapshotDir(t)
+				config.WarmStart = warmStartDir(t)
 				for i := range 3 {
 					g := informer.NewGroup(w.client())
 					resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"b", "a"}}
@@ -949,8 +951,8 @@ func TestWarmStartOfAGroup(t *testing.T) {
 						t.Fatal(err)
 					}
 					for _, r := range inf.Status().Reflectors {
-						if r.Snapshot.Loaded != (i > 0) {
-							t.Errorf("start %d: namespace %s: %+v", i, r.Namespace, r.Snapshot)
+						if r.WarmStart.Loaded != (i > 0) {
+							t.Errorf("start %d: namespace %s: %+v", i, r.Namespace, r.WarmStart)
 						}
 					}
 					if got := names(inf.Store().List()); got != "a/a b/b" {
@@ -959,7 +961,7 @@ func TestWarmStartOfAGroup(t *testing.T) {
 					cancel()
 					<-ended
 				}
-				if n := len(files(t, config.Snapshot)); n != 2 {
+				if n := len(files(t, config.WarmStart)); n != 2 {
 					t.Errorf("%d files", n)
 				}
 			})

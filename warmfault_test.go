@@ -57,11 +57,11 @@ func asksForCurrent(r *http.Request) bool {
 	return !asksToWatch(r) && r.URL.Query().Get("limit") == "1"
 }
 
-// warmAfter saves a snapshot, changes what change does, and starts an informer whose requests that match get the answer. It
-// returns that informer, and how long its start took, at most two minutes.
+// warmAfter saves a state, changes what change does, and starts an informer whose requests that match get the answer.
+// It returns that informer, and how long its start took, at most two minutes.
 func warmAfter(w world, config informer.Config[*corev1.Pod], change func(), match func(*http.Request) bool, do answer) (inf *informer.Informer[*corev1.Pod], took time.Duration, stop func()) {
 	w.Helper()
-	config.Snapshot = snapshotDir(w.T)
+	config.WarmStart = warmStartDir(w.T)
 	w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
 	w.live(w.client(), pods, config).stop()
 	change()
@@ -81,7 +81,7 @@ func warmAfter(w world, config informer.Config[*corev1.Pod], change func(), matc
 	return inf, time.Since(began), func() { cancel(); <-ended }
 }
 
-// If the requests that check a snapshot fail, the informer lists and says why.
+// If the requests that check a saved state fail, the informer lists and says why.
 // Guarantees: S4
 func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 	notJSON := func(rw http.ResponseWriter, _ *http.Request) bool {
@@ -110,10 +110,10 @@ func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() { w.relabel("ns", "a", "2") }, test.match, do)
 				s := reflectorStatus(inf)
 				if n := tries.Load(); n != test.tries {
-					t.Errorf("the snapshot was tried %d times, want %d", n, test.tries)
+					t.Errorf("the saved state was tried %d times, want %d", n, test.tries)
 				}
-				if s.Snapshot.Loaded || s.Snapshot.LoadError == nil || !strings.Contains(s.Snapshot.LoadError.Error(), "cannot be checked") {
-					t.Errorf("%+v", s.Snapshot)
+				if s.WarmStart.Loaded || s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "cannot be checked") {
+					t.Errorf("%+v", s.WarmStart)
 				}
 				if test.tries == 1 && took > 0 || took > 10*time.Second {
 					t.Errorf("synced after %v", took)
@@ -188,10 +188,10 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 				}, func(r *http.Request) bool { return asksToWatch(r) && !asksToStream(r) }, do)
 				s := reflectorStatus(inf)
 				if n := watches.Load(); n != test.watches {
-					t.Errorf("%d watches after the snapshot, want %d", n, test.watches)
+					t.Errorf("%d watches after the saved state, want %d", n, test.watches)
 				}
-				if !s.Snapshot.Loaded || s.Snapshot.LoadError == nil || s.ListsBy[informer.ReasonBehind] != 1 {
-					t.Errorf("%+v %v", s.Snapshot, s.ListsBy)
+				if !s.WarmStart.Loaded || s.WarmStart.LoadError == nil || s.ListsBy[informer.ReasonBehind] != 1 {
+					t.Errorf("%+v %v", s.WarmStart, s.ListsBy)
 				}
 				if took > test.max {
 					t.Errorf("synced after %v", took)
@@ -202,7 +202,8 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 	}
 }
 
-// Only consecutive watches without progress count: five that fail, one that ends normally and one more that fails lead to no list.
+// Only consecutive watches without progress count: five that fail, one that ends normally and one more that fails lead
+// to no list.
 // Guarantees: S4
 func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
 	bubble(t, func(w world) {
@@ -223,8 +224,8 @@ func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
 				return false
 			})
 		s := reflectorStatus(inf)
-		if watches != 8 || !s.Snapshot.Loaded || s.Snapshot.LoadError != nil || len(s.ListsBy) > 0 {
-			t.Errorf("%d watches in %v, lists %v: %+v", watches, took, s.ListsBy, s.Snapshot)
+		if watches != 8 || !s.WarmStart.Loaded || s.WarmStart.LoadError != nil || len(s.ListsBy) > 0 {
+			t.Errorf("%d watches in %v, lists %v: %+v", watches, took, s.ListsBy, s.WarmStart)
 		}
 		stop()
 	})
@@ -237,7 +238,7 @@ func TestUnreachableServerLeadsToNoList(t *testing.T) {
 		fails := refuse(503)
 		watches := 0
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		w.live(w.client(), pods, config).stop()
 		w.relabel("ns", "a", "2")
@@ -258,30 +259,30 @@ func TestUnreachableServerLeadsToNoList(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); inf.Run(ctx) }()
 		time.Sleep(5 * time.Minute)
-		if s := reflectorStatus(inf); s.Failures < 7 || !s.Snapshot.Loaded {
+		if s := reflectorStatus(inf); s.Failures < 7 || !s.WarmStart.Loaded {
 			t.Errorf("the server was not unreachable: %+v", s)
 		}
 		w.server.Start()
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := reflectorStatus(inf); watches != 3 || s.Snapshot.LoadError != nil || len(s.ListsBy) > 0 {
-			t.Errorf("%d watches, lists %v: %+v", watches, s.ListsBy, s.Snapshot)
+		if s := reflectorStatus(inf); watches != 3 || s.WarmStart.LoadError != nil || len(s.ListsBy) > 0 {
+			t.Errorf("%d watches, lists %v: %+v", watches, s.ListsBy, s.WarmStart)
 		}
 		cancel()
 		<-ended
 	})
 }
 
-// SetShard returns only when the store has what the server had after the start: with older objects, another replica might already
-// work on one of them.
+// SetShard returns only when the store has what the server had after the start: with older objects, another replica
+// might already work on one of them.
 // Guarantees: S2, S4
 func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
-	for _, loaded := range []bool{false, true} { // whether the snapshot was loaded before SetShard
+	for _, loaded := range []bool{false, true} { // whether the saved state was loaded before SetShard
 		t.Run(fmt.Sprintf("loaded=%v", loaded), func(t *testing.T) {
 			bubble(t, func(w world) {
 				config := quiet[*corev1.Pod]()
-				config.Snapshot = snapshotDir(w.T)
+				config.WarmStart = warmStartDir(w.T)
 				w.create(newPod("ns", "a", "v=1"), newPod("ns", "gone", "v=1"))
 				resource := pods
 				resource.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
@@ -309,7 +310,7 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 					set <- inf.SetShard(ctx, informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}})
 				}()
 				synctest.Wait()
-				if s := reflectorStatus(inf).Snapshot; s.Loaded != loaded {
+				if s := reflectorStatus(inf).WarmStart; s.Loaded != loaded {
 					w.Errorf("before SetShard: %+v", s)
 				}
 				if !loaded {
@@ -318,7 +319,7 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 				if err := <-set; err != nil || !inf.HasSynced() || names(inf.Store().List()) != "ns/a" {
 					w.Errorf("SetShard returned %v with %s in the store, synced %v", err, names(inf.Store().List()), inf.HasSynced())
 				}
-				if s := reflectorStatus(inf).Snapshot; !s.Loaded || s.LoadError != nil {
+				if s := reflectorStatus(inf).WarmStart; !s.Loaded || s.LoadError != nil {
 					w.Errorf("%+v", s)
 				}
 				cancel()
@@ -328,14 +329,15 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 	}
 }
 
-// A list after a warm start compares by content: a new API server adds defaults to objects whose resource versions stay.
+// A list after a warm start compares by content: a new API server adds defaults to objects whose resource versions
+// stay.
 // Guarantees: S4
 func TestListAfterAWarmStartComparesContent(t *testing.T) {
 	for _, paged := range []bool{false, true} {
 		forEachCompactPod(t, fmt.Sprintf("paged=%v", paged), func(w world, compact bool) {
 			config := quiet[*corev1.Pod]()
 			config.Compact, config.PagedList = compact, paged
-			config.Snapshot = snapshotDir(t)
+			config.WarmStart = warmStartDir(t)
 			w.create(newPod("ns", "b", "v=1"))
 			backup := w.server.Snapshot()
 			w.relabel("ns", "b", "2")
@@ -359,7 +361,7 @@ func TestListAfterAWarmStartComparesContent(t *testing.T) {
 func TestChainOfWarmStartsEndsAfterADay(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		began := time.Now()
 		for i := range 60 {
@@ -383,13 +385,14 @@ func TestChainOfWarmStartsEndsAfterADay(t *testing.T) {
 	})
 }
 
-// A server that was restored and has passed the version of the snapshot shows in an object that the snapshot does not have.
+// A server that was restored and has passed the version of the saved state shows in an object that the saved state does
+// not have.
 // Guarantees: S4
 func TestRestoredServerShowsInOneObject(t *testing.T) {
 	forEachCompactPod(t, "restored", func(w world, compact bool) {
 		config := quiet[*corev1.Pod]()
 		config.Compact = compact
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "b", "v=1"))
 		backup := w.server.Snapshot()
 		w.create(newPod("ns", "lost", "v=1"))
@@ -406,13 +409,14 @@ func TestRestoredServerShowsInOneObject(t *testing.T) {
 	})
 }
 
-// A server that was restored may give another object the name and the version of one in the snapshot: the UID differs.
+// A server that was restored may give another object the name and the version of one in the saved state: the UID
+// differs.
 // Guarantees: S4
 func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
 	forEachCompactPod(t, "restored", func(w world, compact bool) {
 		config := quiet[*corev1.Pod]()
 		config.Compact = compact
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		backup := w.server.Snapshot()
 		first := newPod("ns", "a", "v=1")
 		first.UID = "first"
@@ -433,17 +437,17 @@ func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
 	})
 }
 
-// A list of a restored server is saved even if its version is that of the snapshot.
+// A list of a restored server is saved even if its version is that of the saved state.
 // Guarantees: S4
 func TestListOfARestoredServerIsSaved(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		backup := w.server.Snapshot()
 		w.relabel("ns", "a", "2")
 		w.create(newPod("ns", "lost", "v=1"))
-		config.Snapshot.Interval = time.Hour
+		config.WarmStart.Interval = time.Hour
 		l := w.live(w.client(), pods, config)
 		time.Sleep(7 * time.Minute)
 		saved := l.status().SavedVersion
@@ -464,20 +468,20 @@ func TestListOfARestoredServerIsSaved(t *testing.T) {
 	})
 }
 
-// Neither a snapshot nor the log has the credentials in the URL of the server, and new credentials do not matter.
+// Neither a saved state nor the log has the credentials in the URL of the server, and new credentials do not matter.
 // Guarantees: S4
-func TestSnapshotHasNoCredentials(t *testing.T) {
+func TestSavedStateHasNoCredentials(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		client := func(password string) *informer.Client {
 			return w.client(func(c *rest.Config) { c.Host = strings.Replace(c.Host, "://", "://user:"+password+"@", 1) })
 		}
 		w.live(client("hunter2"), pods, config).stop()
-		raw, err := os.ReadFile(files(t, config.Snapshot)[0])
+		raw, err := os.ReadFile(files(t, config.WarmStart)[0])
 		if err != nil || strings.Contains(string(raw), "hunter2") || strings.Contains(string(raw), "user:") {
-			t.Errorf("the snapshot has the password: %v", err)
+			t.Errorf("the saved state has the password: %v", err)
 		}
 		again := w.live(client("other"), pods, config)
 		if s := again.status(); !s.Loaded {
@@ -492,7 +496,7 @@ func TestSnapshotHasNoCredentials(t *testing.T) {
 func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
 			if asksForCluster(r) {
@@ -518,7 +522,7 @@ func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 func TestLastSaveSendsNoRequest(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		do, calls := countCalls(refuse(503))
 		w.answer(func(rw http.ResponseWriter, r *http.Request) bool { return asksForCluster(r) && do(rw, r) })
@@ -540,7 +544,7 @@ func TestLastSaveSendsNoRequest(t *testing.T) {
 func TestServerIsIdentifiedAfterAPageThatIsNotFound(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		page, calls := countCalls(func(rw http.ResponseWriter, _ *http.Request) bool {
 			http.NotFound(rw, nil)
@@ -564,10 +568,10 @@ func TestServerIsIdentifiedAfterAPageThatIsNotFound(t *testing.T) {
 }
 
 // endingStorage ends the goroutine of each save.
-type endingStorage struct{ informer.SnapshotDir }
+type endingStorage struct{ informer.WarmStartDir }
 
 func (s endingStorage) Save(ctx context.Context, name string, _ func(io.Writer) error) error {
-	return s.SnapshotDir.Save(ctx, name, func(io.Writer) error {
+	return s.WarmStartDir.Save(ctx, name, func(io.Writer) error {
 		runtime.Goexit()
 		return nil
 	})
@@ -579,7 +583,7 @@ func TestSaveThatEndsItsGoroutineShows(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
 		dir := t.TempDir()
-		config.Snapshot.Storage = endingStorage{informer.SnapshotDir(dir)}
+		config.WarmStart.Storage = endingStorage{informer.WarmStartDir(dir)}
 		w.create(newPod("ns", "a", "v=1"))
 		l := w.live(w.client(), pods, config)
 		time.Sleep(time.Minute)

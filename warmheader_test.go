@@ -15,8 +15,8 @@ import (
 	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
-// withHeader returns the only snapshot with another header.
-func withHeader(w world, c informer.SnapshotConfig, change func(header map[string]any)) []byte {
+// withHeader returns the only saved state with another header.
+func withHeader(w world, c informer.WarmStartConfig, change func(header map[string]any)) []byte {
 	w.Helper()
 	must := func(err error) {
 		w.Helper()
@@ -52,10 +52,10 @@ func withHeader(w world, c informer.SnapshotConfig, change func(header map[strin
 	}
 }
 
-// A header that does not say what the objects are of is refused: a time in the future hides their age, and versions that are no
-// numbers have no order.
+// A header that does not say what the objects are of is refused: a time in the future hides their age, and versions
+// that are no numbers have no order.
 // Guarantees: S4
-func TestHeaderOfASnapshotIsChecked(t *testing.T) {
+func TestHeaderOfASavedStateIsChecked(t *testing.T) {
 	later := func(d time.Duration) any { return time.Now().Add(d) }
 	for _, test := range []struct {
 		name, field string
@@ -72,10 +72,10 @@ func TestHeaderOfASnapshotIsChecked(t *testing.T) {
 		forEachCompactPod(t, test.name, func(w world, compact bool) {
 			config := quiet[*corev1.Pod]()
 			config.Compact = compact
-			config.Snapshot = snapshotDir(t)
+			config.WarmStart = warmStartDir(t)
 			w.create(newPod("ns", "a", "v=1"))
 			w.live(w.client(), pods, config).stop()
-			w.overwrite(withHeader(w, config.Snapshot, func(header map[string]any) { header[test.field] = test.value() }), config.Snapshot)
+			w.overwrite(withHeader(w, config.WarmStart, func(header map[string]any) { header[test.field] = test.value() }), config.WarmStart)
 			again := w.live(w.client(), pods, config)
 			s := again.status()
 			if s.Loaded != (test.why == "") || test.why != "" && !strings.Contains(s.LoadError.Error(), test.why) {
@@ -87,19 +87,19 @@ func TestHeaderOfASnapshotIsChecked(t *testing.T) {
 	}
 }
 
-// A snapshot with an object of another namespace than its header says is refused.
+// A saved state with an object of another namespace than its header says is refused.
 // Guarantees: S4
-func TestSnapshotOfAnotherNamespaceIsRefused(t *testing.T) {
+func TestSavedStateOfAnotherNamespaceIsRefused(t *testing.T) {
 	forEachCompactPod(t, "", func(w world, compact bool) {
 		one, all := quiet[*corev1.Pod](), quiet[*corev1.Pod]()
 		one.Compact, all.Compact = compact, compact
-		one.Snapshot, all.Snapshot = snapshotDir(t), snapshotDir(t)
+		one.WarmStart, all.WarmStart = warmStartDir(t), warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"), newPod("other", "b", "v=1"))
 		resource := pods
 		resource.Namespaces = []string{"ns"}
 		w.live(w.client(), resource, one).stop()
 		w.live(w.client(), pods, all).stop()
-		w.overwrite(withHeader(w, all.Snapshot, func(header map[string]any) { header["Namespace"] = "ns" }), one.Snapshot)
+		w.overwrite(withHeader(w, all.WarmStart, func(header map[string]any) { header["Namespace"] = "ns" }), one.WarmStart)
 		again := w.live(w.client(), resource, one)
 		if s := again.status(); s.Loaded || !strings.Contains(s.LoadError.Error(), "an object is of another namespace") {
 			t.Errorf("%+v", s)

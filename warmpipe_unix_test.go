@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A named pipe under the name of a snapshot does not keep Run from listing, nor from its end.
+// A named pipe under the name of a saved state does not keep Run from listing, nor from its end.
 // Guarantees: S4
-func TestPipeInPlaceOfASnapshot(t *testing.T) {
+func TestPipeInPlaceOfASavedState(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
-		config.Snapshot = snapshotDir(t)
+		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		w.live(w.client(), pods, config).stop()
-		for _, file := range files(t, config.Snapshot) {
+		for _, file := range files(t, config.WarmStart) {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}

@@ -114,8 +114,8 @@ func watchProblems(r informer.ReflectorStatus, now time.Time) (found []finding) 
 		found = append(found, finding{SeverityWarning, "no watch for " + round(down) + lastError(r.LastError, r.LastErrorTime,
 			now), ""})
 	}
-	if r.Snapshot.SaveError != nil {
-		found = append(found, finding{SeverityWarning, "the latest snapshot cannot be saved", ""})
+	if r.WarmStart.SaveError != nil {
+		found = append(found, finding{SeverityWarning, "the state for a warm start cannot be saved", ""})
 	}
 	if r.Stale > 0 {
 		found = append(found, finding{SeverityWarning, count(r.Stale, "object") + " whose newest version cannot be decoded",

@@ -135,8 +135,8 @@ type Watch struct {
 	// Read is the number of objects read of the current list, or of the last one.
 	Read      int      `json:"read"`
 	LastError *Failure `json:"lastError,omitempty"`
-	// Snapshot is absent unless the watch has loaded or saved a snapshot, or has tried to.
-	Snapshot *Snapshot `json:"snapshot,omitempty"`
+	// WarmStart is absent unless the watch has loaded a saved state or saved one, or has tried to.
+	WarmStart *WarmStart `json:"warmStart,omitempty"`
 	// Transitions are the latest states, the oldest first, 16 at most.
 	Transitions []Transition `json:"transitions"`
 }
@@ -159,18 +159,18 @@ type Failure struct {
 	Text string `json:"text,omitempty"`
 }
 
-// Snapshot is the status of the saved snapshots of a watch.
-type Snapshot struct {
-	// Loaded says that the store began with the objects of a snapshot: LoadedObjects, which were LoadedAgeSeconds old.
+// WarmStart is the status of the saved states of a watch.
+type WarmStart struct {
+	// Loaded says that the store began with the objects of a saved state: LoadedObjects, which were LoadedAgeSeconds old.
 	Loaded           bool    `json:"loaded"`
 	LoadedObjects    int     `json:"loadedObjects"`
 	LoadedAgeSeconds float64 `json:"loadedAgeSeconds"`
 	LoadSeconds      float64 `json:"loadSeconds"`
 	// CatchUpTo is the resource version that the server had at the start. It is empty once the store has reached it.
 	CatchUpTo string `json:"catchUpTo,omitempty"`
-	// LoadFailure is why the store did not begin with a snapshot. Only authorized callers receive it.
+	// LoadFailure is why the store did not begin with a saved state. Only authorized callers receive it.
 	LoadFailure string `json:"loadFailure,omitempty"`
-	// Saves counts the snapshots that were saved. The last one has SavedObjects and SavedBytes, and took SaveSeconds.
+	// Saves counts the saves. The last one has SavedObjects and SavedBytes, and took SaveSeconds.
 	Saves        int       `json:"saves"`
 	SavedAt      time.Time `json:"savedAt,omitzero"`
 	SavedObjects int       `json:"savedObjects"`
@@ -582,7 +582,7 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 		w.Transitions = append(w.Transitions, next)
 	}
 	w.LastError = b.failure(r.LastError, r.LastErrorTime)
-	w.Snapshot = b.snapshot(r.Snapshot)
+	w.WarmStart = b.warmStart(r.WarmStart)
 	return w
 }
 
@@ -602,11 +602,11 @@ func (b *builder) text(err error) string {
 	return shorten(err.Error())
 }
 
-func (b *builder) snapshot(s informer.SnapshotStatus) *Snapshot {
+func (b *builder) warmStart(s informer.WarmStartStatus) *WarmStart {
 	if !s.Loaded && s.LoadError == nil && s.Saves == 0 && s.SaveError == nil {
 		return nil
 	}
-	return &Snapshot{
+	return &WarmStart{
 		Loaded:           s.Loaded,
 		LoadedObjects:    s.LoadedObjects,
 		LoadedAgeSeconds: s.LoadedAge.Seconds(),

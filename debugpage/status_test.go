@@ -79,17 +79,17 @@ func replica(change func(*shard.Status)) func() shard.Status {
 	return func() shard.Status { return s }
 }
 
-// status.json shows replicas and saved snapshots. Only authorized callers receive the texts of errors.
-func TestStatusOfReplicasAndSnapshots(t *testing.T) {
+// status.json shows replicas and saved states. Only authorized callers receive the texts of errors.
+func TestStatusOfReplicasAndWarmStarts(t *testing.T) {
 	inRig(t, func(r *rig) {
 		r.config.Replicas = []func() shard.Status{replica(func(s *shard.Status) {
 			s.Yielded, s.Overdue = 8, []shard.Call{{Key: secret, Since: time.Now()}}
 		})}
 		saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{
-			{State: informer.ReflectorWatching, WatchOpen: true, Snapshot: informer.SnapshotStatus{
+			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: informer.WarmStartStatus{
 				Loaded: true, LoadedObjects: 1, LoadedAge: 2 * time.Second, LoadTime: 3 * time.Second, CatchUpTo: "4", Saves: 5, SavedAt: time.Now(), SavedObjects: 6, SavedBytes: 7, SaveTime: 8 * time.Second,
 			}},
-			{State: informer.ReflectorWatching, WatchOpen: true, Snapshot: informer.SnapshotStatus{LoadError: errors.New(secret), SaveError: errors.New(secret)}},
+			{State: informer.ReflectorWatching, WatchOpen: true, WarmStart: informer.WarmStartStatus{LoadError: errors.New(secret), SaveError: errors.New(secret)}},
 			{State: informer.ReflectorWatching, WatchOpen: true},
 		}}
 		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}
@@ -103,11 +103,11 @@ func TestStatusOfReplicasAndSnapshots(t *testing.T) {
 		if diff := cmp.Diff([]debugpage.Replica{want}, s.Replicas); diff != "" {
 			r.Error(diff)
 		}
-		var got []*debugpage.Snapshot
+		var got []*debugpage.WarmStart
 		for _, w := range s.Informers[0].Watches {
-			got = append(got, w.Snapshot)
+			got = append(got, w.WarmStart)
 		}
-		if diff := cmp.Diff([]*debugpage.Snapshot{
+		if diff := cmp.Diff([]*debugpage.WarmStart{
 			{Loaded: true, LoadedObjects: 1, LoadedAgeSeconds: 2, LoadSeconds: 3, CatchUpTo: "4", Saves: 5, SavedAt: now, SavedObjects: 6, SavedBytes: 7, SaveSeconds: 8},
 			{LoadFailure: secret, SaveFailed: true, SaveFailure: secret},
 			nil,
@@ -247,12 +247,12 @@ func TestProblems(t *testing.T) {
 			r.config = debugpage.Config{Replicas: []func() shard.Status{replica(func(s *shard.Status) { s.Owned = s.Planned }), replica(func(s *shard.Status) { s.State = shard.Idle })}}
 			r.expect("")
 		},
-		"snapshot that cannot be saved": func(r *rig) {
+		"state that cannot be saved": func(r *rig) {
 			saved := informer.InformerStatus{Resource: r.pods.Resource(), Reflectors: []informer.ReflectorStatus{{
-				State: informer.ReflectorWatching, WatchOpen: true, Snapshot: informer.SnapshotStatus{SaveError: errors.New(secret)},
+				State: informer.ReflectorWatching, WatchOpen: true, WarmStart: informer.WarmStartStatus{SaveError: errors.New(secret)},
 			}}}
 			r.config = debugpage.Config{Informers: []func() informer.InformerStatus{func() informer.InformerStatus { return saved }}}
-			r.expect("warning watch v1 pods: the latest snapshot cannot be saved")
+			r.expect("warning watch v1 pods: the state for a warm start cannot be saved")
 		},
 		"not started": func(r *rig) {
 			r.expect("warning watch v1 pods: not started")

@@ -29,7 +29,7 @@ var warmPods = flag.Int("pods", 2000, "number of pods of TestWarmStart")
 // warmEnv is set in the process that TestWarmStart kills: its warmJob.
 const warmEnv = "E2E_WARM_JOB"
 
-// warmJob is the work of that process: an informer of pods that saves snapshots.
+// warmJob is the work of that process: an informer of pods that saves its state.
 type warmJob struct {
 	Host, Token, Namespace, Dir string
 	CA                          []byte
@@ -92,15 +92,15 @@ func runWarmJob(spec string) int {
 	}
 	config := &rest.Config{Host: j.Host, BearerToken: j.Token, TLSClientConfig: rest.TLSClientConfig{CAData: j.CA}}
 	s, err := startWarm(context.Background(), config, j.Namespace, informer.Config[*corev1.Pod]{
-		Compact:  j.Compact,
-		Snapshot: informer.SnapshotConfig{Storage: informer.SnapshotDir(j.Dir), Interval: 2 * time.Second},
+		Compact:   j.Compact,
+		WarmStart: informer.WarmStartConfig{Storage: informer.WarmStartDir(j.Dir), Interval: 2 * time.Second},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	for last := ""; ; time.Sleep(50 * time.Millisecond) {
-		status := s.Status().Reflectors[0].Snapshot
+		status := s.Status().Reflectors[0].WarmStart
 		if status.SaveError != nil {
 			fmt.Fprintln(os.Stderr, status.SaveError)
 			return 1
@@ -112,8 +112,8 @@ func runWarmJob(spec string) int {
 	}
 }
 
-// A process with an informer is killed, and pods change. The next start resumes from the last snapshot: the server sends a small
-// part of the bytes of a list, and the store equals that of an informer that lists.
+// A process with an informer is killed, and pods change. The next start resumes from the last saved state: the server
+// sends a small part of the bytes of a list, and the store equals that of an informer that lists.
 //
 //	go test -run TestWarmStart . -v -args -pods 30000
 //
@@ -208,7 +208,7 @@ func testWarmStart(t *testing.T, media string, compact bool) {
 	_ = process.Wait()
 	change(100)
 
-	settings.Snapshot.Storage = informer.SnapshotDir(dir)
+	settings.WarmStart.Storage = informer.WarmStartDir(dir)
 	warm, err := startWarm(ctx, config, namespace, settings)
 	if err != nil {
 		t.Fatal(err)
@@ -221,8 +221,8 @@ func testWarmStart(t *testing.T, media string, compact bool) {
 		t.Errorf("warm start (-fresh +warm):\n%.2000s", cmp.Diff(want, got))
 	}
 	s := warm.Status().Reflectors[0]
-	if !s.Snapshot.Loaded || s.Snapshot.LoadError != nil || s.Failures > 0 || len(s.ListsBy) > 0 {
-		t.Errorf("the start was not warm: %+v, lists %v", s.Snapshot, s.ListsBy)
+	if !s.WarmStart.Loaded || s.WarmStart.LoadError != nil || s.Failures > 0 || len(s.ListsBy) > 0 {
+		t.Errorf("the start was not warm: %+v, lists %v", s.WarmStart, s.ListsBy)
 	}
 	if warm.received > cold.received/10 {
 		t.Errorf("the warm start received %d bytes, the cold one %d", warm.received, cold.received)
@@ -240,9 +240,9 @@ func testWarmStart(t *testing.T, media string, compact bool) {
 		t.Fatal(err)
 	}
 	again.stop()
-	if s := again.Status().Reflectors[0]; !s.Snapshot.Loaded || len(s.ListsBy) > 0 || again.Store().Len() != warm.Store().Len() {
-		t.Errorf("the start without changes was not warm: %+v, lists %v", s.Snapshot, s.ListsBy)
+	if s := again.Status().Reflectors[0]; !s.WarmStart.Loaded || len(s.ListsBy) > 0 || again.Store().Len() != warm.Store().Len() {
+		t.Errorf("the start without changes was not warm: %+v, lists %v", s.WarmStart, s.ListsBy)
 	}
 	t.Logf("%d pods: cold start %d bytes, %v; warm start %d bytes, %v, of them %v to load; %d watches; without changes of pods %d bytes, %v",
-		len(objects), cold.received, cold.synced, warm.received, warm.synced, s.Snapshot.LoadTime, s.Watches, again.received, again.synced)
+		len(objects), cold.received, cold.synced, warm.received, warm.synced, s.WarmStart.LoadTime, s.Watches, again.received, again.synced)
 }

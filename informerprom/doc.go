@@ -47,16 +47,16 @@
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //
 // The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored, shard,
-// snapshot or unclear.
+// unclear or warm start.
 //
-// With Config.Snapshot of an informer, its reflectors also have these:
+// With Config.WarmStart of an informer, its reflectors also have these:
 //
-//	informer_snapshot_loaded                  1 if the store began with the objects of a snapshot
-//	informer_snapshot_saves_total             snapshots that were saved
-//	informer_snapshot_save_failed             1 if the latest save failed
-//	informer_snapshot_saved_timestamp_seconds the time of the last save; no series before
-//	informer_snapshot_saved_bytes             the size of the last snapshot that was saved
-//	informer_snapshot_save_seconds            the time that the last save took
+//	informer_warm_start_loaded                  1 if the store began with the objects of a saved state
+//	informer_warm_start_saves_total             saves of the state
+//	informer_warm_start_save_failed             1 if the latest save failed
+//	informer_warm_start_saved_timestamp_seconds the time of the last save; no series before
+//	informer_warm_start_saved_bytes             the size of the last saved state
+//	informer_warm_start_save_seconds            the time that the last save took
 //
 // These have the labels of client-go, name and watch_namespace. Here name is Config.Name and the resource, such as
 // "deployments.v1.apps":

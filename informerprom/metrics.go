@@ -96,16 +96,17 @@ var (
 		least, ofRequests)
 )
 
-// The metrics of saved snapshots.
+// The metrics of saved states.
 var (
-	snapshotLoaded = gauge("informer_snapshot_loaded", "Whether the store began with the objects of a snapshot: 1 or 0.",
+	warmStartLoaded = gauge("informer_warm_start_loaded",
+		"Whether the store began with the objects of a saved state: 1 or 0.", least, ofReflector)
+	warmStartSaves  = counter("informer_warm_start_saves_total", "Saves of the state.", ofReflector)
+	warmStartFailed = gauge("informer_warm_start_save_failed", "Whether the latest save failed: 1 or 0.", most,
+		ofReflector)
+	warmStartTime = gauge("informer_warm_start_saved_timestamp_seconds", "Time of the last save since the Unix epoch.",
 		least, ofReflector)
-	snapshotSaves  = counter("informer_snapshot_saves_total", "Snapshots that were saved.", ofReflector)
-	snapshotFailed = gauge("informer_snapshot_save_failed", "Whether the latest save failed: 1 or 0.", most, ofReflector)
-	snapshotTime   = gauge("informer_snapshot_saved_timestamp_seconds", "Time of the last save since the Unix epoch.",
-		least, ofReflector)
-	snapshotBytes = gauge("informer_snapshot_saved_bytes", "Size of the last snapshot that was saved.", sum, ofReflector)
-	snapshotTook  = gauge("informer_snapshot_save_seconds", "Time that the last save took.", most, ofReflector)
+	warmStartBytes = gauge("informer_warm_start_saved_bytes", "Size of the last saved state.", sum, ofReflector)
+	warmStartTook  = gauge("informer_warm_start_save_seconds", "Time that the last save took.", most, ofReflector)
 )
 
 // The metrics of subscriptions.

@@ -190,7 +190,7 @@ var states = []informer.ReflectorState{
 var reasons = []informer.Reason{
 	informer.ReasonFirst, informer.ReasonEnded, informer.ReasonFailed, informer.ReasonExpired, informer.ReasonRestored,
 	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear, informer.ReasonShard,
-	informer.ReasonSnapshot,
+	informer.ReasonWarmStart,
 }
 
 func (p *page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {
@@ -227,7 +227,7 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 	p.add(reflectorEvents, float64(r.Events), name, group, version, resource, r.Namespace)
 	p.add(reflectorRead, float64(r.Read), name, group, version, resource, r.Namespace)
 
-	p.addSnapshot(&r.Snapshot, name, group, version, resource, r.Namespace)
+	p.addWarmStart(&r.WarmStart, name, group, version, resource, r.Namespace)
 
 	reflector := resource + "." + version + "." + group
 	if name != "" {
@@ -238,18 +238,18 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 	p.add(reflectorVersion, lastDigits(r.ResourceVersion), reflector, r.Namespace)
 }
 
-// addSnapshot adds the metrics of saved snapshots, if the reflector has loaded or saved one, or has tried to.
-func (p *page) addSnapshot(s *informer.SnapshotStatus, labels ...string) {
+// addWarmStart adds the metrics of saved states, if the reflector has loaded or saved one, or has tried to.
+func (p *page) addWarmStart(s *informer.WarmStartStatus, labels ...string) {
 	if !s.Loaded && s.LoadError == nil && s.Saves == 0 && s.SaveError == nil {
 		return
 	}
-	p.add(snapshotLoaded, truth(s.Loaded), labels...)
-	p.add(snapshotSaves, float64(s.Saves), labels...)
-	p.add(snapshotFailed, truth(s.SaveError != nil), labels...)
+	p.add(warmStartLoaded, truth(s.Loaded), labels...)
+	p.add(warmStartSaves, float64(s.Saves), labels...)
+	p.add(warmStartFailed, truth(s.SaveError != nil), labels...)
 	if s.Saves > 0 {
-		p.add(snapshotTime, unix(s.SavedAt), labels...)
-		p.add(snapshotBytes, float64(s.SavedBytes), labels...)
-		p.add(snapshotTook, s.SaveTime.Seconds(), labels...)
+		p.add(warmStartTime, unix(s.SavedAt), labels...)
+		p.add(warmStartBytes, float64(s.SavedBytes), labels...)
+		p.add(warmStartTook, s.SaveTime.Seconds(), labels...)
 	}
 }
 

@@ -88,7 +88,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 }
 
 // join adds a replica to the program, which has all slots soon, an elector, which leads soon, and an informer of its pods that saves a
-// snapshot.
+// saved state.
 func (p *program) join() *shard.Replica {
 	p.Helper()
 	informertest.Register[*coordinationv1.Lease](p.server, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
@@ -101,7 +101,7 @@ func (p *program) join() *shard.Replica {
 		p.Fatal(err)
 	}
 	saved := informer.New(client, informer.Resource{GroupVersionResource: pods}, informer.Config[*corev1.Pod]{
-		Logger: quiet, Snapshot: informer.SnapshotConfig{Storage: informer.SnapshotDir(p.TempDir()), Interval: time.Minute},
+		Logger: quiet, WarmStart: informer.WarmStartConfig{Storage: informer.WarmStartDir(p.TempDir()), Interval: time.Minute},
 	})
 	controller := &informer.Controller[shard.Key]{Name: "shared", Logger: quiet, Reconcile: func(context.Context, shard.Key) (informer.Result, error) {
 		return informer.Result{}, nil
@@ -211,10 +211,10 @@ func TestSeriesEnd(t *testing.T) {
 	})
 }
 
-// The page shows the slots of a replica, its lease, and the snapshots of its informer.
+// The page shows the slots of a replica, its lease, and the saved states of its informer.
 func TestPageOfAReplica(t *testing.T) {
 	inProgram(t, func(p *program) {
-		p.has("no informer_shard_", "no informer_snapshot_")
+		p.has("no informer_shard_", "no informer_warm_start_")
 		p.join()
 		p.has(
 			`informer_shard_state{shards="kube-system/sites",state="Member"} 1`,
@@ -227,9 +227,9 @@ func TestPageOfAReplica(t *testing.T) {
 			`informer_shard_leases_lost_total{shards="kube-system/sites"} 0`,
 			`no informer_shard_last_error_timestamp_seconds`,
 			`informer_queue_awaited_keys{controller="shared",name="shared"} 0`,
-			`informer_snapshot_loaded{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
-			`informer_snapshot_saves_total{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 1`,
-			`informer_snapshot_save_failed{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
+			`informer_warm_start_loaded{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
+			`informer_warm_start_saves_total{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 1`,
+			`informer_warm_start_save_failed{group="",name="shared",resource="pods",version="v1",watch_namespace=""} 0`,
 		)
 		p.server.Stop()
 		p.rest(time.Minute)

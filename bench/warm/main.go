@@ -1,9 +1,9 @@
 // Warm measures what a warm start saves: the bytes that a server sends until an informer has synced, and the time,
-// after a start with a list and after one from a snapshot. The server is a process of its own, and so is each start.
+// after a start with a list and after one from a saved state. The server is a process of its own, and so is each start.
 //
 //	go run ./warm -pods 30000 -changes 300 -runs 5
 //
-// Each run has three starts: one without snapshots, one that saves a snapshot at its end, and, after changes of the
+// Each run has three starts: one without a saved state, one that saves its state at its end, and, after changes of the
 // pods, one that loads it.
 package main
 

@@ -70,20 +70,20 @@ var podResource = informer.Resource{GroupVersionResource: corev1.SchemeGroupVers
 type job struct {
 	kind
 	Server string // its address
-	Dir    string // of the snapshots; empty for none
+	Dir    string // of the saved states; empty for none
 }
 
 // figures are the results of a program.
 type figures struct {
 	Objects int
-	Warm    bool    // it began with a snapshot
+	Warm    bool    // it began with a saved state
 	Bytes   float64 // B that the server sent until the sync, with the headers
 	Sync    float64 // s
 	CPU     float64 // s of processor time until the sync
 	Peak    float64 // B of resident memory until the sync
 	// PeakAtEnd is the peak after the save at the end, in B.
 	PeakAtEnd float64
-	File      float64 // B of the snapshot that it saved
+	File      float64 // B of the state that it saved
 	Save      float64 // s
 	Load      float64 // s
 }
@@ -121,7 +121,7 @@ func work(spec string) error {
 	}
 	settings := informer.Config[*corev1.Pod]{Compact: j.Compact}
 	if j.Dir != "" {
-		settings.Snapshot.Storage = informer.SnapshotDir(j.Dir)
+		settings.WarmStart.Storage = informer.WarmStartDir(j.Dir)
 	}
 	pods := informer.New(client, podResource, settings)
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -143,7 +143,7 @@ func work(spec string) error {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		return err
 	}
-	s := pods.Status().Reflectors[0].Snapshot
+	s := pods.Status().Reflectors[0].WarmStart
 	f.Warm = s.Loaded && s.LoadError == nil
 	f.File, f.Save, f.Load = float64(s.SavedBytes), s.SaveTime.Seconds(), s.LoadTime.Seconds()
 	f.PeakAtEnd = float64(measure.PeakMemory())

@@ -434,12 +434,12 @@ const watchFacts = (w) => facts(
   ['Decode errors', number(w.decodeErrors)],
   ['Stale objects', number(w.stale)],
   ['Last error', failure(w.lastError), true],
-  ...(w.snapshot ? snapshotFacts(w.snapshot) : []),
+  ...(w.warmStart ? warmStartFacts(w.warmStart) : []),
 );
 
-const snapshotFacts = (s) => [
-  ['Snapshot at the start', s.loaded ? `${plural(s.loadedObjects, 'object')}, ${seconds(Math.round(s.loadedAgeSeconds))} old, read in ${seconds(s.loadSeconds)}` : `not used${s.loadFailure ? `: ${s.loadFailure}` : ''}`, true],
-  ['Snapshots saved', number(s.saves) + (s.saves ? `, the last ${ago(s.savedAt)} ago: ${plural(s.savedObjects, 'object')}, ${bytes(s.savedBytes)}, in ${seconds(s.saveSeconds)}` : ''), true],
+const warmStartFacts = (s) => [
+  ['Warm start', s.loaded ? `${plural(s.loadedObjects, 'object')}, ${seconds(Math.round(s.loadedAgeSeconds))} old, read in ${seconds(s.loadSeconds)}` : `not used${s.loadFailure ? `: ${s.loadFailure}` : ''}`, true],
+  ['Saves', number(s.saves) + (s.saves ? `, the last ${ago(s.savedAt)} ago: ${plural(s.savedObjects, 'object')}, ${bytes(s.savedBytes)}, in ${seconds(s.saveSeconds)}` : ''), true],
   ['Latest save', s.saveFailed && `failed${s.saveFailure ? `: ${s.saveFailure}` : ''}`, true],
 ];
 

@@ -26,7 +26,7 @@ var (
 	ErrNoPart = errors.New("a list of what comes to the shard is not possible")
 	// ErrNoConfirmation leads to a list.
 	ErrNoConfirmation = errors.New(
-		"the server has not confirmed that the watch has every change since the snapshot was saved")
+		"the server has not confirmed that the watch has every change since the state was saved")
 )
 
 // ErrEmptyWatch indicates a watch without an event that ended within a second. It counts as a failure, so that the next

@@ -79,7 +79,7 @@ const (
 	AwaitingData
 	AwaitingSink
 	AwaitingRetry
-	AwaitingSnapshot
+	AwaitingWarmStart
 )
 
 // Awaits is an Awaiting that one goroutine changes and others read.

@@ -50,7 +50,7 @@ const (
 	ReasonAbsent
 	ReasonUnclear
 	ReasonShard
-	ReasonSnapshot
+	ReasonWarmStart
 )
 
 // Wait is how to wait after a failure.
@@ -108,7 +108,7 @@ func (s State) Listed() State { return State{Phase: Watching, Version: s.Version
 // the server has, or empty if that is the version of the objects.
 func (s State) Loaded(until string, now time.Time) State {
 	s = s.Listed()
-	s.Why, s.loaded = ReasonSnapshot, true
+	s.Why, s.loaded = ReasonWarmStart, true
 	if until != "" {
 		s.Watch.CatchUp = CatchUp{until: until, progress: now}
 	}

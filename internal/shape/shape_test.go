@@ -153,7 +153,7 @@ var files = []string{
 	"shard.go",
 	"resource.go",
 	"errors.go",
-	"snapshotconfig.go",
+	"warmstartconfig.go",
 	"config.go",
 	"undecoded.go",
 	"durations.go",

@@ -1,4 +1,4 @@
-// Package snapshotfile is the format of a saved snapshot of a collection: a header, and then encoded objects.
+// Package snapshotfile is the format of the saved state of a collection: a header, and then encoded objects.
 //
 //	file  = "informer" version block*         the version is one byte
 //	block = kind rawLen packedLen payload sum the lengths and the sum have 4 bytes each, little endian
@@ -52,7 +52,7 @@ type Record struct {
 }
 
 // ErrTooLarge indicates that a header or an object is too large for the format.
-var ErrTooLarge = errors.New("too large for a snapshot")
+var ErrTooLarge = errors.New("too large for a saved state")
 
 // Writer writes a file. Create one with [NewWriter].
 type Writer struct {
@@ -185,7 +185,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 		return nil, err
 	}
 	if string(begin[:len(magic)]) != magic {
-		return nil, in.damaged("it is not a snapshot")
+		return nil, in.damaged("it is not a saved state")
 	}
 	if begin[len(magic)] != version {
 		return nil, &VersionError{begin[len(magic)]}

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	defaultSnapshotInterval = 5 * time.Minute
-	defaultSnapshotMaxAge   = time.Hour
+	defaultSaveInterval = 5 * time.Minute
+	defaultMaxAge       = time.Hour
 )
 
-// SnapshotConfig makes an [Informer] save its objects, and start from the saved ones: a warm start. Instead of a list
+// WarmStartConfig makes an [Informer] save its objects, and start from the saved ones: a warm start. Instead of a list
 // of the whole collection, the server then sends the changes since the save. The zero value saves nothing.
 //
-//	config.Snapshot.Storage = informer.SnapshotDir("/var/cache/my-controller")
+//	config.WarmStart.Storage = informer.WarmStartDir("/var/cache/my-controller")
 //
 // The informer saves each namespace of Resource on its own: every Interval if something has changed, and when the
 // context of Run ends, for which Run waits. A start reads the saved objects into the store, and watches from their
 // resource version. OnAdd receives them as those of a first list. The informer is not synced before it has every change
 // up to the resource version that the server had after the start.
 //
-// The informer lists if it cannot resume, and says why in the log and in [ReflectorStatus].Snapshot: nothing is saved;
-// the snapshot is older than MaxAge, damaged, or from another server, resource, selector, shard, Go type or Revision;
-// the server rejects the requests that check it; or the server no longer has the changes since the save. A
+// The informer lists if it cannot resume, and says why in the log and in [ReflectorStatus].WarmStart: nothing is saved;
+// the saved state is older than MaxAge, damaged, or from another server, resource, selector, shard, Go type or
+// Revision; the server rejects the requests that check it; or the server no longer has the changes since the save. A
 // kube-apiserver has those of the last 75 seconds at least, and usually of some minutes. If the watch finds that out,
 // the store already has the saved objects, and the list changes only what differs.
 //
 // It also lists if the last list of the whole collection was more than 24 hours ago, in this or an earlier process. A
-// server that was restored from a backup may have passed the version of the snapshot since. A warm start cannot always
-// detect that, and lacks what the restore changed. So restore etcd with --bump-revision and --mark-compacted: a warm
-// start then always lists.
+// server that was restored from a backup may have passed the version of the saved state since. A warm start cannot
+// always detect that, and lacks what the restore changed. So restore etcd with --bump-revision and --mark-compacted: a
+// warm start then always lists.
 //
 // Two servers are the same if they have the same URL, certificate authority and UID of the namespace kube-system. If
 // the informer may not get that namespace, the URL and the certificate authority have to suffice.
@@ -47,49 +47,49 @@ const (
 // kube-system for each Client.
 //
 // The informer saves nothing while the newest version of an object cannot be decoded, and nothing if an object changes
-// when it is encoded and decoded again, as by a field that has no encoding. [SnapshotStatus] then has the error, and
-// the last snapshot stays. With Config.Compact, most objects need no such check, since the informer holds them as the
-// server sent them.
-type SnapshotConfig struct {
-	// Storage keeps the snapshots. Nil means that the informer saves nothing and starts with a list.
-	Storage SnapshotStorage
+// when it is encoded and decoded again, as by a field that has no encoding. [WarmStartStatus] then has the error, and
+// the last saved state stays. With Config.Compact, most objects need no such check, since the informer holds them as
+// the server sent them.
+type WarmStartConfig struct {
+	// Storage keeps the saved states. Nil means that the informer saves nothing and starts with a list.
+	Storage WarmStartStorage
 	// Interval is the time between two saves, less up to a tenth at random. A shorter one makes it more likely that a
 	// start after a crash can resume. Zero means 5 minutes.
 	Interval time.Duration
-	// MaxAge is the age at which a snapshot is too old for a start. Zero means an hour.
+	// MaxAge is the age at which a saved state is too old for a start. Zero means an hour.
 	MaxAge time.Duration
 	// Revision names what Config.Transform and Config.Filter do: change it whenever they change. The informer does not
-	// load a snapshot of another revision. It must not be empty if Transform or Filter is set.
+	// load a saved state of another revision. It must not be empty if Transform or Filter is set.
 	Revision string
-	// Secrets allows snapshots of Secrets, also of their metadata. Snapshots are not encrypted. False means that an
+	// Secrets allows saved states of Secrets, also of their metadata. Saved states are not encrypted. False means that an
 	// informer of secrets with a Storage is invalid.
 	Secrets bool
 }
 
-// SnapshotStorage keeps snapshots by name. [SnapshotDir] is one. A program that saves the same collection twice at
+// WarmStartStorage keeps saved states by name. [WarmStartDir] is one. A program that saves the same collection twice at
 // once, or in two processes, needs a storage for each. The last save wins.
-type SnapshotStorage interface {
-	// Load returns the snapshot with that name. If there is none, the error wraps [os.ErrNotExist].
+type WarmStartStorage interface {
+	// Load returns the saved state with that name. If there is none, the error wraps [os.ErrNotExist].
 	Load(ctx context.Context, name string) (io.ReadCloser, error)
-	// Save calls write with a writer for the snapshot with that name. It replaces the previous one in one step, after
+	// Save calls write with a writer for the saved state with that name. It replaces the previous one in one step, after
 	// write has returned nil: Load never returns a part. If write or anything else fails, Save returns the error and the
-	// previous snapshot stays. The context is canceled when the context of Run ends, except for the save at the end.
+	// previous saved state stays. The context is canceled when the context of Run ends, except for the save at the end.
 	Save(ctx context.Context, name string, write func(io.Writer) error) error
 }
 
 // validate names the field that is wrong. An informer of objects of type t, a pointer, in resource would use c.
-func (c *SnapshotConfig) validate(resource Resource, t reflect.Type, functions bool) error {
+func (c *WarmStartConfig) validate(resource Resource, t reflect.Type, functions bool) error {
 	switch {
 	case c.Interval < 0:
-		return fmt.Errorf("Config.Snapshot.Interval is %v: it must not be negative", c.Interval)
+		return fmt.Errorf("Config.WarmStart.Interval is %v: it must not be negative", c.Interval)
 	case c.MaxAge < 0:
-		return fmt.Errorf("Config.Snapshot.MaxAge is %v: it must not be negative", c.MaxAge)
+		return fmt.Errorf("Config.WarmStart.MaxAge is %v: it must not be negative", c.MaxAge)
 	case c.Storage == nil:
 		return nil
 	case !c.Secrets && (resource.Group == "" && resource.Resource == "secrets" || isSecret(t)):
-		return errors.New("Config.Snapshot.Secrets is false: set it to save the objects of secrets, which are not encrypted")
+		return errors.New("Config.WarmStart.Secrets is false: set it to save the objects of secrets, which are not encrypted")
 	case functions && c.Revision == "":
-		return errors.New("Config.Snapshot.Revision is empty: name what Transform and Filter do, " +
+		return errors.New("Config.WarmStart.Revision is empty: name what Transform and Filter do, " +
 			"so that a program in which they do something else does not load what these made")
 	}
 	return nil
@@ -100,35 +100,35 @@ func isSecret(t reflect.Type) bool {
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "k8s.io/api/core/v1" && t.Elem().Name() == "Secret"
 }
 
-func (c *SnapshotConfig) interval() time.Duration {
+func (c *WarmStartConfig) interval() time.Duration {
 	if c.Interval > 0 {
 		return c.Interval
 	}
-	return defaultSnapshotInterval
+	return defaultSaveInterval
 }
 
-func (c *SnapshotConfig) maxAge() time.Duration {
+func (c *WarmStartConfig) maxAge() time.Duration {
 	if c.MaxAge > 0 {
 		return c.MaxAge
 	}
-	return defaultSnapshotMaxAge
+	return defaultMaxAge
 }
 
-// SnapshotDir is a directory with one file for each snapshot, which only the user of the process may read. Save creates
-// the directory if there is none. It writes a temporary file first, and replaces the snapshot when all of it is on the
-// disk. Files may be deleted at any time.
-type SnapshotDir string
+// WarmStartDir is a directory with one file for each saved state, which only the user of the process may read. Save
+// creates the directory if there is none. It writes a temporary file first, and replaces the saved state when all of it
+// is on the disk. Files may be deleted at any time.
+type WarmStartDir string
 
-// Load implements [SnapshotStorage]. Anything but a regular file under that name, such as a named pipe, is an error.
-func (d SnapshotDir) Load(_ context.Context, name string) (io.ReadCloser, error) {
+// Load implements [WarmStartStorage]. Anything but a regular file under that name, such as a named pipe, is an error.
+func (d WarmStartDir) Load(_ context.Context, name string) (io.ReadCloser, error) {
 	return snapshotfile.Open(filepath.Join(string(d), name))
 }
 
 // staleTemporary is the age of a temporary file that a process has left behind.
 const staleTemporary = time.Hour
 
-// Save implements [SnapshotStorage].
-func (d SnapshotDir) Save(_ context.Context, name string, write func(io.Writer) error) error {
+// Save implements [WarmStartStorage].
+func (d WarmStartDir) Save(_ context.Context, name string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
@@ -158,14 +158,14 @@ func (d SnapshotDir) Save(_ context.Context, name string, write func(io.Writer) 
 	}
 	done = true
 	if dir, err := os.Open(string(d)); err == nil {
-		_ = dir.Sync() // not every system can: after a crash, the previous snapshot may be there
+		_ = dir.Sync() // not every system can: after a crash, the previous saved state may be there
 		dir.Close()
 	}
 	return nil
 }
 
 // clean removes temporary files that processes have left behind.
-func (d SnapshotDir) clean(name string) {
+func (d WarmStartDir) clean(name string) {
 	entries, _ := os.ReadDir(string(d))
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), name+".") || !strings.HasSuffix(e.Name(), ".tmp") {
