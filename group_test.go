@@ -440,7 +440,7 @@ func TestGroupEndsWithAMember(t *testing.T) {
 			bubble(t, func(w world) {
 				ctx, cancel := context.WithCancel(w.Context())
 				defer cancel()
-				w.ctx = ctx
+				w.World = w.WithContext(ctx)
 				w.create(newPod("a", "x"))
 				g := informer.NewGroup(w.client())
 				inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())

@@ -5,154 +5,29 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
-// Helpers that several test files of package informer share. Exported names are also for package informer_test, whose own
-// helpers are in helpers_test.go.
-
-// Recorder is a handler that records each call as a line of text, and checks that the call follows from earlier ones. The
-// zero value is ready to use.
-type Recorder[T Object] struct {
-	Gate  chan struct{} // if not nil, each call waits for a token, or until Gate is closed
-	After func(obj T)   // if not nil, called at the end of each call
-
-	mu     sync.Mutex // protects the fields below
-	lines  []string
-	broken int // calls that do not follow from earlier ones
-	has    map[Key]T
-}
+// Helpers that several test files of package informer share.
 
 // recorder is a Recorder of things.
-type recorder = Recorder[*thing]
+type recorder = testkit.Recorder[*thing]
 
-func (r *Recorder[T]) OnAdd(obj T, initial bool) {
-	defer r.begin(obj)()
-	_, known := r.has[KeyOf(obj)]
-	r.note(!known, "add %s %s initial=%v", shortKey(obj), VersionOf(obj), initial)
-	r.has[KeyOf(obj)] = obj
-}
-
-func (r *Recorder[T]) OnUpdate(old, new T) {
-	defer r.begin(new)()
-	r.note(r.has[KeyOf(new)] == old, "update %s %s->%s", shortKey(new), VersionOf(old), VersionOf(new))
-	r.has[KeyOf(new)] = new
-}
-
-func (r *Recorder[T]) OnDelete(last T, final bool) {
-	defer r.begin(last)()
-	have, known := r.has[KeyOf(last)]
-	r.note(known && have.GetUID() == last.GetUID(), "delete %s %s final=%v", shortKey(last), VersionOf(last), final)
-	delete(r.has, KeyOf(last))
-}
-
-// begin begins a call. The function that it returns ends it.
-func (r *Recorder[T]) begin(obj T) (end func()) {
-	if r.Gate != nil {
-		<-r.Gate
-	}
-	r.mu.Lock()
-	if r.has == nil {
-		r.has = map[Key]T{}
-	}
-	return func() {
-		r.mu.Unlock()
-		if r.After != nil {
-			r.After(obj)
-		}
-	}
-}
-
-func (r *Recorder[T]) note(follows bool, format string, args ...any) {
-	line := fmt.Sprintf(format, args...)
-	if !follows {
-		r.broken++
-		line += ", which does not follow from the last call"
-	}
-	r.lines = append(r.lines, line)
-}
-
-// Hold blocks later calls until release. It must not be called during a call.
-func (r *Recorder[T]) Hold() (release func()) {
-	r.Gate = make(chan struct{})
-	return sync.OnceFunc(func() { close(r.Gate) })
-}
-
-// Told returns the lines since the last Take.
-func (r *Recorder[T]) Told() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.lines)
-}
-
-// Take returns the lines since the last Take, and removes them.
-func (r *Recorder[T]) Take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lines := r.lines
-	r.lines = nil
-	return lines
-}
-
-// Want waits until all other goroutines in the bubble block, and then checks what Take returns.
-func (r *Recorder[T]) Want(t *testing.T, lines ...string) {
-	t.Helper()
-	synctest.Wait()
-	if diff := gocmp.Diff(lines, r.Take()); diff != "" {
-		t.Errorf("handler got (-want +got):\n%s", diff)
-	}
-}
-
-// Broken returns the number of calls that did not follow from earlier ones.
-func (r *Recorder[T]) Broken() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.broken
-}
-
-// Has returns the objects according to the calls so far.
-func (r *Recorder[T]) Has() map[Key]T {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.has)
-}
-
-func shortKey[T Object](obj T) string { return strings.TrimPrefix(KeyOf(obj).String(), "/") }
-
-// VersionOf returns an object's label "v", or its resource version.
-func VersionOf[T Object](obj T) string {
-	if l, ok := any(obj).(interface{ GetLabels() map[string]string }); ok && l.GetLabels()["v"] != "" {
-		return l.GetLabels()["v"]
-	}
-	return "@" + obj.GetResourceVersion()
-}
-
-// Bubble is synctest.Test with a time limit. A failing wait would otherwise never end: an informer's retries and watches
-// prevent the deadlock that a bubble detects.
-func Bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed in the bubble: some wait never ends") }).Stop()
-		test(t)
-	})
-}
+// Bubble and Short are here for package informer_test too.
+var Bubble, Short = testkit.Bubble, testkit.Short
 
 // fed is an informer whose server never answers. Tests put deltas into its FIFO.
 type fed struct {
@@ -460,14 +335,6 @@ func reflectorFor[T Object](t *testing.T, config Config[T]) *Reflector[T] {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// Short returns few with go test -short, and otherwise many.
-func Short(few, many int) int {
-	if testing.Short() {
-		return few
-	}
-	return many
 }
 
 // decodeErrors returns an error for each key, as Delta.Undecoded has them.

@@ -91,7 +91,9 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	}
 	restConfig := server.Config()
 	restConfig.Timeout = time.Minute // ends a list that hangs
-	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return ignoresNamespace{next, &p.ignored} })
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return ignoresNamespace{RoundTripper: next, Ignored: &p.ignored}
+	})
 	if m.IntN(2) == 0 {
 		restConfig.ContentType = "application/json"
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // Guarantees: R12, L2
@@ -241,7 +242,7 @@ func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 					w.Fatal(err)
 				}
 				rec.Want(w.T)
-				if p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); p == nil || informer.VersionOf(p) != "1" || p.Spec.NodeName != "" {
+				if p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); p == nil || testkit.VersionOf(p) != "1" || p.Spec.NodeName != "" {
 					w.Errorf("stored %+v", p)
 				}
 				w.relabel("ns", "a", "2")
@@ -319,7 +320,7 @@ func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
 					for _, when := range []string{"in a watch", "in a relist"} {
 						var got []string
 						for pod := range inf.Store().All() {
-							got = append(got, pod.Name+" "+informer.VersionOf(pod))
+							got = append(got, pod.Name+" "+testkit.VersionOf(pod))
 						}
 						if diff := cmp.Diff([]string{"a&b 1", "c 2"}, got); diff != "" {
 							w.Errorf("%s (-want +got):\n%s", when, diff)
@@ -345,7 +346,7 @@ func (w world) wantStored(inf *informer.Informer[*corev1.Pod], want ...string) {
 	w.Helper()
 	var got []string
 	for pod := range inf.Store().All() {
-		got = append(got, informer.KeyOf(pod).String()+" "+informer.VersionOf(pod))
+		got = append(got, informer.KeyOf(pod).String()+" "+testkit.VersionOf(pod))
 		if same, ok := inf.Store().Get(informer.KeyOf(pod)); !ok || same != pod {
 			w.Errorf("All has %s, Get has %v", got[len(got)-1], same)
 		}
@@ -683,7 +684,9 @@ func (w world) namespaced(config informer.Config[*corev1.Pod]) (inf *informer.In
 	config.Logger = quiet[*corev1.Pod]().Logger
 	ignored = &atomic.Bool{}
 	client := w.client(func(c *rest.Config) {
-		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return ignoresNamespace{next, ignored} })
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return ignoresNamespace{RoundTripper: next, Ignored: ignored}
+		})
 	})
 	inf = informer.New(client, informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}, config)
 	rec = &recorder[*corev1.Pod]{}

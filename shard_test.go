@@ -546,7 +546,7 @@ func TestServerBeginsToFilter(t *testing.T) {
 			}
 		}
 		set("an older server", most, false)
-		w.first.Store(nil)
+		w.answer(nil)
 		w.server.EndWatches()
 		<-time.After(time.Minute)
 		set("the first list of a server that filters", informer.Shard{}, false)

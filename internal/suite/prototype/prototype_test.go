@@ -1,4 +1,4 @@
-package informer_test
+package prototype
 
 import (
 	"fmt"
@@ -17,29 +17,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
 
-// anyObject is an interface that every API type implements, like controller-runtime's client.Object.
-type anyObject interface {
-	metav1.Object
-	runtime.Object
-}
+func TestMain(m *testing.M) { leak.Main(m) }
 
-// forEachPrototype runs test in each mode with each kind of type that an informer of anyObject can have at run time. seen returns
+// forEachPrototype runs test in each mode with each kind of type that an informer of world.AnyObject can have at run time. seen returns
 // a pod of the server as such an informer holds it.
-func forEachPrototype(t *testing.T, test func(w world, client *informer.Client, config informer.Config[anyObject], seen func(*corev1.Pod) anyObject)) {
+func forEachPrototype(t *testing.T, test func(w world.World, client *informer.Client, config informer.Config[world.AnyObject], seen func(*corev1.Pod) world.AnyObject)) {
 	for _, c := range []struct {
-		prototype anyObject
-		seen      func(*corev1.Pod) anyObject
+		prototype world.AnyObject
+		seen      func(*corev1.Pod) world.AnyObject
 	}{
-		{&corev1.Pod{}, func(p *corev1.Pod) anyObject { return seenAs[*corev1.Pod](p, false) }},
-		{(*corev1.Pod)(nil), func(p *corev1.Pod) anyObject { return seenAs[*corev1.Pod](p, false) }},
-		{&unstructured.Unstructured{}, func(p *corev1.Pod) anyObject { return seenAs[*unstructured.Unstructured](p, false) }},
-		{&metav1.PartialObjectMetadata{}, func(p *corev1.Pod) anyObject { return seenAs[*metav1.PartialObjectMetadata](p, false) }},
+		{&corev1.Pod{}, func(p *corev1.Pod) world.AnyObject { return world.SeenAs[*corev1.Pod](p, false) }},
+		{(*corev1.Pod)(nil), func(p *corev1.Pod) world.AnyObject { return world.SeenAs[*corev1.Pod](p, false) }},
+		{&unstructured.Unstructured{}, func(p *corev1.Pod) world.AnyObject { return world.SeenAs[*unstructured.Unstructured](p, false) }},
+		{&metav1.PartialObjectMetadata{}, func(p *corev1.Pod) world.AnyObject { return world.SeenAs[*metav1.PartialObjectMetadata](p, false) }},
 	} {
 		t.Run(fmt.Sprintf("%T,nil=%v", c.prototype, reflect.ValueOf(c.prototype).IsNil()), func(t *testing.T) {
-			forEachMode(t, func(w world, client *informer.Client, pods informer.Config[*corev1.Pod]) {
-				config := quiet[anyObject]()
+			world.ForEachMode(t, func(w world.World, client *informer.Client, pods informer.Config[*corev1.Pod]) {
+				config := world.Quiet[world.AnyObject]()
 				config.PagedList, config.PageSize, config.Compact, config.Prototype = pods.PagedList, pods.PageSize, pods.Compact, c.prototype
 				test(w, client, config, c.seen)
 			})
@@ -48,7 +47,7 @@ func forEachPrototype(t *testing.T, test func(w world, client *informer.Client, 
 }
 
 // typeless clears what a list of the server says about its items: unstructured objects and metadata keep it, others do not.
-func typeless(obj anyObject) anyObject {
+func typeless(obj world.AnyObject) world.AnyObject {
 	if meta, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		meta = meta.DeepCopy()
 		meta.TypeMeta = metav1.TypeMeta{}
@@ -59,34 +58,34 @@ func typeless(obj anyObject) anyObject {
 
 // An informer whose type is known at run time holds and reports what an informer of that type does.
 func TestPrototype(t *testing.T) {
-	forEachPrototype(t, func(w world, client *informer.Client, config informer.Config[anyObject], seen func(*corev1.Pod) anyObject) {
+	forEachPrototype(t, func(w world.World, client *informer.Client, config informer.Config[world.AnyObject], seen func(*corev1.Pod) world.AnyObject) {
 		for i := range 20 {
-			w.create(newPod(fmt.Sprint("ns", i%2), fmt.Sprint("p", i), fmt.Sprint("v=", i%3)))
+			w.Create(world.NewPod(fmt.Sprint("ns", i%2), fmt.Sprint("p", i), fmt.Sprint("v=", i%3)))
 		}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		byV := informer.NewIndex(inf, func(o anyObject) []string { return []string{o.GetLabels()["v"]} })
-		rec := &recorder[anyObject]{}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		byV := informer.NewIndex(inf, func(o world.AnyObject) []string { return []string{o.GetLabels()["v"]} })
+		rec := &testkit.Recorder[world.AnyObject]{}
 		sub := inf.Subscribe(rec)
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		if err := sub.WaitSynced(w.Context()); err != nil {
 			w.Fatal(err)
 		}
 		if got := len(rec.Told()); got != 20 {
 			w.Errorf("%d additions, want 20", got)
 		}
-		updated := w.relabel("ns0", "p0", "new")
+		updated := w.Relabel("ns0", "p0", "new")
 		synctest.Wait()
-		w.delete("ns1", "p1")
+		w.Delete("ns1", "p1")
 		synctest.Wait()
 		if got := len(rec.Told()); got != 22 || rec.Broken() != 0 {
 			w.Errorf("%d calls, %d of which do not follow from earlier ones; want 22 and 0", got, rec.Broken())
 		}
 
-		var want []anyObject
-		for p := range w.pods.All() {
+		var want []world.AnyObject
+		for p := range w.Pods.All() {
 			want = append(want, seen(p))
 		}
-		var got []anyObject
+		var got []world.AnyObject
 		for obj := range inf.Store().All() {
 			got = append(got, typeless(obj))
 		}
@@ -95,10 +94,10 @@ func TestPrototype(t *testing.T) {
 		}
 		key := informer.KeyOf(updated)
 		if list := byV.List("new"); len(list) != 1 || informer.KeyOf(list[0]) != key {
-			w.Errorf("index: %v", names(list))
+			w.Errorf("index: %v", world.Names(list))
 		}
 		selector := labels.SelectorFromSet(labels.Set{"v": "1"})
-		if got, want := names(informer.NewLister(inf, podGVR.GroupResource()).List(selector)), names(byV.List("1")); got != want || got == "" {
+		if got, want := world.Names(informer.NewLister(inf, world.PodGVR.GroupResource()).List(selector)), world.Names(byV.List("1")); got != want || got == "" {
 			w.Errorf("label selector: %q, index: %q", got, want)
 		}
 		if reflect.TypeOf(got[0]) != reflect.TypeOf(config.Prototype) {
@@ -109,34 +108,38 @@ func TestPrototype(t *testing.T) {
 
 // Copies returns objects that the caller may write to, wherever they are read.
 func TestCopies(t *testing.T) {
-	forEachPrototype(t, func(w world, client *informer.Client, config informer.Config[anyObject], seen func(*corev1.Pod) anyObject) {
-		created := w.create(newPod("ns", "a", "v=1"))
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		byV := informer.NewIndex(inf, func(o anyObject) []string { return []string{o.GetLabels()["v"]} })
-		defer start(w.T, inf)()
+	forEachPrototype(t, func(w world.World, client *informer.Client, config informer.Config[world.AnyObject], seen func(*corev1.Pod) world.AnyObject) {
+		created := w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		byV := informer.NewIndex(inf, func(o world.AnyObject) []string { return []string{o.GetLabels()["v"]} })
+		defer world.Start(w.T, inf)()
 		want, key := seen(created), informer.KeyOf(created)
-		first := func(list []anyObject) anyObject {
+		first := func(list []world.AnyObject) world.AnyObject {
 			if len(list) != 1 {
 				w.Fatalf("%d objects, want 1", len(list))
 			}
 			return list[0]
 		}
-		for name, read := range map[string]func(*informer.Snapshot[anyObject]) anyObject{
-			"Get":       func(s *informer.Snapshot[anyObject]) anyObject { obj, _ := s.Get(key); return obj },
-			"All":       func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(s.All())) },
-			"From":      func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(s.From(key))) },
-			"Namespace": func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(s.Namespace("ns"))) },
-			"List":      func(s *informer.Snapshot[anyObject]) anyObject { return first(s.List()) },
-			"LookupIn":  func(s *informer.Snapshot[anyObject]) anyObject { return first(slices.Collect(byV.LookupIn(s, "1"))) },
-			"Select": func(s *informer.Snapshot[anyObject]) anyObject {
+		for name, read := range map[string]func(*informer.Snapshot[world.AnyObject]) world.AnyObject{
+			"Get":  func(s *informer.Snapshot[world.AnyObject]) world.AnyObject { obj, _ := s.Get(key); return obj },
+			"All":  func(s *informer.Snapshot[world.AnyObject]) world.AnyObject { return first(slices.Collect(s.All())) },
+			"From": func(s *informer.Snapshot[world.AnyObject]) world.AnyObject { return first(slices.Collect(s.From(key))) },
+			"Namespace": func(s *informer.Snapshot[world.AnyObject]) world.AnyObject {
+				return first(slices.Collect(s.Namespace("ns")))
+			},
+			"List": func(s *informer.Snapshot[world.AnyObject]) world.AnyObject { return first(s.List()) },
+			"LookupIn": func(s *informer.Snapshot[world.AnyObject]) world.AnyObject {
+				return first(slices.Collect(byV.LookupIn(s, "1")))
+			},
+			"Select": func(s *informer.Snapshot[world.AnyObject]) world.AnyObject {
 				return first(slices.Collect(informer.Select(s, "ns", labels.SelectorFromSet(labels.Set{"v": "1"}))))
 			},
-			"Select without a selector": func(s *informer.Snapshot[anyObject]) anyObject {
+			"Select without a selector": func(s *informer.Snapshot[world.AnyObject]) world.AnyObject {
 				return first(slices.Collect(informer.Select(s, "", nil)))
 			},
 		} {
-			held := func() anyObject { return read(inf.Store().Snapshot()) }
-			copied := func() anyObject { return read(informer.Copies(inf.Store().Snapshot())) }
+			held := func() world.AnyObject { return read(inf.Store().Snapshot()) }
+			copied := func() world.AnyObject { return read(informer.Copies(inf.Store().Snapshot())) }
 			// Without Compact, the store holds an object; with it, a copy is decoded if no caller holds the object.
 			goruntime.GC()
 			cold := copied()
@@ -145,7 +148,7 @@ func TestCopies(t *testing.T) {
 			if cold == warm || cold == shared || warm == shared {
 				w.Errorf("%s returns an object twice", name)
 			}
-			for _, obj := range []anyObject{cold, warm} {
+			for _, obj := range []world.AnyObject{cold, warm} {
 				if diff := cmp.Diff(want, typeless(obj)); diff != "" {
 					w.Errorf("%s (-server +copy):\n%s", name, diff)
 				}
@@ -183,7 +186,7 @@ func TestSelectOfCopies(t *testing.T) {
 	store, writer := informer.NewStore[*copiedPod]()
 	copies := 0
 	for i := range 20 {
-		pod := &copiedPod{*newPod("ns", fmt.Sprint("p", i), fmt.Sprint("v=", i)), &copies}
+		pod := &copiedPod{*world.NewPod("ns", fmt.Sprint("p", i), fmt.Sprint("v=", i)), &copies}
 		if err := writer.Apply(informer.Delta[*copiedPod]{Type: informer.Upserted, Object: pod}); err != nil {
 			t.Fatal(err)
 		}
@@ -199,22 +202,22 @@ func TestSelectOfCopies(t *testing.T) {
 // A prototype is needed exactly if T is an interface, and its type must be one that can be decoded.
 // Guarantees: L4
 func TestPrototypeIsChecked(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		for _, compact := range []bool{false, true} {
-			config := quiet[anyObject]()
+			config := world.Quiet[world.AnyObject]()
 			config.Compact = compact
-			err := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config).Run(w.Context())
+			err := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config).Run(w.Context())
 			if err == nil || !strings.Contains(err.Error(), "Config.Prototype is nil") {
 				w.Errorf("Compact=%v, without a prototype: %v", compact, err)
 			}
 			config.Prototype = wrongObject{}
-			err = informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config).Run(w.Context())
+			err = informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config).Run(w.Context())
 			if err == nil || !strings.Contains(err.Error(), "wrongObject") {
 				w.Errorf("Compact=%v, with a prototype that is no pointer: %v", compact, err)
 			}
 		}
-		config := quiet[anyObject]()
-		if _, err := informer.NewReflector(w.client(), informer.Resource{GroupVersionResource: podGVR}, informer.NewFIFO[anyObject](0), config); err == nil ||
+		config := world.Quiet[world.AnyObject]()
+		if _, err := informer.NewReflector(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, informer.NewFIFO[world.AnyObject](0), config); err == nil ||
 			!strings.Contains(err.Error(), "Config.Prototype is nil") {
 			w.Errorf("a reflector without a prototype: %v", err)
 		}
@@ -222,15 +225,15 @@ func TestPrototypeIsChecked(t *testing.T) {
 }
 
 // wrongObject is no pointer, so it cannot be decoded.
-type wrongObject struct{ anyObject }
+type wrongObject struct{ world.AnyObject }
 
 // Two informers of a group share one only if they have the same type at run time.
 func TestGroupSharesByPrototype(t *testing.T) {
-	bubble(t, func(w world) {
-		g := informer.NewGroup(w.client())
-		shared := func(prototype anyObject) *informer.Informer[anyObject] {
-			config := informer.Config[anyObject]{Prototype: prototype}
-			inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, config)
+	world.Bubble(t, func(w world.World) {
+		g := informer.NewGroup(w.Client())
+		shared := func(prototype world.AnyObject) *informer.Informer[world.AnyObject] {
+			config := informer.Config[world.AnyObject]{Prototype: prototype}
+			inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -252,11 +255,11 @@ func TestGroupSharesByPrototype(t *testing.T) {
 func TestTransformToSeveralTypes(t *testing.T) {
 	for _, share := range []bool{false, true} {
 		t.Run(fmt.Sprint("share=", share), func(t *testing.T) {
-			forEachMode(t, func(w world, client *informer.Client, pods informer.Config[*corev1.Pod]) {
-				config := quiet[anyObject]()
+			world.ForEachMode(t, func(w world.World, client *informer.Client, pods informer.Config[*corev1.Pod]) {
+				config := world.Quiet[world.AnyObject]()
 				config.PagedList, config.PageSize, config.Compact, config.Prototype = pods.PagedList, pods.PageSize, pods.Compact, &corev1.Pod{}
 				config.Share = share && !pods.Compact
-				config.Transform = func(obj anyObject) (anyObject, error) {
+				config.Transform = func(obj world.AnyObject) (world.AnyObject, error) {
 					pod := obj.(*corev1.Pod)
 					switch pod.Labels["v"] {
 					case "metadata":
@@ -266,19 +269,19 @@ func TestTransformToSeveralTypes(t *testing.T) {
 					}
 					return pod, nil
 				}
-				w.create(newPod("ns", "a", "v=pod"), newPod("ns", "b", "v=map"))
-				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-				rec := &recorder[anyObject]{}
+				w.Create(world.NewPod("ns", "a", "v=pod"), world.NewPod("ns", "b", "v=map"))
+				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+				rec := &testkit.Recorder[world.AnyObject]{}
 				inf.Subscribe(rec)
-				defer start(w.T, inf)()
-				want := map[string]anyObject{
+				defer world.Start(w.T, inf)()
+				want := map[string]world.AnyObject{
 					"pod":      &corev1.Pod{},
 					"metadata": &metav1.PartialObjectMetadata{},
 					"map":      &corev1.ConfigMap{},
 				}
 				for _, v := range []string{"metadata", "map", "pod", "map", "metadata", "pod", "pod"} {
-					w.relabel("ns", "a", v)
-					w.relabel("ns", "b", v)
+					w.Relabel("ns", "a", v)
+					w.Relabel("ns", "b", v)
 					synctest.Wait()
 					for _, name := range []string{"a", "b"} {
 						obj, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: name})

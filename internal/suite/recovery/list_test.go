@@ -1,4 +1,4 @@
-package informer_test
+package recovery
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // The last initial event of an object counts. If it decodes, the object is not stale; if it is a deletion, the object is gone,
@@ -40,14 +41,14 @@ func TestLastInitialEventOfAnObjectCounts(t *testing.T) {
 		"decoded between two that are not": {[]string{a1, "ADDED b bad", "MODIFIED b 2", "MODIFIED b bad"}, []string{"update ns/b 1->2"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w world) {
-				inf, rec := w.podInformer(informer.Config[*corev1.Pod]{})
+			world.Bubble(t, func(w world.World) {
+				inf, rec := w.PodInformer(informer.Config[*corev1.Pod]{})
 				rv, lists := 10, 0
 				send := func(rw http.ResponseWriter, event, metadata string) {
 					rv++
 					fmt.Fprintf(rw, `{"type":%q,"object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d",%s}}}`+"\n", event, rv, metadata)
 				}
-				w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+				w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 					rw.Header().Set("Content-Type", "application/json")
 					if !r.URL.Query().Has("sendInitialEvents") {
 						rw.WriteHeader(http.StatusGone)
@@ -74,7 +75,7 @@ func TestLastInitialEventOfAnObjectCounts(t *testing.T) {
 					<-time.After(5 * time.Second) // a watch that ends sooner is not reopened at once
 					return true
 				})
-				defer start(w.T, inf)()
+				defer world.Start(w.T, inf)()
 				rec.Want(w.T, "add ns/a 1 initial=true", "add ns/b 1 initial=true")
 				<-time.After(10 * time.Second)
 				rec.Want(w.T, append([]string{"update ns/a 1->1"}, c.events...)...)
@@ -93,42 +94,42 @@ func TestListBeginsAnewWhenATokenExpires(t *testing.T) {
 	for page := 2; page <= 4; page++ {
 		t.Run(fmt.Sprintf("page %d", page), func(t *testing.T) {
 			pages := 1
-			bubble(t, func(w world) {
-				inf, rec := w.podInformer(informer.Config[*corev1.Pod]{PagedList: true, PageSize: 2})
+			world.Bubble(t, func(w world.World) {
+				inf, rec := w.PodInformer(informer.Config[*corev1.Pod]{PagedList: true, PageSize: 2})
 				for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-					w.create(newPod("ns", name, "v=1"))
+					w.Create(world.NewPod("ns", name, "v=1"))
 				}
-				defer start(w.T, inf)()
+				defer world.Start(w.T, inf)()
 				synctest.Wait()
 				rec.Take()
 				<-time.After(10 * time.Second) // a watch that ends sooner is not reopened at once
-				w.server.ResetRequests()
-				w.server.Inject(informertest.Fault{Verb: "watch", Times: 1, Error: expired})
-				w.server.Inject(informertest.Fault{Verb: "list", Times: 1, Corrupt: []informer.Key{keyB}})
-				w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+				w.Server.ResetRequests()
+				w.Server.Inject(informertest.Fault{Verb: "watch", Times: 1, Error: world.Expired})
+				w.Server.Inject(informertest.Fault{Verb: "list", Times: 1, Corrupt: []informer.Key{world.KeyB}})
+				w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Query().Has("continue") {
 						if pages++; pages == page { // compact the token's snapshot away
-							w.delete("ns", "a")
-							w.delete("ns", "b")
-							w.relabel("ns", "c", "2")
-							w.server.Compact()
+							w.Delete("ns", "a")
+							w.Delete("ns", "b")
+							w.Relabel("ns", "c", "2")
+							w.Server.Compact()
 						}
 					}
 					return false
 				})
-				w.server.EndWatches()
-				w.relabel("ns", "b", "2")
+				w.Server.EndWatches()
+				w.Relabel("ns", "b", "2")
 				<-time.After(time.Second)
 				rec.Want(w.T, "delete ns/a 1 final=false", "delete ns/b 1 final=false", "update ns/c 1->2")
 				want := []string{"watch resourceVersion=8", "list resourceVersion=8 resourceVersionMatch=NotOlderThan limit=2"}
 				for range page - 1 {
 					want = append(want, "list limit=2 continue")
 				}
-				w.wantRequests(append(want, "list resourceVersion=9 resourceVersionMatch=NotOlderThan", "watch resourceVersion=12")...)
+				w.WantRequests(append(want, "list resourceVersion=9 resourceVersionMatch=NotOlderThan", "watch resourceVersion=12")...)
 				if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.Read != 5 {
 					w.Errorf("status %+v", s)
 				}
-				equalsServer(w, inf)
+				world.EqualsServer(w, inf)
 			})
 		})
 	}
@@ -151,12 +152,12 @@ func (b http2Body) Read(p []byte) (int, error) {
 // A watch that continues after the initial events has the usual deadline: silence there means a dead connection.
 // Guarantees: R18
 func TestSilenceBehindTheInitialEvents(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a", "v=1"))
-		w.server.Inject(informertest.Fault{Match: streamed, AfterEvents: 2, Hang: true})
-		client := w.client(func(c *rest.Config) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		w.Server.Inject(informertest.Fault{Match: world.Streamed, AfterEvents: 2, Hang: true})
+		client := w.Client(func(c *rest.Config) {
 			c.Wrap(func(next http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(r *http.Request) (*http.Response, error) {
+				return world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 					resp, err := next.RoundTrip(r)
 					if err == nil {
 						resp.Body = http2Body{resp.Body, r.Context()}
@@ -165,16 +166,16 @@ func TestSilenceBehindTheInitialEvents(t *testing.T) {
 				})
 			})
 		})
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
-		opened := w.server.Requests()[0].Time
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
+		opened := w.Server.Requests()[0].Time
 		<-time.After(5*time.Minute + 29*time.Second)
 		if s := inf.Status().Reflectors[0]; !s.WatchOpen || s.LastError != nil {
 			w.Errorf("status before the deadline %+v", s)
 		}
 		<-time.After(5*time.Minute + 3*time.Second)
-		requests := w.server.Requests()
-		w.wantRequests(streams, "watch resourceVersion=2")
+		requests := w.Server.Requests()
+		w.WantRequests(world.Streams, "watch resourceVersion=2")
 		if len(requests) == 2 && requests[1].Time.Sub(opened) > 10*time.Minute+31*time.Second {
 			w.Errorf("watched again after %v", requests[1].Time.Sub(opened))
 		}
@@ -187,21 +188,21 @@ func TestSilenceBehindTheInitialEvents(t *testing.T) {
 // Clients that the server throttled together return at different times, and none too early.
 // Guarantees: R11
 func TestRetryAfterIsSpread(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		const informers = 20
-		w.server.Inject(informertest.Fault{Times: informers, Error: throttled})
+		w.Server.Inject(informertest.Fault{Times: informers, Error: world.Throttled})
 		began := time.Now()
 		ctx, cancel := context.WithCancel(w.Context())
 		var running sync.WaitGroup
 		for range informers {
-			inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+			inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 			running.Go(func() { _ = inf.Run(ctx) })
 		}
 		<-time.After(2 * time.Minute)
 		cancel()
 		running.Wait()
 		times := map[time.Duration]bool{}
-		for _, r := range w.server.Requests()[informers:] {
+		for _, r := range w.Server.Requests()[informers:] {
 			after := r.Time.Sub(began)
 			if times[after] = true; after < 100*time.Second || after > 110*time.Second {
 				w.Errorf("came back after %v", after)
@@ -216,9 +217,9 @@ func TestRetryAfterIsSpread(t *testing.T) {
 // Healthy time starts after the backoff: a failure that follows a long backoff is one more in a row.
 // Guarantees: R12
 func TestFailuresInARowAfterLongWaits(t *testing.T) {
-	bubble(t, func(w world) {
-		w.server.Inject(informertest.Fault{Times: 3, Error: apierrors.NewTooManyRequests("later", 300)})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		w.Server.Inject(informertest.Fault{Times: 3, Error: apierrors.NewTooManyRequests("later", 300)})
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error)
 		go func() { ended <- inf.Run(ctx) }()
@@ -240,20 +241,20 @@ func TestFailuresInARowAfterLongWaits(t *testing.T) {
 // A resource that is not served has no objects, and so no stale ones.
 // Guarantees: R14, R17
 func TestAbsentResourceHasNothingStale(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
 		<-time.After(10 * time.Second)
-		w.server.Inject(informertest.Fault{Corrupt: []informer.Key{keyB}})
-		w.server.EndWatches()
+		w.Server.Inject(informertest.Fault{Corrupt: []informer.Key{world.KeyB}})
+		w.Server.EndWatches()
 		synctest.Wait()
-		w.relabel("ns", "b", "2")
+		w.Relabel("ns", "b", "2")
 		synctest.Wait()
 		if s := inf.Status().Reflectors[0]; s.Stale != 1 {
 			w.Errorf("status %+v", s)
 		}
-		w.pods.Unregister()
+		w.Pods.Unregister()
 		<-time.After(5 * time.Minute)
 		if s := inf.Status().Reflectors[0]; s.Stale != 0 || s.State != informer.ReflectorAbsent || inf.Store().Len() != 0 {
 			w.Errorf("%d objects, status %+v", inf.Store().Len(), s)
@@ -272,10 +273,10 @@ func TestUselessAnswersAreLetGo(t *testing.T) {
 	} {
 		for _, paged := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, paged=%v", name, paged), func(t *testing.T) {
-				bubble(t, func(w world) {
-					inf, _ := w.podInformer(informer.Config[*corev1.Pod]{PagedList: paged})
+				world.Bubble(t, func(w world.World) {
+					inf, _ := w.PodInformer(informer.Config[*corev1.Pod]{PagedList: paged})
 					var answered, open, most atomic.Int32
-					w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+					w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 						answered.Add(1)
 						if n := open.Add(1); n > most.Load() {
 							most.Store(n)

@@ -1,4 +1,4 @@
-package informer_test
+package life
 
 import (
 	"bytes"
@@ -24,23 +24,25 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
 // Guarantees: L1
 func TestThousandCyclesLeaveNothing(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		for i := range 30 {
-			w.create(newPod("ns", strconv.Itoa(i), "v=1"))
+			w.Create(world.NewPod("ns", strconv.Itoa(i), "v=1"))
 		}
-		client := w.client()
+		client := w.Client()
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		for cycle := range informer.Short(200, 1000) {
+		for cycle := range testkit.Short(200, 1000) {
 			ctx, cancel := context.WithCancel(w.Context())
-			inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-			sub := inf.Subscribe(&recorder[*corev1.Pod]{})
+			inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+			sub := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{})
 			ended := make(chan struct{})
 			go func() { inf.Run(ctx); close(ended) }()
 			switch cycle % 3 {
@@ -58,7 +60,7 @@ func TestThousandCyclesLeaveNothing(t *testing.T) {
 		if after := runtime.NumGoroutine(); after > before+10 { // idle connections of the transport
 			w.Errorf("%d goroutines before, %d after", before, after)
 		}
-		if n := w.pods.Watchers(); n != 0 {
+		if n := w.Pods.Watchers(); n != 0 {
 			w.Errorf("%d watches left", n)
 		}
 	})
@@ -83,9 +85,9 @@ func TestCancelAtEveryPoint(t *testing.T) {
 // cancelAt cancels an informer at the nth point of an eventful run. Points are before and after each network call, and
 // within each callback. It reports whether the run had fewer points.
 func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		for i := range 3 {
-			w.create(newPod("ns", strconv.Itoa(i), "v=1"))
+			w.Create(world.NewPod("ns", strconv.Itoa(i), "v=1"))
 		}
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
@@ -97,10 +99,10 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 				cancel()
 			}
 		}
-		config := quiet[*corev1.Pod]()
+		config := world.Quiet[*corev1.Pod]()
 		config.PagedList, config.PageSize = paged, 2
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { point(); return p, nil }
-		inf := informer.New(w.client(func(c *rest.Config) { c.Wrap(atEachCall(point)) }), informer.Resource{GroupVersionResource: podGVR}, config)
+		inf := informer.New(w.Client(func(c *rest.Config) { c.Wrap(atEachCall(point)) }), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 			Add:    func(*corev1.Pod, bool) { point() },
 			Update: func(_, _ *corev1.Pod) { point() },
@@ -116,16 +118,16 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 		var err error
 		for _, step := range []func(){
 			func() {}, // the initial list
-			func() { w.relabel("ns", "0", "2"); w.delete("ns", "1") },
-			w.server.EndWatches,
-			w.server.CloseConnections,
+			func() { w.Relabel("ns", "0", "2"); w.Delete("ns", "1") },
+			w.Server.EndWatches,
+			w.Server.CloseConnections,
 			func() {
-				w.server.Inject(informertest.Fault{Match: notStreamed, Times: 1, Error: expired})
-				w.server.EndWatches()
-				w.create(newPod("ns", "new", "v=1"))
+				w.Server.Inject(informertest.Fault{Match: world.NotStreamed, Times: 1, Error: world.Expired})
+				w.Server.EndWatches()
+				w.Create(world.NewPod("ns", "new", "v=1"))
 			},
-			w.server.Stop,
-			func() { w.relabel("ns", "0", "3"); w.server.Start() },
+			w.Server.Stop,
+			func() { w.Relabel("ns", "0", "3"); w.Server.Start() },
 		} {
 			step()
 			select {
@@ -140,7 +142,7 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 			if err != nil {
 				w.Fatalf("Run: %v", err)
 			}
-			equalsServer(w, inf)
+			world.EqualsServer(w, inf)
 			cancelled = time.Now()
 			cancel()
 			err = <-ended
@@ -149,10 +151,10 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 			w.Errorf("cancelled at point %d, Run returned %v after %v", n, err, took)
 		}
 		before := points.Load()
-		w.create(newPod("ns", "late", "v=1"))
+		w.Create(world.NewPod("ns", "late", "v=1"))
 		<-time.After(time.Minute)
-		if after := points.Load(); after != before || w.pods.Watchers() != 0 || inf.Status().Reflectors[0].State != informer.ReflectorIdle {
-			w.Errorf("cancelled at point %d, it continues: %d more points, %d watches, %+v", n, after-before, w.pods.Watchers(), inf.Status())
+		if after := points.Load(); after != before || w.Pods.Watchers() != 0 || inf.Status().Reflectors[0].State != informer.ReflectorIdle {
+			w.Errorf("cancelled at point %d, it continues: %d more points, %d watches, %+v", n, after-before, w.Pods.Watchers(), inf.Status())
 		}
 	})
 	return whole
@@ -161,7 +163,7 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 // atEachCall wraps a transport to call do before and after each of its calls, and each call of a body.
 func atEachCall(do func()) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			do()
 			defer do()
 			resp, err := next.RoundTrip(r)
@@ -191,24 +193,24 @@ func (h bodyHook) Close() error {
 
 // Guarantees: L4
 func TestWrongOrder(t *testing.T) {
-	bubble(t, func(w world) {
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		ended, cancel := context.WithCancel(w.Context())
 		cancel()
 		if err := inf.WaitSynced(ended); !errors.Is(err, informer.ErrNotStarted) || !errors.Is(err, context.Canceled) {
 			w.Errorf("WaitSynced before Run: %v", err)
 		}
-		stop := start(w.T, inf)
+		stop := world.Start(w.T, inf)
 		if err := inf.Run(w.Context()); !errors.Is(err, informer.ErrRunning) {
 			w.Errorf("second Run: %v", err)
 		}
-		sub := inf.Subscribe(&recorder[*corev1.Pod]{})
+		sub := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{})
 		stop()
 		if err := inf.Run(w.Context()); !errors.Is(err, informer.ErrRunning) {
 			w.Errorf("Run after the end: %v", err)
 		}
 		sub.Close()
-		late := inf.Subscribe(&recorder[*corev1.Pod]{})
+		late := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{})
 		if err := late.WaitSynced(w.Context()); err == nil {
 			w.Error("a subscription after the end synced")
 		}
@@ -219,7 +221,7 @@ func TestWrongOrder(t *testing.T) {
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			w.Errorf("WaitSynced of an informer that was synced: %v", err)
 		}
-		never := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		never := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		if err := never.Run(ended); !errors.Is(err, context.Canceled) {
 			w.Errorf("Run of an ended context: %v", err)
 		}
@@ -233,20 +235,20 @@ func TestWrongOrder(t *testing.T) {
 // Guarantees: L5
 func TestEverythingAtOnce(t *testing.T) {
 	t.Run("bubble", func(t *testing.T) {
-		bubble(t, func(w world) { everythingAtOnce(w, time.Second, w.server.CloseConnections) })
+		world.Bubble(t, func(w world.World) { everythingAtOnce(w, time.Second, w.Server.CloseConnections) })
 	})
 	t.Run("TCP", func(t *testing.T) {
-		w := newWorld(t, informertest.Options{})
+		w := world.New(t, informertest.Options{})
 		var once sync.Once // consecutive failures make the backoff longer
-		everythingAtOnce(w, time.Millisecond, func() { once.Do(w.server.CloseConnections) })
+		everythingAtOnce(w, time.Millisecond, func() { once.Do(w.Server.CloseConnections) })
 	})
 }
 
-func everythingAtOnce(w world, resync time.Duration, trouble func()) {
-	t, pods := w.T, w.pods
-	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+func everythingAtOnce(w world.World, resync time.Duration, trouble func()) {
+	t, pods := w.T, w.Pods
+	inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 	var subs []*informer.Subscription
-	var recorders []*recorder[*corev1.Pod]
+	var recorders []*testkit.Recorder[*corev1.Pod]
 	var whole []chan struct{} // closed when the handler gets the pod named last
 	for _, c := range []informer.SubscriptionConfig[*corev1.Pod]{
 		{},
@@ -256,7 +258,7 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 		{OnPanic: func(any) {}},
 		{Filter: func(p *corev1.Pod) bool { return p.Labels["v"] == "2" }},
 	} {
-		rec, last := &recorder[*corev1.Pod]{}, make(chan struct{})
+		rec, last := &testkit.Recorder[*corev1.Pod]{}, make(chan struct{})
 		signal := sync.OnceFunc(func() { close(last) })
 		rec.After = func(pod *corev1.Pod) {
 			if pod.Name == "last" {
@@ -269,7 +271,7 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 		recorders, whole = append(recorders, rec), append(whole, last)
 		subs = append(subs, inf.SubscribeWith(rec, c))
 	}
-	defer start(t, inf)()
+	defer world.Start(t, inf)()
 
 	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
 	var mu sync.Mutex // protects reconciled
@@ -278,7 +280,7 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 	controller := &informer.Controller[informer.Key]{
 		Queue:                   queue,
 		MaxConcurrentReconciles: 3,
-		Logger:                  quiet[*corev1.Pod]().Logger,
+		Logger:                  world.Quiet[*corev1.Pod]().Logger,
 		Reconcile: func(_ context.Context, key informer.Key) (informer.Result, error) {
 			pod, ok := inf.Store().Get(key)
 			mu.Lock()
@@ -304,7 +306,7 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 			ns := "ns" + strconv.Itoa(n)
 			for i := range 100 {
 				name := strconv.Itoa(i)
-				pod, err := pods.Create(newPod(ns, name, "v=1"))
+				pod, err := pods.Create(world.NewPod(ns, name, "v=1"))
 				if err != nil {
 					t.Error(err)
 					return
@@ -313,10 +315,10 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 					t.Error(err)
 				}
 				if i%2 == 0 {
-					w.relabel(ns, name, "2")
+					w.Relabel(ns, name, "2")
 				}
 				if i%5 == 0 {
-					w.delete(ns, name)
+					w.Delete(ns, name)
 				}
 				if i%20 == n {
 					trouble()
@@ -357,8 +359,8 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 		})
 	}
 	all.Wait()
-	w.create(newPod("ns", "last", "v=2"))
-	equalsServer(w, inf)
+	w.Create(world.NewPod("ns", "last", "v=2"))
+	world.EqualsServer(w, inf)
 	for i, rec := range recorders {
 		<-whole[i]
 		subs[i].Close()
@@ -390,9 +392,9 @@ func everythingAtOnce(w world, resync time.Duration, trouble func()) {
 // Run waits for a handler call under way.
 // Guarantees: L1
 func TestRunWaitsForTheHandler(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a"))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"))
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		gate := make(chan struct{})
 		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-gate }})
 		ctx, cancel := context.WithCancel(w.Context())
@@ -414,13 +416,13 @@ func TestRunWaitsForTheHandler(t *testing.T) {
 // In profiles, goroutines have labels that name their informer, handler and controller.
 // Guarantees: O4
 func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
-	w := newWorld(t, informertest.Options{})
-	w.create(newPod("ns", "a"))
+	w := world.New(t, informertest.Options{})
+	w.Create(world.NewPod("ns", "a"))
 	gate, called := make(chan struct{}), make(chan struct{}, 2)
-	inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 	inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
 		informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
-	defer start(t, inf)()
+	defer world.Start(t, inf)()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -431,7 +433,7 @@ func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
 		<-gate
 		return informer.Result{}, nil
 	}}
-	queue.Add(keyA)
+	queue.Add(world.KeyA)
 	running.Go(func() { _ = controller.Run(ctx) })
 	defer close(gate)
 	<-called

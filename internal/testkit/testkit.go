@@ -1,0 +1,37 @@
+// Package testkit has what tests of many packages need, and imports none of them: a handler that records its calls,
+// bubbles with a time limit, and a measure of memory.
+package testkit
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Bubble is synctest.Test with a time limit. A failing wait would otherwise never end: an informer's retries and
+// watches prevent the deadlock that a bubble detects.
+func Bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		defer time.AfterFunc(30*24*time.Hour, func() { panic("a month has passed in the bubble: some wait never ends") }).Stop()
+		test(t)
+	})
+}
+
+// Short returns few with go test -short, and otherwise many.
+func Short(few, many int) int {
+	if testing.Short() {
+		return few
+	}
+	return many
+}
+
+// LiveMemory returns the bytes of stacks, and of heap after garbage collection.
+func LiveMemory() int64 {
+	runtime.GC() // a sync.Pool is empty only after the second collection
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
