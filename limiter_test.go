@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -16,7 +17,7 @@ import (
 // Guarantees: Q5
 func TestLimitersAsInClientGo(t *testing.T) {
 	type limiter = informer.RateLimiter[string]
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		for name, pair := range map[string][2]limiter{
 			"default": {informer.DefaultLimiter[string](), workqueue.DefaultTypedControllerRateLimiter[string]()},
 			"exponential": {

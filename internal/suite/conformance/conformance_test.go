@@ -1,3 +1,4 @@
+// Package conformance tests an informer in every mode against the rules that hold in each.
 package conformance
 
 import (

@@ -1,3 +1,4 @@
+// Package hostile tests informers with servers and users' functions that misbehave.
 package hostile
 
 import (

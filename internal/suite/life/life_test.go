@@ -1,3 +1,4 @@
+// Package life tests the beginning and the end of informers, and everything at once in between.
 package life
 
 import (

@@ -1,3 +1,4 @@
+// Package prototype tests informers whose type is known only at run time, and copies of objects.
 package prototype
 
 import (

@@ -1,3 +1,4 @@
+// Package recovery tests what an informer does when something goes wrong, request by request.
 package recovery
 
 import (
