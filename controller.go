@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/work"
 )
 
 // Controller takes keys from a [Queue] and reconciles them, each key by one worker at a time. It adds a key again if
@@ -59,12 +60,12 @@ type Controller[K comparable] struct {
 	used     *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
 	unsynced []*watched // sources that are not known to be synced
 	replays  []replay[K]
-	// ends the context of each call of Reconcile under way; nil before the first call of Own
-	active map[K]context.CancelCauseFunc
-	status ControllerStatus
-	begun  chan struct{} // closed when Run has been called; nil before its first use
+	status   ControllerStatus
+	begun    chan struct{} // closed when Run has been called; nil before its first use
 
-	failures failures[K] // has a lock of its own
+	// These have locks of their own.
+	calls    work.Calls[K] // of Reconcile, after the first call of Own
+	failures work.Failures[K]
 }
 
 // watched is a source that a controller watches.
@@ -156,47 +157,22 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		return err
 	}
 	queue := c.queue()
-	work, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	labels := pprof.Labels("controller", c.name())
-	reconciles, cancel := context.WithCancelCause(pprof.WithLabels(context.WithoutCancel(ctx), labels))
-	var workers, grace sync.WaitGroup
-	grace.Go(func() {
-		<-work.Done()
-		timer := time.NewTimer(c.graceAfter(context.Cause(work)))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel(context.Cause(work))
-		case <-reconciles.Done():
-		}
-	})
-	for range c.workers() {
-		workers.Go(func() {
-			defer stop(errExitedReconcile) // only the first cause counts
-			pprof.SetGoroutineLabels(reconciles)
-			for {
-				key, err := queue.Get(work)
-				if err != nil {
-					stop(err)
-					return
-				}
-				if c.lacksSource() { // Watch may have added one
-					queue.putBack(key)
-					if err := c.WaitSources(work); err != nil {
-						stop(err)
-						return
-					}
-					continue
-				}
-				c.reconcile(reconciles, queue, key)
+	loop := work.Loop[K]{
+		Workers: c.workers(),
+		Labels:  pprof.Labels("controller", c.name()),
+		Get:     queue.Get,
+		Do: func(loop, calls context.Context, key K) error {
+			if c.lacksSource() { // Watch may have added one
+				queue.putBack(key)
+				return c.WaitSources(loop)
 			}
-		})
+			c.reconcile(calls, queue, key)
+			return nil
+		},
+		Grace:  c.graceAfter,
+		Exited: errExitedReconcile,
 	}
-	workers.Wait()
-	cancel(nil)
-	grace.Wait()
-	return context.Cause(work)
+	return loop.Run(ctx)
 }
 
 // errExitedReconcile indicates that Reconcile or a function of QueueConfig called runtime.Goexit, as t.FailNow does. It
@@ -241,8 +217,62 @@ func (c *Controller[K]) Status() ControllerStatus {
 		s.Queue = queue.Status()
 	}
 	s.Name, s.Workers, s.Grace = c.name(), c.workers(), c.Grace
-	c.failures.fill(&s)
+	f := c.failures.Status()
+	s.Failing, s.LastSuccess = f.Failing, f.LastSuccess
+	s.LastError, s.LastErrorTime, s.LastErrorKey = f.LastError, f.LastErrorTime, f.LastErrorKey
+	for _, key := range f.FailingKeys {
+		s.FailingKeys = append(s.FailingKeys, FailingKey(key))
+	}
 	return s
+}
+
+// errNotOwned is the cause of the context of a call of Reconcile whose key must be released.
+var errNotOwned = errors.New("the key no longer belongs to this replica")
+
+// Own makes the controller reconcile only keys for which of returns KeyOwned; see [Queue.Own]. Call it before Run for
+// the first time, and again when results of the function change. Package shard does so.
+//
+// A key that another replica has owned until now may have changes that this one has never seen, so call
+// [Controller.Replay] while the key is KeyAwaited. Before another replica owns a key, call [Controller.WaitReleased]
+// when the key is no longer KeyOwned.
+func (c *Controller[K]) Own(of func(key K) Ownership) {
+	c.calls.Track()
+	c.queue().Own(of)
+}
+
+// WaitReleased waits until no key for which match returns true is being reconciled. The keys must not be KeyOwned. When
+// ctx ends, the contexts of those calls of Reconcile end, and WaitReleased goes on waiting.
+func (c *Controller[K]) WaitReleased(ctx context.Context, match func(key K) bool) {
+	defer c.failures.Drop(match)
+	if c.queue().WaitReleased(ctx, match) == nil {
+		return
+	}
+	c.calls.End(match, errNotOwned)
+	_ = c.queue().WaitReleased(context.WithoutCancel(ctx), match)
+}
+
+// InWork returns the keys that are being reconciled and for which match returns true, and when the work on each began.
+// match is called with the lock of the queue held: it must be fast, and must not call methods of the queue.
+func (c *Controller[K]) InWork(match func(key K) bool) map[K]time.Time {
+	return c.queue().inWork(match)
+}
+
+// Replay adds the keys of all objects in the stores of the sources, with LowPriority, if match returns true for the
+// key. It waits until the sources have synced. It returns an error that wraps the cause of ctx if that ends first, and
+// the error of a source that cannot sync.
+func (c *Controller[K]) Replay(ctx context.Context, match func(key K) bool) error {
+	c.mu.Lock()
+	c.replays = slices.DeleteFunc(c.replays, func(r replay[K]) bool { return errors.Is(r.subscription.Err(), ErrClosed) })
+	replays := slices.Clone(c.replays)
+	c.mu.Unlock()
+	for _, r := range replays {
+		keys, err := r.keys(ctx, match)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name(), err)
+		}
+		c.queue().AddWith(AddOptions{Priority: LowPriority}, keys...)
+	}
+	return nil
 }
 
 func (c *Controller[K]) update(change func(*ControllerStatus)) {
@@ -284,16 +314,10 @@ func (c *Controller[K]) graceAfter(cause error) time.Duration {
 	if grace == 0 {
 		grace = defaultGrace
 	}
-	var limit interface{ StopBy() time.Time }
-	if !errors.As(cause, &limit) {
-		return grace
+	left := work.Grace(grace, cause)
+	if left < grace {
+		c.logger().Warn("calls of Reconcile have less time than Grace", "cause", cause, "time", left, "grace", grace)
 	}
-	left := max(time.Until(limit.StopBy()), 0)
-	left -= min(left/4, time.Second) // for the calls to return, and for what stops after them
-	if left >= grace {
-		return grace
-	}
-	c.logger().Warn("calls of Reconcile have less time than Grace", "cause", cause, "time", left, "grace", grace)
 	return left
 }
 
@@ -383,32 +407,11 @@ func (c *Controller[K]) queue() *Queue[K] {
 	return c.used
 }
 
-// activate returns the context for a call of Reconcile, and a function to call when that has ended. The function is nil
-// if the key is no longer owned.
-func (c *Controller[K]) activate(ctx context.Context, queue *Queue[K], key K) (context.Context, func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.active == nil {
-		return ctx, func() {}
-	}
-	if !queue.owns(key) { // since Get; WaitReleased may have looked at active already
-		queue.putBack(key)
-		return ctx, nil
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	c.active[key] = cancel
-	return ctx, func() {
-		cancel(nil)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.active, key)
-	}
-}
-
 // reconcile reconciles key, and adds it again if the result requests it.
 func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
-	ctx, ended := c.activate(ctx, queue, key)
-	if ended == nil {
+	ctx, ended := c.calls.Begin(ctx, key, queue.owns)
+	if ended == nil { // since Get, and WaitReleased may have looked at the calls already
+		queue.putBack(key)
 		return
 	}
 	c.update(func(s *ControllerStatus) { s.Active++ })
@@ -443,7 +446,7 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 		count = func(s *ControllerStatus) { s.Succeeded++ }
 	}
 	c.update(func(s *ControllerStatus) { count(s); s.Reconciles.add(took) })
-	c.failures.note(key, err, began.Add(took))
+	c.failures.Note(key, err, began.Add(took))
 	if !again.RateLimited {
 		queue.Forget(key)
 		again.RateLimited = c.LimitRequeueAfter && again.After > 0

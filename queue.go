@@ -3,12 +3,12 @@ package informer
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/typedinformer/informer/internal/line"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/work"
 )
 
 // Priority orders the keys that wait in a [Queue]. There are three priorities: values below zero mean LowPriority,
@@ -347,19 +347,9 @@ func (q *Queue[K]) Status() QueueStatus {
 		s.Depth[priorityOf(uint8(level))] = n
 	}
 	if l.InWork > 0 {
-		s.LongestRunningKey = keyText(l.LongestRunningKey) // without the lock: a key may have a String method
+		s.LongestRunningKey = work.KeyText(l.LongestRunningKey) // without the lock: a key may have a String method
 	}
 	return s
-}
-
-// keyText returns key as text, for a status.
-func keyText(key any) string {
-	const longest = 512 // bytes; a namespace and a name have 317 at most
-	text := fmt.Sprint(key)
-	if len(text) > longest {
-		text = strings.Clone(text[:longest])
-	}
-	return strings.ToValidUTF8(text, "")
 }
 
 func (q *Queue[K]) add(key K, o AddOptions) {

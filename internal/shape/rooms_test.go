@@ -26,6 +26,7 @@ var rooms = map[string][]string{
 	"line":    {"histogram", "run"},
 	"packed":  {"decode", "heapsize", "pack"},
 	"table":   {"cow"},
+	"work":    {"errtext"},
 	// ground
 	"cow":          nil,
 	"decode":       {"decode/proto"},

@@ -190,13 +190,11 @@ var files = []string{
 	"group.go",
 	"lister.go",
 	"limiter.go",
-	"ownership.go",
 	"queue.go",
 	"queueown.go",
 	"enqueue.go",
 	"controllerstatus.go",
 	"controller.go",
-	"controllerown.go",
 }
 
 // uses returns, for each file of the root package, the other files whose names it uses, with one such use each. It asks the
