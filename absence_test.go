@@ -354,7 +354,7 @@ func TestDiscoveryEndsWithTheContext(t *testing.T) {
 				go func() { ended <- inf.Run(ctx) }()
 				<-time.After(time.Second) // less than the time limit of a document
 				s := inf.Status().Reflectors[0]
-				if want := map[string]informer.Awaiting{"hangs": informer.AwaitingResponse, "rate limit": informer.AwaitingRateLimit}[name]; s.Awaits != want || s.LastError != nil {
+				if want := map[string]string{"hangs": "the response", "rate limit": "the rate limit of the client"}[name]; s.Awaits != want || s.LastError != nil {
 					w.Errorf("awaits %v, want %v; %+v", s.Awaits, want, s)
 				}
 				cancel()

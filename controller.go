@@ -229,26 +229,32 @@ func (c *Controller[K]) Status() ControllerStatus {
 // errNotOwned is the cause of the context of a call of Reconcile whose key must be released.
 var errNotOwned = errors.New("the key no longer belongs to this replica")
 
-// Own makes the controller reconcile only keys for which of returns KeyOwned; see [Queue.Own]. Call it before Run for
-// the first time, and again when results of the function change. Package shard does so.
+// Own makes the controller reconcile a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned,
+// as before the first call. Call Own before Run for the first time, and again when results of the function change: keys
+// that have been awaited become ready then, or are dropped. Package shard does so.
+//
+// The queue calls the function immediately before it hands out a key, so no key is handed out after its result has
+// changed. Keys that are KeyForeign are refused when they are added, and otherwise dropped when it is their turn.
+// Their count of retries is reset. The queue calls the function with its lock held: it must be fast, and must not call
+// methods of the queue.
 //
 // A key that another replica has owned until now may have changes that this one has never seen, so call
 // [Controller.Replay] while the key is KeyAwaited. Before another replica owns a key, call [Controller.WaitReleased]
 // when the key is no longer KeyOwned.
 func (c *Controller[K]) Own(of func(key K) Ownership) {
 	c.calls.Track()
-	c.queue().Own(of)
+	c.queue().own(of)
 }
 
 // WaitReleased waits until no key for which match returns true is being reconciled. The keys must not be KeyOwned. When
 // ctx ends, the contexts of those calls of Reconcile end, and WaitReleased goes on waiting.
 func (c *Controller[K]) WaitReleased(ctx context.Context, match func(key K) bool) {
 	defer c.failures.Drop(match)
-	if c.queue().WaitReleased(ctx, match) == nil {
+	if c.queue().waitReleased(ctx, match) == nil {
 		return
 	}
 	c.calls.End(match, errNotOwned)
-	_ = c.queue().WaitReleased(context.WithoutCancel(ctx), match)
+	_ = c.queue().waitReleased(context.WithoutCancel(ctx), match)
 }
 
 // InWork returns the keys that are being reconciled and for which match returns true, and when the work on each began.

@@ -76,7 +76,7 @@ type replay[K comparable] struct {
 // initial list only.
 func (r replay[K]) keys(ctx context.Context, match func(K) bool) ([]K, error) {
 	queue := NewQueue(QueueConfig[K]{Name: "replay"})
-	queue.Own(func(key K) Ownership {
+	queue.own(func(key K) Ownership {
 		if match(key) {
 			return KeyOwned
 		}

@@ -136,3 +136,9 @@ var (
 	throttled, forbidden, tooLarge = base.Throttled, base.Forbidden, base.TooLarge
 	absent                         = base.Absent
 )
+
+// isGone is a condition for Await: the object does not exist.
+func isGone[T informer.Object](obj T) bool {
+	var none T
+	return obj == none
+}

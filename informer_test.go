@@ -42,7 +42,7 @@ func invalidInformer[T informer.Object](w world, client *informer.Client, resour
 	pod := newPod("ns", "a")
 	pod.ResourceVersion = "1"
 	sub := inf.Subscribe(informer.HandlerFuncs[T]{})
-	_, await := inf.Await(ctx, informer.Key{Name: "a"}, informer.IsDeleted)
+	_, await := inf.Await(ctx, informer.Key{Name: "a"}, isGone)
 	errs := func(when string) {
 		for what, err := range map[string]error{
 			"WaitSynced":              inf.WaitSynced(ctx),

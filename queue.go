@@ -34,35 +34,6 @@ func (p Priority) level() uint8 { return uint8(1 - min(max(int(p), -1), 1)) }
 
 func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }
 
-// QueueState is the state of a [Queue].
-//
-//	Open -- Drain --> Draining -- the last key is done --> Closed
-//	 |                   |                                   ^
-//	 +------ Close ------+----------- Close -----------------+
-type QueueState uint8
-
-const (
-	// QueueOpen accepts keys and hands them out.
-	QueueOpen QueueState = iota
-	// QueueDraining refuses new keys, and hands out the keys that it has.
-	QueueDraining
-	// QueueClosed refuses new keys, and hands out none.
-	QueueClosed
-)
-
-// String returns "Open", "Draining" or "Closed".
-func (s QueueState) String() string {
-	switch s {
-	case QueueOpen:
-		return "Open"
-	case QueueDraining:
-		return "Draining"
-	case QueueClosed:
-		return "Closed"
-	}
-	return fmt.Sprintf("QueueState(%d)", uint8(s))
-}
-
 // QueueConfig is the configuration of a [Queue]. The zero value is right for most.
 //
 // [QueueStatus] has all metrics of client-go's workqueue. OnGet and OnDone are for measurements of your own, such as
@@ -95,8 +66,10 @@ type AddOptions struct {
 
 // QueueStatus is the status of a [Queue]. The comments name the equivalent metrics of client-go's workqueue.
 type QueueStatus struct {
-	Name  string
-	State QueueState
+	Name string
+	// State is "Open", "Draining" after Drain, or "Closed". A draining queue refuses new keys, and hands out those that it
+	// has. A closed one refuses keys, and hands out none.
+	State string
 	// Depth is the number of ready keys of each priority: workqueue_depth. It includes keys in work that were added again.
 	// Each priority has an entry.
 	Depth map[Priority]int
@@ -110,7 +83,7 @@ type QueueStatus struct {
 	Retries uint64
 	// Refused counts how often a key was added to a draining or closed queue.
 	Refused uint64
-	// Awaited is the number of keys that wait until the queue owns them; see [Queue.Own].
+	// Awaited is the number of keys that wait until this replica owns them; see [Controller.Own].
 	Awaited int
 	// Foreign counts how often the queue dropped a key because it was KeyForeign.
 	Foreign uint64
@@ -139,7 +112,7 @@ type QueueStatus struct {
 // do not starve: Get passes over the key that has been ready for longest at most 15 times in a row. A key behind n
 // older ones is therefore handed out after at most 16 x (n + 1) others.
 //
-// [Queue.Own] makes the queue hand out only some keys, as one of several replicas needs.
+// [Controller.Own] makes the queue hand out only some keys, as one of several replicas needs.
 //
 // A queue takes about 150 bytes plus the size of the key for each key that it has, and frees this memory later. All
 // methods are safe for concurrent use. Create one with [NewQueue].
@@ -328,7 +301,7 @@ func (q *Queue[K]) Status() QueueStatus {
 	q.mu.Unlock()
 	s := QueueStatus{
 		Name:           q.config.Name,
-		State:          QueueState(l.State),
+		State:          l.State.String(),
 		Depth:          make(map[Priority]int, line.Levels),
 		Delayed:        l.Delayed,
 		InWork:         l.InWork,

@@ -401,7 +401,7 @@ func TestQueueConcurrently(t *testing.T) {
 		}
 	}
 	checkTimer(t, q)
-	if s := q.Status(); s.State != QueueClosed || q.Len() != 0 || s.Delayed != 0 || s.InWork != 0 {
+	if s := q.Status(); s.State != "Closed" || q.Len() != 0 || s.Delayed != 0 || s.InWork != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/typedinformer/informer/internal/line"
 )
 
-// Ownership says whether a key belongs to this replica of a program. [Queue.Own] uses it.
+// Ownership says whether a key belongs to this replica of a program. [Controller.Own] uses it.
 type Ownership uint8
 
 const (
@@ -33,16 +33,8 @@ func (o Ownership) String() string {
 	return fmt.Sprintf("Ownership(%d)", uint8(o))
 }
 
-// Own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned, as
-// before the first call. Call Own again when results of the function change: keys that have been awaited become ready
-// then, or are dropped.
-//
-// Get calls the function immediately before it hands out a key, so no key is handed out after its result has changed.
-// The work on a key that has been handed out before continues; see [Queue.WaitReleased]. Keys that are KeyForeign are
-// refused when they are added, and otherwise dropped when it is their turn. Their count of retries is reset.
-//
-// The queue calls the function with its lock held. It must be fast, and must not call methods of the queue.
-func (q *Queue[K]) Own(of func(key K) Ownership) {
+// own makes the queue hand out a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned.
+func (q *Queue[K]) own(of func(key K) Ownership) {
 	var owned func(K) line.Ownership
 	if of != nil {
 		owned = func(key K) line.Ownership { return line.Ownership(of(key)) }
@@ -53,10 +45,10 @@ func (q *Queue[K]) Own(of func(key K) Ownership) {
 	q.forget(foreign)
 }
 
-// WaitReleased waits until no key for which match returns true is in work, and then returns nil. If the keys are not
+// waitReleased waits until no key for which match returns true is in work, and then returns nil. If the keys are not
 // KeyOwned, none of them will be in work then. If ctx ends first, the error has the number of keys left and wraps the
 // cause of ctx.
-func (q *Queue[K]) WaitReleased(ctx context.Context, match func(key K) bool) error {
+func (q *Queue[K]) waitReleased(ctx context.Context, match func(key K) bool) error {
 	q.mu.Lock()
 	release := q.line.Released(match)
 	q.mu.Unlock()

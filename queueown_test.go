@@ -14,7 +14,7 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// owner is a function for Queue.Own whose results can be changed.
+// owner is a function for Queue.own whose results can be changed.
 type owner struct {
 	mu sync.Mutex // protects of
 	of map[string]Ownership
@@ -71,7 +71,7 @@ func TestQueueHandsOutOnlyKeysThatItOwns(t *testing.T) {
 		o.set(KeyAwaited, "soon", "later", "never")
 		q.AddWith(AddOptions{RateLimited: true}, "refused")
 		q.Cancel("refused")
-		q.Own(o.get)
+		q.own(o.get)
 		for _, key := range []string{"soon", "own", "refused", "lost", "later", "never"} {
 			q.Add(key)
 		}
@@ -92,12 +92,12 @@ func TestQueueHandsOutOnlyKeysThatItOwns(t *testing.T) {
 		o.set(KeyOwned, "soon", "later")
 		wantNoKey(t, q) // until Own is called
 		o.set(KeyForeign, "never")
-		q.Own(o.get)
+		q.own(o.get)
 		wantKeys(t, q, "later", "soon")
 		if s := q.Status(); s.Awaited != 0 || s.Foreign != 4 {
 			t.Errorf("the status is %+v", s)
 		}
-		q.Own(nil)
+		q.own(nil)
 		q.Add("refused")
 		wantKeys(t, q, "refused")
 	})
@@ -109,7 +109,7 @@ func TestQueueParksAKeyThatIsAddedAgainWhileInWork(t *testing.T) {
 		q := NewQueue(QueueConfig[string]{})
 		var o owner
 		o.set(KeyOwned, "a", "b")
-		q.Own(o.get)
+		q.own(o.get)
 		q.Add("a")
 		q.Add("b")
 		for range 2 {
@@ -125,7 +125,7 @@ func TestQueueParksAKeyThatIsAddedAgainWhileInWork(t *testing.T) {
 		q.Done("b")
 		wantNoKey(t, q)
 		o.set(KeyOwned, "a", "b")
-		q.Own(o.get)
+		q.own(o.get)
 		wantKeys(t, q, "a")
 	})
 }
@@ -136,7 +136,7 @@ func TestCancelDrainAndCloseEndAwaitedKeys(t *testing.T) {
 		var o owner
 		o.set(KeyAwaited, "a", "b")
 		q := NewQueue(QueueConfig[string]{})
-		q.Own(o.get)
+		q.own(o.get)
 		q.Add("a")
 		q.Add("b")
 		wantNoKey(t, q)
@@ -150,18 +150,18 @@ func TestCancelDrainAndCloseEndAwaitedKeys(t *testing.T) {
 			t.Error(err)
 		}
 		o.set(KeyOwned, "a", "b")
-		q.Own(o.get)
-		if s := q.Status(); s.Awaited != 0 || s.Adds != 2 || s.State != QueueClosed {
+		q.own(o.get)
+		if s := q.Status(); s.Awaited != 0 || s.Adds != 2 || s.State != "Closed" {
 			t.Errorf("the status after Drain is %+v", s)
 		}
 		o.set(KeyAwaited, "a")
 		q = NewQueue(QueueConfig[string]{})
-		q.Own(o.get)
+		q.own(o.get)
 		q.Add("a")
 		wantNoKey(t, q)
 		q.Close()
 		o.set(KeyOwned, "a")
-		q.Own(o.get)
+		q.own(o.get)
 		if s := q.Status(); s.Awaited != 0 {
 			t.Errorf("the status after Close is %+v", s)
 		}
@@ -174,7 +174,7 @@ func TestDrainEndsWhenTheRestIsForeign(t *testing.T) {
 		var o owner
 		o.set(KeyOwned, "a", "b")
 		q := NewQueue(QueueConfig[string]{})
-		q.Own(o.get)
+		q.own(o.get)
 		q.Add("a")
 		q.Add("b")
 		drained := make(chan error, 1)
@@ -198,7 +198,7 @@ func TestKeyThatWasAwaitedForAMomentIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[string]{})
 		var o owner
-		q.Own(o.get)
+		q.own(o.get)
 		o.set(KeyAwaited, "a", "b")
 		q.Add("a")
 		q.AddWith(AddOptions{Priority: HighPriority}, "b")
@@ -221,15 +221,15 @@ func TestWaitReleasedWaitsForTheKeysInWork(t *testing.T) {
 			}
 		}
 		ofA := func(key string) bool { return strings.HasPrefix(key, "a") }
-		if err := q.WaitReleased(t.Context(), func(key string) bool { return key == "c" }); err != nil {
+		if err := q.waitReleased(t.Context(), func(key string) bool { return key == "c" }); err != nil {
 			t.Error(err)
 		}
 		released := make(chan error, 1)
-		go func() { released <- q.WaitReleased(t.Context(), ofA) }()
+		go func() { released <- q.waitReleased(t.Context(), ofA) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := q.WaitReleased(ctx, ofA); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "q has 2 of these keys in work") {
+		if err := q.waitReleased(ctx, ofA); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "q has 2 of these keys in work") {
 			t.Errorf("the error is %v", err)
 		}
 		q.Done("a2")
@@ -259,7 +259,7 @@ func TestNoKeyIsInWorkAfterItsRelease(t *testing.T) {
 		}
 		return KeyAwaited
 	}
-	q.Own(of)
+	q.own(of)
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	for range 4 {
@@ -283,9 +283,9 @@ func TestNoKeyIsInWorkAfterItsRelease(t *testing.T) {
 		before := own.Load()
 		bits := uint64(round) * 0x9e3779b97f4a7c15 >> 44
 		own.Store(bits)
-		q.Own(of)
+		q.own(of)
 		lost := func(key int) bool { return before&^bits>>key&1 == 1 }
-		if err := q.WaitReleased(ctx, lost); err != nil {
+		if err := q.waitReleased(ctx, lost); err != nil {
 			t.Fatal(err)
 		}
 		for key := range keys {
@@ -297,7 +297,7 @@ func TestNoKeyIsInWorkAfterItsRelease(t *testing.T) {
 	cancel()
 	workers.Wait()
 	own.Store(1<<keys - 1)
-	q.Own(of)
+	q.own(of)
 	if got := q.keys(); len(got) != keys {
 		t.Errorf("keys %v are left, want %d", got, keys)
 	}
@@ -424,7 +424,7 @@ func TestForeignKeysLeaveNoTriesBehind(t *testing.T) {
 		var o owner
 		limiter := &ExponentialLimiter[string]{}
 		q := NewQueue(QueueConfig[string]{Name: "q", RateLimiter: limiter})
-		q.Own(o.get)
+		q.own(o.get)
 		var keys []string
 		for i := range 100 {
 			keys = append(keys, fmt.Sprint("key", i))
@@ -439,7 +439,7 @@ func TestForeignKeysLeaveNoTriesBehind(t *testing.T) {
 			t.Errorf("the status is %+v", s)
 		}
 		o.set(KeyForeign, keys...)
-		q.Own(o.get)
+		q.own(o.get)
 		if s := q.Status(); s.Awaited != 0 || s.Foreign != uint64(len(keys)) {
 			t.Errorf("the status is %+v", s)
 		}

@@ -156,9 +156,9 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s.Failures, retryAt = r.retries.Failures(time.Now())
 	switch s.State {
 	case ReflectorListing, ReflectorWatching:
-		s.Awaits = Awaiting(r.source.Awaits.Get())
+		s.Awaits = r.source.Awaits.Get().String()
 	case ReflectorBackoff, ReflectorAbsent:
-		s.Awaits, s.RetryAt = AwaitingRetry, retryAt
+		s.Awaits, s.RetryAt = fetch.AwaitingRetry.String(), retryAt
 	}
 	return s
 }

@@ -62,8 +62,15 @@ type ReflectorStatus struct {
 	State     ReflectorState
 	// Since is the time at which the reflector entered State.
 	Since time.Time
-	// Awaits is what the reflector waits for.
-	Awaits Awaiting
+	// Awaits is what the reflector waits for. It is empty while Run is not under way, and while the reflector works.
+	//
+	//	"the rate limit of the client"  the client's own rate limit delays a request
+	//	"the response"                  the server has not begun to answer a request
+	//	"data of the server"            a list or a watch is open. A watch without changes stays in this state
+	//	"room for the list"             the sink has not accepted a list; see InformerStatus.Blocked
+	//	"the next try"                  the wait after a failure has not ended
+	//	"the saved state"               the storage of Config.WarmStart has not sent all of it
+	Awaits string
 	// RetryAt is the time of the next try in the states ReflectorBackoff and ReflectorAbsent. Zero in other states.
 	RetryAt time.Time
 	// Transitions are the latest states that the reflector entered, the oldest first, at most 16. Do not change them.
@@ -204,45 +211,4 @@ func (c byReason) counts() map[Reason]int {
 		}
 	}
 	return counts
-}
-
-// Awaiting is what a [Reflector] waits for.
-type Awaiting uint8
-
-const (
-	// AwaitingNothing: Run is not under way, or the reflector works.
-	AwaitingNothing Awaiting = iota
-	// AwaitingRateLimit: the client's own rate limit delays a request.
-	AwaitingRateLimit
-	// AwaitingResponse: the server has not begun to answer a request.
-	AwaitingResponse
-	// AwaitingData: the server sends a list or a watch. A watch without changes stays in this state.
-	AwaitingData
-	// AwaitingSink: the sink has not accepted a list. For an informer, [InformerStatus] also has Blocked.
-	AwaitingSink
-	// AwaitingRetry: the wait after a failure has not ended.
-	AwaitingRetry
-	// AwaitingWarmStart: the storage of Config.WarmStart has not sent the whole saved state.
-	AwaitingWarmStart
-)
-
-// String returns a text such as "the response".
-func (a Awaiting) String() string {
-	switch a {
-	case AwaitingNothing:
-		return "nothing"
-	case AwaitingRateLimit:
-		return "the rate limit of the client"
-	case AwaitingResponse:
-		return "the response"
-	case AwaitingData:
-		return "data of the server"
-	case AwaitingSink:
-		return "room for the list"
-	case AwaitingRetry:
-		return "the next try"
-	case AwaitingWarmStart:
-		return "the saved state"
-	}
-	return fmt.Sprintf("Awaiting(%d)", uint8(a))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/typedinformer/informer/internal/fetch"
 )
 
-// A status shows the reason and the wait of the engine: the values of both enumerations are equal.
+// A status shows the reason of the engine: the values of both enumerations are equal.
 // Guarantees: O1
 func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 	pairs := map[Reason]fetch.Reason{
@@ -22,14 +22,5 @@ func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 	}
 	if len(pairs) != reasons {
 		t.Errorf("%d of %d reasons", len(pairs), reasons)
-	}
-	for awaiting, engine := range map[Awaiting]fetch.Awaiting{
-		AwaitingNothing: fetch.AwaitingNothing, AwaitingRateLimit: fetch.AwaitingRateLimit,
-		AwaitingResponse: fetch.AwaitingResponse, AwaitingData: fetch.AwaitingData, AwaitingSink: fetch.AwaitingSink,
-		AwaitingRetry: fetch.AwaitingRetry, AwaitingWarmStart: fetch.AwaitingWarmStart,
-	} {
-		if Awaiting(engine) != awaiting {
-			t.Errorf("%v of the engine shows as %v", awaiting, Awaiting(engine))
-		}
 	}
 }

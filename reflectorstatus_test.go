@@ -79,7 +79,7 @@ func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
 				config := quiet[*corev1.Pod]()
 				config.PagedList = paged
 				inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-				if s := reflectorStatus(inf); s.Awaits != informer.AwaitingNothing || s.Bytes != 0 || len(s.Transitions) > 0 || !s.ResourceVersionTime.IsZero() {
+				if s := reflectorStatus(inf); s.Awaits != "" || s.Bytes != 0 || len(s.Transitions) > 0 || !s.ResourceVersionTime.IsZero() {
 					w.Errorf("before Run: %+v", s)
 				}
 				defer start(w.T, inf)()
@@ -95,7 +95,7 @@ func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
 				if events := int64(3); first.Events != events && !paged || paged && first.Events != 0 { // two pods and a bookmark
 					w.Errorf("%d events", first.Events)
 				}
-				if first.Bytes < 200 || first.Awaits != informer.AwaitingData || !first.RetryAt.IsZero() || !first.ResourceVersionTime.Equal(time.Now()) {
+				if first.Bytes < 200 || first.Awaits != "data of the server" || !first.RetryAt.IsZero() || !first.ResourceVersionTime.Equal(time.Now()) {
 					w.Errorf("%+v", first)
 				}
 				if want := []string{"Listing first", "Watching first"}; !slices.Equal(transitions(first), want) {
@@ -177,11 +177,11 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			defer run(w, first)()
 			second := informer.New(client, resource, quiet[*corev1.Pod]())
 			defer run(w, second)()
-			if s := reflectorStatus(second); s.Awaits != informer.AwaitingRateLimit {
+			if s := reflectorStatus(second); s.Awaits != "the rate limit of the client" {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			<-time.After(2 * time.Minute)
-			if s := reflectorStatus(second); s.Awaits != informer.AwaitingData {
+			if s := reflectorStatus(second); s.Awaits != "data of the server" {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			if waits := client.Status().Throttled; waits.Count != 2 || waits.Max < 50*time.Second || waits.Max > time.Minute {
@@ -195,7 +195,7 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			w.answer(func(http.ResponseWriter, *http.Request) bool { <-gate; return false })
 			inf := informer.New(w.client(), resource, quiet[*corev1.Pod]())
 			defer run(w, inf)()
-			if s := reflectorStatus(inf); s.Awaits != informer.AwaitingResponse || s.State != informer.ReflectorListing {
+			if s := reflectorStatus(inf); s.Awaits != "the response" || s.State != informer.ReflectorListing {
 				w.Errorf("awaits %v in %v", s.Awaits, s.State)
 			}
 			close(gate)
@@ -207,7 +207,7 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			inf := informer.New(w.client(), resource, quiet[*corev1.Pod]())
 			defer run(w, inf)()
 			s := reflectorStatus(inf)
-			if wait := time.Until(s.RetryAt); s.Awaits != informer.AwaitingRetry || wait <= 0 || wait > time.Minute {
+			if wait := time.Until(s.RetryAt); s.Awaits != "the next try" || wait <= 0 || wait > time.Minute {
 				w.Errorf("awaits %v, retry in %v", s.Awaits, wait)
 			}
 			if want := []string{"Listing first", "Backoff watch: down"}; !slices.Equal(transitions(s)[:2], want) {
@@ -226,17 +226,17 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 			ended := make(chan struct{})
 			go func() { defer close(ended); r.Run(ctx) }()
 			synctest.Wait()
-			if s := r.Status(); s.Awaits != informer.AwaitingSink {
+			if s := r.Status(); s.Awaits != "room for the list" {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			close(gate)
 			synctest.Wait()
-			if s := r.Status(); s.Awaits != informer.AwaitingData {
+			if s := r.Status(); s.Awaits != "data of the server" {
 				w.Errorf("awaits %v", s.Awaits)
 			}
 			cancel()
 			<-ended
-			if s := r.Status(); s.Awaits != informer.AwaitingNothing || s.State != informer.ReflectorIdle {
+			if s := r.Status(); s.Awaits != "" || s.State != informer.ReflectorIdle {
 				w.Errorf("after Run: %v, awaits %v", s.State, s.Awaits)
 			}
 		})
@@ -332,10 +332,7 @@ func TestNamesOfReasons(t *testing.T) {
 	for r := informer.ReasonFirst; r <= informer.ReasonUnclear; r++ {
 		seen[r.String()] = true
 	}
-	for a := informer.AwaitingNothing; a <= informer.AwaitingRetry; a++ {
-		seen[a.String()] = true
-	}
-	if len(seen) != 15 || informer.Reason(200).String() != "Reason(200)" || informer.Awaiting(200).String() != "Awaiting(200)" {
+	if len(seen) != 9 || informer.Reason(200).String() != "Reason(200)" {
 		t.Errorf("%d names: %q", len(seen), slices.Sorted(maps.Keys(seen)))
 	}
 }

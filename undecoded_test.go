@@ -201,13 +201,13 @@ func TestWaitForWhatCannotBeDecoded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		_, err := inf.Await(ctx, keyB, informer.IsDeleted)
+		_, err := inf.Await(ctx, keyB, isGone)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*informer.DecodeError)) {
 			w.Errorf("Await: %v", err)
 		}
 		ended := make(chan error)
 		go func() {
-			_, err := inf.Await(w.Context(), keyB, informer.IsDeleted)
+			_, err := inf.Await(w.Context(), keyB, isGone)
 			ended <- err
 		}()
 		synctest.Wait()

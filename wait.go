@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/typedinformer/informer/internal/condition"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -86,10 +85,10 @@ func (i *Informer[T]) follows(obj Versioned) bool {
 }
 
 // Await waits until the object with that key meets cond, and returns it. Await calls cond in the caller's goroutine,
-// with each version that it sees, and with the zero T while the object does not exist. A cond that returns true for the
-// zero T waits for a deletion. Await does not call cond for a version that could not be decoded, but waits for the next
-// one. It returns an error if ctx ends or the informer stops first, which then also wraps the [*DecodeError] of the
-// latest version.
+// with each version that it sees, and with the zero T while the object does not exist. A cond that returns obj == nil
+// waits for a deletion. Await does not call cond for a version that could not be decoded, but waits for the next one.
+// It returns an error if ctx ends or the informer stops first, which then also wraps the [*DecodeError] of the latest
+// version.
 func (i *Informer[T]) Await(ctx context.Context, key Key, cond func(obj T) bool) (T, error) {
 	var met T
 	var undecodable error
@@ -149,74 +148,6 @@ func (i *Informer[T]) waitUntil(ctx context.Context, cond func(*Snapshot[T]) boo
 func HasCondition[T Object](conditionType, status string) func(obj T) bool {
 	return func(obj T) bool {
 		var none T
-		if obj == none {
-			return false
-		}
-		if u, ok := any(obj).(*unstructured.Unstructured); ok {
-			return hasUnstructuredCondition(u, conditionType, status)
-		}
-		objStatus := field(reflect.ValueOf(obj), "Status")
-		conditions := field(objStatus, "Conditions")
-		if conditions.Kind() != reflect.Slice {
-			return false
-		}
-		for i := range conditions.Len() {
-			c := conditions.Index(i)
-			if text(field(c, "Type")) != conditionType {
-				continue
-			}
-			observed := field(c, "ObservedGeneration")
-			if !observed.CanInt() || observed.Int() == 0 {
-				observed = field(objStatus, "ObservedGeneration")
-			}
-			if meta, ok := any(obj).(interface{ GetGeneration() int64 }); ok && observed.CanInt() && observed.Int() != 0 &&
-				observed.Int() != meta.GetGeneration() {
-				return false
-			}
-			return text(field(c, "Status")) == status
-		}
-		return false
+		return obj != none && condition.Has(obj, conditionType, status)
 	}
-}
-
-// IsDeleted reports whether obj is the zero T. [Informer.Await] uses it to wait until an object does not exist.
-func IsDeleted[T Object](obj T) bool {
-	var none T
-	return obj == none
-}
-
-// field returns the named field of the struct that v is or points to. It returns the zero Value if there is none.
-func field(v reflect.Value, name string) reflect.Value {
-	for v.Kind() == reflect.Pointer {
-		v = v.Elem()
-	}
-	if v.Kind() != reflect.Struct {
-		return reflect.Value{}
-	}
-	return v.FieldByName(name)
-}
-
-// text returns v if it is a string, and otherwise "".
-func text(v reflect.Value) string {
-	if v.Kind() != reflect.String {
-		return ""
-	}
-	return v.String()
-}
-
-func hasUnstructuredCondition(u *unstructured.Unstructured, conditionType, status string) bool {
-	conditions, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
-	list, _ := conditions.([]any)
-	for _, entry := range list {
-		c, _ := entry.(map[string]any)
-		if c["type"] != conditionType {
-			continue
-		}
-		observed, found := c["observedGeneration"]
-		if !found {
-			observed, found, _ = unstructured.NestedFieldNoCopy(u.Object, "status", "observedGeneration")
-		}
-		return c["status"] == status && (!found || observed == u.GetGeneration())
-	}
-	return false
 }

@@ -63,7 +63,7 @@ func TestAwaitTakesNothingForDeletedBeforeTheFirstList(t *testing.T) {
 				began := time.Now()
 				gone := make(chan time.Duration, 1)
 				go func() {
-					if pod, err := inf.Await(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, informer.IsDeleted); err != nil || pod != nil {
+					if pod, err := inf.Await(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, isGone); err != nil || pod != nil {
 						w.Errorf("Await: %v, %v", pod, err)
 					}
 					gone <- time.Since(began)
@@ -189,4 +189,17 @@ func TestWaitForSeveralNamespaces(t *testing.T) {
 			w.Errorf("%v with %d objects", err, inf.Store().Len())
 		}
 	})
+}
+
+// A condition holds for no object that does not exist.
+func TestHasCondition(t *testing.T) {
+	ready := informer.HasCondition[*corev1.Pod]("Ready", "True")
+	pod := newPod("ns", "a")
+	if ready(nil) || ready(pod) {
+		t.Error("a pod without conditions is ready")
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if !ready(pod) {
+		t.Error("the pod is not ready")
+	}
 }

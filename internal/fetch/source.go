@@ -68,10 +68,10 @@ func (s *Source) Traffic() Traffic {
 	return Traffic{int(s.lists.Load()), int(s.watches.Load()), s.bytes.Load(), s.events.Load()}
 }
 
-// Awaiting is what a Source waits for. The values are those of informer.Awaiting.
+// Awaiting is what a Source waits for.
 type Awaiting uint8
 
-// What a Source waits for; see informer.Awaiting.
+// What a Source waits for; see informer.ReflectorStatus.
 const (
 	AwaitingNothing Awaiting = iota
 	AwaitingRateLimit
@@ -81,6 +81,12 @@ const (
 	AwaitingRetry
 	AwaitingWarmStart
 )
+
+// String returns the text for informer.ReflectorStatus.
+func (a Awaiting) String() string {
+	return [...]string{"", "the rate limit of the client", "the response", "data of the server",
+		"room for the list", "the next try", "the saved state"}[a]
+}
 
 // Awaits is an Awaiting that one goroutine changes and others read.
 type Awaits struct{ value atomic.Uint32 }

@@ -23,6 +23,9 @@ const (
 	Closed                // refuses keys, and hands out none
 )
 
+// String returns the name of the state.
+func (s State) String() string { return [...]string{"Open", "Draining", "Closed"}[s] }
+
 // fallAtOnce is the number of delayed keys that one call of Fall makes ready, which takes about 20 us.
 const fallAtOnce = 64
 

@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 		<-time.After(time.Second) // the retry falls due while a is in work
 		s := q.Status()
 		want := informer.QueueStatus{
-			Name: "pods", State: informer.QueueOpen,
+			Name: "pods", State: "Open",
 			Depth:   map[informer.Priority]int{informer.HighPriority: 0, informer.NormalPriority: 2, informer.LowPriority: 0},
 			Delayed: 1, InWork: 2, Adds: 4, Retries: 2,
 			LongestRunning: 2 * time.Second, LongestRunningKey: "b", Unfinished: 3 * time.Second,
