@@ -130,27 +130,32 @@
 //
 // # Reading the source
 //
-// The path of one watch event, file by file:
+// The path of one watch event. Each step calls the next one, hands the event to a goroutine that takes it there, or
+// returns to an earlier step, which then calls the next one:
 //
-//	client.go         sends the request, and limits how long each part of the response may take (internal/transport)
-//	reflectorstep.go  opens a watch, which reads frames and gives the object of each to an intake (internal/fetch)
-//	intake.go         adds it to a batch; decoder.go checks whether the sink holds that version already
-//	internal/run      runs the batch on a worker, or on the reader if few events came, and keeps the order
-//	decoder.go        calls Config.Filter, decodes the bytes into a T (internal/decode), and calls Config.Transform
-//	packed.go         with Config.Compact only: compresses the bytes (internal/packed), which the steps below pass on
-//	reflectorstep.go  puts a Delta into its Sink, which then has every change up to the event's resource version
+//	reflectorstep.go  opens a watch at the resource version up to which the sink has every change
+//	internal/fetch    sends the request (internal/transport), reads frames, and gives the object of each to an intake
+//	intake.go         adds it to a batch, which a worker decodes, or the reader if few events came (internal/run)
+//	decoder.go        skips a version that the sink holds already, calls Config.Filter, decodes the bytes into a T
+//	                  (internal/decode), and calls Config.Transform
+//	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
+//	outlet.go         puts a Delta into the sink, which then has every change up to the event's resource version
 //	fifo.go           queues the delta; a full queue blocks the reader, and so the server
-//	follower.go       takes a batch of deltas, on the reader if they are few; edit.go applies it in one step to
-//	                  store.go and index.go (internal/table)
-//	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler; listener.go is
-//	                  its face
+//	follower.go       takes a batch of deltas, on the reader if they are few
+//	edit.go           applies it to the store and its indexes in one step (internal/table)
+//	listener.go       has the handlers of the follower
+//	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler
 //	compact.go        with Config.Compact only: decodes what the handler receives
-//	enqueue.go        is a handler that adds keys to queue.go; controller.go reconciles them, and typedclient.go writes
+//	enqueue.go        is a handler that adds keys
+//	queue.go          holds each key once, by priority (internal/line)
+//	controller.go     takes keys and reconciles them (internal/work)
 //
 // A list takes the same path: internal/fetch reads its pages, listing.go collects the objects, and the reflector puts
 // them into the sink as one Replaced. warm.go reads a saved state in place of a list (internal/snapshotfile), and
 // save.go writes it. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a 404
-// means, and its state machine chooses the next request. reshard.go is the change of a reflector's shard. informer.go
-// is the face of all this, wait.go implements its Wait methods, group.go shares informers, and lister.go reads them as
-// client-go's listers do. Package k8s and the generator in codegen build on these.
+// means, and its state machine chooses the next request. reshard.go is the change of a reflector's shard. store.go and
+// index.go read what edit.go wrote. informer.go is the face of all this, wait.go implements its Wait methods, group.go
+// shares informers, and lister.go reads them as client-go's listers do. client.go configures the requests, and
+// typedclient.go reads and writes single objects (internal/crud). Package k8s and the generator in codegen build on
+// these.
 package informer

@@ -197,9 +197,8 @@ var files = []string{
 	"controller.go",
 }
 
-// uses returns, for each file of the root package, the other files whose names it uses, with one such use each. It asks the
-// type checker, so equal names do not count.
-func uses(t *testing.T) map[string]map[string]string {
+// typeCheck returns the root package, and what its identifiers denote.
+func typeCheck(t *testing.T) (*token.FileSet, *types.Package, *types.Info) {
 	exports := map[string]string{}
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".")
 	list.Dir, list.Stderr = root, t.Output()
@@ -215,11 +214,20 @@ func uses(t *testing.T) map[string]map[string]string {
 	parsed := slices.Collect(maps.Values(parse(t, fset, root)))
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
-	pkg, err := config.Check("github.com/typedinformer/informer", fset, parsed, info)
+	pkg, err := config.Check(module, fset, parsed, info)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fileOf := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+	return fset, pkg, info
+}
+
+// base returns the name of the file at pos.
+func base(fset *token.FileSet, pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+
+// uses returns, for each file of the root package, the other files whose names it uses, with one such use each. It asks the
+// type checker, so equal names do not count.
+func uses(t *testing.T) map[string]map[string]string {
+	fset, pkg, info := typeCheck(t)
 	all := map[string]map[string]string{}
 	for ident, object := range info.Uses {
 		if object.Pkg() != pkg {
@@ -231,7 +239,7 @@ func uses(t *testing.T) map[string]map[string]string {
 		case *types.Var:
 			object = o.Origin()
 		}
-		from, to := fileOf(ident.Pos()), fileOf(object.Pos())
+		from, to := base(fset, ident.Pos()), base(fset, object.Pos())
 		if from == to {
 			continue
 		}
