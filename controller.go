@@ -58,42 +58,14 @@ type Controller[K comparable] struct {
 
 	mu       sync.Mutex // protects the fields below
 	used     *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
-	unsynced []*watched // sources that are not known to be synced
 	replays  []replay[K]
 	status   ControllerStatus
 	begun    chan struct{} // closed when Run has been called; nil before its first use
 
 	// These have locks of their own.
+	sources  work.Sources
 	calls    work.Calls[K] // of Reconcile, after the first call of Own
 	failures work.Failures[K]
-}
-
-// watched is a source that a controller watches.
-type watched struct {
-	subscribed   chan struct{} // closed when subscription is set
-	subscription *Subscription // nil if subscribing panicked
-}
-
-// waitSynced waits until the source has synced, or its subscription has been closed.
-func (w *watched) waitSynced(ctx context.Context) error {
-	<-w.subscribed
-	if w.subscription == nil {
-		return nil
-	}
-	err := w.subscription.WaitSynced(ctx)
-	if errors.Is(w.subscription.Err(), ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-// failed returns the error of a subscription that ended before it synced, or nil.
-func (w *watched) failed() error {
-	<-w.subscribed
-	if w.subscription == nil || w.subscription.HasSynced() || errors.Is(w.subscription.Err(), ErrClosed) {
-		return nil
-	}
-	return w.subscription.Err()
 }
 
 // Result says when to reconcile a key again. If Reconcile returns an error, only Priority counts: the queue's limiter
@@ -108,6 +80,47 @@ type Result struct {
 	Backoff bool
 	// Priority is the priority of the key in the queue. Zero means the priority with which it was handed out.
 	Priority Priority
+}
+
+// ControllerStatus is the status of a [Controller].
+type ControllerStatus struct {
+	Name string
+	// Running is true while Run is under way.
+	Running bool
+	// Workers is the maximum number of concurrent calls of Reconcile. Active is the number of calls under way. The queue
+	// has the key of the longest one: QueueStatus.LongestRunningKey.
+	Workers, Active int
+	// Grace is Controller.Grace. Zero means the default.
+	Grace time.Duration
+	// Succeeded counts the calls of Reconcile that returned no error and no requeue. RequeuedAfter and BackedOff count
+	// those that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are
+	// the parts of Failed with a TerminalError and a panic.
+	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
+	// Failing is the number of keys whose latest call failed. FailingKeys are those that have failed for longest, 10 at
+	// most, the longest first.
+	Failing     int
+	FailingKeys []FailingKey
+	// LastSuccess is the time at which a call last returned without an error. Zero means never.
+	LastSuccess time.Time
+	// LastError is the error of the latest call that failed, LastErrorTime its time, and LastErrorKey its key as text. Nil
+	// means that no call has failed. A success does not clear it. The text of the error has 1 KiB at most. It may contain
+	// whatever Reconcile put into it, even content of objects, so show it only to people who may read the log.
+	LastError     error
+	LastErrorTime time.Time
+	LastErrorKey  string
+	// Reconciles has the times that the calls of Reconcile took.
+	Reconciles Durations
+	// Queue is the status of the queue.
+	Queue QueueStatus
+}
+
+// FailingKey is a key whose latest call of Reconcile failed.
+type FailingKey struct {
+	// Key is the key as text, 512 bytes at most.
+	Key string
+	// Since is the time of the first failure after the last success, and Failures the number of failures from then on.
+	Since    time.Time
+	Failures int
 }
 
 // panicError is the error of a call of Reconcile that panicked.
@@ -127,16 +140,14 @@ const defaultGrace = 20 * time.Second // less than the deadlines of package mana
 // the subscription that Watch returns. The controller then no longer waits for the source, either.
 func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	queue := c.queue()
-	w := &watched{subscribed: make(chan struct{})}
+	watched := c.sources.Add(ErrClosed)
+	defer watched.Subscribed()
+	subscription := source.subscribe(queue, source.resync)
+	watched.Subscription = subscription
 	c.mu.Lock()
-	c.unsynced = append(c.unsynced, w) // before source adds its first key
+	c.replays = append(c.replays, replay[K]{source, subscription})
 	c.mu.Unlock()
-	defer close(w.subscribed)
-	w.subscription = source.subscribe(queue, source.resync)
-	c.mu.Lock()
-	c.replays = append(c.replays, replay[K]{source, w.subscription})
-	c.mu.Unlock()
-	return w.subscription
+	return subscription
 }
 
 // Run waits until all sources have synced, and then reconciles until ctx ends or the queue is closed. It then takes no
@@ -162,7 +173,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		Labels:  pprof.Labels("controller", c.name()),
 		Get:     queue.Get,
 		Do: func(loop, calls context.Context, key K) error {
-			if c.lacksSource() { // Watch may have added one
+			if !c.sources.Synced() { // Watch may have added one
 				queue.putBack(key)
 				return c.WaitSources(loop)
 			}
@@ -186,8 +197,8 @@ func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	if err := c.failedSource(); err != nil {
-		return err
+	if err := c.sources.Failed(); err != nil {
+		return fmt.Errorf("%s: %w", c.name(), err)
 	}
 	select {
 	case <-c.running():
@@ -204,6 +215,15 @@ func (c *Controller[K]) WaitSynced(ctx context.Context) error {
 }
 
 var errNotRunning = errors.New("controller not started")
+
+// WaitSources waits until all sources have synced, whether Run was called or not, and then returns nil. It returns an
+// error that names what is missing if ctx ends first, and the error of a source that ended before it synced.
+func (c *Controller[K]) WaitSources(ctx context.Context) error {
+	if err := c.sources.Wait(ctx); err != nil {
+		return fmt.Errorf("%s: %w", c.name(), err)
+	}
+	return nil
+}
 
 // Status returns the present status of the controller.
 func (c *Controller[K]) Status() ControllerStatus {
@@ -358,46 +378,6 @@ func (c *Controller[K]) running() chan struct{} {
 		c.begun = make(chan struct{})
 	}
 	return c.begun
-}
-
-// lacksSource reports whether a source is not known to be synced.
-func (c *Controller[K]) lacksSource() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.unsynced) > 0
-}
-
-// WaitSources waits until all sources have synced, whether Run was called or not, and then returns nil. It returns an
-// error that names what is missing if ctx ends first, and the error of a source that ended before it synced.
-func (c *Controller[K]) WaitSources(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		if len(c.unsynced) == 0 {
-			c.mu.Unlock()
-			return nil
-		}
-		w := c.unsynced[0]
-		c.mu.Unlock()
-		if err := w.waitSynced(ctx); err != nil {
-			return fmt.Errorf("%s: %w", c.name(), err)
-		}
-		c.mu.Lock()
-		c.unsynced = slices.DeleteFunc(c.unsynced, func(other *watched) bool { return other == w })
-		c.mu.Unlock()
-	}
-}
-
-// failedSource returns the error of a source that ended before it synced, or nil if there is none.
-func (c *Controller[K]) failedSource() error {
-	c.mu.Lock()
-	sources := slices.Clone(c.unsynced)
-	c.mu.Unlock()
-	for _, w := range sources {
-		if err := w.failed(); err != nil {
-			return fmt.Errorf("%s: %w", c.name(), err)
-		}
-	}
-	return nil
 }
 
 // queue returns Queue, or a new queue if Queue is nil.

@@ -191,7 +191,6 @@ var files = []string{
 	"limiter.go",
 	"queue.go",
 	"enqueue.go",
-	"controllerstatus.go",
 	"controller.go",
 }
 
