@@ -56,11 +56,11 @@ type Controller[K comparable] struct {
 	// Logger receives failures. Nil means slog.Default().
 	Logger *slog.Logger
 
-	mu       sync.Mutex // protects the fields below
-	used     *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
-	replays  []replay[K]
-	status   ControllerStatus
-	begun    chan struct{} // closed when Run has been called; nil before its first use
+	mu      sync.Mutex // protects the fields below
+	used    *Queue[K]  // Queue, or a new one if Queue is nil; nil before its first use
+	replays []replay[K]
+	status  ControllerStatus
+	begun   chan struct{} // closed when Run has been called; nil before its first use
 
 	// These have locks of their own.
 	sources  work.Sources

@@ -113,19 +113,6 @@ const (
 	KeyOwned
 )
 
-// String returns "Foreign", "Awaited" or "Owned".
-func (o Ownership) String() string {
-	switch o {
-	case KeyForeign:
-		return "Foreign"
-	case KeyAwaited:
-		return "Awaited"
-	case KeyOwned:
-		return "Owned"
-	}
-	return fmt.Sprintf("Ownership(%d)", uint8(o))
-}
-
 // Queue holds keys to reconcile, each once, however often it is added. It is like client-go's workqueue, with
 // priorities and without goroutines: it uses only its callers' goroutines, and a timer while keys are delayed.
 //

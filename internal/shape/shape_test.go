@@ -219,7 +219,9 @@ func typeCheck(t *testing.T) (*token.FileSet, *types.Package, *types.Info) {
 }
 
 // base returns the name of the file at pos.
-func base(fset *token.FileSet, pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+func base(fset *token.FileSet, pos token.Pos) string {
+	return filepath.Base(fset.Position(pos).Filename)
+}
 
 // uses returns, for each file of the root package, the other files whose names it uses, with one such use each. It asks the
 // type checker, so equal names do not count.
