@@ -91,7 +91,7 @@ func (w *edit[T]) beginLocked(s *Store[T]) {
 // publishLocked ends the edit: from now on, readers get its snapshot.
 func (w *edit[T]) publishLocked() {
 	s := w.store
-	if asserting {
+	if table.Asserting {
 		s.assertLocked(w.next)
 	}
 	if s.show != nil {

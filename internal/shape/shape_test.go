@@ -174,7 +174,6 @@ var files = []string{
 	"reflectorstep.go",
 	"reflectorrun.go",
 	"packed.go",
-	"assert_off.go",
 	"store.go",
 	"edit.go",
 	"index.go",

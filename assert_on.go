@@ -1,5 +1,0 @@
-//go:build assert
-
-package informer
-
-const asserting = true

@@ -1,0 +1,5 @@
+//go:build assert
+
+package table
+
+const Asserting = true
