@@ -118,6 +118,7 @@ const (
 	maxFileLines    = 500
 	maxTestLines    = 650
 	maxRootFiles    = 40
+	maxRootLines    = 6300
 	maxRootTests    = 35
 	maxStructFields = 20
 	maxLine         = 120 // characters; a tab counts as one
@@ -127,6 +128,7 @@ const (
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
 	"files of root":                  51,
+	"lines of root":                  8000,
 	"test files of root":             64,
 	"lines of controller_test.go":    679,
 	"lines of shard_test.go":         862,
@@ -190,7 +192,13 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	check("test files of root", ofRoot, maxRootTests)
-	check("files of root", len(parse(t, token.NewFileSet(), root)), maxRootFiles)
+	fset, lines := token.NewFileSet(), 0
+	of := parse(t, fset, root)
+	for _, file := range of {
+		lines += fset.File(file.Pos()).LineCount() - 1
+	}
+	check("files of root", len(of), maxRootFiles)
+	check("lines of root", lines, maxRootLines)
 	for room, dir := range dirs {
 		fset := token.NewFileSet()
 		for name, file := range parse(t, fset, dir) {
