@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/typedinformer/informer/internal/canned"
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // notified is the number of pods in the informers of BenchmarkNotify.
@@ -38,9 +40,18 @@ var newNotifiers = []struct {
 	{"informer", newOwnNotifier},
 }
 
+func clientOf(b testing.TB, server *canned.Server) *Client {
+	b.Helper()
+	client, err := NewClient(server.Config())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return client
+}
+
 func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	ctx, cancel := context.WithCancel(b.Context())
-	inf := New((&canned{media: decode.MediaJSON}).client(b), podResource, Config[*corev1.Pod]{})
+	inf := New(clientOf(b, &canned.Server{Media: decode.MediaJSON}), podResource, Config[*corev1.Pod]{})
 	engine := followerOf(inf)
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -83,7 +94,7 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 		list.Items = append(list.Items, *pod)
 	}
 	events := make(chan watch.Event, fifoCapacity)
-	inf := cache.NewSharedIndexInformer(withoutWatchList{&cache.ListWatch{
+	inf := cache.NewSharedIndexInformer(canned.WithoutWatchList{ListWatch: &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return list, nil },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			return watch.NewProxyWatcher(events), nil
@@ -120,11 +131,6 @@ func newPeerNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	}
 }
 
-// withoutWatchList makes a client-go reflector use LIST.
-type withoutWatchList struct{ *cache.ListWatch }
-
-func (withoutWatchList) IsWatchListSemanticsUnSupported() bool { return true }
-
 // BenchmarkNotify measures the delivery of one update to one handler, from the informer's goroutine to the handler's
 // return. It is the difference between informers with 101 handlers and with 1 that apply the same updates, each of
 // another pod. burst is the number of updates in a row; the next burst follows when all handlers have returned.
@@ -147,7 +153,7 @@ func BenchmarkNotify(b *testing.B) {
 				var taken [2]time.Duration
 				var mallocs [2]uint64
 				pass := 0
-				updates, _, _ := counted(b, notified, func() {
+				updates, _, _ := testkit.Counted(b, notified, func() {
 					for i, inf := range informers {
 						var before, after runtime.MemStats
 						runtime.ReadMemStats(&before)
@@ -182,11 +188,11 @@ func BenchmarkIdleHandler(b *testing.B) {
 			defer inf.stop()
 			inf.subscribe(notified, func() {})
 			for b.Loop() { // once is enough: more handlers, the same result
-				before, goroutines := liveMemory(), runtime.NumGoroutine()
+				before, goroutines := testkit.LiveMemory(), runtime.NumGoroutine()
 				for range handlers {
 					inf.subscribe(notified, func() {})
 				}
-				b.ReportMetric(float64(liveMemory()-before)/handlers, "B/handler")
+				b.ReportMetric(float64(testkit.LiveMemory()-before)/handlers, "B/handler")
 				b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/handlers, "goroutines/handler")
 			}
 			b.ReportMetric(0, "ns/op")

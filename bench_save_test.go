@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/typedinformer/informer/internal/canned"
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
@@ -37,12 +39,24 @@ func (c *counting) Write(b []byte) (int, error) {
 // object loses nothing, and a later one. Then it measures what a write to the store takes alone, and beside saves
 // without a pause.
 func BenchmarkSave(b *testing.B) {
-	server := cannedList(b, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: savedPods}).All())
+	server := canned.ListOf(b, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: savedPods}).All())
 	for _, compact := range []bool{false, true} {
 		b.Run(fmt.Sprintf("compact=%v", compact), func(b *testing.B) {
 			storage := &counting{}
-			inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: compact, WarmStart: WarmStartConfig{Storage: storage, Interval: 24 * time.Hour}})
-			defer stop()
+			inf := New(clientOf(b, server), podResource, Config[*corev1.Pod]{
+				Compact:   compact,
+				WarmStart: WarmStartConfig{Storage: storage, Interval: 24 * time.Hour},
+				PagedList: true,
+				Logger:    slog.New(slog.DiscardHandler),
+			})
+			ctx, cancel := context.WithCancel(b.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = inf.Run(ctx) })
+			defer running.Wait()
+			defer cancel()
+			if err := inf.WaitSynced(ctx); err != nil {
+				b.Fatal(err)
+			}
 			if compact {
 				benchmarkSave(b, packedFollowerOf(inf), storage)
 			} else {

@@ -1,37 +1,32 @@
 package informer
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"io"
+	"fmt"
 	"iter"
-	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // The benchmarks measure this package beside client-go, on the pods of internal/fleet. Both implementations share a name,
 // with impl=informer and impl=client-go, so that benchstat -col /impl compares them; see BENCHMARKS.md.
 //
-// This file has the shared code and the benchmarks of reads. The other benchmarks are in bench_decode_test.go,
-// bench_store_test.go, bench_notify_test.go and bench_heap_test.go.
+// This file has the benchmarks of stores. Those of handlers are in bench_notify_test.go, those of decoding, memory, whole
+// informers and queues in internal/suite/bench.
 
 var podResource = Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
 
@@ -259,138 +254,280 @@ func count(pods iter.Seq[*corev1.Pod]) int {
 	return n
 }
 
-// counted runs body for as long as the benchmark wants. Each run counts as n units. It returns the number of units, the
-// time, and the bytes allocated.
-func counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	runs := 0
-	for b.Loop() {
-		body()
-		runs++
-	}
-	runtime.ReadMemStats(&after)
-	b.ReportMetric(0, "ns/op") // has no meaning here
-	return float64(runs * n), b.Elapsed().Seconds(), float64(after.TotalAlloc - before.TotalAlloc)
+// history is a fleet of 30,000 pods and repeatable streams of changes.
+type history struct {
+	pods []*corev1.Pod
+	// changes are the changes of each mix, twice with different resourceVersions: applied alternately, no event repeats.
+	changes map[string][2][]fleet.Change
 }
 
-// canned is a transport that answers every list and every watch of pods from memory.
-type canned struct {
-	media  string
-	list   []byte
-	frames []byte        // the frames of a watch, which then stays open
-	hold   chan struct{} // holds up watches until it is closed; nil for none
+// The mixes of changes: rollouts, which also add and delete pods, and updates only.
+var mixes = map[string]func(*fleet.Fleet) iter.Seq[fleet.Change]{
+	"rollouts": func(f *fleet.Fleet) iter.Seq[fleet.Change] { return f.Changes(1) },
+	"updates":  func(f *fleet.Fleet) iter.Seq[fleet.Change] { return f.Updates(1) },
 }
 
-func (c *canned) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp := &http.Response{
-		StatusCode: http.StatusOK,
-		Proto:      "HTTP/1.1",
-		ProtoMajor: 1,
-		ProtoMinor: 1,
-		Header:     http.Header{"Content-Type": {c.media}},
-		Request:    req,
+// changesMade is a multiple of every batch's size.
+const changesMade = 20_480
+
+var podHistory = sync.OnceValue(func() history {
+	f := fleet.New(fleet.Config{Pods: 30_000})
+	h := history{changes: map[string][2][]fleet.Change{}}
+	for pod := range f.All() {
+		h.pods = append(h.pods, trimmed(pod))
 	}
-	if req.URL.Query().Get("watch") == "" {
-		resp.ContentLength = int64(len(c.list))
-		resp.Body = io.NopCloser(bytes.NewReader(c.list))
-		return resp, nil
+	for mix, stream := range mixes {
+		var changes [2][]fleet.Change
+		for change := range stream(f) {
+			change.Object = trimmed(change.Object)
+			changes[0] = append(changes[0], change)
+			change.Object = otherVersions([]*corev1.Pod{change.Object})[0]
+			changes[1] = append(changes[1], change)
+			if len(changes[0]) == changesMade {
+				break
+			}
+		}
+		h.changes[mix] = changes
 	}
-	if c.media == decode.MediaProtobuf {
-		resp.Header.Set("Content-Type", c.media+";stream=watch")
+	return h
+})
+
+func deltasOf(changes []fleet.Change) []Delta[*corev1.Pod] {
+	deltas := make([]Delta[*corev1.Pod], len(changes))
+	for i, change := range changes {
+		deltas[i] = Delta[*corev1.Pod]{Type: Upserted, Object: change.Object, ResourceVersion: change.Object.ResourceVersion}
+		if change.Type == watch.Deleted {
+			deltas[i].Type = Removed
+		}
 	}
-	if c.hold != nil {
-		<-c.hold
-	}
-	ctx, cancel := context.WithCancel(req.Context())
-	resp.ContentLength = -1
-	resp.Body = &openBody{bytes.NewReader(c.frames), ctx, cancel}
-	return resp, nil
+	return deltas
 }
 
-// openBody is a body that blocks after its last byte until the request is cancelled or the body closed.
-type openBody struct {
-	*bytes.Reader
-	ctx    context.Context
-	cancel context.CancelFunc
-}
-
-func (o *openBody) Read(p []byte) (int, error) {
-	if o.ctx.Err() == nil && o.Reader.Len() > 0 {
-		return o.Reader.Read(p)
+func transactionsOf(changes []fleet.Change) []cache.Transaction {
+	types := map[watch.EventType]cache.TransactionType{
+		watch.Added:    cache.TransactionTypeAdd,
+		watch.Modified: cache.TransactionTypeUpdate,
+		watch.Deleted:  cache.TransactionTypeDelete,
 	}
-	<-o.ctx.Done()
-	return 0, o.ctx.Err()
-}
-
-func (o *openBody) Close() error {
-	o.cancel()
-	return nil
-}
-
-// cannedList returns a transport with a list of pods, and no changes.
-func cannedList(b testing.TB, media string, pods iter.Seq[*corev1.Pod]) *canned {
-	b.Helper()
-	write := fleet.WriteListJSON
-	if media == decode.MediaProtobuf {
-		write = fleet.WriteListProtobuf
+	txns := make([]cache.Transaction, len(changes))
+	for i, change := range changes {
+		txns[i] = cache.Transaction{Object: change.Object, Type: types[change.Type]}
 	}
-	var list bytes.Buffer
-	if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, pods); err != nil {
-		b.Fatal(err)
-	}
-	return &canned{media: media, list: list.Bytes()}
+	return txns
 }
 
-func (c *canned) config() *rest.Config {
-	return &rest.Config{
-		Host:          "http://canned.invalid",
-		Transport:     c,
-		QPS:           -1,
-		ContentConfig: rest.ContentConfig{AcceptContentTypes: c.media, ContentType: c.media},
+// BenchmarkApply applies changes to a store of 30,000 pods, one by one and in batches; both implementations batch changes
+// that arrive faster than they apply them. client-go's store has the index by namespace, which it needs to list one. Our
+// store also returns what each change replaced; client-go's informer reads that from its store first, which is not counted.
+func BenchmarkApply(b *testing.B) {
+	for mix := range mixes {
+		for _, index := range []string{"none", byNode} {
+			for _, size := range []int{1, 64} {
+				b.Run(fmt.Sprintf("mix=%s/index=%s/batch=%d", mix, index, size), func(b *testing.B) {
+					benchmarkApply(b, mix, index, size)
+				})
+			}
+		}
 	}
 }
 
-func (c *canned) client(b testing.TB) *Client {
-	b.Helper()
-	client, err := NewClient(c.config())
-	if err != nil {
-		b.Fatal(err)
+func benchmarkApply(b *testing.B, mix, index string, size int) {
+	h := podHistory()
+	changes := h.changes[mix]
+	report := func(b *testing.B, apply func(pass, from, to int)) {
+		at := 0
+		events, seconds, bytes := testkit.Counted(b, size, func() {
+			from := at % changesMade
+			apply(at/changesMade%2, from, from+size)
+			at += size
+		})
+		b.ReportMetric(seconds*1e9/events, "ns/event")
+		b.ReportMetric(bytes/events, "alloc-B/event")
 	}
-	return client
+	b.Run("impl=client-go", func(b *testing.B) {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		if index == byNode {
+			indexers = nodeIndexers
+		}
+		indexer := filledIndexer(b, h.pods, indexers)
+		txns := [2][]cache.Transaction{transactionsOf(changes[0]), transactionsOf(changes[1])}
+		if size > 1 {
+			store := indexer.(cache.TransactionStore)
+			report(b, func(pass, from, to int) {
+				if err := store.Transaction(txns[pass][from:to]...); err != nil {
+					b.Fatal(err)
+				}
+			})
+			return
+		}
+		report(b, func(pass, from, _ int) {
+			var err error
+			switch t := &txns[pass][from]; t.Type {
+			case cache.TransactionTypeAdd:
+				err = indexer.Add(t.Object)
+			case cache.TransactionTypeUpdate:
+				err = indexer.Update(t.Object)
+			case cache.TransactionTypeDelete:
+				err = indexer.Delete(t.Object)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	})
+	b.Run("impl=informer", func(b *testing.B) {
+		store := filledStore(h.pods)
+		if index == byNode {
+			NewIndex(store, nodeOf)
+		}
+		deltas := [2][]Delta[*corev1.Pod]{deltasOf(changes[0]), deltasOf(changes[1])}
+		var made []change[*corev1.Pod]
+		report(b, func(pass, from, to int) {
+			made = mustApply(b, store, made, deltas[pass][from:to]...)
+			clear(made)
+			made = made[:0]
+		})
+	})
 }
 
-// peer returns the pods of client-go's clientset.
-func (c *canned) peer(b *testing.B) corev1client.PodInterface {
-	b.Helper()
-	client, err := corev1client.NewForConfig(c.config())
-	if err != nil {
-		b.Fatal(err)
+const writesFor = time.Second
+
+// BenchmarkStoreWritesWithReaders updates random objects, one by one, in a store of 80,000, while readers list all of them in a
+// loop: with List, which makes a slice as client-go's lister does, or with All, which makes none.
+func BenchmarkStoreWritesWithReaders(b *testing.B) {
+	pods := manyPods()[:80_000]
+	versions := [2][]*corev1.Pod{otherVersions(pods), pods}
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(pods))
+	for _, readers := range []int{0, 1, 10, 40} {
+		report := func(b *testing.B, write func(*corev1.Pod), list func() int) {
+			var lists atomic.Int64
+			var ended atomic.Bool
+			var running sync.WaitGroup
+			for range readers {
+				running.Go(func() {
+					for !ended.Load() {
+						if n := list(); n != len(pods) {
+							b.Errorf("listed %d objects", n)
+						}
+						lists.Add(1)
+					}
+				})
+			}
+			for lists.Load() < int64(readers) && !b.Failed() { // every reader has started
+				runtime.Gosched()
+			}
+			before := lists.Load()
+			at := 0
+			_, seconds, _ := testkit.Counted(b, 1, func() {
+				// Write for a fixed time: b.Loop would derive the number of writes from the first one and could take minutes.
+				for end := time.Now().Add(writesFor); time.Now().Before(end); at++ {
+					write(versions[at/len(order)%2][order[at%len(order)]])
+				}
+			})
+			b.ReportMetric(float64(at)/seconds, "writes/s")
+			if readers > 0 {
+				b.ReportMetric(float64(lists.Load()-before)/seconds, "lists/s")
+			}
+			ended.Store(true)
+			running.Wait()
+		}
+		b.Run(fmt.Sprintf("readers=%d/impl=client-go", readers), func(b *testing.B) {
+			indexer := filledIndexer(b, pods, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			lister := corelisters.NewPodLister(indexer)
+			report(b, func(pod *corev1.Pod) {
+				if err := indexer.Update(pod); err != nil {
+					b.Fatal(err)
+				}
+			}, func() int {
+				list, _ := lister.List(labels.Everything())
+				return len(list)
+			})
+		})
+		for _, reader := range []struct {
+			impl string
+			list func(*Store[*corev1.Pod]) int
+		}{
+			{"informer", func(s *Store[*corev1.Pod]) int { return len(s.List()) }},
+			{"informer,All", func(s *Store[*corev1.Pod]) (n int) {
+				for range s.All() {
+					n++
+				}
+				return n
+			}},
+		} {
+			b.Run(fmt.Sprintf("readers=%d/impl=%s", readers, reader.impl), func(b *testing.B) {
+				store := filledStore(pods)
+				batch := make([]Delta[*corev1.Pod], 1)
+				var changes []change[*corev1.Pod]
+				report(b, func(pod *corev1.Pod) {
+					batch[0] = Delta[*corev1.Pod]{Type: Upserted, Object: pod, ResourceVersion: pod.ResourceVersion}
+					changes = mustApply(b, store, changes[:0], batch...)
+				}, func() int { return reader.list(store) })
+			})
+		}
 	}
-	return client.Pods(metav1.NamespaceAll)
 }
 
-var errEnough = errors.New("enough")
-
-// sinkFunc is a Sink. It ends its reflector by returning errEnough.
-type sinkFunc func(d *Delta[*corev1.Pod]) error
-
-func (f sinkFunc) Put(_ context.Context, d Delta[*corev1.Pod]) error { return f(&d) }
-
-func (c *canned) reflect(b *testing.B, client *Client, keepManagedFields bool, sink sinkFunc) {
-	config := Config[*corev1.Pod]{KeepManagedFields: keepManagedFields, PagedList: true, Logger: slog.New(slog.DiscardHandler)}
-	r, err := NewReflector(client, podResource, sink, config)
-	if err != nil {
-		b.Fatal(err)
+// BenchmarkStoreOverhead measures the memory per object of a store of 100,000 objects, without the objects.
+// index=namespace finds objects by namespace, which our store always can. index=unique adds an index in which each object
+// has its own key. state=listed measures after a list, state=changed after one update of each object, in random order.
+func BenchmarkStoreOverhead(b *testing.B) {
+	pods := manyPods()
+	updates := otherVersions(pods)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(updates), func(i, j int) { updates[i], updates[j] = updates[j], updates[i] })
+	uids := func(pod *corev1.Pod) []string { return []string{string(pod.UID)} }
+	byUID := func(obj any) ([]string, error) { return uids(obj.(*corev1.Pod)), nil }
+	peerIndexers := map[string]cache.Indexers{
+		"none":      {},
+		"namespace": {cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		"unique":    {cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "uid": byUID},
 	}
-	if err := r.Run(b.Context()); err != errEnough {
-		b.Fatal(err)
-	}
-}
-
-// formats calls run for each format that both implementations decode.
-func formats(b *testing.B, run func(b *testing.B, media string)) {
-	for _, f := range []struct{ name, media string }{{"json", decode.MediaJSON}, {"protobuf", decode.MediaProtobuf}} {
-		b.Run("format="+f.name, func(b *testing.B) { run(b, f.media) })
+	for _, state := range []string{"listed", "changed"} {
+		for _, index := range []string{"none", "namespace", "unique"} {
+			if state == "changed" && index == "none" {
+				continue
+			}
+			report := func(b *testing.B, make func() any) {
+				var held int64
+				runs := 0
+				for b.Loop() {
+					before := testkit.LiveMemory()
+					made := make()
+					held += testkit.LiveMemory() - before
+					runtime.KeepAlive(made)
+					runs++
+				}
+				b.ReportMetric(float64(held)/float64(runs*len(pods)), "heap-B/object")
+				b.ReportMetric(0, "ns/op")
+			}
+			b.Run("state="+state+"/index="+index+"/impl=client-go", func(b *testing.B) {
+				report(b, func() any {
+					indexer := filledIndexer(b, pods, peerIndexers[index])
+					for i := range updates {
+						if state == "changed" {
+							if err := indexer.Update(updates[i]); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+					return indexer
+				})
+			})
+			b.Run("state="+state+"/index="+index+"/impl=informer", func(b *testing.B) {
+				report(b, func() any {
+					store, w := NewStore[*corev1.Pod]()
+					if index == "unique" {
+						NewIndex(store, uids)
+					}
+					w.Apply(Delta[*corev1.Pod]{Type: Replaced, Items: pods, ResourceVersion: "1"})
+					for i := range updates {
+						if state == "changed" {
+							w.Apply(Delta[*corev1.Pod]{Type: Upserted, Object: updates[i], ResourceVersion: updates[i].ResourceVersion})
+						}
+					}
+					return store
+				})
+			})
+		}
 	}
 }

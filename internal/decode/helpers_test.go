@@ -3,8 +3,6 @@ package decode
 import (
 	"io"
 	"reflect"
-	"runtime"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -95,21 +93,4 @@ func keyOf(id Identity) types.NamespacedName {
 		return types.NamespacedName{}
 	}
 	return types.NamespacedName{Namespace: string(id.Namespace), Name: string(id.Name)}
-}
-
-// liveMemory returns the bytes of heap in use after garbage collection.
-func liveMemory() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-// short returns few with go test -short, otherwise many.
-func short(few, many int) int {
-	if testing.Short() {
-		return few
-	}
-	return many
 }

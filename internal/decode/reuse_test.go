@@ -26,6 +26,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode/proto"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // updates decodes new versions of objects with and without the version before, and compares the results.
@@ -250,7 +251,7 @@ func TestUpdateEqualsWholeDecode(t *testing.T) {
 			t.Parallel()
 			fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(len(gvk.String()))), scheme.Codecs)
 			typ := scheme.Scheme.AllKnownTypes()[gvk]
-			depth, every := 1, short(8, 1)
+			depth, every := 1, testkit.Short(8, 1)
 			switch gvk.GroupKind() {
 			case corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), corev1.SchemeGroupVersion.WithKind("Service").GroupKind():
 				if !testing.Short() {
@@ -300,7 +301,7 @@ func TestUpdatesOfAFleet(t *testing.T) {
 		for change := range pods.Changes(1) {
 			key := types.NamespacedName{Namespace: change.Object.Namespace, Name: change.Object.Name}
 			held[key] = u.decode(fleetFrame(t, f, change.Object), held[key])
-			if n++; n == short(500, 2000) {
+			if n++; n == testkit.Short(500, 2000) {
 				break
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // decodeFleet decodes the pods of a fleet from a list.
@@ -54,11 +55,11 @@ func decodeFleet(t *testing.T, f Format, pods int, share bool) []*corev1.Pod {
 func TestShare(t *testing.T) {
 	const pods = 3000
 	for _, f := range []Format{JSON, Protobuf} {
-		before := liveMemory()
+		before := testkit.LiveMemory()
 		own := decodeFleet(t, f, pods, false)
-		between := liveMemory()
+		between := testkit.LiveMemory()
 		shared := decodeFleet(t, f, pods, true)
-		ownSize, sharedSize := between-before, liveMemory()-between
+		ownSize, sharedSize := between-before, testkit.LiveMemory()-between
 		if !reflect.DeepEqual(own, shared) {
 			t.Fatalf("format %d: differs (-own +shared):\n%s", f, cmp.Diff(own, shared))
 		}

@@ -35,3 +35,18 @@ func LiveMemory() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
+
+// Counted runs body for as long as the benchmark wants. Each run counts as n units. It returns the number of units, the
+// time, and the bytes allocated.
+func Counted(b *testing.B, n int, body func()) (units, seconds, bytes float64) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	runs := 0
+	for b.Loop() {
+		body()
+		runs++
+	}
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(0, "ns/op") // has no meaning here
+	return float64(runs * n), b.Elapsed().Seconds(), float64(after.TotalAlloc - before.TotalAlloc)
+}

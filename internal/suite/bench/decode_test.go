@@ -1,4 +1,4 @@
-package informer
+package bench
 
 import (
 	"fmt"
@@ -12,8 +12,11 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/canned"
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // decodedObjects is the number of pods in a list, and of events in a watch.
@@ -31,10 +34,10 @@ func managedFields(b *testing.B, run func(b *testing.B, keep bool)) {
 func BenchmarkDecodeList(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects}).All()
 	formats(b, func(b *testing.B, media string) {
-		server := cannedList(b, media, pods)
+		server := canned.ListOf(b, media, pods)
 		report := func(b *testing.B, list func() int) {
-			b.SetBytes(int64(len(server.list)))
-			objects, seconds, bytes := counted(b, decodedObjects, func() {
+			b.SetBytes(int64(len(server.List)))
+			objects, seconds, bytes := testkit.Counted(b, decodedObjects, func() {
 				if n := list(); n != decodedObjects {
 					b.Fatalf("decoded %d objects", n)
 				}
@@ -44,7 +47,7 @@ func BenchmarkDecodeList(b *testing.B) {
 		}
 		managedFields(b, func(b *testing.B, keep bool) {
 			b.Run("impl=client-go", func(b *testing.B) {
-				peer := server.peer(b)
+				peer := peerOf(b, server)
 				report(b, func() int {
 					list, err := peer.List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
 					if err != nil {
@@ -61,13 +64,13 @@ func BenchmarkDecodeList(b *testing.B) {
 				})
 			})
 			b.Run("impl=informer", func(b *testing.B) {
-				client := server.client(b)
+				client := clientOf(b, server)
 				report(b, func() int {
 					n := 0
-					server.reflect(b, client, keep, func(d *Delta[*corev1.Pod]) error {
+					reflect(b, client, keep, sinkFunc(func(d *informer.Delta[*corev1.Pod]) error {
 						n = len(d.Items)
 						return errEnough
-					})
+					}))
 					return n
 				})
 			})
@@ -86,11 +89,11 @@ func dropManagedFields(items []apiruntime.Object) {
 func BenchmarkDecodeWatch(b *testing.B) {
 	pods := fleet.New(fleet.Config{Pods: decodedObjects})
 	formats(b, func(b *testing.B, media string) {
-		server := cannedList(b, media, func(func(*corev1.Pod) bool) {})
-		server.frames = watchFrames(b, media, pods.Changes(1))
+		server := canned.ListOf(b, media, func(func(*corev1.Pod) bool) {})
+		server.Frames = watchFrames(b, media, pods.Changes(1))
 		report := func(b *testing.B, follow func() int) {
-			b.SetBytes(int64(len(server.frames)))
-			events, seconds, bytes := counted(b, decodedObjects, func() {
+			b.SetBytes(int64(len(server.Frames)))
+			events, seconds, bytes := testkit.Counted(b, decodedObjects, func() {
 				if n := follow(); n != decodedObjects {
 					b.Fatalf("decoded %d events", n)
 				}
@@ -100,7 +103,7 @@ func BenchmarkDecodeWatch(b *testing.B) {
 		}
 		managedFields(b, func(b *testing.B, keep bool) {
 			b.Run("impl=client-go", func(b *testing.B) {
-				peer := server.peer(b)
+				peer := peerOf(b, server)
 				report(b, func() int {
 					w, err := peer.Watch(b.Context(), metav1.ListOptions{ResourceVersion: "1"})
 					if err != nil {
@@ -122,18 +125,18 @@ func BenchmarkDecodeWatch(b *testing.B) {
 				})
 			})
 			b.Run("impl=informer", func(b *testing.B) {
-				client := server.client(b)
+				client := clientOf(b, server)
 				report(b, func() int {
 					n := 0
-					server.reflect(b, client, keep, func(d *Delta[*corev1.Pod]) error {
-						if d.Type == Replaced {
+					reflect(b, client, keep, sinkFunc(func(d *informer.Delta[*corev1.Pod]) error {
+						if d.Type == informer.Replaced {
 							return nil
 						}
 						if n++; n == decodedObjects {
 							return errEnough
 						}
 						return nil
-					})
+					}))
 					return n
 				})
 			})
@@ -155,27 +158,27 @@ func BenchmarkTransform(b *testing.B) {
 		return pod, nil
 	}
 	formats(b, func(b *testing.B, media string) {
-		server := cannedList(b, media, pods.All())
-		server.frames = watchFrames(b, media, pods.Updates(1))
+		server := canned.ListOf(b, media, pods.All())
+		server.Frames = watchFrames(b, media, pods.Updates(1))
 		for _, share := range []bool{false, true} {
 			for _, transform := range []bool{false, true} {
 				b.Run(fmt.Sprintf("share=%t/transform=%t", share, transform), func(b *testing.B) {
-					config := Config[*corev1.Pod]{Share: share}
+					config := informer.Config[*corev1.Pod]{Share: share}
 					if transform {
 						config.Transform = dropAnnotation
 					}
-					b.SetBytes(int64(len(server.frames)))
+					b.SetBytes(int64(len(server.Frames)))
 					var before, after runtime.MemStats
 					var bytes uint64
 					runs := 0
 					for b.Loop() {
 						b.StopTimer()
-						server.hold = make(chan struct{})
+						server.Hold = make(chan struct{})
 						inf, stop := runOwn(b, server, config)
 						runtime.GC() // of the list
 						runtime.ReadMemStats(&before)
 						b.StartTimer()
-						close(server.hold)
+						close(server.Hold)
 						if err := inf.WaitForResourceVersion(b.Context(), last); err != nil {
 							b.Fatal(err)
 						}
@@ -219,7 +222,7 @@ func watchFrames(b *testing.B, media string, changes iter.Seq[fleet.Change]) []b
 	for change := range first(changes) {
 		var err error
 		if frames, err = encode(frames, change.Type, change.Object); err != nil {
-			b.Fatal(fmt.Errorf("encode %s: %w", KeyOf(change.Object), err))
+			b.Fatal(fmt.Errorf("encode %s: %w", informer.KeyOf(change.Object), err))
 		}
 	}
 	return frames

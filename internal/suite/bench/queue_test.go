@@ -1,4 +1,4 @@
-package informer
+package bench
 
 import (
 	"context"
@@ -11,62 +11,64 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/typedinformer/informer"
 )
 
 // queued is the part of a queue that the benchmarks use.
 type queued interface {
-	Add(Key)
-	AddAfter(Key, time.Duration)
-	AddRateLimited(Key)
-	Forget(Key)
-	get() (Key, bool)
-	Done(Key)
+	Add(informer.Key)
+	AddAfter(informer.Key, time.Duration)
+	AddRateLimited(informer.Key)
+	Forget(informer.Key)
+	get() (informer.Key, bool)
+	Done(informer.Key)
 	stop()
 }
 
-type ownQueue struct{ *Queue[Key] }
+type ownQueue struct{ *informer.Queue[informer.Key] }
 
-func (q ownQueue) get() (Key, bool) {
+func (q ownQueue) get() (informer.Key, bool) {
 	key, err := q.Get(context.Background())
 	return key, err == nil
 }
 func (q ownQueue) stop() { q.Close() }
 
 type peerQueue struct {
-	workqueue.TypedRateLimitingInterface[Key]
+	workqueue.TypedRateLimitingInterface[informer.Key]
 }
 
-func (q peerQueue) get() (Key, bool) {
+func (q peerQueue) get() (informer.Key, bool) {
 	key, shutdown := q.Get()
 	return key, !shutdown
 }
 func (q peerQueue) stop() { q.ShutDown() }
 
 // unlimited counts failures but delays a key by at most a nanosecond, so the benchmarks measure the queue.
-func unlimited() MaxOfLimiter[Key] {
-	return MaxOfLimiter[Key]{&ExponentialLimiter[Key]{Base: 1, Max: 1}, &BucketLimiter[Key]{rate.NewLimiter(rate.Inf, 1)}}
+func unlimited() informer.MaxOfLimiter[informer.Key] {
+	return informer.MaxOfLimiter[informer.Key]{&informer.ExponentialLimiter[informer.Key]{Base: 1, Max: 1}, &informer.BucketLimiter[informer.Key]{Limiter: rate.NewLimiter(rate.Inf, 1)}}
 }
 
 // eachQueue runs a benchmark with each queue. A worker's context can usually be cancelled; Get of client-go's queue takes
 // no context.
 func eachQueue(b *testing.B, name string, run func(b *testing.B, q queued)) {
 	b.Run(name+"impl=client-go", func(b *testing.B) {
-		q := peerQueue{workqueue.NewTypedRateLimitingQueue(workqueue.TypedRateLimiter[Key](unlimited()))}
+		q := peerQueue{workqueue.NewTypedRateLimitingQueue(workqueue.TypedRateLimiter[informer.Key](unlimited()))}
 		defer q.stop()
 		run(b, q)
 	})
 	b.Run(name+"impl=informer", func(b *testing.B) {
-		q := ownQueue{NewQueue(QueueConfig[Key]{RateLimiter: unlimited()})}
+		q := ownQueue{informer.NewQueue(informer.QueueConfig[informer.Key]{RateLimiter: unlimited()})}
 		defer q.stop()
 		run(b, q)
 	})
 }
 
 // manyKeys returns keys that look like those of pods.
-func manyKeys(n int) []Key {
-	keys := make([]Key, n)
+func manyKeys(n int) []informer.Key {
+	keys := make([]informer.Key, n)
 	for i := range keys {
-		keys[i] = Key{Namespace: "namespace-" + strconv.Itoa(i%50), Name: "deployment-6d4cf56db6-" + strconv.Itoa(i)}
+		keys[i] = informer.Key{Namespace: "namespace-" + strconv.Itoa(i%50), Name: "deployment-6d4cf56db6-" + strconv.Itoa(i)}
 	}
 	return keys
 }

@@ -1,9 +1,8 @@
-package informer
+package bench
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/canned"
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
@@ -21,10 +22,10 @@ func BenchmarkRelistUnchanged(b *testing.B) {
 	const relisted = 10_000
 	pods := fleet.New(fleet.Config{Pods: relisted}).All()
 	formats(b, func(b *testing.B, media string) {
-		server := cannedList(b, media, pods)
+		server := canned.ListOf(b, media, pods)
 		measure := func(b *testing.B, relist func() (objects int)) {
 			relist()
-			b.SetBytes(int64(len(server.list)))
+			b.SetBytes(int64(len(server.List)))
 			b.ReportAllocs()
 			for b.Loop() {
 				if n := relist(); n != relisted {
@@ -33,9 +34,9 @@ func BenchmarkRelistUnchanged(b *testing.B) {
 			}
 		}
 		b.Run("impl=client-go", func(b *testing.B) {
-			peer := server.peer(b)
+			peer := peerOf(b, server)
 			store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-			r := cache.NewReflector(withoutWatchList{&cache.ListWatch{
+			r := cache.NewReflector(canned.WithoutWatchList{ListWatch: &cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 					return peer.List(ctx, opts)
 				},
@@ -51,22 +52,25 @@ func BenchmarkRelistUnchanged(b *testing.B) {
 			})
 		})
 		b.Run("impl=informer", func(b *testing.B) {
-			store, writer := NewStore[*corev1.Pod]()
-			sink := sinkFunc(func(d *Delta[*corev1.Pod]) error {
-				writer.Apply(*d)
-				return nil
-			})
-			r, err := NewReflector(server.client(b), podResource, sink, Config[*corev1.Pod]{Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				b.Fatal(err)
-			}
-			r.decoder.held = store.Get
+			store, writer := informer.NewStore[*corev1.Pod]()
+			client, sink := clientOf(b, server), holder{store, writer}
 			measure(b, func() int {
-				if err := r.list(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				reflect(b, client, false, sink)
 				return store.Len()
 			})
 		})
 	})
+}
+
+// holder is a sink that tells its reflector what it holds. It has enough after a list.
+type holder struct {
+	*informer.Store[*corev1.Pod]
+	writer informer.StoreWriter[*corev1.Pod]
+}
+
+func (h holder) Put(_ context.Context, d informer.Delta[*corev1.Pod]) error {
+	if err := h.writer.Apply(d); err != nil {
+		return err
+	}
+	return errEnough
 }

@@ -1,4 +1,4 @@
-package informer
+package bench
 
 import (
 	"bytes"
@@ -17,8 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/canned"
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fleet"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // compactPods is the number of pods in the informers of BenchmarkCompactGet and BenchmarkCompactList: so many that the garbage
@@ -26,10 +29,10 @@ import (
 const compactPods = 30000
 
 // compactInformer returns a synced informer of compactPods pods, and a function that stops it.
-func compactInformer(b *testing.B, media string) (*Informer[*corev1.Pod], func()) {
-	server := cannedList(b, media, fleet.New(fleet.Config{Pods: compactPods}).All())
-	inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: true})
-	server.list = nil // a large heap would delay the collector
+func compactInformer(b *testing.B, media string) (*informer.Informer[*corev1.Pod], func()) {
+	server := canned.ListOf(b, media, fleet.New(fleet.Config{Pods: compactPods}).All())
+	inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Compact: true})
+	server.List = nil // a large heap would delay the collector
 	runtime.GC()
 	return inf, stop
 }
@@ -40,13 +43,13 @@ func BenchmarkCompactGet(b *testing.B) {
 	formats(b, func(b *testing.B, media string) {
 		inf, stop := compactInformer(b, media)
 		defer stop()
-		var keys []Key
-		for p := range inf.store.packed.All() {
-			keys = append(keys, KeyOf(p))
+		var keys []informer.Key
+		for p := range fleet.New(fleet.Config{Pods: compactPods}).All() { // reading the informer would decode its pods
+			keys = append(keys, informer.KeyOf(p))
 		}
 		random := rand.New(rand.NewPCG(1, 1))
 		random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-		get := func(b *testing.B, keys []Key) {
+		get := func(b *testing.B, keys []informer.Key) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if _, ok := inf.Store().Get(keys[i%len(keys)]); !ok {
@@ -73,7 +76,7 @@ func BenchmarkCompactList(b *testing.B) {
 		defer stop()
 		pods := 0
 		namespaces := slices.Sorted(maps.Keys(maps.Collect(func(yield func(string, bool) bool) {
-			for p := range inf.store.packed.All() {
+			for p := range fleet.New(fleet.Config{Pods: compactPods}).All() {
 				yield(p.GetNamespace(), true)
 			}
 		})))
@@ -98,8 +101,8 @@ func BenchmarkCompactHeap(b *testing.B) {
 }
 
 // compactHeap measures kindObjects objects that object makes, held decoded, with Share and with Compact.
-func compactHeap[T Object](b *testing.B, object func(random *rand.Rand, meta metav1.ObjectMeta) any) {
-	list := func(n int) *canned {
+func compactHeap[T informer.Object](b *testing.B, object func(random *rand.Rand, meta metav1.ObjectMeta) any) {
+	list := func(n int) *canned.Server {
 		random := rand.New(rand.NewPCG(1, 1))
 		var items []any
 		for i := range n {
@@ -117,22 +120,22 @@ func compactHeap[T Object](b *testing.B, object func(random *rand.Rand, meta met
 		if err != nil {
 			b.Fatal(err)
 		}
-		return &canned{media: decode.MediaJSON, list: raw}
+		return &canned.Server{Media: decode.MediaJSON, List: raw}
 	}
 	server, few := list(kindObjects), list(10)
 	for _, hold := range []struct {
 		name   string
-		config Config[T]
-	}{{"decoded", Config[T]{}}, {"share", Config[T]{Share: true}}, {"compact", Config[T]{Compact: true}}} {
+		config informer.Config[T]
+	}{{"decoded", informer.Config[T]{}}, {"share", informer.Config[T]{Share: true}}, {"compact", informer.Config[T]{Compact: true}}} {
 		b.Run("hold="+hold.name, func(b *testing.B) {
 			_, stop := runOwn(b, few, hold.config) // allocate one-time data before measuring
 			stop()
 			var held int64
 			runs := 0
 			for b.Loop() {
-				before := liveMemory()
+				before := testkit.LiveMemory()
 				inf, stop := runOwn(b, server, hold.config)
-				held += liveMemory() - before
+				held += testkit.LiveMemory() - before
 				if inf.Store().Len() != kindObjects {
 					b.Fatalf("%d objects", inf.Store().Len())
 				}
@@ -140,7 +143,7 @@ func compactHeap[T Object](b *testing.B, object func(random *rand.Rand, meta met
 				runs++
 			}
 			b.ReportMetric(float64(held)/float64(runs*kindObjects), "heap-B/object")
-			b.ReportMetric(float64(len(server.list))/kindObjects, "json-B/object")
+			b.ReportMetric(float64(len(server.List))/kindObjects, "json-B/object")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -155,30 +158,30 @@ func BenchmarkCompactUpdates(b *testing.B) {
 		last = change.Object.ResourceVersion
 	}
 	formats(b, func(b *testing.B, media string) {
-		server := cannedList(b, media, pods.All())
-		server.frames = watchFrames(b, media, pods.Updates(1))
+		server := canned.ListOf(b, media, pods.All())
+		server.Frames = watchFrames(b, media, pods.Updates(1))
 		for _, compact := range []bool{false, true} {
 			for _, handler := range []string{"none", "new", "both"} {
 				b.Run(fmt.Sprintf("compact=%t/handler=%s", compact, handler), func(b *testing.B) {
 					events := 0
 					for b.Loop() {
 						b.StopTimer()
-						server.hold = make(chan struct{})
-						inf, stop := runOwn(b, server, Config[*corev1.Pod]{Compact: compact})
+						server.Hold = make(chan struct{})
+						inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Compact: compact})
 						left, handled := decodedObjects, make(chan struct{})
 						if handler != "none" {
-							sub := inf.SubscribeWith(HandlerFuncs[*corev1.Pod]{Update: func(_, new *corev1.Pod) {
+							sub := inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Update: func(_, new *corev1.Pod) {
 								if left--; left == 0 {
 									close(handled)
 								}
-							}}, SubscriptionConfig[*corev1.Pod]{NewOnly: handler == "new", Delivery: DeliverEvery(2 * decodedObjects)})
+							}}, informer.SubscriptionConfig[*corev1.Pod]{NewOnly: handler == "new", Delivery: informer.DeliverEvery(2 * decodedObjects)})
 							if err := sub.WaitSynced(b.Context()); err != nil {
 								b.Fatal(err)
 							}
 						}
 						runtime.GC() // of the list
 						b.StartTimer()
-						close(server.hold)
+						close(server.Hold)
 						if err := inf.WaitForResourceVersion(b.Context(), last); err != nil {
 							b.Fatal(err)
 						}
