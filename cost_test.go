@@ -3,14 +3,112 @@
 package informer
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fleet"
 )
+
+// TestAllocations checks the allocation counts in BENCHMARKS.md. The race detector adds allocations of its own.
+func TestAllocations(t *testing.T) {
+	pods := fleet.New(fleet.Config{Pods: 500})
+	var all []*corev1.Pod
+	for pod := range pods.All() {
+		all = append(all, pod)
+	}
+	store := filledStore(all)
+	byNode := NewIndex(store, nodeOf)
+	key, node := KeyOf(all[100]), all[100].Spec.NodeName
+	n := 0
+	for _, c := range []struct {
+		name string
+		most float64
+		do   func()
+	}{
+		{"Get", 0, func() { store.Get(key) }},
+		{"Get of an absent key", 0, func() { store.Get(Key{Namespace: "a", Name: "b"}) }},
+		{"Snapshot", 0, func() { store.Snapshot() }},
+		{"All", 0, func() {
+			for range store.All() {
+				n++
+			}
+		}},
+		{"Namespace", 0, func() {
+			for range store.Namespace(key.Namespace) {
+				n++
+			}
+		}},
+		{"List", 1, func() { n += len(store.List()) }},
+		{"Lookup", 0, func() {
+			for range byNode.Lookup(node) {
+				n++
+			}
+		}},
+		{"Index.List", 1, func() { n += len(byNode.List(node)) }},
+	} {
+		if got := testing.AllocsPerRun(100, c.do); got > c.most {
+			t.Errorf("%s: %v allocations, %v at most", c.name, got, c.most)
+		}
+	}
+	for _, f := range []decode.Format{decode.JSON, decode.Protobuf} {
+		var list bytes.Buffer
+		write := fleet.WriteListJSON
+		if f == decode.Protobuf {
+			write = fleet.WriteListProtobuf
+		}
+		if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, pods.All()); err != nil {
+			t.Fatal(err)
+		}
+		r := reflectorFor(t, Config[*corev1.Pod]{})
+		one := r.decoder.Get()
+		read := func() float64 {
+			return testing.AllocsPerRun(3, func() {
+				items := decode.NewList(bytes.NewReader(list.Bytes()), f)
+				for {
+					raw, err := items.Next()
+					switch err {
+					case nil:
+						var e encoded[*corev1.Pod]
+						r.decoder.find(f, raw, &asked{}, &e)
+						if r.decoder.decode(one, f, raw, nil, &e); e.err != nil {
+							t.Fatal(e.err)
+						}
+					case decode.ErrMore:
+						if err := items.Fill(); err != nil {
+							t.Fatal(err)
+						}
+					case io.EOF:
+						return
+					default:
+						t.Fatal(err)
+					}
+				}
+			}) / float64(len(all))
+		}
+		if got := read(); got > 90 {
+			t.Errorf("format %d: a pod has %.1f allocations, 90 at most", f, got)
+		}
+		r.decoder.config.Share = true
+		if got := read(); got > 40 {
+			t.Errorf("format %d: a pod that shares has %.1f allocations, 40 at most", f, got)
+		}
+		r.decoder.held = store.Get
+		if got := read(); got > 2.1 {
+			t.Errorf("format %d: an unchanged pod has %.1f allocations, 2 at most for its key", f, got)
+		}
+	}
+}
 
 // With r readers that only list, the writer keeps 0.7 of its fair share of c cores: its rate alone, times min(1, c/(r+1)).
 // The readers iterate. A reader that lists into slices also keeps the garbage collector busy, and

@@ -1,4 +1,4 @@
-package informer_test
+package queue
 
 import (
 	"math"

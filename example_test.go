@@ -2,9 +2,11 @@ package informer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,4 +98,92 @@ func ExampleController() {
 	// web-0 fast of Pod
 	// web-0 fast put back
 	// context canceled context canceled
+}
+
+// This handler skips updates that change only the status. The comparison is cheap: both versions share the memory of
+// unchanged parts.
+func ExampleHandlerFuncs_update() {
+	server := informertest.NewServer(informertest.Options{})
+	defer server.Close()
+	pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
+	client, err := informer.NewClient(server.Config())
+	if err != nil {
+		panic(err)
+	}
+	pod, err := pods.Create(newPod("default", "web"))
+	if err != nil {
+		panic(err)
+	}
+	done := make(chan struct{})
+	inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, informer.Config[*corev1.Pod]{})
+	subscription := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
+		Update: func(old, new *corev1.Pod) {
+			if equality.Semantic.DeepEqual(old.Spec, new.Spec) {
+				return
+			}
+			fmt.Printf("%s: %s, then %s\n", new.Name, old.Spec.Containers[0].Image, new.Spec.Containers[0].Image)
+			close(done)
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go inf.Run(ctx)
+
+	// The loop below must not start earlier: the first changes could fold into the addition.
+	if err := subscription.WaitSynced(ctx); err != nil {
+		panic(err)
+	}
+	for _, change := range []func(*corev1.Pod){
+		func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning },
+		func(p *corev1.Pod) { p.Spec.Containers[0].Image = "web:2" },
+	} {
+		pod = pod.DeepCopy()
+		change(pod)
+		if pod, err = pods.Update(pod); err != nil {
+			panic(err)
+		}
+	}
+	<-done
+	// Output: web: i, then web:2
+}
+
+func ExampleQueue() {
+	queue := informer.NewQueue(informer.QueueConfig[informer.Key]{})
+	queue.AddWith(informer.AddOptions{Priority: informer.LowPriority}, informer.Key{Name: "from-the-initial-list"})
+	queue.Add(informer.Key{Name: "changed"})
+	queue.Add(informer.Key{Name: "changed"}) // waits only once
+
+	ctx := context.Background()
+	failed := false
+	reconcile := func(key informer.Key) error {
+		if key.Name == "changed" && !failed {
+			failed = true
+			return errors.New("conflict")
+		}
+		return nil
+	}
+	worker := func() {
+		for {
+			key, err := queue.Get(ctx)
+			if err != nil {
+				return
+			}
+			if err := reconcile(key); err != nil {
+				fmt.Println(key.Name, "failed:", err)
+				queue.AddRateLimited(key) // returns in 5 ms, 10 ms, …
+			} else {
+				fmt.Println(key.Name, "is done after", queue.NumRequeues(key), "retries")
+				queue.Forget(key)
+			}
+			queue.Done(key)
+			if queue.Status().Delayed+queue.Len() == 0 {
+				return
+			}
+		}
+	}
+	worker()
+	// Output:
+	// changed failed: conflict
+	// from-the-initial-list is done after 0 retries
+	// changed is done after 1 retries
 }
