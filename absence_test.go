@@ -198,7 +198,7 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 		defer start(w.T, inf)()
 		rec.Want(w.T, added...)
 		<-time.After(10 * time.Second)
-		w.pods.Unregister()
+		w.Pods.Unregister()
 		<-time.After(9900 * time.Millisecond)
 		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 2 || s.State == informer.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "discovery has lacked it for") {
 			w.Errorf("before ten seconds: %d objects, %+v", inf.Store().Len(), s)
@@ -217,7 +217,7 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 		if s := late.Status().Reflectors[0]; s.State != informer.ReflectorAbsent {
 			w.Errorf("at first: %+v", s)
 		}
-		w.pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
+		w.Pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
 		w.create(newPod("ns", "a", "v=2"))
 		<-time.After(30 * time.Second)
 		rec.Want(w.T, "add ns/a 2 initial=false")
@@ -426,7 +426,7 @@ func TestDiscoveryBelowAPath(t *testing.T) {
 		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
 		defer start(w.T, inf)()
 		informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
-		w.pods.Unregister()
+		w.Pods.Unregister()
 		<-time.After(time.Minute)
 		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 0 || s.State != informer.ReflectorAbsent || !slices.Equal((*asked.Load())[:2], []string{"/api", "/api/v1"}) {
 			w.Errorf("asked for %q; %d objects, %+v", *asked.Load(), inf.Store().Len(), s)

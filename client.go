@@ -1,24 +1,13 @@
 package informer
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"sync"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/decode"
-	"github.com/typedinformer/informer/internal/notfound"
+	"github.com/typedinformer/informer/internal/saved"
 	"github.com/typedinformer/informer/internal/transport"
 )
 
@@ -45,8 +34,8 @@ import (
 // There is no limit on the number of objects in a collection. The informer keeps all of them, so its memory depends on
 // the server and on everybody who may create objects.
 type Client struct {
-	http   *transport.Client
-	server *serverIdentity
+	http    *transport.Client
+	cluster *saved.Cluster // of the server; clients of WithTracer share it
 }
 
 // errNoClient indicates a nil *Client.
@@ -62,21 +51,21 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{client, &serverIdentity{ca: sumOfCA(config), asking: make(chan struct{}, 1)}}, nil
+	return &Client{client, saved.NewCluster(config)}, nil
 }
 
 // WithTracer returns a client that is like c, and reports each request to tracer. Both share the connections, the rate
 // limit and the status. A nil tracer means none.
 func (c *Client) WithTracer(tracer Tracer) *Client {
 	if tracer == nil {
-		return &Client{c.http.WithTracer(nil), c.server}
+		return &Client{c.http.WithTracer(nil), c.cluster}
 	}
 	traced := c.http.WithTracer(func(ctx context.Context,
 		t transport.Trace) (context.Context, func(transport.Result)) {
 		ctx, ended := tracer.Request(ctx, RequestTrace(t))
 		return ctx, func(r transport.Result) { ended(RequestResult(r)) }
 	})
-	return &Client{traced, c.server}
+	return &Client{traced, c.cluster}
 }
 
 // Status returns the present status of the client.
@@ -88,115 +77,3 @@ var ErrTooLarge = decode.ErrTooLarge
 
 // ErrNoProgress indicates that the server did not answer in time, or stopped sending in the middle of a response.
 var ErrNoProgress = transport.ErrNoProgress
-
-// serverIdentity identifies the server of a client, so that the objects of one server are not taken for those of
-// another.
-type serverIdentity struct {
-	ca     string        // the sum of the certificate authority; empty if the system's are trusted
-	asking chan struct{} // holds a token while a request for the UID is under way
-
-	// Only the owner of the token uses these.
-	failed   error // the last request had no answer in time
-	failedAt time.Time
-	pageAt   time.Time // the answer was a 404 without a Status, perhaps of a proxy, at that time; zero if it was not
-
-	mu    sync.Mutex // protects the fields below
-	uid   string     // of the namespace kube-system; empty if the client may not get it
-	known bool
-}
-
-// sumOfCA returns a checksum of the certificate authority in config.
-func sumOfCA(config *rest.Config) string {
-	ca := config.CAData
-	if len(ca) == 0 && config.CAFile != "" {
-		ca, _ = os.ReadFile(config.CAFile) // the transport has read it, too
-	}
-	if len(ca) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(bytes.TrimSpace(ca)))
-}
-
-const (
-	// identifyTimeout is the time for the answer to a small GET. All starts wait for it, also those that then list.
-	identifyTimeout = 5 * time.Second
-	// identifyAgain is the time during which no further request follows one that had no answer.
-	identifyAgain = time.Minute
-)
-
-// errNotIdentified indicates that a request of cluster has failed.
-var errNotIdentified = errors.New("identify the server")
-
-// cluster returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the
-// client may not get that namespace. Only the first call that succeeds sends a
-// request, unless a proxy may have answered it.
-func (c *Client) cluster(ctx context.Context) (string, error) {
-	select {
-	case c.server.asking <- struct{}{}:
-		defer func() { <-c.server.asking }()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-	if uid, known := c.knownCluster(); known && (c.server.pageAt.IsZero() || time.Since(c.server.pageAt) < identifyAgain) {
-		return uid, nil
-	}
-	if err := c.http.Wait(ctx); err != nil {
-		return "", err
-	}
-	if c.server.failed != nil && time.Since(c.server.failedAt) < identifyAgain {
-		return "", c.server.failed
-	}
-	short, cancel := context.WithTimeoutCause(ctx, identifyTimeout, ErrNoProgress)
-	defer cancel()
-	uid, err := c.readCluster(short)
-	if c.server.failed = nil; err != nil && short.Err() != nil && ctx.Err() == nil {
-		c.server.failed, c.server.failedAt = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now()
-	}
-	if c.server.pageAt = (time.Time{}); apierrors.IsNotFound(err) && !notfound.Is(err) {
-		c.server.pageAt = time.Now()
-	}
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
-		apierrors.IsNotAcceptable(err) {
-		uid, err = "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", errNotIdentified, err)
-	}
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.server.uid, c.server.known = uid, true
-	return uid, nil
-}
-
-// knownCluster returns what cluster has returned, and whether it has.
-func (c *Client) knownCluster() (uid string, known bool) {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	return c.server.uid, c.server.known
-}
-
-func (c *Client) readCluster(ctx context.Context) (string, error) {
-	resp, err := c.http.Send(ctx, transport.Request{
-		Method:   http.MethodGet,
-		URL:      c.http.Base.JoinPath("api/v1/namespaces", metav1.NamespaceSystem),
-		Accept:   "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-		Resource: schema.GroupResource{Resource: "namespaces"},
-		Name:     metav1.NamespaceSystem,
-	})
-	if err != nil {
-		return "", err
-	}
-	defer resp.Close()
-	body, err := io.ReadAll(io.LimitReader(resp, 1<<20))
-	if err != nil {
-		return "", err
-	}
-	if resp.Format != decode.JSON {
-		return "", errors.New("the server sent another format than requested")
-	}
-	meta, err := resp.Format.Metadata(body)
-	if err != nil {
-		return "", err
-	}
-	return string(meta.UID), nil
-}

@@ -383,3 +383,47 @@ func TestStatusKeepsNamesShort(t *testing.T) {
 		}
 	})
 }
+
+// New rejects a WarmStartConfig that would be unsafe.
+// Guarantees: S4
+func TestWarmStartConfigIsChecked(t *testing.T) {
+	bubble(t, func(w world) {
+		in := warmStartDir(t)
+		with := func(change func(*informer.WarmStartConfig)) informer.WarmStartConfig {
+			c := in
+			change(&c)
+			return c
+		}
+		secrets := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}
+		check := func(err error, want string) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want an error with %s", err, want)
+			}
+		}
+		runPod := func(r informer.Resource, config informer.Config[*corev1.Pod]) error {
+			config.Logger = quiet[*corev1.Pod]().Logger
+			ctx, cancel := context.WithCancel(w.Context())
+			cancel()
+			return informer.New(w.client(), r, config).Run(ctx)
+		}
+		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.Interval = -1 })}), "Config.WarmStart.Interval")
+		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.MaxAge = -1 })}), "Config.WarmStart.MaxAge")
+		for _, compact := range []bool{false, true} {
+			transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
+			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Transform: transform}), "Config.WarmStart.Revision")
+			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Filter: func(*metav1.PartialObjectMetadata) bool { return true }}), "Config.WarmStart.Revision")
+			check(runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in}), "Config.WarmStart.Secrets")
+			allowed := with(func(c *informer.WarmStartConfig) { c.Secrets = true })
+			if err := runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: allowed}); !errors.Is(err, context.Canceled) {
+				t.Errorf("with Secrets: %v", err)
+			}
+			other := informer.Config[*corev1.Secret]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.client(), pods, other).Run(w.Context()), "Config.WarmStart.Secrets")
+			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.client(), secrets, metadata).Run(w.Context()), "Config.WarmStart.Secrets")
+		}
+		_, err := informer.NewReflector(w.client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{WarmStart: in})
+		check(err, "Config.WarmStart")
+	})
+}

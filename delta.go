@@ -58,20 +58,43 @@ type Delta[T Object] struct {
 	// ResourceVersion is the version of the collection after the change. Empty means unknown.
 	ResourceVersion string
 
-	shard Shard // of a Replaced: no object outside it stays
-	// of a Replaced or if current is true: how often the shard had changed when the list or the load began
-	sharded uint64
-	listed  time.Time // of a Replaced: when the list began from which its objects come
-	part    bool      // of a Replaced: only the objects outside shard go, and the version stays
-	past    bool      // of a Replaced: it comes from a saved state, and the server has reached a later version
-	// the source, which began with a Replaced of the past, has reached the version that the server had then
-	current bool
+	from *origin // what the reflector adds; nil if it adds nothing, or no reflector has produced the delta
+}
+
+// origin is what a reflector tells the store with a Replaced, and with the delta that ends a warm start.
+type origin struct {
+	kind   originKind
+	shard  Shard     // no object outside it stays
+	change uint64    // the number of the change to shard
+	listed time.Time // when the list began from which the objects of a Replaced come
+}
+
+// originKind is what the store has after a delta with an origin.
+type originKind uint8
+
+const (
+	// wholeShard: the objects of the shard, as of the delta's resource version.
+	wholeShard originKind = iota
+	// restOfShard: as wholeShard, but the Replaced has only the objects that come, and the version stays.
+	restOfShard
+	// olderState: the objects of a saved state. The server has reached a later version.
+	olderState
+	// caughtUp: after olderState, every change up to the version that the server had then. The delta is no Replaced.
+	caughtUp
+)
+
+// whence returns the origin of d, or that of a list of the whole collection if d has none.
+func (d *Delta[T]) whence() origin {
+	if d.from == nil {
+		return origin{}
+	}
+	return *d.from
 }
 
 // undecoded returns the objects of the source that could not be decoded after d, given those before.
 func (d *Delta[T]) undecoded(before *undecoded) *undecoded {
 	switch {
-	case d.Type == Replaced && !d.part:
+	case d.Type == Replaced && d.whence().kind != restOfShard:
 		before = nil
 	case before == nil: // the common case
 	case d.Type == Upserted:

@@ -151,11 +151,11 @@
 //	controller.go     takes keys and reconciles them (internal/work)
 //
 // A list takes the same path: internal/fetch reads its pages, listing.go collects the objects, and the reflector puts
-// them into the sink as one Replaced. warm.go reads a saved state in place of a list (internal/snapshotfile), and
-// save.go writes it. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a 404
-// means, and its state machine chooses the next request. reshard.go is the change of a reflector's shard. store.go and
-// index.go read what edit.go wrote. informer.go is the face of all this, wait.go implements its Wait methods, group.go
-// shares informers, and lister.go reads them as client-go's listers do. client.go configures the requests, and
-// typedclient.go reads and writes single objects (internal/crud). Package k8s and the generator in codegen build on
-// these.
+// them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and save.go saves
+// one (internal/saved). reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a
+// 404 means, and its state machine chooses the next request. reshard.go is the change of a shard, by the informer and
+// by each reflector. store.go and index.go read what edit.go wrote. informer.go is the face of all this, wait.go
+// implements its Wait methods, group.go shares informers, and lister.go reads them as client-go's listers do. client.go
+// configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s and the
+// generator in codegen build on these.
 package informer

@@ -169,10 +169,11 @@ func (w *edit[T]) replace(d *Delta[T], kept *undecoded) {
 	if !w.quiet && w.next.Len() == 0 {
 		w.changes = slices.Grow(w.changes, len(d.Items))
 	}
-	keepAll := d.part || kept.unnamed() > 0
+	from := d.whence()
+	keepAll := from.kind == restOfShard || kept.unnamed() > 0
 	w.table.Replace(d.Namespace, d.Items, table.Policy[T]{
 		Same:    func(old, new T) bool { return sameVersion(old, new) && (!d.Restored || sameContent(old, new)) },
-		Keep:    func(key Key, old T) bool { return (keepAll || kept.has(key)) && d.shard.Has(old) },
+		Keep:    func(key Key, old T) bool { return (keepAll || kept.has(key)) && from.shard.Has(old) },
 		Changed: func(key Key, old, new T) { w.noteReplaced(key, old, new) }, // w.noteReplaced would move w to the heap
 	})
 }
@@ -196,7 +197,7 @@ func (w *edit[T]) advance(d *Delta[T]) {
 	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion}
 	if i, found := w.sourceAt(d.Namespace); found {
 		have := &w.next.sources[i]
-		src.shard, src.listed, src.undecoded = have.shard, have.listed, d.undecoded(have.undecoded)
+		src.list, src.undecoded = have.list, d.undecoded(have.undecoded)
 		if src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
 			src.resourceVersion = have.resourceVersion
 			if src.undecoded == have.undecoded {
@@ -212,12 +213,15 @@ func (w *edit[T]) advance(d *Delta[T]) {
 // list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects
 // that could not be decoded.
 func (w *edit[T]) list(d *Delta[T]) *undecoded {
-	shard := d.shard
-	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion, shard: &shard, listed: d.listed}
-	if i, found := w.sourceAt(d.Namespace); found && d.part {
+	from := d.whence()
+	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion}
+	if i, found := w.sourceAt(d.Namespace); found && from.kind == restOfShard {
 		src = w.next.sources[i]
-		src.shard = &shard
+		if src.list != nil {
+			from.listed = src.list.listed
+		}
 	}
+	src.list = &from
 	src.undecoded = d.undecoded(src.undecoded)
 	w.setSource(src)
 	return src.undecoded

@@ -3,11 +3,9 @@ package informer
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime/pprof"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/run"
@@ -25,24 +23,20 @@ type follower[T Object] struct {
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
 	hub        *deliver.Hub[T]
+	sharding   *sharding
 	end        context.CancelCauseFunc // ends run
 
 	// A goroutine holds applying while it moves deltas from fifo to the store and to every backlog. Two goroutines apply
 	// deltas: that of apply, and that of a reflector in flush. The lock keeps the deltas in order.
 	applying sync.Mutex
 	// applying also protects the fields below.
-	full    bool            // a listener has no room; apply waits for it
-	past    map[string]bool // the namespaces that have objects of a saved state, and not yet every change since
-	batch   []Delta[T]      // scratch memory
-	changes []change[T]     // scratch memory
+	full    bool        // a listener has no room; apply waits for it
+	batch   []Delta[T]  // scratch memory
+	changes []change[T] // scratch memory
 
 	mu      sync.Mutex // protects the fields below
 	started bool
 	listed  map[string]bool // the namespaces whose first list is in the store
-	shard   Shard
-	wanted  map[string]uint64 // by namespace: the number of the latest change of the shard
-	sharded map[string]uint64 // by namespace: the number of the change that the store has
-	changed chan struct{}     // closed when sharded changes
 }
 
 // newFollower returns a follower that holds a T for each object. packing is that of newReflector. If invalid is not
@@ -58,10 +52,7 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 		store:    store,
 		hub:      newHub(resource, store),
 		listed:   map[string]bool{},
-		shard:    resource.Shard.clone(),
-		wanted:   map[string]uint64{},
-		sharded:  map[string]uint64{},
-		changed:  make(chan struct{}),
+		sharding: newSharding(resource.Shard),
 	}
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
 	if f.invalid = invalid; invalid == nil {
@@ -89,6 +80,7 @@ func (f *follower[T]) makeReflectors(client *Client) error {
 			return err
 		}
 		r.decoder.own = true // only the reflectors write to the store
+		f.sharding.parts[namespace] = &r.reshard
 		f.reflectors = append(f.reflectors, r)
 	}
 	if len(f.reflectors) > 1 {
@@ -130,10 +122,11 @@ func (f *follower[T]) run(ctx context.Context) error {
 		run(r.Run)
 	}
 	run(f.apply)
-	if f.config.WarmStart.Storage != nil {
+	saver := f.saver()
+	if saver != nil {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)
-			f.save(ctx)
+			saver.run(ctx, f.waitSynced)
 		})
 	}
 	if f.packing != nil {
@@ -149,10 +142,22 @@ func (f *follower[T]) run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
-	if f.config.WarmStart.Storage != nil {
-		f.saveNow(context.WithoutCancel(ctx), true)
+	if saver != nil {
+		saver.save(context.WithoutCancel(ctx), true)
 	}
 	return context.Cause(ctx)
+}
+
+// saver returns the saver of the store. It returns nil without Config.WarmStart.
+func (f *follower[T]) saver() *saver[T] {
+	if f.config.WarmStart.Storage == nil {
+		return nil
+	}
+	s := &saver[T]{store: f.store, interval: f.config.WarmStart.interval()}
+	for _, r := range f.reflectors {
+		s.parts = append(s.parts, r.warm.state)
+	}
+	return s
 }
 
 func (f *follower[T]) begin() error {
@@ -291,68 +296,49 @@ func (f *follower[T]) applyLocked() (err error) {
 	if len(f.batch) == 0 {
 		return nil
 	}
-	if f.batch[0].Type == Replaced {
-		err = f.applyListLocked(&f.batch[0])
-	} else if len(f.past) == 0 {
-		f.changes, err = writeTo(f.hub, f.store, f.batch, f.changes, false)
-	} else {
-		err = f.applyPastLocked()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.resource, err)
+	for rest := f.batch; len(rest) > 0; {
+		n, initial := f.stepLocked(rest)
+		if f.changes, err = writeTo(f.hub, f.store, rest[:n], f.changes, initial); err != nil {
+			return fmt.Errorf("%s: %w", f.resource, err)
+		}
+		f.noteLocked(&rest[n-1])
+		rest = rest[n:]
+		clear(f.changes)
+		f.changes = f.changes[:0]
 	}
 	if f.full = f.hub.Full(); f.full {
 		run.Signal(f.fifo.readable) // for apply to wait
 	}
 	clear(f.batch)
-	clear(f.changes)
-	if f.changes = f.changes[:0]; cap(f.changes) > fifoCapacity {
+	if cap(f.changes) > fifoCapacity {
 		f.changes = nil // only a list has that many changes, and lists are rare
 	}
 	return nil
 }
 
-// applyListLocked applies f.batch, which is the Replaced d.
-func (f *follower[T]) applyListLocked(d *Delta[T]) (err error) {
-	first := !f.listed[d.Namespace]
-	if f.changes, err = writeTo(f.hub, f.store, f.batch, f.changes, first); err != nil {
-		return err
+// stepLocked returns the number of deltas of batch to apply in one step, and whether their additions are initial. They
+// are initial until the store has the first list of their namespace, or every change since a warm start.
+func (f *follower[T]) stepLocked(batch []Delta[T]) (n int, initial bool) {
+	if len(f.listed) == len(f.reflectors) {
+		return len(batch), false
 	}
-	switch {
-	case d.past:
-		if f.past == nil {
-			f.past = map[string]bool{}
-		}
-		f.past[d.Namespace] = true
-		return nil // the namespace has its shard once it is current
-	case first:
-		delete(f.past, d.Namespace)
-		f.noteFirstList(d.Namespace)
+	n, initial = 1, !f.listed[batch[0].Namespace]
+	for n < len(batch) && batch[n-1].from == nil && !f.listed[batch[n].Namespace] == initial {
+		n++
 	}
-	f.noteShard(d)
-	return nil
+	return n, initial
 }
 
-// applyPastLocked applies f.batch, which has no Replaced. Additions to a namespace whose objects are of the past are
-// initial, as those of the first list.
-func (f *follower[T]) applyPastLocked() (err error) {
-	for from := 0; from < len(f.batch); {
-		to, past := from+1, f.past[f.batch[from].Namespace]
-		for to < len(f.batch) && !f.batch[to-1].current && f.past[f.batch[to].Namespace] == past {
-			to++
-		}
-		clear(f.changes)
-		if f.changes, err = writeTo(f.hub, f.store, f.batch[from:to], f.changes[:0], past); err != nil {
-			return err
-		}
-		if last := &f.batch[to-1]; last.current && past {
-			delete(f.past, last.Namespace)
-			f.noteFirstList(last.Namespace)
-			f.noteShard(last)
-		}
-		from = to
+// noteLocked notes which list and which shard the store has after d, the last delta of a step.
+func (f *follower[T]) noteLocked(d *Delta[T]) {
+	from := d.whence()
+	if d.Type != Replaced && from.kind != caughtUp || from.kind == olderState {
+		return
 	}
-	return nil
+	if !f.listed[d.Namespace] {
+		f.noteFirstList(d.Namespace)
+	}
+	f.sharding.note(d.Namespace, from.change)
 }
 
 // noteFirstList notes that the store has the first list of a namespace, or what equals it. Only applyLocked calls it.
@@ -374,17 +360,12 @@ func (f *follower[T]) setShard(ctx context.Context, shard Shard) error {
 	if err := shard.validate(); err != nil {
 		return err
 	}
-	shard = shard.clone()
-	f.mu.Lock()
-	if f.hasShardLocked() || !f.shard.equal(shard) { // otherwise an earlier call has asked for the same list
-		f.shard = shard
-		for _, r := range f.reflectors {
-			f.wanted[r.decoder.namespace] = r.setShard(shard)
+	f.sharding.want(shard.clone())
+	for {
+		ok, changed := f.sharding.arrived()
+		if ok {
+			return nil
 		}
-	}
-	for !f.hasShardLocked() {
-		changed := f.changed
-		f.mu.Unlock()
 		select {
 		case <-changed:
 		case <-f.hub.Stopped():
@@ -392,30 +373,6 @@ func (f *follower[T]) setShard(ctx context.Context, shard Shard) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%s has not changed its shard: %w", f.resource, context.Cause(ctx))
 		}
-		f.mu.Lock()
-	}
-	f.mu.Unlock()
-	return nil
-}
-
-// hasShardLocked reports whether the store has the latest shard.
-func (f *follower[T]) hasShardLocked() bool {
-	for namespace, n := range f.wanted {
-		if f.sharded[namespace] < n {
-			return false
-		}
-	}
-	return true
-}
-
-// noteShard notes the shard of a list that is in the store, or of a warm start that has caught up.
-func (f *follower[T]) noteShard(d *Delta[T]) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if d.sharded > f.sharded[d.Namespace] {
-		f.sharded[d.Namespace] = d.sharded
-		close(f.changed)
-		f.changed = make(chan struct{})
 	}
 }
 
@@ -448,38 +405,5 @@ func (f *follower[T]) abandon() {
 	defer f.mu.Unlock()
 	if !f.started && !run.IsClosed(f.hub.Stopped()) {
 		f.stop()
-	}
-}
-
-// save saves the objects of each namespace from time to time, until ctx ends.
-func (f *follower[T]) save(ctx context.Context) {
-	if f.waitSynced(ctx) == nil {
-		f.saveAll(ctx, f.config.WarmStart.interval()/firstSave)
-	}
-	for ctx.Err() == nil {
-		interval := f.config.WarmStart.interval()
-		f.saveAll(ctx, interval-rand.N(interval/10+1))
-	}
-}
-
-// firstSave is the part of Config.WarmStart.Interval after which the first save follows.
-const firstSave = 10
-
-// saveAll saves the objects of each namespace after a wait.
-func (f *follower[T]) saveAll(ctx context.Context, wait time.Duration) {
-	if run.Sleep(ctx, wait) == nil {
-		f.saveNow(ctx, false)
-	}
-}
-
-// saveNow saves the objects of each namespace.
-func (f *follower[T]) saveNow(ctx context.Context, last bool) {
-	for _, r := range f.reflectors {
-		if err := run.Apart(func() error { // a method of T may call runtime.Goexit
-			r.saved.save(ctx, f.store.Snapshot(), r.log, last)
-			return nil
-		}); err != nil {
-			r.saved.noteSaveError(err, r.log)
-		}
 	}
 }

@@ -66,18 +66,18 @@ func TestGroupSharesAndStops(t *testing.T) {
 			w.Errorf("%d, %d, %d, %d objects", all.Store().Len(), two.Store().Len(), selected.Store().Len(), metadata.Store().Len())
 		}
 		synctest.Wait()
-		if n := w.pods.Watchers(); n != 5 { // one for each of the two namespaces
+		if n := w.Pods.Watchers(); n != 5 { // one for each of the two namespaces
 			w.Errorf("%d watches", n)
 		}
 
 		releaseTwo() // one user remains
 		synctest.Wait()
-		if n := w.pods.Watchers(); n != 5 {
+		if n := w.Pods.Watchers(); n != 5 {
 			w.Errorf("%d watches", n)
 		}
 		releaseAll() // the others keep running
 		synctest.Wait()
-		if n := w.pods.Watchers(); n != 4 {
+		if n := w.Pods.Watchers(); n != 4 {
 			w.Errorf("%d watches after the last user let go", n)
 		}
 		if err := all.WaitForResourceVersion(ctx, "99"); !errors.Is(err, informer.ErrStopped) {
@@ -162,8 +162,8 @@ func TestGroupConcurrently(t *testing.T) {
 		}
 		users.Wait()
 		synctest.Wait()
-		if len(g.Status()) != 0 || w.pods.Watchers() != 0 {
-			w.Errorf("%d informers and %d watches remain", len(g.Status()), w.pods.Watchers())
+		if len(g.Status()) != 0 || w.Pods.Watchers() != 0 {
+			w.Errorf("%d informers and %d watches remain", len(g.Status()), w.Pods.Watchers())
 		}
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {

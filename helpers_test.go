@@ -31,12 +31,11 @@ type (
 type world struct {
 	base.World
 	server *informertest.Server
-	pods   *informertest.Collection[*corev1.Pod]
 }
 
 func newWorld(t *testing.T, options informertest.Options) world { return worldOf(base.New(t, options)) }
 
-func worldOf(w base.World) world { return world{w, w.Server, w.Pods} }
+func worldOf(w base.World) world { return world{w, w.Server} }
 
 func bubble(t *testing.T, test func(w world)) {
 	t.Helper()

@@ -43,6 +43,50 @@ func TestChangesThatCameTogetherAreOneStep(t *testing.T) {
 	})
 }
 
+// After a warm start, additions are initial until the store has every change that the server had then, also if the change
+// that shows it comes together with later ones. The informer is synced, and has its shard, at that moment.
+// Guarantees: S4
+func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		before := list(1, "a")
+		before.from = &origin{kind: olderState, change: 1}
+		inf.put(before)
+		told.Want(t, "add a @1 initial=true")
+		if has := inf.engine.sharding.has[""]; inf.HasSynced() || has != 0 {
+			t.Errorf("synced %v with the shard %d after older objects", inf.HasSynced(), has)
+		}
+		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &origin{kind: caughtUp, change: 1}}
+		inf.queued(upsert(2, "b"), last, upsert(4, "c"))
+		told.Want(t, "add b @2 initial=true", "add c @4 initial=false")
+		if has := inf.engine.sharding.has[""]; !inf.HasSynced() || has != 1 {
+			t.Errorf("synced %v with the shard %d after every change", inf.HasSynced(), has)
+		}
+	})
+}
+
+// While a namespace lacks its first list, only its additions are initial.
+// Guarantees: S4
+func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
+	f := &follower[*thing]{listed: map[string]bool{"b": true}, reflectors: make([]*Reflector[*thing], 2)}
+	var batch []Delta[*thing]
+	for _, namespace := range []string{"a", "b", "b", "a"} {
+		batch = append(batch, Delta[*thing]{Type: Upserted, Namespace: namespace})
+	}
+	var steps []string
+	for len(batch) > 0 {
+		n, initial := f.stepLocked(batch)
+		steps = append(steps, fmt.Sprint(n, initial))
+		batch = batch[n:]
+	}
+	if got := fmt.Sprint(steps); got != "[1 true 2 false 1 true]" {
+		t.Errorf("steps %s", got)
+	}
+}
+
 // A reflector does not wait for a handler: what a full backlog has no room for is left to apply, in order.
 // Guarantees: F1, F3
 func TestFlushDoesNotWaitForRoom(t *testing.T) {

@@ -39,9 +39,7 @@ func (f *follower[T]) status() InformerStatus {
 	}
 	s.Undecodable, s.Missing = snap.undecodable()
 	s.Queued, s.Blocked = f.fifo.Len()
-	f.mu.Lock()
-	s.Resource.Shard = f.shard.clone()
-	f.mu.Unlock()
+	s.Resource.Shard = f.sharding.latest()
 	for _, r := range f.reflectors {
 		part := r.Status()
 		src, _ := snap.sourceOf(r.decoder.namespace)

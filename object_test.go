@@ -203,7 +203,7 @@ type embedding struct {
 // A type whose Unmarshal is promoted from an embedded field is decoded from JSON.
 func TestTypeWithUnmarshalOfItsMetadata(t *testing.T) {
 	forEachMode(t, func(w world, client *informer.Client, mode informer.Config[*corev1.Pod]) {
-		if _, err := w.pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}); err != nil {
+		if _, err := w.Pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}); err != nil {
 			w.Fatal(err)
 		}
 		config := quiet[*embedding]()

@@ -33,7 +33,7 @@ type Reflector[T Object] struct {
 	decoder *decoder[T]
 	batches batches[T]
 	out     outlet[T]
-	saved   *savedStates[T] // nil without Config.WarmStart
+	warm    warmStart[T]
 	config  Config[T]
 	log     *slog.Logger
 	read    atomic.Int64 // objects read of the current list, or of the last one
@@ -43,9 +43,7 @@ type Reflector[T Object] struct {
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    fetch.State
 	absence  fetch.Absence
-	started  bool      // the reflector has loaded a saved state, or found that it cannot; true without Config.WarmStart
-	began    time.Time // of the list
-	received bool      // a resource version since the last flush
+	received bool // a resource version since the last flush
 
 	mu        sync.Mutex // protects the fields below
 	status    ReflectorStatus
@@ -130,8 +128,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Check:         own.Check,
 	})
 	r.absence = fetch.NewAbsence(r.source, resource.GroupVersionResource, len(resource.Namespaces) > 0)
-	r.saved = newSavedStates(client, r.decoder)
-	r.started = r.saved == nil
+	r.warm = newWarmStart(client, r.source, r.decoder, r.log)
 	r.out.batcher, _ = sink.(batcher[T])
 	if holder, ok := sink.(Holder[T]); ok {
 		r.decoder.held = holder.Get
@@ -151,7 +148,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s.Read = int(r.read.Load())
 	s.ListsBy, s.WatchesBy = r.listsBy.counts(), r.watchesBy.counts()
 	s.OutsideShard = r.decoder.outside.Load()
-	s.WarmStart = r.saved.present()
+	s.WarmStart = r.warm.status()
 	var retryAt time.Time
 	s.Failures, retryAt = r.retries.Failures(time.Now())
 	switch s.State {
@@ -211,9 +208,6 @@ func (r *Reflector[T]) noteDecodeError(failed *DecodeError) {
 	r.log.Error("an object cannot be decoded", "key", failed.Key.String(), "err", failed.Err)
 	r.update(func(s *ReflectorStatus) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
 }
-
-// setShard makes the reflector follow shard, and returns the number of that change.
-func (r *Reflector[T]) setShard(shard Shard) uint64 { return r.reshard.want(shard) }
 
 // count counts a list or a watch by its reason.
 func (r *Reflector[T]) count(by *byReason) {

@@ -51,37 +51,28 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 
 // begin takes on the latest shard, and returns a context that ends when it changes.
 func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end context.CancelCauseFunc) {
-	part, end, before, changed := r.reshard.take(ctx)
+	part, end, changed := r.reshard.take(ctx)
 	if changed {
-		r.resharded(before)
+		r.resharded()
 	}
 	return part, end
 }
 
-// resharded enters the state after the shard of the requests has changed from before.
-func (r *Reflector[T]) resharded(before Shard) {
-	shard, has, again := r.reshard.shard, r.reshard.has, false
-	if !r.state.Watch.Moves {
-		has, again = before, r.reshard.shard.equal(before)
-	}
+// resharded enters the state after the shard of the requests has changed. A list of the whole shard also shows whether
+// the server went back in time since a watch that has been silent, and which of the objects that could not be decoded
+// are in the shard.
+func (r *Reflector[T]) resharded() {
 	caughtUp := !r.state.Watch.CatchUp.Pending()
 	if !caughtUp {
-		r.saved.update(func(s *WarmStartStatus) { s.CatchUpTo = "" })
+		r.warm.caughtUp()
 	}
-	missing, common := shard.minus(has)
-	// The sink has a part of the shard as of its resource version, and the rest can be listed. But a server that does not
-	// filter sends everything, so one list of the whole shard, at its newest version, is better. A list also shows whether
-	// the server went back in time since a watch that has been silent, and which of the objects that could not be decoded
-	// are in the shard.
 	r.mu.Lock()
 	silent := time.Since(r.status.ResourceVersionTime) >= fetch.MinWatchTimeout
 	r.mu.Unlock()
-	inPart := common && !again && !silent && r.out.undecoded == nil &&
-		(len(missing) == 0 || len(missing) <= maxRanges && r.decoder.outside.Load() == r.reshard.outside)
-	switch {
-	case inPart && r.state.Phase == fetch.Watching && caughtUp:
-		r.reshard.has, r.state.Watch.Moves, r.state.Why = has, true, fetch.ReasonShard
-	case r.state.Version != "":
+	if r.state.Phase == fetch.Watching && caughtUp && !silent && r.out.undecoded == nil &&
+		r.reshard.restSuffices(r.decoder.outside.Load()) {
+		r.state.Why = fetch.ReasonShard
+	} else if r.reshard.settle(); r.state.Version != "" {
 		r.state = r.state.Relist(r.state.Version, fetch.ReasonShard)
 	}
 	if r.out.listed {
@@ -92,7 +83,7 @@ func (r *Reflector[T]) resharded(before Shard) {
 // loop lists and watches until ctx ends or the sink fails.
 func (r *Reflector[T]) loop(ctx context.Context) error {
 	for {
-		moves := r.state.Watch.Moves
+		moves := r.moves()
 		err := run.Apart(func() error { return r.step(ctx) }) // step calls functions of the user
 		if failed := r.flush(); failed != nil {               // flushes deltas from before a failure, too
 			err = failed
@@ -131,7 +122,7 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 	from := r.state
 	r.state = next
 	if from.Watch.CatchUp.Pending() && !next.Watch.CatchUp.Pending() {
-		r.stayCold(fmt.Errorf("the watch cannot resume at resource version %s: %w", from.Version, err))
+		r.warm.list(fmt.Errorf("the watch cannot resume at resource version %s: %w", from.Version, err))
 	}
 	enters := ReflectorBackoff
 	switch wait {
@@ -140,9 +131,8 @@ func (r *Reflector[T]) recover(ctx context.Context, err error) error {
 		return nil
 	case fetch.UntilServed:
 		enters = ReflectorAbsent
-		if !r.started { // the objects of a saved state are gone
-			r.started = true
-			r.stayCold(err)
+		if r.warm.pending() { // the objects of a saved state are gone
+			r.warm.list(err)
 		}
 		if err := r.absent(ctx); err != nil {
 			return err

@@ -4,76 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
-	"github.com/typedinformer/informer/internal/snapshotfile"
 )
 
 // step lists, watches or moves once.
 func (r *Reflector[T]) step(ctx context.Context) error {
 	if r.state.Phase == fetch.Watching {
-		if r.state.Watch.Moves {
+		if r.moves() {
 			return r.move(ctx)
 		}
 		r.enter(ReflectorWatching, nil, "objects", r.read.Load(), "resourceVersion", r.state.Version)
 		return r.watch(ctx)
 	}
 	r.enter(ReflectorListing, nil)
-	if !r.started {
-		if err := r.warm(ctx); err != nil || r.started && r.state.Phase == fetch.Watching {
+	if r.warm.pending() {
+		if err := r.startWarm(ctx); err != nil || r.state.Phase == fetch.Watching {
 			return err
 		}
 	}
 	r.count(&r.listsBy)
-	r.began, r.reshard.outside = time.Now().Round(0), r.decoder.outside.Load()
+	from := r.reshard.lists(r.decoder.outside.Load())
 	if r.config.PagedList || !r.state.Streams(time.Now()) {
-		return r.list(ctx)
+		return r.list(ctx, from)
 	}
-	return r.stream(ctx)
+	return r.stream(ctx, from)
 }
 
-// warm enters the state ReflectorWatching with the objects of a saved state. If there is none of use, it logs why, and
-// the state stays.
-func (r *Reflector[T]) warm(ctx context.Context) error {
-	l, err := r.saved.load(ctx, r.source, r.reshard.shard)
-	if cold := (coldStart{}); errors.As(err, &cold) {
-		r.started = true
-		r.stayCold(cold.error)
-		return nil
-	}
-	if err != nil {
+// startWarm enters the state ReflectorWatching with the objects of a saved state. If there is none of use, the state
+// stays.
+func (r *Reflector[T]) startWarm(ctx context.Context) error {
+	d, until, err := r.warm.load(ctx, r.reshard.origin(wholeShard, time.Time{}))
+	if err != nil || d == nil {
 		return err
 	}
-	past := l.current != l.version
-	d := Delta[T]{Type: Replaced, Items: l.items, ResourceVersion: l.version, shard: r.reshard.shard,
-		sharded: r.reshard.change, listed: l.listed, past: past}
-	if err := r.put(ctx, d); err != nil {
+	if err := r.put(ctx, *d); err != nil {
 		return err
 	}
-	r.started, r.out.listed = true, true
-	r.read.Store(int64(len(l.items)))
-	until := ""
-	if past {
-		until = l.current
-	}
+	r.warm.loaded()
+	r.reshard.settle()
+	r.out.listed = true
+	r.read.Store(int64(len(d.Items)))
 	r.state = r.state.Loaded(until, time.Now())
-	s := r.saved.present()
-	r.log.Info("a saved state was loaded", "objects", s.LoadedObjects, "age", s.LoadedAge, "resourceVersion", l.version,
-		"took", s.LoadTime)
 	return nil
-}
-
-// stayCold notes why the reflector lists although there may be a saved state.
-func (r *Reflector[T]) stayCold(why error) {
-	r.saved.update(func(s *WarmStartStatus) { s.LoadError, s.CatchUpTo = why, "" })
-	level := slog.LevelInfo
-	if damaged := (*snapshotfile.DamagedError)(nil); errors.As(why, &damaged) {
-		level = slog.LevelWarn
-	}
-	r.log.Log(context.Background(), level, "list instead of a warm start", "why", why)
 }
 
 // absent empties the sink, once for each time that the server stops serving the resource, as discovery shows.
@@ -83,7 +58,8 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	}
 	r.state = r.state.Gone()
 	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
-	d := Delta[T]{Type: Replaced, Namespace: r.decoder.namespace, sharded: r.reshard.change}
+	none := &origin{change: r.reshard.change}
+	d := Delta[T]{Type: Replaced, Namespace: r.decoder.namespace, from: none}
 	err := r.out.sink.Put(ctx, d)
 	if err == nil {
 		r.state.List.Told, r.out.listed = true, true
@@ -100,23 +76,26 @@ func (r *Reflector[T]) collector(asked asked, events bool) *collector[T] {
 }
 
 // list lists the collection.
-func (r *Reflector[T]) list(ctx context.Context) error {
-	l := r.collector(asked{r.reshard.shard, r.state.Doubtful()}, false)
+func (r *Reflector[T]) list(ctx context.Context, from *origin) error {
+	l := r.collector(asked{from.shard, r.state.Doubtful()}, false)
 	version, err := r.source.List(ctx, r.state.List.Least, r.config.PageSize, l, l.asked.shard.String())
 	if err != nil {
 		return err
 	}
-	return r.replaced(ctx, &l.listing, version)
+	return r.replaced(ctx, &l.listing, version, from)
 }
+
+// moves reports whether the next step is a move.
+func (r *Reflector[T]) moves() bool { return r.state.Phase == fetch.Watching && r.reshard.hasPart() }
 
 // move gives the sink, which has a part of the shard, the rest, and removes what is outside. The rest is as of the
 // version of the sink, so that the watch resumes there.
 func (r *Reflector[T]) move(ctx context.Context) error {
-	d := Delta[T]{Type: Replaced, part: true, shard: r.reshard.shard, sharded: r.reshard.change}
-	if missing, _ := d.shard.minus(r.reshard.has); len(missing) > 0 {
+	d := Delta[T]{Type: Replaced, from: r.reshard.origin(restOfShard, time.Time{})}
+	if rest, ok := r.reshard.rest(); ok {
 		r.enter(ReflectorListing, nil)
 		r.count(&r.listsBy)
-		l := r.collector(asked{shard: Shard{d.shard.Field, missing}}, false)
+		l := r.collector(asked{shard: rest}, false)
 		err := r.source.ListAt(ctx, r.state.Version, r.config.PageSize, l, l.asked.shard.String())
 		if err != nil {
 			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
@@ -133,13 +112,13 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 	if err := r.put(ctx, d); err != nil {
 		return err
 	}
-	r.state.Watch.Moves = false
+	r.reshard.settle()
 	return nil
 }
 
 // stream reads the collection by a streaming list. The watch then stays open in the reflector's state.
-func (r *Reflector[T]) stream(ctx context.Context) error {
-	asked := asked{r.reshard.shard, r.state.Doubtful()}
+func (r *Reflector[T]) stream(ctx context.Context, from *origin) error {
+	asked := asked{from.shard, r.state.Doubtful()}
 	w, err := r.opened(r.source.Stream(ctx, r.state.List.Least, asked.shard.String()))
 	if err != nil {
 		return err
@@ -154,7 +133,7 @@ func (r *Reflector[T]) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.replaced(ctx, &l.listing, version); err != nil {
+	if err := r.replaced(ctx, &l.listing, version, from); err != nil {
 		return err
 	}
 	r.state.Watch.Open = w
@@ -218,14 +197,15 @@ func (r *Reflector[T]) probe(ctx context.Context) error {
 }
 
 // replaced puts the whole list, as of rv, into the sink.
-func (r *Reflector[T]) replaced(ctx context.Context, l *listing[T], rv string) error {
+func (r *Reflector[T]) replaced(ctx context.Context, l *listing[T], rv string, from *origin) error {
 	restored := r.state.List.Restored
 	if err := r.notBack(rv); err != nil && !restored {
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
 	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Undecoded: l.undecoded(), ResourceVersion: rv,
-		Restored: r.state.Doubtful(), shard: r.reshard.shard, sharded: r.reshard.change, listed: r.began})
+		Restored: r.state.Doubtful(), from: from})
 	if err == nil {
+		r.reshard.settle()
 		r.out.listed = true
 		r.state = r.state.Listed()
 	}
@@ -260,13 +240,15 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 	}
 	if r.state.Watch.CatchUp.Pending() {
 		r.state = r.state.Received(d.ResourceVersion, time.Now())
-		d.current, d.sharded = r.state.Watch.CatchUp.Reaches(d.ResourceVersion), r.reshard.change
+		if r.state.Watch.CatchUp.Reaches(d.ResourceVersion) {
+			d.from = r.reshard.origin(caughtUp, time.Time{})
+		}
 	}
-	if err := r.put(ctx, d); err != nil || !d.current {
+	if err := r.put(ctx, d); err != nil || d.from == nil {
 		return err
 	}
 	r.state.Watch.CatchUp = fetch.CatchUp{}
-	r.saved.update(func(s *WarmStartStatus) { s.CatchUpTo = "" })
+	r.warm.caughtUp()
 	return nil
 }
 

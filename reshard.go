@@ -2,16 +2,22 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 )
 
+// errResharded ends requests for a shard that is no longer wanted.
+var errResharded = errors.New("the shard has changed")
+
 // reshard is the shard of a reflector and its change: the shard that is wanted, the one that requests are for, and the
-// one that the sink has.
+// one that the sink has. If the sink has a part of the shard, the rest of it is all to list.
 type reshard struct {
 	// Only the goroutine of the reflector uses these.
 	shard  Shard  // of the requests
 	change uint64 // the number of the change to shard
-	has    Shard  // the shard that the sink has, while the state's Moves is true; otherwise it has shard
+	sink   *Shard // what the sink has, if a list of the rest of shard may suffice; nil otherwise
+	again  bool   // shard equals that of the sink: somebody wants it listed again
 	// how many objects outside the shard the server had sent when the last list of the whole shard began
 	outside int64
 
@@ -33,16 +39,118 @@ func (s *reshard) want(shard Shard) uint64 {
 	return s.changes
 }
 
-// take takes on the latest shard, and returns a context that ends when it changes. If it has changed, changed is true,
-// and before is the shard of the requests until now.
-func (s *reshard) take(ctx context.Context) (part context.Context, end context.CancelCauseFunc, before Shard,
-	changed bool) {
+// take takes on the latest shard, and returns a context that ends when it changes. changed is true if it is another one
+// than that of the requests until now, or the same one again.
+func (s *reshard) take(ctx context.Context) (part context.Context, end context.CancelCauseFunc, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before, changed = s.shard, s.change != s.changes; changed {
+	if changed = s.change != s.changes; changed {
+		before := s.shard
 		s.shard, s.change = s.wanted, s.changes
+		if s.again = s.sink == nil && s.shard.equal(before); s.sink == nil {
+			s.sink = &before
+		}
 	}
 	part, end = context.WithCancelCause(ctx)
 	s.interrupt = end
-	return part, end, before, changed
+	return part, end, changed
+}
+
+// lists begins a list of the whole shard, and returns its origin. outside is how many objects outside the shard the
+// server has sent until now.
+func (s *reshard) lists(outside int64) *origin {
+	s.outside = outside
+	return s.origin(wholeShard, time.Now().Round(0))
+}
+
+func (s *reshard) origin(kind originKind, listed time.Time) *origin {
+	return &origin{kind, s.shard, s.change, listed}
+}
+
+// restSuffices reports whether the sink, which has every change so far, has a part of the shard, so that a list of the
+// rest suffices. But a server that does not filter sends everything, so one list of the whole shard, at its newest
+// version, is better. outside is how many objects outside the shard the server has sent until now.
+func (s *reshard) restSuffices(outside int64) bool {
+	if s.sink == nil || s.again {
+		return false
+	}
+	missing, common := s.shard.minus(*s.sink)
+	return common && (len(missing) == 0 || len(missing) <= maxRanges && outside == s.outside)
+}
+
+// hasPart reports whether to list the rest, unless the whole shard has to be listed for another reason.
+func (s *reshard) hasPart() bool { return s.sink != nil }
+
+// rest returns what the sink lacks of the shard. ok is false if it lacks nothing.
+func (s *reshard) rest() (rest Shard, ok bool) {
+	missing, _ := s.shard.minus(*s.sink)
+	return Shard{s.shard.Field, missing}, len(missing) > 0
+}
+
+// settle notes that the sink has the shard, or that all of it is to be listed.
+func (s *reshard) settle() { s.sink, s.again = nil, false }
+
+// sharding is the shard of an informer and its change, which is complete when the store has the shard from each
+// reflector.
+type sharding struct {
+	parts map[string]*reshard // by namespace; complete before the first change
+
+	mu      sync.Mutex        // protects the fields below
+	shard   Shard             // the latest
+	wanted  map[string]uint64 // by namespace: the number of the latest change
+	has     map[string]uint64 // by namespace: the number of the change that the store has
+	changed chan struct{}     // closed when has changes
+}
+
+func newSharding(shard Shard) *sharding {
+	return &sharding{parts: map[string]*reshard{}, shard: shard.clone(), wanted: map[string]uint64{},
+		has: map[string]uint64{}, changed: make(chan struct{})}
+}
+
+// latest returns the latest shard.
+func (s *sharding) latest() Shard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shard.clone()
+}
+
+// want changes the shard. If the change to an equal one is under way, it asks for no other list.
+func (s *sharding) want(shard Shard) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.arrivedLocked() && s.shard.equal(shard) {
+		return
+	}
+	s.shard = shard
+	for namespace, part := range s.parts {
+		s.wanted[namespace] = part.want(shard)
+	}
+}
+
+// arrived reports whether the store has the latest shard. If not, it returns a channel that is closed when to ask
+// again.
+func (s *sharding) arrived() (ok bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrivedLocked(), s.changed
+}
+
+func (s *sharding) arrivedLocked() bool {
+	for namespace, n := range s.wanted {
+		if s.has[namespace] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// note notes the change that the store has in a namespace.
+func (s *sharding) note(namespace string, change uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if change > s.has[namespace] {
+		s.has[namespace] = change
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
 }

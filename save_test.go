@@ -1,69 +1,215 @@
 package informer_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
-	"reflect"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
 )
 
-// Each save writes an object in an encoding that loses nothing, also an object that an earlier save has checked: those
-// that only JSON can hold, and those of a protobuf type that lose something in protobuf.
+// The informer saves while it runs, at intervals, if something has changed.
 // Guarantees: S4
-func TestLaterSavesLoseNothing(t *testing.T) {
-	t.Run("unstructured", func(t *testing.T) { testLaterSaves[*unstructured.Unstructured](t, nil) })
-	t.Run("slim", func(t *testing.T) { testLaterSaves[*slimPod](t, nil) })
-	t.Run("protobuf", func(t *testing.T) { testLaterSaves[*corev1.Pod](t, nil) })
-	t.Run("an empty list", func(t *testing.T) {
-		testLaterSaves(t, func(p *corev1.Pod) (*corev1.Pod, error) {
-			p.Spec.Containers = []corev1.Container{} // nil after protobuf
-			return p, nil
-		})
+func TestStateIsSavedWhileTheInformerRuns(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.WarmStart = warmStartDir(t)
+		config.WarmStart.Interval = 10 * time.Minute
+		w.create(newPod("ns", "a", "v=1"))
+		inf := w.live(w.client(), pods, config)
+		time.Sleep(61 * time.Second)
+		if s := inf.status(); s.Saves != 1 {
+			t.Errorf("a minute after the start: %+v", s)
+		}
+		w.relabel("ns", "a", "2")
+		time.Sleep(10 * time.Minute)
+		if s := inf.status(); s.Saves != 2 || s.SavedVersion != w.server.ResourceVersion() {
+			t.Errorf("after ten minutes: %+v", s)
+		}
+		time.Sleep(15 * time.Minute)
+		if s := inf.status(); s.Saves != 2 {
+			t.Errorf("nothing has changed: %+v", s)
+		}
+		// The process is killed: nothing is saved at the end.
+		killed := copyOf(t, config.WarmStart)
+		w.relabel("ns", "a", "3")
+		inf.stop()
+		config.WarmStart.Storage = killed
+		again := w.live(w.client(), pods, config)
+		equalsServer(w, again.Informer)
+		if s := again.status(); !s.Loaded {
+			t.Errorf("%+v", s)
+		}
+		again.stop()
 	})
 }
 
-func testLaterSaves[T informer.Object](t *testing.T, transform func(T) (T, error)) {
-	for _, compact := range []bool{false, true} {
-		t.Run(fmt.Sprintf("compact=%v", compact), func(t *testing.T) {
-			bubble(t, func(w world) {
-				config := quiet[T]()
-				config.Compact, config.Transform = compact, transform
-				config.WarmStart = warmStartDir(t)
-				config.WarmStart.Interval = 10 * time.Minute
-				config.WarmStart.Revision = "1"
-				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-				first := informer.New(w.client(), pods, config)
-				stop := start(w.T, first)
-				time.Sleep(61 * time.Second)
-				for saves := 1; saves <= 3; saves++ {
-					want := first.Store().List()
-					if s := first.Status().Reflectors[0].WarmStart; s.Saves != saves || s.SaveError != nil || s.SavedVersion != w.server.ResourceVersion() {
-						t.Errorf("save %d: %+v", saves, s)
-					}
-					copied := config
-					copied.WarmStart.Storage = copyOf(t, config.WarmStart)
-					again := informer.New(w.client(), pods, copied)
-					start(w.T, again)()
-					if s := again.Status().Reflectors[0].WarmStart; !s.Loaded || s.LoadedObjects != 2 {
-						t.Errorf("save %d: %+v", saves, s)
-					}
-					if got := again.Store().List(); !reflect.DeepEqual(got, want) {
-						t.Errorf("save %d (-saved +loaded):\n%s", saves, cmp.Diff(want, got))
-					}
-					w.relabel("ns", "a", fmt.Sprint("save-", saves))
-					time.Sleep(config.WarmStart.Interval)
-				}
-				stop()
-			})
-		})
+// copyOf returns a directory with copies of the saved states.
+func copyOf(t *testing.T, c informer.WarmStartConfig) informer.WarmStartDir {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(string(c.Storage.(informer.WarmStartDir)))); err != nil {
+		t.Fatal(err)
+	}
+	return informer.WarmStartDir(dir)
+}
+
+// While an object is older than the server's, because it cannot be decoded, nothing is saved: a warm start would miss
+// it.
+// Guarantees: S4
+func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
+	forEachCompactPod(t, "stale", func(w world, compact bool) {
+		bad := true
+		config := quiet[*corev1.Pod]()
+		config.Compact = compact
+		config.WarmStart = warmStartDir(t)
+		config.WarmStart.Revision = "1"
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			if bad && p.Labels["v"] == "bad" {
+				return nil, errors.New("bad")
+			}
+			return p, nil
+		}
+		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
+		inf := w.live(w.client(), pods, config)
+		time.Sleep(time.Minute)
+		saved := w.server.ResourceVersion()
+		w.relabel("ns", "a", "bad")
+		time.Sleep(6 * time.Minute)
+		if s := inf.status(); s.SavedVersion != saved || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "could not be decoded") {
+			t.Errorf("with a stale object: %+v", s)
+		}
+		inf.stop()
+		if n := strings.Count(strings.Join(inf.log.take(), "\n"), "the state cannot be saved"); n != 1 {
+			t.Errorf("the log has the failure %d times", n)
+		}
+		bad = false
+		again := w.live(w.client(), pods, config)
+		if s := again.status(); !s.Loaded || s.LoadedVersion != saved {
+			t.Errorf("%+v", s)
+		}
+		equalsServer(w, again.Informer)
+		bad = true
+		w.relabel("ns", "b", "bad")
+		w.relabel("ns", "b", "good")
+		time.Sleep(6 * time.Minute)
+		if s := again.status(); s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
+			t.Errorf("after the object was good again: %+v", s)
+		}
+		again.stop()
+
+		// The first list has an object that cannot be decoded.
+		w.relabel("ns", "b", "bad")
+		config.WarmStart = warmStartDir(t)
+		config.WarmStart.Revision = "1"
+		w.live(w.client(), pods, config).stop()
+		if left := files(t, config.WarmStart); len(left) > 0 {
+			t.Errorf("saved %q", left)
+		}
+	})
+}
+
+// brokenStorage fails with the error in broken.
+type brokenStorage struct {
+	informer.WarmStartStorage
+	broken *atomic.Pointer[error]
+}
+
+func (s brokenStorage) Load(ctx context.Context, name string) (io.ReadCloser, error) {
+	if err := s.broken.Load(); err != nil {
+		return nil, *err
+	}
+	return s.WarmStartStorage.Load(ctx, name)
+}
+
+func (s brokenStorage) Save(ctx context.Context, name string, write func(io.Writer) error) error {
+	return s.WarmStartStorage.Save(ctx, name, func(to io.Writer) error {
+		if err := s.broken.Load(); err != nil {
+			return *err
+		}
+		return write(to)
+	})
+}
+
+// A storage that fails does not stop the informer.
+// Guarantees: S4
+func TestBrokenStorageIsLoggedOnce(t *testing.T) {
+	bubble(t, func(w world) {
+		full := errors.New("disk full")
+		var broken atomic.Pointer[error]
+		broken.Store(&full)
+		config := quiet[*corev1.Pod]()
+		config.WarmStart.Storage = brokenStorage{informer.WarmStartDir(t.TempDir()), &broken}
+		w.create(newPod("ns", "a", "v=1"))
+		inf := w.live(w.client(), pods, config)
+		if s := inf.status(); !errors.Is(s.LoadError, full) {
+			t.Errorf("load: %+v", s)
+		}
+		for i := range 5 {
+			w.relabel("ns", "a", fmt.Sprint(i))
+			time.Sleep(6 * time.Minute)
+		}
+		if s := inf.status(); !errors.Is(s.SaveError, full) || s.Saves != 0 {
+			t.Errorf("save: %+v", s)
+		}
+		synctest.Wait()
+		broken.Store(nil)
+		time.Sleep(6 * time.Minute)
+		if s := inf.status(); s.SaveError != nil || s.Saves != 1 {
+			t.Errorf("save: %+v", s)
+		}
+		equalsServer(w, inf.Informer)
+		inf.stop()
+		log := strings.Join(inf.log.take(), "\n")
+		if strings.Count(log, "cannot be saved") != 1 || strings.Count(log, "is saved again") != 1 {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// Two informers that save under one name replace each other's saved states, and each start loads one of them whole.
+// Guarantees: S4
+func TestLastSaveWins(t *testing.T) {
+	w := newWorld(t, informertest.Options{})
+	config := quiet[*corev1.Pod]()
+	config.WarmStart = warmStartDir(t)
+	config.WarmStart.Interval = 5 * time.Millisecond
+	for i := range 20 {
+		w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
+	}
+	client := w.client(func(c *rest.Config) { c.QPS = -1 })
+	a, b := informer.New(client, pods, config), informer.New(client, pods, config)
+	stopA, stopB := start(t, a), start(t, b)
+	for i := range 100 {
+		w.relabel("ns", fmt.Sprint("p", i%20), fmt.Sprint(i))
+		if i%10 == 0 {
+			c := informer.New(client, pods, config)
+			stop := start(t, c)
+			equalsServer(w, c)
+			stop()
+			if s := reflectorStatus(c).WarmStart; i > 0 && s.LoadError != nil && !errors.Is(s.LoadError, fs.ErrNotExist) {
+				t.Errorf("start %d: %v", i, s.LoadError)
+			}
+		}
+	}
+	stopA()
+	stopB()
+	if left := files(t, config.WarmStart); len(left) != 1 {
+		t.Errorf("files %q", left)
 	}
 }
 
@@ -135,47 +281,77 @@ func TestChangeOfTheShardIsSaved(t *testing.T) {
 	})
 }
 
-// A server that was restored can send other content under the same UID and resource version: what an earlier save has
-// found out about the encoding does not hold for it.
+// A list of a restored server is saved even if its version is that of the saved state.
 // Guarantees: S4
-func TestSaveChecksTheContentOfARestoredServer(t *testing.T) {
+func TestListOfARestoredServerIsSaved(t *testing.T) {
 	bubble(t, func(w world) {
 		config := quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		config.WarmStart.Revision = "1"
-		config.WarmStart.Interval = time.Hour // no save comes between the two that matter
-		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
-			if p.Labels["v"] == "empty" {
-				p.Spec.Containers = []corev1.Container{} // nil after protobuf
-			}
-			return p, nil
-		}
 		w.create(newPod("ns", "a", "v=1"))
 		backup := w.server.Snapshot()
-		w.relabel("ns", "a", "full")
-		first := w.live(w.client(), pods, config)
-		time.Sleep(7 * time.Minute) // until a save
+		w.relabel("ns", "a", "2")
+		w.create(newPod("ns", "lost", "v=1"))
+		config.WarmStart.Interval = time.Hour
+		l := w.live(w.client(), pods, config)
+		time.Sleep(7 * time.Minute)
+		saved := l.status().SavedVersion
 		w.server.Restore(backup)
 		w.server.EndWatches()
-		time.Sleep(15 * time.Minute) // until the informer notices
-		w.relabel("ns", "a", "empty")
-		version := w.server.ResourceVersion()
-		time.Sleep(time.Hour) // until the next save
-		want := first.Store().List()
-		if len(want) != 1 || want[0].ResourceVersion != version || want[0].Labels["v"] != "empty" {
-			t.Fatalf("the store has %v", want)
-		}
-		first.stop()
-		if s := first.status(); s.Saves < 2 || s.SaveError != nil {
+		time.Sleep(15 * time.Minute)
+		w.relabel("ns", "a", "3")
+		w.create(newPod("ns", "new", "v=1"))
+		time.Sleep(time.Second)
+		equalsServer(w, l.Informer)
+		l.stop()
+		if s := l.status(); s.Saves != 2 || s.SavedVersion != saved {
 			t.Errorf("%+v", s)
 		}
 		again := w.live(w.client(), pods, config)
+		equalsServer(w, again.Informer)
+		again.stop()
+	})
+}
+
+// Neither a saved state nor the log has the credentials in the URL of the server, and new credentials do not matter.
+// Guarantees: S4
+func TestSavedStateHasNoCredentials(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.WarmStart = warmStartDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		client := func(password string) *informer.Client {
+			return w.client(func(c *rest.Config) { c.Host = strings.Replace(c.Host, "://", "://user:"+password+"@", 1) })
+		}
+		w.live(client("hunter2"), pods, config).stop()
+		raw, err := os.ReadFile(files(t, config.WarmStart)[0])
+		if err != nil || strings.Contains(string(raw), "hunter2") || strings.Contains(string(raw), "user:") {
+			t.Errorf("the saved state has the password: %v", err)
+		}
+		again := w.live(client("other"), pods, config)
 		if s := again.status(); !s.Loaded {
 			t.Errorf("%+v", s)
 		}
-		if got := again.Store().List(); !reflect.DeepEqual(got, want) {
-			t.Errorf("(-saved +loaded):\n%s", cmp.Diff(want, got))
-		}
 		again.stop()
+	})
+}
+
+// The last save sends no request, so it does not delay the end. It fails if the server has not been identified yet.
+// Guarantees: S4, L2
+func TestLastSaveSendsNoRequest(t *testing.T) {
+	bubble(t, func(w world) {
+		config := quiet[*corev1.Pod]()
+		config.WarmStart = warmStartDir(t)
+		w.create(newPod("ns", "a", "v=1"))
+		do, calls := countCalls(refuse(503))
+		w.answer(func(rw http.ResponseWriter, r *http.Request) bool { return asksForCluster(r) && do(rw, r) })
+		l := w.live(w.client(), pods, config)
+		before := calls.Load()
+		l.stop()
+		if s := l.status(); s.Saves != 0 || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "the server has not been identified") {
+			t.Errorf("%+v", s)
+		}
+		if n := calls.Load(); before == 0 || n != before {
+			t.Errorf("%d requests before the end, %d after it", before, n)
+		}
 	})
 }

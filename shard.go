@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -108,6 +107,3 @@ func (s Shard) clone() Shard {
 	s.Ranges = slices.Clone(s.Ranges)
 	return s
 }
-
-// errResharded ends requests for a shard that is no longer wanted.
-var errResharded = errors.New("the shard has changed")

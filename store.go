@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -147,8 +146,7 @@ func (s *Snapshot[T]) unpacking(yield func(T) bool) func(*packed) bool {
 // resourceVersion.
 type source struct {
 	namespace, resourceVersion string
-	shard                      *Shard    // of its objects; nil before the first list
-	listed                     time.Time // when the last list began
+	list                       *origin // of the objects; nil before the first list
 	undecoded                  *undecoded
 }
 

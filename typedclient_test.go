@@ -517,7 +517,7 @@ func TestServerErrorsAreNotTerminal(t *testing.T) {
 // A type with only some of the fields can be used to read, patch, apply and delete.
 func TestPartialTypesPatch(t *testing.T) {
 	bubble(t, func(w world) {
-		w.pods.Create(newPod("ns", "a"))
+		w.Pods.Create(newPod("ns", "a"))
 		pods := informer.NewTypedClient[*slimPod](w.client(), podGVR)
 		key := informer.Key{Namespace: "ns", Name: "a"}
 		if _, err := pods.Patch(w.Context(), key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {

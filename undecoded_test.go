@@ -258,7 +258,7 @@ func TestObjectThatGrowsInTwoStepsIsRejected(t *testing.T) {
 		want(false)
 		pod = pod.DeepCopy()
 		pod.Spec.InitContainers = make([]corev1.Container, most*2/3)
-		if _, err := w.pods.Update(pod); err != nil {
+		if _, err := w.Pods.Update(pod); err != nil {
 			w.Fatal(err)
 		}
 		synctest.Wait()

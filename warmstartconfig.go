@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/typedinformer/informer/internal/snapshotfile"
@@ -121,58 +118,10 @@ type WarmStartDir string
 
 // Load implements [WarmStartStorage]. Anything but a regular file under that name, such as a named pipe, is an error.
 func (d WarmStartDir) Load(_ context.Context, name string) (io.ReadCloser, error) {
-	return snapshotfile.Open(filepath.Join(string(d), name))
+	return snapshotfile.Dir(d).Load(name)
 }
-
-// staleTemporary is the age of a temporary file that a process has left behind.
-const staleTemporary = time.Hour
 
 // Save implements [WarmStartStorage].
 func (d WarmStartDir) Save(_ context.Context, name string, write func(io.Writer) error) error {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return err
-	}
-	d.clean(name)
-	f, err := os.CreateTemp(string(d), name+".*.tmp") // with mode 0600
-	if err != nil {
-		return err
-	}
-	done := false // stays false if write ends the goroutine
-	defer func() {
-		if !done {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err := write(f); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(string(d), name)); err != nil {
-		return err
-	}
-	done = true
-	if dir, err := os.Open(string(d)); err == nil {
-		_ = dir.Sync() // not every system can: after a crash, the previous saved state may be there
-		dir.Close()
-	}
-	return nil
-}
-
-// clean removes temporary files that processes have left behind.
-func (d WarmStartDir) clean(name string) {
-	entries, _ := os.ReadDir(string(d))
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), name+".") || !strings.HasSuffix(e.Name(), ".tmp") {
-			continue
-		}
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > staleTemporary {
-			os.Remove(filepath.Join(string(d), e.Name()))
-		}
-	}
+	return snapshotfile.Dir(d).Save(name, write)
 }

@@ -93,7 +93,6 @@ type ListPhase struct {
 // WatchPhase is the part of a State while Watching.
 type WatchPhase struct {
 	Open    *Watch  // the open watch of a streaming list; nil if there is none
-	Moves   bool    // the sink has another shard than the reflector's: list what is missing before the next watch
 	CatchUp CatchUp // after a warm start
 	ahead   int     // consecutive watches from a version that the server has not reached
 }

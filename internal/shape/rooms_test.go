@@ -25,6 +25,7 @@ var rooms = map[string][]string{
 	"fetch":   {"decode", "discovery", "transport"},
 	"line":    {"histogram", "run"},
 	"packed":  {"decode", "heapsize", "pack"},
+	"saved":   {"decode", "notfound", "run", "snapshotfile", "transport"},
 	"table":   {"cow"},
 	"work":    {"errtext"},
 	// ground
@@ -128,13 +129,10 @@ const (
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
-	"files of root":                  51,
-	"lines of root":                  8000,
+	"files of root":                  43,
+	"lines of root":                  7300,
 	"test files of root":             53,
 	"lines of controller_test.go":    679,
-	"lines of shard_test.go":         862,
-	"lines of warm_test.go":          970,
-	"fields of root.follower":        22,
 	"fields of root.ReflectorStatus": 25,
 }
 

@@ -167,7 +167,7 @@ var files = []string{
 	"fifo.go",
 	"reflectorstatus.go",
 	"listing.go",
-	"warm.go",
+	"warmstart.go",
 	"reshard.go",
 	"outlet.go",
 	"reflector.go",

@@ -3,11 +3,8 @@ package informer_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
-	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -437,60 +433,6 @@ func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
 	})
 }
 
-// A list of a restored server is saved even if its version is that of the saved state.
-// Guarantees: S4
-func TestListOfARestoredServerIsSaved(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		backup := w.server.Snapshot()
-		w.relabel("ns", "a", "2")
-		w.create(newPod("ns", "lost", "v=1"))
-		config.WarmStart.Interval = time.Hour
-		l := w.live(w.client(), pods, config)
-		time.Sleep(7 * time.Minute)
-		saved := l.status().SavedVersion
-		w.server.Restore(backup)
-		w.server.EndWatches()
-		time.Sleep(15 * time.Minute)
-		w.relabel("ns", "a", "3")
-		w.create(newPod("ns", "new", "v=1"))
-		time.Sleep(time.Second)
-		equalsServer(w, l.Informer)
-		l.stop()
-		if s := l.status(); s.Saves != 2 || s.SavedVersion != saved {
-			t.Errorf("%+v", s)
-		}
-		again := w.live(w.client(), pods, config)
-		equalsServer(w, again.Informer)
-		again.stop()
-	})
-}
-
-// Neither a saved state nor the log has the credentials in the URL of the server, and new credentials do not matter.
-// Guarantees: S4
-func TestSavedStateHasNoCredentials(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		client := func(password string) *informer.Client {
-			return w.client(func(c *rest.Config) { c.Host = strings.Replace(c.Host, "://", "://user:"+password+"@", 1) })
-		}
-		w.live(client("hunter2"), pods, config).stop()
-		raw, err := os.ReadFile(files(t, config.WarmStart)[0])
-		if err != nil || strings.Contains(string(raw), "hunter2") || strings.Contains(string(raw), "user:") {
-			t.Errorf("the saved state has the password: %v", err)
-		}
-		again := w.live(client("other"), pods, config)
-		if s := again.status(); !s.Loaded {
-			t.Errorf("%+v", s)
-		}
-		again.stop()
-	})
-}
-
 // A request for kube-system that hangs delays a start by a few seconds, not each namespace by as much.
 // Guarantees: S4
 func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
@@ -514,27 +456,6 @@ func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 			t.Errorf("synced after %v", d)
 		}
 		stop()
-	})
-}
-
-// The last save sends no request, so it does not delay the end. It fails if the server has not been identified yet.
-// Guarantees: S4, L2
-func TestLastSaveSendsNoRequest(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		do, calls := countCalls(refuse(503))
-		w.answer(func(rw http.ResponseWriter, r *http.Request) bool { return asksForCluster(r) && do(rw, r) })
-		l := w.live(w.client(), pods, config)
-		before := calls.Load()
-		l.stop()
-		if s := l.status(); s.Saves != 0 || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "the server has not been identified") {
-			t.Errorf("%+v", s)
-		}
-		if n := calls.Load(); before == 0 || n != before {
-			t.Errorf("%d requests before the end, %d after it", before, n)
-		}
 	})
 }
 
@@ -564,35 +485,5 @@ func TestServerIsIdentifiedAfterAPageThatIsNotFound(t *testing.T) {
 			t.Errorf("the start was not warm: %v", s.LoadError)
 		}
 		l.stop()
-	})
-}
-
-// endingStorage ends the goroutine of each save.
-type endingStorage struct{ informer.WarmStartDir }
-
-func (s endingStorage) Save(ctx context.Context, name string, _ func(io.Writer) error) error {
-	return s.WarmStartDir.Save(ctx, name, func(io.Writer) error {
-		runtime.Goexit()
-		return nil
-	})
-}
-
-// A save whose goroutine ends shows in the status and leaves no file.
-// Guarantees: S4
-func TestSaveThatEndsItsGoroutineShows(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		dir := t.TempDir()
-		config.WarmStart.Storage = endingStorage{informer.WarmStartDir(dir)}
-		w.create(newPod("ns", "a", "v=1"))
-		l := w.live(w.client(), pods, config)
-		time.Sleep(time.Minute)
-		l.stop()
-		if s := l.status(); s.SaveError == nil || s.Saves != 0 {
-			t.Errorf("%+v", s)
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("files %v, %v", left, err)
-		}
 	})
 }

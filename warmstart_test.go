@@ -1,14 +1,12 @@
 package informer_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"math/big"
@@ -18,7 +16,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
@@ -365,346 +361,6 @@ func (w world) overwrite(content []byte, c informer.WarmStartConfig) {
 	}
 }
 
-// With any byte changed, and after any truncation, the informer lists. No wrong object gets into the store.
-// Guarantees: S4
-func TestEveryDamageOfASavedStateShows(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		client := w.client(func(c *rest.Config) { c.QPS = -1 })
-		w.live(client, pods, config).stop()
-		name := files(t, config.WarmStart)[0]
-		whole, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		step := 1
-		if testing.Short() {
-			step = 7
-		}
-		check := func(content []byte, what string, i int) {
-			if err := os.WriteFile(name, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			inf := informer.New(client, pods, config)
-			start(w.T, inf)()
-			if s := reflectorStatus(inf).WarmStart; s.Loaded || s.LoadError == nil {
-				t.Fatalf("%s %d of %d shows no damage: %+v", what, i, len(whole), s)
-			}
-			equalsServer(w, inf)
-		}
-		for i := 0; i < len(whole); i += step {
-			damaged := bytes.Clone(whole)
-			damaged[i] ^= 0x41
-			check(damaged, "byte", i)
-			check(whole[:i], "end at", i)
-		}
-	})
-}
-
-// While an object is older than the server's, because it cannot be decoded, nothing is saved: a warm start would miss
-// it.
-// Guarantees: S4
-func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
-	forEachCompactPod(t, "stale", func(w world, compact bool) {
-		bad := true
-		config := quiet[*corev1.Pod]()
-		config.Compact = compact
-		config.WarmStart = warmStartDir(t)
-		config.WarmStart.Revision = "1"
-		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
-			if bad && p.Labels["v"] == "bad" {
-				return nil, errors.New("bad")
-			}
-			return p, nil
-		}
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-		inf := w.live(w.client(), pods, config)
-		time.Sleep(time.Minute)
-		saved := w.server.ResourceVersion()
-		w.relabel("ns", "a", "bad")
-		time.Sleep(6 * time.Minute)
-		if s := inf.status(); s.SavedVersion != saved || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "could not be decoded") {
-			t.Errorf("with a stale object: %+v", s)
-		}
-		inf.stop()
-		if n := strings.Count(strings.Join(inf.log.take(), "\n"), "the state cannot be saved"); n != 1 {
-			t.Errorf("the log has the failure %d times", n)
-		}
-		bad = false
-		again := w.live(w.client(), pods, config)
-		if s := again.status(); !s.Loaded || s.LoadedVersion != saved {
-			t.Errorf("%+v", s)
-		}
-		equalsServer(w, again.Informer)
-		bad = true
-		w.relabel("ns", "b", "bad")
-		w.relabel("ns", "b", "good")
-		time.Sleep(6 * time.Minute)
-		if s := again.status(); s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
-			t.Errorf("after the object was good again: %+v", s)
-		}
-		again.stop()
-
-		// The first list has an object that cannot be decoded.
-		w.relabel("ns", "b", "bad")
-		config.WarmStart = warmStartDir(t)
-		config.WarmStart.Revision = "1"
-		w.live(w.client(), pods, config).stop()
-		if left := files(t, config.WarmStart); len(left) > 0 {
-			t.Errorf("saved %q", left)
-		}
-	})
-}
-
-// The informer saves while it runs, at intervals, if something has changed.
-// Guarantees: S4
-func TestStateIsSavedWhileTheInformerRuns(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
-		config.WarmStart.Interval = 10 * time.Minute
-		w.create(newPod("ns", "a", "v=1"))
-		inf := w.live(w.client(), pods, config)
-		time.Sleep(61 * time.Second)
-		if s := inf.status(); s.Saves != 1 {
-			t.Errorf("a minute after the start: %+v", s)
-		}
-		w.relabel("ns", "a", "2")
-		time.Sleep(10 * time.Minute)
-		if s := inf.status(); s.Saves != 2 || s.SavedVersion != w.server.ResourceVersion() {
-			t.Errorf("after ten minutes: %+v", s)
-		}
-		time.Sleep(15 * time.Minute)
-		if s := inf.status(); s.Saves != 2 {
-			t.Errorf("nothing has changed: %+v", s)
-		}
-		// The process is killed: nothing is saved at the end.
-		killed := copyOf(t, config.WarmStart)
-		w.relabel("ns", "a", "3")
-		inf.stop()
-		config.WarmStart.Storage = killed
-		again := w.live(w.client(), pods, config)
-		equalsServer(w, again.Informer)
-		if s := again.status(); !s.Loaded {
-			t.Errorf("%+v", s)
-		}
-		again.stop()
-	})
-}
-
-// copyOf returns a directory with copies of the saved states.
-func copyOf(t *testing.T, c informer.WarmStartConfig) informer.WarmStartDir {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(string(c.Storage.(informer.WarmStartDir)))); err != nil {
-		t.Fatal(err)
-	}
-	return informer.WarmStartDir(dir)
-}
-
-// brokenStorage fails with the error in broken.
-type brokenStorage struct {
-	informer.WarmStartStorage
-	broken *atomic.Pointer[error]
-}
-
-func (s brokenStorage) Load(ctx context.Context, name string) (io.ReadCloser, error) {
-	if err := s.broken.Load(); err != nil {
-		return nil, *err
-	}
-	return s.WarmStartStorage.Load(ctx, name)
-}
-
-func (s brokenStorage) Save(ctx context.Context, name string, write func(io.Writer) error) error {
-	return s.WarmStartStorage.Save(ctx, name, func(to io.Writer) error {
-		if err := s.broken.Load(); err != nil {
-			return *err
-		}
-		return write(to)
-	})
-}
-
-// A storage that fails does not stop the informer.
-// Guarantees: S4
-func TestBrokenStorageIsLoggedOnce(t *testing.T) {
-	bubble(t, func(w world) {
-		full := errors.New("disk full")
-		var broken atomic.Pointer[error]
-		broken.Store(&full)
-		config := quiet[*corev1.Pod]()
-		config.WarmStart.Storage = brokenStorage{informer.WarmStartDir(t.TempDir()), &broken}
-		w.create(newPod("ns", "a", "v=1"))
-		inf := w.live(w.client(), pods, config)
-		if s := inf.status(); !errors.Is(s.LoadError, full) {
-			t.Errorf("load: %+v", s)
-		}
-		for i := range 5 {
-			w.relabel("ns", "a", fmt.Sprint(i))
-			time.Sleep(6 * time.Minute)
-		}
-		if s := inf.status(); !errors.Is(s.SaveError, full) || s.Saves != 0 {
-			t.Errorf("save: %+v", s)
-		}
-		synctest.Wait()
-		broken.Store(nil)
-		time.Sleep(6 * time.Minute)
-		if s := inf.status(); s.SaveError != nil || s.Saves != 1 {
-			t.Errorf("save: %+v", s)
-		}
-		equalsServer(w, inf.Informer)
-		inf.stop()
-		log := strings.Join(inf.log.take(), "\n")
-		if strings.Count(log, "cannot be saved") != 1 || strings.Count(log, "is saved again") != 1 {
-			t.Errorf("log:\n%s", log)
-		}
-	})
-}
-
-// A directory has the files of its user only, and no part of a saved state after a crash or a failure.
-// Guarantees: S4
-func TestWarmStartDir(t *testing.T) {
-	dir := informer.WarmStartDir(filepath.Join(t.TempDir(), "made", "here"))
-	write := func(text string, err error) error {
-		return dir.Save(t.Context(), "name", func(w io.Writer) error {
-			if _, err := io.WriteString(w, text); err != nil {
-				return err
-			}
-			return err
-		})
-	}
-	if _, err := dir.Load(t.Context(), "name"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Load: %v", err)
-	}
-	if err := write("one", nil); err != nil {
-		t.Fatal(err)
-	}
-	failed := errors.New("failed")
-	if err := write("two", failed); !errors.Is(err, failed) {
-		t.Errorf("Save: %v", err)
-	}
-	left, young := filepath.Join(string(dir), "name.1.tmp"), filepath.Join(string(dir), "name.2.tmp")
-	for _, file := range []string{left, young} {
-		if err := os.WriteFile(file, []byte("part"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chtimes(left, time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	check := func(want string) {
-		t.Helper()
-		f, err := dir.Load(t.Context(), "name")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if got, _ := io.ReadAll(f); string(got) != want {
-			t.Errorf("the file has %q, want %q", got, want)
-		}
-	}
-	check("one")
-	if err := write("three", nil); err != nil {
-		t.Fatal(err)
-	}
-	check("three")
-	entries, err := os.ReadDir(string(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v", e.Name(), info.Mode())
-		}
-	}
-	if !slices.Equal(names, []string{"name", "name.2.tmp"}) {
-		t.Errorf("files %q", names)
-	}
-	if info, err := os.Stat(string(dir)); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the directory has mode %v", info.Mode())
-	}
-}
-
-// New rejects a WarmStartConfig that would be unsafe.
-// Guarantees: S4
-func TestWarmStartConfigIsChecked(t *testing.T) {
-	bubble(t, func(w world) {
-		in := warmStartDir(t)
-		with := func(change func(*informer.WarmStartConfig)) informer.WarmStartConfig {
-			c := in
-			change(&c)
-			return c
-		}
-		secrets := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}
-		check := func(err error, want string) {
-			t.Helper()
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want an error with %s", err, want)
-			}
-		}
-		runPod := func(r informer.Resource, config informer.Config[*corev1.Pod]) error {
-			config.Logger = quiet[*corev1.Pod]().Logger
-			ctx, cancel := context.WithCancel(w.Context())
-			cancel()
-			return informer.New(w.client(), r, config).Run(ctx)
-		}
-		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.Interval = -1 })}), "Config.WarmStart.Interval")
-		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.MaxAge = -1 })}), "Config.WarmStart.MaxAge")
-		for _, compact := range []bool{false, true} {
-			transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
-			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Transform: transform}), "Config.WarmStart.Revision")
-			check(runPod(pods, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in, Filter: func(*metav1.PartialObjectMetadata) bool { return true }}), "Config.WarmStart.Revision")
-			check(runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: in}), "Config.WarmStart.Secrets")
-			allowed := with(func(c *informer.WarmStartConfig) { c.Secrets = true })
-			if err := runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: allowed}); !errors.Is(err, context.Canceled) {
-				t.Errorf("with Secrets: %v", err)
-			}
-			other := informer.Config[*corev1.Secret]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
-			check(informer.New(w.client(), pods, other).Run(w.Context()), "Config.WarmStart.Secrets")
-			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
-			check(informer.New(w.client(), secrets, metadata).Run(w.Context()), "Config.WarmStart.Secrets")
-		}
-		_, err := informer.NewReflector(w.client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{WarmStart: in})
-		check(err, "Config.WarmStart")
-	})
-}
-
-// lossyPod has a field that has no encoding.
-type lossyPod struct {
-	slimPod
-	seen bool
-}
-
-func (p *lossyPod) GetUID() types.UID { return p.Metadata.UID }
-
-// Nothing is saved that a start would read differently.
-// Guarantees: S4
-func TestLossyObjectsAreNotSaved(t *testing.T) {
-	for _, compact := range []bool{false, true} {
-		t.Run(fmt.Sprintf("compact=%v", compact), func(t *testing.T) {
-			bubble(t, func(w world) {
-				w.create(newPod("ns", "a", "v=1"))
-				config := quiet[*lossyPod]()
-				config.Compact = compact
-				config.WarmStart = warmStartDir(t)
-				config.WarmStart.Revision = "1"
-				config.Transform = func(p *lossyPod) (*lossyPod, error) { p.seen = true; return p, nil }
-				inf := informer.New(w.client(), pods, config)
-				start(w.T, inf)()
-				if s := inf.Status().Reflectors[0].WarmStart; s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "ns/a: it changes when it is encoded") || s.Saves != 0 {
-					t.Errorf("%+v", s)
-				}
-				if left := files(t, config.WarmStart); len(left) > 0 {
-					t.Errorf("files %q", left)
-				}
-			})
-		})
-	}
-}
-
 // Objects of each kind of type are as after a fresh list.
 // Guarantees: S4
 func TestWarmStartOfEachType(t *testing.T) {
@@ -790,7 +446,7 @@ func TestWarmStartAndShards(t *testing.T) {
 				t.Fatal(err)
 			}
 			var want []string
-			for p := range w.pods.All() {
+			for p := range w.Pods.All() {
 				if shard.Has(p) {
 					want = append(want, p.Name)
 				}
@@ -831,38 +487,6 @@ func TestWarmStartAndShards(t *testing.T) {
 	})
 }
 
-// Two informers that save under one name replace each other's saved states, and each start loads one of them whole.
-// Guarantees: S4
-func TestLastSaveWins(t *testing.T) {
-	w := newWorld(t, informertest.Options{})
-	config := quiet[*corev1.Pod]()
-	config.WarmStart = warmStartDir(t)
-	config.WarmStart.Interval = 5 * time.Millisecond
-	for i := range 20 {
-		w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
-	}
-	client := w.client(func(c *rest.Config) { c.QPS = -1 })
-	a, b := informer.New(client, pods, config), informer.New(client, pods, config)
-	stopA, stopB := start(t, a), start(t, b)
-	for i := range 100 {
-		w.relabel("ns", fmt.Sprint("p", i%20), fmt.Sprint(i))
-		if i%10 == 0 {
-			c := informer.New(client, pods, config)
-			stop := start(t, c)
-			equalsServer(w, c)
-			stop()
-			if s := reflectorStatus(c).WarmStart; i > 0 && s.LoadError != nil && !errors.Is(s.LoadError, fs.ErrNotExist) {
-				t.Errorf("start %d: %v", i, s.LoadError)
-			}
-		}
-	}
-	stopA()
-	stopB()
-	if left := files(t, config.WarmStart); len(left) != 1 {
-		t.Errorf("files %q", left)
-	}
-}
-
 // A resource that the server no longer serves has no objects, whatever a saved state has.
 // Guarantees: S4
 func TestWarmStartOfAnAbsentResource(t *testing.T) {
@@ -872,12 +496,12 @@ func TestWarmStartOfAnAbsentResource(t *testing.T) {
 		config.WarmStart = warmStartDir(t)
 		w.create(newPod("ns", "a", "v=1"))
 		w.live(w.client(), pods, config).stop()
-		w.pods.Unregister()
+		w.Pods.Unregister()
 		again := w.live(w.client(), pods, config)
 		if s := again.status(); again.Store().Len() != 0 || s.Loaded || s.LoadError == nil {
 			t.Errorf("%d objects, %+v", again.Store().Len(), s)
 		}
-		w.pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
+		w.Pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
 		w.create(newPod("ns", "b", "v=1"))
 		equalsServer(w, again.Informer)
 		again.rec.Want(t, "add ns/b 1 initial=false")

@@ -1,0 +1,142 @@
+package saved
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/notfound"
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+// Cluster identifies the server of a client, so that the objects of one server are not taken for those of another. It
+// is safe for concurrent use.
+type Cluster struct {
+	ca     string        // the sum of the certificate authority; empty if the system's are trusted
+	asking chan struct{} // holds a token while a request for the UID is under way
+
+	// Only the owner of the token uses these.
+	failed   error // the last request had no answer in time
+	failedAt time.Time
+	pageAt   time.Time // the answer was a 404 without a Status, perhaps of a proxy, at that time; zero if it was not
+
+	mu    sync.Mutex // protects the fields below
+	uid   string     // of the namespace kube-system; empty if the client may not get it
+	known bool
+}
+
+// NewCluster returns the cluster to which a client for config connects.
+func NewCluster(config *rest.Config) *Cluster {
+	return &Cluster{ca: sumOfCA(config), asking: make(chan struct{}, 1)}
+}
+
+// CA returns a checksum of the certificate authority of the server, or "" if the system's are trusted.
+func (c *Cluster) CA() string { return c.ca }
+
+// sumOfCA returns a checksum of the certificate authority in config.
+func sumOfCA(config *rest.Config) string {
+	ca := config.CAData
+	if len(ca) == 0 && config.CAFile != "" {
+		ca, _ = os.ReadFile(config.CAFile) // the transport has read it, too
+	}
+	if len(ca) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(bytes.TrimSpace(ca)))
+}
+
+const (
+	// identifyTimeout is the time for the answer to a small GET. All starts wait for it, also those that then list.
+	identifyTimeout = 5 * time.Second
+	// identifyAgain is the time during which no further request follows one that had no answer.
+	identifyAgain = time.Minute
+)
+
+// errNotIdentified indicates that a request of UID has failed.
+var errNotIdentified = errors.New("identify the server")
+
+// UID returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the client
+// may not get that namespace. Only the first call that succeeds sends a request, unless a proxy may have answered it.
+func (c *Cluster) UID(ctx context.Context, client *transport.Client) (string, error) {
+	select {
+	case c.asking <- struct{}{}:
+		defer func() { <-c.asking }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	if uid, known := c.knownUID(); known && (c.pageAt.IsZero() || time.Since(c.pageAt) < identifyAgain) {
+		return uid, nil
+	}
+	if err := client.Wait(ctx); err != nil {
+		return "", err
+	}
+	if c.failed != nil && time.Since(c.failedAt) < identifyAgain {
+		return "", c.failed
+	}
+	short, cancel := context.WithTimeoutCause(ctx, identifyTimeout, transport.ErrNoProgress)
+	defer cancel()
+	uid, err := readUID(short, client)
+	if c.failed = nil; err != nil && short.Err() != nil && ctx.Err() == nil {
+		c.failed, c.failedAt = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now()
+	}
+	if c.pageAt = (time.Time{}); apierrors.IsNotFound(err) && !notfound.Is(err) {
+		c.pageAt = time.Now()
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsNotAcceptable(err) {
+		uid, err = "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errNotIdentified, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uid, c.known = uid, true
+	return uid, nil
+}
+
+// knownUID returns what UID has returned, and whether it has.
+func (c *Cluster) knownUID() (uid string, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.uid, c.known
+}
+
+func readUID(ctx context.Context, client *transport.Client) (string, error) {
+	resp, err := client.Send(ctx, transport.Request{
+		Method:   http.MethodGet,
+		URL:      client.Base.JoinPath("api/v1/namespaces", metav1.NamespaceSystem),
+		Accept:   "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+		Resource: schema.GroupResource{Resource: "namespaces"},
+		Name:     metav1.NamespaceSystem,
+	})
+	if err != nil {
+		return "", err
+	}
+	defer resp.Close()
+	body, err := io.ReadAll(io.LimitReader(resp, 1<<20))
+	if err != nil {
+		return "", err
+	}
+	if resp.Format != decode.JSON {
+		return "", errors.New("the server sent another format than requested")
+	}
+	meta, err := resp.Format.Metadata(body)
+	if err != nil {
+		return "", err
+	}
+	return string(meta.UID), nil
+}

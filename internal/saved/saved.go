@@ -1,0 +1,137 @@
+// Package saved saves the objects of a collection, and loads them at the next start of the program.
+//
+// A saved state is a file of package snapshotfile: a [Header], and then the objects in an encoding from which the same
+// objects are decoded. A start may use it only if a list would give the same store after the changes since.
+// [State.Load] checks that: the state must be of the same collection, server, type and configuration, young enough, and
+// not of a time that a restore of the server has undone. If it cannot know, the error is a [Cold], and the caller
+// lists.
+//
+// The package is not generic: an [Object] is of any type.
+package saved
+
+import (
+	"context"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/transport"
+)
+
+// Object is an object of the collection, a pointer.
+type Object interface {
+	GetNamespace() string
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+}
+
+// Storage keeps saved states by name; see informer.WarmStartStorage.
+type Storage interface {
+	Load(ctx context.Context, name string) (io.ReadCloser, error)
+	Save(ctx context.Context, name string, write func(io.Writer) error) error
+}
+
+// Source is the collection on the server.
+type Source interface {
+	// Current returns the resource version that the server has now, and one of its objects, or the zero ID.
+	Current(ctx context.Context, shard string) (version string, one ID, err error)
+	// Loading is called before a read of the storage.
+	Loading()
+}
+
+// ID names one version of an object.
+type ID struct{ Namespace, Name, UID, Version string }
+
+// Packing makes the objects of a collection that holds them in encoded form.
+type Packing interface {
+	// Encoded returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held
+	// in encoded form; Whole returns the object to encode.
+	Encoded(obj Object, buf []byte) (e decode.Encoded, ok bool, err error)
+	// Whole returns obj decoded.
+	Whole(obj Object) any
+	// Restored returns the object to hold for obj, which was decoded from e.
+	Restored(e decode.Encoded, obj any) Object
+}
+
+// Config describes a [State].
+type Config struct {
+	Storage  Storage
+	MaxAge   time.Duration // the age at which a saved state is too old
+	Identity Identity      // without Shard and Cluster
+	Client   *transport.Client
+	Cluster  *Cluster // of the server of Client
+	Source   Source
+	Decoders *decode.Pool // of the decoded objects
+	Packing  Packing      // nil if the collection holds objects as they are decoded
+	Share    bool         // objects share equal parts
+	Log      *slog.Logger
+}
+
+// State is the saved state of one collection, or of one namespace of it. Load, GiveUp and CaughtUp are for one
+// goroutine, and Save is for one; Status is for any.
+type State struct {
+	config Config
+	name   string // in the storage
+
+	failures int     // failed loads that count; only Load uses it
+	encoder  encoder // only Save uses it
+
+	mu     sync.Mutex // protects the fields below
+	status Status
+	stored stored
+}
+
+// stored describes what the storage has, as far as it is known.
+type stored struct {
+	version, shard string
+	listed, time   time.Time
+}
+
+// Status is the status of a [State]; see informer.WarmStartStatus.
+type Status struct {
+	Loaded              bool
+	LoadedObjects       int
+	LoadedVersion       string
+	LoadedAge, LoadTime time.Duration
+	CatchUpTo           string
+	LoadError           error
+	Saves               int
+	SavedAt             time.Time
+	SavedObjects        int
+	SavedVersion        string
+	SavedBytes          int64
+	SaveTime            time.Duration
+	SaveError           error
+}
+
+// New returns the saved state that c describes.
+func New(c Config) *State {
+	return &State{config: c, name: c.Identity.name(), encoder: encoder{seed: maphash.MakeSeed(), decoders: c.Decoders,
+		packing: c.Packing}}
+}
+
+// Namespace returns the namespace of the objects, or "" for all.
+func (s *State) Namespace() string { return s.config.Identity.Namespace }
+
+// Status returns the present status.
+func (s *State) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// update changes the status, with the lock held.
+func (s *State) update(change func(*Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.status)
+}
+
+// CaughtUp notes that the store has every change that the server had after the load, or lists.
+func (s *State) CaughtUp() { s.update(func(st *Status) { st.CatchUpTo = "" }) }
