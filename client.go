@@ -3,7 +3,10 @@ package informer
 import (
 	"context"
 	"errors"
+	"net/http"
+	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/decode"
@@ -77,3 +80,96 @@ var ErrTooLarge = decode.ErrTooLarge
 
 // ErrNoProgress indicates that the server did not answer in time, or stopped sending in the middle of a response.
 var ErrNoProgress = transport.ErrNoProgress
+
+// ClientStatus is the status of a [Client], since NewClient. The comments name the equivalent metrics of client-go.
+type ClientStatus struct {
+	// Host is the host and port of the API server.
+	Host string
+	// Requests counts the requests that have got an answer or failed: rest_client_requests_total.
+	Requests map[RequestKind]uint64
+	// Latencies has the times from sending a request to the header of its response, or to its failure, by HTTP method:
+	// rest_client_request_duration_seconds. For a streaming list or a watch, that is the time until it begins.
+	Latencies map[string]Durations
+	// Throttled has the times that requests waited for the client's own rate limit, also those that did not have to wait:
+	// rest_client_rate_limiter_duration_seconds.
+	Throttled Durations
+	// RecentRequests is the number of requests of the last five minutes, in steps of half a minute. RecentFailures is the
+	// number of those that failed: there was no response, or its status was 401, 403, 429 or 5xx, or it cannot be read.
+	// Answers such as 404 and 409 are no failures. A request that its caller cancelled before the response does not count.
+	RecentRequests, RecentFailures uint64
+	// LastSuccess is the time of the latest request that did not fail. Zero means that there was none.
+	LastSuccess time.Time
+	// LastError is the latest failure, in the sense of RecentFailures, and LastErrorTime its time. Nil means that there
+	// was none. A success does not clear it. The text may come from the server or a proxy.
+	LastError     error
+	LastErrorTime time.Time
+}
+
+// RequestKind is what ClientStatus counts requests by.
+type RequestKind struct {
+	// Method is the HTTP method.
+	Method string
+	// Code is the HTTP status code. Zero means that there was no response. A code that is not in the standard counts as
+	// the first of its class, so that a server cannot make up kinds.
+	Code int
+}
+
+// clientStatus returns the status of the client of host, whose engine has s.
+func clientStatus(host string, s transport.Status) ClientStatus {
+	status := ClientStatus{
+		Host:           host,
+		Throttled:      Durations(s.Throttled),
+		RecentRequests: s.RecentRequests,
+		RecentFailures: s.RecentFailures,
+		LastSuccess:    s.LastSuccess,
+		LastError:      s.LastError,
+		LastErrorTime:  s.LastErrorTime,
+	}
+	if len(s.Requests) == 0 {
+		return status
+	}
+	status.Requests, status.Latencies = map[RequestKind]uint64{}, map[string]Durations{}
+	for kind, n := range s.Requests {
+		status.Requests[RequestKind(kind)] = n
+	}
+	for method, d := range s.Latencies {
+		status.Latencies[method] = Durations(d)
+	}
+	return status
+}
+
+// Tracer receives the spans of requests and reconciles; see [Client.WithTracer] and Controller.Tracer. Its methods are
+// called when an operation begins, in the goroutine of the operation, and return the context of the operation and a
+// function that is called once, when it ends. Neither context nor function may be nil. Both methods must be safe for
+// concurrent use.
+type Tracer interface {
+	// Request is called before a request is sent.
+	Request(ctx context.Context, r RequestTrace) (context.Context, func(RequestResult))
+	// Reconcile is called before Controller.Reconcile, with the name of the controller and the key. The function receives
+	// the error of the reconcile.
+	Reconcile(ctx context.Context, controller string, key any) (context.Context, func(error))
+}
+
+// RequestTrace describes a request.
+type RequestTrace struct {
+	// Verb is the verb of the Kubernetes API: "get", "list", "watch", "create", "update", "patch", "delete" or
+	// "deletecollection".
+	Verb string
+	// Resource is the resource of the request, and Name the name of the object. Name is empty for a list, a watch and a
+	// creation. Both are empty for a discovery document.
+	Resource schema.GroupResource
+	Name     string
+	// Method, Host and Path are those of the HTTP request. Path has no query.
+	Method, Host, Path string
+	// Header is the header of the request, to which Tracer.Request may add fields.
+	Header http.Header
+}
+
+// RequestResult describes the end of a request: of a watch or a list, when its body was closed.
+type RequestResult struct {
+	// Code is the HTTP status code. Zero means that there was no response.
+	Code int
+	// Err is the failure of a request that got no response, or one that reports no success. It is nil if the body of a
+	// successful response cannot be read.
+	Err error
+}

@@ -157,8 +157,6 @@ var files = []string{
 	"config.go",
 	"undecoded.go",
 	"durations.go",
-	"trace.go",
-	"clientstatus.go",
 	"client.go",
 	"decoder.go",
 	"typedclient.go",
