@@ -129,15 +129,9 @@ var (
 	newPod                     = base.NewPod
 	durations                  = base.Durations
 	added, updated             = base.Added, base.Updated
-	held, nameless             = base.Held, base.Nameless
+	held                       = base.Held
 
 	expired, unavailable, internal = base.Expired, base.Unavailable, base.Internal
 	throttled, forbidden, tooLarge = base.Throttled, base.Forbidden, base.TooLarge
 	absent                         = base.Absent
 )
-
-// isGone is a condition for Await: the object does not exist.
-func isGone[T informer.Object](obj T) bool {
-	var none T
-	return obj == none
-}

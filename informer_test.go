@@ -1,83 +1,179 @@
-package informer_test
+package informer
 
 import (
-	"log/slog"
-	"strings"
+	"fmt"
+	"runtime"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/typedinformer/informer"
+	"testing/synctest"
 )
 
-// funcObject cannot be decoded: JSON cannot fill one of its fields.
-type funcObject struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Hook              func() `json:"hook"`
+// queued puts deltas as a reflector does that read them together.
+func (f fed) queued(deltas ...Delta[*thing]) {
+	f.t.Helper()
+	for _, d := range deltas {
+		if err := f.engine.fifo.queue(f.t.Context(), d); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	if err := f.engine.flush(); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
-// An informer that can never run reports its error even if go inf.Run(ctx) drops it, or nothing calls Run: New logs it, and
-// each wait returns it at once.
-// Guarantees: L4
-func TestInvalidInformerSaysSoAtOnce(t *testing.T) {
-	bubble(t, func(w world) {
-		pods := informer.Resource{GroupVersionResource: podGVR}
-		invalidInformer(w, nil, pods, informer.Config[*corev1.Pod]{}, "the client is nil")
-		invalidInformer(w, w.client(), informer.Resource{}, informer.Config[*corev1.Pod]{}, "Resource.Resource is empty")
-		invalidInformer(w, w.client(), pods, informer.Config[*corev1.Pod]{PageSize: -1}, "Config.PageSize is -1")
-		invalidInformer(w, w.client(), pods, informer.Config[*funcObject]{}, "field Hook is of type func()")
+// Readers see changes that came together in one step, and flush has applied them when it returns.
+// Guarantees: C6
+func TestChangesThatCameTogetherAreOneStep(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		inf.put(list(1, "a"))
+		told.Want(t, "add a @1 initial=true")
+		before := inf.store.table.Edits()
+		inf.queued(upsert(2, "a"), upsert(3, "b"), remove(4, "b"))
+		if rv, steps := inf.Store().ResourceVersion(), inf.store.table.Edits()-before; rv != "4" || steps != 1 {
+			t.Errorf("the store is at %s after %d steps", rv, steps)
+		}
+		told.Want(t, "update a @1->@2")
+		inf.queued()
+		if steps := inf.store.table.Edits() - before; steps != 1 {
+			t.Errorf("%d steps for nothing more", steps-1)
+		}
 	})
 }
 
-func invalidInformer[T informer.Object](w world, client *informer.Client, resource informer.Resource, config informer.Config[T], want string) {
-	w.Helper()
-	var log strings.Builder
-	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	inf := informer.New(client, resource, config)
-	if strings.Count(log.String(), want) != 1 || !strings.Contains(log.String(), "level=ERROR") {
-		w.Errorf("New logs %q, want %s", &log, want)
-	}
-	ctx := w.Context()
-	pod := newPod("ns", "a")
-	pod.ResourceVersion = "1"
-	sub := inf.Subscribe(informer.HandlerFuncs[T]{})
-	_, await := inf.Await(ctx, informer.Key{Name: "a"}, isGone)
-	errs := func(when string) {
-		for what, err := range map[string]error{
-			"WaitSynced":              inf.WaitSynced(ctx),
-			"WaitForResourceVersion":  inf.WaitForResourceVersion(ctx, "1"),
-			"WaitForObject":           inf.WaitForObject(ctx, pod),
-			"Await":                   await,
-			"Subscription.Err":        sub.Err(),
-			"Subscription.WaitSynced": sub.WaitSynced(ctx),
-			"Run":                     inf.Run(ctx),
-		} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				w.Errorf("%s, %s: %v, want %s", what, when, err, want)
-			}
+// After a warm start, additions are initial until the store has every change that the server had then, also if the change
+// that shows it comes together with later ones. The informer is synced, and has its shard, at that moment.
+// Guarantees: S4
+func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		before := list(1, "a")
+		before.from = &origin{kind: olderState, change: 1}
+		inf.put(before)
+		told.Want(t, "add a @1 initial=true")
+		if has := inf.engine.sharding.has[""]; inf.HasSynced() || has != 0 {
+			t.Errorf("synced %v with the shard %d after older objects", inf.HasSynced(), has)
 		}
+		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &origin{kind: caughtUp, change: 1}}
+		inf.queued(upsert(2, "b"), last, upsert(4, "c"))
+		told.Want(t, "add b @2 initial=true", "add c @4 initial=false")
+		if has := inf.engine.sharding.has[""]; !inf.HasSynced() || has != 1 {
+			t.Errorf("synced %v with the shard %d after every change", inf.HasSynced(), has)
+		}
+	})
+}
+
+// While a namespace lacks its first list, only its additions are initial.
+// Guarantees: S4
+func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
+	f := &follower[*thing]{listed: map[string]bool{"b": true}, reflectors: make([]*Reflector[*thing], 2)}
+	var batch []Delta[*thing]
+	for _, namespace := range []string{"a", "b", "b", "a"} {
+		batch = append(batch, Delta[*thing]{Type: Upserted, Namespace: namespace})
 	}
-	errs("before Run")
-	errs("after Run")
-	for range inf.Changes(ctx) {
-		w.Error("an invalid informer yielded a change")
+	var steps []string
+	for len(batch) > 0 {
+		n, initial := f.stepLocked(batch)
+		steps = append(steps, fmt.Sprint(n, initial))
+		batch = batch[n:]
 	}
-	if inf.HasSynced() || sub.HasSynced() || inf.Status().Synced || inf.Store().Len() != 0 {
-		w.Errorf("status %+v", inf.Status())
+	if got := fmt.Sprint(steps); got != "[1 true 2 false 1 true]" {
+		t.Errorf("steps %s", got)
 	}
-	log.Reset()
-	g := informer.NewGroup(client)
-	if _, _, err := informer.Shared(g, resource, config); err == nil || !strings.Contains(err.Error(), want) || log.Len() > 0 {
-		w.Errorf("Shared: %v, log %q", err, &log)
-	}
-	if config.PageSize < 0 {
-		return // NewReflector does not check PageSize
-	}
-	if _, err := informer.NewReflector(client, resource, informer.NewFIFO[T](0), config); err == nil || !strings.Contains(err.Error(), want) {
-		w.Errorf("NewReflector: %v", err)
-	}
-	if _, err := informer.NewTypedClient[T](client, resource.GroupVersionResource).Get(ctx, informer.Key{Name: "a"}, metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), want) {
-		w.Errorf("TypedClient.Get: %v", err)
-	}
+}
+
+// A reflector does not wait for a handler: what a full backlog has no room for is left to apply, in order.
+// Guarantees: F1, F3
+func TestFlushDoesNotWaitForRoom(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		slow := &recorder{Gate: make(chan struct{})}
+		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(1)})
+		inf.put(list(1, "a"))
+		synctest.Wait()
+		for rv := 2; rv <= 10; rv++ {
+			inf.queued(upsert(rv, "a"))
+		}
+		synctest.Wait()
+		if rv, s := inf.Store().ResourceVersion(), sub.Status(); rv != "4" || !s.Blocking { // the list, and one update more than the limit
+			t.Errorf("the store is at %s, status %+v", rv, s)
+		}
+		if s := inf.Status(); s.Queued != 6 {
+			t.Errorf("%d changes wait, want 6", s.Queued)
+		}
+		close(slow.Gate)
+		want := []string{"add a @1 initial=true"}
+		for rv := 2; rv <= 10; rv++ {
+			want = append(want, fmt.Sprintf("update a @%d->@%d", rv-1, rv))
+		}
+		slow.Want(t, want...)
+	})
+}
+
+// A reflector that cannot apply its changes, because another goroutine is applying, leaves them to that goroutine.
+// Guarantees: F1
+func TestFlushDuringApply(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		applying := make(chan struct{})
+		NewIndex(inf.Informer, func(*thing) []string { <-applying; return nil })
+		inf.put(list(1, "a"))
+		synctest.Wait()
+		inf.queued(upsert(2, "b"))
+		told.Want(t)
+		close(applying)
+		told.Want(t, "add a @1 initial=true", "add b @2 initial=false")
+	})
+}
+
+// A list is never applied together with changes: its additions are initial, and the informer has synced after it.
+// Guarantees: F4
+func TestFlushLeavesListsToApply(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		told := &recorder{}
+		inf.Subscribe(told)
+		bookmark := Delta[*thing]{Type: Bookmarked, ResourceVersion: "1"}
+		inf.queued(bookmark, list(2, "a"), upsert(3, "b"))
+		told.Want(t, "add a @2 initial=true", "add b @3 initial=false")
+		if !inf.HasSynced() {
+			t.Error("not synced")
+		}
+	})
+}
+
+// The end of a goroutine in the function of an index ends the informer, also if it was the reflector's.
+// Guarantees: C3
+func TestIndexThatExitsEndsTheInformer(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		exits := false
+		NewIndex(inf.Informer, func(*thing) []string {
+			if exits {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		inf.put(list(1, "a"))
+		synctest.Wait()
+		exits = true
+		go func() {
+			_ = inf.engine.fifo.queue(t.Context(), upsert(2, "a"))
+			_ = inf.engine.flush()
+		}()
+		synctest.Wait()
+		if err := inf.Subscribe(&recorder{}).Err(); err == nil {
+			t.Error("the informer goes on")
+		}
+	})
 }

@@ -1,365 +1,131 @@
-package informer_test
+package informer
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/compat"
-	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/errtext"
 )
 
-// undecodable returns the names of the objects that snap cannot have in their newest version.
-func undecodable[T informer.Object](snap *informer.Snapshot[T]) (names []string) {
-	for failed := range snap.AllUndecodable() {
-		names = append(names, failed.Key.Name)
+// Objects, resource version and what could not be decoded change in one step, and follow each kind of delta.
+// Guarantees: R17, C6
+func TestStoreFollowsWhatCannotBeDecoded(t *testing.T) {
+	store, writer := NewStore[*thing]()
+	item := func(namespace, name, rv string) *thing {
+		return &thing{namespace: namespace, name: name, uid: "1", rv: rv}
 	}
-	slices.Sort(names)
-	return names
-}
-
-// The store knows the objects that it cannot decode, from the list or the event that has them until the server has no such
-// version any more. A reader that can return an error never says that such an object does not exist.
-// Guarantees: R17, C1
-func TestUndecodableObjectIsNotNotFound(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"), newPod("ns", "c", "v=1"), newPod("other", "d", "v=1"))
-		keyC := informer.Key{Namespace: "ns", Name: "c"}
-		repair := []func(){w.server.Inject(informertest.Fault{Corrupt: []informer.Key{keyB}})}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
-		lister := informer.NewLister(inf, podGVR.GroupResource())
-		likeClientGo := compat.New(inf, podGVR.GroupResource()).In("ns")
-		want := func(when string, missing, stale []string) {
-			w.Helper()
-			synctest.Wait()
-			snap := inf.Store().Snapshot()
-			all := slices.Sorted(slices.Values(append(slices.Clone(missing), stale...)))
-			if diff := cmp.Diff(all, undecodable(snap)); diff != "" {
-				w.Errorf("%s: undecodable (-want +got):\n%s", when, diff)
-			}
-			if s := inf.Status(); s.Undecodable != len(all) || s.Missing != len(missing) || s.Reflectors[0].Stale != len(all) {
-				w.Errorf("%s: %d undecodable, %d missing, %d stale", when, s.Undecodable, s.Missing, s.Reflectors[0].Stale)
-			}
-			for _, name := range []string{"a", "b", "c", "nobody"} {
-				key := informer.Key{Namespace: "ns", Name: name}
-				pod, err := lister.Get(key)
-				_, err2 := likeClientGo.Get(name)
-				failed := (*informer.DecodeError)(nil)
-				switch known := inf.Store().Undecodable(key); {
-				case slices.Contains(all, name) != (known != nil):
-					w.Errorf("%s: Undecodable of %s: %v", when, name, known)
-				case slices.Contains(missing, name):
-					if !errors.As(err, &failed) || failed.Key != key || failed.Raw != nil || apierrors.IsNotFound(err) || apierrors.IsNotFound(err2) || !strings.Contains(err.Error(), "ns/"+name) {
-						w.Errorf("%s: get %s: %v, %v", when, name, err, err2)
-					}
-				case slices.Contains(stale, name):
-					if err != nil || err2 != nil || pod.Labels["v"] != "1" {
-						w.Errorf("%s: get %s: %v, %v, %v", when, name, pod, err, err2)
-					}
-				case name == "nobody":
-					if !apierrors.IsNotFound(err) || !apierrors.IsNotFound(err2) {
-						w.Errorf("%s: get %s: %v, %v", when, name, err, err2)
-					}
-				}
-			}
-			for _, namespace := range []string{"", "ns", "other"} {
-				list, err := lister.Namespace(namespace).ListComplete(labels.Everything())
-				if lacks := len(missing) > 0 && namespace != "other"; lacks != (err != nil) || lacks && !errors.As(err, new(*informer.DecodeError)) {
-					w.Errorf("%s: list %q: %v", when, namespace, err)
-				}
-				if plain := lister.Namespace(namespace).List(nil); len(plain) != len(list) {
-					w.Errorf("%s: lists of %q have %d and %d pods", when, namespace, len(plain), len(list))
-				}
-			}
+	key := func(text string) Key {
+		namespace, name, _ := strings.Cut(text, "/")
+		return Key{Namespace: namespace, Name: name}
+	}
+	for _, step := range []struct {
+		delta Delta[*thing]
+		want  string // objects, then undecodable ones, then the number of missing ones
+	}{
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "1", Items: []*thing{item("a", "x", "1")}, Undecoded: decodeErrors(key("a/y"))}, "[a/x] [a/y] 1"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "2", Undecoded: decodeErrors(key("a/x"))}, "[a/x] [a/x a/y] 1"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "3"}, "[a/x] [a/x a/y] 1"},
+		{Delta[*thing]{Type: Bookmarked, Undecoded: decodeErrors(key("b/z"))}, "[a/x] [a/x a/y b/z] 2"}, // without a version
+		{Delta[*thing]{Type: Upserted, ResourceVersion: "4", Object: item("a", "y", "4")}, "[a/x a/y] [a/x b/z] 1"},
+		{Delta[*thing]{Type: Removed, ResourceVersion: "5", Object: item("a", "x", "5")}, "[a/y] [b/z] 1"},
+		{Delta[*thing]{Type: Removed, Key: key("b/z")}, "[a/y] [] 0"},
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "7", Undecoded: decodeErrors(key("a/y"), key("b/z"))}, "[a/y] [a/y b/z] 1"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "8", Undecoded: decodeErrors(Key{})}, "[a/y] [a/y b/z] 2"},
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "9"}, "[] [] 0"},
+	} {
+		before := store.Snapshot()
+		text := fmt.Sprint(view(before))
+		if err := writer.Apply(step.delta); err != nil {
+			t.Fatal(err)
 		}
-		want("after the list", []string{"b"}, nil)
-		old := inf.Store().Snapshot()
-
-		repair = append(repair, w.server.Inject(informertest.Fault{Corrupt: []informer.Key{keyC}}))
-		<-time.After(10 * time.Second) // a watch that ends sooner is a failure
-		w.server.EndWatches()
-		synctest.Wait()
-		w.relabel("ns", "c", "2")
-		want("after an event", []string{"b"}, []string{"c"})
-		w.relabel("ns", "c", "3")
-		w.relabel("ns", "b", "3")
-		want("after more events", []string{"b"}, []string{"c"})
-		w.delete("ns", "b")
-		want("after a deletion", nil, []string{"c"})
-		w.create(newPod("ns", "b", "v=4"))
-		want("after an addition", []string{"b"}, []string{"c"})
-
-		relist := func(v string) {
-			w.server.CloseConnections()
-			last := w.relabel("other", "d", v)
-			w.server.Compact()
-			if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); err != nil {
-				w.Fatal(err)
-			}
+		if got := view(store.Snapshot()); got != step.want {
+			t.Errorf("after %v %s: %s, want %s", step.delta.Type, step.delta.ResourceVersion, got, step.want)
 		}
-		relist("2")
-		want("after a relist", []string{"b"}, []string{"c"})
-		w.delete("ns", "c")
-		relist("3")
-		want("after a relist without c", []string{"b"}, nil)
-
-		for _, f := range repair {
-			f()
+		if again := view(before); again != text {
+			t.Errorf("the snapshot before has changed from %s to %s", text, again)
 		}
-		<-time.After(10 * time.Second)
-		w.server.EndWatches()
-		synctest.Wait()
-		w.relabel("ns", "b", "1")
-		want("after a good version", nil, nil)
-		if diff := cmp.Diff([]string{"b"}, undecodable(old)); diff != "" || old.Undecodable(keyB) == nil || old.Missing("") == nil {
-			w.Errorf("the old snapshot has changed:\n%s", diff)
-		}
-	})
-}
-
-// An object whose name cannot be read may be any object that the store lacks.
-// Guarantees: R17
-func TestNamelessObjectMayBeAnyMissingOne(t *testing.T) {
-	for _, paged := range []bool{false, true} {
-		t.Run(fmt.Sprintf("paged=%v", paged), func(t *testing.T) {
-			bubble(t, func(w world) {
-				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"), newPod("ns", "c", "v=1"))
-				config := quiet[*corev1.Pod]()
-				config.PagedList = paged
-				w.server.Inject(informertest.Fault{Rewrite: nameless(keyA, keyB)})
-				inf := informer.New(w.client(func(c *rest.Config) { c.ContentType = "application/json" }), informer.Resource{GroupVersionResource: podGVR}, config)
-				defer start(w.T, inf)()
-				lister := informer.NewLister(inf, podGVR.GroupResource())
-				for _, name := range []string{"a", "nobody"} {
-					if _, err := lister.Get(informer.Key{Namespace: "ns", Name: name}); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "decode pods ns/"+name) {
-						w.Errorf("get %s: %v", name, err)
-					}
-				}
-				if err := inf.Store().Undecodable(informer.Key{Namespace: "ns", Name: "c"}); err != nil {
-					w.Errorf("c: %v", err)
-				}
-				if s := inf.Status(); s.Undecodable != 2 || s.Missing != 2 {
-					w.Errorf("%d undecodable, %d missing", s.Undecodable, s.Missing)
-				}
-				if err := inf.Store().Snapshot().Missing("any"); err == nil {
-					w.Error("a list of any namespace is complete")
-				}
-			})
-		})
+	}
+	if err := writer.Apply(Delta[*thing]{Type: Bookmarked, Undecoded: []*DecodeError{nil}}); err == nil {
+		t.Error("no error for nothing")
 	}
 }
 
-// The error of a reader has no object of the server or of Config.Transform, and is no NotFound error, whatever Transform returns.
-// Guarantees: R17, R20
-func TestNotFoundOfTransformIsNotNotFound(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a"))
-		config := quiet[*corev1.Pod]()
-		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
-			return nil, apierrors.NewNotFound(podGVR.GroupResource(), "claim")
-		}
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
-		_, err := informer.NewLister(inf, podGVR.GroupResource()).Get(keyA)
-		if err == nil || apierrors.IsNotFound(err) || err.Error() != `decode pods ns/a: transform: pods "claim" not found` {
-			w.Errorf("Get: %v", err)
-		}
-	})
-}
-
-// A wait for a write that the store cannot decode ends with an error. A wait for a state goes on to the next version, and says at
-// its end why it has not seen the latest.
-// Guarantees: R17, C9
-func TestWaitForWhatCannotBeDecoded(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-		w.server.Inject(informertest.Fault{Corrupt: []informer.Key{keyB}})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
-		if err := inf.WaitForObject(w.Context(), w.relabel("ns", "a", "2")); err != nil {
-			w.Errorf("a good version: %v", err)
-		}
-		if err := inf.WaitForObject(w.Context(), w.relabel("ns", "b", "2")); !errors.As(err, new(*informer.DecodeError)) {
-			w.Errorf("a version that cannot be decoded: %v", err)
-		}
-		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-		defer cancel()
-		_, err := inf.Await(ctx, keyB, isGone)
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*informer.DecodeError)) {
-			w.Errorf("Await: %v", err)
-		}
-		ended := make(chan error)
-		go func() {
-			_, err := inf.Await(w.Context(), keyB, isGone)
-			ended <- err
-		}()
-		synctest.Wait()
-		w.delete("ns", "b")
-		if err := <-ended; err != nil {
-			w.Errorf("Await of the deletion: %v", err)
-		}
-	})
-}
-
-// tall takes 64 KiB of memory for a container of a few bytes.
-type tall struct {
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Containers     []floor `json:"containers"`
-		InitContainers []floor `json:"initContainers"`
-	} `json:"spec"`
-}
-
-type floor struct {
-	Room [1 << 13]int64 `json:"room"`
-}
-
-// Whoever writes an object in two steps, each within the limit of memory, gets the second one rejected as a whole:
-// readers keep the first version, and with Compact they can decode it again.
-// Guarantees: D4, R17
-func TestObjectThatGrowsInTwoStepsIsRejected(t *testing.T) {
-	bubble(t, func(w world) {
-		const most = 256 << 20 / (1 << 16) // this many containers are the limit
-		pod := newPod("ns", "a")
-		pod.Spec.Containers = make([]corev1.Container, most*2/3)
-		pod = w.create(pod)
-		config := quiet[*tall]()
-		config.Compact = true
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
-		want := func(known bool) {
-			w.Helper()
-			runtime.GC() // with Compact, nobody holds the decoded object
-			obj, ok := inf.Store().Get(keyA)
-			if !ok || len(obj.Spec.Containers) != most*2/3 || obj.Spec.InitContainers != nil {
-				w.Errorf("the store has the object: %t", ok)
-			}
-			if err := inf.Store().Undecodable(keyA); (err != nil) != known {
-				w.Errorf("Undecodable: %v", err)
-			}
-		}
-		want(false)
-		pod = pod.DeepCopy()
-		pod.Spec.InitContainers = make([]corev1.Container, most*2/3)
-		if _, err := w.Pods.Update(pod); err != nil {
-			w.Fatal(err)
-		}
-		synctest.Wait()
-		want(true)
-		if err := inf.Store().Undecodable(keyA); !strings.HasSuffix(fmt.Sprint(err), "is too large") {
-			w.Errorf("Undecodable: %v", err)
-		}
-	})
-}
-
-// moody cannot be decoded while it is in a mood.
-type moody struct {
-	metav1.ObjectMeta `json:"metadata"`
-}
-
-var moods sync.Map // by name and version
-
-func (m *moody) UnmarshalJSON(raw []byte) error {
-	type plain moody
-	if err := json.Unmarshal(raw, (*plain)(m)); err != nil {
-		return err
+func view(s *Snapshot[*thing]) string {
+	objects, undecodable := []string{}, []string{}
+	for obj := range s.All() {
+		objects = append(objects, KeyOf(obj).String())
 	}
-	if _, mood := moods.Load(m.Name + " " + m.Labels["v"]); mood {
-		return errors.New("not in the mood")
+	for failed := range s.AllUndecodable() {
+		if s.Undecodable(failed.Key) == nil {
+			undecodable = append(undecodable, "no error")
+		}
+		undecodable = append(undecodable, failed.Key.String())
 	}
-	return nil
+	_, missing := s.undecodable()
+	return fmt.Sprint(objects, undecodable, missing)
 }
 
-// If a type cannot decode the same bytes again, no read panics: the object is as one that could not be decoded, for all readers of
-// that version, and handlers get a chain of events without it.
-// Guarantees: R17, D3, H2
-func TestCompactTypeThatCannotDecodeAgain(t *testing.T) {
-	bubble(t, func(w world) {
-		moods.Clear()
-		config := quiet[*moody]()
-		config.Compact = true
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"), newPod("ns", "c", "v=1"))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-		index := informer.NewIndex(inf, func(m *moody) []string { return []string{m.Namespace} })
-		defer start(w.T, inf)()
-		synctest.Wait()
-		runtime.GC()
-		moods.Store("b 1", true)
-		lister := informer.NewLister(inf, podGVR.GroupResource())
-		var lines []string // the handler keeps no object: only what nobody has must be decoded again
-		line := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-		defer inf.Subscribe(informer.HandlerFuncs[*moody]{
-			Add:    func(m *moody, initial bool) { line("add %s %s initial=%v", m.Name, m.Labels["v"], initial) },
-			Update: func(old, m *moody) { line("update %s %s->%s", old.Name, old.Labels["v"], m.Labels["v"]) },
-			Delete: func(m *moody, final bool) {
-				line("delete %s %s final=%v", m.Name, m.Labels["v"], final)
-				if m.UID == "" || m.ResourceVersion == "" || m.Namespace != "ns" {
-					w.Errorf("deleted %+v", m)
-				}
-			},
-		}).Close()
-		want := func(want ...string) {
-			w.Helper()
-			synctest.Wait()
-			if diff := cmp.Diff(want, lines); diff != "" {
-				w.Errorf("events (-want +got):\n%s", diff)
-			}
-			lines = nil
-			runtime.GC()
+// A reader that sees a list in the store sees in the status what could not be decoded of it, whatever the reflector has noted: it
+// may be about to.
+// Guarantees: R17, C6
+func TestStatusHasWhatTheStoreLacks(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		client, err := NewClient(&rest.Config{Host: "http://localhost"})
+		if err != nil {
+			t.Fatal(err)
 		}
-		want("add a 1 initial=true", "add c 1 initial=true")
-		if _, err := lister.Get(keyB); apierrors.IsNotFound(err) || !strings.Contains(fmt.Sprint(err), "decode pods ns/b: it was decoded before, but cannot be decoded again: ") {
-			w.Errorf("Get: %v", err)
+		inf := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}, Config[*thing]{})
+		d := Delta[*thing]{Type: Replaced, ResourceVersion: "1", Undecoded: decodeErrors(Key{Namespace: "a", Name: "x"})}
+		if err := followerOf(inf).fifo.Put(t.Context(), d); err != nil {
+			t.Fatal(err)
 		}
-		moods.Clear() // a snapshot gives the same answer for ever
-		snap := inf.Store().Snapshot()
-		if _, ok := snap.Get(keyB); ok || snap.Undecodable(keyB) == nil || snap.Missing("ns") == nil || snap.Missing("other") != nil {
-			w.Errorf("the snapshot has b: %v, error %v", ok, snap.Undecodable(keyB))
+		if err := followerOf(inf).applyBatch(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		if s := inf.Status(); s.Undecodable != 1 || s.Missing != 1 || s.Objects != 3 {
-			w.Errorf("%d undecodable, %d missing of %d", s.Undecodable, s.Missing, s.Objects)
+		if s := inf.Status(); s.Reflectors[0].Stale != 1 || s.Undecodable != 1 || s.Missing != 1 {
+			t.Errorf("status %+v", s)
 		}
-		for name, got := range map[string]string{
-			"List": names(snap.List()), "All": names(slices.Collect(snap.All())), "From": names(slices.Collect(snap.From(keyA))),
-			"Namespace": names(slices.Collect(snap.Namespace("ns"))), "Lookup": names(slices.Collect(index.Lookup("ns"))),
-			"Select":      names(slices.Collect(informer.Select(snap, "", labels.SelectorFromSet(labels.Set{"v": "1"})))),
-			"a new index": names(informer.NewIndex(inf, func(m *moody) []string { return []string{m.Namespace} }).List("ns")),
-		} {
-			if got != "ns/a ns/c" {
-				w.Errorf("%s: %q", name, got)
-			}
-		}
-		if got := undecodable(snap); !slices.Equal(got, []string{"b"}) {
-			w.Errorf("undecodable: %q", got)
-		}
-		w.relabel("ns", "b", "2")
-		want("add b 2 initial=false")
-		if m, err := lister.Get(keyB); err != nil || m.Labels["v"] != "2" || inf.Status().Undecodable != 0 {
-			w.Errorf("after the next version: %v, %v, %d undecodable", m, err, inf.Status().Undecodable)
-		}
-		runtime.GC()
-		moods.Store("b 2", true)
-		moods.Store("a 1", true)
-		w.relabel("ns", "a", "2")
-		want("update a ->2")
-		w.delete("ns", "b")
-		want("delete b  final=false")
 	})
+}
+
+// A server that sends long names or values, and any number of them, takes little memory: a name that no API server accepts is only
+// counted, and reasons are short and shared.
+// Guarantees: R17, R22
+func TestUndecodedIsBounded(t *testing.T) {
+	var u *undecoded
+	long := strings.Repeat("x", 1<<20)
+	u = u.with(&DecodeError{Key: Key{Namespace: "ns", Name: long}, Err: errors.New("long")})
+	u = u.with(&DecodeError{Key: Key{Namespace: long, Name: "a"}, Err: errors.New("long")})
+	why := errors.New(long[:2*errtext.Max])
+	for i := range 2000 {
+		u = u.with(&DecodeError{Key: Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, Err: why})
+	}
+	if u.len() != 1002 || u.unnamed() != 2 {
+		t.Fatalf("%d objects, %d without a name", u.len(), u.unnamed())
+	}
+	reasons := map[reason]bool{}
+	for failed := range u.in("") {
+		short := failed.Err.(reason)
+		if reasons[short] = true; len(short.Error()) > errtext.Max {
+			t.Fatalf("a reason of %d bytes", len(short.Error()))
+		}
+	}
+	if len(reasons) != 1 {
+		t.Errorf("%d reasons", len(reasons))
+	}
+	if err := u.keys.Check(); err != nil {
+		t.Error(err)
+	}
+	var l listing[*thing]
+	for range 2 * maxNameless {
+		l.fail(decodeErrors(Key{})[0])
+	}
+	if n := len(l.undecoded()); n != maxNameless {
+		t.Errorf("a list has %d objects without a name", n)
+	}
 }

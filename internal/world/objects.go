@@ -129,6 +129,12 @@ func Encode(pod *corev1.Pod, like []byte) []byte {
 	return b
 }
 
+// IsGone is a condition for Await: the object does not exist.
+func IsGone[T informer.Object](obj T) bool {
+	var none T
+	return obj == none
+}
+
 // SeenAs returns a pod of the server as an informer of T holds it, which is how client-go decodes it.
 func SeenAs[T informer.Object](pod *corev1.Pod, keepManagedFields bool) T {
 	pod = pod.DeepCopy()

@@ -1,4 +1,4 @@
-package informer_test
+package queue
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // A change that is undone before the enqueuer handles it still counts: Reconcile may have seen it in the store.
 func TestEveryChangeIsEnqueued(t *testing.T) {
-	bubble(t, func(w world) {
-		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		pods := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		slow := make(chan struct{})
 		queue := informer.NewQueue(informer.QueueConfig[string]{})
 		defer queue.Close()
@@ -26,17 +27,17 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 			<-slow
 			return []string{pod.Labels["owner"]}
 		}))
-		defer start(w.T, pods)()
+		defer world.Start(w.T, pods)()
 		synctest.Wait()
-		w.create(newPod("ns", "first", "owner=a"))
+		w.Create(world.NewPod("ns", "first", "owner=a"))
 		synctest.Wait()
-		w.create(newPod("ns", "second", "owner=b"))
-		w.create(newPod("ns", "third", "owner=c"))
+		w.Create(world.NewPod("ns", "second", "owner=b"))
+		w.Create(world.NewPod("ns", "third", "owner=c"))
 		synctest.Wait()
-		w.label("ns", "third", "owner", "d")
+		w.Label("ns", "third", "owner", "d")
 		synctest.Wait()
-		w.delete("ns", "second")
-		w.delete("ns", "third")
+		w.Delete("ns", "second")
+		w.Delete("ns", "third")
 		synctest.Wait()
 		close(slow)
 		synctest.Wait()
@@ -57,10 +58,10 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 
 // A source enqueues the keys of old and new at every change: a full backlog makes the store wait.
 func TestSourceMissesNothing(t *testing.T) {
-	bubble(t, func(w world) {
-		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, pods)()
-		w.create(newPod("ns", "a", "owner=0"))
+	world.Bubble(t, func(w world.World) {
+		pods := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, pods)()
+		w.Create(world.NewPod("ns", "a", "owner=0"))
 		calls := make(chan struct{}, 1)
 		calls <- struct{}{}
 		queue := informer.NewQueue(informer.QueueConfig[string]{Name: "all"})
@@ -89,7 +90,7 @@ func TestSourceMissesNothing(t *testing.T) {
 		want := []string{"0"}
 		for i := 1; i <= 1100; i++ { // more than may wait
 			owner := fmt.Sprint(i)
-			w.label("ns", "a", "owner", owner)
+			w.Label("ns", "a", "owner", owner)
 			synctest.Wait()
 			want = append(want, owner)
 		}
@@ -109,10 +110,10 @@ func TestSourceMissesNothing(t *testing.T) {
 
 // Guarantees: S3
 func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
-	bubble(t, func(w world) {
-		pods := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		pods := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		for _, name := range []string{"a", "b", "c"} {
-			w.create(newPod("ns", name))
+			w.Create(world.NewPod("ns", name))
 		}
 		queue := informer.NewQueue(informer.QueueConfig[string]{})
 		defer queue.Close()
@@ -126,7 +127,7 @@ func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
 		ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string { return []string{pod.Name} }))
 		closed := ctl.Watch(by("closed ", 0))
 		ctl.Watch(by("delayed ", time.Hour))
-		defer start(w.T, pods)()
+		defer world.Start(w.T, pods)()
 		synctest.Wait()
 		closed.Close()
 		for _, key := range []string{"a", "b", "c", "closed a", "closed b", "closed c", "delayed a", "delayed b", "delayed c"} {
