@@ -158,4 +158,7 @@
 // implements its Wait methods, group.go shares informers, and lister.go reads them as client-go's listers do. client.go
 // configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s and the
 // generator in codegen build on these.
+//
+// The test of x.go is x_test.go. Tests that look at whole informers, by their exported API only, are in internal/suite,
+// one folder for each subject. GUARANTEES.md links each rule to its tests.
 package informer
