@@ -1,4 +1,4 @@
-package informer_test
+package typed
 
 import (
 	"context"
@@ -28,34 +28,38 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/world"
 )
 
+func TestMain(m *testing.M) { leak.Main(m) }
+
 // forEachAnswer runs test with a client that gets JSON responses, and one that gets protobuf.
-func forEachAnswer(t *testing.T, test func(w world, pods *informer.TypedClient[*corev1.Pod])) {
+func forEachAnswer(t *testing.T, test func(w world.World, pods *informer.TypedClient[*corev1.Pod])) {
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		t.Run(strings.TrimPrefix(media, "application/"), func(t *testing.T) {
-			bubble(t, func(w world) {
-				client := w.client(func(c *rest.Config) { c.ContentType = media; c.QPS = -1 })
-				test(w, informer.NewTypedClient[*corev1.Pod](client, podGVR))
+			world.Bubble(t, func(w world.World) {
+				client := w.Client(func(c *rest.Config) { c.ContentType = media; c.QPS = -1 })
+				test(w, informer.NewTypedClient[*corev1.Pod](client, world.PodGVR))
 			})
 		})
 	}
 }
 
 func TestTypedClient(t *testing.T) {
-	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
+	forEachAnswer(t, func(w world.World, pods *informer.TypedClient[*corev1.Pod]) {
 		ctx := w.Context()
-		created, err := pods.Create(ctx, newPod("ns", "a", "v=1"), metav1.CreateOptions{FieldManager: "me"})
+		created, err := pods.Create(ctx, world.NewPod("ns", "a", "v=1"), metav1.CreateOptions{FieldManager: "me"})
 		if err != nil {
 			w.Fatal(err)
 		}
 		if created.UID == "" || created.ResourceVersion == "" || created.Labels["v"] != "1" || created.Kind != "" {
 			w.Errorf("created %+v", created)
 		}
-		if _, err := pods.Create(ctx, newPod("ns", "a"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		if _, err := pods.Create(ctx, world.NewPod("ns", "a"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 			w.Errorf("created twice: %v", err)
 		}
-		unnamed := newPod("ns", "")
+		unnamed := world.NewPod("ns", "")
 		unnamed.GenerateName = "web-"
 		if named, err := pods.Create(ctx, unnamed, metav1.CreateOptions{}); err != nil || !strings.HasPrefix(named.Name, "web-") || len(named.Name) < 6 {
 			w.Errorf("generateName: %v, %v", named, err)
@@ -146,10 +150,10 @@ func errorOf[T any](_ T, err error) error { return err }
 // After WaitForObject of a write's result, a read returns the write.
 // Guarantees: C9
 func TestReadYourWrites(t *testing.T) {
-	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
-		pod, err := pods.Create(w.Context(), newPod("ns", "a", "v=0"), metav1.CreateOptions{})
+	forEachAnswer(t, func(w world.World, pods *informer.TypedClient[*corev1.Pod]) {
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
+		pod, err := pods.Create(w.Context(), world.NewPod("ns", "a", "v=0"), metav1.CreateOptions{})
 		for i := range 50 {
 			if err != nil {
 				w.Fatal(err)
@@ -169,13 +173,13 @@ func TestReadYourWrites(t *testing.T) {
 }
 
 func TestTypedClientApplies(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		t := w.T
-		informertest.Register[*unstructured.Unstructured](w.server, informertest.Resource{GroupVersionResource: gadgetGVR, Kind: "Gadget"})
-		gadgets := informer.NewTypedClient[*unstructured.Unstructured](w.client(), gadgetGVR)
+		informertest.Register[*unstructured.Unstructured](w.Server, informertest.Resource{GroupVersionResource: world.GadgetGVR, Kind: "Gadget"})
+		gadgets := informer.NewTypedClient[*unstructured.Unstructured](w.Client(), world.GadgetGVR)
 		key := informer.Key{Namespace: "ns", Name: "a"}
 		configuration := func(labels map[string]string) map[string]any {
-			return map[string]any{"apiVersion": gadgetGVR.GroupVersion().String(), "kind": "Gadget", "metadata": map[string]any{"name": "a", "labels": labels}}
+			return map[string]any{"apiVersion": world.GadgetGVR.GroupVersion().String(), "kind": "Gadget", "metadata": map[string]any{"name": "a", "labels": labels}}
 		}
 		mine := metav1.ApplyOptions{FieldManager: "mine"}
 		if _, err := gadgets.Apply(t.Context(), key, configuration(map[string]string{"a": "1", "b": "1"}), mine); err != nil {
@@ -202,7 +206,7 @@ func TestTypedClientApplies(t *testing.T) {
 // The client sets the kind of an object without TypeMeta. An object with a kind keeps it.
 func TestTypedClientNamesTheKind(t *testing.T) {
 	var sent atomic.Pointer[map[string]any]
-	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		var body map[string]any
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			return nil, err
@@ -245,12 +249,12 @@ func (p *kindlessPod) DeepCopyObject() runtime.Object { return nil }
 
 // List reads pages with selectors, and its error names an undecodable object. DeleteCollection deletes by selectors.
 func TestTypedClientListsAndDeletesACollection(t *testing.T) {
-	forEachAnswer(t, func(w world, pods *informer.TypedClient[*corev1.Pod]) {
+	forEachAnswer(t, func(w world.World, pods *informer.TypedClient[*corev1.Pod]) {
 		ctx := w.Context()
 		for i := range 5 {
-			w.create(newPod("ns", fmt.Sprint("a", i), "app=x"))
+			w.Create(world.NewPod("ns", fmt.Sprint("a", i), "app=x"))
 		}
-		w.create(newPod("other", "b", "app=y"))
+		w.Create(world.NewPod("other", "b", "app=y"))
 		names := func(pods []*corev1.Pod) (list []string) {
 			for _, pod := range pods {
 				list = append(list, pod.Name)
@@ -278,7 +282,7 @@ func TestTypedClientListsAndDeletesACollection(t *testing.T) {
 		if items, _, err := pods.List(ctx, "other", metav1.ListOptions{}); err != nil || !slices.Equal(names(items), []string{"b"}) {
 			w.Errorf("listed %q, %v", names(items), err)
 		}
-		remove := w.server.Inject(informertest.Fault{Corrupt: []informer.Key{{Namespace: "ns", Name: "a3"}}})
+		remove := w.Server.Inject(informertest.Fault{Corrupt: []informer.Key{{Namespace: "ns", Name: "a3"}}})
 		var failed *informer.DecodeError
 		if _, _, err := pods.List(ctx, "ns", metav1.ListOptions{}); !errors.As(err, &failed) || failed.Key.Name != "a3" || failed.Raw != nil {
 			w.Errorf("List with an undecodable object: %v", err)
@@ -328,7 +332,7 @@ func isTerminal(t *testing.T, err error) bool {
 
 // A call that cannot succeed sends nothing. Its error says what to do, and a controller does not retry it.
 func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
-	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		t.Errorf("sent %s %s", r.Method, r.URL)
 		return nil, errors.New("sent")
 	})})
@@ -339,14 +343,14 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 	key := informer.Key{Namespace: "ns", Name: "a"}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "a"}
 	update, create := metav1.UpdateOptions{}, metav1.CreateOptions{}
-	pods := informer.NewTypedClient[*corev1.Pod](client, podGVR)
-	slim := informer.NewTypedClient[*slimPod](client, podGVR)
-	methodless := informer.NewTypedClient[*methodlessPod](client, podGVR)
-	kindless := informer.NewTypedClient[*kindlessPod](client, podGVR)
-	partial := informer.NewTypedClient[*metav1.PartialObjectMetadata](client, podGVR)
-	dynamic := informer.NewTypedClient[*unstructured.Unstructured](client, podGVR)
-	noResource := informer.NewTypedClient[*corev1.Pod](client, podGVR.GroupVersion().WithResource(""))
-	noClient := informer.NewTypedClient[*corev1.Pod](nil, podGVR)
+	pods := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR)
+	slim := informer.NewTypedClient[*world.SlimPod](client, world.PodGVR)
+	methodless := informer.NewTypedClient[*methodlessPod](client, world.PodGVR)
+	kindless := informer.NewTypedClient[*kindlessPod](client, world.PodGVR)
+	partial := informer.NewTypedClient[*metav1.PartialObjectMetadata](client, world.PodGVR)
+	dynamic := informer.NewTypedClient[*unstructured.Unstructured](client, world.PodGVR)
+	noResource := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR.GroupVersion().WithResource(""))
+	noClient := informer.NewTypedClient[*corev1.Pod](nil, world.PodGVR)
 	unnamedKind := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a"}}}
 	const generate = "lacks the method DeepCopyObject() runtime.Object, which a type with all of the object's fields has: have controller-gen"
 	for name, c := range map[string]struct {
@@ -369,14 +373,14 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 		"update, no DeepCopyObject": {errorOf(methodless.Update(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
 		"status, no DeepCopyObject": {errorOf(methodless.UpdateStatus(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
 		"no TypeMeta":               {errorOf(kindless.Update(ctx, &kindlessPod{meta}, update)), "GetObjectKind() schema.ObjectKind, which a type with all of the object's fields has: embed metav1.TypeMeta"},
-		"slim struct":               {errorOf(slim.Update(ctx, &slimPod{}, update)), "If it has only some fields, the API server would remove the others: use Patch or Apply"},
+		"slim struct":               {errorOf(slim.Update(ctx, &world.SlimPod{}, update)), "If it has only some fields, the API server would remove the others: use Patch or Apply"},
 		"metadata only":             {errorOf(partial.Create(ctx, &metav1.PartialObjectMetadata{}, create)), "has only metadata"},
 		"create without a kind":     {errorOf(dynamic.Create(ctx, unnamedKind, create)), "set apiVersion and kind"},
 		"get, no resource":          {errorOf(noResource.Get(ctx, key, metav1.GetOptions{})), "Resource.Resource is empty"},
 		"update, no resource":       {errorOf(noResource.Update(ctx, &corev1.Pod{}, update)), "Resource.Resource is empty"},
 		"get, no client":            {errorOf(noClient.Get(ctx, key, metav1.GetOptions{})), "NewClient"},
 		"delete, no client":         {noClient.Delete(ctx, key, metav1.DeleteOptions{}), "NewClient"},
-		"create, no client":         {errorOf(noClient.Create(ctx, newPod("ns", "a"), create)), "NewClient"},
+		"create, no client":         {errorOf(noClient.Create(ctx, world.NewPod("ns", "a"), create)), "NewClient"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.says) {
 			t.Errorf("%s: error %v, want one with %q", name, c.err, c.says)
@@ -392,7 +396,7 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 // Each option of a call reaches the server, and so does each of its defaults.
 func TestTypedClientSendsItsOptions(t *testing.T) {
 	var sent string
-	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		query, _ := url.QueryUnescape(r.URL.RawQuery)
 		sent = strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, query, r.Header.Get("Content-Type")))
 		return nil, errors.New("sent")
@@ -401,8 +405,8 @@ func TestTypedClientSendsItsOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, key := t.Context(), informer.Key{Namespace: "ns", Name: "a"}
-	pods := informer.NewTypedClient[*corev1.Pod](client, podGVR)
-	pod, all, yes, seconds := newPod("ns", "a"), []string{metav1.DryRunAll}, true, int64(7)
+	pods := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR)
+	pod, all, yes, seconds := world.NewPod("ns", "a"), []string{metav1.DryRunAll}, true, int64(7)
 	patch := metav1.PatchOptions{DryRun: all, FieldManager: "me", FieldValidation: "Strict", Force: &yes}
 	list := metav1.ListOptions{
 		LabelSelector: "a=b", FieldSelector: "c=d", ResourceVersion: "5", ResourceVersionMatch: "Exact", Limit: 1, Continue: "next", TimeoutSeconds: &seconds,
@@ -463,18 +467,18 @@ func TestTypedClientRejectsResponses(t *testing.T) {
 		body         io.Reader
 		want         string
 	}{
-		{"format", protobufType, strings.NewReader("k8s\x00"), "sent"},
-		{"size", mediaTypeJSON, io.MultiReader(strings.NewReader(`{"metadata":{"name":"a"}}`), io.LimitReader(spaces{}, 32<<20)), informer.ErrTooLarge.Error()},
+		{"format", world.ProtobufType, strings.NewReader("k8s\x00"), "sent"},
+		{"size", world.JSONType, io.MultiReader(strings.NewReader(`{"metadata":{"name":"a"}}`), io.LimitReader(spaces{}, 32<<20)), informer.ErrTooLarge.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			body := &closing{Reader: c.body}
-			client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {c.format}}, Body: body, Request: r}, nil
 			})})
 			if err != nil {
 				t.Fatal(err)
 			}
-			pods := informer.NewTypedClient[*slimPod](client, podGVR)
+			pods := informer.NewTypedClient[*world.SlimPod](client, world.PodGVR)
 			_, err = pods.Get(t.Context(), informer.Key{Namespace: "ns", Name: "a"}, metav1.GetOptions{})
 			if err == nil || !strings.Contains(err.Error(), c.want) || !body.closed {
 				t.Errorf("%v, closed %v", err, body.closed)
@@ -506,8 +510,8 @@ func (spaces) Read(p []byte) (int, error) {
 
 // An error from the server is not terminal: the same request may succeed later.
 func TestServerErrorsAreNotTerminal(t *testing.T) {
-	bubble(t, func(w world) {
-		pods := informer.NewTypedClient[*corev1.Pod](w.client(), podGVR)
+	world.Bubble(t, func(w world.World) {
+		pods := informer.NewTypedClient[*corev1.Pod](w.Client(), world.PodGVR)
 		if err := pods.Delete(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) || isTerminal(w.T, err) {
 			w.Error(err)
 		}
@@ -516,9 +520,9 @@ func TestServerErrorsAreNotTerminal(t *testing.T) {
 
 // A type with only some of the fields can be used to read, patch, apply and delete.
 func TestPartialTypesPatch(t *testing.T) {
-	bubble(t, func(w world) {
-		w.Pods.Create(newPod("ns", "a"))
-		pods := informer.NewTypedClient[*slimPod](w.client(), podGVR)
+	world.Bubble(t, func(w world.World) {
+		w.Pods.Create(world.NewPod("ns", "a"))
+		pods := informer.NewTypedClient[*world.SlimPod](w.Client(), world.PodGVR)
 		key := informer.Key{Namespace: "ns", Name: "a"}
 		if _, err := pods.Patch(w.Context(), key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
 			w.Error(err)
@@ -547,8 +551,8 @@ func TestTypedClientRetriesWhenTheServerSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests := 0
-			bubble(t, func(w world) {
-				w.answer(func(w http.ResponseWriter, r *http.Request) bool {
+			world.Bubble(t, func(w world.World) {
+				w.Answer(func(w http.ResponseWriter, r *http.Request) bool {
 					if requests++; requests > c.refusals {
 						return false
 					}
@@ -560,9 +564,9 @@ func TestTypedClientRetriesWhenTheServerSays(t *testing.T) {
 					fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, c.code)
 					return true
 				})
-				pods := informer.NewTypedClient[*corev1.Pod](w.client(func(c *rest.Config) { c.QPS = -1 }), podGVR)
+				pods := informer.NewTypedClient[*corev1.Pod](w.Client(func(c *rest.Config) { c.QPS = -1 }), world.PodGVR)
 				began := time.Now()
-				_, err := pods.Create(w.Context(), newPod("ns", "a"), metav1.CreateOptions{})
+				_, err := pods.Create(w.Context(), world.NewPod("ns", "a"), metav1.CreateOptions{})
 				if (err == nil) != c.ok || requests != c.want {
 					w.Errorf("%v after %d requests", err, requests)
 				}
@@ -578,7 +582,7 @@ func TestTypedClientRetriesWhenTheServerSays(t *testing.T) {
 				requests = 0
 				ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
 				defer cancel()
-				if _, err := pods.Create(ctx, newPod("ns", "b"), metav1.CreateOptions{}); c.want > 1 && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "after:")) {
+				if _, err := pods.Create(ctx, world.NewPod("ns", "b"), metav1.CreateOptions{}); c.want > 1 && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "after:")) {
 					w.Errorf("with a deadline: %v", err)
 				}
 			})

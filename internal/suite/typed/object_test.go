@@ -1,6 +1,7 @@
 //lint:file-ignore SA5008 these types test odd tags
 
-package informer_test
+// Package typed tests informers and clients of many types: of custom resources, with and without metadata, and wrong ones.
+package typed
 
 import (
 	"encoding/json"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // gadget is the Go type of a custom resource.
@@ -57,8 +59,8 @@ type gadgetPart struct {
 func (g *gadget) DeepCopyObject() runtime.Object { panic("not needed") }
 
 func TestCustomResourceDecodesAsInClientGo(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, mode informer.Config[*corev1.Pod]) {
-		gadgets := informertest.Register[*unstructured.Unstructured](w.server, informertest.Resource{GroupVersionResource: gadgetGVR, Kind: "Gadget"})
+	world.ForEachMode(t, func(w world.World, client *informer.Client, mode informer.Config[*corev1.Pod]) {
+		gadgets := informertest.Register[*unstructured.Unstructured](w.Server, informertest.Resource{GroupVersionResource: world.GadgetGVR, Kind: "Gadget"})
 		content := map[string]any{
 			"apiVersion": "example.com/v1", "kind": "Gadget",
 			"metadata": map[string]any{"namespace": "ns", "name": "g", "uid": "u", "labels": map[string]any{"é\"\\": "<&>\u2028"}},
@@ -77,14 +79,14 @@ func TestCustomResourceDecodesAsInClientGo(t *testing.T) {
 		if _, err := gadgets.Create(&unstructured.Unstructured{Object: content}); err != nil {
 			w.Fatal(err)
 		}
-		dynamicConfig := quiet[*unstructured.Unstructured]()
+		dynamicConfig := world.Quiet[*unstructured.Unstructured]()
 		dynamicConfig.PagedList = mode.PagedList
-		typedConfig := quiet[*gadget]()
+		typedConfig := world.Quiet[*gadget]()
 		typedConfig.PagedList = mode.PagedList
-		dynamic := informer.New(w.client(), informer.Resource{GroupVersionResource: gadgetGVR}, dynamicConfig)
-		typed := informer.New(w.client(), informer.Resource{GroupVersionResource: gadgetGVR}, typedConfig)
-		defer start(w.T, dynamic)()
-		defer start(w.T, typed)()
+		dynamic := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.GadgetGVR}, dynamicConfig)
+		typed := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.GadgetGVR}, typedConfig)
+		defer world.Start(w.T, dynamic)()
+		defer world.Start(w.T, typed)()
 		key := informer.Key{Namespace: "ns", Name: "g"}
 		check := func() {
 			w.Helper()
@@ -125,8 +127,8 @@ func TestCustomResourceDecodesAsInClientGo(t *testing.T) {
 }
 
 func TestTypeMustBeAPointerToAStruct(t *testing.T) {
-	bubble(t, func(w world) {
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[stringObject]())
+	world.Bubble(t, func(w world.World) {
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[stringObject]())
 		err := inf.Run(w.Context())
 		if err == nil || err.Error() != "informer_test.stringObject is not a pointer to a struct" {
 			w.Errorf("Run: %v", err)
@@ -160,8 +162,8 @@ type oddGadget struct {
 //
 // A type with unusual tags decodes as in client-go, from any kind of list.
 func TestTypeWithOddTagsIsSynced(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, mode informer.Config[*corev1.Pod]) {
-		gadgets := informertest.Register[*unstructured.Unstructured](w.server, informertest.Resource{GroupVersionResource: gadgetGVR, Kind: "Gadget"})
+	world.ForEachMode(t, func(w world.World, client *informer.Client, mode informer.Config[*corev1.Pod]) {
+		gadgets := informertest.Register[*unstructured.Unstructured](w.Server, informertest.Resource{GroupVersionResource: world.GadgetGVR, Kind: "Gadget"})
 		stored, err := gadgets.Create(&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"namespace": "ns", "name": "g"},
 			"-": "dash", "Quoted": "quoted", "size": 1.5, "port": "8080", "it's": "no field",
@@ -169,10 +171,10 @@ func TestTypeWithOddTagsIsSynced(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		config := quiet[*oddGadget]()
+		config := world.Quiet[*oddGadget]()
 		config.PagedList = mode.PagedList
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: gadgetGVR}, config)
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.GadgetGVR}, config)
+		defer world.Start(w.T, inf)()
 		raw, err := stored.MarshalJSON()
 		if err != nil {
 			w.Fatal(err)
@@ -202,14 +204,14 @@ type embedding struct {
 //
 // A type whose Unmarshal is promoted from an embedded field is decoded from JSON.
 func TestTypeWithUnmarshalOfItsMetadata(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, mode informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, mode informer.Config[*corev1.Pod]) {
 		if _, err := w.Pods.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}); err != nil {
 			w.Fatal(err)
 		}
-		config := quiet[*embedding]()
+		config := world.Quiet[*embedding]()
 		config.PagedList = mode.PagedList
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Start(w.T, inf)()
 		if got, ok := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); !ok || got.Spec.NodeName != "n" {
 			w.Errorf("%+v", slices.Collect(inf.Store().All()))
 		}
@@ -268,18 +270,18 @@ func TestTypeThatCannotBeDecodedFailsBeforeTheFirstRequest(t *testing.T) {
 }
 
 func refusesType[T informer.Object](t *testing.T, want string) {
-	bubble(t, func(w world) {
-		client := w.client()
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[T]())
+	world.Bubble(t, func(w world.World) {
+		client := w.Client()
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[T]())
 		run := inf.Run(w.Context())
-		_, reflector := informer.NewReflector(client, informer.Resource{GroupVersionResource: podGVR}, informer.NewFIFO[T](0), quiet[T]())
-		_, get := informer.NewTypedClient[T](client, podGVR).Get(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, metav1.GetOptions{})
+		_, reflector := informer.NewReflector(client, informer.Resource{GroupVersionResource: world.PodGVR}, informer.NewFIFO[T](0), world.Quiet[T]())
+		_, get := informer.NewTypedClient[T](client, world.PodGVR).Get(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, metav1.GetOptions{})
 		for name, err := range map[string]error{"Run": run, "WaitSynced": inf.WaitSynced(w.Context()), "NewReflector": reflector, "Get": get} {
 			if err == nil || strings.TrimPrefix(err.Error(), "terminal: ") != want {
 				w.Errorf("%s: %v", name, err)
 			}
 		}
-		if n := len(w.server.Requests()); n != 0 {
+		if n := len(w.Server.Requests()); n != 0 {
 			w.Errorf("%d requests", n)
 		}
 	})
