@@ -159,6 +159,6 @@
 // configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s and the
 // generator in codegen build on these.
 //
-// The test of x.go is x_test.go. Tests that look at whole informers, by their exported API only, are in internal/suite,
-// one folder for each subject. GUARANTEES.md links each rule to its tests.
+// The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
+// internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.
 package informer

@@ -130,7 +130,7 @@ func TestTypeMustBeAPointerToAStruct(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[stringObject]())
 		err := inf.Run(w.Context())
-		if err == nil || err.Error() != "informer_test.stringObject is not a pointer to a struct" {
+		if err == nil || err.Error() != "typed.stringObject is not a pointer to a struct" {
 			w.Errorf("Run: %v", err)
 		}
 		if waitErr := inf.WaitSynced(w.Context()); waitErr != err {
@@ -261,12 +261,12 @@ func TestTypeThatCannotBeDecodedFailsBeforeTheFirstRequest(t *testing.T) {
 		holdsNone = ", which holds no JSON: change the type, or leave the field out with the tag `json:\"-\"`"
 		tagIt     = "; the field of its metadata must have the tag `json:\"metadata\"`"
 	)
-	refusesType[*tagged](t, "informer_test.tagged cannot be decoded: field Done is of type chan int"+holdsNone)
-	refusesType[*nested](t, "informer_test.nested cannot be decoded: field Spec.Hooks.Run is of type func()"+holdsNone)
-	refusesType[*locked](t, "informer_test.locked cannot be decoded: field Phase is behind an embedded pointer to an unexported struct, which cannot be set: embed the struct itself, or export it")
-	refusesType[*untagged](t, "informer_test.untagged cannot be decoded: it has no metadata.name"+tagIt)
-	refusesType[*texts](t, "informer_test.texts cannot be decoded: JSON object does not fit Go type *informer_test.texts"+tagIt)
-	refusesType[*interfaced](t, "informer_test.interfaced cannot be decoded: its method GetName panics: runtime error: invalid memory address or nil pointer dereference"+tagIt)
+	refusesType[*tagged](t, "typed.tagged cannot be decoded: field Done is of type chan int"+holdsNone)
+	refusesType[*nested](t, "typed.nested cannot be decoded: field Spec.Hooks.Run is of type func()"+holdsNone)
+	refusesType[*locked](t, "typed.locked cannot be decoded: field Phase is behind an embedded pointer to an unexported struct, which cannot be set: embed the struct itself, or export it")
+	refusesType[*untagged](t, "typed.untagged cannot be decoded: it has no metadata.name"+tagIt)
+	refusesType[*texts](t, "typed.texts cannot be decoded: JSON object does not fit Go type *typed.texts"+tagIt)
+	refusesType[*interfaced](t, "typed.interfaced cannot be decoded: its method GetName panics: runtime error: invalid memory address or nil pointer dereference"+tagIt)
 }
 
 func refusesType[T informer.Object](t *testing.T, want string) {

@@ -369,7 +369,7 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 		"create of nil":             {errorOf(pods.Create(ctx, nil, create)), "the object is nil"},
 		"update of nil":             {errorOf(pods.Update(ctx, nil, update)), "the object is nil"},
 		"update of a nil status":    {errorOf(pods.UpdateStatus(ctx, nil, update)), "the object is nil"},
-		"create, no DeepCopyObject": {errorOf(methodless.Create(ctx, &methodlessPod{ObjectMeta: meta}, create)), "*informer_test.methodlessPod " + generate},
+		"create, no DeepCopyObject": {errorOf(methodless.Create(ctx, &methodlessPod{ObjectMeta: meta}, create)), "*typed.methodlessPod " + generate},
 		"update, no DeepCopyObject": {errorOf(methodless.Update(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
 		"status, no DeepCopyObject": {errorOf(methodless.UpdateStatus(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
 		"no TypeMeta":               {errorOf(kindless.Update(ctx, &kindlessPod{meta}, update)), "GetObjectKind() schema.ObjectKind, which a type with all of the object's fields has: embed metav1.TypeMeta"},
