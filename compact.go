@@ -3,6 +3,10 @@ package informer
 import (
 	"context"
 	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/typedinformer/informer/internal/table"
 )
 
 // compact is the engine of an informer of T with Config.Compact: a follower of packed objects, whose objects it decodes
@@ -16,8 +20,20 @@ func newCompact[T Object](client *Client, resource Resource, config Config[T]) (
 		err = invalid // says more
 	}
 	f := newFollower(client, resource, compactConfig(config, packer), packer, err)
+	f.beside = func(ctx context.Context) { settle(ctx, f, packer) }
 	packer.Failures.Report = func(err error) { f.reportUnreadable(err.(*DecodeError)) }
 	return compact[T]{f}, newCompactStore[T](f.store, &packer.Failures)
+}
+
+// settle packs the objects of f again, when the handlers have processed the first list. It may run until ctx ends.
+func settle(ctx context.Context, f *follower[*packed], packer *packer) {
+	if f.waitSynced(ctx) != nil {
+		return
+	}
+	for _, l := range f.hub.All() {
+		_ = l.WaitSynced(ctx) // the handlers need the processor more
+	}
+	packer.Settle(ctx, f.store.All())
 }
 
 // subscribe implements engine.
@@ -62,22 +78,25 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 	return c
 }
 
-// newCompactStore returns a store that shows the objects of packed.
+// newCompactStore returns a store that shows the objects of another one, which is not in use yet. Readers could not
+// decode those in lost.
 func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
-	s := &Store[T]{packed: of}
-	show := func(next *Snapshot[*packed]) {
+	var opener opener[T]
+	s := &Store[T]{addIndex: func(x table.AnyIndex[T]) { of.addIndex(table.OpenedIndex(x, opener)) }}
+	of.show = func(next *Snapshot[*packed]) {
+		version := &next.version
+		next.reopened = &unpackings{version, lost}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.current.Store(&Snapshot[T]{sources: next.sources, packed: next})
+		s.current.Store(&Snapshot[T]{
+			version:  table.Opened(version, opener),
+			sources:  next.sources,
+			reopened: next.reopened,
+			labels:   func(slot uint32) labels.Labels { return version.Shared(slot).Labels() },
+		})
 		s.notifyLocked()
 	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	first := *of.Snapshot()
-	first.lost = lost
-	of.current.Store(&first)
-	of.show = show
-	show(&first)
+	of.show(of.Snapshot())
 	return s
 }
 

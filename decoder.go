@@ -2,10 +2,8 @@ package informer
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -30,7 +29,7 @@ func keyOf(id decode.Identity) Key {
 // at once. After decode of an object, finish must be called for it, and for one object at a time.
 type decoder[T Object] struct {
 	*decode.Pool
-	packing   packing[T]   // makes a T of what decoders decode; nil if they decode a T
+	packing   packing[T]   // makes a T of what decoders decode
 	metadata  *decode.Pool // of *metav1.PartialObjectMetadata, for Config.Filter
 	resource  Resource
 	namespace string // the namespace of all objects; empty for any
@@ -43,7 +42,8 @@ type decoder[T Object] struct {
 	calling   run.Limit           // 1: of calls of Config.Transform, Filter, OnDecodeError and OnFailure
 }
 
-// packing makes a T of each decoded object of another type.
+// packing is the form in which an informer holds each object: it makes a T of the decoded object. Its methods are safe
+// for concurrent use.
 type packing[T Object] interface {
 	// Type returns the type of the decoded objects, a pointer.
 	Type() reflect.Type
@@ -58,9 +58,32 @@ type packing[T Object] interface {
 	Whole(obj T) any
 	// Restored returns the T of obj, which was decoded from e.
 	Restored(e decode.Encoded, obj any) T
-	// Settle is called once, when the handlers have processed the first list, with all objects. It may run until ctx ends.
-	Settle(ctx context.Context, objects iter.Seq[T])
+	// SameContent reports whether a and b are equal.
+	SameContent(a, b T) bool
+	// Measure adds the memory that obj takes to set.
+	Measure(obj T, set *heapsize.Set)
 }
+
+// unpacked is the packing that holds the decoded objects themselves.
+type unpacked[T Object] struct{ decoded reflect.Type }
+
+func (u unpacked[T]) Type() reflect.Type { return u.decoded }
+
+func (unpacked[T]) Pack(_ *decode.Decoder, _ decode.Format, _ []byte, _ *decode.ListInfo, obj any, _ T) T {
+	return obj.(T)
+}
+
+func (unpacked[T]) Alive(old T) any { return old }
+
+func (unpacked[T]) Encoded(T, []byte) (e decode.Encoded, ok bool, err error) { return e, false, nil }
+
+func (unpacked[T]) Whole(obj T) any { return obj }
+
+func (unpacked[T]) Restored(_ decode.Encoded, obj any) T { return obj.(T) }
+
+func (unpacked[T]) SameContent(a, b T) bool { return reflect.DeepEqual(a, b) }
+
+func (unpacked[T]) Measure(obj T, set *heapsize.Set) { set.Add(obj) }
 
 // asked is what the request for a response determines for its objects.
 type asked struct {
@@ -137,25 +160,19 @@ func (d *decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 	}
 	from := decode.Origin{List: list}
 	if d.config.Transform == nil { // Transform may write to its object, so that must not share parts
-		switch {
-		case e.old == none:
+		if e.old == none {
 			from.Share = d.config.Share
-		case d.packing != nil:
+		} else {
 			from.Before = d.packing.Alive(e.old)
-		default:
-			from.Before = e.old
 		}
 		from.Made = d.own && from.Before != nil
 	}
 	obj, err := one.Decode(f, raw, from)
-	switch {
-	case err != nil:
+	if err != nil {
 		e.err = err
-	case d.packing != nil:
-		e.obj = d.packing.Pack(one, f, raw, list, obj, e.old)
-	default:
-		e.obj = obj.(T)
+		return
 	}
+	e.obj = d.packing.Pack(one, f, raw, list, obj, e.old)
 }
 
 // accepts calls Config.Filter. It returns true if the metadata cannot be decoded; decode then reports the error.

@@ -3,7 +3,6 @@ package informer
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/typedinformer/informer/internal/deliver"
@@ -15,9 +14,20 @@ type StoreWriter[T Object] struct{ store *Store[T] }
 
 // NewStore returns an empty store and its writer.
 func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
-	s := &Store[T]{}
-	s.current.Store(&Snapshot[T]{version: table.Empty[T]()})
+	s := &Store[T]{same: unpacked[T]{}.SameContent}
+	s.addIndex = s.addOwnIndex
+	s.current.Store(&Snapshot[T]{version: table.Empty[T](), reopened: neverReopened{}})
 	return s, StoreWriter[T]{s}
+}
+
+// addOwnIndex adds x to the table of s.
+func (s *Store[T]) addOwnIndex(x table.AnyIndex[T]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var w edit[T]
+	w.beginLocked(s)
+	w.table.AddIndex(x)
+	w.publishLocked()
 }
 
 // Apply applies batch in one step. Readers see none of it or all of it, in the store, in every index and in the
@@ -125,14 +135,6 @@ func sameVersion[T Object](a, b T) bool {
 	return rv != "" && a.GetResourceVersion() == rv && a.GetUID() == b.GetUID()
 }
 
-// sameContent reports whether a and b are equal.
-func sameContent[T Object](a, b T) bool {
-	if p, ok := any(a).(*packed); ok {
-		return p.SameContent(any(b).(*packed))
-	}
-	return reflect.DeepEqual(a, b)
-}
-
 // upsert adds obj or replaces the previous version. It ignores a version that the store has.
 func (w *edit[T]) upsert(obj T) {
 	key := KeyOf(obj)
@@ -172,7 +174,7 @@ func (w *edit[T]) replace(d *Delta[T], kept *undecoded) {
 	from := d.whence()
 	keepAll := from.kind == restOfShard || kept.unnamed() > 0
 	w.table.Replace(d.Namespace, d.Items, table.Policy[T]{
-		Same:    func(old, new T) bool { return sameVersion(old, new) && (!d.Restored || sameContent(old, new)) },
+		Same:    func(old, new T) bool { return sameVersion(old, new) && (!d.Restored || w.store.same(old, new)) },
 		Keep:    func(key Key, old T) bool { return (keepAll || kept.has(key)) && from.shard.Has(old) },
 		Changed: func(key Key, old, new T) { w.noteReplaced(key, old, new) }, // w.noteReplaced would move w to the heap
 	})

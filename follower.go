@@ -19,7 +19,7 @@ type follower[T Object] struct {
 	invalid    error // the reason why New rejected its arguments; nil if it did not
 	store      *Store[T]
 	memory     memoryEstimate[T]
-	packing    packing[T] // that of newReflector
+	beside     func(context.Context) // runs beside the rest; nil for none
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
 	hub        *deliver.Hub[T]
@@ -44,10 +44,11 @@ type follower[T Object] struct {
 func newFollower[T Object](client *Client, resource Resource, config Config[T], packing packing[T],
 	invalid error) *follower[T] {
 	store, _ := NewStore[T]()
+	store.same = packing.SameContent
 	f := &follower[T]{
 		resource: resource,
 		config:   config,
-		packing:  packing,
+		memory:   memoryEstimate[T]{measure: packing.Measure},
 		fifo:     NewFIFO[T](0),
 		store:    store,
 		hub:      newHub(resource, store),
@@ -56,7 +57,7 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 	}
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
 	if f.invalid = invalid; invalid == nil {
-		f.invalid = f.makeReflectors(client)
+		f.invalid = f.makeReflectors(client, packing)
 	}
 	if f.invalid != nil {
 		f.hub.Stop(f.invalid)
@@ -66,7 +67,7 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 
 // makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config
 // is wrong.
-func (f *follower[T]) makeReflectors(client *Client) error {
+func (f *follower[T]) makeReflectors(client *Client, packing packing[T]) error {
 	if err := f.resource.validate(); err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (f *follower[T]) makeReflectors(client *Client) error {
 		if namespace != "" {
 			part.Namespaces = []string{namespace}
 		}
-		r, err := newReflector(client, part, feed[T]{f}, f.config, f.packing)
+		r, err := newReflector(client, part, feed[T]{f}, f.config, packing)
 		if err != nil {
 			return err
 		}
@@ -129,16 +130,10 @@ func (f *follower[T]) run(ctx context.Context) error {
 			saver.run(ctx, f.waitSynced)
 		})
 	}
-	if f.packing != nil {
+	if f.beside != nil {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)
-			if f.waitSynced(ctx) != nil {
-				return
-			}
-			for _, l := range f.hub.All() {
-				_ = l.WaitSynced(ctx) // the handlers need the processor more
-			}
-			f.packing.Settle(ctx, f.store.All())
+			f.beside(ctx)
 		})
 	}
 	running.Wait()

@@ -17,10 +17,9 @@ import (
 //
 // An Index lives as long as its store; [NewIndex] creates one. All methods are safe for concurrent use.
 type Index[T Object, K comparable] struct {
-	store  *Store[T]
-	keys   func(T) []K
-	index  *table.Index[T, K] // finds the objects; nil if packed is set
-	packed *Index[*packed, K] // with Config.Compact: the index of the store that this index's store shows; nil otherwise
+	store *Store[T]
+	keys  func(T) []K
+	index *table.Index[T, K] // finds the objects in snapshots of store
 }
 
 // Indexable is an [*Informer] or a [*Store]: what [NewIndex] and listers read.
@@ -31,24 +30,8 @@ func (s *Store[T]) indexed() *Store[T] { return s }
 // NewIndex adds an index to an informer or a store, at any time. The index is complete when NewIndex returns. keys
 // returns the keys of an object: none, one or several. Repeated keys count once.
 func NewIndex[T Object, K comparable](in Indexable[T], keys func(T) []K) *Index[T, K] {
-	s := in.indexed()
-	if s.packed != nil {
-		inner := NewIndex(s.packed, func(p *packed) []K {
-			var none T
-			obj := unpack[T](p)
-			if obj == none {
-				return nil
-			}
-			return keys(obj)
-		})
-		return &Index[T, K]{store: s, keys: keys, packed: inner}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var w edit[T]
-	w.beginLocked(s)
-	x := &Index[T, K]{store: s, keys: keys, index: table.AddIndex(&w.table, keys)}
-	w.publishLocked()
+	x := &Index[T, K]{in.indexed(), keys, table.NewIndex(keys)}
+	x.store.addIndex(x.index)
 	return x
 }
 
@@ -63,35 +46,22 @@ func (x *Index[T, K]) LookupIn(snap *Snapshot[T], key K) iter.Seq[T] {
 
 // lookup calls yield with each object of snap that has key, until yield returns false.
 func (x *Index[T, K]) lookup(snap *Snapshot[T], key K, yield func(T) bool) {
-	switch {
-	case x.packed != nil && snap.packed != nil:
-		x.packed.lookup(snap.packed, key, snap.unpacking(yield))
-	case x.index == nil || !x.index.Lookup(&snap.version, key, snap.copying(yield)):
+	if !x.index.Lookup(&snap.version, key, yield) {
 		x.scan(snap, key, yield)
 	}
 }
 
 // scan calls yield with each object of snap, which does not have the index, that has key, until yield returns false.
 func (x *Index[T, K]) scan(snap *Snapshot[T], key K, yield func(T) bool) {
-	for obj := range snap.shared().All() {
-		if slices.Contains(x.keys(obj), key) && !yield(snap.give(obj)) {
-			return
-		}
-	}
+	snap.version.WalkShared(table.Range{}, func(obj T) bool {
+		return !slices.Contains(x.keys(obj), key) || yield(snap.version.Give(obj))
+	})
 }
 
 // List returns the objects that Lookup yields, as a new slice.
 func (x *Index[T, K]) List(key K) []T {
 	snap := x.store.Snapshot()
-	return slices.AppendSeq(make([]T, 0, x.atMost(snap, key)), x.LookupIn(snap, key))
-}
-
-// atMost returns a number of objects of snap, a snapshot of the index's own store: no more of them have key.
-func (x *Index[T, K]) atMost(snap *Snapshot[T], key K) int {
-	if x.packed != nil {
-		return x.packed.atMost(snap.packed, key)
-	}
-	return x.index.AtMost(&snap.version, key)
+	return slices.AppendSeq(make([]T, 0, x.index.AtMost(&snap.version, key)), x.LookupIn(snap, key))
 }
 
 // Count returns the number of objects that have key. It takes time proportional to that number.
@@ -116,10 +86,7 @@ func (x *Index[T, K]) KeysIn(snap *Snapshot[T]) iter.Seq[K] {
 
 // eachKey calls yield with each key that at least one object of snap has, until yield returns false.
 func (x *Index[T, K]) eachKey(snap *Snapshot[T], yield func(K) bool) {
-	switch {
-	case x.packed != nil && snap.packed != nil:
-		x.packed.eachKey(snap.packed, yield)
-	case x.index == nil || !x.index.Keys(&snap.version, yield):
+	if !x.index.Keys(&snap.version, yield) {
 		x.scanKeys(snap, yield)
 	}
 }
@@ -127,15 +94,16 @@ func (x *Index[T, K]) eachKey(snap *Snapshot[T], yield func(K) bool) {
 // scanKeys calls yield with each key of the objects of snap, which does not have the index, until yield returns false.
 func (x *Index[T, K]) scanKeys(snap *Snapshot[T], yield func(K) bool) {
 	seen := map[K]struct{}{}
-	for obj := range snap.shared().All() {
+	snap.version.WalkShared(table.Range{}, func(obj T) bool {
 		for _, key := range x.keys(obj) {
 			if _, again := seen[key]; again {
 				continue
 			}
 			seen[key] = struct{}{}
 			if !yield(key) {
-				return
+				return false
 			}
 		}
-	}
+		return true
+	})
 }

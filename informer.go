@@ -51,7 +51,7 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 		c, store := newCompact(client, resource, config)
 		return newFace(resource, config, store, c, c.follower)
 	}
-	f := newFollower(client, resource, config, nil, nil)
+	f := newFollower[T](client, resource, config, unpacked[T]{config.goType()}, nil)
 	return newFace(resource, config, f.store, f, f)
 }
 

@@ -68,25 +68,16 @@ func Select[T Labeled](snap *Snapshot[T], namespace string, selector labels.Sele
 	switch {
 	case selector == nil || selector.Empty():
 		return snap.in(namespace)
-	case snap.packed != nil:
+	case snap.labels != nil:
 		return func(yield func(T) bool) {
-			var none T
-			for p := range snap.packed.in(namespace) {
-				if !selector.Matches(p.Labels()) {
-					continue
-				}
-				if obj := snap.unpack(p); obj != none && !yield(obj) {
-					return
-				}
-			}
+			matches := func(slot uint32) bool { return selector.Matches(snap.labels(slot)) }
+			snap.version.WalkSome(keysOf(namespace), matches, yield)
 		}
 	}
 	return func(yield func(T) bool) {
-		for obj := range snap.shared().in(namespace) {
-			if selector.Matches(labels.Set(obj.GetLabels())) && !yield(snap.give(obj)) {
-				return
-			}
-		}
+		snap.version.WalkShared(keysOf(namespace), func(obj T) bool {
+			return !selector.Matches(labels.Set(obj.GetLabels())) || yield(snap.version.Give(obj))
+		})
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 
 // memoryEstimate estimates the memory of a store from the sizes of some objects. It is safe for concurrent use.
 type memoryEstimate[T Object] struct {
+	measure func(obj T, set *heapsize.Set) // adds the size of obj to set
+
 	mu      sync.Mutex // protects the fields below
 	at      time.Time  // when objects were measured; zero if they never were
 	objects int        // the number of objects in the store then
@@ -31,13 +33,13 @@ func (m *memoryEstimate[T]) of(s *Snapshot[T]) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.at.IsZero() || time.Since(m.at) > sampledFor || n > 2*m.objects || 2*n < m.objects {
-		m.at, m.objects, m.mean = time.Now(), n, meanSize(s)
+		m.at, m.objects, m.mean = time.Now(), n, m.meanSize(s)
 	}
 	return int64(float64(n) * (m.mean + overheadStore + overheadIndex*float64(s.version.Indexes())))
 }
 
 // meanSize returns the mean size of objects all over s, which must not be empty.
-func meanSize[T Object](s *Snapshot[T]) float64 {
+func (m *memoryEstimate[T]) meanSize(s *Snapshot[T]) float64 {
 	var set heapsize.Set
 	measured, seen := 0, 0
 	stride := max(s.Len()/sampled, 1)
@@ -45,11 +47,7 @@ func meanSize[T Object](s *Snapshot[T]) float64 {
 		if seen++; seen%stride != 0 {
 			continue
 		}
-		if p, ok := any(obj).(*packed); ok {
-			set.AddBytes(p.HeapSize())
-		} else {
-			set.Add(obj)
-		}
+		m.measure(obj, &set)
 		if measured++; measured == sampled {
 			break
 		}

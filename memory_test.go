@@ -10,7 +10,7 @@ import (
 func TestMemoryIsMeasuredSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := NewStore[*thing]()
-		var m memoryEstimate[*thing]
+		m := memoryEstimate[*thing]{measure: unpacked[*thing]{}.Measure}
 		if n := m.of(store.Snapshot()); n != 0 {
 			t.Errorf("%d bytes without objects", n)
 		}

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	room "github.com/typedinformer/informer/internal/packed"
+	"github.com/typedinformer/informer/internal/table"
 )
 
 // packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an
@@ -34,8 +35,31 @@ func unpack[T Object](p *packed) T {
 	return obj
 }
 
-// failureOf returns why a reader could not decode p. Nil means that no reader has failed.
+// opener is the [table.Opener] of a store of T with Config.Compact.
+type opener[T Object] struct{}
+
+// Open implements table.Opener.
+func (opener[T]) Open(p *packed) T { return unpack[T](p) }
+
+// Copy implements table.Opener. If nobody has the object, the one that it decodes needs no copy.
+func (opener[T]) Copy(p *packed, copy func(T) T) T {
+	var none T
+	if p.Alive() == nil {
+		obj, _ := p.Fresh(nil).(T)
+		return obj
+	}
+	obj := unpack[T](p)
+	if obj == none {
+		return none
+	}
+	return copy(obj)
+}
+
+// failureOf returns why a reader could not decode p. Nil means that no reader has failed, or that p is nil.
 func failureOf(p *packed) *DecodeError {
+	if p == nil {
+		return nil
+	}
 	failed, _ := p.Failed().(*DecodeError)
 	return failed
 }
@@ -43,10 +67,22 @@ func failureOf(p *packed) *DecodeError {
 // unreadable has the packed objects that readers could not decode.
 type unreadable = room.Failures
 
-// failuresIn returns the failures of the objects that get returns for their keys.
-func failuresIn(lost *unreadable, get func(Key) *packed) (all []*DecodeError) {
-	for _, err := range lost.In(func(namespace, name string) *packed {
-		return get(Key{Namespace: namespace, Name: name})
+// unpackings are the [reopenings] of a snapshot with that version.
+type unpackings struct {
+	version *table.Version[*packed]
+	lost    *unreadable
+}
+
+func (u *unpackings) failure(key Key) *DecodeError { return failureOf(u.get(key)) }
+
+func (u *unpackings) get(key Key) *packed {
+	_, p, _ := u.version.Find(key)
+	return p
+}
+
+func (u *unpackings) failures() (all []*DecodeError) {
+	for _, err := range u.lost.In(func(namespace, name string) *packed {
+		return u.get(Key{Namespace: namespace, Name: name})
 	}) {
 		all = append(all, err.(*DecodeError))
 	}

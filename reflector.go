@@ -62,11 +62,10 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if config.WarmStart.Storage != nil {
 		return nil, errors.New("Config.WarmStart: a reflector holds no objects, so it cannot save them; only an Informer can")
 	}
-	return newReflector(client, resource, sink, config, nil)
+	return newReflector(client, resource, sink, config, unpacked[T]{config.goType()})
 }
 
-// newReflector is NewReflector. If packing is not nil, the reflector decodes objects of packing's type, and packing
-// makes a T of each.
+// newReflector is NewReflector for a reflector that decodes objects of packing's type. packing makes a T of each.
 func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T],
 	packing packing[T]) (*Reflector[T], error) {
 	if err := resource.validate(); err != nil {
@@ -85,10 +84,7 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	t := config.goType()
-	if packing != nil {
-		t = packing.Type()
-	}
+	t := packing.Type()
 	if err := config.WarmStart.validate(resource, t, config.Transform != nil || config.Filter != nil); err != nil {
 		return nil, err
 	}

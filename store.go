@@ -3,10 +3,10 @@ package informer
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/typedinformer/informer/internal/table"
@@ -18,9 +18,10 @@ import (
 // The methods of Store only read. An [Informer] writes to its own store; the [StoreWriter] writes to a store that
 // [NewStore] returned. All methods are safe for concurrent use.
 type Store[T Object] struct {
-	current atomic.Pointer[Snapshot[T]]
-	packed  *Store[*packed]         // with Config.Compact: the store that this one shows; nil otherwise
-	show    func(next *Snapshot[T]) // called with each snapshot before it is published; nil for none
+	current  atomic.Pointer[Snapshot[T]]
+	addIndex func(table.AnyIndex[T])
+	show     func(next *Snapshot[T]) // called with each snapshot before it is published; nil for none
+	same     func(a, b T) bool       // reports whether two objects are equal
 
 	mu    sync.Mutex     // serializes writers; protects the fields below
 	wake  chan struct{}  // closed at the next publication; nil if nothing waits
@@ -74,11 +75,10 @@ func (s *Store[T]) notifyLocked() {
 // Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any
 // time, which keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
-	version table.Version[T]   // has the objects and the indexes; empty if packed is set
-	sources []source           // sorted by namespace
-	packed  *Snapshot[*packed] // with Config.Compact: has the objects and the indexes; nil otherwise
-	lost    *unreadable        // if T is *packed: objects that readers could not decode; nil otherwise
-	copied  func(T) T          // copies each object that is read; nil unless Copies returned this snapshot
+	version  table.Version[T] // has the objects and the indexes
+	sources  []source         // sorted by namespace
+	reopened reopenings
+	labels   func(slot uint32) labels.Labels // reads those of an object without decoding it; nil if all are decoded
 }
 
 // Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which
@@ -89,57 +89,8 @@ func Copies[T interface {
 	DeepCopyObject() runtime.Object
 }](s *Snapshot[T]) *Snapshot[T] {
 	view := *s
-	view.copied = func(obj T) T { return obj.DeepCopyObject().(T) }
+	view.version = s.version.Copies(func(obj T) T { return obj.DeepCopyObject().(T) })
 	return &view
-}
-
-// shared returns s without copying objects, if s is a view that Copies returned.
-func (s *Snapshot[T]) shared() *Snapshot[T] {
-	if s.copied == nil {
-		return s
-	}
-	view := *s
-	view.copied = nil
-	return &view
-}
-
-// give returns obj for a reader: a copy if s is a view that Copies returned.
-func (s *Snapshot[T]) give(obj T) T {
-	if s.copied != nil {
-		return s.copied(obj)
-	}
-	return obj
-}
-
-// unpack returns the object of p for a reader, as give does, or the zero T if it cannot be decoded.
-func (s *Snapshot[T]) unpack(p *packed) T {
-	if s.copied != nil && p.Alive() == nil {
-		obj, _ := p.Fresh(nil).(T)
-		return obj
-	}
-	var none T
-	obj := unpack[T](p)
-	if s.copied != nil && obj != none {
-		return s.copied(obj)
-	}
-	return obj
-}
-
-// copying returns yield for the objects that s holds: it passes them on as give does.
-func (s *Snapshot[T]) copying(yield func(T) bool) func(T) bool {
-	if s.copied == nil {
-		return yield
-	}
-	return func(obj T) bool { return yield(s.copied(obj)) }
-}
-
-// unpacking returns yield for the objects of s.packed. It leaves out those that cannot be decoded.
-func (s *Snapshot[T]) unpacking(yield func(T) bool) func(*packed) bool {
-	return func(p *packed) bool {
-		var none T
-		obj := s.unpack(p)
-		return obj == none || yield(obj)
-	}
 }
 
 // source is the source of one namespace, or of all if namespace is empty. It has reported every change up to
@@ -152,17 +103,7 @@ type source struct {
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
-	if s.packed != nil {
-		var obj, none T
-		if _, p, ok := s.packed.version.Find(key); ok {
-			obj = s.unpack(p)
-		}
-		return obj, obj != none
-	}
 	_, obj, ok := s.version.Find(key)
-	if ok {
-		obj = s.give(obj)
-	}
 	return obj, ok
 }
 
@@ -185,10 +126,10 @@ func (s *Snapshot[T]) Undecodable(key Key) error {
 		}
 		unknown = src.undecoded.unknown(key)
 	}
-	if failed := s.unreadable(key); failed != nil {
+	if failed := s.reopened.failure(key); failed != nil {
 		return failed
 	}
-	if unknown != nil && !s.has(key) {
+	if unknown != nil && !s.version.Has(key) {
 		return unknown
 	}
 	return nil
@@ -198,14 +139,14 @@ func (s *Snapshot[T]) Undecodable(key Key) error {
 // [Snapshot.Undecodable]. It leaves out objects whose names could not be decoded.
 func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 	return func(yield func(*DecodeError) bool) {
-		for _, failed := range s.allUnreadable() {
+		for _, failed := range s.reopened.failures() {
 			if !yield(failed) {
 				return
 			}
 		}
 		for _, src := range s.sources {
 			for failed := range src.undecoded.in("") {
-				if s.unreadable(failed.Key) == nil && !yield(failed) {
+				if s.reopened.failure(failed.Key) == nil && !yield(failed) {
 					return
 				}
 			}
@@ -228,7 +169,7 @@ func (s *Snapshot[T]) Missing(namespace string) error {
 // could not be decoded.
 func (s *Snapshot[T]) missing(namespace string) iter.Seq[*DecodeError] {
 	return func(yield func(*DecodeError) bool) {
-		for _, failed := range s.allUnreadable() {
+		for _, failed := range s.reopened.failures() {
 			if (namespace == "" || failed.Key.Namespace == namespace) && !yield(failed) {
 				return
 			}
@@ -238,7 +179,7 @@ func (s *Snapshot[T]) missing(namespace string) iter.Seq[*DecodeError] {
 				continue
 			}
 			for failed := range src.undecoded.in(namespace) {
-				if !s.has(failed.Key) && !yield(failed) {
+				if !s.version.Has(failed.Key) && !yield(failed) {
 					return
 				}
 			}
@@ -265,96 +206,43 @@ func (s *Snapshot[T]) undecodable() (all, missing int) {
 	return all, missing
 }
 
-// has reports whether s has an object with that key, without decoding it.
-func (s *Snapshot[T]) has(key Key) bool {
-	if s.packed != nil {
-		return s.packed.has(key)
-	}
-	_, _, ok := s.version.Find(key)
-	return ok
-}
-
-// packedView returns the snapshot of the packed objects with Config.Compact, and nil otherwise.
-func (s *Snapshot[T]) packedView() *Snapshot[*packed] {
-	if s.packed != nil {
-		return s.packed
-	}
-	p, _ := any(s).(*Snapshot[*packed])
-	return p
-}
-
-// unreadable returns why the object with that key could not be decoded when it was read, which happens with
-// Config.Compact only. It returns nil if there was no such failure.
-func (s *Snapshot[T]) unreadable(key Key) *DecodeError {
-	if view := s.packedView(); view != nil {
-		if _, p, ok := view.version.Find(key); ok {
-			return failureOf(p)
-		}
-	}
-	return nil
-}
-
-// allUnreadable returns unreadable of all objects.
-func (s *Snapshot[T]) allUnreadable() []*DecodeError {
-	view := s.packedView()
-	if view == nil || view.lost == nil {
-		return nil
-	}
-	return failuresIn(view.lost, func(key Key) *packed {
-		_, p, _ := view.version.Find(key)
-		return p
-	})
-}
-
 // All yields every object, ordered by namespace, then name.
 func (s *Snapshot[T]) All() iter.Seq[T] {
-	return func(yield func(T) bool) { s.walk(table.Range{}, yield) }
+	return func(yield func(T) bool) { s.version.Walk(table.Range{}, yield) }
 }
 
 // From yields every object at or after key, in the order of All. The snapshot need not have an object with that key.
 func (s *Snapshot[T]) From(key Key) iter.Seq[T] {
-	return func(yield func(T) bool) { s.walk(table.Range{From: key}, yield) }
+	return func(yield func(T) bool) { s.version.Walk(table.Range{From: key}, yield) }
 }
 
 // Namespace yields every object of one namespace, ordered by name.
 func (s *Snapshot[T]) Namespace(namespace string) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		s.walk(table.Range{From: Key{Namespace: namespace}, Within: true}, yield)
-	}
+	return func(yield func(T) bool) { s.version.Walk(keysIn(namespace), yield) }
 }
 
-// walk calls yield with each object in r, until yield returns false.
-func (s *Snapshot[T]) walk(r table.Range, yield func(T) bool) {
-	if s.packed != nil {
-		s.packed.version.Walk(r, s.unpacking(yield))
-	} else {
-		s.version.Walk(r, s.copying(yield))
-	}
+// keysIn returns the keys of one namespace.
+func keysIn(namespace string) table.Range {
+	return table.Range{From: Key{Namespace: namespace}, Within: true}
 }
 
 // in yields every object of one namespace, or of all if namespace is empty.
 func (s *Snapshot[T]) in(namespace string) iter.Seq[T] {
-	if namespace == "" {
-		return s.All()
-	}
-	return s.Namespace(namespace)
+	return func(yield func(T) bool) { s.version.Walk(keysOf(namespace), yield) }
+}
+
+// keysOf returns the keys of one namespace, or of all if namespace is empty.
+func keysOf(namespace string) table.Range {
+	r := keysIn(namespace)
+	r.Within = namespace != ""
+	return r
 }
 
 // List returns the objects that All yields, as a new slice.
-func (s *Snapshot[T]) List() []T {
-	if s.packed == nil && s.copied == nil {
-		return s.version.List()
-	}
-	return slices.AppendSeq(make([]T, 0, s.Len()), s.All())
-}
+func (s *Snapshot[T]) List() []T { return s.version.List() }
 
 // Len returns the number of objects.
-func (s *Snapshot[T]) Len() int {
-	if s.packed != nil {
-		return s.packed.Len()
-	}
-	return s.version.Len()
-}
+func (s *Snapshot[T]) Len() int { return s.version.Len() }
 
 // ResourceVersion returns the resource version up to which the snapshot is complete: it contains every change up to
 // that version. An informer of several namespaces has one watch for each; ResourceVersion then returns the lowest

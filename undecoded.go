@@ -133,3 +133,17 @@ func (u *undecoded) in(namespace string) iter.Seq[*DecodeError] {
 		})
 	}
 }
+
+// reopenings are the readings of the objects of a snapshot that are decoded when they are read.
+type reopenings interface {
+	// failure returns why the object with that key could not be decoded when it was read, or nil if it could.
+	failure(key Key) *DecodeError
+	// failures returns failure of all objects.
+	failures() []*DecodeError
+}
+
+// neverReopened are the reopenings of a snapshot that has decoded objects.
+type neverReopened struct{}
+
+func (neverReopened) failure(Key) *DecodeError { return nil }
+func (neverReopened) failures() []*DecodeError { return nil }

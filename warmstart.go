@@ -45,13 +45,11 @@ func newWarmStart[T Object](client *Client, source *fetch.Source, d *decoder[T],
 		Cluster:  client.cluster,
 		Source:   warmSource{source},
 		Decoders: d.Pool,
+		Packing:  savedPacking[T]{d.packing},
 		Share:    d.config.Share,
 		Log:      log,
 	}
 	c.Identity.SetType(d.Type())
-	if d.packing != nil {
-		c.Packing = savedPacking[T]{d.packing}
-	}
 	return warmStart[T]{state: saved.New(c), log: log}
 }
 

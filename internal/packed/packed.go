@@ -2,7 +2,6 @@ package packed
 
 import (
 	"fmt"
-	"reflect"
 	"sync/atomic"
 	"unsafe"
 
@@ -129,9 +128,3 @@ func (p *Object) Failed() error { return p.body.Load().form.failed }
 
 // Bare returns an object that has only the identity and the version of p, or nil if that is not possible.
 func (p *Object) Bare() any { return p.body.Load().form.by.bare(p) }
-
-// SameContent reports whether p and other have equal objects.
-func (p *Object) SameContent(other *Object) bool {
-	obj := p.Decoded(nil)
-	return obj != nil && reflect.DeepEqual(obj, other.Decoded(nil))
-}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/pack"
 )
 
@@ -133,6 +134,15 @@ func (k *Packer) Restored(e decode.Encoded, obj any) *Object {
 	p.setDecoded(nil, obj)
 	return p
 }
+
+// SameContent reports whether a and b have equal objects.
+func (k *Packer) SameContent(a, b *Object) bool {
+	obj := a.Decoded(nil)
+	return obj != nil && reflect.DeepEqual(obj, b.Decoded(nil))
+}
+
+// Measure adds the memory that p takes to set, without a decoded object that somebody reads.
+func (k *Packer) Measure(p *Object, set *heapsize.Set) { set.AddBytes(p.HeapSize()) }
 
 // Settle packs objects again. Most were packed while the dictionary knew only the first ones.
 func (k *Packer) Settle(ctx context.Context, objects iter.Seq[*Object]) {

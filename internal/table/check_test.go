@@ -69,7 +69,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			o := newOwner()
-			o.edit(func(e *Edit[*thing]) { AddIndex(e, tagsOf) })
+			o.edit(func(e *Edit[*thing]) { addIndex(e, tagsOf) })
 			var things []*thing
 			for i := range 64 {
 				things = append(things, &thing{name: fmt.Sprintf("n%02d", i)})

@@ -20,6 +20,12 @@
 // trees lead from names and keys to slots, and an array leads from slots to objects. So a new version of an object is
 // one write to the array.
 //
+// # Readers of other objects
+//
+// A table can hold its objects in a form from which each read makes what the reader gets, for example compressed. An
+// [Opener] makes these objects: [Opened] returns a version for readers of them, and [OpenedIndex] adds an index of them
+// to the table. [Version.Copies] is for readers that get a copy of each object.
+//
 // # Concurrency
 //
 // Any number of goroutines may read a version without a lock. Only one goroutine at a time may call the methods of a

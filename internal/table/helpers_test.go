@@ -81,6 +81,13 @@ func (o *owner) check(t *testing.T) {
 	}
 }
 
+// addIndex adds an index to the version that e makes.
+func addIndex[K comparable](e *Edit[*thing], keys func(*thing) []K) *Index[*thing, K] {
+	x := NewIndex(keys)
+	e.AddIndex(x)
+	return x
+}
+
 // lookup returns the things of v that have key, and whether v has the index.
 func lookup[K comparable](x *Index[*thing, K], v *Version[*thing], key K) (things []*thing, has bool) {
 	has = x.Lookup(v, key, func(t *thing) bool { things = append(things, t); return true })

@@ -8,7 +8,8 @@ import (
 )
 
 // Index finds the objects of a table by keys that a function computes from them. A version has its own tree of each
-// index, so the index is always consistent with the objects. [AddIndex] creates one.
+// index, so the index is always consistent with the objects. [NewIndex] creates one, and [Edit.AddIndex] adds it to a
+// table.
 //
 // The table calls the function once for each version of an object, and keeps the result. A function that returns
 // different keys for the same object makes lookups wrong, but corrupts nothing.
@@ -18,14 +19,29 @@ type Index[T Object, K comparable] struct {
 	seed maphash.Seed
 }
 
-// AddIndex adds an index to the version that e makes, and so to all later ones. It calls keys for every object. keys
-// returns the keys of an object: none, one or several. Repeated keys count once.
-func AddIndex[T Object, K comparable](e *Edit[T], keys func(T) []K) *Index[T, K] {
-	x := &Index[T, K]{at: len(e.next.indexes), keys: keys, seed: maphash.MakeSeed()}
-	t := &keyTree[T, K]{index: x, tree: cow.NewTree[K, filed](cow.ByHash)}
+// NewIndex returns an index for one table. keys returns the keys of an object: none, one or several. Repeated keys
+// count once.
+func NewIndex[T Object, K comparable](keys func(T) []K) *Index[T, K] {
+	return &Index[T, K]{keys: keys, seed: maphash.MakeSeed()}
+}
+
+// AnyIndex is an [Index] of keys of any type.
+type AnyIndex[T Object] interface {
+	// newTree returns the empty state of the index, which is at that place in Version.indexes. It is called once.
+	newTree(at int) indexTree[T]
+}
+
+func (x *Index[T, K]) newTree(at int) indexTree[T] {
+	x.at = at
+	return &keyTree[T, K]{index: x, tree: cow.NewTree[K, filed](cow.ByHash)}
+}
+
+// AddIndex adds x, which no table has, to the version that e makes, and so to all later ones. It calls the function of
+// x for every object.
+func (e *Edit[T]) AddIndex(x AnyIndex[T]) {
+	t := x.newTree(len(e.next.indexes))
 	t.build(e.gen, e.next)
 	e.next.indexes = append(e.next.indexes, t)
-	return x
 }
 
 // Lookup calls yield with each object of v that has key, ordered by namespace, then name, until yield returns false. If
@@ -34,6 +50,10 @@ func (x *Index[T, K]) Lookup(v *Version[T], key K, yield func(T) bool) (has bool
 	t := x.treeIn(v)
 	if t == nil {
 		return false
+	}
+	if v.from != nil {
+		t.slots(key, func(slot uint32) bool { return v.open(slot, yield) })
+		return true
 	}
 	p := cow.Place{Hash: x.hash(key)}
 	objects := v.objects.Reader()
@@ -107,8 +127,12 @@ func (x *Index[T, K]) treeIn(v *Version[T]) *keyTree[T, K] {
 }
 
 // items appends one item to items for each key of obj, the object of r. Keys with equal hashes get consecutive
-// ordinals.
+// ordinals. An object that an [Opener] could not make has no keys.
 func (x *Index[T, K]) items(r *record, obj T, items []item[K]) []item[K] {
+	var none T
+	if obj == none {
+		return items
+	}
 	mine := len(items)
 next:
 	for _, key := range x.keys(obj) {
@@ -152,6 +176,22 @@ type keyTree[T Object, K comparable] struct {
 	buf   []item[K] // scratch memory of edits
 }
 
+// slots calls yield with the slot of each object that has key, until yield returns false.
+func (t *keyTree[T, K]) slots(key K, yield func(slot uint32) bool) {
+	p := cow.Place{Hash: t.index.hash(key)}
+	t.tree.Ascend(&p, func(items []item[K]) bool {
+		for i := range items {
+			if items[i].Hash>>cow.OrdinalBits != p.Hash>>cow.OrdinalBits {
+				return false
+			}
+			if items[i].Key == key && !yield(items[i].Slot) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func (t *keyTree[T, K]) clone() indexTree[T] {
 	c := *t
 	return &c
@@ -159,10 +199,9 @@ func (t *keyTree[T, K]) clone() indexTree[T] {
 
 func (t *keyTree[T, K]) build(gen uint64, v *Version[T]) {
 	items := make([]item[K], 0, v.Len())
-	objects := v.objects.Reader()
 	v.eachRecord(func(r *record) {
 		before := len(items)
-		items = t.index.items(r, objects.Get(r.Data.slot), items)
+		items = t.index.items(r, v.Shared(r.Data.slot), items)
 		noteHashes(r, items[before:])
 	})
 	slices.SortFunc(items, func(a, b item[K]) int { return cow.Compare(cow.ByHash, &a, &b) })

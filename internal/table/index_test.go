@@ -11,7 +11,7 @@ import (
 // indexed returns the owner of a table with an index.
 func indexed[K comparable](keys func(*thing) []K) (o *owner, x *Index[*thing, K]) {
 	o = newOwner()
-	o.edit(func(e *Edit[*thing]) { x = AddIndex(e, keys) })
+	o.edit(func(e *Edit[*thing]) { x = addIndex(e, keys) })
 	return o, x
 }
 

@@ -121,7 +121,7 @@ func TestTableFollowsAModel(t *testing.T) {
 			var old []kept
 			for step := range 240 {
 				if step%80 == 0 { // two indexes are late
-					r.edit(func(e *Edit[*thing]) { indexes[step/80] = AddIndex(e, r.tags) })
+					r.edit(func(e *Edit[*thing]) { indexes[step/80] = addIndex(e, r.tags) })
 				}
 				r.apply(t)
 				if r.IntN(20) == 0 {
@@ -304,7 +304,7 @@ func TestReplaceReportsItsChanges(t *testing.T) {
 			o := newOwner()
 			x := (*Index[*thing, string])(nil)
 			o.edit(func(e *Edit[*thing]) {
-				x = AddIndex(e, func(t *thing) []string { return []string{fmt.Sprint(t.version)} })
+				x = addIndex(e, func(t *thing) []string { return []string{fmt.Sprint(t.version)} })
 			})
 			o.put(test.before...)
 			items := slices.Clone(test.items)
@@ -342,7 +342,7 @@ func TestReplaceReportsItsChanges(t *testing.T) {
 // Guarantees: C3
 func TestEditThatNeverEndsHasNoEffect(t *testing.T) {
 	o := newOwner()
-	o.edit(func(e *Edit[*thing]) { AddIndex(e, tagsOf) })
+	o.edit(func(e *Edit[*thing]) { addIndex(e, tagsOf) })
 	o.put(&thing{name: "a", tags: []string{"t"}}, &thing{name: "b"}, &thing{name: "c"})
 	o.remove(Key{Name: "b"})
 	before, edits := o.published, o.table.Edits()
@@ -377,7 +377,7 @@ func TestReadersSeeOneVersion(t *testing.T) {
 	const objects, edits = 200, 200
 	o := newOwner()
 	var x *Index[*thing, string]
-	o.edit(func(e *Edit[*thing]) { x = AddIndex(e, tagsOf) })
+	o.edit(func(e *Edit[*thing]) { x = addIndex(e, tagsOf) })
 	things := func(version int) (all []*thing) {
 		for i := range objects {
 			key := Key{Namespace: fmt.Sprint(i % 3), Name: fmt.Sprint(i)}

@@ -35,6 +35,7 @@ func CompareKeys(a, b Key) int {
 // objects and no indexes, and no edit may begin with it.
 type Version[T Object] struct {
 	hints   *cow.Hints     // from names to slots; shared by all versions
+	from    source[T]      // makes the objects at each read; nil for a table's own version, which has them in objects
 	records tree[struct{}] // by name
 	objects cow.Array[T]   // by slot
 	indexes []indexTree[T] // by Index.at
@@ -76,6 +77,9 @@ func (v *Version[T]) Indexes() int { return len(v.indexes) }
 
 // Find returns the object with that key and its slot.
 func (v *Version[T]) Find(key Key) (slot uint32, obj T, ok bool) {
+	if v.from != nil {
+		return v.from.find(key)
+	}
 	hash := v.hints.Hash(key.Namespace, key.Name)
 	if bucket := v.hints.Bucket(hash); bucket != nil {
 		var none T
@@ -93,6 +97,31 @@ func (v *Version[T]) Find(key Key) (slot uint32, obj T, ok bool) {
 		return r.Data.slot, v.objects.Get(r.Data.slot), true
 	}
 	return 0, obj, false
+}
+
+// Has reports whether v has an object with that key, also if no reader can get it.
+func (v *Version[T]) Has(key Key) bool {
+	if v.from != nil {
+		return v.from.has(key)
+	}
+	_, _, ok := v.Find(key)
+	return ok
+}
+
+// Shared returns the object in slot, which must be in use. It is the one that readers share, also if v has copies.
+func (v *Version[T]) Shared(slot uint32) T {
+	if v.from != nil {
+		return v.from.shared(slot)
+	}
+	return v.objects.Get(slot)
+}
+
+// Give returns obj, which [Version.Shared] or [Version.WalkShared] returned, for a reader of v: a copy if v has copies.
+func (v *Version[T]) Give(obj T) T {
+	if v.from != nil {
+		return v.from.give(obj)
+	}
+	return obj
 }
 
 // record returns the record of the object with that key, or nil if there is none.
@@ -117,11 +146,56 @@ type Range struct {
 
 // Walk calls yield with each object whose key is in r, ordered by namespace, then name, until yield returns false.
 func (v *Version[T]) Walk(r Range, yield func(T) bool) {
+	if v.from != nil {
+		v.walkSlots(r, func(slot uint32) bool { return v.open(slot, yield) })
+		return
+	}
 	objects := v.objects.Reader()
 	v.records.Ascend(&cow.Place{Space: r.From.Namespace, Name: r.From.Name}, func(items []item[struct{}]) bool {
 		inside := r.inside(items)
 		for i := range items[:inside] {
 			if !yield(objects.Get(items[i].Slot)) {
+				return false
+			}
+		}
+		return inside == len(items)
+	})
+}
+
+// open calls yield with the object in slot, unless v.from cannot make it.
+func (v *Version[T]) open(slot uint32, yield func(T) bool) bool {
+	if v.from == nil {
+		return yield(v.objects.Get(slot))
+	}
+	var none T
+	obj := v.from.open(slot)
+	return obj == none || yield(obj)
+}
+
+// WalkShared is like Walk, but calls yield with the objects that readers share, also if v has copies.
+func (v *Version[T]) WalkShared(r Range, yield func(T) bool) {
+	if v.from == nil {
+		v.Walk(r, yield)
+		return
+	}
+	v.walkSlots(r, func(slot uint32) bool {
+		var none T
+		obj := v.from.shared(slot)
+		return obj == none || yield(obj)
+	})
+}
+
+// WalkSome is like Walk, but leaves out the objects whose slots want rejects, and makes none of these.
+func (v *Version[T]) WalkSome(r Range, want func(slot uint32) bool, yield func(T) bool) {
+	v.walkSlots(r, func(slot uint32) bool { return !want(slot) || v.open(slot, yield) })
+}
+
+// walkSlots is like Walk, but calls yield with the slots of the objects.
+func (v *Version[T]) walkSlots(r Range, yield func(slot uint32) bool) {
+	v.records.Ascend(&cow.Place{Space: r.From.Namespace, Name: r.From.Name}, func(items []item[struct{}]) bool {
+		inside := r.inside(items)
+		for i := range items[:inside] {
+			if !yield(items[i].Slot) {
 				return false
 			}
 		}
@@ -143,6 +217,13 @@ func (r *Range) inside(items []item[struct{}]) int {
 // List returns all objects, ordered by namespace, then name, as a new slice.
 func (v *Version[T]) List() []T {
 	list := make([]T, 0, v.Len())
+	if v.from != nil {
+		v.Walk(Range{}, func(obj T) bool {
+			list = append(list, obj)
+			return true
+		})
+		return list
+	}
 	objects := v.objects.Reader()
 	v.records.All(func(items []item[struct{}]) bool {
 		for i := range items {

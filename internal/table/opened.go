@@ -1,0 +1,137 @@
+package table
+
+// Opener makes objects of another type of those in a table. Its methods are safe for concurrent use.
+type Opener[T, S Object] interface {
+	// Open returns the object that readers of s share, or the zero T if there is none.
+	Open(s S) T
+	// Copy is like Open, but returns an object that only the caller has. copy returns a copy of an object.
+	Copy(s S, copy func(T) T) T
+}
+
+// Opened returns v for readers of the objects that by makes of those in v, at each read. They do not get an object that
+// by cannot make, but Len and Has count it. No edit may begin with the result, which refers to v.
+func Opened[T, S Object](v *Version[S], by Opener[T, S]) Version[T] {
+	var indexes []indexTree[T]
+	for _, t := range v.indexes {
+		var inner indexTree[T]
+		if t, ok := t.(*openedTree[T, S]); ok {
+			inner = t.tree
+		}
+		indexes = append(indexes, inner)
+	}
+	return Version[T]{from: &opened[T, S]{of: v, by: by}, records: v.records, indexes: indexes}
+}
+
+// Copies returns v for readers that get a copy of each object. copy returns a copy of an object. No edit may begin with
+// the result, which refers to v.
+func (v *Version[T]) Copies(copy func(T) T) Version[T] {
+	next := *v
+	if v.from != nil {
+		next.from = v.from.copies(copy)
+	} else {
+		next.from = &opened[T, T]{of: v, by: same[T]{}, copy: copy}
+	}
+	return next
+}
+
+// source makes the objects of a version that has none of its own. An object that it cannot make is the zero T.
+type source[T Object] interface {
+	find(key Key) (slot uint32, obj T, ok bool)
+	has(key Key) bool
+	// open returns the object in slot for a reader.
+	open(slot uint32) T
+	// shared returns the object in slot that readers share, also if open returns copies.
+	shared(slot uint32) T
+	// give returns obj, which shared has returned, as open does.
+	give(obj T) T
+	copies(copy func(T) T) source[T]
+}
+
+// opened is the source of a version that [Opened] or Copies returned.
+type opened[T, S Object] struct {
+	of   *Version[S]
+	by   Opener[T, S]
+	copy func(T) T // nil if readers share objects
+}
+
+func (o *opened[T, S]) find(key Key) (slot uint32, obj T, ok bool) {
+	var none T
+	slot, s, ok := o.of.Find(key)
+	if ok {
+		obj = o.make(s)
+	}
+	return slot, obj, obj != none
+}
+
+func (o *opened[T, S]) has(key Key) bool { return o.of.Has(key) }
+
+func (o *opened[T, S]) open(slot uint32) T { return o.make(o.of.objects.Get(slot)) }
+
+func (o *opened[T, S]) make(s S) T {
+	if o.copy != nil {
+		return o.by.Copy(s, o.copy)
+	}
+	return o.by.Open(s)
+}
+
+func (o *opened[T, S]) shared(slot uint32) T { return o.by.Open(o.of.objects.Get(slot)) }
+
+func (o *opened[T, S]) give(obj T) T {
+	if o.copy != nil {
+		return o.copy(obj)
+	}
+	return obj
+}
+
+func (o *opened[T, S]) copies(copy func(T) T) source[T] { return &opened[T, S]{o.of, o.by, copy} }
+
+// same is the Opener of objects that are what readers get.
+type same[T Object] struct{}
+
+func (same[T]) Open(obj T) T                 { return obj }
+func (same[T]) Copy(obj T, copy func(T) T) T { return copy(obj) }
+
+// OpenedIndex returns x in a form that a table of S can have. It files the objects that by makes of those in the table,
+// and x finds them in what [Opened] returns for versions of that table. Objects that by cannot make have no keys.
+func OpenedIndex[T, S Object](x AnyIndex[T], by Opener[T, S]) AnyIndex[S] {
+	return openedIndex[T, S]{x, by}
+}
+
+type openedIndex[T, S Object] struct {
+	index AnyIndex[T]
+	by    Opener[T, S]
+}
+
+func (x openedIndex[T, S]) newTree(at int) indexTree[S] {
+	return &openedTree[T, S]{x.index.newTree(at), x.by}
+}
+
+// openedTree is the state of an index that [OpenedIndex] returned. by makes the objects that tree files.
+type openedTree[T, S Object] struct {
+	tree indexTree[T]
+	by   Opener[T, S]
+}
+
+func (t *openedTree[T, S]) clone() indexTree[S] { return &openedTree[T, S]{t.tree.clone(), t.by} }
+
+func (t *openedTree[T, S]) build(gen uint64, v *Version[S]) {
+	all := Version[T]{from: &opened[T, S]{of: v, by: t.by}, records: v.records}
+	t.tree.build(gen, &all)
+}
+
+func (t *openedTree[T, S]) add(gen uint64, r *record, s S) { t.tree.add(gen, r, t.by.Open(s)) }
+
+func (t *openedTree[T, S]) update(gen uint64, r *record, hashes []uint32, s S) []uint32 {
+	return t.tree.update(gen, r, hashes, t.by.Open(s))
+}
+
+func (t *openedTree[T, S]) drop(gen uint64, r *record, hashes []uint32) []uint32 {
+	return t.tree.drop(gen, r, hashes)
+}
+
+func (t *openedTree[T, S]) restoreHashes(v *Version[S]) {
+	all := Version[T]{records: v.records}
+	t.tree.restoreHashes(&all)
+}
+
+func (t *openedTree[T, S]) check(hashes map[*record][]uint32) error { return t.tree.check(hashes) }
