@@ -2,9 +2,13 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -176,4 +180,151 @@ func TestPredicates(t *testing.T) {
 			}
 		}
 	}
+}
+
+// heldHandler adds the keys of objects to queue, and blocks on the object named held until gate closes.
+func heldHandler(gate chan struct{}) func(queue *Queue[string]) Handler[*thing] {
+	return func(queue *Queue[string]) Handler[*thing] {
+		return HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) {
+			if obj.name == "held" {
+				<-gate
+			}
+			queue.Add(obj.name)
+		}}
+	}
+}
+
+func nameOf(obj *thing) []string { return []string{obj.name} }
+
+// Guarantees: Q11
+func TestNoKeyIsReconciledBeforeEverySourceHasSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		early, late, readOnly := startFed(t), startFed(t), startFed(t)
+		defer early.stop()
+		defer late.stop()
+		defer readOnly.stop()
+		ctl := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+		ctl.Watch(Enqueue(early.Informer, nameOf))
+		ctl.Watch(Enqueue(late.Informer, nameOf, func(e Event[*thing]) bool { return e.Object.name != "filtered" }))
+		ctl.Watch(Enqueue(readOnly.Informer, func(*thing) []string { return nil }))
+		r := startController(t, ctl)
+		early.put(list(1, "a"))
+		r.want()
+		gate := make(chan struct{})
+		late.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { <-gate }}) // other handlers of the informer do not delay the controller
+		late.put(list(1, "b", "filtered"))
+		r.want()
+		readOnly.put(list(1, "c"))
+		r.wantInAnyOrder("a@0s", "b@0s")
+		close(gate)
+	})
+}
+
+// Guarantees: H13, Q3
+func TestSourceWithResyncAddsItsKeysAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		inf.put(list(1, "a", "b"))
+		ctl := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+		ctl.Watch(Enqueue(inf.Informer, nameOf).WithResync(time.Hour))
+		never := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+		never.Watch(Enqueue(inf.Informer, nameOf).WithResync(time.Hour).WithResync(0))
+		synctest.Wait()
+		for range 2 {
+			for _, c := range []*Controller[string]{ctl, never} {
+				for range c.Queue.Len() {
+					key, err := c.Queue.Get(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					c.Queue.Done(key)
+				}
+			}
+			time.Sleep(66 * time.Minute)
+			if low, all := ctl.Queue.Len(LowPriority), ctl.Queue.Len(); low != 2 || all != 2 {
+				t.Errorf("%d keys wait, %d of them with LowPriority, want 2", all, low)
+			}
+		}
+		if n := never.Queue.Len(); n != 0 {
+			t.Errorf("without resync, %d keys wait", n)
+		}
+	})
+}
+
+// Guarantees: Q11
+func TestSourceThatIsWatchedLaterHoldsTheControllerUntilItHasSynced(t *testing.T) {
+	for _, how := range []string{"syncs", "is closed", "syncs after the controller was stopped and run again"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first, second := startFed(t), startFed(t)
+				defer first.stop()
+				defer second.stop()
+				first.put(list(1, "a"))
+				second.put(list(1, "early", "held", "last"))
+				synctest.Wait()
+				ctl := &Controller[string]{Queue: NewQueue(QueueConfig[string]{})}
+				ctl.Watch(Enqueue(first.Informer, nameOf))
+				r := startController(t, ctl)
+				r.want("a@0s")
+
+				gate := make(chan struct{})
+				sub := ctl.Watch(EnqueueBy(second.Informer, heldHandler(gate), SubscriptionConfig[*thing]{}))
+				first.put(upsert(2, "b"))
+				r.want() // neither second's keys so far nor those of other sources
+				switch how {
+				case "is closed":
+					sub.Close()
+					r.wantInAnyOrder("b@0s", "early@0s")
+					close(gate)
+					r.want("held@0s")
+					return
+				case "syncs":
+				default:
+					if err := r.stop(); !errors.Is(err, context.Canceled) {
+						t.Errorf("Run: %v", err)
+					}
+					if n := ctl.Queue.Len(); n != 2 {
+						t.Errorf("%d keys wait, want early and b", n)
+					}
+					r = startController(t, ctl)
+					r.want()
+				}
+				close(gate)
+				r.wantInAnyOrder("b@0s", "early@0s", "held@0s", "last@0s")
+			})
+		})
+	}
+}
+
+// Guarantees: L4
+func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name   string
+			resync time.Duration
+			stop   bool
+			want   string
+		}{
+			{name: "invalid subscription", resync: -1, want: "SubscriptionConfig.Resync"},
+			{name: "stopped informer", stop: true, want: "informer stopped"},
+		} {
+			inf := startFed(t)
+			if c.stop {
+				inf.stop()
+			} else {
+				defer inf.stop()
+			}
+			ctl := &Controller[string]{Name: "mine", Reconcile: func(context.Context, string) (Result, error) {
+				t.Error("Reconcile was called")
+				return Result{}, nil
+			}}
+			ctl.Watch(Enqueue(inf.Informer, nameOf).WithResync(c.resync))
+			for what, err := range map[string]error{"WaitSynced before Run": ctl.WaitSynced(t.Context()), "Run": ctl.Run(t.Context()), "WaitSynced": ctl.WaitSynced(t.Context())} {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "mine") {
+					t.Errorf("%s: %s: %v", c.name, what, err)
+				}
+			}
+		}
+	})
 }
