@@ -69,10 +69,6 @@ func (w world) relabel(namespace, name, value string) *corev1.Pod {
 	return w.Relabel(namespace, name, value)
 }
 
-func (w world) label(namespace, name, key, value string) *corev1.Pod {
-	return w.Label(namespace, name, key, value)
-}
-
 func (w world) delete(namespace, name string) { w.Delete(namespace, name) }
 
 func (w world) requests() []string { return w.Requests() }
@@ -101,15 +97,9 @@ func start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop fun
 
 func names[T informer.Object](list []T) string { return base.Names(list) }
 
-func seenAs[T informer.Object](pod *corev1.Pod, keepManagedFields bool) T {
-	return base.SeenAs[T](pod, keepManagedFields)
-}
-
 func asksToStream(r *http.Request) bool { return base.AsksToStream(r) }
 
 func asksToWatch(r *http.Request) bool { return base.AsksToWatch(r) }
-
-func streamed(r informertest.Request) bool { return base.Streamed(r) }
 
 func notStreamed(r informertest.Request) bool { return base.NotStreamed(r) }
 
@@ -125,7 +115,7 @@ const (
 
 var (
 	podGVR, nodeGVR, gadgetGVR = base.PodGVR, base.NodeGVR, base.GadgetGVR
-	keyA, keyB                 = base.KeyA, base.KeyB
+	keyA                       = base.KeyA
 	newPod                     = base.NewPod
 	durations                  = base.Durations
 	added, updated             = base.Added, base.Updated
