@@ -11,8 +11,8 @@ type InformerStatus struct {
 	ResourceVersion string
 	// Objects is the number of objects in the store.
 	Objects int
-	// Undecodable is the number of objects that the server has and whose newest version could not be decoded, or with
-	// Config.Compact not be decoded again. Missing is the number of those of which the store has no older version, either.
+	// Undecodable is the number of objects whose newest version could not be decoded, or with Config.Compact could not be
+	// decoded again. Missing is the number of those that the store lacks: it has no older version of them, either.
 	// Each version of an object whose name could not be decoded counts as another object, until the next list.
 	Undecodable, Missing int
 	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are

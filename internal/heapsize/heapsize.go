@@ -1,14 +1,11 @@
 // Package heapsize estimates how much memory objects take.
 package heapsize
 
-import (
-	"reflect"
-	"unsafe"
-)
+import "reflect"
 
 // Set adds up the sizes of objects. Memory that several of them share counts once. The zero value is empty.
 type Set struct {
-	seen  map[unsafe.Pointer]struct{}
+	seen  map[any]struct{} // pointers, so none of the memory is used again while the set is
 	bytes int
 }
 
@@ -23,15 +20,16 @@ func (s *Set) AddBytes(n int) { s.bytes += n }
 // count.
 func (s *Set) Add(obj any) {
 	if s.seen == nil {
-		s.seen = map[unsafe.Pointer]struct{}{}
+		s.seen = map[any]struct{}{}
 	}
 	if v := reflect.ValueOf(obj); v.IsValid() {
 		s.walk(v)
 	}
 }
 
-// first reports whether p is not nil and the set does not have it yet.
-func (s *Set) first(p unsafe.Pointer) bool {
+// first reports whether v refers to memory that the set does not have yet.
+func (s *Set) first(v reflect.Value) bool {
+	p := v.UnsafePointer()
 	if p == nil {
 		return false
 	}
@@ -44,16 +42,16 @@ func (s *Set) first(p unsafe.Pointer) bool {
 func (s *Set) walk(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
-		if s.first(v.UnsafePointer()) {
+		if s.first(v) {
 			s.bytes += rounded(int(v.Type().Elem().Size()))
 			s.walk(v.Elem())
 		}
 	case reflect.String:
-		if text := v.String(); s.first(unsafe.Pointer(unsafe.StringData(text))) {
-			s.bytes += rounded(len(text))
+		if s.first(v) {
+			s.bytes += rounded(v.Len())
 		}
 	case reflect.Slice:
-		if v.Cap() == 0 || !s.first(v.UnsafePointer()) {
+		if v.Cap() == 0 || !s.first(v) {
 			return
 		}
 		s.bytes += rounded(v.Cap() * int(v.Type().Elem().Size()))
@@ -61,7 +59,7 @@ func (s *Set) walk(v reflect.Value) {
 	case reflect.Array:
 		s.elements(v)
 	case reflect.Map:
-		if !s.first(v.UnsafePointer()) {
+		if !s.first(v) {
 			return
 		}
 		s.bytes += mapSize(v.Len(), int(v.Type().Key().Size()+v.Type().Elem().Size()))

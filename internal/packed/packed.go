@@ -2,8 +2,8 @@ package packed
 
 import (
 	"fmt"
+	"reflect"
 	"sync/atomic"
-	"unsafe"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,10 +47,13 @@ func (p *Object) GetResourceVersion() string { return p.body.Load().data[p.uid:]
 // Labels returns the labels.
 func (p *Object) Labels() Labels { return p.labels }
 
+// fixedSize is the memory that each Object takes, without its texts.
+var fixedSize = int(reflect.TypeFor[Object]().Size() + reflect.TypeFor[body]().Size())
+
 // HeapSize returns the memory that p takes, in bytes, without a decoded object that somebody reads.
 func (p *Object) HeapSize() int {
 	b := p.body.Load()
-	size := int(unsafe.Sizeof(*p)+unsafe.Sizeof(*b)) + len(b.data) + len(p.name)
+	size := fixedSize + len(b.data) + len(p.name)
 	if b.form.held != nil {
 		var held heapsize.Set
 		held.Add(b.form.held)

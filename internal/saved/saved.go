@@ -87,7 +87,7 @@ type State struct {
 	stored stored
 }
 
-// stored describes what the storage has, as far as it is known.
+// stored describes the last state that this process saved or loaded.
 type stored struct {
 	version, shard string
 	listed, time   time.Time

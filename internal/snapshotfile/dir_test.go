@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// names returns the names of the files in d, each of which only the user may read.
+// names returns the names of the files in d. It fails the test if others than the user may read one.
 func names(t *testing.T, d Dir) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(string(d))
