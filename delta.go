@@ -3,6 +3,8 @@ package informer
 import (
 	"fmt"
 	"time"
+
+	"github.com/typedinformer/informer/internal/undecoded"
 )
 
 // DeltaType is the kind of a [Delta].
@@ -91,16 +93,36 @@ func (d *Delta[T]) whence() origin {
 	return *d.from
 }
 
+// undecodable are the objects of a source whose newest version could not be decoded.
+type undecodable struct {
+	*undecoded.Set
+	resource *Resource // that of the first object; nil if there was none
+}
+
+// with returns u with one more object.
+func (u undecodable) with(failed *DecodeError) undecodable {
+	if u.Set == nil {
+		u.resource = new(failed.Resource)
+	}
+	u.Set = u.With(failed.Key, failed.Err)
+	return u
+}
+
+// failure returns the error of the object with that key for a reason of the set.
+func (u undecodable) failure(key Key, why error) *DecodeError {
+	return &DecodeError{Resource: *u.resource, Key: key, Err: why}
+}
+
 // undecoded returns the objects of the source that could not be decoded after d, given those before.
-func (d *Delta[T]) undecoded(before *undecoded) *undecoded {
+func (d *Delta[T]) undecoded(before undecodable) undecodable {
 	switch {
 	case d.Type == Replaced && d.whence().kind != restOfShard:
-		before = nil
-	case before == nil: // the common case
+		before = undecodable{}
+	case before.Set == nil: // the common case
 	case d.Type == Upserted:
-		before = before.without(KeyOf(d.Object))
+		before.Set = before.Without(KeyOf(d.Object))
 	case d.Type == Removed:
-		before = before.without(d.removedKey())
+		before.Set = before.Without(d.removedKey())
 	}
 	for _, failed := range d.Undecoded {
 		if d.Namespace == "" || failed.Key.Namespace == d.Namespace || failed.Key.Name == "" {

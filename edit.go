@@ -167,15 +167,15 @@ func (w *edit[T]) remove(d *Delta[T]) {
 // replace replaces the contents of d's namespace with d's items, and leaves the objects of kept, which d could not
 // decode. If an item is the version that the store has, the store keeps its own copy. A relist without changes
 // therefore retains no memory.
-func (w *edit[T]) replace(d *Delta[T], kept *undecoded) {
+func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
 	if !w.quiet && w.next.Len() == 0 {
 		w.changes = slices.Grow(w.changes, len(d.Items))
 	}
 	from := d.whence()
-	keepAll := from.kind == restOfShard || kept.unnamed() > 0
+	keepAll := from.kind == restOfShard || kept.Unnamed() > 0
 	w.table.Replace(d.Namespace, d.Items, table.Policy[T]{
 		Same:    func(old, new T) bool { return sameVersion(old, new) && (!d.Restored || w.store.same(old, new)) },
-		Keep:    func(key Key, old T) bool { return (keepAll || kept.has(key)) && from.shard.Has(old) },
+		Keep:    func(key Key, old T) bool { return (keepAll || kept.Has(key)) && from.shard.Has(old) },
 		Changed: func(key Key, old, new T) { w.noteReplaced(key, old, new) }, // w.noteReplaced would move w to the heap
 	})
 }
@@ -202,11 +202,11 @@ func (w *edit[T]) advance(d *Delta[T]) {
 		src.list, src.undecoded = have.list, d.undecoded(have.undecoded)
 		if src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
 			src.resourceVersion = have.resourceVersion
-			if src.undecoded == have.undecoded {
+			if src.undecoded.Set == have.undecoded.Set {
 				return
 			}
 		}
-	} else if src.undecoded = d.undecoded(nil); src.resourceVersion == "" && src.undecoded == nil {
+	} else if src.undecoded = d.undecoded(undecodable{}); src.resourceVersion == "" && src.undecoded.Set == nil {
 		return
 	}
 	w.setSource(src)
@@ -214,7 +214,7 @@ func (w *edit[T]) advance(d *Delta[T]) {
 
 // list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects
 // that could not be decoded.
-func (w *edit[T]) list(d *Delta[T]) *undecoded {
+func (w *edit[T]) list(d *Delta[T]) undecodable {
 	from := d.whence()
 	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion}
 	if i, found := w.sourceAt(d.Namespace); found && from.kind == restOfShard {

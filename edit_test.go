@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 // A version that the store already has is no change, and the store keeps its own object.
@@ -242,4 +245,85 @@ func TestReplacedTakesTheLastOfManyItemsAndKeepsTheirOrder(t *testing.T) {
 			t.Error("Apply changed the caller's slice")
 		}
 	}
+}
+
+// Objects, resource version and what could not be decoded change in one step, and follow each kind of delta.
+// Guarantees: R17, C6
+func TestStoreFollowsWhatCannotBeDecoded(t *testing.T) {
+	store, writer := NewStore[*thing]()
+	item := func(namespace, name, rv string) *thing {
+		return &thing{namespace: namespace, name: name, uid: "1", rv: rv}
+	}
+	key := func(text string) Key {
+		namespace, name, _ := strings.Cut(text, "/")
+		return Key{Namespace: namespace, Name: name}
+	}
+	for _, step := range []struct {
+		delta Delta[*thing]
+		want  string // objects, then undecodable ones, then the number of missing ones
+	}{
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "1", Items: []*thing{item("a", "x", "1")}, Undecoded: decodeErrors(key("a/y"))}, "[a/x] [a/y] 1"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "2", Undecoded: decodeErrors(key("a/x"))}, "[a/x] [a/x a/y] 1"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "3"}, "[a/x] [a/x a/y] 1"},
+		{Delta[*thing]{Type: Bookmarked, Undecoded: decodeErrors(key("b/z"))}, "[a/x] [a/x a/y b/z] 2"}, // without a version
+		{Delta[*thing]{Type: Upserted, ResourceVersion: "4", Object: item("a", "y", "4")}, "[a/x a/y] [a/x b/z] 1"},
+		{Delta[*thing]{Type: Removed, ResourceVersion: "5", Object: item("a", "x", "5")}, "[a/y] [b/z] 1"},
+		{Delta[*thing]{Type: Removed, Key: key("b/z")}, "[a/y] [] 0"},
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "7", Undecoded: decodeErrors(key("a/y"), key("b/z"))}, "[a/y] [a/y b/z] 1"},
+		{Delta[*thing]{Type: Bookmarked, ResourceVersion: "8", Undecoded: decodeErrors(Key{})}, "[a/y] [a/y b/z] 2"},
+		{Delta[*thing]{Type: Replaced, ResourceVersion: "9"}, "[] [] 0"},
+	} {
+		before := store.Snapshot()
+		text := fmt.Sprint(view(before))
+		if err := writer.Apply(step.delta); err != nil {
+			t.Fatal(err)
+		}
+		if got := view(store.Snapshot()); got != step.want {
+			t.Errorf("after %v %s: %s, want %s", step.delta.Type, step.delta.ResourceVersion, got, step.want)
+		}
+		if again := view(before); again != text {
+			t.Errorf("the snapshot before has changed from %s to %s", text, again)
+		}
+	}
+	if err := writer.Apply(Delta[*thing]{Type: Bookmarked, Undecoded: []*DecodeError{nil}}); err == nil {
+		t.Error("no error for nothing")
+	}
+}
+
+func view(s *Snapshot[*thing]) string {
+	objects, undecodable := []string{}, []string{}
+	for obj := range s.All() {
+		objects = append(objects, KeyOf(obj).String())
+	}
+	for failed := range s.AllUndecodable() {
+		if s.Undecodable(failed.Key) == nil {
+			undecodable = append(undecodable, "no error")
+		}
+		undecodable = append(undecodable, failed.Key.String())
+	}
+	_, missing := s.undecodable()
+	return fmt.Sprint(objects, undecodable, missing)
+}
+
+// A reader that sees a list in the store sees in the status what could not be decoded of it, whatever the reflector has noted: it
+// may be about to.
+// Guarantees: R17, C6
+func TestStatusHasWhatTheStoreLacks(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		client, err := NewClient(&rest.Config{Host: "http://localhost"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inf := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}, Config[*thing]{})
+		d := Delta[*thing]{Type: Replaced, ResourceVersion: "1", Undecoded: decodeErrors(Key{Namespace: "a", Name: "x"})}
+		if err := followerOf(inf).fifo.Put(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if err := followerOf(inf).applyBatch(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := inf.Status(); s.Reflectors[0].Stale != 1 || s.Undecodable != 1 || s.Missing != 1 {
+			t.Errorf("status %+v", s)
+		}
+	})
 }

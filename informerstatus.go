@@ -43,7 +43,7 @@ func (f *follower[T]) status() InformerStatus {
 	for _, r := range f.reflectors {
 		part := r.Status()
 		src, _ := snap.sourceOf(r.decoder.namespace)
-		part.Stale = src.undecoded.len() // so that who sees a list in the store also sees what it lacks
+		part.Stale = src.undecoded.Len() // so that who sees a list in the store also sees what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}
 	for _, l := range f.hub.All() {

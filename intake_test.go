@@ -552,3 +552,15 @@ func TestPipelineWaitsForMoreOfAList(t *testing.T) {
 type fillFunc func() error
 
 func (f fillFunc) Fill() error { return f() }
+
+// A server that sends any number of objects without names takes little memory.
+// Guarantees: R22
+func TestListingIsBounded(t *testing.T) {
+	var l listing[*thing]
+	for range 2 * maxNameless {
+		l.fail(decodeErrors(Key{})[0])
+	}
+	if n := len(l.undecoded()); n != maxNameless {
+		t.Errorf("a list has %d objects without a name", n)
+	}
+}

@@ -5,9 +5,9 @@ import "context"
 // outlet puts the deltas of a reflector into its sink. It is for one goroutine.
 type outlet[T Object] struct {
 	sink      Sink[T]
-	batcher   batcher[T] // sink as a batcher; nil if it is none
-	undecoded *undecoded // as of the last delta
-	listed    bool       // the sink has had a list
+	batcher   batcher[T]  // sink as a batcher; nil if it is none
+	undecoded undecodable // as of the last delta
+	listed    bool        // the sink has had a list
 }
 
 // errSink wraps an error of the sink, which ends the reflector.
@@ -31,7 +31,7 @@ func (o *outlet[T]) put(ctx context.Context, d Delta[T]) error {
 func (o *outlet[T]) note(d *Delta[T]) bool {
 	before := o.undecoded
 	o.undecoded = d.undecoded(before)
-	return o.undecoded != before
+	return o.undecoded.Set != before.Set
 }
 
 // flush flushes the sink, if it is a batcher.

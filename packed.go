@@ -5,6 +5,7 @@ import (
 
 	room "github.com/typedinformer/informer/internal/packed"
 	"github.com/typedinformer/informer/internal/table"
+	"github.com/typedinformer/informer/internal/undecoded"
 )
 
 // packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an
@@ -20,7 +21,7 @@ type packer = room.Packer
 func newPacker(t reflect.Type, keepManagedFields bool, resource Resource) (*packer, error) {
 	k, err := room.NewPacker(t, keepManagedFields)
 	k.Failures.Error = func(p *packed, why error) error {
-		return &DecodeError{Resource: resource, Key: KeyOf(p), Err: reasonOf(why)}
+		return &DecodeError{Resource: resource, Key: KeyOf(p), Err: undecoded.Reason(why)}
 	}
 	return k, err
 }

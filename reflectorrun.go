@@ -69,7 +69,7 @@ func (r *Reflector[T]) resharded() {
 	r.mu.Lock()
 	silent := time.Since(r.status.ResourceVersionTime) >= fetch.MinWatchTimeout
 	r.mu.Unlock()
-	if r.state.Phase == fetch.Watching && caughtUp && !silent && r.out.undecoded == nil &&
+	if r.state.Phase == fetch.Watching && caughtUp && !silent && r.out.undecoded.Set == nil &&
 		r.reshard.restSuffices(r.decoder.outside.Load()) {
 		r.state.Why = fetch.ReasonShard
 	} else if r.reshard.settle(); r.state.Version != "" {

@@ -263,7 +263,7 @@ func (r *Reflector[T]) notBack(rv string) error {
 // note notes which objects could not be decoded after d.
 func (r *Reflector[T]) note(d *Delta[T]) {
 	if r.out.note(d) {
-		r.update(func(s *ReflectorStatus) { s.Stale = r.out.undecoded.len() })
+		r.update(func(s *ReflectorStatus) { s.Stale = r.out.undecoded.Len() })
 	}
 }
 

@@ -51,7 +51,7 @@ func (s *saver[T]) save(ctx context.Context, last bool) {
 			Version: src.resourceVersion,
 			Shard:   src.list.shard.String(),
 			Listed:  src.list.listed,
-			Stale:   src.undecoded.len() > 0,
+			Stale:   src.undecoded.Len() > 0,
 		}, last)
 	}
 }

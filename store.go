@@ -98,8 +98,22 @@ func Copies[T interface {
 type source struct {
 	namespace, resourceVersion string
 	list                       *origin // of the objects; nil before the first list
-	undecoded                  *undecoded
+	undecoded                  undecodable
 }
+
+// reopenings are the readings of the objects of a snapshot that are decoded when they are read.
+type reopenings interface {
+	// failure returns why the object with that key could not be decoded when it was read, or nil if it could.
+	failure(key Key) *DecodeError
+	// failures returns failure of all objects.
+	failures() []*DecodeError
+}
+
+// neverReopened are the reopenings of a snapshot that has decoded objects.
+type neverReopened struct{}
+
+func (neverReopened) failure(Key) *DecodeError { return nil }
+func (neverReopened) failures() []*DecodeError { return nil }
 
 // Get returns the object with that key.
 func (s *Snapshot[T]) Get(key Key) (T, bool) {
@@ -118,13 +132,15 @@ func (s *Snapshot[T]) Get(key Key) (T, bool) {
 func (s *Snapshot[T]) Undecodable(key Key) error {
 	var unknown *DecodeError
 	for _, src := range s.sources {
-		if src.undecoded == nil || src.namespace != "" && src.namespace != key.Namespace {
+		if src.undecoded.Set == nil || src.namespace != "" && src.namespace != key.Namespace {
 			continue
 		}
-		if failed := src.undecoded.get(key); failed != nil {
-			return failed
+		if why := src.undecoded.Get(key); why != nil {
+			return src.undecoded.failure(key, why)
 		}
-		unknown = src.undecoded.unknown(key)
+		if why := src.undecoded.Unknown(); why != nil {
+			unknown = src.undecoded.failure(key, why)
+		}
 	}
 	if failed := s.reopened.failure(key); failed != nil {
 		return failed
@@ -145,8 +161,8 @@ func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 			}
 		}
 		for _, src := range s.sources {
-			for failed := range src.undecoded.in("") {
-				if s.reopened.failure(failed.Key) == nil && !yield(failed) {
+			for key, why := range src.undecoded.In("") {
+				if s.reopened.failure(key) == nil && !yield(src.undecoded.failure(key, why)) {
 					return
 				}
 			}
@@ -178,13 +194,13 @@ func (s *Snapshot[T]) missing(namespace string) iter.Seq[*DecodeError] {
 			if src.namespace != "" && namespace != "" && src.namespace != namespace {
 				continue
 			}
-			for failed := range src.undecoded.in(namespace) {
-				if !s.version.Has(failed.Key) && !yield(failed) {
+			for key, why := range src.undecoded.In(namespace) {
+				if !s.version.Has(key) && !yield(src.undecoded.failure(key, why)) {
 					return
 				}
 			}
-			for range src.undecoded.unnamed() {
-				if !yield(&DecodeError{Resource: src.undecoded.resource, Err: src.undecoded.why}) {
+			for range src.undecoded.Unnamed() {
+				if !yield(src.undecoded.failure(Key{}, src.undecoded.Why())) {
 					return
 				}
 			}
@@ -198,7 +214,7 @@ func (s *Snapshot[T]) undecodable() (all, missing int) {
 		all++
 	}
 	for _, src := range s.sources {
-		all += src.undecoded.unnamed()
+		all += src.undecoded.Unnamed()
 	}
 	for range s.missing("") {
 		missing++

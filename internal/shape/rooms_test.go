@@ -20,14 +20,15 @@ const module = "github.com/typedinformer/informer"
 // rooms are the packages under internal, each with the others of them that its files import, without tests.
 var rooms = map[string][]string{
 	// engines
-	"crud":    {"decode", "run", "transport"},
-	"deliver": {"histogram", "run"},
-	"fetch":   {"decode", "discovery", "transport"},
-	"line":    {"histogram", "run"},
-	"packed":  {"decode", "heapsize", "pack"},
-	"saved":   {"decode", "notfound", "run", "snapshotfile", "transport"},
-	"table":   {"cow"},
-	"work":    {"errtext"},
+	"crud":      {"decode", "run", "transport"},
+	"deliver":   {"histogram", "run"},
+	"fetch":     {"decode", "discovery", "transport"},
+	"line":      {"histogram", "run"},
+	"packed":    {"decode", "heapsize", "pack"},
+	"saved":     {"decode", "notfound", "run", "snapshotfile", "transport"},
+	"table":     {"cow"},
+	"undecoded": {"cow", "errtext"},
+	"work":      {"errtext"},
 	// ground
 	"condition":    nil,
 	"cow":          nil,
@@ -132,9 +133,8 @@ const (
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
-	"files of root":                  43,
-	"lines of root":                  7300,
-	"test files of root":             46,
+	"lines of root":                  7060,
+	"test files of root":             45,
 	"fields of root.ReflectorStatus": 25,
 }
 

@@ -155,7 +155,6 @@ var files = []string{
 	"errors.go",
 	"warmstartconfig.go",
 	"config.go",
-	"undecoded.go",
 	"durations.go",
 	"client.go",
 	"decoder.go",
