@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -18,7 +19,7 @@ type follower[T Object] struct {
 	config     Config[T]
 	invalid    error // the reason why New rejected its arguments; nil if it did not
 	store      *Store[T]
-	memory     memoryEstimate[T]
+	memory     *heapsize.Estimate[T]
 	beside     func(context.Context) // runs beside the rest; nil for none
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
@@ -48,7 +49,7 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 	f := &follower[T]{
 		resource: resource,
 		config:   config,
-		memory:   memoryEstimate[T]{measure: packing.Measure},
+		memory:   heapsize.NewEstimate(packing.Measure),
 		fifo:     NewFIFO[T](0),
 		store:    store,
 		hub:      newHub(resource, store),

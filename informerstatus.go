@@ -35,7 +35,7 @@ func (f *follower[T]) status() InformerStatus {
 		Synced:          run.IsClosed(f.hub.Synced()),
 		ResourceVersion: snap.ResourceVersion(),
 		Objects:         snap.Len(),
-		Memory:          f.memory.of(snap),
+		Memory:          f.memory.Of(snap.Len(), snap.version.Indexes(), snap.All()),
 	}
 	s.Undecodable, s.Missing = snap.undecodable()
 	s.Queued, s.Blocked = f.fifo.Len()

@@ -37,6 +37,7 @@ var rooms = map[string][]string{
 	"discovery":    nil,
 	"errtext":      nil,
 	"hashrange":    nil,
+	"heapsize":     nil,
 	"histogram":    nil,
 	"notfound":     nil,
 	"pack":         nil,
@@ -44,13 +45,12 @@ var rooms = map[string][]string{
 	"snapshotfile": nil,
 	"transport":    {"decode", "errtext", "histogram"},
 	// help for tests, benchmarks and tools
-	"canned":   {"decode", "fleet"},
-	"fleet":    nil,
-	"heapsize": nil,
-	"leak":     nil,
-	"spoil":    nil,
-	"testkit":  nil,
-	"world":    {"testkit"},
+	"canned":  {"decode", "fleet"},
+	"fleet":   nil,
+	"leak":    nil,
+	"spoil":   nil,
+	"testkit": nil,
+	"world":   {"testkit"},
 }
 
 // above are the packages above the rooms that help for tests imports all the same.
@@ -133,8 +133,8 @@ const (
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
-	"lines of root":                  7060,
-	"test files of root":             45,
+	"lines of root":                  6991,
+	"test files of root":             44,
 	"fields of root.ReflectorStatus": 25,
 }
 

@@ -1,0 +1,60 @@
+package heapsize
+
+import (
+	"iter"
+	"sync"
+	"time"
+)
+
+const (
+	sampled       = 32          // objects whose size is measured: together they take about a millisecond
+	sampledFor    = time.Minute // the time for which their mean counts
+	overheadStore = 100         // bytes for each object, as BenchmarkStoreOverhead measures them
+	overheadIndex = 50          // bytes for each object and index
+)
+
+// Estimate estimates the memory of a store of objects from the sizes of some of them. It is safe for concurrent use.
+type Estimate[T any] struct {
+	measure func(obj T, set *Set)
+
+	mu      sync.Mutex // protects the fields below
+	at      time.Time  // when objects were measured; zero if they never were
+	objects int        // the number of objects in the store then
+	mean    float64    // the mean size of the measured objects
+}
+
+// NewEstimate returns an estimate. measure adds the size of an object to set.
+func NewEstimate[T any](measure func(obj T, set *Set)) *Estimate[T] {
+	return &Estimate[T]{measure: measure}
+}
+
+// Of returns the estimate for a store with this number of objects and of indexes, in bytes. It may read objects from
+// all, which yields each object of the store.
+func (e *Estimate[T]) Of(objects, indexes int, all iter.Seq[T]) int64 {
+	if objects == 0 {
+		return 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.at.IsZero() || time.Since(e.at) > sampledFor || objects > 2*e.objects || 2*objects < e.objects {
+		e.at, e.objects, e.mean = time.Now(), objects, e.meanSize(objects, all)
+	}
+	return int64(float64(objects) * (e.mean + overheadStore + overheadIndex*float64(indexes)))
+}
+
+// meanSize returns the mean size of objects from all over the store.
+func (e *Estimate[T]) meanSize(objects int, all iter.Seq[T]) float64 {
+	var set Set
+	measured, seen := 0, 0
+	stride := max(objects/sampled, 1)
+	for obj := range all {
+		if seen++; seen%stride != 0 {
+			continue
+		}
+		e.measure(obj, &set)
+		if measured++; measured == sampled {
+			break
+		}
+	}
+	return float64(set.Bytes()) / float64(measured)
+}
