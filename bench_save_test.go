@@ -74,7 +74,7 @@ func benchmarkSave[T Object](b *testing.B, f *follower[T], client *Client, stora
 		if err := writer.Apply(Delta[T]{Type: Bookmarked, ResourceVersion: fmt.Sprint(version)}); err != nil {
 			return err
 		}
-		f.saver().save(ctx, false)
+		f.saver().Save(ctx, false)
 		return r.warm.status().SaveError
 	}
 	for _, first := range []bool{true, false} {

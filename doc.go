@@ -151,8 +151,8 @@
 //	controller.go     takes keys and reconciles them (internal/work)
 //
 // A list takes the same path: internal/fetch reads its pages, listing.go collects the objects, and the reflector puts
-// them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and save.go saves
-// one (internal/saved). reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a
+// them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and internal/saved
+// saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a
 // 404 means, and its state machine chooses the next request. reshard.go is the change of a shard, by the informer and
 // by each reflector. store.go and index.go read what edit.go wrote. informer.go is the face of all this, wait.go
 // implements its Wait methods, group.go shares informers, and lister.go reads them as client-go's listers do. client.go

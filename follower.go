@@ -10,6 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/saved"
 )
 
 // follower is the engine of an [Informer]. It keeps a store equal to a collection on the API server: reflectors put
@@ -128,7 +129,7 @@ func (f *follower[T]) run(ctx context.Context) error {
 	if saver != nil {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)
-			saver.run(ctx, f.waitSynced)
+			saver.Run(ctx, f.waitSynced)
 		})
 	}
 	if f.beside != nil {
@@ -139,21 +140,43 @@ func (f *follower[T]) run(ctx context.Context) error {
 	}
 	running.Wait()
 	if saver != nil {
-		saver.save(context.WithoutCancel(ctx), true)
+		saver.Save(context.WithoutCancel(ctx), true)
 	}
 	return context.Cause(ctx)
 }
 
 // saver returns the saver of the store. It returns nil without Config.WarmStart.
-func (f *follower[T]) saver() *saver[T] {
+func (f *follower[T]) saver() *saved.Saver {
 	if f.config.WarmStart.Storage == nil {
 		return nil
 	}
-	s := &saver[T]{store: f.store, interval: f.config.WarmStart.interval()}
+	s := &saved.Saver{Interval: f.config.WarmStart.interval(), Content: f.content}
 	for _, r := range f.reflectors {
-		s.parts = append(s.parts, r.warm.state)
+		s.States = append(s.States, r.warm.state)
 	}
 	return s
+}
+
+// content returns the content of a namespace of the store to save. It returns false before the first list.
+func (f *follower[T]) content(namespace string) (c saved.Content, ok bool) {
+	snap := f.store.Snapshot()
+	src, ok := snap.sourceOf(namespace)
+	if !ok || src.resourceVersion == "" || src.list == nil {
+		return c, false
+	}
+	return saved.Content{
+		Objects: func(yield func(saved.Object) bool) {
+			for obj := range snap.in(namespace) {
+				if !yield(obj) {
+					return
+				}
+			}
+		},
+		Version: src.resourceVersion,
+		Shard:   src.list.shard.String(),
+		Listed:  src.list.listed,
+		Stale:   src.undecoded.Len() > 0,
+	}, true
 }
 
 func (f *follower[T]) begin() error {

@@ -40,15 +40,12 @@ func (e *encoder) keep(raw []byte) {
 
 // record returns obj in encoded form, in memory that the next call uses again.
 func (e *encoder) record(obj Object) (r snapshotfile.Record, err error) {
-	whole := any(obj)
-	if e.packing != nil {
-		have, ok, err := e.packing.Encoded(obj, e.buf)
-		if ok || err != nil {
-			e.keep(have.Raw)
-			return savedRecord(have), err
-		}
-		whole = e.packing.Whole(obj)
+	have, ok, err := e.packing.Encoded(obj, e.buf)
+	if ok || err != nil {
+		e.keep(have.Raw)
+		return savedRecord(have), err
 	}
+	whole := e.packing.Whole(obj)
 	var h maphash.Hash
 	h.SetSeed(e.seed)
 	maphash.WriteComparable(&h, obj) // a restored server can send other content under the same UID and resource version

@@ -301,11 +301,7 @@ func (s *State) object(one *decode.Decoder, r snapshotfile.Record) (obj Object, 
 	if err != nil {
 		return obj, fmt.Errorf("an object cannot be decoded: %w", err)
 	}
-	if s.config.Packing != nil {
-		obj = s.config.Packing.Restored(decode.Encoded{Format: f, Raw: r.Raw, List: list}, made)
-	} else {
-		obj = made.(Object)
-	}
+	obj = s.config.Packing.Restored(decode.Encoded{Format: f, Raw: r.Raw, List: list}, made)
 	if ns := s.config.Identity.Namespace; ns != "" && obj.GetNamespace() != ns {
 		return obj, errors.New("damaged: an object is of another namespace")
 	}

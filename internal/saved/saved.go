@@ -48,7 +48,7 @@ type Source interface {
 // ID names one version of an object.
 type ID struct{ Namespace, Name, UID, Version string }
 
-// Packing makes the objects of a collection that holds them in encoded form.
+// Packing is the form in which the collection holds its objects: as they are decoded, or in encoded form.
 type Packing interface {
 	// Encoded returns obj in encoded form, in the memory of buf[:cap(buf)] or of its own. ok is false if obj is not held
 	// in encoded form; Whole returns the object to encode.
@@ -68,7 +68,7 @@ type Config struct {
 	Cluster  *Cluster // of the server of Client
 	Source   Source
 	Decoders *decode.Pool // of the decoded objects
-	Packing  Packing      // nil if the collection holds objects as they are decoded
+	Packing  Packing
 	Share    bool         // objects share equal parts
 	Log      *slog.Logger
 }

@@ -90,6 +90,7 @@ func newRig[T any](t testing.TB, compact bool) *rig {
 		Cluster:  &Cluster{uid: "cluster", known: true, asking: make(chan struct{}, 1)},
 		Source:   r.server,
 		Decoders: pool,
+		Packing:  plain{},
 		Log:      slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
 	r.config.Identity.SetType(goType)
@@ -101,6 +102,13 @@ func newRig[T any](t testing.TB, compact bool) *rig {
 	}
 	return r
 }
+
+// plain is the Packing of a collection that holds objects as they are decoded.
+type plain struct{}
+
+func (plain) Encoded(Object, []byte) (e decode.Encoded, ok bool, err error) { return e, false, nil }
+func (plain) Whole(obj Object) any                                          { return obj }
+func (plain) Restored(_ decode.Encoded, obj any) Object                     { return obj.(Object) }
 
 // packing is a Packing of packed objects.
 type packing struct{ *packed.Packer }

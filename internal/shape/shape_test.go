@@ -175,7 +175,6 @@ var files = []string{
 	"edit.go",
 	"index.go",
 	"listener.go",
-	"save.go",
 	"follower.go",
 	"informerstatus.go",
 	"compact.go",
