@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // secret is content that must never be shown. No float can hold secretNumber.
@@ -271,7 +271,7 @@ func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 	}
 	bubble(t, func(w world) {
 		w.answer(reply)
-		var log syncBuffer
+		var log testkit.Log
 		var reported int
 		config := informer.Config[T]{
 			PagedList: s.verb != "stream",
@@ -334,30 +334,12 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// syncBuffer is a buffer that goroutines can share.
-type syncBuffer struct {
-	mu  sync.Mutex // protects buf
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // A status keeps only the name of an object, cut to the length that a valid name can have.
 // Guarantees: R17
 func TestStatusKeepsNamesShort(t *testing.T) {
 	long := strings.Repeat("n", 1<<20)
 	s := spilling{"watch", mediaTypeJSON, `{"type":"ADDED","object":{"metadata":{"namespace":"` + long + `","name":"` + long + `","resourceVersion":"3"},"data":"` + secret + `"}}`}
-	var log syncBuffer
+	var log testkit.Log
 	bubble(t, func(w world) {
 		w.answer(func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Content-Type", mediaTypeJSON)
@@ -370,7 +352,7 @@ func TestStatusKeepsNamesShort(t *testing.T) {
 			<-r.Context().Done()
 			return true
 		})
-		config := informer.Config[*corev1.Secret]{PagedList: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		config := informer.Config[*corev1.Secret]{PagedList: true, Logger: log.Logger()}
 		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}, config)
 		defer start(w.T, inf)()
 		synctest.Wait()
@@ -388,7 +370,8 @@ func TestStatusKeepsNamesShort(t *testing.T) {
 // Guarantees: S4
 func TestWarmStartConfigIsChecked(t *testing.T) {
 	bubble(t, func(w world) {
-		in := warmStartDir(t)
+		pods := informer.Resource{GroupVersionResource: podGVR}
+		in := informer.WarmStartConfig{Storage: informer.WarmStartDir(t.TempDir())}
 		with := func(change func(*informer.WarmStartConfig)) informer.WarmStartConfig {
 			c := in
 			change(&c)

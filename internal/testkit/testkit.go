@@ -1,5 +1,5 @@
-// Package testkit has what tests of many packages need, and imports none of them: a handler that records its calls,
-// bubbles with a time limit, and a measure of memory.
+// Package testkit has what tests of many packages need, and imports none of them: a handler that records its calls, a
+// log, bubbles with a time limit, and a measure of memory.
 package testkit
 
 import (

@@ -1,4 +1,4 @@
-package informer_test
+package warmstart
 
 import (
 	"context"
@@ -20,24 +20,25 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // The informer saves while it runs, at intervals, if something has changed.
 // Guarantees: S4
 func TestStateIsSavedWhileTheInformerRuns(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
 		config.WarmStart.Interval = 10 * time.Minute
-		w.create(newPod("ns", "a", "v=1"))
-		inf := w.live(w.client(), pods, config)
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := live(w, w.Client(), pods, config)
 		time.Sleep(61 * time.Second)
 		if s := inf.status(); s.Saves != 1 {
 			t.Errorf("a minute after the start: %+v", s)
 		}
-		w.relabel("ns", "a", "2")
+		w.Relabel("ns", "a", "2")
 		time.Sleep(10 * time.Minute)
-		if s := inf.status(); s.Saves != 2 || s.SavedVersion != w.server.ResourceVersion() {
+		if s := inf.status(); s.Saves != 2 || s.SavedVersion != w.Server.ResourceVersion() {
 			t.Errorf("after ten minutes: %+v", s)
 		}
 		time.Sleep(15 * time.Minute)
@@ -46,11 +47,11 @@ func TestStateIsSavedWhileTheInformerRuns(t *testing.T) {
 		}
 		// The process is killed: nothing is saved at the end.
 		killed := copyOf(t, config.WarmStart)
-		w.relabel("ns", "a", "3")
+		w.Relabel("ns", "a", "3")
 		inf.stop()
 		config.WarmStart.Storage = killed
-		again := w.live(w.client(), pods, config)
-		equalsServer(w, again.Informer)
+		again := live(w, w.Client(), pods, config)
+		world.EqualsServer(w, again.Informer)
 		if s := again.status(); !s.Loaded {
 			t.Errorf("%+v", s)
 		}
@@ -72,9 +73,9 @@ func copyOf(t *testing.T, c informer.WarmStartConfig) informer.WarmStartDir {
 // it.
 // Guarantees: S4
 func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
-	forEachCompactPod(t, "stale", func(w world, compact bool) {
+	forEachCompactPod(t, "stale", func(w world.World, compact bool) {
 		bad := true
-		config := quiet[*corev1.Pod]()
+		config := world.Quiet[*corev1.Pod]()
 		config.Compact = compact
 		config.WarmStart = warmStartDir(t)
 		config.WarmStart.Revision = "1"
@@ -84,39 +85,39 @@ func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
 			}
 			return p, nil
 		}
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-		inf := w.live(w.client(), pods, config)
+		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+		inf := live(w, w.Client(), pods, config)
 		time.Sleep(time.Minute)
-		saved := w.server.ResourceVersion()
-		w.relabel("ns", "a", "bad")
+		saved := w.Server.ResourceVersion()
+		w.Relabel("ns", "a", "bad")
 		time.Sleep(6 * time.Minute)
 		if s := inf.status(); s.SavedVersion != saved || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "could not be decoded") {
 			t.Errorf("with a stale object: %+v", s)
 		}
 		inf.stop()
-		if n := strings.Count(strings.Join(inf.log.take(), "\n"), "the state cannot be saved"); n != 1 {
+		if n := strings.Count(strings.Join(inf.log.Take(), "\n"), "the state cannot be saved"); n != 1 {
 			t.Errorf("the log has the failure %d times", n)
 		}
 		bad = false
-		again := w.live(w.client(), pods, config)
+		again := live(w, w.Client(), pods, config)
 		if s := again.status(); !s.Loaded || s.LoadedVersion != saved {
 			t.Errorf("%+v", s)
 		}
-		equalsServer(w, again.Informer)
+		world.EqualsServer(w, again.Informer)
 		bad = true
-		w.relabel("ns", "b", "bad")
-		w.relabel("ns", "b", "good")
+		w.Relabel("ns", "b", "bad")
+		w.Relabel("ns", "b", "good")
 		time.Sleep(6 * time.Minute)
-		if s := again.status(); s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
+		if s := again.status(); s.SavedVersion != w.Server.ResourceVersion() || s.SaveError != nil {
 			t.Errorf("after the object was good again: %+v", s)
 		}
 		again.stop()
 
 		// The first list has an object that cannot be decoded.
-		w.relabel("ns", "b", "bad")
+		w.Relabel("ns", "b", "bad")
 		config.WarmStart = warmStartDir(t)
 		config.WarmStart.Revision = "1"
-		w.live(w.client(), pods, config).stop()
+		live(w, w.Client(), pods, config).stop()
 		if left := files(t, config.WarmStart); len(left) > 0 {
 			t.Errorf("saved %q", left)
 		}
@@ -148,19 +149,19 @@ func (s brokenStorage) Save(ctx context.Context, name string, write func(io.Writ
 // A storage that fails does not stop the informer.
 // Guarantees: S4
 func TestBrokenStorageIsLoggedOnce(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		full := errors.New("disk full")
 		var broken atomic.Pointer[error]
 		broken.Store(&full)
-		config := quiet[*corev1.Pod]()
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart.Storage = brokenStorage{informer.WarmStartDir(t.TempDir()), &broken}
-		w.create(newPod("ns", "a", "v=1"))
-		inf := w.live(w.client(), pods, config)
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := live(w, w.Client(), pods, config)
 		if s := inf.status(); !errors.Is(s.LoadError, full) {
 			t.Errorf("load: %+v", s)
 		}
 		for i := range 5 {
-			w.relabel("ns", "a", fmt.Sprint(i))
+			w.Relabel("ns", "a", fmt.Sprint(i))
 			time.Sleep(6 * time.Minute)
 		}
 		if s := inf.status(); !errors.Is(s.SaveError, full) || s.Saves != 0 {
@@ -172,9 +173,9 @@ func TestBrokenStorageIsLoggedOnce(t *testing.T) {
 		if s := inf.status(); s.SaveError != nil || s.Saves != 1 {
 			t.Errorf("save: %+v", s)
 		}
-		equalsServer(w, inf.Informer)
+		world.EqualsServer(w, inf.Informer)
 		inf.stop()
-		log := strings.Join(inf.log.take(), "\n")
+		log := strings.Join(inf.log.Take(), "\n")
 		if strings.Count(log, "cannot be saved") != 1 || strings.Count(log, "is saved again") != 1 {
 			t.Errorf("log:\n%s", log)
 		}
@@ -184,24 +185,24 @@ func TestBrokenStorageIsLoggedOnce(t *testing.T) {
 // Two informers that save under one name replace each other's saved states, and each start loads one of them whole.
 // Guarantees: S4
 func TestLastSaveWins(t *testing.T) {
-	w := newWorld(t, informertest.Options{})
-	config := quiet[*corev1.Pod]()
+	w := world.New(t, informertest.Options{})
+	config := world.Quiet[*corev1.Pod]()
 	config.WarmStart = warmStartDir(t)
 	config.WarmStart.Interval = 5 * time.Millisecond
 	for i := range 20 {
-		w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
+		w.Create(world.NewPod("ns", fmt.Sprint("p", i), "v=1"))
 	}
-	client := w.client(func(c *rest.Config) { c.QPS = -1 })
+	client := w.Client(func(c *rest.Config) { c.QPS = -1 })
 	a, b := informer.New(client, pods, config), informer.New(client, pods, config)
-	stopA, stopB := start(t, a), start(t, b)
+	stopA, stopB := world.Start(t, a), world.Start(t, b)
 	for i := range 100 {
-		w.relabel("ns", fmt.Sprint("p", i%20), fmt.Sprint(i))
+		w.Relabel("ns", fmt.Sprint("p", i%20), fmt.Sprint(i))
 		if i%10 == 0 {
 			c := informer.New(client, pods, config)
-			stop := start(t, c)
-			equalsServer(w, c)
+			stop := world.Start(t, c)
+			world.EqualsServer(w, c)
 			stop()
-			if s := reflectorStatus(c).WarmStart; i > 0 && s.LoadError != nil && !errors.Is(s.LoadError, fs.ErrNotExist) {
+			if s := world.StatusOf(c).WarmStart; i > 0 && s.LoadError != nil && !errors.Is(s.LoadError, fs.ErrNotExist) {
 				t.Errorf("start %d: %v", i, s.LoadError)
 			}
 		}
@@ -216,12 +217,12 @@ func TestLastSaveWins(t *testing.T) {
 // While nothing changes, a save each MaxAge/2 keeps the saved state young enough for a start, also after a warm start.
 // Guarantees: S4
 func TestQuietCollectionIsSavedAgain(t *testing.T) {
-	forEachCompactPod(t, "quiet", func(w world, compact bool) {
-		config := quiet[*corev1.Pod]()
+	forEachCompactPod(t, "quiet", func(w world.World, compact bool) {
+		config := world.Quiet[*corev1.Pod]()
 		config.Compact = compact
 		config.WarmStart = warmStartDir(t) // with an Interval of 5 minutes, and a MaxAge of an hour
-		w.create(newPod("ns", "a", "v=1"))
-		inf := w.live(w.client(), pods, config)
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := live(w, w.Client(), pods, config)
 		time.Sleep(30 * time.Minute)
 		if s := inf.status(); s.Saves != 1 {
 			t.Errorf("after 30 minutes: %+v", s)
@@ -235,7 +236,7 @@ func TestQuietCollectionIsSavedAgain(t *testing.T) {
 		killed.WarmStart.Storage = copyOf(t, config.WarmStart)
 		inf.stop()
 		time.Sleep(20 * time.Minute) // the saved state is then at least as old
-		warm := w.live(w.client(), pods, killed)
+		warm := live(w, w.Client(), pods, killed)
 		if s := warm.status(); !s.Loaded || s.LoadedAge < 20*time.Minute {
 			t.Errorf("a warm start: %+v", s)
 		}
@@ -251,16 +252,16 @@ func TestQuietCollectionIsSavedAgain(t *testing.T) {
 // save before.
 // Guarantees: S4
 func TestChangeOfTheShardIsSaved(t *testing.T) {
-	bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.BubbleWith(t, informertest.Options{Shards: true}, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
 		for i := range 20 {
-			w.create(newPod("ns", fmt.Sprint("p", i)))
+			w.Create(world.NewPod("ns", fmt.Sprint("p", i)))
 		}
 		whole := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
 		resource := pods
 		resource.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64 / 2}}}
-		first := w.live(w.client(), resource, config)
+		first := live(w, w.Client(), resource, config)
 		time.Sleep(time.Minute) // until a save
 		if s := first.status(); s.Saves != 1 || s.SavedObjects == 20 {
 			t.Errorf("the first shard: %+v", s)
@@ -273,7 +274,7 @@ func TestChangeOfTheShardIsSaved(t *testing.T) {
 			t.Errorf("the second shard: %+v", s)
 		}
 		resource.Shard = whole
-		again := w.live(w.client(), resource, config)
+		again := live(w, w.Client(), resource, config)
 		if s := again.status(); !s.Loaded || s.LoadedObjects != 20 {
 			t.Errorf("%+v", s)
 		}
@@ -284,30 +285,30 @@ func TestChangeOfTheShardIsSaved(t *testing.T) {
 // A list of a restored server is saved even if its version is that of the saved state.
 // Guarantees: S4
 func TestListOfARestoredServerIsSaved(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		backup := w.server.Snapshot()
-		w.relabel("ns", "a", "2")
-		w.create(newPod("ns", "lost", "v=1"))
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		backup := w.Server.Snapshot()
+		w.Relabel("ns", "a", "2")
+		w.Create(world.NewPod("ns", "lost", "v=1"))
 		config.WarmStart.Interval = time.Hour
-		l := w.live(w.client(), pods, config)
+		l := live(w, w.Client(), pods, config)
 		time.Sleep(7 * time.Minute)
 		saved := l.status().SavedVersion
-		w.server.Restore(backup)
-		w.server.EndWatches()
+		w.Server.Restore(backup)
+		w.Server.EndWatches()
 		time.Sleep(15 * time.Minute)
-		w.relabel("ns", "a", "3")
-		w.create(newPod("ns", "new", "v=1"))
+		w.Relabel("ns", "a", "3")
+		w.Create(world.NewPod("ns", "new", "v=1"))
 		time.Sleep(time.Second)
-		equalsServer(w, l.Informer)
+		world.EqualsServer(w, l.Informer)
 		l.stop()
 		if s := l.status(); s.Saves != 2 || s.SavedVersion != saved {
 			t.Errorf("%+v", s)
 		}
-		again := w.live(w.client(), pods, config)
-		equalsServer(w, again.Informer)
+		again := live(w, w.Client(), pods, config)
+		world.EqualsServer(w, again.Informer)
 		again.stop()
 	})
 }
@@ -315,19 +316,19 @@ func TestListOfARestoredServerIsSaved(t *testing.T) {
 // Neither a saved state nor the log has the credentials in the URL of the server, and new credentials do not matter.
 // Guarantees: S4
 func TestSavedStateHasNoCredentials(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
+		w.Create(world.NewPod("ns", "a", "v=1"))
 		client := func(password string) *informer.Client {
-			return w.client(func(c *rest.Config) { c.Host = strings.Replace(c.Host, "://", "://user:"+password+"@", 1) })
+			return w.Client(func(c *rest.Config) { c.Host = strings.Replace(c.Host, "://", "://user:"+password+"@", 1) })
 		}
-		w.live(client("hunter2"), pods, config).stop()
+		live(w, client("hunter2"), pods, config).stop()
 		raw, err := os.ReadFile(files(t, config.WarmStart)[0])
 		if err != nil || strings.Contains(string(raw), "hunter2") || strings.Contains(string(raw), "user:") {
 			t.Errorf("the saved state has the password: %v", err)
 		}
-		again := w.live(client("other"), pods, config)
+		again := live(w, client("other"), pods, config)
 		if s := again.status(); !s.Loaded {
 			t.Errorf("%+v", s)
 		}
@@ -338,13 +339,13 @@ func TestSavedStateHasNoCredentials(t *testing.T) {
 // The last save sends no request, so it does not delay the end. It fails if the server has not been identified yet.
 // Guarantees: S4, L2
 func TestLastSaveSendsNoRequest(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
+		w.Create(world.NewPod("ns", "a", "v=1"))
 		do, calls := countCalls(refuse(503))
-		w.answer(func(rw http.ResponseWriter, r *http.Request) bool { return asksForCluster(r) && do(rw, r) })
-		l := w.live(w.client(), pods, config)
+		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool { return asksForCluster(r) && do(rw, r) })
+		l := live(w, w.Client(), pods, config)
 		before := calls.Load()
 		l.stop()
 		if s := l.status(); s.Saves != 0 || s.SaveError == nil || !strings.Contains(s.SaveError.Error(), "the server has not been identified") {

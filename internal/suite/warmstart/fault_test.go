@@ -1,4 +1,4 @@
-package informer_test
+package warmstart
 
 import (
 	"context"
@@ -17,12 +17,13 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // refuse answers with a status code and a Status.
-func refuse(code int) answer {
+func refuse(code int) world.Answer {
 	return func(rw http.ResponseWriter, _ *http.Request) bool {
-		rw.Header().Set("Content-Type", mediaTypeJSON)
+		rw.Header().Set("Content-Type", world.JSONType)
 		rw.WriteHeader(code)
 		fmt.Fprintf(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"no"}`, code, map[int]string{403: "Forbidden", 503: "ServiceUnavailable"}[code])
 		return true
@@ -30,7 +31,7 @@ func refuse(code int) answer {
 }
 
 // countCalls counts the calls of do.
-func countCalls(do answer) (answer, *atomic.Int64) {
+func countCalls(do world.Answer) (world.Answer, *atomic.Int64) {
 	var calls atomic.Int64
 	return func(rw http.ResponseWriter, r *http.Request) bool {
 		calls.Add(1)
@@ -40,7 +41,7 @@ func countCalls(do answer) (answer, *atomic.Int64) {
 
 // bookmark sends a bookmark with the resource version from which the watch r begins.
 func bookmark(rw http.ResponseWriter, r *http.Request) {
-	rw.Header().Set("Content-Type", mediaTypeJSON)
+	rw.Header().Set("Content-Type", world.JSONType)
 	fmt.Fprintf(rw, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":%q}}}`, r.URL.Query().Get("resourceVersion"))
 	rw.(http.Flusher).Flush()
 }
@@ -50,19 +51,19 @@ func asksForCluster(r *http.Request) bool {
 }
 
 func asksForCurrent(r *http.Request) bool {
-	return !asksToWatch(r) && r.URL.Query().Get("limit") == "1"
+	return !world.AsksToWatch(r) && r.URL.Query().Get("limit") == "1"
 }
 
 // warmAfter saves a state, changes what change does, and starts an informer whose requests that match get the answer.
 // It returns that informer, and how long its start took, at most two minutes.
-func warmAfter(w world, config informer.Config[*corev1.Pod], change func(), match func(*http.Request) bool, do answer) (inf *informer.Informer[*corev1.Pod], took time.Duration, stop func()) {
+func warmAfter(w world.World, config informer.Config[*corev1.Pod], change func(), match func(*http.Request) bool, do world.Answer) (inf *informer.Informer[*corev1.Pod], took time.Duration, stop func()) {
 	w.Helper()
 	config.WarmStart = warmStartDir(w.T)
-	w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-	w.live(w.client(), pods, config).stop()
+	w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+	live(w, w.Client(), pods, config).stop()
 	change()
-	w.answer(func(rw http.ResponseWriter, r *http.Request) bool { return match(r) && do(rw, r) })
-	inf, _ = w.podInformer(config)
+	w.Answer(func(rw http.ResponseWriter, r *http.Request) bool { return match(r) && do(rw, r) })
+	inf, _ = w.PodInformer(config)
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); inf.Run(ctx) }()
@@ -70,9 +71,9 @@ func warmAfter(w world, config informer.Config[*corev1.Pod], change func(), matc
 	defer cancelWait()
 	began := time.Now()
 	if err := inf.WaitSynced(wait); err != nil {
-		w.Errorf("not synced: %v; %v", err, reflectorStatus(inf).LastError)
+		w.Errorf("not synced: %v; %v", err, world.StatusOf(inf).LastError)
 	} else {
-		equalsServer(w, inf)
+		world.EqualsServer(w, inf)
 	}
 	return inf, time.Since(began), func() { cancel(); <-ended }
 }
@@ -81,14 +82,14 @@ func warmAfter(w world, config informer.Config[*corev1.Pod], change func(), matc
 // Guarantees: S4
 func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 	notJSON := func(rw http.ResponseWriter, _ *http.Request) bool {
-		rw.Header().Set("Content-Type", mediaTypeJSON)
+		rw.Header().Set("Content-Type", world.JSONType)
 		fmt.Fprint(rw, "<html>")
 		return true
 	}
 	for _, test := range []struct {
 		name  string
 		match func(*http.Request) bool
-		do    answer
+		do    world.Answer
 		tries int64
 	}{
 		{"a list is forbidden", asksForCurrent, refuse(403), 1},
@@ -101,10 +102,10 @@ func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 		{"kube-system is not JSON", asksForCluster, notJSON, 3},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(w world) {
+			world.Bubble(t, func(w world.World) {
 				do, tries := countCalls(test.do)
-				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() { w.relabel("ns", "a", "2") }, test.match, do)
-				s := reflectorStatus(inf)
+				inf, took, stop := warmAfter(w, world.Quiet[*corev1.Pod](), func() { w.Relabel("ns", "a", "2") }, test.match, do)
+				s := world.StatusOf(inf)
 				if n := tries.Load(); n != test.tries {
 					t.Errorf("the saved state was tried %d times, want %d", n, test.tries)
 				}
@@ -124,11 +125,11 @@ func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 // Guarantees: S4
 func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 	ends := func(rw http.ResponseWriter, _ *http.Request) bool {
-		rw.Header().Set("Content-Type", mediaTypeJSON)
+		rw.Header().Set("Content-Type", world.JSONType)
 		return true
 	}
 	reports := func(rw http.ResponseWriter, _ *http.Request) bool {
-		rw.Header().Set("Content-Type", mediaTypeJSON)
+		rw.Header().Set("Content-Type", world.JSONType)
 		fmt.Fprint(rw, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"no"}}`)
 		return true
 	}
@@ -159,7 +160,7 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name    string
-		do      answer
+		do      world.Answer
 		watches int64
 		max     time.Duration
 	}{
@@ -174,15 +175,15 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 		{"ignores the timeout", noTimeout, 1, 40 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(w world) {
+			world.Bubble(t, func(w world.World) {
 				do, watches := countCalls(test.do)
-				nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
-				inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() {
+				nodes := informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
+				inf, took, stop := warmAfter(w, world.Quiet[*corev1.Pod](), func() {
 					if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 						t.Fatal(err)
 					}
-				}, func(r *http.Request) bool { return asksToWatch(r) && !asksToStream(r) }, do)
-				s := reflectorStatus(inf)
+				}, func(r *http.Request) bool { return world.AsksToWatch(r) && !world.AsksToStream(r) }, do)
+				s := world.StatusOf(inf)
 				if n := watches.Load(); n != test.watches {
 					t.Errorf("%d watches after the saved state, want %d", n, test.watches)
 				}
@@ -202,11 +203,11 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 // to no list.
 // Guarantees: S4
 func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		fails := refuse(503)
 		watches := 0
-		inf, took, stop := warmAfter(w, quiet[*corev1.Pod](), func() { w.relabel("ns", "a", "2") },
-			func(r *http.Request) bool { return asksToWatch(r) && !asksToStream(r) },
+		inf, took, stop := warmAfter(w, world.Quiet[*corev1.Pod](), func() { w.Relabel("ns", "a", "2") },
+			func(r *http.Request) bool { return world.AsksToWatch(r) && !world.AsksToStream(r) },
 			func(rw http.ResponseWriter, r *http.Request) bool {
 				rw.Header().Set("Retry-After", "1") // so that all of it is over before the informer lists because of the time
 				switch watches++; {
@@ -219,7 +220,7 @@ func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
 				}
 				return false
 			})
-		s := reflectorStatus(inf)
+		s := world.StatusOf(inf)
 		if watches != 8 || !s.WarmStart.Loaded || s.WarmStart.LoadError != nil || len(s.ListsBy) > 0 {
 			t.Errorf("%d watches in %v, lists %v: %+v", watches, took, s.ListsBy, s.WarmStart)
 		}
@@ -230,39 +231,39 @@ func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
 // While no connection is possible, no failure counts: a list would fail, too.
 // Guarantees: S4
 func TestUnreachableServerLeadsToNoList(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		fails := refuse(503)
 		watches := 0
-		config := quiet[*corev1.Pod]()
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		w.live(w.client(), pods, config).stop()
-		w.relabel("ns", "a", "2")
-		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
-			if !asksToWatch(r) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		live(w, w.Client(), pods, config).stop()
+		w.Relabel("ns", "a", "2")
+		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
+			if !world.AsksToWatch(r) {
 				return false
 			}
 			watches++
 			if watches == 1 {
-				go w.server.Stop() // it waits for this request
+				go w.Server.Stop() // it waits for this request
 				<-r.Context().Done()
 				return true
 			}
 			return watches == 2 && fails(rw, r)
 		})
-		inf, _ := w.podInformer(config)
+		inf, _ := w.PodInformer(config)
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); inf.Run(ctx) }()
 		time.Sleep(5 * time.Minute)
-		if s := reflectorStatus(inf); s.Failures < 7 || !s.WarmStart.Loaded {
+		if s := world.StatusOf(inf); s.Failures < 7 || !s.WarmStart.Loaded {
 			t.Errorf("the server was not unreachable: %+v", s)
 		}
-		w.server.Start()
+		w.Server.Start()
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := reflectorStatus(inf); watches != 3 || s.WarmStart.LoadError != nil || len(s.ListsBy) > 0 {
+		if s := world.StatusOf(inf); watches != 3 || s.WarmStart.LoadError != nil || len(s.ListsBy) > 0 {
 			t.Errorf("%d watches, lists %v: %+v", watches, s.ListsBy, s.WarmStart)
 		}
 		cancel()
@@ -276,16 +277,16 @@ func TestUnreachableServerLeadsToNoList(t *testing.T) {
 func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 	for _, loaded := range []bool{false, true} { // whether the saved state was loaded before SetShard
 		t.Run(fmt.Sprintf("loaded=%v", loaded), func(t *testing.T) {
-			bubble(t, func(w world) {
-				config := quiet[*corev1.Pod]()
+			world.Bubble(t, func(w world.World) {
+				config := world.Quiet[*corev1.Pod]()
 				config.WarmStart = warmStartDir(w.T)
-				w.create(newPod("ns", "a", "v=1"), newPod("ns", "gone", "v=1"))
+				w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "gone", "v=1"))
 				resource := pods
 				resource.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
-				w.live(w.client(), resource, config).stop()
-				w.delete("ns", "gone")
-				w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
-					if asksToWatch(r) {
+				live(w, w.Client(), resource, config).stop()
+				w.Delete("ns", "gone")
+				w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+					if world.AsksToWatch(r) {
 						time.Sleep(20 * time.Second)
 					}
 					return false
@@ -293,7 +294,7 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 				if !loaded {
 					resource.Shard = informer.Shard{}
 				}
-				inf := informer.New(w.client(), resource, config)
+				inf := informer.New(w.Client(), resource, config)
 				ctx, cancel := context.WithCancel(w.Context())
 				ended := make(chan struct{})
 				run := func() { defer close(ended); inf.Run(ctx) }
@@ -306,16 +307,16 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 					set <- inf.SetShard(ctx, informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}})
 				}()
 				synctest.Wait()
-				if s := reflectorStatus(inf).WarmStart; s.Loaded != loaded {
+				if s := world.StatusOf(inf).WarmStart; s.Loaded != loaded {
 					w.Errorf("before SetShard: %+v", s)
 				}
 				if !loaded {
 					go run()
 				}
-				if err := <-set; err != nil || !inf.HasSynced() || names(inf.Store().List()) != "ns/a" {
-					w.Errorf("SetShard returned %v with %s in the store, synced %v", err, names(inf.Store().List()), inf.HasSynced())
+				if err := <-set; err != nil || !inf.HasSynced() || world.Names(inf.Store().List()) != "ns/a" {
+					w.Errorf("SetShard returned %v with %s in the store, synced %v", err, world.Names(inf.Store().List()), inf.HasSynced())
 				}
-				if s := reflectorStatus(inf).WarmStart; !s.Loaded || s.LoadError != nil {
+				if s := world.StatusOf(inf).WarmStart; !s.Loaded || s.LoadError != nil {
 					w.Errorf("%+v", s)
 				}
 				cancel()
@@ -330,23 +331,23 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 // Guarantees: S4
 func TestListAfterAWarmStartComparesContent(t *testing.T) {
 	for _, paged := range []bool{false, true} {
-		forEachCompactPod(t, fmt.Sprintf("paged=%v", paged), func(w world, compact bool) {
-			config := quiet[*corev1.Pod]()
+		forEachCompactPod(t, fmt.Sprintf("paged=%v", paged), func(w world.World, compact bool) {
+			config := world.Quiet[*corev1.Pod]()
 			config.Compact, config.PagedList = compact, paged
 			config.WarmStart = warmStartDir(t)
-			w.create(newPod("ns", "b", "v=1"))
-			backup := w.server.Snapshot()
-			w.relabel("ns", "b", "2")
-			w.live(w.client(), pods, config).stop()
-			w.server.Restore(backup) // the same resource version gets other content
-			w.relabel("ns", "b", "3")
-			w.create(newPod("ns", "c", "v=1"))
-			w.server.Compact()
-			l := w.live(w.client(), pods, config)
+			w.Create(world.NewPod("ns", "b", "v=1"))
+			backup := w.Server.Snapshot()
+			w.Relabel("ns", "b", "2")
+			live(w, w.Client(), pods, config).stop()
+			w.Server.Restore(backup) // the same resource version gets other content
+			w.Relabel("ns", "b", "3")
+			w.Create(world.NewPod("ns", "c", "v=1"))
+			w.Server.Compact()
+			l := live(w, w.Client(), pods, config)
 			if s := l.status(); !s.Loaded || s.LoadError == nil {
 				t.Errorf("%+v", s)
 			}
-			equalsServer(w, l.Informer)
+			world.EqualsServer(w, l.Informer)
 			l.stop()
 		})
 	}
@@ -355,16 +356,16 @@ func TestListAfterAWarmStartComparesContent(t *testing.T) {
 // Warm starts in a chain end with a list after a day: it shows what a restored server has changed.
 // Guarantees: S4
 func TestChainOfWarmStartsEndsAfterADay(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
+		w.Create(world.NewPod("ns", "a", "v=1"))
 		began := time.Now()
 		for i := range 60 {
 			old := time.Since(began) > 24*time.Hour
-			l := w.live(w.client(), pods, config)
-			w.relabel("ns", "a", fmt.Sprint(i))
-			equalsServer(w, l.Informer)
+			l := live(w, w.Client(), pods, config)
+			w.Relabel("ns", "a", fmt.Sprint(i))
+			world.EqualsServer(w, l.Informer)
 			time.Sleep(30 * time.Minute)
 			if s := l.status(); i > 0 && s.Loaded == old {
 				t.Fatalf("start %d after %v: %+v", i, time.Since(began), s)
@@ -385,22 +386,22 @@ func TestChainOfWarmStartsEndsAfterADay(t *testing.T) {
 // not have.
 // Guarantees: S4
 func TestRestoredServerShowsInOneObject(t *testing.T) {
-	forEachCompactPod(t, "restored", func(w world, compact bool) {
-		config := quiet[*corev1.Pod]()
+	forEachCompactPod(t, "restored", func(w world.World, compact bool) {
+		config := world.Quiet[*corev1.Pod]()
 		config.Compact = compact
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "b", "v=1"))
-		backup := w.server.Snapshot()
-		w.create(newPod("ns", "lost", "v=1"))
-		w.relabel("ns", "lost", "2")
-		w.live(w.client(), pods, config).stop()
-		w.server.Restore(backup)
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "c", "v=1"), newPod("ns", "d", "v=1"))
-		l := w.live(w.client(), pods, config)
+		w.Create(world.NewPod("ns", "b", "v=1"))
+		backup := w.Server.Snapshot()
+		w.Create(world.NewPod("ns", "lost", "v=1"))
+		w.Relabel("ns", "lost", "2")
+		live(w, w.Client(), pods, config).stop()
+		w.Server.Restore(backup)
+		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "c", "v=1"), world.NewPod("ns", "d", "v=1"))
+		l := live(w, w.Client(), pods, config)
 		if s := l.status(); s.Loaded || s.LoadError == nil || !strings.Contains(s.LoadError.Error(), "it does not have ns/a") {
 			t.Errorf("%+v", s)
 		}
-		equalsServer(w, l.Informer)
+		world.EqualsServer(w, l.Informer)
 		l.stop()
 	})
 }
@@ -409,26 +410,26 @@ func TestRestoredServerShowsInOneObject(t *testing.T) {
 // differs.
 // Guarantees: S4
 func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
-	forEachCompactPod(t, "restored", func(w world, compact bool) {
-		config := quiet[*corev1.Pod]()
+	forEachCompactPod(t, "restored", func(w world.World, compact bool) {
+		config := world.Quiet[*corev1.Pod]()
 		config.Compact = compact
 		config.WarmStart = warmStartDir(t)
-		backup := w.server.Snapshot()
-		first := newPod("ns", "a", "v=1")
+		backup := w.Server.Snapshot()
+		first := world.NewPod("ns", "a", "v=1")
 		first.UID = "first"
-		w.create(first)
-		version := w.server.ResourceVersion()
-		w.live(w.client(), pods, config).stop()
-		w.server.Restore(backup)
-		w.create(newPod("ns", "a", "v=again"))
-		if w.server.ResourceVersion() != version {
+		w.Create(first)
+		version := w.Server.ResourceVersion()
+		live(w, w.Client(), pods, config).stop()
+		w.Server.Restore(backup)
+		w.Create(world.NewPod("ns", "a", "v=again"))
+		if w.Server.ResourceVersion() != version {
 			t.Fatal("the versions differ")
 		}
-		l := w.live(w.client(), pods, config)
+		l := live(w, w.Client(), pods, config)
 		if s := l.status(); s.Loaded || s.LoadError == nil || !strings.Contains(s.LoadError.Error(), "it does not have ns/a") {
 			t.Errorf("%+v", s)
 		}
-		equalsServer(w, l.Informer)
+		world.EqualsServer(w, l.Informer)
 		l.stop()
 	})
 }
@@ -436,11 +437,11 @@ func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
 // A request for kube-system that hangs delays a start by a few seconds, not each namespace by as much.
 // Guarantees: S4
 func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
 			if asksForCluster(r) {
 				<-r.Context().Done()
 				return true
@@ -449,9 +450,9 @@ func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 		})
 		resource := pods
 		resource.Namespaces = []string{"ns", "a", "b", "c", "d"}
-		inf := informer.New(w.client(), resource, config)
+		inf := informer.New(w.Client(), resource, config)
 		began := time.Now()
-		stop := start(w.T, inf)
+		stop := world.Start(w.T, inf)
 		if d := time.Since(began); d > 10*time.Second {
 			t.Errorf("synced after %v", d)
 		}
@@ -463,24 +464,24 @@ func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 // start is warm.
 // Guarantees: S4, R14
 func TestServerIsIdentifiedAfterAPageThatIsNotFound(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
+		w.Create(world.NewPod("ns", "a", "v=1"))
 		page, calls := countCalls(func(rw http.ResponseWriter, _ *http.Request) bool {
 			http.NotFound(rw, nil)
 			return true
 		})
-		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 			return asksForCluster(r) && calls.Load() == 0 && page(rw, r)
 		})
-		l := w.live(w.client(), pods, config)
+		l := live(w, w.Client(), pods, config)
 		<-time.After(time.Hour)
 		l.stop()
 		if s := l.status(); calls.Load() != 1 || s.SaveError != nil || s.Saves < 2 {
 			t.Errorf("%d pages, %+v", calls.Load(), s)
 		}
-		l = w.live(w.client(), pods, config)
+		l = live(w, w.Client(), pods, config)
 		if s := l.status(); !s.Loaded {
 			t.Errorf("the start was not warm: %v", s.LoadError)
 		}

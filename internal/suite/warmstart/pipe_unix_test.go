@@ -1,23 +1,24 @@
 //go:build unix
 
-package informer_test
+package warmstart
 
 import (
 	"os"
 	"syscall"
 	"testing"
 
+	"github.com/typedinformer/informer/internal/world"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // A named pipe under the name of a saved state does not keep Run from listing, nor from its end.
 // Guarantees: S4
 func TestPipeInPlaceOfASavedState(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		w.live(w.client(), pods, config).stop()
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		live(w, w.Client(), pods, config).stop()
 		for _, file := range files(t, config.WarmStart) {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
@@ -26,7 +27,7 @@ func TestPipeInPlaceOfASavedState(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l := w.live(w.client(), pods, config)
+		l := live(w, w.Client(), pods, config)
 		if s := l.status(); s.Loaded || s.LoadError == nil {
 			t.Errorf("%+v", s)
 		}

@@ -1,4 +1,5 @@
-package informer_test
+// Package warmstart tests informers that start from a saved state, and what is saved.
+package warmstart
 
 import (
 	"context"
@@ -28,24 +29,29 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // life is one run of an informer of pods whose saved states are in a directory.
 type life struct {
 	*informer.Informer[*corev1.Pod]
-	rec  *recorder[*corev1.Pod]
-	log  *logLines
+	rec  *testkit.Recorder[*corev1.Pod]
+	log  *testkit.Log
 	stop func()
 }
 
 // live runs an informer until stop.
-func (w world) live(client *informer.Client, resource informer.Resource, config informer.Config[*corev1.Pod]) life {
+func live(w world.World, client *informer.Client, resource informer.Resource, config informer.Config[*corev1.Pod]) life {
 	w.Helper()
-	quietConfig, log := logged()
-	config.Logger = quietConfig.Logger
-	l := life{informer.New(client, resource, config), &recorder[*corev1.Pod]{}, log, nil}
+	log := &testkit.Log{}
+	config.Logger = log.Logger()
+	l := life{informer.New(client, resource, config), &testkit.Recorder[*corev1.Pod]{}, log, nil}
 	l.Subscribe(l.rec)
-	l.stop = start(w.T, l.Informer)
+	l.stop = world.Start(w.T, l.Informer)
 	return l
 }
 
@@ -67,31 +73,31 @@ func files(t *testing.T, c informer.WarmStartConfig) []string {
 	return names
 }
 
-var pods = informer.Resource{GroupVersionResource: podGVR}
+var pods = informer.Resource{GroupVersionResource: world.PodGVR}
 
 // After a warm start, the store equals the server, whatever has changed meanwhile, and the server has sent only the
 // changes.
 // Guarantees: S4
 func TestWarmStartEqualsAFreshList(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		config.WarmStart = warmStartDir(t)
 		for i := range 40 {
-			w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
+			w.Create(world.NewPod("ns", fmt.Sprint("p", i), "v=1"))
 		}
-		first := w.live(client, pods, config)
+		first := live(w, client, pods, config)
 		if s := first.status(); s.Loaded || !errors.Is(s.LoadError, fs.ErrNotExist) {
 			t.Errorf("first start: %+v", s)
 		}
-		w.relabel("ns", "p1", "2")
-		equalsServer(w, first.Informer)
+		w.Relabel("ns", "p1", "2")
+		world.EqualsServer(w, first.Informer)
 		first.stop()
-		if s := first.status(); s.Saves != 1 || s.SavedObjects != 40 || s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil || s.SavedBytes == 0 {
+		if s := first.status(); s.Saves != 1 || s.SavedObjects != 40 || s.SavedVersion != w.Server.ResourceVersion() || s.SaveError != nil || s.SavedBytes == 0 {
 			t.Errorf("saved: %+v", s)
 		}
 
-		w.server.ResetRequests()
-		unchanged := w.live(client, pods, config)
-		equalsServer(w, unchanged.Informer)
+		w.Server.ResetRequests()
+		unchanged := live(w, client, pods, config)
+		world.EqualsServer(w, unchanged.Informer)
 		synctest.Wait()
 		told := unchanged.rec.Take()
 		if slices.Sort(told); len(told) != 40 || told[1] != "add ns/p1 2 initial=true" {
@@ -103,7 +109,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		if s := unchanged.Status().Reflectors[0]; s.Lists != 1 || len(s.ListsBy) != 0 || s.WatchesBy[informer.ReasonWarmStart] != 1 {
 			t.Errorf("second start: %d lists %v, watches %v", s.Lists, s.ListsBy, s.WatchesBy)
 		}
-		if got := w.requests(); !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.server.ResourceVersion()}) {
+		if got := w.Requests(); !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.Server.ResourceVersion()}) {
 			t.Errorf("requests %q", got)
 		}
 		unchanged.stop()
@@ -111,16 +117,16 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 			t.Errorf("saved %d times what had not changed", s.Saves)
 		}
 
-		w.relabel("ns", "p2", "2")
-		w.delete("ns", "p3")
-		w.create(newPod("ns", "new", "v=1"))
-		w.delete("ns", "p4")
-		w.create(newPod("ns", "p4", "v=again"))
+		w.Relabel("ns", "p2", "2")
+		w.Delete("ns", "p3")
+		w.Create(world.NewPod("ns", "new", "v=1"))
+		w.Delete("ns", "p4")
+		w.Create(world.NewPod("ns", "p4", "v=again"))
 		for i := range 60 {
-			w.create(newPod("other", fmt.Sprint("q", i), "v=1"))
+			w.Create(world.NewPod("other", fmt.Sprint("q", i), "v=1"))
 		}
-		changed := w.live(client, pods, config)
-		equalsServer(w, changed.Informer)
+		changed := live(w, client, pods, config)
+		world.EqualsServer(w, changed.Informer)
 		synctest.Wait()
 		var initial int
 		for _, line := range changed.rec.Take() {
@@ -132,7 +138,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		if s := changed.status(); !s.Loaded || s.LoadError != nil || initial < 100 {
 			t.Errorf("third start: %d calls, %+v", initial, s)
 		}
-		w.relabel("ns", "p2", "3")
+		w.Relabel("ns", "p2", "3")
 		changed.rec.Want(t, "update ns/p2 2->3")
 		changed.stop()
 		if changed.rec.Broken() > 0 {
@@ -144,27 +150,27 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 // The informer is synced only when it has what the server had after the start.
 // Guarantees: S4
 func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-		w.live(w.client(), pods, config).stop()
-		w.relabel("ns", "a", "2")
-		w.create(newPod("ns", "c", "v=1"))
-		w.delete("ns", "b")
+		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+		live(w, w.Client(), pods, config).stop()
+		w.Relabel("ns", "a", "2")
+		w.Create(world.NewPod("ns", "c", "v=1"))
+		w.Delete("ns", "b")
 		open := make(chan struct{})
-		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
-			if asksToWatch(r) {
+		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+			if world.AsksToWatch(r) {
 				<-open
 			}
 			return false
 		})
-		inf, rec := w.podInformer(config)
+		inf, rec := w.PodInformer(config)
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		go inf.Run(ctx)
 		rec.Want(t, "add ns/a 1 initial=true", "add ns/b 1 initial=true")
-		if s := reflectorStatus(inf).WarmStart; inf.HasSynced() || s.CatchUpTo != w.server.ResourceVersion() {
+		if s := world.StatusOf(inf).WarmStart; inf.HasSynced() || s.CatchUpTo != w.Server.ResourceVersion() {
 			t.Errorf("synced %v before the watch: %+v", inf.HasSynced(), s)
 		}
 		short, cancelShort := context.WithTimeout(ctx, time.Second)
@@ -177,7 +183,7 @@ func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec.Want(t, "update ns/a 1->2", "add ns/c 1 initial=true", "delete ns/b 1 final=true")
-		w.create(newPod("ns", "d", "v=1"))
+		w.Create(world.NewPod("ns", "d", "v=1"))
 		rec.Want(t, "add ns/d 1 initial=false")
 		cancel()
 		synctest.Wait()
@@ -187,43 +193,43 @@ func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
 // A bookmark before the end of a short watch confirms the version, if only other resources have changed.
 // Guarantees: S4
 func TestWarmStartOfAQuietCollection(t *testing.T) {
-	bubble(t, func(w world) {
-		nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		nodes := informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		w.live(w.client(), pods, config).stop()
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		live(w, w.Client(), pods, config).stop()
 		if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		warm := w.live(w.client(), pods, config)
+		warm := live(w, w.Client(), pods, config)
 		if d, s := time.Since(began), warm.status(); d > 3*time.Second || !s.Loaded || s.LoadError != nil {
 			t.Errorf("synced after %v: %+v", d, s)
 		}
-		equalsServer(w, warm.Informer)
+		world.EqualsServer(w, warm.Informer)
 		warm.stop()
 
 		// A server that never sends a bookmark confirms nothing.
 		if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}}); err != nil {
 			t.Fatal(err)
 		}
-		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
-			if asksToWatch(r) && !asksToStream(r) {
+		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+			if world.AsksToWatch(r) && !world.AsksToStream(r) {
 				q := r.URL.Query()
 				q.Del("allowWatchBookmarks")
 				r.URL.RawQuery = q.Encode()
 			}
 			return false
 		})
-		inf, rec := w.podInformer(config)
+		inf, rec := w.PodInformer(config)
 		stop := make(chan struct{})
 		ctx, cancel := context.WithCancel(w.Context())
 		go func() { defer close(stop); inf.Run(ctx) }()
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := reflectorStatus(inf); s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "has not confirmed") || s.ListsBy[informer.ReasonBehind] != 1 {
+		if s := world.StatusOf(inf); s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "has not confirmed") || s.ListsBy[informer.ReasonBehind] != 1 {
 			t.Errorf("without bookmarks: %+v %v", s.WarmStart, s.ListsBy)
 		}
 		rec.Want(t, "add ns/a 1 initial=true")
@@ -236,7 +242,7 @@ func TestWarmStartOfAQuietCollection(t *testing.T) {
 // Guarantees: S4
 func TestColdStartSaysWhy(t *testing.T) {
 	type saved struct {
-		world
+		world.World
 		config   informer.Config[*corev1.Pod]
 		resource informer.Resource
 		change   func(*rest.Config)
@@ -259,8 +265,8 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "other cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "u2" }, why: "has the UID u1, not u2"},
 		{name: "same cluster", before: func(s *saved) { s.uid = "u1" }},
 		{name: "unknown cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "" }, why: "may not get that namespace"},
-		{name: "restored server", before: func(s *saved) { s.backup = s.server.Snapshot(); s.relabel("ns", "a", "2") }, after: func(s *saved) { s.server.Restore(s.backup) }, why: "the server was restored to resource version"},
-		{name: "expired", after: func(s *saved) { s.relabel("ns", "a", "2"); s.delete("ns", "b"); s.server.Compact() }, why: "the watch cannot resume at resource version"},
+		{name: "restored server", before: func(s *saved) { s.backup = s.Server.Snapshot(); s.Relabel("ns", "a", "2") }, after: func(s *saved) { s.Server.Restore(s.backup) }, why: "the server was restored to resource version"},
+		{name: "expired", after: func(s *saved) { s.Relabel("ns", "a", "2"); s.Delete("ns", "b"); s.Server.Compact() }, why: "the watch cannot resume at resource version"},
 		{name: "other revision", after: func(s *saved) { s.config.WarmStart.Revision = "2" }, why: `it has the revision "", not "2"`},
 		{name: "transform", after: func(s *saved) {
 			s.config.WarmStart.Revision = "2"
@@ -279,31 +285,31 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "compact", after: func(s *saved) { s.config.Compact = !s.config.Compact }},
 		{name: "share", after: func(s *saved) { s.config.Compact, s.config.Share = false, true }},
 		{name: "paged", after: func(s *saved) { s.config.PagedList = true }},
-		{name: "not a saved state", after: func(s *saved) { s.overwrite([]byte("hello, world"), s.config.WarmStart) }, why: "it is not a saved state"},
-		{name: "empty", after: func(s *saved) { s.overwrite(nil, s.config.WarmStart) }, why: "the file ends early"},
-		{name: "other format", after: func(s *saved) { s.overwrite([]byte("informer\x07"), s.config.WarmStart) }, why: "written in version 7 of the format"},
+		{name: "not a saved state", after: func(s *saved) { overwrite(s.World, []byte("hello, world"), s.config.WarmStart) }, why: "it is not a saved state"},
+		{name: "empty", after: func(s *saved) { overwrite(s.World, nil, s.config.WarmStart) }, why: "the file ends early"},
+		{name: "other format", after: func(s *saved) { overwrite(s.World, []byte("informer\x07"), s.config.WarmStart) }, why: "written in version 7 of the format"},
 	} {
-		forEachCompactPod(t, test.name, func(w world, compact bool) {
-			s := &saved{world: w, config: quiet[*corev1.Pod](), resource: pods, change: func(*rest.Config) {}}
+		forEachCompactPod(t, test.name, func(w world.World, compact bool) {
+			s := &saved{World: w, config: world.Quiet[*corev1.Pod](), resource: pods, change: func(*rest.Config) {}}
 			s.config.Compact = compact
 			s.config.WarmStart = warmStartDir(t)
-			w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+			w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 				if s.uid == "" || !strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
 					return false
 				}
-				rw.Header().Set("Content-Type", mediaTypeJSON)
+				rw.Header().Set("Content-Type", world.JSONType)
 				fmt.Fprintf(rw, `{"kind":"PartialObjectMetadata","metadata":{"name":"kube-system","uid":%q}}`, s.uid)
 				return true
 			})
-			w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"), newPod("ns", "c", "v=1"))
+			w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"), world.NewPod("ns", "c", "v=1"))
 			if test.before != nil {
 				test.before(s)
 			}
-			w.live(w.client(s.change), s.resource, s.config).stop()
+			live(w, w.Client(s.change), s.resource, s.config).stop()
 			if test.after != nil {
 				test.after(s)
 			}
-			again := w.live(w.client(s.change), s.resource, s.config)
+			again := live(w, w.Client(s.change), s.resource, s.config)
 			got := again.status().LoadError
 			switch {
 			case test.why == "" && (got != nil || !again.status().Loaded):
@@ -311,12 +317,12 @@ func TestColdStartSaysWhy(t *testing.T) {
 			case test.why != "" && (got == nil || !strings.Contains(got.Error(), test.why)):
 				t.Errorf("the reason is %v, want %s", got, test.why)
 			}
-			log := strings.Join(again.log.take(), "\n")
+			log := strings.Join(again.log.Take(), "\n")
 			if n := strings.Count(log, "list instead of a warm start"); n != min(1, len(test.why)) {
 				t.Errorf("the log has the reason %d times:\n%s", n, log)
 			}
 			if !s.config.KeepManagedFields && s.resource.LabelSelector == "" {
-				equalsServer(w, again.Informer)
+				world.EqualsServer(w, again.Informer)
 			}
 			again.stop()
 			if again.rec.Broken() > 0 {
@@ -341,16 +347,16 @@ func certificate(t *testing.T) []byte {
 }
 
 // forEachCompactPod runs test with and without Compact.
-func forEachCompactPod(t *testing.T, name string, test func(w world, compact bool)) {
+func forEachCompactPod(t *testing.T, name string, test func(w world.World, compact bool)) {
 	for _, compact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("%s,compact=%v", name, compact), func(t *testing.T) {
-			bubble(t, func(w world) { test(w, compact) })
+			world.Bubble(t, func(w world.World) { test(w, compact) })
 		})
 	}
 }
 
 // overwrite replaces the only saved state.
-func (w world) overwrite(content []byte, c informer.WarmStartConfig) {
+func overwrite(w world.World, content []byte, c informer.WarmStartConfig) {
 	w.Helper()
 	names := files(w.T, c)
 	if len(names) != 1 {
@@ -367,17 +373,17 @@ func TestWarmStartOfEachType(t *testing.T) {
 	t.Run("pod", testWarmType[*corev1.Pod])
 	t.Run("metadata", testWarmType[*metav1.PartialObjectMetadata])
 	t.Run("unstructured", testWarmType[*unstructured.Unstructured])
-	t.Run("slim", testWarmType[*slimPod])
+	t.Run("slim", testWarmType[*world.SlimPod])
 }
 
 func testWarmType[T informer.Object](t *testing.T) {
-	for _, media := range []string{mediaTypeJSON, protobufType} {
+	for _, media := range []string{world.JSONType, world.ProtobufType} {
 		for _, compact := range []bool{false, true} {
 			for _, transformed := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s,compact=%v,transformed=%v", media, compact, transformed), func(t *testing.T) {
-					bubble(t, func(w world) {
-						w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-						config := quiet[T]()
+					world.Bubble(t, func(w world.World) {
+						w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+						config := world.Quiet[T]()
 						config.Compact = compact
 						config.WarmStart = warmStartDir(t)
 						calls := 0
@@ -385,23 +391,23 @@ func testWarmType[T informer.Object](t *testing.T) {
 							config.WarmStart.Revision = "1"
 							config.Transform = func(obj T) (T, error) { calls++; return obj, nil }
 						}
-						client := w.client(func(c *rest.Config) { c.ContentType = media })
+						client := w.Client(func(c *rest.Config) { c.ContentType = media })
 						first := informer.New(client, pods, config)
-						stop := start(w.T, first)
-						w.relabel("ns", "a", "2") // a version that came in an event
-						w.create(newPod("ns", "c", "v=1"))
-						if err := first.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+						stop := world.Start(w.T, first)
+						w.Relabel("ns", "a", "2") // a version that came in an event
+						w.Create(world.NewPod("ns", "c", "v=1"))
+						if err := first.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 							t.Fatal(err)
 						}
 						synctest.Wait()
 						stop()
-						if s := first.Status().Reflectors[0].WarmStart; s.SavedVersion != w.server.ResourceVersion() || s.SaveError != nil {
+						if s := first.Status().Reflectors[0].WarmStart; s.SavedVersion != w.Server.ResourceVersion() || s.SaveError != nil {
 							t.Errorf("saved: %+v", s)
 						}
 						want := first.Store().List()
 						calls = 0
 						again := informer.New(client, pods, config)
-						start(w.T, again)()
+						world.Start(w.T, again)()
 						if s := again.Status().Reflectors[0].WarmStart; !s.Loaded || s.LoadedObjects != 3 {
 							t.Errorf("%+v", s)
 						}
@@ -413,7 +419,7 @@ func testWarmType[T informer.Object](t *testing.T) {
 							t.Errorf("Transform was called %d times for saved objects", calls)
 						}
 						fresh := informer.New(client, pods, config)
-						start(w.T, fresh)()
+						world.Start(w.T, fresh)()
 						for obj := range fresh.Store().All() {
 							if warm, _ := again.Store().Get(informer.KeyOf(obj)); !reflect.DeepEqual(obj, warm) {
 								t.Errorf("fresh list (-fresh +warm):\n%s", cmp.Diff(obj, warm))
@@ -429,11 +435,11 @@ func testWarmType[T informer.Object](t *testing.T) {
 // A change of the shard during or after a warm start lists the shard. A saved state has the shard of its objects.
 // Guarantees: S4
 func TestWarmStartAndShards(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.WarmStart = warmStartDir(t)
 		for i := range 20 {
-			w.create(newPod("ns", fmt.Sprint("p", i)))
+			w.Create(world.NewPod("ns", fmt.Sprint("p", i)))
 		}
 		half := func(i uint64) informer.Shard {
 			return informer.Shard{Ranges: []informer.HashRange{{First: i << 63, Last: i<<63 | (1<<63 - 1)}}}
@@ -442,7 +448,7 @@ func TestWarmStartAndShards(t *testing.T) {
 		resource.Shard = half(0)
 		check := func(l life, shard informer.Shard) {
 			t.Helper()
-			if err := l.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+			if err := l.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -459,7 +465,7 @@ func TestWarmStartAndShards(t *testing.T) {
 				t.Errorf("the store has %q, want %q", got, want)
 			}
 		}
-		first := w.live(w.client(), resource, config)
+		first := live(w, w.Client(), resource, config)
 		check(first, half(0))
 		if err := first.SetShard(w.Context(), half(1)); err != nil {
 			t.Fatal(err)
@@ -467,14 +473,14 @@ func TestWarmStartAndShards(t *testing.T) {
 		check(first, half(1))
 		first.stop()
 
-		other := w.live(w.client(), resource, config) // the saved state is of the other half
+		other := live(w, w.Client(), resource, config) // the saved state is of the other half
 		if s := other.status(); s.Loaded || s.LoadError == nil {
 			t.Errorf("%+v", s)
 		}
 		check(other, half(0))
 		other.stop()
-		w.create(newPod("ns", "q"), newPod("ns", "r"))
-		warm := w.live(w.client(), resource, config)
+		w.Create(world.NewPod("ns", "q"), world.NewPod("ns", "r"))
+		warm := live(w, w.Client(), resource, config)
 		if s := warm.status(); !s.Loaded {
 			t.Errorf("%+v", s)
 		}
@@ -490,20 +496,20 @@ func TestWarmStartAndShards(t *testing.T) {
 // A resource that the server no longer serves has no objects, whatever a saved state has.
 // Guarantees: S4
 func TestWarmStartOfAnAbsentResource(t *testing.T) {
-	forEachCompactPod(t, "absent", func(w world, compact bool) {
-		config := quiet[*corev1.Pod]()
+	forEachCompactPod(t, "absent", func(w world.World, compact bool) {
+		config := world.Quiet[*corev1.Pod]()
 		config.Compact, config.AbsentIsSynced = compact, true
 		config.WarmStart = warmStartDir(t)
-		w.create(newPod("ns", "a", "v=1"))
-		w.live(w.client(), pods, config).stop()
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		live(w, w.Client(), pods, config).stop()
 		w.Pods.Unregister()
-		again := w.live(w.client(), pods, config)
+		again := live(w, w.Client(), pods, config)
 		if s := again.status(); again.Store().Len() != 0 || s.Loaded || s.LoadError == nil {
 			t.Errorf("%d objects, %+v", again.Store().Len(), s)
 		}
-		w.Pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
-		w.create(newPod("ns", "b", "v=1"))
-		equalsServer(w, again.Informer)
+		w.Pods = informertest.Register[*corev1.Pod](w.Server, informertest.Resource{GroupVersionResource: world.PodGVR})
+		w.Create(world.NewPod("ns", "b", "v=1"))
+		world.EqualsServer(w, again.Informer)
 		again.rec.Want(t, "add ns/b 1 initial=false")
 		again.stop()
 	})
@@ -514,34 +520,34 @@ func TestWarmStartOfAnAbsentResource(t *testing.T) {
 func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		down func(world) (up func())
+		down func(world.World) (up func())
 	}{
-		{"unavailable", func(w world) func() { return w.server.Inject(informertest.Fault{Error: unavailable}) }},
-		{"unreachable", func(w world) func() { w.server.Stop(); return w.server.Start }},
+		{"unavailable", func(w world.World) func() { return w.Server.Inject(informertest.Fault{Error: world.Unavailable}) }},
+		{"unreachable", func(w world.World) func() { w.Server.Stop(); return w.Server.Start }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(w world) {
-				config := quiet[*corev1.Pod]()
+			world.Bubble(t, func(w world.World) {
+				config := world.Quiet[*corev1.Pod]()
 				config.WarmStart = warmStartDir(t)
-				w.create(newPod("ns", "a", "v=1"))
-				w.live(w.client(), pods, config).stop()
-				w.relabel("ns", "a", "2")
+				w.Create(world.NewPod("ns", "a", "v=1"))
+				live(w, w.Client(), pods, config).stop()
+				w.Relabel("ns", "a", "2")
 				up := test.down(w)
-				inf, rec := w.podInformer(config)
+				inf, rec := w.PodInformer(config)
 				ctx, cancel := context.WithCancel(w.Context())
 				ended := make(chan struct{})
 				go func() { defer close(ended); inf.Run(ctx) }()
 				time.Sleep(2 * time.Minute)
 				rec.Want(t)
-				if s := reflectorStatus(inf); inf.HasSynced() || s.WarmStart.LoadError != nil || s.Failures < 3 {
+				if s := world.StatusOf(inf); inf.HasSynced() || s.WarmStart.LoadError != nil || s.Failures < 3 {
 					t.Errorf("%+v", s)
 				}
 				up()
 				if err := inf.WaitSynced(w.Context()); err != nil {
 					t.Fatal(err)
 				}
-				equalsServer(w, inf)
-				if s := reflectorStatus(inf); !s.WarmStart.Loaded || len(s.ListsBy) > 0 {
+				world.EqualsServer(w, inf)
+				if s := world.StatusOf(inf); !s.WarmStart.Loaded || len(s.ListsBy) > 0 {
 					t.Errorf("%+v", s)
 				}
 				cancel()
@@ -556,14 +562,14 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 func TestWarmStartOfAGroup(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("compact=%v", compact), func(t *testing.T) {
-			bubble(t, func(w world) {
-				w.create(newPod("a", "a", "v=1"), newPod("b", "b", "v=1"), newPod("c", "c", "v=1"))
-				config := quiet[anyObject]()
+			world.Bubble(t, func(w world.World) {
+				w.Create(world.NewPod("a", "a", "v=1"), world.NewPod("b", "b", "v=1"), world.NewPod("c", "c", "v=1"))
+				config := world.Quiet[world.AnyObject]()
 				config.Compact, config.Prototype = compact, &corev1.Pod{}
 				config.WarmStart = warmStartDir(t)
 				for i := range 3 {
-					g := informer.NewGroup(w.client())
-					resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"b", "a"}}
+					g := informer.NewGroup(w.Client())
+					resource := informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"b", "a"}}
 					inf, _, err := informer.Shared(g, resource, config)
 					if err != nil {
 						t.Fatal(err)
@@ -579,7 +585,7 @@ func TestWarmStartOfAGroup(t *testing.T) {
 							t.Errorf("start %d: namespace %s: %+v", i, r.Namespace, r.WarmStart)
 						}
 					}
-					if got := names(inf.Store().List()); got != "a/a b/b" {
+					if got := world.Names(inf.Store().List()); got != "a/a b/b" {
 						t.Errorf("start %d: %s", i, got)
 					}
 					cancel()
