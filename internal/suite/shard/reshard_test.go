@@ -1,4 +1,4 @@
-package informer_test
+package shard
 
 import (
 	"bytes"
@@ -20,6 +20,8 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // A change of the shard is one step. What stays raises no event, what goes is deleted, and what comes is added. When a handler is
@@ -32,9 +34,9 @@ func TestSetShardIsOneStep(t *testing.T) {
 }
 
 func testSetShardIsOneStep(t *testing.T, filters bool) {
-	forEachModeWith(t, informertest.Options{Shards: filters}, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachModeWith(t, informertest.Options{Shards: filters}, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		manyPods(w, 30)
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, config)
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR, Shard: lower}, config)
 		var mu sync.Mutex
 		now := lower
 		var events []string
@@ -53,7 +55,7 @@ func testSetShardIsOneStep(t *testing.T, filters bool) {
 			Update: func(_, pod *corev1.Pod) { note("~%s", pod) },
 			Delete: func(pod *corev1.Pod, final bool) { note(fmt.Sprintf("-%%s %v", final), pod) },
 		})
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		events = nil
 		before := lower
@@ -80,9 +82,9 @@ func testSetShardIsOneStep(t *testing.T, filters bool) {
 			}
 			events, before = nil, next
 		}
-		w.create(newPod("a", "late", "v=1"))
+		w.Create(world.NewPod("a", "late", "v=1"))
 		for i := range 20 {
-			w.create(newPod("a", fmt.Sprintf("late%d", i), "v=1"))
+			w.Create(world.NewPod("a", fmt.Sprintf("late%d", i), "v=1"))
 		}
 		holdsShard(w, "changes afterwards", inf, lower)
 		s := inf.Status().Reflectors[0]
@@ -96,16 +98,16 @@ func testSetShardIsOneStep(t *testing.T, filters bool) {
 // after is lost, also if the server no longer has the changes since that version.
 // Guarantees: S2, R1
 func TestSmallerShardNeedsNoList(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		manyPods(w, 40)
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		rec := &recorder[*corev1.Pod]{}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		lists := func() int { return inf.Status().Reflectors[0].Lists }
 		set := func(when string, shard informer.Shard) {
 			w.Helper()
-			w.server.ResetRequests()
+			w.Server.ResetRequests()
 			if err := inf.SetShard(w.Context(), shard); err != nil {
 				w.Fatal(err)
 			}
@@ -123,7 +125,7 @@ func TestSmallerShardNeedsNoList(t *testing.T) {
 		holdsShard(w, "after changes", inf, most)
 		toldAll(w, inf, rec, "after changes")
 
-		w.server.CloseConnections()
+		w.Server.CloseConnections()
 		changeMany(w, "3")
 		set("while the watch is broken", upper)
 		<-time.After(time.Hour)
@@ -133,11 +135,11 @@ func TestSmallerShardNeedsNoList(t *testing.T) {
 			w.Errorf("%d lists", n)
 		}
 
-		w.server.Stop()
+		w.Server.Stop()
 		synctest.Wait()
 		changeMany(w, "4")
-		w.server.Compact()
-		w.server.Start()
+		w.Server.Compact()
+		w.Server.Start()
 		third := informer.Shard{Ranges: []informer.HashRange{{First: middle + 1, Last: math.MaxUint64 / 4 * 3}}}
 		set("before 410 Expired", third)
 		<-time.After(time.Hour)
@@ -153,17 +155,17 @@ func TestSmallerShardNeedsNoList(t *testing.T) {
 // lost, also none that was made while the watch was broken. If the server no longer has that version, it sends the whole shard.
 // Guarantees: S2
 func TestLargerShardListsWhatComes(t *testing.T) {
-	forEachModeWith(t, informertest.Options{Shards: true}, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachModeWith(t, informertest.Options{Shards: true}, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		manyPods(w, 60)
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, config)
-		rec := &recorder[*corev1.Pod]{}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR, Shard: lower}, config)
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		set := func(when string, shard informer.Shard, missing string) {
 			w.Helper()
 			version := inf.Store().ResourceVersion()
-			w.server.ResetRequests()
+			w.Server.ResetRequests()
 			if err := inf.SetShard(w.Context(), shard); err != nil {
 				w.Fatal(when, err)
 			}
@@ -173,7 +175,7 @@ func TestLargerShardListsWhatComes(t *testing.T) {
 				}
 			}
 			pages := 0
-			for _, r := range w.server.Requests() {
+			for _, r := range w.Server.Requests() {
 				if r.Verb != "list" {
 					continue
 				}
@@ -193,7 +195,7 @@ func TestLargerShardListsWhatComes(t *testing.T) {
 		holdsShard(w, "after changes", inf, most)
 		toldAll(w, inf, rec, "after changes")
 
-		w.server.CloseConnections()
+		w.Server.CloseConnections()
 		changeMany(w, "3")
 		set("while the watch is broken", informer.Shard{}, informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64/4 - 1}}}.String())
 		<-time.After(time.Hour)
@@ -206,11 +208,11 @@ func TestLargerShardListsWhatComes(t *testing.T) {
 		if err := inf.SetShard(w.Context(), lower); err != nil {
 			w.Fatal(err)
 		}
-		w.server.Stop()
+		w.Server.Stop()
 		synctest.Wait()
 		changeMany(w, "4")
-		w.server.Compact()
-		w.server.Start()
+		w.Server.Compact()
+		w.Server.Start()
 		if err := inf.SetShard(w.Context(), most); err != nil {
 			w.Fatal(err)
 		}
@@ -227,24 +229,24 @@ func exactly(r informertest.Request) bool { return r.Query.Get("resourceVersionM
 func TestLargerShardIsListedWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		noFilter bool
-		set      func(w world, comes informer.Key) // what comes is one object that will come
-		whole    bool                              // want a list of the whole shard
+		set      func(w world.World, comes informer.Key) // what comes is one object that will come
+		whole    bool                                    // want a list of the whole shard
 		stale    int
 		failures int
 	}{
 		"filters":         {},
 		"does not filter": {noFilter: true}, // the informer does not know that yet
-		"refuses the version": {whole: true, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exactly, Error: apierrors.NewBadRequest("no")})
+		"refuses the version": {whole: true, set: func(w world.World, _ informer.Key) {
+			w.Server.Inject(informertest.Fault{Match: exactly, Error: apierrors.NewBadRequest("no")})
 		}},
-		"has not reached the version": {whole: true, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exactly, Error: tooLarge})
+		"has not reached the version": {whole: true, set: func(w world.World, _ informer.Key) {
+			w.Server.Inject(informertest.Fault{Match: exactly, Error: world.TooLarge})
 		}},
-		"answers at another version": {whole: true, set: func(w world, _ informer.Key) {
-			w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		"answers at another version": {whole: true, set: func(w world.World, _ informer.Key) {
+			w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
 				query := r.URL.Query()
 				if query.Get("resourceVersionMatch") == "Exact" {
-					if _, err := w.Pods.Create(newPod("c", "late", "v=1")); err != nil {
+					if _, err := w.Pods.Create(world.NewPod("c", "late", "v=1")); err != nil {
 						w.Error(err)
 					}
 					query.Del("resourceVersion")
@@ -254,35 +256,35 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 				return false
 			})
 		}},
-		"expires between pages": {whole: true, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Query.Has("continue") }, Times: 1, Error: apierrors.NewResourceExpired("gone")})
+		"expires between pages": {whole: true, set: func(w world.World, _ informer.Key) {
+			w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Query.Has("continue") }, Times: 1, Error: apierrors.NewResourceExpired("gone")})
 		}},
-		"sends what cannot be decoded": {whole: true, stale: 1, set: func(w world, comes informer.Key) {
-			w.server.Inject(informertest.Fault{Resource: "pods", Rewrite: func(key informer.Key, object []byte) []byte {
+		"sends what cannot be decoded": {whole: true, stale: 1, set: func(w world.World, comes informer.Key) {
+			w.Server.Inject(informertest.Fault{Resource: "pods", Rewrite: func(key informer.Key, object []byte) []byte {
 				if key == comes {
 					return bytes.Replace(object, []byte(`"labels":{`), []byte(`"labels":7,"more":{`), 1)
 				}
 				return object
 			}})
 		}},
-		"fails, as with a version that etcd has not reached": {whole: true, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exactly, Error: internal})
+		"fails, as with a version that etcd has not reached": {whole: true, set: func(w world.World, _ informer.Key) {
+			w.Server.Inject(informertest.Fault{Match: exactly, Error: world.Internal})
 		}},
-		"wants fewer requests": {whole: true, failures: 1, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exactly, Error: throttled})
+		"wants fewer requests": {whole: true, failures: 1, set: func(w world.World, _ informer.Key) {
+			w.Server.Inject(informertest.Fault{Match: exactly, Error: world.Throttled})
 		}},
-		"breaks off": {whole: true, failures: 1, set: func(w world, _ informer.Key) {
-			w.server.Inject(informertest.Fault{Match: exactly, AfterBytes: 2000, Drop: true})
+		"breaks off": {whole: true, failures: 1, set: func(w world.World, _ informer.Key) {
+			w.Server.Inject(informertest.Fault{Match: exactly, AfterBytes: 2000, Drop: true})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubbleWith(t, informertest.Options{Shards: !c.noFilter}, func(w world) {
+			world.BubbleWith(t, informertest.Options{Shards: !c.noFilter}, func(w world.World) {
 				manyPods(w, 60)
-				config := quiet[*corev1.Pod]()
+				config := world.Quiet[*corev1.Pod]()
 				config.PageSize = 7
-				client := w.client(func(c *rest.Config) { c.ContentType = "application/json" })
-				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-				defer start(w.T, inf)()
+				client := w.Client(func(c *rest.Config) { c.ContentType = "application/json" })
+				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+				defer world.Start(w.T, inf)()
 				// Without a list of a shard, the informer does not know whether the server filters.
 				if err := inf.SetShard(w.Context(), lower); err != nil {
 					w.Fatal(err)
@@ -296,13 +298,13 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 				if c.set != nil {
 					c.set(w, comes)
 				}
-				w.server.ResetRequests()
+				w.Server.ResetRequests()
 				if err := inf.SetShard(w.Context(), most); err != nil {
 					w.Fatal(err)
 				}
 				s := inf.Status().Reflectors[0]
 				tried, whole := 0, 0
-				for _, r := range w.server.Requests() {
+				for _, r := range w.Server.Requests() {
 					if exactly(r) {
 						tried++
 					}
@@ -324,11 +326,11 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 				if !c.noFilter {
 					return
 				}
-				w.server.ResetRequests()
+				w.Server.ResetRequests()
 				if err := inf.SetShard(w.Context(), informer.Shard{}); err != nil {
 					w.Fatal(err)
 				}
-				if slices.ContainsFunc(w.server.Requests(), exactly) {
+				if slices.ContainsFunc(w.Server.Requests(), exactly) {
 					w.Error("a server that does not filter is asked for a part again")
 				}
 			})
@@ -339,30 +341,30 @@ func TestLargerShardIsListedWhole(t *testing.T) {
 // When a server is replaced by one that filters, the informer notices that with the next list of a whole shard.
 // Guarantees: S2
 func TestServerBeginsToFilter(t *testing.T) {
-	bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
+	world.BubbleWith(t, informertest.Options{Shards: true}, func(w world.World) {
 		manyPods(w, 60)
-		w.answer(func(_ http.ResponseWriter, r *http.Request) bool { // like an older server
+		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool { // like an older server
 			query := r.URL.Query()
 			query.Del("shardSelector")
 			r.URL.RawQuery = query.Encode()
 			return false
 		})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Shard: lower}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Shard: lower}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
 		set := func(when string, shard informer.Shard, part bool) {
 			w.Helper()
-			w.server.ResetRequests()
+			w.Server.ResetRequests()
 			if err := inf.SetShard(w.Context(), shard); err != nil {
 				w.Fatal(err)
 			}
 			holdsShard(w, when, inf, shard)
-			if got := slices.ContainsFunc(w.server.Requests(), exactly); got != part {
+			if got := slices.ContainsFunc(w.Server.Requests(), exactly); got != part {
 				w.Errorf("%s: a list of what comes: %v", when, got)
 			}
 		}
 		set("an older server", most, false)
-		w.answer(nil)
-		w.server.EndWatches()
+		w.Answer(nil)
+		w.Server.EndWatches()
 		<-time.After(time.Minute)
 		set("the first list of a server that filters", informer.Shard{}, false)
 		set("a part", lower, false)
@@ -375,26 +377,26 @@ func TestServerBeginsToFilter(t *testing.T) {
 // Guarantees: S2, R6
 func TestSetShardAfterARestore(t *testing.T) {
 	for name, shard := range map[string]informer.Shard{"larger": most, "smaller": {Ranges: []informer.HashRange{{First: 0, Last: middle / 2}}}, "the same": lower} {
-		for _, fault := range []informertest.Fault{{}, {Match: exactly, Error: internal}} { // kube-apiserver sends 500 for a version that etcd has not reached
+		for _, fault := range []informertest.Fault{{}, {Match: exactly, Error: world.Internal}} { // kube-apiserver sends 500 for a version that etcd has not reached
 			t.Run(fmt.Sprintf("%s/%v", name, fault.Error), func(t *testing.T) {
-				bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
+				world.BubbleWith(t, informertest.Options{Shards: true}, func(w world.World) {
 					manyPods(w, 60)
-					inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Shard: lower}, quiet[*corev1.Pod]())
-					rec := &recorder[*corev1.Pod]{}
+					inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Shard: lower}, world.Quiet[*corev1.Pod]())
+					rec := &testkit.Recorder[*corev1.Pod]{}
 					inf.Subscribe(rec)
-					defer start(w.T, inf)()
-					backup := w.server.Snapshot()
+					defer world.Start(w.T, inf)()
+					backup := w.Server.Snapshot()
 					changeMany(w, "1")
 					synctest.Wait()
 					if fault.Error != nil {
-						w.server.Inject(fault)
+						w.Server.Inject(fault)
 					}
-					w.server.Stop()
-					w.server.Restore(backup)
+					w.Server.Stop()
+					w.Server.Restore(backup)
 					changed := make(chan error, 1)
 					go func() { changed <- inf.SetShard(w.Context(), shard) }()
 					synctest.Wait()
-					w.server.Start()
+					w.Server.Start()
 					if err := <-changed; err != nil {
 						w.Fatal(err)
 					}
@@ -411,11 +413,11 @@ func TestSetShardAfterARestore(t *testing.T) {
 // then lists everything, even if the shard becomes smaller.
 // Guarantees: S2
 func TestSetShardAfterSilenceLists(t *testing.T) {
-	bubbleWith(t, informertest.Options{Shards: true}, func(w world) {
+	world.BubbleWith(t, informertest.Options{Shards: true}, func(w world.World) {
 		manyPods(w, 60)
-		w.server.Inject(informertest.Fault{Verb: "watch", OmitBookmarks: true})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, informer.Config[*corev1.Pod]{PagedList: true, Logger: quiet[*corev1.Pod]().Logger})
-		defer start(w.T, inf)()
+		w.Server.Inject(informertest.Fault{Verb: "watch", OmitBookmarks: true})
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, informer.Config[*corev1.Pod]{PagedList: true, Logger: world.Quiet[*corev1.Pod]().Logger})
+		defer world.Start(w.T, inf)()
 		lists := func() int { return inf.Status().Reflectors[0].ListsBy[informer.ReasonShard] }
 		for i, c := range []struct {
 			after time.Duration
@@ -440,13 +442,13 @@ func TestSetShardAfterSilenceLists(t *testing.T) {
 // A change of the shard that another one interrupts has not happened: the next one lists all that the store lacks.
 // Guarantees: S2
 func TestLargerShardIsInterrupted(t *testing.T) {
-	forEachModeWith(t, informertest.Options{Shards: true}, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachModeWith(t, informertest.Options{Shards: true}, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		manyPods(w, 60)
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Shard: lower}, config)
-		rec := &recorder[*corev1.Pod]{}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR, Shard: lower}, config)
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		defer start(w.T, inf)()
-		resume := w.server.Inject(informertest.Fault{Verb: "list", Skip: 1, Hang: true}) // the second page
+		defer world.Start(w.T, inf)()
+		resume := w.Server.Inject(informertest.Fault{Verb: "list", Skip: 1, Hang: true}) // the second page
 		ended := make(chan error, 1)
 		go func() { ended <- inf.SetShard(w.Context(), most) }()
 		<-time.After(time.Second)
@@ -472,26 +474,26 @@ func TestLargerShardIsInterrupted(t *testing.T) {
 // While an object cannot be decoded, even a smaller shard needs a list: only that shows whether the object is in it.
 // Guarantees: S2, R17
 func TestSmallerShardWithStaleObjectsIsListed(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		manyPods(w, 10)
-		client := w.client(func(c *rest.Config) { c.ContentType = "application/json" })
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
+		client := w.Client(func(c *rest.Config) { c.ContentType = "application/json" })
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
 		var broken informer.Key
 		for pod := range w.Pods.All() {
 			if upper.Has(pod) {
 				broken = informer.KeyOf(pod)
 			}
 		}
-		defer w.server.Inject(informertest.Fault{Resource: "pods", Rewrite: func(key informer.Key, object []byte) []byte {
+		defer w.Server.Inject(informertest.Fault{Resource: "pods", Rewrite: func(key informer.Key, object []byte) []byte {
 			if key == broken {
 				return bytes.Replace(object, []byte(`"labels":{`), []byte(`"labels":7,"more":{`), 1)
 			}
 			return object
 		}})()
-		w.server.EndWatches()
+		w.Server.EndWatches()
 		<-time.After(time.Minute)
-		w.relabel(broken.Namespace, broken.Name, "2")
+		w.Relabel(broken.Namespace, broken.Name, "2")
 		synctest.Wait()
 		if s := inf.Status().Reflectors[0]; s.Stale != 1 {
 			w.Fatalf("%d stale objects", s.Stale)
@@ -516,19 +518,19 @@ func TestSetShardAtAnyTime(t *testing.T) {
 }
 
 func testSetShardAtAnyTime(t *testing.T, filters bool) {
-	bubbleWith(t, informertest.Options{Shards: filters}, func(w world) {
+	world.BubbleWith(t, informertest.Options{Shards: filters}, func(w world.World) {
 		manyPods(w, 30)
-		resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}
-		inf := informer.New(w.client(), resource, quiet[*corev1.Pod]())
+		resource := informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a", "b"}}
+		inf := informer.New(w.Client(), resource, world.Quiet[*corev1.Pod]())
 		soon, cancelSoon := context.WithTimeout(w.Context(), time.Second)
 		defer cancelSoon()
 		if err := inf.SetShard(soon, lower); !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("before Run: %v", err)
 		}
-		stop := start(w.T, inf)
+		stop := world.Start(w.T, inf)
 		holdsShard(w, "set before Run", inf, lower)
 
-		w.server.Stop()
+		w.Server.Stop()
 		changed := make(chan error, 2)
 		go func() { changed <- inf.SetShard(w.Context(), upper) }()
 		<-time.After(time.Hour)
@@ -537,7 +539,7 @@ func testSetShardAtAnyTime(t *testing.T, filters bool) {
 		}
 		go func() { changed <- inf.SetShard(w.Context(), most) }()
 		synctest.Wait()
-		w.server.Start()
+		w.Server.Start()
 		for range 2 {
 			if err := <-changed; err != nil {
 				w.Error(err)
@@ -550,7 +552,7 @@ func testSetShardAtAnyTime(t *testing.T, filters bool) {
 		if err := inf.SetShard(w.Context(), lower); err != nil || inf.Store().Len() != 0 {
 			w.Errorf("an absent resource: %v, %d objects", err, inf.Store().Len())
 		}
-		w.Pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
+		w.Pods = informertest.Register[*corev1.Pod](w.Server, informertest.Resource{GroupVersionResource: world.PodGVR})
 		manyPods(w, 30)
 		<-time.After(time.Hour)
 		holdsShard(w, "after the absence", inf, lower)
@@ -558,7 +560,7 @@ func testSetShardAtAnyTime(t *testing.T, filters bool) {
 		if err := inf.SetShard(w.Context(), informer.Shard{Ranges: []informer.HashRange{{First: 2, Last: 1}}}); err == nil || !strings.Contains(err.Error(), "Shard.Ranges[0]") {
 			w.Errorf("a range that ends before it begins: %v", err)
 		}
-		w.answer(func(http.ResponseWriter, *http.Request) bool { <-w.Context().Done(); return true })
+		w.Answer(func(http.ResponseWriter, *http.Request) bool { <-w.Context().Done(); return true })
 		go func() { changed <- inf.SetShard(w.Context(), upper) }()
 		synctest.Wait()
 		stop()
@@ -571,14 +573,14 @@ func testSetShardAtAnyTime(t *testing.T, filters bool) {
 // A change of the shard does not cut the wait short that the server has asked for.
 // Guarantees: S2, R11
 func TestSetShardRespectsRetryAfter(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		manyPods(w, 10)
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Shard: lower}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
-		w.server.Inject(informertest.Fault{Times: 1, Error: throttled}) // for 100 s
-		w.server.EndWatches()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Shard: lower}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
+		w.Server.Inject(informertest.Fault{Times: 1, Error: world.Throttled}) // for 100 s
+		w.Server.EndWatches()
 		<-time.After(5 * time.Second)
-		w.server.ResetRequests()
+		w.Server.ResetRequests()
 		changed := make(chan error, 10)
 		for i := range 10 {
 			<-time.After(time.Second)
@@ -586,7 +588,7 @@ func TestSetShardRespectsRetryAfter(t *testing.T) {
 			go func() { changed <- inf.SetShard(w.Context(), shard) }()
 		}
 		synctest.Wait()
-		if n := len(w.server.Requests()); n > 0 {
+		if n := len(w.Server.Requests()); n > 0 {
 			w.Errorf("%d requests before the server wants one", n)
 		}
 		for range 10 {
