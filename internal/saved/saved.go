@@ -69,7 +69,7 @@ type Config struct {
 	Source   Source
 	Decoders *decode.Pool // of the decoded objects
 	Packing  Packing
-	Share    bool         // objects share equal parts
+	Share    bool // objects share equal parts
 	Log      *slog.Logger
 }
 
