@@ -1,4 +1,4 @@
-package informer_test
+package recovery
 
 import (
 	"context"
@@ -20,6 +20,8 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -36,7 +38,7 @@ func isDiscovery(r *http.Request) bool {
 
 // documents answers requests for discovery documents, by path. All other requests, and documents that are missing, get the page of a
 // proxy.
-func documents(bodies map[string]string) answer {
+func documents(bodies map[string]string) world.Answer {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		body, ok := bodies[r.URL.Path]
 		if !ok || !isDiscovery(r) {
@@ -62,10 +64,10 @@ const (
 // WaitSynced have the error, and afterwards the watch resumes without a list.
 // Guarantees: R14
 func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
-	status := func(err error) answer {
+	status := func(err error) world.Answer {
 		return func(w http.ResponseWriter, r *http.Request) bool { watchcache.WriteError(w, r, err); return true }
 	}
-	unlessDiscovery := func(discovery answer) answer {
+	unlessDiscovery := func(discovery world.Answer) world.Answer {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			if isDiscovery(r) {
 				return discovery(w, r)
@@ -75,42 +77,42 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		answers answer
+		answers world.Answer
 		want    string // in the error
 	}{
 		"a proxy's page":                 {documents(nil), "GET /api: the server could not find"},
-		"a Status":                       {status(absent), "GET /api: pods"},
+		"a Status":                       {status(world.Absent), "GET /api: pods"},
 		"pages in place of discovery":    {documents(map[string]string{"/api": "<html>"}), "text/html"},
 		"JSON of another kind":           {documents(map[string]string{"/api": `{"status":"ok"}`}), "/api: the document is of the kind"},
 		"a version without its document": {documents(map[string]string{"/api": coreVersions}), "GET /api/v1: the server could not find"},
 		"the resource is listed":         {documents(map[string]string{"/api": coreVersions, "/api/v1": corePods}), "discovery lists it"},
 		"another version has it": {documents(map[string]string{"/api": `{"kind":"APIVersions","versions":["v2"]}`, "/api/v2": strings.Replace(corePods, "v1", "v2", 1)}),
 			"serves it in version v2: use that as Resource.Version"},
-		"discovery is down":         {unlessDiscovery(status(unavailable)), "GET /api: down"},
-		"discovery is forbidden":    {unlessDiscovery(status(forbidden)), "bind the ClusterRole system:discovery"},
+		"discovery is down":         {unlessDiscovery(status(world.Unavailable)), "GET /api: down"},
+		"discovery is forbidden":    {unlessDiscovery(status(world.Forbidden)), "bind the ClusterRole system:discovery"},
 		"discovery is unauthorized": {unlessDiscovery(status(apierrors.NewUnauthorized("who?"))), "GET /api: who?"},
 		"discovery breaks off":      {unlessDiscovery(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }), "EOF"},
 		"discovery hangs":           {unlessDiscovery(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }), "no progress"},
 		"discovery in protobuf": {unlessDiscovery(func(w http.ResponseWriter, _ *http.Request) bool {
-			w.Header().Set("Content-Type", protobufType)
+			w.Header().Set("Content-Type", world.ProtobufType)
 			io.WriteString(w, coreVersions)
 			return true
 		}), "did not send JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+			world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 				var failures atomic.Int64 // calls of OnFailure
 				config.OnFailure = func(error) { failures.Add(1) }
-				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-				rec := &recorder[*corev1.Pod]{}
+				w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+				rec := &testkit.Recorder[*corev1.Pod]{}
 				inf.Subscribe(rec)
-				defer start(w.T, inf)()
-				rec.Want(w.T, added...)
+				defer world.Start(w.T, inf)()
+				rec.Want(w.T, world.Added...)
 				fails := func(when string, during func()) {
 					w.Helper()
 					failures.Store(0)
-					w.answer(c.answers)
+					w.Answer(c.answers)
 					during()
 					<-time.After(10 * time.Minute)
 					s := inf.Status().Reflectors[0]
@@ -126,27 +128,27 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 					rec.Want(w.T)
 					late, cancel := context.WithTimeout(w.Context(), time.Second)
 					defer cancel()
-					if err := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config).WaitSynced(late); err == nil {
+					if err := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config).WaitSynced(late); err == nil {
 						w.Errorf("%s: an informer that does not run is synced", when)
 					}
-					w.answer(func(http.ResponseWriter, *http.Request) bool { return false })
-					w.server.ResetRequests()
+					w.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
+					w.Server.ResetRequests()
 					<-time.After(3 * time.Minute)
 				}
-				fails("the watch", w.server.EndWatches)
-				w.wantRequests("watch resourceVersion=3") // no list
-				w.relabel("ns", "b", "2")
-				rec.Want(w.T, updated...)
+				fails("the watch", w.Server.EndWatches)
+				w.WantRequests("watch resourceVersion=3") // no list
+				w.Relabel("ns", "b", "2")
+				rec.Want(w.T, world.Updated...)
 
-				w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
-				fails("the list", w.server.EndWatches)
+				w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, Times: 1, Error: world.Expired})
+				fails("the list", w.Server.EndWatches)
 				rec.Want(w.T)
-				equalsServer(w, inf)
-				w.relabel("ns", "b", "3")
+				world.EqualsServer(w, inf)
+				w.Relabel("ns", "b", "3")
 				rec.Want(w.T, "update ns/b 2->3")
 
-				atFirst := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-				w.answer(c.answers)
+				atFirst := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+				w.Answer(c.answers)
 				ctx, cancel := context.WithCancel(w.Context())
 				ended := make(chan struct{})
 				go func() { defer close(ended); atFirst.Run(ctx) }()
@@ -165,20 +167,20 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 // An ingress that answers 404 for 10 s changes nothing.
 // Guarantees: R14
 func TestShortOutageOfAProxyIsNoDeletion(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		for i := range 7 {
-			w.create(newPod("ns", fmt.Sprint("p", i), "v=1"))
+			w.Create(world.NewPod("ns", fmt.Sprint("p", i), "v=1"))
 		}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
-		rec := &recorder[*corev1.Pod]{}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Start(w.T, inf)()
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
 		synctest.Wait()
 		rec.Take()
-		w.answer(documents(nil))
-		w.server.CloseConnections()
+		w.Answer(documents(nil))
+		w.Server.CloseConnections()
 		<-time.After(10 * time.Second)
-		w.answer(func(http.ResponseWriter, *http.Request) bool { return false })
+		w.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
 		<-time.After(time.Minute)
 		rec.Want(w.T)
 		if n := inf.Store().Len(); n != 7 {
@@ -190,13 +192,13 @@ func TestShortOutageOfAProxyIsNoDeletion(t *testing.T) {
 // A resource is absent once discovery has shown it for ten seconds, whatever request got the 404. Without objects, it is absent at once.
 // Guarantees: R14
 func TestAbsenceThatDiscoveryShows(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		rec := &recorder[*corev1.Pod]{}
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		defer start(w.T, inf)()
-		rec.Want(w.T, added...)
+		defer world.Start(w.T, inf)()
+		rec.Want(w.T, world.Added...)
 		<-time.After(10 * time.Second)
 		w.Pods.Unregister()
 		<-time.After(9900 * time.Millisecond)
@@ -208,7 +210,7 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 		if s := inf.Status().Reflectors[0]; s.State != informer.ReflectorAbsent || s.ResourceVersion != "" || !apierrors.IsNotFound(s.LastError) {
 			w.Errorf("afterwards: %+v", s)
 		}
-		late := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		late := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); late.Run(ctx) }()
@@ -217,11 +219,11 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 		if s := late.Status().Reflectors[0]; s.State != informer.ReflectorAbsent {
 			w.Errorf("at first: %+v", s)
 		}
-		w.Pods = informertest.Register[*corev1.Pod](w.server, informertest.Resource{GroupVersionResource: podGVR})
-		w.create(newPod("ns", "a", "v=2"))
+		w.Pods = informertest.Register[*corev1.Pod](w.Server, informertest.Resource{GroupVersionResource: world.PodGVR})
+		w.Create(world.NewPod("ns", "a", "v=2"))
 		<-time.After(30 * time.Second)
 		rec.Want(w.T, "add ns/a 2 initial=false")
-		equalsServer(w, late)
+		world.EqualsServer(w, late)
 	})
 }
 
@@ -229,35 +231,35 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 // for a moment is no proof, even if it does so again later.
 // Guarantees: R14
 func TestMomentWithoutDiscoveryIsNoDeletion(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		w.create(newPod("ns", "a", "v=1"))
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
-		rec := &recorder[*corev1.Pod]{}
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Start(w.T, inf)()
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
 		<-time.After(time.Minute)
 		rec.Want(w.T, "add ns/a 1 initial=true")
 		gone := documents(map[string]string{"/api": coreVersions, "/api/v1": coreNodes})
-		for name, between := range map[string]answer{
+		for name, between := range map[string]world.Answer{
 			"served": func(http.ResponseWriter, *http.Request) bool { return false },
 			"listed": documents(map[string]string{"/api": coreVersions, "/api/v1": corePods}),
 			"down": func(rw http.ResponseWriter, r *http.Request) bool {
-				watchcache.WriteError(rw, r, unavailable)
+				watchcache.WriteError(rw, r, world.Unavailable)
 				return true
 			},
 		} {
 			for range 5 {
-				w.answer(gone)
-				w.server.EndWatches()
+				w.Answer(gone)
+				w.Server.EndWatches()
 				<-time.After(8 * time.Second)
-				w.answer(between)
+				w.Answer(between)
 				<-time.After(time.Hour)
 			}
 			rec.Want(w.T)
 			if inf.Store().Len() != 1 {
 				w.Errorf("%s between: %d objects", name, inf.Store().Len())
 			}
-			w.answer(func(http.ResponseWriter, *http.Request) bool { return false })
+			w.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
 			<-time.After(time.Minute)
 		}
 	})
@@ -266,21 +268,21 @@ func TestMomentWithoutDiscoveryIsNoDeletion(t *testing.T) {
 // A version that is switched off while another serves the resource is a failure that names the other one.
 // Guarantees: R14
 func TestVersionIsSwitchedOff(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		register := func(version string) *informertest.Collection[*corev1.ConfigMap] {
-			gvr := gadgetGVR
+			gvr := world.GadgetGVR
 			gvr.Version = version
-			return informertest.Register[*corev1.ConfigMap](w.server, informertest.Resource{GroupVersionResource: gvr, Kind: "Gadget"})
+			return informertest.Register[*corev1.ConfigMap](w.Server, informertest.Resource{GroupVersionResource: gvr, Kind: "Gadget"})
 		}
 		alpha, stable := register("v1alpha1"), register("v1")
 		_, err := alpha.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
 		if err != nil {
 			w.Fatal(err)
 		}
-		gvr := gadgetGVR
+		gvr := world.GadgetGVR
 		gvr.Version = "v1alpha1"
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: gvr}, quiet[*corev1.ConfigMap]())
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: gvr}, world.Quiet[*corev1.ConfigMap]())
+		defer world.Start(w.T, inf)()
 		<-time.After(time.Minute)
 		alpha.Unregister()
 		<-time.After(time.Hour)
@@ -299,14 +301,14 @@ func TestVersionIsSwitchedOff(t *testing.T) {
 // absence is no longer certain.
 // Guarantees: R14
 func TestRetriesOfAnAbsentResourceAreCheap(t *testing.T) {
-	bubble(t, func(w world) {
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: nodeGVR}, quiet[*corev1.Node]())
+	world.Bubble(t, func(w world.World) {
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.NodeGVR}, world.Quiet[*corev1.Node]())
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); inf.Run(ctx) }()
 		defer func() { cancel(); <-ended }()
 		var lists, discovered atomic.Int32
-		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
 			if isDiscovery(r) {
 				discovered.Add(1)
 			} else {
@@ -319,12 +321,12 @@ func TestRetriesOfAnAbsentResourceAreCheap(t *testing.T) {
 			w.Errorf("%d lists, %d discovery documents in an hour", n, m)
 		}
 		state := func() informer.ReflectorState { return inf.Status().Reflectors[0].Transitions[15].State }
-		w.answer(documents(nil))
+		w.Answer(documents(nil))
 		<-time.After(10 * time.Minute)
 		if s := inf.Status().Reflectors[0]; s.State == informer.ReflectorAbsent || s.LastError == nil || !strings.Contains(s.LastError.Error(), "GET /api") {
 			w.Errorf("a proxy's page for ten minutes: %v, %+v", state(), s)
 		}
-		w.answer(func(http.ResponseWriter, *http.Request) bool { return false })
+		w.Answer(func(http.ResponseWriter, *http.Request) bool { return false })
 		<-time.After(time.Minute)
 		if s := inf.Status().Reflectors[0]; s.State != informer.ReflectorAbsent && s.State != informer.ReflectorListing {
 			w.Errorf("afterwards: %+v", s)
@@ -340,15 +342,15 @@ func TestDiscoveryEndsWithTheContext(t *testing.T) {
 		"rate limit": func(c *rest.Config) { c.QPS, c.Burst = 0.001, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w world) {
-				w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+			world.Bubble(t, func(w world.World) {
+				w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 					if isDiscovery(r) {
 						<-r.Context().Done()
 					}
 					http.NotFound(rw, r)
 					return true
 				})
-				inf := informer.New(w.client(change), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+				inf := informer.New(w.Client(change), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 				ctx, cancel := context.WithCancel(w.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- inf.Run(ctx) }()
@@ -379,17 +381,17 @@ func TestDiscoveryEndsWithTheContext(t *testing.T) {
 // The Retry-After of a discovery document counts.
 // Guarantees: R11, R14
 func TestThrottledDiscoveryIsNotRepeatedSooner(t *testing.T) {
-	bubble(t, func(w world) {
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: nodeGVR}, quiet[*corev1.Node]())
-		remove := w.server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Verb == "" }, Error: throttled})
+	world.Bubble(t, func(w world.World) {
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.NodeGVR}, world.Quiet[*corev1.Node]())
+		remove := w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Verb == "" }, Error: world.Throttled})
 		defer remove()
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); inf.Run(ctx) }()
 		defer func() { cancel(); <-ended }()
 		<-time.After(90 * time.Second)
-		if n := len(w.requests()); n != 2 {
-			w.Errorf("%d requests: %q", n, w.requests())
+		if n := len(w.Requests()); n != 2 {
+			w.Errorf("%d requests: %q", n, w.Requests())
 		}
 		if s := inf.Status().Reflectors[0]; s.State != informer.ReflectorBackoff || !apierrors.IsTooManyRequests(s.LastError) {
 			w.Errorf("%+v", s)
@@ -400,12 +402,12 @@ func TestThrottledDiscoveryIsNotRepeatedSooner(t *testing.T) {
 // A server behind a path has its discovery there, too.
 // Guarantees: R14
 func TestDiscoveryBelowAPath(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a", "v=1"))
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
 		var asked atomic.Pointer[[]string]
 		asked.Store(&[]string{})
 		proxied := func(rt http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
+			return world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 				rest, ok := strings.CutPrefix(r.URL.Path, "/clusters/one")
 				if !ok {
 					return nil, fmt.Errorf("%s is outside the path", r.URL.Path)
@@ -422,10 +424,10 @@ func TestDiscoveryBelowAPath(t *testing.T) {
 				return rt.RoundTrip(r)
 			})
 		}
-		client := w.client(func(c *rest.Config) { c.Host += "/clusters/one"; c.Wrap(proxied) })
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
-		informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
+		client := w.Client(func(c *rest.Config) { c.Host += "/clusters/one"; c.Wrap(proxied) })
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
+		informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
 		w.Pods.Unregister()
 		<-time.After(time.Minute)
 		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 0 || s.State != informer.ReflectorAbsent || !slices.Equal((*asked.Load())[:2], []string{"/api", "/api/v1"}) {
@@ -437,19 +439,19 @@ func TestDiscoveryBelowAPath(t *testing.T) {
 // Each namespace is on its own: a 404 for one changes nothing in the others.
 // Guarantees: R14
 func TestNotFoundForOneNamespace(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("x", "a", "v=1"), newPod("y", "b", "v=1"))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"x", "y"}}, quiet[*corev1.Pod]())
-		rec := &recorder[*corev1.Pod]{}
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("x", "a", "v=1"), world.NewPod("y", "b", "v=1"))
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"x", "y"}}, world.Quiet[*corev1.Pod]())
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		rec.Take()
 		<-time.After(time.Minute)
-		w.server.Inject(informertest.Fault{Namespace: "x", Error: absent})
-		w.server.EndWatches()
+		w.Server.Inject(informertest.Fault{Namespace: "x", Error: world.Absent})
+		w.Server.EndWatches()
 		<-time.After(time.Hour)
-		w.relabel("y", "b", "2")
+		w.Relabel("y", "b", "2")
 		rec.Want(w.T, "update y/b 1->2")
 		for _, s := range inf.Status().Reflectors {
 			if failing := s.State == informer.ReflectorBackoff || s.Failures > 0; failing != (s.Namespace == "x") {
@@ -465,9 +467,9 @@ func TestNotFoundForOneNamespace(t *testing.T) {
 // A cluster-scoped resource has no URL in a namespace. The error says what to change.
 // Guarantees: R14
 func TestNamespacesOfAClusterScopedResource(t *testing.T) {
-	bubble(t, func(w world) {
-		informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: nodeGVR, Namespaces: []string{"x"}}, quiet[*corev1.Node]())
+	world.Bubble(t, func(w world.World) {
+		informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.NodeGVR, Namespaces: []string{"x"}}, world.Quiet[*corev1.Node]())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		ended := make(chan struct{})
@@ -482,12 +484,12 @@ func TestNamespacesOfAClusterScopedResource(t *testing.T) {
 // A document without an end is read up to the limit.
 // Guarantees: R14
 func TestEndlessDiscovery(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a", "v=1"))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
 		var sent atomic.Int64
-		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 			if !isDiscovery(r) {
 				http.NotFound(rw, r)
 				return true
@@ -502,7 +504,7 @@ func TestEndlessDiscovery(t *testing.T) {
 			}
 			return true
 		})
-		w.server.EndWatches()
+		w.Server.EndWatches()
 		<-time.After(5 * time.Second)
 		if s := inf.Status().Reflectors[0]; !errors.Is(s.LastError, informer.ErrTooLarge) || s.State == informer.ReflectorAbsent || inf.Store().Len() != 1 || sent.Load() > 6<<20 {
 			w.Errorf("%d bytes sent, %d objects, %+v", sent.Load(), inf.Store().Len(), s)
@@ -513,15 +515,15 @@ func TestEndlessDiscovery(t *testing.T) {
 // A sink's own error ends the reflector, even if it is a 404.
 // Guarantees: R14
 func TestNotFoundOfASinkIsNotTheServers(t *testing.T) {
-	bubble(t, func(w world) {
-		r, err := informer.NewReflector(w.client(), informer.Resource{GroupVersionResource: podGVR}, failingSink{absent}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		r, err := informer.NewReflector(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, failingSink{world.Absent}, world.Quiet[*corev1.Pod]())
 		if err != nil {
 			w.Fatal(err)
 		}
-		if err := r.Run(w.Context()); err != error(absent) {
+		if err := r.Run(w.Context()); err != error(world.Absent) {
 			w.Errorf("Run: %v", err)
 		}
-		w.wantRequests(streams)
+		w.WantRequests(world.Streams)
 	})
 }
 

@@ -1,4 +1,5 @@
-package informer_test
+// Package group tests informers that share a Group.
+package group
 
 import (
 	"context"
@@ -19,40 +20,45 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // Guarantees: L3
 func TestGroupSharesAndStops(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("a", "x", "v=1"), newPod("b", "y", "v=1"))
-		g := informer.NewGroup(w.client())
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("b", "y", "v=1"))
+		g := informer.NewGroup(w.Client())
 		share := func(r informer.Resource) (*informer.Informer[*corev1.Pod], func()) {
 			w.Helper()
-			inf, release, err := informer.Shared(g, r, quiet[*corev1.Pod]())
+			inf, release, err := informer.Shared(g, r, world.Quiet[*corev1.Pod]())
 			if err != nil {
 				w.Fatal(err)
 			}
 			return inf, release
 		}
-		all, releaseAll := share(informer.Resource{GroupVersionResource: podGVR})
-		if again, release := share(informer.Resource{GroupVersionResource: podGVR}); again != all {
+		all, releaseAll := share(informer.Resource{GroupVersionResource: world.PodGVR})
+		if again, release := share(informer.Resource{GroupVersionResource: world.PodGVR}); again != all {
 			w.Error("not shared")
 		} else {
 			release()
 			release() // has no effect
 		}
-		two, releaseTwo := share(informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"b", "a"}})
-		if again, release := share(informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}); again != two {
+		two, releaseTwo := share(informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"b", "a"}})
+		if again, release := share(informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a", "b"}}); again != two {
 			w.Error("not shared when the namespaces are in another order")
 		} else {
 			defer release()
 		}
-		selected, _ := share(informer.Resource{GroupVersionResource: podGVR, LabelSelector: "v=2"})
-		metadata, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, informer.Config[*metav1.PartialObjectMetadata]{})
+		selected, _ := share(informer.Resource{GroupVersionResource: world.PodGVR, LabelSelector: "v=2"})
+		metadata, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, informer.Config[*metav1.PartialObjectMetadata]{})
 		if err != nil {
 			w.Fatal(err)
 		}
-		if len(w.requests()) != 0 {
+		if len(w.Requests()) != 0 {
 			w.Error("requests before Run")
 		}
 
@@ -83,7 +89,7 @@ func TestGroupSharesAndStops(t *testing.T) {
 		if err := all.WaitForResourceVersion(ctx, "99"); !errors.Is(err, informer.ErrStopped) {
 			w.Errorf("WaitForResourceVersion of a stopped informer: %v", err)
 		}
-		fresh, _ := share(informer.Resource{GroupVersionResource: podGVR})
+		fresh, _ := share(informer.Resource{GroupVersionResource: world.PodGVR})
 		if err := g.WaitSynced(ctx); err != nil || fresh == all || fresh.Store().Len() != 2 {
 			w.Errorf("shared again: %v, %d objects", err, fresh.Store().Len())
 		}
@@ -94,7 +100,7 @@ func TestGroupSharesAndStops(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			w.Errorf("Run: %v", err)
 		}
-		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
+		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
 			w.Errorf("Shared after the end: %v", err)
 		}
 		if err := g.Run(w.Context()); !errors.Is(err, informer.ErrRunning) {
@@ -105,10 +111,10 @@ func TestGroupSharesAndStops(t *testing.T) {
 
 // Guarantees: L1
 func TestGroupWaitsForItsHandlers(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("a", "x"))
-		g := informer.NewGroup(w.client())
-		inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x"))
+		g := informer.NewGroup(w.Client())
+		inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -134,9 +140,9 @@ func TestGroupWaitsForItsHandlers(t *testing.T) {
 // fail because of informers that others release.
 // Guarantees: L3, L5
 func TestGroupConcurrently(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("a", "x"), newPod("b", "y"))
-		g := informer.NewGroup(w.client())
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x"), world.NewPod("b", "y"))
+		g := informer.NewGroup(w.Client())
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- g.Run(ctx) }()
@@ -144,8 +150,8 @@ func TestGroupConcurrently(t *testing.T) {
 		for n := range 6 {
 			users.Go(func() {
 				for i := range 20 {
-					resource := informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{string("ab"[(n+i)%2])}}
-					inf, release, err := informer.Shared(g, resource, quiet[*corev1.Pod]())
+					resource := informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{string("ab"[(n+i)%2])}}
+					inf, release, err := informer.Shared(g, resource, world.Quiet[*corev1.Pod]())
 					if err == nil && i%3 > 0 {
 						err = inf.WaitSynced(ctx)
 					}
@@ -173,10 +179,10 @@ func TestGroupConcurrently(t *testing.T) {
 }
 
 func TestGroupWaitSyncedNamesWhatIsMissing(t *testing.T) {
-	bubble(t, func(w world) {
-		g := informer.NewGroup(w.client())
-		quietMaps := quiet[*corev1.ConfigMap]()
-		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]()); err != nil {
+	world.Bubble(t, func(w world.World) {
+		g := informer.NewGroup(w.Client())
+		quietMaps := world.Quiet[*corev1.ConfigMap]()
+		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); err != nil {
 			w.Fatal(err)
 		}
 		gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -203,12 +209,12 @@ func TestGroupWaitSyncedNamesWhatIsMissing(t *testing.T) {
 
 // HasSynced reports without waiting what WaitSynced waits for: all informers in the group at that time have synced.
 func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("a", "x"))
-		g := informer.NewGroup(w.client())
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x"))
+		g := informer.NewGroup(w.Client())
 		share := func(r informer.Resource) (release func()) {
 			w.Helper()
-			_, release, err := informer.Shared(g, r, quiet[*corev1.Pod]())
+			_, release, err := informer.Shared(g, r, world.Quiet[*corev1.Pod]())
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -227,7 +233,7 @@ func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
 			}
 		}
 		want("empty", true)
-		defer share(informer.Resource{GroupVersionResource: podGVR})()
+		defer share(informer.Resource{GroupVersionResource: world.PodGVR})()
 		want("before Run", false)
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error)
@@ -245,9 +251,9 @@ func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
 }
 
 func TestGroupConfigsMustAgree(t *testing.T) {
-	bubble(t, func(w world) {
-		g := informer.NewGroup(w.client())
-		pods := informer.Resource{GroupVersionResource: podGVR}
+	world.Bubble(t, func(w world.World) {
+		g := informer.NewGroup(w.Client())
+		pods := informer.Resource{GroupVersionResource: world.PodGVR}
 		transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
 		if _, _, err := informer.Shared(g, pods, informer.Config[*corev1.Pod]{PageSize: 7, Transform: transform}); err != nil {
 			w.Fatal(err)
@@ -270,7 +276,7 @@ func TestGroupConfigsMustAgree(t *testing.T) {
 			{LabelSelector: "a=b"}, {FieldSelector: "metadata.name=a"}, {Namespaces: []string{"ns"}},
 			{Shard: informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 7}}}},
 		} {
-			other.GroupVersionResource = podGVR
+			other.GroupVersionResource = world.PodGVR
 			if _, _, err := informer.Shared(g, other, informer.Config[*corev1.Pod]{PageSize: 8}); err != nil {
 				w.Errorf("%s shares the informer of another selection: %v", other, err)
 			}
@@ -284,20 +290,20 @@ func TestGroupConfigsMustAgree(t *testing.T) {
 // WaitSynced of an informer released by its last user returns ErrStopped, before, during and after the group's Run.
 // Guarantees: L3, L4
 func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
-	resource := informer.Resource{GroupVersionResource: podGVR}
+	resource := informer.Resource{GroupVersionResource: world.PodGVR}
 	newer := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "99"}}
 	for _, at := range []string{"before Run", "during Run", "while it lists", "after the end"} {
 		t.Run(at, func(t *testing.T) {
-			bubble(t, func(w world) {
+			world.Bubble(t, func(w world.World) {
 				if at == "while it lists" {
-					defer w.server.Inject(informertest.Fault{Error: unavailable})()
+					defer w.Server.Inject(informertest.Fault{Error: world.Unavailable})()
 				}
-				g := informer.NewGroup(w.client())
-				inf, release, err := informer.Shared(g, resource, quiet[*corev1.Pod]())
+				g := informer.NewGroup(w.Client())
+				inf, release, err := informer.Shared(g, resource, world.Quiet[*corev1.Pod]())
 				if err != nil {
 					w.Fatal(err)
 				}
-				sub := inf.Subscribe(&recorder[*corev1.Pod]{})
+				sub := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{})
 				synced := at == "during Run" || at == "after the end"
 				waiting := atomic.Int32{}
 				waitAll := func() {
@@ -352,7 +358,7 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 				if err := inf.Run(w.Context()); !errors.Is(err, informer.ErrStopped) && !errors.Is(err, informer.ErrRunning) {
 					w.Errorf("Run of a released informer: %v", err)
 				}
-				if err := inf.Subscribe(&recorder[*corev1.Pod]{}).Err(); !errors.Is(err, informer.ErrStopped) {
+				if err := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{}).Err(); !errors.Is(err, informer.ErrStopped) {
 					w.Errorf("Subscribe: %v", err)
 				}
 				stop()
@@ -367,14 +373,14 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 // An informer released before Run never starts, not even when Run follows.
 // Guarantees: L3
 func TestGroupRunsNothingThatWasReleased(t *testing.T) {
-	bubble(t, func(w world) {
-		g := informer.NewGroup(w.client())
-		_, release, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		g := informer.NewGroup(w.Client())
+		_, release, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		if err != nil {
 			w.Fatal(err)
 		}
 		release()
-		again, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a"}}, quiet[*corev1.Pod]())
+		again, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a"}}, world.Quiet[*corev1.Pod]())
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -384,7 +390,7 @@ func TestGroupRunsNothingThatWasReleased(t *testing.T) {
 		if err := errors.Join(g.WaitSynced(ctx), again.WaitSynced(ctx)); err != nil {
 			w.Error(err)
 		}
-		w.wantRequests(streams)
+		w.WantRequests(world.Streams)
 		cancel()
 		<-ended
 	})
@@ -394,15 +400,15 @@ func TestGroupRunsNothingThatWasReleased(t *testing.T) {
 // member.
 // Guarantees: L4
 func TestGroupTellsWhatItWaitsFor(t *testing.T) {
-	bubble(t, func(w world) {
-		g := informer.NewGroup(w.client())
-		if _, _, err := informer.Shared(g, informer.Resource{}, quiet[*corev1.Pod]()); err == nil {
+	world.Bubble(t, func(w world.World) {
+		g := informer.NewGroup(w.Client())
+		if _, _, err := informer.Shared(g, informer.Resource{}, world.Quiet[*corev1.Pod]()); err == nil {
 			w.Error("Shared accepted an empty resource")
 		}
 		if err := g.WaitSynced(w.Context()); err != nil || len(g.Status()) != 0 {
 			w.Errorf("WaitSynced of an empty group: %v, %d members", err, len(g.Status()))
 		}
-		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]()); err != nil {
+		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); err != nil {
 			w.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -425,36 +431,36 @@ func TestGroupTellsWhatItWaitsFor(t *testing.T) {
 // Guarantees: L3, L4
 func TestGroupEndsWithAMember(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(w world, inf *informer.Informer[*corev1.Pod])
+		spoil func(w world.World, inf *informer.Informer[*corev1.Pod])
 		want  string
 	}{
-		"run by somebody else": {func(w world, inf *informer.Informer[*corev1.Pod]) {
+		"run by somebody else": {func(w world.World, inf *informer.Informer[*corev1.Pod]) {
 			go inf.Run(w.Context())
 			synctest.Wait()
 		}, "already started"},
-		"index that exits": {func(w world, inf *informer.Informer[*corev1.Pod]) {
+		"index that exits": {func(w world.World, inf *informer.Informer[*corev1.Pod]) {
 			informer.NewIndex(inf, func(*corev1.Pod) []string { runtime.Goexit(); return nil })
 		}, "ended its goroutine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w world) {
+			world.Bubble(t, func(w world.World) {
 				ctx, cancel := context.WithCancel(w.Context())
 				defer cancel()
-				w.World = w.WithContext(ctx)
-				w.create(newPod("a", "x"))
-				g := informer.NewGroup(w.client())
-				inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+				w = w.WithContext(ctx)
+				w.Create(world.NewPod("a", "x"))
+				g := informer.NewGroup(w.Client())
+				inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 				if err != nil {
 					w.Fatal(err)
 				}
-				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a"}}, quiet[*corev1.Pod]()); err != nil {
+				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a"}}, world.Quiet[*corev1.Pod]()); err != nil {
 					w.Fatal(err)
 				}
 				c.spoil(w, inf)
 				if err := g.Run(ctx); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "v1 pods") {
 					w.Errorf("Run: %v", err)
 				}
-				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
+				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
 					w.Errorf("Shared: %v", err)
 				}
 				cancel()
@@ -465,17 +471,17 @@ func TestGroupEndsWithAMember(t *testing.T) {
 }
 
 func TestGroupJoinTakesAllOrNone(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		t := w.T
-		informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
-		w.create(newPod("a", "x"))
-		g := informer.NewGroup(w.client())
+		informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
+		w.Create(world.NewPod("a", "x"))
+		g := informer.NewGroup(w.Client())
 		var set struct {
 			pods  *informer.Informer[*corev1.Pod]
 			nodes *informer.Informer[*corev1.Node]
 		}
-		pods := informer.SharedInto(&set.pods, informer.Resource{GroupVersionResource: podGVR})
-		nodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: nodeGVR})
+		pods := informer.SharedInto(&set.pods, informer.Resource{GroupVersionResource: world.PodGVR})
+		nodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: world.NodeGVR})
 
 		// One invalid informer: the group keeps none of them.
 		var wrong *informer.Informer[*corev1.Pod]
@@ -499,9 +505,9 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 		}
 
 		// One informer is already in the group, with its own Config.
-		configured := quiet[*corev1.Pod]()
+		configured := world.Quiet[*corev1.Pod]()
 		configured.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
-		shared, releaseShared, err := informer.Shared(g, informer.Resource{GroupVersionResource: podGVR}, configured)
+		shared, releaseShared, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, configured)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -542,8 +548,8 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 // A group runs once at a time.
 // Guarantees: L4
 func TestGroupRunsOnce(t *testing.T) {
-	bubble(t, func(w world) {
-		g := informer.NewGroup(w.client())
+	world.Bubble(t, func(w world.World) {
+		g := informer.NewGroup(w.Client())
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- g.Run(ctx) }()
