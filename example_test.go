@@ -21,7 +21,7 @@ func ExampleController() {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
 	configMapGVR := corev1.SchemeGroupVersion.WithResource("configmaps")
-	servedPods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
+	servedPods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")})
 	servedConfigMaps := informertest.Register[*corev1.ConfigMap](server, informertest.Resource{GroupVersionResource: configMapGVR})
 
 	client, err := informer.NewClient(server.Config())
@@ -33,7 +33,7 @@ func ExampleController() {
 	var pods *informer.Informer[*corev1.Pod]
 	var configMaps *informer.Informer[*corev1.ConfigMap]
 	if _, err := group.Join(
-		informer.SharedInto(&pods, informer.Resource{GroupVersionResource: podGVR}),
+		informer.SharedInto(&pods, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}),
 		informer.SharedInto(&configMaps, informer.Resource{GroupVersionResource: configMapGVR}),
 	); err != nil {
 		fmt.Println(err)
@@ -75,7 +75,9 @@ func ExampleController() {
 	go func() { ended <- group.Run(ctx) }()
 	go func() { ended <- controller.Run(ctx) }()
 
-	servedPods.Create(newPod("default", "web-0", "config=fast"))
+	servedPods.Create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0", Labels: map[string]string{"config": "fast"}},
+	})
 	key := informer.Key{Namespace: "default", Name: "web-0"}
 	made, err := configMaps.Await(ctx, key, func(cm *corev1.ConfigMap) bool { return cm != nil })
 	if err != nil {
@@ -105,17 +107,20 @@ func ExampleController() {
 func ExampleHandlerFuncs_update() {
 	server := informertest.NewServer(informertest.Options{})
 	defer server.Close()
-	pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: podGVR})
+	pods := informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")})
 	client, err := informer.NewClient(server.Config())
 	if err != nil {
 		panic(err)
 	}
-	pod, err := pods.Create(newPod("default", "web"))
+	pod, err := pods.Create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	})
 	if err != nil {
 		panic(err)
 	}
 	done := make(chan struct{})
-	inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, informer.Config[*corev1.Pod]{})
+	inf := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
 	subscription := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 		Update: func(old, new *corev1.Pod) {
 			if equality.Semantic.DeepEqual(old.Spec, new.Spec) {
@@ -144,7 +149,7 @@ func ExampleHandlerFuncs_update() {
 		}
 	}
 	<-done
-	// Output: web: i, then web:2
+	// Output: web: web:1, then web:2
 }
 
 func ExampleQueue() {

@@ -18,8 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/typedinformer/informer/internal/leak"
 	"github.com/typedinformer/informer/internal/testkit"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // Helpers that several test files of package informer share.
 

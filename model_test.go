@@ -23,6 +23,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // A server and its network fail at random while an informer of a random kind follows it, and the informer's users come and
@@ -34,7 +35,7 @@ func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
 		case 0, 1:
 			runModel(m, "Pod", func(p *corev1.Pod) (map[string]string, string) { return p.Labels, p.Spec.NodeName })
 		case 2:
-			runModel(m, "slimPod", func(p *slimPod) (map[string]string, string) { return p.Metadata.Labels, p.Spec.NodeName })
+			runModel(m, "slimPod", func(p *world.SlimPod) (map[string]string, string) { return p.Metadata.Labels, p.Spec.NodeName })
 		case 3:
 			runModel(m, "Unstructured", func(u *unstructured.Unstructured) (map[string]string, string) {
 				node, _, _ := unstructured.NestedString(u.Object, "spec", "nodeName")
@@ -80,7 +81,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	p := &podModel[T]{
 		server:   server,
 		other:    informertest.Register[*corev1.ConfigMap](server, informertest.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps")}),
-		resource: informer.Resource{GroupVersionResource: podGVR},
+		resource: informer.Resource{GroupVersionResource: world.PodGVR},
 		content:  content,
 		expected: map[informer.Key]*corev1.Pod{},
 		spoilt:   map[informer.Key]bool{},
@@ -92,7 +93,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	restConfig := server.Config()
 	restConfig.Timeout = time.Minute // ends a list that hangs
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return ignoresNamespace{RoundTripper: next, Ignored: &p.ignored}
+		return world.IgnoresNamespace{RoundTripper: next, Ignored: &p.ignored}
 	})
 	if m.IntN(2) == 0 {
 		restConfig.ContentType = "application/json"
@@ -113,7 +114,7 @@ func runModel[T informer.Object](m *informer.Model, kind string, content func(T)
 	if m.IntN(4) == 0 {
 		p.resource.FieldSelector = "spec.nodeName!=n0"
 	}
-	config := quiet[T]()
+	config := world.Quiet[T]()
 	config.PagedList = m.IntN(2) == 0
 	config.PageSize = []int{0, 1, 2, 3, 5, 7}[m.IntN(6)]
 	config.AbsentIsSynced = m.IntN(2) == 0
@@ -222,7 +223,7 @@ func (p *podModel[T]) wanted() map[informer.Key]string {
 func (p *podModel[T]) register() {
 	p.Step("register")
 	p.bump() // earlier watches have ended
-	p.pods = informertest.Register[*corev1.Pod](p.server, informertest.Resource{GroupVersionResource: podGVR})
+	p.pods = informertest.Register[*corev1.Pod](p.server, informertest.Resource{GroupVersionResource: world.PodGVR})
 }
 
 // bump writes to another resource.
@@ -258,7 +259,7 @@ func (p *podModel[T]) write(bad bool) {
 }
 
 func (p *podModel[T]) create(key informer.Key) {
-	pod := newPod(key.Namespace, key.Name)
+	pod := world.NewPod(key.Namespace, key.Name)
 	p.dress(pod)
 	pod, err := p.pods.Create(pod)
 	p.must(pod, err)

@@ -1,4 +1,4 @@
-package informer_test
+package conformance
 
 import (
 	"fmt"
@@ -15,27 +15,28 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // A lister answers like client-go's lister, which has no order.
 func TestListerAnswersAsClientGo(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		t := w.T
-		nodes := informertest.Register[*corev1.Node](w.server, informertest.Resource{GroupVersionResource: nodeGVR, ClusterScoped: true})
-		w.create(newPod("b", "x", "app=web", "v=1"), newPod("a", "y", "app=web"), newPod("a", "x", "v=2"), newPod("a", "z"))
+		nodes := informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
+		w.Create(world.NewPod("b", "x", "app=web", "v=1"), world.NewPod("a", "y", "app=web"), world.NewPod("a", "x", "v=2"), world.NewPod("a", "z"))
 		for _, name := range []string{"n2", "n1"} {
 			nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": name}}})
 		}
-		podInformer := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		nodeConfig := quiet[*corev1.Node]()
+		podInformer := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		nodeConfig := world.Quiet[*corev1.Node]()
 		nodeConfig.Compact = config.Compact
-		nodeInformer := informer.New(client, informer.Resource{GroupVersionResource: nodeGVR}, nodeConfig)
-		podLister, nodeLister := informer.NewLister(podInformer, podGVR.GroupResource()), informer.NewClusterLister(nodeInformer, nodeGVR.GroupResource())
+		nodeInformer := informer.New(client, informer.Resource{GroupVersionResource: world.NodeGVR}, nodeConfig)
+		podLister, nodeLister := informer.NewLister(podInformer, world.PodGVR.GroupResource()), informer.NewClusterLister(nodeInformer, world.NodeGVR.GroupResource())
 		if list := podLister.List(nil); len(list) != 0 {
 			t.Errorf("%d objects before the start", len(list))
 		}
-		defer start(w.T, podInformer)()
-		defer start(w.T, nodeInformer)()
+		defer world.Start(w.T, podInformer)()
+		defer world.Start(w.T, nodeInformer)()
 
 		peer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		for pod := range podInformer.Store().All() {
@@ -63,26 +64,26 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 				slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 					return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 				})
-				return names(pods)
+				return world.Names(pods)
 			}
-			same("pods", names(podLister.List(selector)), sorted(podPeer.List(selector)))
+			same("pods", world.Names(podLister.List(selector)), sorted(podPeer.List(selector)))
 			for _, namespace := range []string{"", "a", "b", "c"} {
-				same("pods in "+namespace, names(podLister.Namespace(namespace).List(selector)), sorted(podPeer.Pods(namespace).List(selector)))
+				same("pods in "+namespace, world.Names(podLister.Namespace(namespace).List(selector)), sorted(podPeer.Pods(namespace).List(selector)))
 			}
 			want, err := nodePeer.List(selector)
 			if err != nil {
 				t.Error(err)
 			}
 			slices.SortFunc(want, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
-			same("nodes", names(nodeLister.List(selector)), names(want))
+			same("nodes", world.Names(nodeLister.List(selector)), world.Names(want))
 		}
-		if got, want := names(podLister.List(nil)), "a/x a/y a/z b/x"; got != want {
+		if got, want := world.Names(podLister.List(nil)), "a/x a/y a/z b/x"; got != want {
 			t.Errorf("nil selector: %q, want %q", got, want)
 		}
-		if got, want := names(slices.Collect(podLister.Namespace("a").All())), "a/x a/y a/z"; got != want {
+		if got, want := world.Names(slices.Collect(podLister.Namespace("a").All())), "a/x a/y a/z"; got != want {
 			t.Errorf("all of a namespace: %q, want %q", got, want)
 		}
-		if got, want := names(slices.Collect(podLister.All())), "a/x a/y a/z b/x"; got != want {
+		if got, want := world.Names(slices.Collect(podLister.All())), "a/x a/y a/z b/x"; got != want {
 			t.Errorf("all: %q, want %q", got, want)
 		}
 
@@ -108,8 +109,8 @@ func TestListerAnswersAsClientGo(t *testing.T) {
 // A lister of a store answers like one of an informer.
 func TestListerOfAStore(t *testing.T) {
 	store, writer := informer.NewStore[*corev1.Pod]()
-	lister := informer.NewLister(store, podGVR.GroupResource())
-	pod := newPod("a", "x", "app=web")
+	lister := informer.NewLister(store, world.PodGVR.GroupResource())
+	pod := world.NewPod("a", "x", "app=web")
 	if err := writer.Apply(informer.Delta[*corev1.Pod]{Type: informer.Upserted, Object: pod}); err != nil {
 		t.Fatal(err)
 	}

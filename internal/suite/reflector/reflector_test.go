@@ -1,4 +1,5 @@
-package informer_test
+// Package reflector tests what an informer requests, by its client and its configuration, and what it makes of the answers.
+package reflector
 
 import (
 	"bytes"
@@ -24,16 +25,20 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/leak"
 	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // Guarantees: R12, L2
 func TestConnectionRefused(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		var dials atomic.Int32
 		refuse := atomic.Bool{}
 		refuse.Store(true)
-		client := w.client(func(c *rest.Config) {
+		client := w.Client(func(c *rest.Config) {
 			dial := c.Dial
 			c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				dials.Add(1)
@@ -43,8 +48,8 @@ func TestConnectionRefused(t *testing.T) {
 				return dial(ctx, network, address)
 			}
 		})
-		w.create(newPod("ns", "a"))
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+		w.Create(world.NewPod("ns", "a"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		ended := make(chan error)
@@ -65,7 +70,7 @@ func TestConnectionRefused(t *testing.T) {
 			w.Error(err)
 		}
 		refuse.Store(true)
-		w.server.CloseConnections()
+		w.Server.CloseConnections()
 		<-time.After(time.Minute) // in backoff now
 		began := time.Now()
 		cancel()
@@ -77,9 +82,9 @@ func TestConnectionRefused(t *testing.T) {
 
 // Guarantees: R13
 func TestWaitSyncedTellsWhy(t *testing.T) {
-	bubble(t, func(w world) {
-		w.server.Inject(informertest.Fault{Error: forbidden})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	world.Bubble(t, func(w world.World) {
+		w.Server.Inject(informertest.Fault{Error: world.Forbidden})
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		ended := make(chan error)
@@ -96,22 +101,22 @@ func TestWaitSyncedTellsWhy(t *testing.T) {
 
 // Guarantees: R14
 func TestAbsentResource(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: gvr}, quiet[*corev1.ConfigMap]())
-		config := quiet[*corev1.ConfigMap]()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: gvr}, world.Quiet[*corev1.ConfigMap]())
+		config := world.Quiet[*corev1.ConfigMap]()
 		config.AbsentIsSynced = true
-		content := informer.New(w.client(), informer.Resource{GroupVersionResource: gvr}, config)
+		content := informer.New(w.Client(), informer.Resource{GroupVersionResource: gvr}, config)
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
 		go inf.Run(ctx)
-		defer start(w.T, content)()
+		defer world.Start(w.T, content)()
 		short, cancelShort := context.WithTimeout(ctx, time.Minute)
 		defer cancelShort()
 		if err := inf.WaitSynced(short); err == nil || !strings.Contains(err.Error(), "Absent") {
 			w.Errorf("WaitSynced: %v", err)
 		}
-		served := informertest.Register[*corev1.ConfigMap](w.server, informertest.Resource{GroupVersionResource: gvr})
+		served := informertest.Register[*corev1.ConfigMap](w.Server, informertest.Resource{GroupVersionResource: gvr})
 		if _, err := served.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}); err != nil {
 			w.Fatal(err)
 		}
@@ -124,14 +129,14 @@ func TestAbsentResource(t *testing.T) {
 // A change between the initial events counts. Only the bookmark completes the list.
 // Guarantees: R16
 func TestInitialEventsDoNotMoveTheVersion(t *testing.T) {
-	bubble(t, func(w world) {
-		inf, rec := w.podInformer(informer.Config[*corev1.Pod]{})
+	world.Bubble(t, func(w world.World) {
+		inf, rec := w.PodInformer(informer.Config[*corev1.Pod]{})
 		frame := func(event, name, rv, v string) string {
 			return fmt.Sprintf(`{"type":%q,"object":{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"ns","name":%q,"uid":%q,"resourceVersion":%q,"labels":{"v":%q}}}}`+"\n", event, name, name, rv, v)
 		}
 		goOn := make(chan struct{})
 		var requests atomic.Int32
-		w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 			rw.Header().Set("Content-Type", "application/json")
 			switch requests.Add(1) {
 			case 1: // ends before the bookmark: it has no effect, and the next request starts again
@@ -164,14 +169,14 @@ func TestInitialEventsDoNotMoveTheVersion(t *testing.T) {
 			w.Fatal(err)
 		}
 		rec.Want(w.T, "update ns/b 1->2")
-		w.wantRequests(streams, streams, "watch resourceVersion=96")
+		w.WantRequests(world.Streams, world.Streams, "watch resourceVersion=96")
 	})
 }
 
 // Config.OnFailure receives each failure of a list or a watch, even if it ends its goroutine.
 func TestOnFailureReceivesEachFailure(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		remove := w.server.Inject(informertest.Fault{Error: apierrors.NewForbidden(podGVR.GroupResource(), "", errors.New("no"))})
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		remove := w.Server.Inject(informertest.Fault{Error: apierrors.NewForbidden(world.PodGVR.GroupResource(), "", errors.New("no"))})
 		var failures []error
 		third := make(chan struct{})
 		config.OnFailure = func(err error) {
@@ -180,7 +185,7 @@ func TestOnFailureReceivesEachFailure(t *testing.T) {
 			}
 			runtime.Goexit()
 		}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error)
 		go func() { ended <- inf.Run(ctx) }()
@@ -230,27 +235,27 @@ func TestDecodeAndTransformErrorsAreOfOneObject(t *testing.T) {
 					raw, copied = append(raw, err.Raw), append(copied, bytes.Clone(err.Raw))
 				},
 			}
-			bubble(t, func(w world) {
-				inf, rec := w.podInformer(config)
-				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=bad"), newPod("ns", "c", "v=1"))
-				defer start(w.T, inf)()
+			world.Bubble(t, func(w world.World) {
+				inf, rec := w.PodInformer(config)
+				w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=bad"), world.NewPod("ns", "c", "v=1"))
+				defer world.Start(w.T, inf)()
 				rec.Want(w.T, "add ns/a 1 initial=true", "add ns/c 1 initial=true")
 				for _, v := range []string{"bad", "nil", "name", "namespace", "uid", "resourceVersion"} {
-					w.relabel("ns", "a", v)
+					w.Relabel("ns", "a", v)
 				}
-				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+				if err := inf.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 					w.Fatal(err)
 				}
 				rec.Want(w.T)
 				if p, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); p == nil || testkit.VersionOf(p) != "1" || p.Spec.NodeName != "" {
 					w.Errorf("stored %+v", p)
 				}
-				w.relabel("ns", "a", "2")
+				w.Relabel("ns", "a", "2")
 				rec.Want(w.T, "update ns/a 1->2")
-				w.relabel("ns", "b", "1")
+				w.Relabel("ns", "b", "1")
 				rec.Want(w.T, "add ns/b 1 initial=false")
-				w.relabel("ns", "c", "bad") // its deletion cannot be decoded, but counts
-				w.delete("ns", "c")
+				w.Relabel("ns", "c", "bad") // its deletion cannot be decoded, but counts
+				w.Delete("ns", "c")
 				rec.Want(w.T, "delete ns/c 1 final=false")
 				const changed = "decode pods ns/a: transform: it changed the object's namespace, name, uid or resourceVersion"
 				want := []string{
@@ -296,25 +301,25 @@ func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
 	} {
 		for _, paged := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,paged=%v", name, paged), func(t *testing.T) {
-				bubble(t, func(w world) {
-					config := quiet[*corev1.Pod]()
+				world.Bubble(t, func(w world.World) {
+					config := world.Quiet[*corev1.Pod]()
 					config.PagedList = paged
-					inf := informer.New(w.client(func(c *rest.Config) { c.ContentType = "application/json" }), informer.Resource{GroupVersionResource: podGVR}, config)
-					w.create(newPod("ns", "a&b", "v=1"), newPod("ns", "c", "v=1"))
-					defer start(w.T, inf)()
+					inf := informer.New(w.Client(func(c *rest.Config) { c.ContentType = "application/json" }), informer.Resource{GroupVersionResource: world.PodGVR}, config)
+					w.Create(world.NewPod("ns", "a&b", "v=1"), world.NewPod("ns", "c", "v=1"))
+					defer world.Start(w.T, inf)()
 					synctest.Wait()
-					w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
+					w.Server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
 						if key.Name != "a&b" {
 							return object
 						}
 						return []byte(`{"spec":7,` + as.Replace(plain.Replace(string(object)))[1:])
 					}})
 					<-time.After(10 * time.Second) // a short empty watch counts as a failure
-					w.server.EndWatches()
+					w.Server.EndWatches()
 					synctest.Wait()
-					w.relabel("ns", "a&b", "2")
-					w.relabel("ns", "c", "2")
-					if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+					w.Relabel("ns", "a&b", "2")
+					w.Relabel("ns", "c", "2")
+					if err := inf.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 						w.Fatal(err)
 					}
 					for _, when := range []string{"in a watch", "in a relist"} {
@@ -328,11 +333,11 @@ func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
 						if s := inf.Status().Reflectors[0]; s.Stale != 1 {
 							w.Errorf("%s: status %+v", when, s)
 						}
-						w.server.CloseConnections()
-						w.create(newPod("ns", "d", "v=1"))
-						w.delete("ns", "d")
-						w.server.Compact()
-						if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+						w.Server.CloseConnections()
+						w.Create(world.NewPod("ns", "d", "v=1"))
+						w.Delete("ns", "d")
+						w.Server.Compact()
+						if err := inf.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 							w.Fatal(err)
 						}
 					}
@@ -344,19 +349,19 @@ func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
 
 // Guarantees: R18
 func TestWatchTimeoutsAreSpread(t *testing.T) {
-	bubble(t, func(w world) {
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
+	world.Bubble(t, func(w world.World) {
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
 		<-time.After(5 * time.Hour)
 		seen := map[string]bool{}
-		for _, r := range w.server.Requests() {
+		for _, r := range w.Server.Requests() {
 			timeout := r.Query.Get("timeoutSeconds")
 			if n, err := strconv.Atoi(timeout); err != nil || n < 300 || n >= 600 {
 				w.Errorf("timeoutSeconds=%q", timeout)
 			}
 			seen[timeout] = true
 		}
-		if n := len(w.server.Requests()); n < 30 || n > 61 || len(seen) < n/2 {
+		if n := len(w.Server.Requests()); n < 30 || n > 61 || len(seen) < n/2 {
 			w.Errorf("%d requests, %d timeouts", n, len(seen))
 		}
 		if s := inf.Status().Reflectors[0]; s.Lists != 1 || s.LastError != nil {
@@ -367,15 +372,15 @@ func TestWatchTimeoutsAreSpread(t *testing.T) {
 
 // Guarantees: R21
 func TestManagedFields(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		w.create(newPod("ns", "a", "v=1"))
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
 		keep := config
 		keep.KeepManagedFields = true
-		dropped := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		kept := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, keep)
-		defer start(w.T, dropped)()
-		defer start(w.T, kept)()
-		w.create(newPod("ns", "b", "v=1"))
+		dropped := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		kept := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, keep)
+		defer world.Start(w.T, dropped)()
+		defer world.Start(w.T, kept)()
+		w.Create(world.NewPod("ns", "b", "v=1"))
 		synctest.Wait()
 		for _, name := range []string{"a", "b"} {
 			key := informer.Key{Namespace: "ns", Name: name}
@@ -401,9 +406,9 @@ func TestNotAListOrWatch(t *testing.T) {
 		"not protobuf": {"application/vnd.kubernetes.protobuf", `{"kind":"PodList"}`, `malformed protobuf: it begins with "{\"ki" instead of "k8s\x00"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w world) {
-				inf, _ := w.podInformer(informer.Config[*corev1.Pod]{PagedList: true})
-				w.answer(func(rw http.ResponseWriter, r *http.Request) bool {
+			world.Bubble(t, func(w world.World) {
+				inf, _ := w.PodInformer(informer.Config[*corev1.Pod]{PagedList: true})
+				w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 					rw.Header().Set("Content-Type", c.contentType)
 					fmt.Fprint(rw, c.body)
 					return true
@@ -421,9 +426,9 @@ func TestNotAListOrWatch(t *testing.T) {
 
 // An object that Config.Filter rejects is not decoded, and counts as absent: in a list, in a watch, and in a relist.
 func TestFilterByMetadata(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		for i := range 20 { // several pages
-			w.create(newPod("ns", fmt.Sprintf("p%02d", i), fmt.Sprintf("v=%d", i%2)))
+			w.Create(world.NewPod("ns", fmt.Sprintf("p%02d", i), fmt.Sprintf("v=%d", i%2)))
 		}
 		config.Filter = func(meta *metav1.PartialObjectMetadata) bool {
 			if meta.ManagedFields != nil || meta.UID == "" {
@@ -437,28 +442,28 @@ func TestFilterByMetadata(t *testing.T) {
 			}
 			return p, nil
 		}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		rec := &recorder[*corev1.Pod]{}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		rec.Take()
-		w.relabel("ns", "p01", "0") // leaves
-		w.relabel("ns", "p02", "1") // enters
-		w.relabel("ns", "p04", "2") // stays outside
-		w.create(newPod("ns", "q", "v=0"))
-		w.delete("ns", "q")
-		last := w.relabel("ns", "p06", "0")
+		w.Relabel("ns", "p01", "0") // leaves
+		w.Relabel("ns", "p02", "1") // enters
+		w.Relabel("ns", "p04", "2") // stays outside
+		w.Create(world.NewPod("ns", "q", "v=0"))
+		w.Delete("ns", "q")
+		last := w.Relabel("ns", "p06", "0")
 		if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); err != nil {
 			w.Fatal(err)
 		}
 		synctest.Wait()
 		rec.Want(w.T, "delete ns/p01 1 final=false", "add ns/p02 1 initial=false")
 		lists := inf.Status().Reflectors[0].Lists
-		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: apierrors.NewResourceExpired("gone")})
-		w.server.CloseConnections()
-		w.relabel("ns", "p05", "0")
-		last = w.relabel("ns", "p06", "1")
+		w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, Times: 1, Error: apierrors.NewResourceExpired("gone")})
+		w.Server.CloseConnections()
+		w.Relabel("ns", "p05", "0")
+		last = w.Relabel("ns", "p06", "1")
 		if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); err != nil {
 			w.Fatal(err)
 		}
@@ -479,26 +484,26 @@ func TestFilterByMetadata(t *testing.T) {
 
 // A change of a filtered object is attributed to that object, however JSON spells its name. It needs no list.
 func TestFilterKnowsEscapedNames(t *testing.T) {
-	bubble(t, func(w world) {
-		config := quiet[*corev1.Pod]()
+	world.Bubble(t, func(w world.World) {
+		config := world.Quiet[*corev1.Pod]()
 		config.Filter = func(meta *metav1.PartialObjectMetadata) bool { return meta.Labels["v"] == "1" }
-		w.server.Inject(informertest.Fault{Rewrite: func(_ informer.Key, object []byte) []byte {
+		w.Server.Inject(informertest.Fault{Rewrite: func(_ informer.Key, object []byte) []byte {
 			return []byte(strings.NewReplacer("a&b", `a\u0026b`, `"name":`, `"nam\u0065":`).Replace(string(object)))
 		}})
-		inf := informer.New(w.client(func(c *rest.Config) { c.ContentType = "application/json" }), informer.Resource{GroupVersionResource: podGVR}, config)
-		rec := &recorder[*corev1.Pod]{}
+		inf := informer.New(w.Client(func(c *rest.Config) { c.ContentType = "application/json" }), informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		w.create(newPod("ns", "a&b", "v=1"))
-		defer start(w.T, inf)()
+		w.Create(world.NewPod("ns", "a&b", "v=1"))
+		defer world.Start(w.T, inf)()
 		rec.Want(w.T, "add ns/a&b 1 initial=true")
 		for _, v := range []string{"2", "3", "4"} {
-			w.relabel("ns", "a&b", v)
-			if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+			w.Relabel("ns", "a&b", v)
+			if err := inf.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 				w.Fatal(err)
 			}
 		}
 		rec.Want(w.T, "delete ns/a&b 1 final=false")
-		w.relabel("ns", "a&b", "1")
+		w.Relabel("ns", "a&b", "1")
 		rec.Want(w.T, "add ns/a&b 1 initial=false")
 		if s := inf.Status().Reflectors[0]; s.Lists != 1 || s.Failures != 0 {
 			w.Errorf("status %+v", s)
@@ -521,15 +526,15 @@ func (k keeper) Get(key informer.Key) (*corev1.Pod, bool) { return k.store.Get(k
 // A reflector whose sink returns its objects decodes only new versions, even without an informer.
 // Guarantees: R19
 func TestReflectorSkipsWhatItsSinkHolds(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		for i := range 10 {
-			w.create(newPod("ns", fmt.Sprint(i), "v=1"))
+			w.Create(world.NewPod("ns", fmt.Sprint(i), "v=1"))
 		}
 		decoded := 0
-		config := quiet[*corev1.Pod]()
+		config := world.Quiet[*corev1.Pod]()
 		config.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) { decoded++; return pod, nil }
 		store, writer := informer.NewStore[*corev1.Pod]()
-		r, err := informer.NewReflector(w.client(), informer.Resource{GroupVersionResource: podGVR}, keeper{writer, store}, config)
+		r, err := informer.NewReflector(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, keeper{writer, store}, config)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -539,9 +544,9 @@ func TestReflectorSkipsWhatItsSinkHolds(t *testing.T) {
 		defer func() { cancel(); <-ended }()
 		<-time.After(time.Second)
 		before, _ := store.Get(informer.Key{Namespace: "ns", Name: "3"})
-		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
-		w.server.EndWatches()
-		w.relabel("ns", "5", "2")
+		w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, Times: 1, Error: world.Expired})
+		w.Server.EndWatches()
+		w.Relabel("ns", "5", "2")
 		<-time.After(time.Minute)
 		after, _ := store.Get(informer.Key{Namespace: "ns", Name: "3"})
 		changed, _ := store.Get(informer.Key{Namespace: "ns", Name: "5"})

@@ -1,4 +1,5 @@
-package informer_test
+// Package handlers tests subscriptions to informers with a server.
+package handlers
 
 import (
 	"context"
@@ -14,65 +15,74 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/leak"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // A folded deletion is final for a slow handler exactly if the informer saw it, even with changes folded in before and after
 // it.
 // Guarantees: H3, H5, H6
 func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
-	relist := func(w world, changes func()) {
-		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
-		w.server.EndWatches()
+	relist := func(w world.World, changes func()) {
+		w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, Times: 1, Error: world.Expired})
+		w.Server.EndWatches()
 		changes()
 	}
 	for name, c := range map[string]struct {
-		happens func(w world)
+		happens func(w world.World)
 		events  []string
 	}{
 		"missed": {
-			func(w world) { relist(w, func() { w.delete("ns", "b") }) },
+			func(w world.World) { relist(w, func() { w.Delete("ns", "b") }) },
 			[]string{"delete ns/b 1 final=false"},
 		},
 		"missed behind an update": {
-			func(w world) { w.relabel("ns", "b", "2"); synctest.Wait(); relist(w, func() { w.delete("ns", "b") }) },
+			func(w world.World) {
+				w.Relabel("ns", "b", "2")
+				synctest.Wait()
+				relist(w, func() { w.Delete("ns", "b") })
+			},
 			[]string{"delete ns/b 2 final=false"},
 		},
 		"seen behind an update": {
-			func(w world) { w.relabel("ns", "b", "2"); synctest.Wait(); w.delete("ns", "b") },
+			func(w world.World) { w.Relabel("ns", "b", "2"); synctest.Wait(); w.Delete("ns", "b") },
 			[]string{"delete ns/b 2 final=true"},
 		},
 		"missed behind an update, and another object since": {
-			func(w world) {
-				w.relabel("ns", "b", "2")
+			func(w world.World) {
+				w.Relabel("ns", "b", "2")
 				synctest.Wait()
-				relist(w, func() { w.delete("ns", "b"); w.create(newPod("ns", "b", "v=3")) })
+				relist(w, func() { w.Delete("ns", "b"); w.Create(world.NewPod("ns", "b", "v=3")) })
 			},
 			[]string{"delete ns/b 2 final=false", "add ns/b 3 initial=false"},
 		},
 		"seen, and another object missed since": {
-			func(w world) {
-				w.delete("ns", "b")
-				w.create(newPod("ns", "b", "v=2"))
+			func(w world.World) {
+				w.Delete("ns", "b")
+				w.Create(world.NewPod("ns", "b", "v=2"))
 				synctest.Wait()
-				relist(w, func() { w.delete("ns", "b") })
+				relist(w, func() { w.Delete("ns", "b") })
 			},
 			[]string{"delete ns/b 1 final=true"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w world) {
-				w.create(newPod("ns", "a", "v=1"), newPod("ns", "b", "v=1"))
-				inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-				handler := &recorder[*corev1.Pod]{}
+			world.Bubble(t, func(w world.World) {
+				w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+				inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+				handler := &testkit.Recorder[*corev1.Pod]{}
 				inf.Subscribe(handler)
-				defer start(w.T, inf)()
-				handler.Want(w.T, added...)
+				defer world.Start(w.T, inf)()
+				handler.Want(w.T, world.Added...)
 				release := handler.Hold()
 				defer release()
-				w.relabel("ns", "a", "2")
+				w.Relabel("ns", "a", "2")
 				synctest.Wait() // the handler blocks on a
 				c.happens(w)
-				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+				if err := inf.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 					w.Fatal(err)
 				}
 				synctest.Wait() // the store has a change before the handler's backlog has it
@@ -86,7 +96,7 @@ func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
 // A deletion of an object that the informer never had deletes the stored object of that name, with final=false.
 // Guarantees: H2, H6
 func TestDeletionOfAnotherObjectIsNotFinal(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		broken := false
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
 			if broken && p.Name == "a" {
@@ -94,21 +104,21 @@ func TestDeletionOfAnotherObjectIsNotFinal(t *testing.T) {
 			}
 			return p, nil
 		}
-		w.create(newPod("ns", "a", "v=1"))
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		rec := &recorder[*corev1.Pod]{}
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		inf.Subscribe(rec)
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		rec.Want(w.T, "add ns/a 1 initial=true")
 		broken = true // the list keeps the stored version
-		w.server.Inject(informertest.Fault{Verb: "watch", Match: notStreamed, Times: 1, Error: expired})
-		w.server.EndWatches()
-		w.delete("ns", "a")
-		w.create(newPod("ns", "a", "v=2"))
+		w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, Times: 1, Error: world.Expired})
+		w.Server.EndWatches()
+		w.Delete("ns", "a")
+		w.Create(world.NewPod("ns", "a", "v=2"))
 		<-time.After(time.Minute)
 		rec.Want(w.T)
 		broken = false
-		w.delete("ns", "a")
+		w.Delete("ns", "a")
 		rec.Want(w.T, "delete ns/a 1 final=false")
 	})
 }
@@ -116,11 +126,11 @@ func TestDeletionOfAnotherObjectIsNotFinal(t *testing.T) {
 // A handler is synced when it has received every namespace, not when its backlog is empty.
 // Guarantees: H8
 func TestSubscriptionIsSyncedWithTheLastNamespace(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("a", "x", "v=1"), newPod("b", "y", "v=1"))
-		end := w.server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Namespace == "b" }, Error: unavailable})
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR, Namespaces: []string{"a", "b"}}, quiet[*corev1.Pod]())
-		rec := &recorder[*corev1.Pod]{}
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("b", "y", "v=1"))
+		end := w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Namespace == "b" }, Error: world.Unavailable})
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a", "b"}}, world.Quiet[*corev1.Pod]())
+		rec := &testkit.Recorder[*corev1.Pod]{}
 		sub := inf.Subscribe(rec)
 		running, stop := context.WithCancel(w.Context())
 		ended := make(chan error, 1)
@@ -148,29 +158,29 @@ func TestSubscriptionIsSyncedWithTheLastNamespace(t *testing.T) {
 func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 	for _, more := range []int{0, 300} { // enough that the backlog must make room
 		t.Run(fmt.Sprintf("more=%d", more), func(t *testing.T) {
-			bubble(t, func(w world) {
+			world.Bubble(t, func(w world.World) {
 				const pods = 100
 				for i := range pods {
-					w.create(newPod("ns", fmt.Sprintf("p%02d", i), "v=1"))
+					w.Create(world.NewPod("ns", fmt.Sprintf("p%02d", i), "v=1"))
 				}
-				inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-				handler := &recorder[*corev1.Pod]{}
+				inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+				handler := &testkit.Recorder[*corev1.Pod]{}
 				release := handler.Hold()
 				sub := inf.Subscribe(handler)
-				defer start(w.T, inf)()
+				defer world.Start(w.T, inf)()
 				defer release()
 				synctest.Wait() // the handler blocks on the first object
 				for i := 1; i < pods; i++ {
-					w.delete("ns", fmt.Sprintf("p%02d", i))
+					w.Delete("ns", fmt.Sprintf("p%02d", i))
 				}
 				for i := range more {
-					w.create(newPod("ns", fmt.Sprint("q", i), "v=1"))
+					w.Create(world.NewPod("ns", fmt.Sprint("q", i), "v=1"))
 					if i%2 == 0 {
 						synctest.Wait()
-						w.delete("ns", fmt.Sprint("q", i))
+						w.Delete("ns", fmt.Sprint("q", i))
 					}
 				}
-				if err := inf.WaitForResourceVersion(w.Context(), w.server.ResourceVersion()); err != nil {
+				if err := inf.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
 					w.Fatal(err)
 				}
 				synctest.Wait() // the store has a change before the handler's backlog has it
@@ -196,24 +206,24 @@ func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 // changes of that key.
 // Guarantees: H3
 func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		const limit = 20
 		var names []string
 		for i := range limit {
 			names = append(names, fmt.Sprintf("p%02d", i))
-			w.create(newPod("ns", names[i], "v=1"))
+			w.Create(world.NewPod("ns", names[i], "v=1"))
 		}
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		handler := &recorder[*corev1.Pod]{}
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		handler := &testkit.Recorder[*corev1.Pod]{}
 		sub := inf.SubscribeWith(handler, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery(limit)})
-		defer start(w.T, inf)()
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		defer handler.Hold()()
-		w.create(newPod("ns", "other", "v=0"))
+		w.Create(world.NewPod("ns", "other", "v=0"))
 		synctest.Wait() // the handler blocks on other
 		for _, v := range []string{"2", "3"} {
 			for _, name := range names {
-				w.relabel("ns", name, v)
+				w.Relabel("ns", name, v)
 				synctest.Wait()
 			}
 		}
@@ -226,7 +236,7 @@ func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
 			if err := sub.Err(); err != nil {
 				w.Fatalf("ended %d changes behind: %v", i, err)
 			}
-			w.relabel("ns", "other", fmt.Sprint(i+1))
+			w.Relabel("ns", "other", fmt.Sprint(i+1))
 			synctest.Wait()
 		}
 		if err := sub.Err(); !errors.Is(err, informer.ErrBacklog) {
@@ -237,10 +247,10 @@ func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
 
 // Guarantees: L4
 func TestInvalidSubscriptionLogsTheError(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		var log strings.Builder
 		config := informer.Config[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, config)
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "mine", Resync: -1})
 		if !strings.Contains(log.String(), "handler=mine") || !strings.Contains(log.String(), "SubscriptionConfig.Resync is -1ns") {
 			w.Errorf("log %q", &log)

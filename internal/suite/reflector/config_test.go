@@ -1,4 +1,4 @@
-package informer_test
+package reflector
 
 import (
 	"bytes"
@@ -24,6 +24,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // secret is content that must never be shown. No float can hold secretNumber.
@@ -155,31 +156,31 @@ func protobufFrame(event, envelope, object string) string {
 type spilling struct{ verb, contentType, body string }
 
 var spills = map[string]spilling{
-	"list metadata":         {"list", mediaTypeJSON, `{"kind":"SecretList","metadata":{"resourceVersion":{"$":1}},"items":[]}`},
-	"list metadata text":    {"list", mediaTypeJSON, `{"kind":"SecretList","metadata":"$","items":[]}`},
-	"list continue":         {"list", mediaTypeJSON, `{"kind":"SecretList","metadata":{"remainingItemCount":"$"},"items":[]}`},
-	"list kind":             {"list", mediaTypeJSON, `{"kind":{"$":"$"},"items":[]}`},
-	"object for a list":     {"list", mediaTypeJSON, `{"kind":"Secret","metadata":{"name":"a","generation":"$"},"data":{"$":"$"}}`},
-	"list broken off":       {"list", mediaTypeJSON, `{"items":[{"data":{"$":"$"`},
-	"items without commas":  {"list", mediaTypeJSON, `{"items":[{"data":{"$":"$"}}"$"]}`},
-	"list garbage":          {"list", mediaTypeJSON, `{"items":[{"$":1}],$}`},
-	"Status with content":   {"list", mediaTypeJSON, `{"kind":"Status","status":"Failure","code":"$"}`},
-	"protobuf list":         {"list", protobufType, protoHead + "\x20" + "\x0a\x1e\x0a" + "\x10" + "$" + "\x12\x0c"},
-	"protobuf garbage":      {"list", protobufType, protoHead + "\x10" + "\x12\x0e" + "$"},
-	"error event of Secret": {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Secret","metadata":{"name":"a"},"data":{"$":"$"}}}`},
-	"error event of Event":  {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Event","metadata":{"name":"a"},"message":"$","reason":"$"}}`},
-	"error event broken":    {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Status","status":{"$":"$"},"code":"$"}}`},
-	"error event syntax":    {"watch", mediaTypeJSON, `{"type":"ERROR","object":{"kind":"Status","$":"$\q"}}`},
-	"event of no type":      {"watch", mediaTypeJSON, `{"type":"$","object":{"data":"$"}}`},
-	"event of a string":     {"watch", mediaTypeJSON, `{"type":"BOOKMARK","object":"$"}`},
-	"bookmark":              {"stream", mediaTypeJSON, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"$":["$"]}}}}`},
-	"events without braces": {"watch", mediaTypeJSON, `{"type":"ADDED","object":{"data":"$"}}"$"`},
-	"object for an event":   {"watch", mediaTypeJSON, `{"kind":"Secret","data":{"$":"$"}}`},
-	"protobuf error event":  {"watch", protobufType, protobufFrame("ERROR", "k8s\x00", field(1, field(1, "a"))+field(3, field(3, secret))+field(2, secret))},
-	"protobuf error pod":    {"watch", protobufType, protobufFrame("ERROR", "k8s\x00", field(1, field(1, "a"))+field(3, secret)+field(4, secret))},
-	"protobuf no type":      {"watch", protobufType, protobufFrame("$", "k8s\x00", field(1, field(1, "a"))+field(2, secret))},
-	"protobuf no envelope":  {"watch", protobufType, protobufFrame("ADDED", secret, field(2, secret))},
-	"protobuf bare object":  {"watch", protobufType, "\x00\x00\x00\x26" + field(1, field(1, secret)) + field(2, field(1, secret)+"\x12\x02")},
+	"list metadata":         {"list", world.JSONType, `{"kind":"SecretList","metadata":{"resourceVersion":{"$":1}},"items":[]}`},
+	"list metadata text":    {"list", world.JSONType, `{"kind":"SecretList","metadata":"$","items":[]}`},
+	"list continue":         {"list", world.JSONType, `{"kind":"SecretList","metadata":{"remainingItemCount":"$"},"items":[]}`},
+	"list kind":             {"list", world.JSONType, `{"kind":{"$":"$"},"items":[]}`},
+	"object for a list":     {"list", world.JSONType, `{"kind":"Secret","metadata":{"name":"a","generation":"$"},"data":{"$":"$"}}`},
+	"list broken off":       {"list", world.JSONType, `{"items":[{"data":{"$":"$"`},
+	"items without commas":  {"list", world.JSONType, `{"items":[{"data":{"$":"$"}}"$"]}`},
+	"list garbage":          {"list", world.JSONType, `{"items":[{"$":1}],$}`},
+	"Status with content":   {"list", world.JSONType, `{"kind":"Status","status":"Failure","code":"$"}`},
+	"protobuf list":         {"list", world.ProtobufType, world.ProtoHead + "\x20" + "\x0a\x1e\x0a" + "\x10" + "$" + "\x12\x0c"},
+	"protobuf garbage":      {"list", world.ProtobufType, world.ProtoHead + "\x10" + "\x12\x0e" + "$"},
+	"error event of Secret": {"watch", world.JSONType, `{"type":"ERROR","object":{"kind":"Secret","metadata":{"name":"a"},"data":{"$":"$"}}}`},
+	"error event of Event":  {"watch", world.JSONType, `{"type":"ERROR","object":{"kind":"Event","metadata":{"name":"a"},"message":"$","reason":"$"}}`},
+	"error event broken":    {"watch", world.JSONType, `{"type":"ERROR","object":{"kind":"Status","status":{"$":"$"},"code":"$"}}`},
+	"error event syntax":    {"watch", world.JSONType, `{"type":"ERROR","object":{"kind":"Status","$":"$\q"}}`},
+	"event of no type":      {"watch", world.JSONType, `{"type":"$","object":{"data":"$"}}`},
+	"event of a string":     {"watch", world.JSONType, `{"type":"BOOKMARK","object":"$"}`},
+	"bookmark":              {"stream", world.JSONType, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"$":["$"]}}}}`},
+	"events without braces": {"watch", world.JSONType, `{"type":"ADDED","object":{"data":"$"}}"$"`},
+	"object for an event":   {"watch", world.JSONType, `{"kind":"Secret","data":{"$":"$"}}`},
+	"protobuf error event":  {"watch", world.ProtobufType, protobufFrame("ERROR", "k8s\x00", field(1, field(1, "a"))+field(3, field(3, secret))+field(2, secret))},
+	"protobuf error pod":    {"watch", world.ProtobufType, protobufFrame("ERROR", "k8s\x00", field(1, field(1, "a"))+field(3, secret)+field(4, secret))},
+	"protobuf no type":      {"watch", world.ProtobufType, protobufFrame("$", "k8s\x00", field(1, field(1, "a"))+field(2, secret))},
+	"protobuf no envelope":  {"watch", world.ProtobufType, protobufFrame("ADDED", secret, field(2, secret))},
+	"protobuf bare object":  {"watch", world.ProtobufType, "\x00\x00\x00\x26" + field(1, field(1, secret)) + field(2, field(1, secret)+"\x12\x02")},
 }
 
 // Logs, statuses and errors show no content of an object, which may be secret. Only OnDecodeError gets its bytes.
@@ -195,9 +196,9 @@ func spillsNothing[T informer.Object](t *testing.T, least int) {
 	_, own := any(*new(T)).(*vault)
 	_, dynamic := any(*new(T)).(*unstructured.Unstructured)
 	generated := !own && !dynamic
-	for _, media := range []string{mediaTypeJSON, protobufType} {
+	for _, media := range []string{world.JSONType, world.ProtobufType} {
 		objects := jsonObjects()
-		if media == protobufType {
+		if media == world.ProtobufType {
 			if !generated {
 				continue
 			}
@@ -213,7 +214,7 @@ func spillsNothing[T informer.Object](t *testing.T, least int) {
 		}
 	}
 	for name, s := range spills {
-		if s.contentType == protobufType && !generated {
+		if s.contentType == world.ProtobufType && !generated {
 			continue
 		}
 		s.body = strings.ReplaceAll(s.body, "$", secret)
@@ -223,7 +224,7 @@ func spillsNothing[T informer.Object](t *testing.T, least int) {
 
 // answerWith returns the body of a list of objects, or of a watch that adds them.
 func answerWith(verb, media string, objects []string) string {
-	if verb == "list" && media == mediaTypeJSON {
+	if verb == "list" && media == world.JSONType {
 		return `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"2"},"items":[` + strings.Join(objects, ",") + "]}"
 	}
 	var body strings.Builder
@@ -231,7 +232,7 @@ func answerWith(verb, media string, objects []string) string {
 		switch {
 		case verb == "list":
 			body.WriteString(field(2, object))
-		case media == mediaTypeJSON:
+		case media == world.JSONType:
 			fmt.Fprintf(&body, `{"type":"ADDED","object":%s}`+"\n", object)
 		default:
 			body.WriteString(protobufFrame("ADDED", "k8s\x00", object))
@@ -239,7 +240,7 @@ func answerWith(verb, media string, objects []string) string {
 	}
 	if verb == "list" {
 		list := field(1, field(2, "2")) + body.String()
-		return strings.TrimSuffix(protoHead, "\x12") + field(2, list)
+		return strings.TrimSuffix(world.ProtoHead, "\x12") + field(2, list)
 	}
 	return body.String()
 }
@@ -250,18 +251,18 @@ func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 	reply := func(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Content-Type", s.contentType)
 		verb := "list"
-		if asksToStream(r) {
+		if world.AsksToStream(r) {
 			verb = "stream"
-		} else if asksToWatch(r) {
+		} else if world.AsksToWatch(r) {
 			verb = "watch"
 		}
 		switch {
 		case verb == s.verb:
 			io.WriteString(w, s.body)
-		case verb == "list" && s.contentType == mediaTypeJSON:
+		case verb == "list" && s.contentType == world.JSONType:
 			io.WriteString(w, `{"kind":"SecretList","metadata":{"resourceVersion":"2"},"items":[]}`)
 		case verb == "list":
-			io.WriteString(w, strings.TrimSuffix(protoHead, "\x12")+field(2, field(1, field(2, "2"))))
+			io.WriteString(w, strings.TrimSuffix(world.ProtoHead, "\x12")+field(2, field(1, field(2, "2"))))
 		}
 		if verb != "list" {
 			w.(http.Flusher).Flush()
@@ -269,8 +270,8 @@ func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 		}
 		return true
 	}
-	bubble(t, func(w world) {
-		w.answer(reply)
+	world.Bubble(t, func(w world.World) {
+		w.Answer(reply)
 		var log testkit.Log
 		var reported int
 		config := informer.Config[T]{
@@ -287,7 +288,7 @@ func spill[T informer.Object](t *testing.T, s spilling) (failures int) {
 				}
 			},
 		}
-		client := w.client(func(c *rest.Config) { c.ContentType = s.contentType })
+		client := w.Client(func(c *rest.Config) { c.ContentType = s.contentType })
 		inf := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}, config)
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error, 1)
@@ -338,12 +339,12 @@ func asJSON(t *testing.T, v any) string {
 // Guarantees: R17
 func TestStatusKeepsNamesShort(t *testing.T) {
 	long := strings.Repeat("n", 1<<20)
-	s := spilling{"watch", mediaTypeJSON, `{"type":"ADDED","object":{"metadata":{"namespace":"` + long + `","name":"` + long + `","resourceVersion":"3"},"data":"` + secret + `"}}`}
+	s := spilling{"watch", world.JSONType, `{"type":"ADDED","object":{"metadata":{"namespace":"` + long + `","name":"` + long + `","resourceVersion":"3"},"data":"` + secret + `"}}`}
 	var log testkit.Log
-	bubble(t, func(w world) {
-		w.answer(func(w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("Content-Type", mediaTypeJSON)
-			if !asksToWatch(r) {
+	world.Bubble(t, func(w world.World) {
+		w.Answer(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Content-Type", world.JSONType)
+			if !world.AsksToWatch(r) {
 				io.WriteString(w, `{"kind":"SecretList","metadata":{"resourceVersion":"2"},"items":[]}`)
 				return true
 			}
@@ -353,8 +354,8 @@ func TestStatusKeepsNamesShort(t *testing.T) {
 			return true
 		})
 		config := informer.Config[*corev1.Secret]{PagedList: true, Logger: log.Logger()}
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}, config)
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}, config)
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		failed := (*informer.DecodeError)(nil)
 		if err := inf.Status().Reflectors[0].LastError; !errors.As(err, &failed) || len(failed.Key.Namespace) != 300 || len(failed.Key.Name) != 300 {
@@ -369,8 +370,8 @@ func TestStatusKeepsNamesShort(t *testing.T) {
 // New rejects a WarmStartConfig that would be unsafe.
 // Guarantees: S4
 func TestWarmStartConfigIsChecked(t *testing.T) {
-	bubble(t, func(w world) {
-		pods := informer.Resource{GroupVersionResource: podGVR}
+	world.Bubble(t, func(w world.World) {
+		pods := informer.Resource{GroupVersionResource: world.PodGVR}
 		in := informer.WarmStartConfig{Storage: informer.WarmStartDir(t.TempDir())}
 		with := func(change func(*informer.WarmStartConfig)) informer.WarmStartConfig {
 			c := in
@@ -385,10 +386,10 @@ func TestWarmStartConfigIsChecked(t *testing.T) {
 			}
 		}
 		runPod := func(r informer.Resource, config informer.Config[*corev1.Pod]) error {
-			config.Logger = quiet[*corev1.Pod]().Logger
+			config.Logger = world.Quiet[*corev1.Pod]().Logger
 			ctx, cancel := context.WithCancel(w.Context())
 			cancel()
-			return informer.New(w.client(), r, config).Run(ctx)
+			return informer.New(w.Client(), r, config).Run(ctx)
 		}
 		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.Interval = -1 })}), "Config.WarmStart.Interval")
 		check(runPod(pods, informer.Config[*corev1.Pod]{WarmStart: with(func(c *informer.WarmStartConfig) { c.MaxAge = -1 })}), "Config.WarmStart.MaxAge")
@@ -401,28 +402,28 @@ func TestWarmStartConfigIsChecked(t *testing.T) {
 			if err := runPod(secrets, informer.Config[*corev1.Pod]{Compact: compact, WarmStart: allowed}); !errors.Is(err, context.Canceled) {
 				t.Errorf("with Secrets: %v", err)
 			}
-			other := informer.Config[*corev1.Secret]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
-			check(informer.New(w.client(), pods, other).Run(w.Context()), "Config.WarmStart.Secrets")
-			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, WarmStart: in, Logger: quiet[*corev1.Pod]().Logger}
-			check(informer.New(w.client(), secrets, metadata).Run(w.Context()), "Config.WarmStart.Secrets")
+			other := informer.Config[*corev1.Secret]{Compact: compact, WarmStart: in, Logger: world.Quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.Client(), pods, other).Run(w.Context()), "Config.WarmStart.Secrets")
+			metadata := informer.Config[*metav1.PartialObjectMetadata]{Compact: compact, WarmStart: in, Logger: world.Quiet[*corev1.Pod]().Logger}
+			check(informer.New(w.Client(), secrets, metadata).Run(w.Context()), "Config.WarmStart.Secrets")
 		}
-		_, err := informer.NewReflector(w.client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{WarmStart: in})
+		_, err := informer.NewReflector(w.Client(), pods, informer.NewFIFO[*corev1.Pod](0), informer.Config[*corev1.Pod]{WarmStart: in})
 		check(err, "Config.WarmStart")
 	})
 }
 
 func TestInvalidResourceNamesTheField(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		for want, r := range map[string]informer.Resource{
 			"Resource.Resource is empty":                       {},
-			"Resource.Version of pods is empty":                {GroupVersionResource: podGVR.GroupResource().WithVersion("")},
+			"Resource.Version of pods is empty":                {GroupVersionResource: world.PodGVR.GroupResource().WithVersion("")},
 			`"../../secrets"`:                                  {GroupVersionResource: corev1.SchemeGroupVersion.WithResource("../../secrets")},
-			"Resource.Namespaces[1] of pods is empty":          {GroupVersionResource: podGVR, Namespaces: []string{"a", ""}},
-			`Resource.Namespaces[1] of pods repeats "a"`:       {GroupVersionResource: podGVR, Namespaces: []string{"a", "a"}},
-			"Resource.LabelSelector of pods":                   {GroupVersionResource: podGVR, LabelSelector: "a in"},
-			"Resource.FieldSelector of pods: invalid selector": {GroupVersionResource: podGVR, FieldSelector: "a"},
+			"Resource.Namespaces[1] of pods is empty":          {GroupVersionResource: world.PodGVR, Namespaces: []string{"a", ""}},
+			`Resource.Namespaces[1] of pods repeats "a"`:       {GroupVersionResource: world.PodGVR, Namespaces: []string{"a", "a"}},
+			"Resource.LabelSelector of pods":                   {GroupVersionResource: world.PodGVR, LabelSelector: "a in"},
+			"Resource.FieldSelector of pods: invalid selector": {GroupVersionResource: world.PodGVR, FieldSelector: "a"},
 		} {
-			inf := informer.New(w.client(), r, quiet[*corev1.Pod]())
+			inf := informer.New(w.Client(), r, world.Quiet[*corev1.Pod]())
 			if err := inf.Run(w.Context()); err == nil || !strings.Contains(err.Error(), want) {
 				w.Errorf("Run: %v, want %s", err, want)
 			}

@@ -1,4 +1,4 @@
-package informer_test
+package reflector
 
 import (
 	"bytes"
@@ -23,11 +23,12 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // Guarantees: L4
 func TestNilClientIsAnError(t *testing.T) {
-	inf := informer.New(nil, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
+	inf := informer.New(nil, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
 	for what, err := range map[string]error{"Run": inf.Run(t.Context()), "WaitSynced": inf.WaitSynced(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "the client is nil") {
 			t.Errorf("%s: %v", what, err)
@@ -38,16 +39,16 @@ func TestNilClientIsAnError(t *testing.T) {
 // Logs, status and errors contain no credentials.
 func TestLogsAndErrorsHoldNoCredentials(t *testing.T) {
 	const secret = "s3cr3t"
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		var logged bytes.Buffer
-		client := w.client(func(c *rest.Config) {
+		client := w.Client(func(c *rest.Config) {
 			c.BearerToken = secret
 			c.Host = "http://user:" + secret + "@in-memory"
 		})
 		config := informer.Config[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&logged, nil))}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		stop := start(w.T, inf)
-		w.server.Close()
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		stop := world.Start(w.T, inf)
+		w.Server.Close()
 		<-time.After(time.Hour)
 		stop()
 		text := fmt.Sprintf("%s %+v %v", logged.String(), inf.Status(), inf.Status().Reflectors[0].LastError)
@@ -64,8 +65,8 @@ func listed(t *testing.T, config *rest.Config, after func(inf *informer.Informer
 	if err != nil {
 		t.Fatal(err)
 	}
-	inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, deepConfig[*corev1.Pod]())
-	defer start(t, inf)()
+	inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Paged[*corev1.Pod]())
+	defer world.Start(t, inf)()
 	after(inf)
 }
 
@@ -78,11 +79,11 @@ func TestRedirectCarriesNoCredentials(t *testing.T) {
 	var lists atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case asksToWatch(r):
+		case world.AsksToWatch(r):
 			<-r.Context().Done()
 		case r.URL.Path == "/other":
 			w.Header().Set("Content-Type", "application/json")
-			io.WriteString(w, listHead+"]}")
+			io.WriteString(w, world.ListHead+"]}")
 		case lists.Add(1) == 1:
 			http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 		case lists.Load() == 2:
@@ -112,8 +113,8 @@ func TestHTTP2ResetIsSurvived(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		defer w.(http.Flusher).Flush()
-		if !asksToWatch(r) {
-			io.WriteString(w, listHead+podHead+`"a":1}`)
+		if !world.AsksToWatch(r) {
+			io.WriteString(w, world.ListHead+world.PodHead+`"a":1}`)
 			w.(http.Flusher).Flush()
 			if lists.Add(1) == 1 {
 				panic(http.ErrAbortHandler)
@@ -121,7 +122,7 @@ func TestHTTP2ResetIsSurvived(t *testing.T) {
 			io.WriteString(w, "]}")
 			return
 		}
-		io.WriteString(w, frameHead)
+		io.WriteString(w, world.FrameHead)
 		w.(http.Flusher).Flush()
 		if watches.Add(1) == 1 {
 			panic(http.ErrAbortHandler)
@@ -148,23 +149,23 @@ func TestHTTP2ResetIsSurvived(t *testing.T) {
 // A client counts its requests by method and code, with the time until the answer.
 // Guarantees: O3
 func TestClientCountsRequests(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a"))
-		client := w.client()
-		pods := informer.NewTypedClient[*corev1.Pod](client, podGVR)
-		remove := w.server.Inject(informertest.Fault{Delay: time.Second})
-		if _, err := pods.Get(w.Context(), keyA, metav1.GetOptions{}); err != nil {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"))
+		client := w.Client()
+		pods := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR)
+		remove := w.Server.Inject(informertest.Fault{Delay: time.Second})
+		if _, err := pods.Get(w.Context(), world.KeyA, metav1.GetOptions{}); err != nil {
 			w.Fatal(err)
 		}
 		remove()
 		if _, err := pods.Get(w.Context(), informer.Key{Namespace: "ns", Name: "none"}, metav1.GetOptions{}); err == nil {
 			w.Error("got an object that does not exist")
 		}
-		if err := pods.Delete(w.Context(), keyA, metav1.DeleteOptions{}); err != nil {
+		if err := pods.Delete(w.Context(), world.KeyA, metav1.DeleteOptions{}); err != nil {
 			w.Fatal(err)
 		}
-		remove = w.server.Inject(informertest.Fault{Drop: true})
-		if err := pods.Delete(w.Context(), keyA, metav1.DeleteOptions{}); err == nil {
+		remove = w.Server.Inject(informertest.Fault{Drop: true})
+		if err := pods.Delete(w.Context(), world.KeyA, metav1.DeleteOptions{}); err == nil {
 			w.Error("no error without a response")
 		}
 		remove()
@@ -173,10 +174,10 @@ func TestClientCountsRequests(t *testing.T) {
 		if !maps.Equal(s.Requests, want) {
 			w.Errorf("requests %v, want %v", s.Requests, want)
 		}
-		if got, want := s.Latencies["GET"], durations(time.Second, 0); got != want || len(s.Latencies) != 2 || s.Latencies["DELETE"].Count != 2 {
+		if got, want := s.Latencies["GET"], world.Durations(time.Second, 0); got != want || len(s.Latencies) != 2 || s.Latencies["DELETE"].Count != 2 {
 			w.Errorf("latencies %+v", s.Latencies)
 		}
-		if !strings.HasSuffix(w.server.Config().Host, "//"+s.Host) {
+		if !strings.HasSuffix(w.Server.Config().Host, "//"+s.Host) {
 			w.Errorf("host %q", s.Host)
 		}
 		s.Requests[informer.RequestKind{}] = 1
@@ -188,12 +189,12 @@ func TestClientCountsRequests(t *testing.T) {
 
 // A server cannot make up kinds of requests.
 func TestKindsOfRequestsAreBounded(t *testing.T) {
-	bubble(t, func(w world) {
-		client := w.client()
-		pods := informer.NewTypedClient[*corev1.Pod](client, podGVR)
+	world.Bubble(t, func(w world.World) {
+		client := w.Client()
+		pods := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR)
 		for code := 600; code < 1000; code += 7 {
-			w.answer(func(rw http.ResponseWriter, _ *http.Request) bool { rw.WriteHeader(code); return true })
-			if _, err := pods.Get(w.Context(), keyA, metav1.GetOptions{}); err == nil {
+			w.Answer(func(rw http.ResponseWriter, _ *http.Request) bool { rw.WriteHeader(code); return true })
+			if _, err := pods.Get(w.Context(), world.KeyA, metav1.GetOptions{}); err == nil {
 				w.Errorf("%d is no error", code)
 			}
 		}
@@ -254,15 +255,15 @@ func (s spans) take() (lines []string) {
 // A tracer receives each request from its beginning to the end of its body, and each reconcile, whose requests are inside it.
 // Guarantees: O4
 func TestTracer(t *testing.T) {
-	bubble(t, func(w world) {
-		w.create(newPod("ns", "a"))
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("ns", "a"))
 		tracer := spans{w.T, make(chan string, 100)}
 		var headers []string
-		w.answer(func(_ http.ResponseWriter, r *http.Request) bool {
+		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
 			headers = append(headers, r.Header.Get("Traceparent"))
 			return false
 		})
-		untraced := w.client()
+		untraced := w.Client()
 		client := untraced.WithTracer(tracer)
 		want := func(when string, want ...string) {
 			w.Helper()
@@ -270,12 +271,12 @@ func TestTracer(t *testing.T) {
 				w.Errorf("%s: spans\n%s\nwant\n%s", when, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
-		config := quiet[*corev1.Pod]()
+		config := world.Quiet[*corev1.Pod]()
 		config.PagedList = true
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		stop := start(w.T, inf)
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		stop := world.Start(w.T, inf)
 		want("of an informer", "begin list pods in ", "end list pods OK", "begin watch pods in ")
-		w.server.EndWatches()
+		w.Server.EndWatches()
 		if got := tracer.take(); len(got) < 1 || got[0] != "end watch pods OK" {
 			w.Errorf("at the end of a watch: %q", got)
 		}
@@ -284,7 +285,7 @@ func TestTracer(t *testing.T) {
 		stop()
 		want("at the end", "end watch pods OK")
 
-		pods := informer.NewTypedClient[*corev1.Pod](client, podGVR)
+		pods := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR)
 		controller := &informer.Controller[informer.Key]{
 			Name:   "site",
 			Tracer: tracer,
@@ -313,7 +314,7 @@ func TestTracer(t *testing.T) {
 			w.Errorf("headers %q", headers)
 		}
 		before := len(headers)
-		_, _ = informer.NewTypedClient[*corev1.Pod](untraced, podGVR).Get(w.Context(), keyA, metav1.GetOptions{})
+		_, _ = informer.NewTypedClient[*corev1.Pod](untraced, world.PodGVR).Get(w.Context(), world.KeyA, metav1.GetOptions{})
 		if got := tracer.take(); len(got) > 0 || headers[before] != "" {
 			w.Errorf("of a client without a tracer: %q", got)
 		}

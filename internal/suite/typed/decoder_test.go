@@ -1,4 +1,4 @@
-package informer_test
+package typed
 
 import (
 	"encoding/binary"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/world"
 )
 
 // A Transform may write to its whole object, even with Config.Share: the object shares no memory with others or older versions.
@@ -28,7 +29,7 @@ func TestTransformWritesToItsObjectOnly(t *testing.T) {
 }
 
 func testTransformWrites(t *testing.T, share bool) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		if config.Share = share; share && config.Compact {
 			return // they exclude each other
 		}
@@ -45,14 +46,14 @@ func testTransformWrites(t *testing.T, share bool) {
 			names = append(names, fmt.Sprint("p", i))
 		}
 		for _, name := range names { // equal except for the name
-			pod := newPod("ns", name, "v=1")
+			pod := world.NewPod("ns", name, "v=1")
 			pod.Spec.NodeSelector = map[string]string{"x": "y"}
-			w.create(pod)
+			w.Create(pod)
 		}
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
-		before := held(inf)
-		w.relabel("ns", "a", "2")
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Start(w.T, inf)()
+		before := world.Held(inf)
+		w.Relabel("ns", "a", "2")
 		synctest.Wait()
 		check := func(p *corev1.Pod, x, image string) {
 			if p.Labels["mine"] != p.Name || p.Spec.NodeSelector["x"] != x || p.Spec.Containers[0].Image != image {
@@ -62,18 +63,18 @@ func testTransformWrites(t *testing.T, share bool) {
 		for _, p := range before {
 			check(p, "y", "i")
 		}
-		check(held(inf)["a"], "changed", "changed")
+		check(world.Held(inf)["a"], "changed", "changed")
 	})
 }
 
 // A new version of an object shares its unchanged parts with the version before, from a watch and from a list.
 func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
-	forEachMode(t, func(w world, client *informer.Client, config informer.Config[*corev1.Pod]) {
-		w.create(newPod("ns", "a", "v=1"))
-		inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, config)
-		defer start(w.T, inf)()
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("ns", "a", "v=1"))
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Start(w.T, inf)()
 		check := func(before *corev1.Pod, version string) *corev1.Pod {
-			now := held(inf)["a"]
+			now := world.Held(inf)["a"]
 			if now == before || now.Labels["v"] != version || before.Labels["v"] == version {
 				w.Fatalf("labels %v after %v, want v=%s", now.Labels, before.Labels, version)
 			}
@@ -82,15 +83,15 @@ func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
 			}
 			return now
 		}
-		first := held(inf)["a"]
-		w.relabel("ns", "a", "2")
+		first := world.Held(inf)["a"]
+		w.Relabel("ns", "a", "2")
 		synctest.Wait()
 		second := check(first, "2")
 
-		w.server.Stop()
-		w.relabel("ns", "a", "3")
-		w.server.Compact()
-		w.server.Start()
+		w.Server.Stop()
+		w.Relabel("ns", "a", "3")
+		w.Server.Compact()
+		w.Server.Start()
 		<-time.After(5 * time.Minute)
 		if lists := inf.Status().Reflectors[0].Lists; lists != 2 {
 			w.Errorf("listed %d times, want 2", lists)
@@ -120,15 +121,15 @@ func sendsJSON(list, watch string) func(http.ResponseWriter, *http.Request) bool
 // A list item without a kind gets the kind that the list names. An item with a kind keeps it. A watched object has only
 // the kind that it states.
 func TestKindOfAnItemIsItsOwnOrTheListsOne(t *testing.T) {
-	bubble(t, func(w world) {
-		w.answer(sendsJSON(
+	world.Bubble(t, func(w world.World) {
+		w.Answer(sendsJSON(
 			`{"kind":"GadgetList","apiVersion":"x/v1","metadata":{"resourceVersion":"5"},"items":[
 				{"metadata":{"name":"a","uid":"a","resourceVersion":"1"}},
 				{"kind":"Widget","apiVersion":"y/v2","metadata":{"name":"b","uid":"b","resourceVersion":"2"}}]}`,
 			`{"type":"ADDED","object":{"metadata":{"name":"c","uid":"c","resourceVersion":"6"}}}`+"\n",
 		))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*unstructured.Unstructured]())
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*unstructured.Unstructured]())
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		var got []string
 		for u := range inf.Store().All() {
@@ -152,16 +153,16 @@ type managed struct {
 // Only managedFields in metadata are dropped.
 // Guarantees: R21
 func TestManagedFieldsBesideMetadataStay(t *testing.T) {
-	bubble(t, func(w world) {
+	world.Bubble(t, func(w world.World) {
 		object := func(name, rv string) string {
 			return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u","resourceVersion":%q,"managedFields":[{"manager":"m"}]},"spec":{"managedFields":["x","y"],"size":1}}`, name, rv)
 		}
-		w.answer(sendsJSON(
+		w.Answer(sendsJSON(
 			`{"kind":"GadgetList","metadata":{"resourceVersion":"5"},"items":[`+object("a", "1")+`]}`,
 			`{"type":"ADDED","object":`+object("b", "6")+"}\n",
 		))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*managed]())
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*managed]())
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		if inf.Store().Len() != 2 {
 			w.Errorf("%d objects", inf.Store().Len())
@@ -177,15 +178,15 @@ func TestManagedFieldsBesideMetadataStay(t *testing.T) {
 // A frame of a watch may span several lines, broken anywhere.
 // Guarantees: R22
 func TestFramesOfSeveralLines(t *testing.T) {
-	bubble(t, func(w world) {
-		w.answer(sendsJSON(`{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[]}`,
+	world.Bubble(t, func(w world.World) {
+		w.Answer(sendsJSON(`{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[]}`,
 			`{"type":"ADDED","object":{"metadata":{"name":"a","uid":"a","resourceVersion":"6"}`+"\n"+`,"spec":{"nodeName":"n"}}}`+"\n"+
 				`{"type":"ADDED","object":{"metadata":{"name":"b","uid":"b","resourceVersion":"7"}`+"\n\n"+`}`+"\n"+`}`+"\n"+
 				`{"type":"ADDED","object":{"metadata":{"name":"c","uid":"c","resourceVersion":"8","labels":{"x":"y"}`+"\n"+`}}}`+"\n"+
 				`{"type":"ADDED","object":{"metadata":{"name":"d","uid":"d","resourceVersion":"9"},"spec":{"containers":[{"name":"1"}`+"\n"+`,`+"\n"+`{"name":"2"}]}}}`+"\n",
 		))
-		inf := informer.New(w.client(), informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-		defer start(w.T, inf)()
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		var got []string
 		for p := range inf.Store().All() {
@@ -213,10 +214,10 @@ func TestProtobufFieldsTwice(t *testing.T) {
 		"metadata behind": func(object []byte) []byte { return slices.Concat(object, metadata(object)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(w world) {
+			world.Bubble(t, func(w world.World) {
 				want := &corev1.Pod{}
-				w.server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
-					if key != keyA {
+				w.Server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
+					if key != world.KeyA {
 						return object
 					}
 					object = rewrite(object)
@@ -226,13 +227,13 @@ func TestProtobufFieldsTwice(t *testing.T) {
 					want.ManagedFields = nil
 					return object
 				}})
-				pod := newPod("ns", "a", "v=1")
+				pod := world.NewPod("ns", "a", "v=1")
 				pod.Finalizers = []string{"x/y"}
-				w.create(pod)
-				client := w.client(func(c *rest.Config) { c.ContentType = "application/vnd.kubernetes.protobuf" })
-				inf := informer.New(client, informer.Resource{GroupVersionResource: podGVR}, quiet[*corev1.Pod]())
-				defer start(w.T, inf)()
-				got, _ := inf.Store().Get(keyA)
+				w.Create(pod)
+				client := w.Client(func(c *rest.Config) { c.ContentType = "application/vnd.kubernetes.protobuf" })
+				inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+				defer world.Start(w.T, inf)()
+				got, _ := inf.Store().Get(world.KeyA)
 				if diff := cmp.Diff(want, got); diff != "" {
 					w.Errorf("decoded (-client-go +informer):\n%s", diff)
 				}
