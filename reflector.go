@@ -140,9 +140,9 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	defer r.mu.Unlock()
 	s := r.status
 	traffic := r.source.Traffic()
-	s.Lists, s.Watches, s.Bytes, s.Events = traffic.Lists, traffic.Watches, traffic.Bytes, traffic.Events
+	s.Traffic = ReflectorTraffic{traffic.Lists, traffic.Watches, r.listsBy.counts(), r.watchesBy.counts(), traffic.Bytes,
+		traffic.Events}
 	s.Read = int(r.read.Load())
-	s.ListsBy, s.WatchesBy = r.listsBy.counts(), r.watchesBy.counts()
 	s.OutsideShard = r.decoder.outside.Load()
 	s.WarmStart = r.warm.status()
 	var retryAt time.Time

@@ -90,14 +90,8 @@ type ReflectorStatus struct {
 	// NoWatchSince is the time since which no watch has been open: the end of the last one, or the beginning of Run. Zero
 	// while a watch is open, and before Run.
 	NoWatchSince time.Time
-	// Lists and Watches count requests. A streaming list counts as both.
-	Lists, Watches int
-	// ListsBy counts the lists that the reflector began, each of one or several requests, by reason. WatchesBy counts the
-	// watches that it requested at a resource version. Reasons that did not occur are missing.
-	ListsBy, WatchesBy map[Reason]int
-	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
-	// also bookmarks and the initial events of streaming lists.
-	Bytes, Events int64
+	// Traffic counts requests, and what came in response.
+	Traffic ReflectorTraffic
 	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
 	Restored int
 	// Failures is the number of consecutive failures, which determines the backoff. Two minutes without a failure reset
@@ -115,6 +109,18 @@ type ReflectorStatus struct {
 	Read int
 	// WarmStart is the status of Config.WarmStart.
 	WarmStart WarmStartStatus
+}
+
+// ReflectorTraffic counts the requests of a [Reflector], and what came in response.
+type ReflectorTraffic struct {
+	// Lists and Watches count requests. A streaming list counts as both.
+	Lists, Watches int
+	// ListsBy counts the lists that the reflector began, each of one or several requests, by reason. WatchesBy counts the
+	// watches that it requested at a resource version. Reasons that did not occur are missing.
+	ListsBy, WatchesBy map[Reason]int
+	// Bytes counts the bytes of the bodies of lists and watches, without compression. Events counts the events of watches,
+	// also bookmarks and the initial events of streaming lists.
+	Bytes, Events int64
 }
 
 // WarmStartStatus is the status of the saved states of a [Reflector]; see [WarmStartConfig].

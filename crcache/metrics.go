@@ -63,8 +63,8 @@ func (s *sample) add(p *part) {
 	status := p.informer.Status()
 	s.queued += status.Queued
 	for _, r := range status.Reflectors {
-		s.lists += r.Lists
-		s.watches += r.Watches
+		s.lists += r.Traffic.Lists
+		s.watches += r.Traffic.Watches
 	}
 	version := lastDigits(status.ResourceVersion)
 	if !s.running || version < s.version {

@@ -157,7 +157,7 @@ func followChain(t *testing.T, l *ledger, fanOut string, config *rest.Config) (f
 				}
 				return told.faults
 			},
-			lists: func() map[informer.Reason]int { return inf.Status().Reflectors[0].ListsBy },
+			lists: func() map[informer.Reason]int { return inf.Status().Reflectors[0].Traffic.ListsBy },
 		})
 	}
 	inform("JSON", JSON, informer.Shard{}, informer.Config[*corev1.ConfigMap]{})
@@ -182,7 +182,7 @@ func recordChain(t *testing.T, l *ledger, fanOut string, client *informer.Client
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return chainFollower{
 		name: fanOut + ", reflector", fanOut: fanOut, library: "informer", wait: written.wait, check: written.check,
-		lists: func() map[informer.Reason]int { return r.Status().ListsBy },
+		lists: func() map[informer.Reason]int { return r.Status().Traffic.ListsBy },
 	}
 }
 

@@ -507,7 +507,7 @@ func TestVersionOfACustomResourceIsSwitchedOff(t *testing.T) {
 		gone[e.Object.GetName()] = true
 	}
 	failsWith("discovery shows that no version of the API group has the resource")
-	if s := inf.Status().Reflectors[0]; len(gone) != len(want) || inf.Store().Len() != 0 || s.ListsBy[informer.ReasonRestored] != 0 {
+	if s := inf.Status().Reflectors[0]; len(gone) != len(want) || inf.Store().Len() != 0 || s.Traffic.ListsBy[informer.ReasonRestored] != 0 {
 		t.Errorf("deleted %v, %d objects are left, %+v", gone, inf.Store().Len(), s)
 	}
 	install()

@@ -142,7 +142,7 @@ func report(r *shard.Replica, pods *informer.Informer[*corev1.Pod], ctl *informe
 		report.LastErrorText, report.Status.LastError = err.Error(), nil
 	}
 	watch := pods.Status().Reflectors[0]
-	report.Bytes, report.OutsideShard, report.Lists = watch.Bytes, watch.OutsideShard, int(watch.Lists)
+	report.Bytes, report.OutsideShard, report.Lists = watch.Traffic.Bytes, watch.OutsideShard, int(watch.Traffic.Lists)
 	queue := ctl.Status().Queue
 	report.QueueIsEmpty = queue.InWork == 0 && queue.Depth[informer.LowPriority]+queue.Depth[informer.NormalPriority] == 0
 	runtime.GC()

@@ -213,7 +213,7 @@ func testReplicas(t *testing.T, c *cluster.Cluster, gate bool) {
 		}
 		return n, sum
 	}
-	received := func() int64 { return whole.Status().Reflectors[0].Bytes }
+	received := func() int64 { return whole.Status().Reflectors[0].Traffic.Bytes }
 
 	alone := r.start()
 	one := r.settle("alone", false, digest)[0]

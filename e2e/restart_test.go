@@ -389,10 +389,10 @@ func carriesOn(t *testing.T, relists int, disrupt func(writes *churn, l *line)) 
 			if relists >= 0 && expirations(f.requests) != relists {
 				t.Errorf("the server sent %d times 410 Expired, want %d", expirations(f.requests), relists)
 			}
-			if want := 1 + expirations(f.requests); status.Lists != want || asked != want {
-				t.Errorf("status counts %d lists, %d were made, want %d:\n%v", status.Lists, asked, want, made)
+			if want := 1 + expirations(f.requests); status.Traffic.Lists != want || asked != want {
+				t.Errorf("status counts %d lists, %d were made, want %d:\n%v", status.Traffic.Lists, asked, want, made)
 			}
-			if status.Watches != len(watches) || !status.WatchOpen || status.State != informer.ReflectorWatching {
+			if status.Traffic.Watches != len(watches) || !status.WatchOpen || status.State != informer.ReflectorWatching {
 				t.Errorf("status %+v; %d watches were made", status, len(watches))
 			}
 		})

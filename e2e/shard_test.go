@@ -236,8 +236,8 @@ func testShards(t *testing.T, c *cluster.Cluster, field informer.ShardField, pag
 		t.Errorf("%d lists of what comes", parts)
 	}
 	s := inf.Status().Reflectors[0]
-	if (s.OutsideShard == 0) != serverKnows || s.ListsBy[informer.ReasonShard] != 6 || s.Failures > 0 {
-		t.Errorf("%d objects from outside the shard, %d failures, lists %v", s.OutsideShard, s.Failures, s.ListsBy)
+	if (s.OutsideShard == 0) != serverKnows || s.Traffic.ListsBy[informer.ReasonShard] != 6 || s.Failures > 0 {
+		t.Errorf("%d objects from outside the shard, %d failures, lists %v", s.OutsideShard, s.Failures, s.Traffic.ListsBy)
 	}
-	t.Logf("%d objects, %d bytes, %d objects from outside the shard", inf.Store().Len(), s.Bytes, s.OutsideShard)
+	t.Logf("%d objects, %d bytes, %d objects from outside the shard", inf.Store().Len(), s.Traffic.Bytes, s.OutsideShard)
 }

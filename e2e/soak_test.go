@@ -146,7 +146,7 @@ func (f *soakFollower) report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-34s %s", f.name, f.events())
 	for _, s := range f.status() {
-		fmt.Fprintf(&b, "; %d lists, %d watches", s.Lists, s.Watches)
+		fmt.Fprintf(&b, "; %d lists, %d watches", s.Traffic.Lists, s.Traffic.Watches)
 	}
 	return b.String()
 }

@@ -121,7 +121,7 @@ func TestStoreEqualsADirectList(t *testing.T) {
 					t.Errorf("GET %s returned %q, want %s", r.Path, r.ContentType, want)
 				}
 			}
-			if got, want := inf.Status().Reflectors[0].Lists, max(1, len(lists(made))); got != want { // a streaming list counts as a list
+			if got, want := inf.Status().Reflectors[0].Traffic.Lists, max(1, len(lists(made))); got != want { // a streaming list counts as a list
 				t.Errorf("status counts %d lists, want %d", got, want)
 			}
 			return lists(made)

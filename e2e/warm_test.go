@@ -221,8 +221,8 @@ func testWarmStart(t *testing.T, media string, compact bool) {
 		t.Errorf("warm start (-fresh +warm):\n%.2000s", cmp.Diff(want, got))
 	}
 	s := warm.Status().Reflectors[0]
-	if !s.WarmStart.Loaded || s.WarmStart.LoadError != nil || s.Failures > 0 || len(s.ListsBy) > 0 {
-		t.Errorf("the start was not warm: %+v, lists %v", s.WarmStart, s.ListsBy)
+	if !s.WarmStart.Loaded || s.WarmStart.LoadError != nil || s.Failures > 0 || len(s.Traffic.ListsBy) > 0 {
+		t.Errorf("the start was not warm: %+v, lists %v", s.WarmStart, s.Traffic.ListsBy)
 	}
 	if warm.received > cold.received/10 {
 		t.Errorf("the warm start received %d bytes, the cold one %d", warm.received, cold.received)
@@ -240,9 +240,9 @@ func testWarmStart(t *testing.T, media string, compact bool) {
 		t.Fatal(err)
 	}
 	again.stop()
-	if s := again.Status().Reflectors[0]; !s.WarmStart.Loaded || len(s.ListsBy) > 0 || again.Store().Len() != warm.Store().Len() {
-		t.Errorf("the start without changes was not warm: %+v, lists %v", s.WarmStart, s.ListsBy)
+	if s := again.Status().Reflectors[0]; !s.WarmStart.Loaded || len(s.Traffic.ListsBy) > 0 || again.Store().Len() != warm.Store().Len() {
+		t.Errorf("the start without changes was not warm: %+v, lists %v", s.WarmStart, s.Traffic.ListsBy)
 	}
 	t.Logf("%d pods: cold start %d bytes, %v; warm start %d bytes, %v, of them %v to load; %d watches; without changes of pods %d bytes, %v",
-		len(objects), cold.received, cold.synced, warm.received, warm.synced, s.WarmStart.LoadTime, s.Watches, again.received, again.synced)
+		len(objects), cold.received, cold.synced, warm.received, warm.synced, s.WarmStart.LoadTime, s.Traffic.Watches, again.received, again.synced)
 }

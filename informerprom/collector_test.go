@@ -85,10 +85,11 @@ func everything() informerprom.Config {
 			Queued:          12,
 			Blocked:         13,
 			Reflectors: []informer.ReflectorStatus{
-				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Lists: 21, Watches: 22, Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
-					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond), Bytes: 28, Events: 29,
-					ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209, informer.ReasonShard: 210},
-					WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonWarmStart: 214},
+				{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, ResourceVersion: "9123456789012345679", Restored: 23, DecodeErrors: 24, Stale: 25, Read: 26,
+					ResourceVersionTime: time.Now().Add(-27500 * time.Millisecond),
+					Traffic: informer.ReflectorTraffic{Lists: 21, Watches: 22, Bytes: 28, Events: 29,
+						ListsBy:   map[informer.Reason]int{informer.ReasonFirst: 201, informer.ReasonEnded: 202, informer.ReasonFailed: 203, informer.ReasonExpired: 204, informer.ReasonRestored: 205, informer.ReasonBehind: 206, informer.ReasonRefused: 207, informer.ReasonAbsent: 208, informer.ReasonUnclear: 209, informer.ReasonShard: 210},
+						WatchesBy: map[informer.Reason]int{informer.ReasonFirst: 211, informer.ReasonEnded: 212, informer.ReasonFailed: 213, informer.ReasonWarmStart: 214}},
 					WarmStart: informer.WarmStartStatus{Loaded: true, Saves: 215, SavedAt: time.UnixMilli(2_000_500), SavedBytes: 216, SaveTime: 217500 * time.Millisecond}},
 				{Namespace: "b", State: informer.ReflectorBackoff, NoWatchSince: time.Now().Add(-90 * time.Second), LastError: errors.New("failed"), LastErrorTime: time.UnixMilli(1_000_500), Failures: 31, RetryAt: time.Now().Add(32500 * time.Millisecond),
 					WarmStart: informer.WarmStartStatus{SaveError: errors.New("failed")}},
@@ -212,7 +213,7 @@ func TestEqualLabels(t *testing.T) {
 	behind := everything()
 	status := behind.Informers[0]()
 	status.Synced, status.Objects, status.ResourceVersion = false, 100, "5"
-	status.Reflectors = []informer.ReflectorStatus{{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, Lists: 100, Failures: 3}}
+	status.Reflectors = []informer.ReflectorStatus{{Namespace: "a", State: informer.ReflectorWatching, WatchOpen: true, Traffic: informer.ReflectorTraffic{Lists: 100}, Failures: 3}}
 	status.Handlers = []informer.SubscriptionStatus{{Name: "web", Backlog: 100, Busy: time.Second}, {Name: "web", Busy: 2 * time.Second}}
 	behind.Informers[0] = fixed(status)
 	behind.Queues = []func() informer.QueueStatus{fixed(informer.QueueStatus{Name: "jobs", Adds: 71, Waits: durations(1)}), fixed(informer.QueueStatus{Name: "jobs", Waits: durations(2)})}

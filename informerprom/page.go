@@ -212,8 +212,8 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 	p.add(reflectorDecodeErrors, float64(r.DecodeErrors), name, group, version, resource, r.Namespace)
 	p.add(reflectorStale, float64(r.Stale), name, group, version, resource, r.Namespace)
 	for _, reason := range reasons {
-		p.add(reflectorListsBy, float64(r.ListsBy[reason]), name, group, version, resource, r.Namespace, reason.String())
-		p.add(reflectorWatchesBy, float64(r.WatchesBy[reason]), name, group, version, resource, r.Namespace, reason.String())
+		p.add(reflectorListsBy, float64(r.Traffic.ListsBy[reason]), name, group, version, resource, r.Namespace, reason.String())
+		p.add(reflectorWatchesBy, float64(r.Traffic.WatchesBy[reason]), name, group, version, resource, r.Namespace, reason.String())
 	}
 	if !r.ResourceVersionTime.IsZero() {
 		p.add(reflectorVersionAge, time.Since(r.ResourceVersionTime).Seconds(), name, group, version, resource, r.Namespace)
@@ -223,8 +223,8 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 		retry = max(0, time.Until(r.RetryAt).Seconds())
 	}
 	p.add(reflectorRetry, retry, name, group, version, resource, r.Namespace)
-	p.add(reflectorBytes, float64(r.Bytes), name, group, version, resource, r.Namespace)
-	p.add(reflectorEvents, float64(r.Events), name, group, version, resource, r.Namespace)
+	p.add(reflectorBytes, float64(r.Traffic.Bytes), name, group, version, resource, r.Namespace)
+	p.add(reflectorEvents, float64(r.Traffic.Events), name, group, version, resource, r.Namespace)
 	p.add(reflectorRead, float64(r.Read), name, group, version, resource, r.Namespace)
 
 	p.addWarmStart(&r.WarmStart, name, group, version, resource, r.Namespace)
@@ -233,8 +233,8 @@ func (p *page) addReflector(name string, of informer.Resource, r informer.Reflec
 	if name != "" {
 		reflector = name + " " + reflector
 	}
-	p.add(reflectorLists, float64(r.Lists), reflector, r.Namespace)
-	p.add(reflectorWatches, float64(r.Watches), reflector, r.Namespace)
+	p.add(reflectorLists, float64(r.Traffic.Lists), reflector, r.Namespace)
+	p.add(reflectorWatches, float64(r.Traffic.Watches), reflector, r.Namespace)
 	p.add(reflectorVersion, lastDigits(r.ResourceVersion), reflector, r.Namespace)
 }
 

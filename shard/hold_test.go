@@ -10,7 +10,7 @@ import (
 // lists returns how often the informer of a listed.
 func (a *actor) lists() (n int) {
 	for _, r := range a.pods.Status().Reflectors {
-		n += r.Lists
+		n += r.Traffic.Lists
 	}
 	return n
 }

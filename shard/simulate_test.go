@@ -599,7 +599,7 @@ func (s *simulation) watched() (events, bytes int64) {
 			continue
 		}
 		for _, r := range p.leases.Status().Reflectors {
-			events, bytes = events+r.Events, bytes+r.Bytes
+			events, bytes = events+r.Traffic.Events, bytes+r.Traffic.Bytes
 		}
 	}
 	return events, bytes

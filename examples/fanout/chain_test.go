@@ -286,8 +286,8 @@ func TestTwoInARow(t *testing.T) {
 		for i, l := range behind {
 			c.equal("at the end", l)
 			s := l.Status().Reflectors[0]
-			if s.Lists != 1 || s.Watches != 1 || s.OutsideShard > 0 {
-				c.Errorf("a client of shard %q made %d lists and %d watches, and got %d objects from outside", l.shard, s.Lists, s.Watches, s.OutsideShard)
+			if s.Traffic.Lists != 1 || s.Traffic.Watches != 1 || s.OutsideShard > 0 {
+				c.Errorf("a client of shard %q made %d lists and %d watches, and got %d objects from outside", l.shard, s.Traffic.Lists, s.Traffic.Watches, s.OutsideShard)
 			}
 			direct[i].mu.Lock()
 			for key, want := range direct[i].events {
@@ -344,7 +344,7 @@ func TestKilled(t *testing.T) {
 		}
 		lists := 0
 		for _, l := range all {
-			lists += l.Status().Reflectors[0].ListsBy[informer.ReasonExpired]
+			lists += l.Status().Reflectors[0].Traffic.ListsBy[informer.ReasonExpired]
 		}
 		if lists == 0 {
 			c.Error("no client received 410 Expired: the test tests nothing")

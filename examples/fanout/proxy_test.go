@@ -325,8 +325,8 @@ func TestDownstreamEqualsUpstream(t *testing.T) {
 	}
 	r.upstream.Start()
 	check()
-	if after := typed.Status(); after.Reflectors[0].Lists != before.Reflectors[0].Lists {
-		t.Errorf("downstream listed again, after %d lists %d", before.Reflectors[0].Lists, after.Reflectors[0].Lists)
+	if after := typed.Status(); after.Reflectors[0].Traffic.Lists != before.Reflectors[0].Traffic.Lists {
+		t.Errorf("downstream listed again, after %d lists %d", before.Reflectors[0].Traffic.Lists, after.Reflectors[0].Traffic.Lists)
 	}
 
 	// The API server returns without its history: the proxy lists again, and so do its clients.
@@ -338,7 +338,7 @@ func TestDownstreamEqualsUpstream(t *testing.T) {
 	r.upstream.Compact()
 	r.upstream.Start()
 	check()
-	if after := typed.Status(); after.Reflectors[0].Lists == before.Reflectors[0].Lists {
+	if after := typed.Status(); after.Reflectors[0].Traffic.Lists == before.Reflectors[0].Traffic.Lists {
 		t.Error("downstream did not list again")
 	}
 	if code, body := r.get("/api/v1/pods?watch=1&resourceVersion=2"); code != http.StatusOK || !strings.Contains(body, `"reason":"Expired","code":410`) {

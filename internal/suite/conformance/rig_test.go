@@ -343,7 +343,7 @@ func (r *rig[T]) relist(changes func()) {
 // lists returns the number of list requests.
 func (r *rig[T]) lists() (n int) {
 	for _, s := range r.inf.Status().Reflectors {
-		n += s.Lists
+		n += s.Traffic.Lists
 	}
 	return n
 }

@@ -193,8 +193,8 @@ func endsGoroutine(w world.World, config informer.Config[*touchyPod], verb strin
 		if is := pod != nil && pod.Spec.NodeName == "exit"; is != (once && decodes) {
 			w.Errorf("05 is %+v", pod)
 		}
-		if status.Lists != 1 {
-			w.Errorf("%d lists: the watch did not resume", status.Lists)
+		if status.Traffic.Lists != 1 {
+			w.Errorf("%d lists: the watch did not resume", status.Traffic.Lists)
 		}
 	}
 }

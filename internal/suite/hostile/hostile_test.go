@@ -353,7 +353,7 @@ func checkDeep[T informer.Object](w world.World, inf *informer.Informer[T]) {
 	}
 	status := inf.Status().Reflectors[0]
 	failed := &informer.DecodeError{}
-	if !errors.As(status.LastError, &failed) || status.DecodeErrors != 2 || status.Lists != 1 || status.Watches != 1 {
+	if !errors.As(status.LastError, &failed) || status.DecodeErrors != 2 || status.Traffic.Lists != 1 || status.Traffic.Watches != 1 {
 		w.Errorf("status %+v", status)
 	} else if text := failed.Error(); len(text) > 2000 {
 		w.Errorf("the error has %d bytes", len(text))
@@ -386,7 +386,7 @@ func decodesSlowly(t *testing.T, config informer.Config[*corev1.Pod], takes time
 		if err := inf.WaitSynced(ctx); err != nil {
 			w.Fatal(err)
 		}
-		if s := inf.Status().Reflectors[0]; s.LastError != nil || s.Lists != 1 || inf.Store().Len() != 3 {
+		if s := inf.Status().Reflectors[0]; s.LastError != nil || s.Traffic.Lists != 1 || inf.Store().Len() != 3 {
 			w.Errorf("%d objects, status %+v", inf.Store().Len(), s)
 		}
 	})

@@ -127,7 +127,7 @@ func TestWatchWithAForeignNamespaceFailsAndLists(t *testing.T) {
 				if err := status.LastError; err == nil || !strings.Contains(err.Error(), "another namespace than requested: "+object+" instead of one of a") {
 					w.Errorf("LastError: %v", err)
 				}
-				if status.Lists != 2 || !status.WatchOpen || status.Stale != 0 {
+				if status.Traffic.Lists != 2 || !status.WatchOpen || status.Stale != 0 {
 					w.Errorf("no new list and watch: %+v", status)
 				}
 				if name == "behind one that is its own" { // its change counts until the list

@@ -119,7 +119,7 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 					if s.LastError == nil || !strings.Contains(s.LastError.Error(), c.want) || !strings.Contains(s.LastError.Error(), "this does not show that the resource is gone") {
 						w.Errorf("%s: LastError %v, want %s", when, s.LastError, c.want)
 					}
-					if s.State == informer.ReflectorAbsent || s.Failures < 5 || failures.Load() < 5 || s.ListsBy[informer.ReasonAbsent] > 0 {
+					if s.State == informer.ReflectorAbsent || s.Failures < 5 || failures.Load() < 5 || s.Traffic.ListsBy[informer.ReasonAbsent] > 0 {
 						w.Errorf("%s: %d failures, status %+v", when, failures.Load(), s)
 					}
 					if n := inf.Store().Len(); n != 2 {

@@ -296,7 +296,7 @@ func TestRelistDecodesWhatHasChanged(t *testing.T) {
 				w.Errorf("%s decoded %d times", version, times)
 			}
 		}
-		if n := inf.Status().Reflectors[0].Lists; n < 2 {
+		if n := inf.Status().Reflectors[0].Traffic.Lists; n < 2 {
 			w.Errorf("%d lists", n)
 		}
 	})

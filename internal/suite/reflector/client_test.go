@@ -140,7 +140,7 @@ func TestHTTP2ResetIsSurvived(t *testing.T) {
 			t.Fatal(err)
 		}
 		status := inf.Status().Reflectors[0]
-		if err := status.LastError; err == nil || !strings.Contains(err.Error(), "stream error") || status.Lists != 2 || status.Watches != 2 {
+		if err := status.LastError; err == nil || !strings.Contains(err.Error(), "stream error") || status.Traffic.Lists != 2 || status.Traffic.Watches != 2 {
 			t.Errorf("status %+v", status)
 		}
 	})

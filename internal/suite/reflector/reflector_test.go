@@ -364,7 +364,7 @@ func TestWatchTimeoutsAreSpread(t *testing.T) {
 		if n := len(w.Server.Requests()); n < 30 || n > 61 || len(seen) < n/2 {
 			w.Errorf("%d requests, %d timeouts", n, len(seen))
 		}
-		if s := inf.Status().Reflectors[0]; s.Lists != 1 || s.LastError != nil {
+		if s := inf.Status().Reflectors[0]; s.Traffic.Lists != 1 || s.LastError != nil {
 			w.Errorf("status %+v", s)
 		}
 	})
@@ -459,7 +459,7 @@ func TestFilterByMetadata(t *testing.T) {
 		}
 		synctest.Wait()
 		rec.Want(w.T, "delete ns/p01 1 final=false", "add ns/p02 1 initial=false")
-		lists := inf.Status().Reflectors[0].Lists
+		lists := inf.Status().Reflectors[0].Traffic.Lists
 		w.Server.Inject(informertest.Fault{Verb: "watch", Match: world.NotStreamed, Times: 1, Error: apierrors.NewResourceExpired("gone")})
 		w.Server.CloseConnections()
 		w.Relabel("ns", "p05", "0")
@@ -472,8 +472,8 @@ func TestFilterByMetadata(t *testing.T) {
 		for p := range inf.Store().All() {
 			got = append(got, p.Name)
 		}
-		if s := inf.Status(); s.Reflectors[0].Lists == lists || s.Undecodable != 0 || s.Reflectors[0].Stale != 0 {
-			w.Errorf("%d lists after %d, %d objects are undecodable", s.Reflectors[0].Lists, lists, s.Undecodable)
+		if s := inf.Status(); s.Reflectors[0].Traffic.Lists == lists || s.Undecodable != 0 || s.Reflectors[0].Stale != 0 {
+			w.Errorf("%d lists after %d, %d objects are undecodable", s.Reflectors[0].Traffic.Lists, lists, s.Undecodable)
 		}
 		want := []string{"p02", "p03", "p06", "p07", "p09", "p11", "p13", "p15", "p17", "p19"}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -505,7 +505,7 @@ func TestFilterKnowsEscapedNames(t *testing.T) {
 		rec.Want(w.T, "delete ns/a&b 1 final=false")
 		w.Relabel("ns", "a&b", "1")
 		rec.Want(w.T, "add ns/a&b 1 initial=false")
-		if s := inf.Status().Reflectors[0]; s.Lists != 1 || s.Failures != 0 {
+		if s := inf.Status().Reflectors[0]; s.Traffic.Lists != 1 || s.Failures != 0 {
 			w.Errorf("status %+v", s)
 		}
 	})
@@ -550,7 +550,7 @@ func TestReflectorSkipsWhatItsSinkHolds(t *testing.T) {
 		<-time.After(time.Minute)
 		after, _ := store.Get(informer.Key{Namespace: "ns", Name: "3"})
 		changed, _ := store.Get(informer.Key{Namespace: "ns", Name: "5"})
-		if s := r.Status(); decoded != 11 || before == nil || before != after || changed.Labels["v"] != "2" || s.Lists < 2 {
+		if s := r.Status(); decoded != 11 || before == nil || before != after || changed.Labels["v"] != "2" || s.Traffic.Lists < 2 {
 			w.Errorf("decoded %d objects, want 10 and one that changed; status %+v", decoded, s)
 		}
 	})

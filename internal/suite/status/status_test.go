@@ -45,7 +45,7 @@ func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
 				config := world.Quiet[*corev1.Pod]()
 				config.PagedList = paged
 				inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
-				if s := world.StatusOf(inf); s.Awaits != "" || s.Bytes != 0 || len(s.Transitions) > 0 || !s.ResourceVersionTime.IsZero() {
+				if s := world.StatusOf(inf); s.Awaits != "" || s.Traffic.Bytes != 0 || len(s.Transitions) > 0 || !s.ResourceVersionTime.IsZero() {
 					w.Errorf("before Run: %+v", s)
 				}
 				defer world.Start(w.T, inf)()
@@ -55,13 +55,13 @@ func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
 				if paged {
 					watches[informer.ReasonFirst] = 1
 				}
-				if !maps.Equal(first.ListsBy, map[informer.Reason]int{informer.ReasonFirst: 1}) || !maps.Equal(first.WatchesBy, watches) {
-					w.Errorf("lists %v, watches %v", first.ListsBy, first.WatchesBy)
+				if !maps.Equal(first.Traffic.ListsBy, map[informer.Reason]int{informer.ReasonFirst: 1}) || !maps.Equal(first.Traffic.WatchesBy, watches) {
+					w.Errorf("lists %v, watches %v", first.Traffic.ListsBy, first.Traffic.WatchesBy)
 				}
-				if events := int64(3); first.Events != events && !paged || paged && first.Events != 0 { // two pods and a bookmark
-					w.Errorf("%d events", first.Events)
+				if events := int64(3); first.Traffic.Events != events && !paged || paged && first.Traffic.Events != 0 { // two pods and a bookmark
+					w.Errorf("%d events", first.Traffic.Events)
 				}
-				if first.Bytes < 200 || first.Awaits != "data of the server" || !first.RetryAt.IsZero() || !first.ResourceVersionTime.Equal(time.Now()) {
+				if first.Traffic.Bytes < 200 || first.Awaits != "data of the server" || !first.RetryAt.IsZero() || !first.ResourceVersionTime.Equal(time.Now()) {
 					w.Errorf("%+v", first)
 				}
 				if want := []string{"Listing first", "Watching first"}; !slices.Equal(transitions(first), want) {
@@ -72,8 +72,8 @@ func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
 				synctest.Wait()
 				<-time.After(5 * time.Second)
 				s := world.StatusOf(inf)
-				if age := time.Since(s.ResourceVersionTime); age != 5*time.Second || s.Events != first.Events+1 || s.Bytes <= first.Bytes {
-					w.Errorf("after a change: version of %v ago, %d events, %d bytes", age, s.Events, s.Bytes)
+				if age := time.Since(s.ResourceVersionTime); age != 5*time.Second || s.Traffic.Events != first.Traffic.Events+1 || s.Traffic.Bytes <= first.Traffic.Bytes {
+					w.Errorf("after a change: version of %v ago, %d events, %d bytes", age, s.Traffic.Events, s.Traffic.Bytes)
 				}
 			})
 		})
@@ -113,14 +113,14 @@ func TestStatusCountsByReason(t *testing.T) {
 		synctest.Wait()
 		s := world.StatusOf(inf)
 		for reason, count := range map[informer.Reason]map[informer.Reason]int{
-			informer.ReasonFirst: s.ListsBy, informer.ReasonExpired: s.ListsBy, informer.ReasonRestored: s.ListsBy,
+			informer.ReasonFirst: s.Traffic.ListsBy, informer.ReasonExpired: s.Traffic.ListsBy, informer.ReasonRestored: s.Traffic.ListsBy,
 		} {
 			if count[reason] != 1 {
-				w.Errorf("%d lists because of %v: %v", count[reason], reason, s.ListsBy)
+				w.Errorf("%d lists because of %v: %v", count[reason], reason, s.Traffic.ListsBy)
 			}
 		}
-		if s.WatchesBy[informer.ReasonEnded] == 0 || s.WatchesBy[informer.ReasonFailed] == 0 {
-			w.Errorf("watches %v", s.WatchesBy)
+		if s.Traffic.WatchesBy[informer.ReasonEnded] == 0 || s.Traffic.WatchesBy[informer.ReasonFailed] == 0 {
+			w.Errorf("watches %v", s.Traffic.WatchesBy)
 		}
 	})
 }
@@ -244,8 +244,8 @@ func TestLogHasTransitionsOnly(t *testing.T) {
 		for i := range 24 {
 			<-time.After(time.Hour)
 			w.Relabel("ns", "a", fmt.Sprint(i))
-			if i == 12 && world.StatusOf(inf).Watches < 50 {
-				w.Errorf("%d watches", world.StatusOf(inf).Watches)
+			if i == 12 && world.StatusOf(inf).Traffic.Watches < 50 {
+				w.Errorf("%d watches", world.StatusOf(inf).Traffic.Watches)
 			}
 		}
 		want("in the steady state")
@@ -280,8 +280,8 @@ func TestAbsentResourceIsLoggedOnce(t *testing.T) {
 			w.Errorf("log:\n%s", strings.Join(lines, "\n"))
 		}
 		before := world.StatusOf(inf)
-		if n := len(before.Transitions); n != 16 || before.Transitions[n-1].State != informer.ReflectorAbsent || before.ListsBy[informer.ReasonAbsent] < 100 {
-			w.Errorf("%d transitions, lists %v", n, before.ListsBy)
+		if n := len(before.Transitions); n != 16 || before.Transitions[n-1].State != informer.ReflectorAbsent || before.Traffic.ListsBy[informer.ReasonAbsent] < 100 {
+			w.Errorf("%d transitions, lists %v", n, before.Traffic.ListsBy)
 		}
 		kept := slices.Clone(before.Transitions)
 		<-time.After(time.Hour)

@@ -93,7 +93,7 @@ func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
 		w.Server.Compact()
 		w.Server.Start()
 		<-time.After(5 * time.Minute)
-		if lists := inf.Status().Reflectors[0].Lists; lists != 2 {
+		if lists := inf.Status().Reflectors[0].Traffic.Lists; lists != 2 {
 			w.Errorf("listed %d times, want 2", lists)
 		}
 		check(second, "3")
@@ -195,7 +195,7 @@ func TestFramesOfSeveralLines(t *testing.T) {
 		if diff := cmp.Diff([]string{"a n map[] 0", "b  map[] 0", "c  map[x:y] 0", "d  map[] 2"}, got); diff != "" {
 			w.Errorf("objects (-want +got):\n%s", diff)
 		}
-		if s := inf.Status().Reflectors[0]; s.DecodeErrors != 0 || s.Failures != 0 || s.Watches != 2 {
+		if s := inf.Status().Reflectors[0]; s.DecodeErrors != 0 || s.Failures != 0 || s.Traffic.Watches != 2 {
 			w.Errorf("status %+v", s)
 		}
 	})

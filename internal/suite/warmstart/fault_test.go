@@ -187,8 +187,8 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 				if n := watches.Load(); n != test.watches {
 					t.Errorf("%d watches after the saved state, want %d", n, test.watches)
 				}
-				if !s.WarmStart.Loaded || s.WarmStart.LoadError == nil || s.ListsBy[informer.ReasonBehind] != 1 {
-					t.Errorf("%+v %v", s.WarmStart, s.ListsBy)
+				if !s.WarmStart.Loaded || s.WarmStart.LoadError == nil || s.Traffic.ListsBy[informer.ReasonBehind] != 1 {
+					t.Errorf("%+v %v", s.WarmStart, s.Traffic.ListsBy)
 				}
 				if took > test.max {
 					t.Errorf("synced after %v", took)
@@ -221,8 +221,8 @@ func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
 				return false
 			})
 		s := world.StatusOf(inf)
-		if watches != 8 || !s.WarmStart.Loaded || s.WarmStart.LoadError != nil || len(s.ListsBy) > 0 {
-			t.Errorf("%d watches in %v, lists %v: %+v", watches, took, s.ListsBy, s.WarmStart)
+		if watches != 8 || !s.WarmStart.Loaded || s.WarmStart.LoadError != nil || len(s.Traffic.ListsBy) > 0 {
+			t.Errorf("%d watches in %v, lists %v: %+v", watches, took, s.Traffic.ListsBy, s.WarmStart)
 		}
 		stop()
 	})
@@ -263,8 +263,8 @@ func TestUnreachableServerLeadsToNoList(t *testing.T) {
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := world.StatusOf(inf); watches != 3 || s.WarmStart.LoadError != nil || len(s.ListsBy) > 0 {
-			t.Errorf("%d watches, lists %v: %+v", watches, s.ListsBy, s.WarmStart)
+		if s := world.StatusOf(inf); watches != 3 || s.WarmStart.LoadError != nil || len(s.Traffic.ListsBy) > 0 {
+			t.Errorf("%d watches, lists %v: %+v", watches, s.Traffic.ListsBy, s.WarmStart)
 		}
 		cancel()
 		<-ended

@@ -106,8 +106,8 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		if s := unchanged.status(); !s.Loaded || s.LoadedObjects != 40 || s.LoadError != nil || s.CatchUpTo != "" {
 			t.Errorf("second start: %+v", s)
 		}
-		if s := unchanged.Status().Reflectors[0]; s.Lists != 1 || len(s.ListsBy) != 0 || s.WatchesBy[informer.ReasonWarmStart] != 1 {
-			t.Errorf("second start: %d lists %v, watches %v", s.Lists, s.ListsBy, s.WatchesBy)
+		if s := unchanged.Status().Reflectors[0]; s.Traffic.Lists != 1 || len(s.Traffic.ListsBy) != 0 || s.Traffic.WatchesBy[informer.ReasonWarmStart] != 1 {
+			t.Errorf("second start: %d lists %v, watches %v", s.Traffic.Lists, s.Traffic.ListsBy, s.Traffic.WatchesBy)
 		}
 		if got := w.Requests(); !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.Server.ResourceVersion()}) {
 			t.Errorf("requests %q", got)
@@ -229,8 +229,8 @@ func TestWarmStartOfAQuietCollection(t *testing.T) {
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if s := world.StatusOf(inf); s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "has not confirmed") || s.ListsBy[informer.ReasonBehind] != 1 {
-			t.Errorf("without bookmarks: %+v %v", s.WarmStart, s.ListsBy)
+		if s := world.StatusOf(inf); s.WarmStart.LoadError == nil || !strings.Contains(s.WarmStart.LoadError.Error(), "has not confirmed") || s.Traffic.ListsBy[informer.ReasonBehind] != 1 {
+			t.Errorf("without bookmarks: %+v %v", s.WarmStart, s.Traffic.ListsBy)
 		}
 		rec.Want(t, "add ns/a 1 initial=true")
 		cancel()
@@ -547,7 +547,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 					t.Fatal(err)
 				}
 				world.EqualsServer(w, inf)
-				if s := world.StatusOf(inf); !s.WarmStart.Loaded || len(s.ListsBy) > 0 {
+				if s := world.StatusOf(inf); !s.WarmStart.Loaded || len(s.Traffic.ListsBy) > 0 {
 					t.Errorf("%+v", s)
 				}
 				cancel()
