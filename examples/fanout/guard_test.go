@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -37,6 +36,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 func write(t *testing.T, name string, content []byte) (path string) {
@@ -360,8 +360,8 @@ func TestReload(t *testing.T) {
 		b, bPEM, bKey := certificate(t, "b", nil)
 		client, _, _ := certificate(t, "client", &b)
 		cert, key, ca := write(t, "cert", aPEM), write(t, "key", aKey), write(t, "ca", aPEM)
-		var logs logBuffer
-		g, err := newGuard(options{listen: "127.0.0.1:0", certFile: cert, keyFile: key, clientCA: ca, accessReview: true}, slog.New(slog.NewTextHandler(&logs, nil)), newMetrics())
+		var logs testkit.Log
+		g, err := newGuard(options{listen: "127.0.0.1:0", certFile: cert, keyFile: key, clientCA: ca, accessReview: true}, logs.Logger(), newMetrics())
 		if err != nil {
 			t.Fatal(err)
 		}

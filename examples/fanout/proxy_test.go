@@ -29,6 +29,7 @@ import (
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/health"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
 	"github.com/typedinformer/informer/watchcache"
 )
 
@@ -46,12 +47,12 @@ type rig struct {
 	traffic  traffic // between proxy and upstream
 	proxy    *proxy
 	server   *httptest.Server
-	logs     *logBuffer
+	logs     *testkit.Log
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{T: t, upstream: informertest.NewServer(informertest.Options{}), logs: &logBuffer{}}
+	r := &rig{T: t, upstream: informertest.NewServer(informertest.Options{}), logs: &testkit.Log{}}
 	t.Cleanup(r.upstream.Close)
 	r.pods = informertest.Register[*corev1.Pod](r.upstream, informertest.Resource{GroupVersionResource: pods})
 	r.widgets = informertest.Register[*unstructured.Unstructured](r.upstream, informertest.Resource{GroupVersionResource: widgets, Kind: "Widget"})
@@ -59,7 +60,7 @@ func newRig(t *testing.T) *rig {
 	config.BearerToken = "upstream-secret"
 	config.Dial = r.traffic.dial
 	var err error
-	r.proxy, err = newProxy(t.Context(), config, []schema.GroupVersionResource{widgets, pods}, 0, slog.New(slog.NewTextHandler(r.logs, nil)), newMetrics())
+	r.proxy, err = newProxy(t.Context(), config, []schema.GroupVersionResource{widgets, pods}, 0, r.logs.Logger(), newMetrics())
 	r.must(err)
 	g, err := newGuard(options{listen: "127.0.0.1:0", limits: limits{requestsPerUser: 1000, userQPS: 1000, ipQPS: 1000, bandwidth: 1000, userBandwidth: 1000}}, slog.New(slog.DiscardHandler), r.proxy.metrics)
 	r.must(err)
@@ -120,7 +121,7 @@ func synced[T watchcache.Object](r *rig, config *rest.Config, gvr schema.GroupVe
 	r.must(err)
 	i := informer.New(client, informer.Resource{GroupVersionResource: gvr}, informer.Config[T]{
 		KeepManagedFields: true,
-		Logger:            slog.New(slog.NewTextHandler(r.logs, nil)),
+		Logger:            r.logs.Logger(),
 	})
 	r.background(i.Run)
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
@@ -200,24 +201,6 @@ func (c countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.traffic.received.Add(int64(n))
 	return n, err
-}
-
-// logBuffer collects all logs.
-type logBuffer struct {
-	mu  sync.Mutex // protects buf
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // TestUpstreamLoadIsThatOfOne connects 1, 10 and then 100 informers to the proxy, and logs the load on the API server.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -207,19 +208,31 @@ func Paged[T informer.Object]() informer.Config[T] {
 	return config
 }
 
-// Start runs inf until the test ends, and waits until it is synced.
-func Start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
+// Run runs inf until stop, which waits for its end.
+func Run[T informer.Object](w World, inf *informer.Informer[T]) (stop func()) {
+	w.Helper()
+	return runIn(w.Context(), w.T, inf.Run)
+}
+
+// runIn calls run until stop, which waits for its end.
+func runIn(ctx context.Context, t *testing.T, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- inf.Run(ctx) }()
-	stop = func() {
+	go func() { ended <- run(ctx) }()
+	return func() {
+		t.Helper()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
 		}
 		ended <- context.Canceled
 	}
+}
+
+// Start runs inf until the test ends, and waits until it is synced.
+func Start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop func()) {
+	t.Helper()
+	stop = runIn(t.Context(), t, inf.Run)
 	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
 	defer cancelWait()
 	if err := inf.WaitSynced(wait); err != nil {
@@ -227,6 +240,27 @@ func Start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop fun
 		t.Fatal(err)
 	}
 	return stop
+}
+
+// WaitsForHandlers checks that run, which runs inf or what has inf, waits for a handler call under way. The server must
+// have an object for inf.
+func WaitsForHandlers(w World, inf *informer.Informer[*corev1.Pod], run func(context.Context) error) {
+	w.Helper()
+	gate := make(chan struct{})
+	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-gate }})
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	synctest.Wait()
+	cancel()
+	synctest.Wait()
+	if len(ended) > 0 {
+		w.Error("Run returned while a handler was being called")
+	}
+	close(gate)
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		w.Error(err)
+	}
 }
 
 // Durations returns a histogram of all.

@@ -118,21 +118,7 @@ func TestGroupWaitsForItsHandlers(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		gate := make(chan struct{})
-		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-gate }})
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- g.Run(ctx) }()
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		if len(ended) > 0 {
-			w.Error("Run returned while a handler was being called")
-		}
-		close(gate)
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			w.Error(err)
-		}
+		world.WaitsForHandlers(w, inf, g.Run)
 	})
 }
 

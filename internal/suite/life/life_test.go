@@ -396,21 +396,7 @@ func TestRunWaitsForTheHandler(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a"))
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
-		gate := make(chan struct{})
-		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-gate }})
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- inf.Run(ctx) }()
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		if len(ended) > 0 {
-			w.Error("Run returned while a handler was being called")
-		}
-		close(gate)
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			w.Error(err)
-		}
+		world.WaitsForHandlers(w, inf, inf.Run)
 	})
 }
 

@@ -15,6 +15,22 @@ import (
 	"github.com/typedinformer/informer/internal/world"
 )
 
+// sortedKeys returns the keys that queue hands out once all goroutines wait.
+func sortedKeys(w world.World, queue *informer.Queue[string]) (keys []string) {
+	w.Helper()
+	synctest.Wait()
+	for queue.Len() > 0 {
+		key, err := queue.Get(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		queue.Done(key)
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // A change that is undone before the enqueuer handles it still counts: Reconcile may have seen it in the store.
 func TestEveryChangeIsEnqueued(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
@@ -40,17 +56,7 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 		w.Delete("ns", "third")
 		synctest.Wait()
 		close(slow)
-		synctest.Wait()
-		var keys []string
-		for queue.Len() > 0 {
-			key, err := queue.Get(w.Context())
-			if err != nil {
-				w.Fatal(err)
-			}
-			queue.Done(key)
-			keys = append(keys, key)
-		}
-		if slices.Sort(keys); !slices.Equal(keys, []string{"a", "b", "c", "d"}) {
+		if keys := sortedKeys(w, queue); !slices.Equal(keys, []string{"a", "b", "c", "d"}) {
 			w.Errorf("enqueued %q", keys)
 		}
 	})
@@ -71,20 +77,7 @@ func TestSourceMissesNothing(t *testing.T) {
 			<-calls
 			return []string{pod.Labels["owner"]}
 		}))
-		take := func() (keys []string) {
-			synctest.Wait()
-			for queue.Len() > 0 {
-				key, err := queue.Get(w.Context())
-				if err != nil {
-					w.Fatal(err)
-				}
-				queue.Done(key)
-				keys = append(keys, key)
-			}
-			slices.Sort(keys)
-			return keys
-		}
-		if keys := take(); !slices.Equal(keys, []string{"0"}) {
+		if keys := sortedKeys(w, queue); !slices.Equal(keys, []string{"0"}) {
 			w.Errorf("enqueued %q", keys)
 		}
 		want := []string{"0"}
@@ -99,7 +92,7 @@ func TestSourceMissesNothing(t *testing.T) {
 		}
 		close(calls)
 		slices.Sort(want)
-		if keys := take(); !slices.Equal(keys, want) || sub.Err() != nil {
+		if keys := sortedKeys(w, queue); !slices.Equal(keys, want) || sub.Err() != nil {
 			w.Errorf("enqueued %q, and the subscription has ended with %v", keys, sub.Err())
 		}
 		if name := sub.Status().Name; name != "queue all" {
@@ -139,16 +132,7 @@ func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
 		}
 		ctl.Own(nil)
 		time.Sleep(2 * time.Hour)
-		var keys []string
-		for queue.Len() > 0 {
-			key, err := queue.Get(w.Context())
-			if err != nil {
-				w.Fatal(err)
-			}
-			queue.Done(key)
-			keys = append(keys, key)
-		}
-		if slices.Sort(keys); !slices.Equal(keys, []string{"a", "c", "delayed a", "delayed c"}) {
+		if keys := sortedKeys(w, queue); !slices.Equal(keys, []string{"a", "c", "delayed a", "delayed c"}) {
 			w.Errorf("the keys are %q", keys)
 		}
 		if n := len(pods.Status().Handlers); n != 2 {

@@ -130,11 +130,9 @@ func TestStatusCountsByReason(t *testing.T) {
 func TestStatusTellsWhatIsAwaited(t *testing.T) {
 	resource := informer.Resource{GroupVersionResource: world.PodGVR}
 	run := func(w world.World, inf *informer.Informer[*corev1.Pod]) (stop func()) {
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); inf.Run(ctx) }()
+		stop = world.Run(w, inf)
 		synctest.Wait()
-		return func() { cancel(); <-ended }
+		return stop
 	}
 	t.Run("rate limit", func(t *testing.T) {
 		world.Bubble(t, func(w world.World) {
@@ -272,9 +270,7 @@ func TestAbsentResourceIsLoggedOnce(t *testing.T) {
 		config, log := world.Logged()
 		gone := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("gone")}
 		inf := informer.New(w.Client(), gone, config)
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); inf.Run(ctx) }()
+		stop := world.Run(w, inf)
 		<-time.After(time.Hour)
 		if lines := log.Take(); len(lines) != 2 || !strings.Contains(lines[1], `level=WARN msg="reflector: Absent"`) {
 			w.Errorf("log:\n%s", strings.Join(lines, "\n"))
@@ -288,8 +284,7 @@ func TestAbsentResourceIsLoggedOnce(t *testing.T) {
 		if !slices.Equal(before.Transitions, kept) {
 			w.Error("the transitions of an earlier status have changed")
 		}
-		cancel()
-		<-ended
+		stop()
 	})
 }
 

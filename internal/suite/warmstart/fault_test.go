@@ -64,9 +64,7 @@ func warmAfter(w world.World, config informer.Config[*corev1.Pod], change func()
 	change()
 	w.Answer(func(rw http.ResponseWriter, r *http.Request) bool { return match(r) && do(rw, r) })
 	inf, _ = w.PodInformer(config)
-	ctx, cancel := context.WithCancel(w.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); inf.Run(ctx) }()
+	stop = world.Run(w, inf)
 	wait, cancelWait := context.WithTimeout(w.Context(), 2*time.Minute)
 	defer cancelWait()
 	began := time.Now()
@@ -75,7 +73,7 @@ func warmAfter(w world.World, config informer.Config[*corev1.Pod], change func()
 	} else {
 		world.EqualsServer(w, inf)
 	}
-	return inf, time.Since(began), func() { cancel(); <-ended }
+	return inf, time.Since(began), stop
 }
 
 // If the requests that check a saved state fail, the informer lists and says why.
@@ -252,9 +250,7 @@ func TestUnreachableServerLeadsToNoList(t *testing.T) {
 			return watches == 2 && fails(rw, r)
 		})
 		inf, _ := w.PodInformer(config)
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); inf.Run(ctx) }()
+		stop := world.Run(w, inf)
 		time.Sleep(5 * time.Minute)
 		if s := world.StatusOf(inf); s.Failures < 7 || !s.WarmStart.Loaded {
 			t.Errorf("the server was not unreachable: %+v", s)
@@ -266,8 +262,7 @@ func TestUnreachableServerLeadsToNoList(t *testing.T) {
 		if s := world.StatusOf(inf); watches != 3 || s.WarmStart.LoadError != nil || len(s.Traffic.ListsBy) > 0 {
 			t.Errorf("%d watches, lists %v: %+v", watches, s.Traffic.ListsBy, s.WarmStart)
 		}
-		cancel()
-		<-ended
+		stop()
 	})
 }
 

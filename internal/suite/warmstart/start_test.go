@@ -534,9 +534,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 				w.Relabel("ns", "a", "2")
 				up := test.down(w)
 				inf, rec := w.PodInformer(config)
-				ctx, cancel := context.WithCancel(w.Context())
-				ended := make(chan struct{})
-				go func() { defer close(ended); inf.Run(ctx) }()
+				stop := world.Run(w, inf)
 				time.Sleep(2 * time.Minute)
 				rec.Want(t)
 				if s := world.StatusOf(inf); inf.HasSynced() || s.WarmStart.LoadError != nil || s.Failures < 3 {
@@ -550,8 +548,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 				if s := world.StatusOf(inf); !s.WarmStart.Loaded || len(s.Traffic.ListsBy) > 0 {
 					t.Errorf("%+v", s)
 				}
-				cancel()
-				<-ended
+				stop()
 			})
 		})
 	}
