@@ -1,7 +1,6 @@
 package informer
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -193,59 +192,26 @@ func (w *edit[T]) noteReplaced(key Key, old, new T) {
 	}
 }
 
-// advance records that the source of d has reached its resource version. It ignores an empty version and one that
-// precedes the current one.
+// advance records that the source of d has reached its resource version.
 func (w *edit[T]) advance(d *Delta[T]) {
-	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion}
-	if i, found := w.sourceAt(d.Namespace); found {
-		have := &w.next.sources[i]
-		src.list, src.undecoded = have.list, d.undecoded(have.undecoded)
-		if src.resourceVersion == "" || older(src.resourceVersion, have.resourceVersion) {
-			src.resourceVersion = have.resourceVersion
-			if src.undecoded.Set == have.undecoded.Set {
-				return
-			}
-		}
-	} else if src.undecoded = d.undecoded(undecodable{}); src.resourceVersion == "" && src.undecoded.Set == nil {
-		return
-	}
-	w.setSource(src)
+	src, _ := w.next.sources.Of(d.Namespace)
+	src.Data.undecoded = d.undecoded(src.Data.undecoded)
+	w.next.sources = w.next.sources.Advance(d.Namespace, d.ResourceVersion, src.Data)
 }
 
 // list records that the source of d, a Replaced, has listed its objects or has another shard. It returns the objects
 // that could not be decoded.
 func (w *edit[T]) list(d *Delta[T]) undecodable {
-	from := d.whence()
-	src := source{namespace: d.Namespace, resourceVersion: d.ResourceVersion}
-	if i, found := w.sourceAt(d.Namespace); found && from.kind == restOfShard {
-		src = w.next.sources[i]
-		if src.list != nil {
-			from.listed = src.list.listed
+	from, version := d.whence(), d.ResourceVersion
+	have, found := w.next.sources.Of(d.Namespace)
+	if found && from.kind == restOfShard {
+		if version = have.Version; have.Data.list != nil {
+			from.listed = have.Data.list.listed
 		}
 	}
-	src.list = &from
-	src.undecoded = d.undecoded(src.undecoded)
-	w.setSource(src)
-	return src.undecoded
-}
-
-// setSource records the state of a source. Unlike advance it can go back: a server that was restored from a backup has
-// older versions.
-func (w *edit[T]) setSource(src source) {
-	i, found := w.sourceAt(src.namespace)
-	w.next.sources = slices.Clone(w.next.sources) // the published snapshot shares it
-	if found {
-		w.next.sources[i] = src
-	} else {
-		w.next.sources = slices.Insert(w.next.sources, i, src)
-	}
-}
-
-// sourceAt returns the index of the source of namespace, or where to insert it.
-func (w *edit[T]) sourceAt(namespace string) (int, bool) {
-	return slices.BinarySearchFunc(w.next.sources, namespace, func(s source, namespace string) int {
-		return cmp.Compare(s.namespace, namespace)
-	})
+	data := listed{&from, d.undecoded(have.Data.undecoded)}
+	w.next.sources = w.next.sources.Set(source{Namespace: d.Namespace, Version: version, Data: data})
+	return data.undecoded
 }
 
 // checkedAtOnce is the number of objects up to which assertLocked checks a store at every publication. It checks a
@@ -269,10 +235,5 @@ func (s *Store[T]) checkLocked(next *Snapshot[T]) error {
 	if err := s.table.Check(&next.version); err != nil {
 		return err
 	}
-	for i := 1; i < len(next.sources); i++ {
-		if next.sources[i-1].namespace >= next.sources[i].namespace {
-			return fmt.Errorf("sources %v are not sorted or not distinct", next.sources)
-		}
-	}
-	return nil
+	return next.sources.Check()
 }

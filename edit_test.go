@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/internal/sources"
 )
 
 // A version that the store already has is no change, and the store keeps its own object.
@@ -168,7 +170,7 @@ func TestCheckReportsTableAndSources(t *testing.T) {
 	if err := store.checkLocked(&snap); err != nil {
 		t.Fatal(err)
 	}
-	snap.sources = []source{snap.sources[1], snap.sources[0]}
+	snap.sources = sources.Sources[listed]{snap.sources[1], snap.sources[0]}
 	if err := store.checkLocked(&snap); err == nil || !strings.Contains(err.Error(), "not sorted") {
 		t.Errorf("sources in the wrong order: %v", err)
 	}

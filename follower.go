@@ -160,8 +160,8 @@ func (f *follower[T]) saver() *saved.Saver {
 // content returns the content of a namespace of the store to save. It returns false before the first list.
 func (f *follower[T]) content(namespace string) (c saved.Content, ok bool) {
 	snap := f.store.Snapshot()
-	src, ok := snap.sourceOf(namespace)
-	if !ok || src.resourceVersion == "" || src.list == nil {
+	src, ok := snap.sources.Of(namespace)
+	if !ok || src.Version == "" || src.Data.list == nil {
 		return c, false
 	}
 	return saved.Content{
@@ -172,10 +172,10 @@ func (f *follower[T]) content(namespace string) (c saved.Content, ok bool) {
 				}
 			}
 		},
-		Version: src.resourceVersion,
-		Shard:   src.list.shard.String(),
-		Listed:  src.list.listed,
-		Stale:   src.undecoded.Len() > 0,
+		Version: src.Version,
+		Shard:   src.Data.list.shard.String(),
+		Listed:  src.Data.list.listed,
+		Stale:   src.Data.undecoded.Len() > 0,
 	}, true
 }
 

@@ -42,8 +42,8 @@ func (f *follower[T]) status() InformerStatus {
 	s.Resource.Shard = f.sharding.latest()
 	for _, r := range f.reflectors {
 		part := r.Status()
-		src, _ := snap.sourceOf(r.decoder.namespace)
-		part.Stale = src.undecoded.Len() // so that who sees a list in the store also sees what it lacks
+		src, _ := snap.sources.Of(r.decoder.namespace)
+		part.Stale = src.Data.undecoded.Len() // so that who sees a list in the store also sees what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}
 	for _, l := range f.hub.All() {

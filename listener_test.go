@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/sources"
 )
 
 // Guarantees: H7, H8
@@ -494,7 +495,7 @@ func TestResyncsAndChangesAtOnce(t *testing.T) {
 		}
 	}()
 	<-ctx.Done()
-	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return reached(s.ResourceVersion(), strconv.Itoa(5998)) }); err != nil {
+	if err := inf.waitUntil(t.Context(), func(s *Snapshot[*thing]) bool { return sources.Reached(s.ResourceVersion(), strconv.Itoa(5998)) }); err != nil {
 		t.Fatal(err)
 	}
 	inf.stop()

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/typedinformer/informer/internal/sources"
 )
 
 // copier is a controller that copies the store. It fails often, and is stopped and restarted.
@@ -264,7 +266,7 @@ func (f *Follower[T]) sound(event string, obj T) {
 
 // newer reports whether a is a later version of b, unless the server went back in time.
 func (f *Follower[T]) newer(a, b T) bool {
-	return !f.users.BackInTime.Load() && a.GetUID() == b.GetUID() && older(b.GetResourceVersion(), a.GetResourceVersion())
+	return !f.users.BackInTime.Load() && a.GetUID() == b.GetUID() && sources.Older(b.GetResourceVersion(), a.GetResourceVersion())
 }
 
 func (f *Follower[T]) OnAdd(obj T, initial bool) {

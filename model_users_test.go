@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -302,14 +303,14 @@ func (u *Users[T]) CheckVersions() {
 		u.versions = map[string]string{}
 	}
 	for _, src := range u.Informer.Store().Snapshot().sources {
-		was := u.versions[src.namespace]
-		if src.resourceVersion == "" || u.back { // not served, or restored
+		was := u.versions[src.Namespace]
+		if src.Version == "" || u.back { // not served, or restored
 			continue
 		}
-		if older(src.resourceVersion, was) {
-			u.Errorf("C7: the resource version of %q went back from %s to %s", src.namespace, was, src.resourceVersion)
+		if sources.Older(src.Version, was) {
+			u.Errorf("C7: the resource version of %q went back from %s to %s", src.Namespace, was, src.Version)
 		}
-		u.versions[src.namespace] = src.resourceVersion
+		u.versions[src.Namespace] = src.Version
 	}
 }
 
@@ -329,7 +330,7 @@ func (u *Users[T]) underWay() bool {
 	synctest.Wait()
 	have := map[string]string{}
 	for _, src := range u.Informer.Store().Snapshot().sources {
-		have[src.namespace] = src.resourceVersion
+		have[src.Namespace] = src.Version
 	}
 	return slices.ContainsFunc(u.Informer.Status().Reflectors, func(r ReflectorStatus) bool { return r.ResourceVersion != have[r.Namespace] })
 }

@@ -1,9 +1,6 @@
 package informer
 
-import (
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-)
+import "k8s.io/apimachinery/pkg/types"
 
 // Object is the type of the objects that an [Informer] caches: a pointer to a struct with a Kubernetes identity. Every
 // pointer to a type that embeds metav1.ObjectMeta is one, such as *corev1.Pod or the Go type of a CRD. So are
@@ -33,20 +30,4 @@ type Key = types.NamespacedName
 // KeyOf returns the key of obj.
 func KeyOf[T Object](obj T) Key {
 	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-// older reports whether resource version a precedes b. The empty version and "0" mean unknown; they precede every known
-// version. older returns false if it cannot compare a with b.
-func older(a, b string) bool {
-	if unknown := a == "" || a == "0"; unknown {
-		return b != "" && b != "0"
-	}
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
-}
-
-// reached reports whether resource version have equals want or follows it. It returns false if it cannot compare them.
-func reached(have, want string) bool {
-	c, err := resourceversion.CompareResourceVersion(have, want)
-	return err == nil && c >= 0
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/sources"
 )
 
 // step lists, watches or moves once.
@@ -254,7 +255,7 @@ func (r *Reflector[T]) tell(ctx context.Context, d Delta[T]) error {
 
 // notBack returns an error if resource version rv precedes that of the sink.
 func (r *Reflector[T]) notBack(rv string) error {
-	if version := r.state.Version; rv != "" && version != "" && older(rv, version) {
+	if version := r.state.Version; rv != "" && version != "" && sources.Older(rv, version) {
 		return fmt.Errorf("%w: resource version %s after %s", fetch.ErrWentBack, rv, version)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -76,7 +77,7 @@ func (s *Store[T]) notifyLocked() {
 // time, which keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
 	version  table.Version[T] // has the objects and the indexes
-	sources  []source         // sorted by namespace
+	sources  sources.Sources[listed]
 	reopened reopenings
 	labels   func(slot uint32) labels.Labels // reads those of an object without decoding it; nil if all are decoded
 }
@@ -93,12 +94,13 @@ func Copies[T interface {
 	return &view
 }
 
-// source is the source of one namespace, or of all if namespace is empty. It has reported every change up to
-// resourceVersion.
-type source struct {
-	namespace, resourceVersion string
-	list                       *origin // of the objects; nil before the first list
-	undecoded                  undecodable
+// source is one of the sources of a snapshot.
+type source = sources.Source[listed]
+
+// listed is what a snapshot has of a source besides its resource version.
+type listed struct {
+	list      *origin // of the objects; nil before the first list
+	undecoded undecodable
 }
 
 // reopenings are the readings of the objects of a snapshot that are decoded when they are read.
@@ -132,14 +134,14 @@ func (s *Snapshot[T]) Get(key Key) (T, bool) {
 func (s *Snapshot[T]) Undecodable(key Key) error {
 	var unknown *DecodeError
 	for _, src := range s.sources {
-		if src.undecoded.Set == nil || src.namespace != "" && src.namespace != key.Namespace {
+		if src.Data.undecoded.Set == nil || src.Namespace != "" && src.Namespace != key.Namespace {
 			continue
 		}
-		if why := src.undecoded.Get(key); why != nil {
-			return src.undecoded.failure(key, why)
+		if why := src.Data.undecoded.Get(key); why != nil {
+			return src.Data.undecoded.failure(key, why)
 		}
-		if why := src.undecoded.Unknown(); why != nil {
-			unknown = src.undecoded.failure(key, why)
+		if why := src.Data.undecoded.Unknown(); why != nil {
+			unknown = src.Data.undecoded.failure(key, why)
 		}
 	}
 	if failed := s.reopened.failure(key); failed != nil {
@@ -161,8 +163,8 @@ func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 			}
 		}
 		for _, src := range s.sources {
-			for key, why := range src.undecoded.In("") {
-				if s.reopened.failure(key) == nil && !yield(src.undecoded.failure(key, why)) {
+			for key, why := range src.Data.undecoded.In("") {
+				if s.reopened.failure(key) == nil && !yield(src.Data.undecoded.failure(key, why)) {
 					return
 				}
 			}
@@ -191,16 +193,16 @@ func (s *Snapshot[T]) missing(namespace string) iter.Seq[*DecodeError] {
 			}
 		}
 		for _, src := range s.sources {
-			if src.namespace != "" && namespace != "" && src.namespace != namespace {
+			if src.Namespace != "" && namespace != "" && src.Namespace != namespace {
 				continue
 			}
-			for key, why := range src.undecoded.In(namespace) {
-				if !s.version.Has(key) && !yield(src.undecoded.failure(key, why)) {
+			for key, why := range src.Data.undecoded.In(namespace) {
+				if !s.version.Has(key) && !yield(src.Data.undecoded.failure(key, why)) {
 					return
 				}
 			}
-			for range src.undecoded.Unnamed() {
-				if !yield(src.undecoded.failure(Key{}, src.undecoded.Why())) {
+			for range src.Data.undecoded.Unnamed() {
+				if !yield(src.Data.undecoded.failure(Key{}, src.Data.undecoded.Why())) {
 					return
 				}
 			}
@@ -214,7 +216,7 @@ func (s *Snapshot[T]) undecodable() (all, missing int) {
 		all++
 	}
 	for _, src := range s.sources {
-		all += src.undecoded.Unnamed()
+		all += src.Data.undecoded.Unnamed()
 	}
 	for range s.missing("") {
 		missing++
@@ -264,35 +266,4 @@ func (s *Snapshot[T]) Len() int { return s.version.Len() }
 // that version. An informer of several namespaces has one watch for each; ResourceVersion then returns the lowest
 // version of these, comparing versions as decimal numbers, as KEP-5504 defines. It is empty before the first list, or
 // if the server sends no resource versions.
-func (s *Snapshot[T]) ResourceVersion() string {
-	if len(s.sources) == 0 {
-		return ""
-	}
-	lowest := s.sources[0].resourceVersion
-	for _, src := range s.sources[1:] {
-		if older(src.resourceVersion, lowest) {
-			lowest = src.resourceVersion
-		}
-	}
-	return lowest
-}
-
-// sourceOf returns the source of namespace.
-func (s *Snapshot[T]) sourceOf(namespace string) (source, bool) {
-	for _, src := range s.sources {
-		if src.namespace == namespace {
-			return src, true
-		}
-	}
-	return source{}, false
-}
-
-// sourceRV returns the resource version that the source of namespace has reached, or "" if it has reported nothing.
-func (s *Snapshot[T]) sourceRV(namespace string) string {
-	for _, src := range s.sources {
-		if src.namespace == namespace || src.namespace == "" {
-			return src.resourceVersion
-		}
-	}
-	return ""
-}
+func (s *Snapshot[T]) ResourceVersion() string { return s.sources.Lowest() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/condition"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/sources"
 )
 
 // WaitForResourceVersion waits until the store has every change up to resourceVersion. The version may come from any
@@ -25,7 +26,7 @@ func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersio
 		return err
 	}
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		return len(s.sources) == len(i.resource.sources()) && reached(s.ResourceVersion(), resourceVersion)
+		return len(s.sources) == len(i.resource.sources()) && sources.Reached(s.ResourceVersion(), resourceVersion)
 	})
 }
 
@@ -52,12 +53,12 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	key := Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	var undecodable error
 	err := i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		if have, ok := s.Get(key); ok && reached(have.GetResourceVersion(), rv) {
+		if have, ok := s.Get(key); ok && sources.Reached(have.GetResourceVersion(), rv) {
 			undecodable = nil
 			return true
 		}
 		undecodable = s.Undecodable(key)
-		return reached(s.sourceRV(key.Namespace), rv)
+		return sources.Reached(s.sources.Version(key.Namespace), rv)
 	})
 	return cmp.Or(err, undecodable)
 }

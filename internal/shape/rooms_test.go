@@ -43,6 +43,7 @@ var rooms = map[string][]string{
 	"pack":         nil,
 	"run":          nil,
 	"snapshotfile": nil,
+	"sources":      nil,
 	"transport":    {"decode", "errtext", "histogram"},
 	// help for tests, benchmarks and tools
 	"canned":  {"decode", "fleet"},
@@ -133,7 +134,7 @@ const (
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
 var tooLarge = map[string]int{
-	"lines of root": 6963,
+	"lines of root": 6878,
 }
 
 // text is a string literal, which may make its line longer.

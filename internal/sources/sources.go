@@ -1,0 +1,113 @@
+// Package sources has the state of the sources of a store: up to which resource version each has reported its changes.
+package sources
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// Source is the source of one namespace, or of all if Namespace is empty.
+type Source[D comparable] struct {
+	Namespace string
+	// Version is the resource version up to which the source has reported every change. Empty means unknown.
+	Version string
+	Data    D // what else the store has of it
+}
+
+// Sources are the sources of a store, sorted by namespace. It never changes: Set and Advance return another one. Nil
+// has none.
+type Sources[D comparable] []Source[D]
+
+// Of returns the source of namespace. It returns false if there is none.
+func (s Sources[D]) Of(namespace string) (src Source[D], ok bool) {
+	if i, found := s.search(namespace); found {
+		return s[i], true
+	}
+	return src, false
+}
+
+// Version returns the resource version that the source of the objects of namespace has reached, or "" if it has
+// reported nothing.
+func (s Sources[D]) Version(namespace string) string {
+	for i := range s {
+		if s[i].Namespace == namespace || s[i].Namespace == "" {
+			return s[i].Version
+		}
+	}
+	return ""
+}
+
+// Lowest returns the lowest resource version of the sources, or "" if one of them is unknown.
+func (s Sources[D]) Lowest() string {
+	if len(s) == 0 {
+		return ""
+	}
+	lowest := s[0].Version
+	for _, src := range s[1:] {
+		if Older(src.Version, lowest) {
+			lowest = src.Version
+		}
+	}
+	return lowest
+}
+
+// Set returns the sources with src instead of the one of its namespace. It can go back: a server that was restored from
+// a backup has older versions.
+func (s Sources[D]) Set(src Source[D]) Sources[D] {
+	i, found := s.search(src.Namespace)
+	next := slices.Clone(s)
+	if found {
+		next[i] = src
+		return next
+	}
+	return slices.Insert(next, i, src)
+}
+
+// Advance returns the sources after the source of namespace has reached version, with data. It ignores an empty version
+// and one that precedes the current one.
+func (s Sources[D]) Advance(namespace, version string, data D) Sources[D] {
+	have, _ := s.Of(namespace)
+	if version == "" || Older(version, have.Version) {
+		version = have.Version
+	}
+	if version == have.Version && data == have.Data {
+		return s
+	}
+	return s.Set(Source[D]{namespace, version, data})
+}
+
+// search returns the index of the source of namespace, or where to insert it.
+func (s Sources[D]) search(namespace string) (int, bool) {
+	return slices.BinarySearchFunc(s, namespace, func(src Source[D], namespace string) int {
+		return cmp.Compare(src.Namespace, namespace)
+	})
+}
+
+// Check returns an error if s is not sorted or has a namespace twice.
+func (s Sources[D]) Check() error {
+	for i := 1; i < len(s); i++ {
+		if s[i-1].Namespace >= s[i].Namespace {
+			return fmt.Errorf("sources %v are not sorted or not distinct", s)
+		}
+	}
+	return nil
+}
+
+// Older reports whether resource version a precedes b. The empty version and "0" mean unknown; they precede every known
+// version. Older returns false if it cannot compare a with b.
+func Older(a, b string) bool {
+	if unknown := a == "" || a == "0"; unknown {
+		return b != "" && b != "0"
+	}
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
+}
+
+// Reached reports whether resource version have equals want or follows it. It returns false if it cannot compare them.
+func Reached(have, want string) bool {
+	c, err := resourceversion.CompareResourceVersion(have, want)
+	return err == nil && c >= 0
+}

@@ -1,0 +1,113 @@
+package sources
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Advance goes forward only, and Set in both directions. Neither changes the sources before.
+// Guarantees: C7
+func TestSourcesAdvance(t *testing.T) {
+	var s Sources[int]
+	for _, c := range []struct {
+		namespace, version string
+		data               int
+		set                bool
+		want               string
+	}{
+		{"b", "", 0, false, "[]"}, // nothing is known
+		{"b", "5", 0, false, "[{b 5 0}]"},
+		{"a", "7", 0, false, "[{a 7 0} {b 5 0}]"},
+		{"c", "", 1, false, "[{a 7 0} {b 5 0} {c  1}]"},
+		{"b", "10", 0, false, "[{a 7 0} {b 10 0} {c  1}]"},
+		{"b", "9", 0, false, "[{a 7 0} {b 10 0} {c  1}]"},
+		{"b", "9", 2, false, "[{a 7 0} {b 10 2} {c  1}]"},
+		{"b", "", 3, false, "[{a 7 0} {b 10 3} {c  1}]"},
+		{"b", "0", 3, false, "[{a 7 0} {b 10 3} {c  1}]"},
+		{"b", "4", 1, true, "[{a 7 0} {b 4 1} {c  1}]"},
+		{"b", "", 0, true, "[{a 7 0} {b  0} {c  1}]"},
+		{"ab", "1", 0, true, "[{a 7 0} {ab 1 0} {b  0} {c  1}]"},
+	} {
+		before, text := s, fmt.Sprint(s)
+		if c.set {
+			s = s.Set(Source[int]{c.namespace, c.version, c.data})
+		} else {
+			s = s.Advance(c.namespace, c.version, c.data)
+		}
+		if fmt.Sprint(s) != c.want || fmt.Sprint(before) != text {
+			t.Fatalf("%s at %q with %d after %s: %v, want %s; the sources before are now %v", c.namespace, c.version, c.data, text, s, c.want, before)
+		}
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Nothing is copied if nothing changes.
+func TestSourcesThatStayAreNotCopied(t *testing.T) {
+	s := Sources[int]{{"a", "5", 1}, {"b", "5", 1}}
+	if n := testing.AllocsPerRun(100, func() { s = s.Advance("b", "4", 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestSourceOfANamespace(t *testing.T) {
+	s := Sources[int]{{"a", "12", 1}, {"b", "9", 2}}
+	if src, ok := s.Of("b"); !ok || src.Data != 2 {
+		t.Errorf("b: %v %v", src, ok)
+	}
+	if src, ok := s.Of("c"); ok || src != (Source[int]{}) {
+		t.Errorf("c: %v", src)
+	}
+	if a, c := s.Version("a"), s.Version("c"); a != "12" || c != "" {
+		t.Errorf("versions %q and %q", a, c)
+	}
+	whole := Sources[int]{{"", "7", 0}}
+	if v := whole.Version("a"); v != "7" {
+		t.Errorf("the source of all namespaces: %q", v)
+	}
+	if _, ok := whole.Of("a"); ok {
+		t.Error("the source of all namespaces is that of one")
+	}
+}
+
+func TestLowestVersion(t *testing.T) {
+	for _, c := range []struct{ versions, want string }{{"", ""}, {"7", "7"}, {"12 9 10", "9"}, {"12 - 9", ""}, {"x 5", "x"}} {
+		var s Sources[int]
+		for i, version := range strings.Fields(c.versions) {
+			s = s.Set(Source[int]{Namespace: fmt.Sprint(i), Version: strings.Trim(version, "-")})
+		}
+		if got := s.Lowest(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.versions, got, c.want)
+		}
+	}
+}
+
+func TestCheckFindsWrongOrder(t *testing.T) {
+	s := Sources[int]{{"a", "", 0}, {"b", "", 0}}
+	slices.Reverse(s)
+	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "not sorted") {
+		t.Error(err)
+	}
+	s[1] = s[0]
+	if s.Check() == nil {
+		t.Error("no error for a namespace twice")
+	}
+}
+
+func TestVersionsAreNumbers(t *testing.T) {
+	for _, c := range []struct {
+		a, b           string
+		older, reached bool // a before b, a at or after b
+	}{
+		{"9", "10", true, false}, {"10", "9", false, true}, {"9", "9", false, true},
+		{"", "9", true, false}, {"0", "9", true, false}, {"9", "", false, false}, {"", "", false, false}, {"0", "", false, false},
+		{"x", "9", false, false}, {"9", "x", false, false},
+	} {
+		if older, reached := Older(c.a, c.b), Reached(c.a, c.b); older != c.older || reached != c.reached {
+			t.Errorf("%q and %q: older %v, reached %v", c.a, c.b, older, reached)
+		}
+	}
+}
