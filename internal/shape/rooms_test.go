@@ -49,13 +49,14 @@ var rooms = map[string][]string{
 	"canned":  {"decode", "fleet"},
 	"fleet":   nil,
 	"leak":    nil,
+	"queues":  nil,
 	"spoil":   nil,
 	"testkit": nil,
 	"world":   {"testkit"},
 }
 
 // above are the packages above the rooms that help for tests imports all the same.
-var above = map[string][]string{"world": {"", "informertest"}}
+var above = map[string][]string{"queues": {""}, "world": {"", "informertest"}}
 
 // roomsIn returns the directories of the packages under internal, by the names in rooms.
 func roomsIn(t *testing.T) map[string]string {
