@@ -82,7 +82,7 @@ func benchmarkSave[T Object](b *testing.B, f *follower[T], client *Client, stora
 			b.ReportAllocs()
 			for b.Loop() {
 				if first {
-					r.warm = newWarmStart(client, r.source, r.decoder, r.log)
+					r.warm = newWarmStart(client, r.resource, r.config, r.source, r.decoder, r.log)
 				}
 				if err := save(b.Context()); err != nil {
 					b.Fatal(err)

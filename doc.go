@@ -135,8 +135,8 @@
 //
 //	reflectorstep.go  opens a watch at the resource version up to which the sink has every change
 //	internal/fetch    sends the request (internal/transport), reads frames, and gives the object of each to an intake
-//	intake.go         adds it to a batch, which a worker decodes, or the reader if few events came (internal/run)
-//	decoder.go        skips a version that the sink holds already, calls Config.Filter, decodes the bytes into a T
+//	internal/intake   adds it to a batch, which a worker takes, or the reader if few events came (internal/run). It skips
+//	                  a version that the sink holds already, calls Config.Filter, decodes the bytes into a T
 //	                  (internal/decode), and calls Config.Transform
 //	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
 //	outlet.go         puts a Delta into the sink, which then has every change up to the event's resource version
@@ -150,14 +150,14 @@
 //	queue.go          holds each key once, by priority (internal/line)
 //	controller.go     takes keys and reconciles them (internal/work)
 //
-// A list takes the same path: internal/fetch reads its pages, listing.go collects the objects, and the reflector puts
-// them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and internal/saved
-// saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch decides what a
-// 404 means, and its state machine chooses the next request. reshard.go is the change of a shard, by the informer and
-// by each reflector. store.go and index.go read what edit.go wrote. informer.go is the face of all this, wait.go
-// implements its Wait methods, group.go shares informers, and lister.go reads them as client-go's listers do. client.go
-// configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s and the
-// generator in codegen build on these.
+// A list takes the same path: internal/fetch reads its pages, internal/intake collects the objects, and the reflector
+// puts them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and
+// internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure,
+// internal/fetch decides what a 404 means, and its state machine chooses the next request. reshard.go is the change of
+// a shard, by the informer and by each reflector. store.go and index.go read what edit.go wrote. informer.go is the
+// face of all this, wait.go implements its Wait methods, group.go shares informers, and lister.go reads them as
+// client-go's listers do. client.go configures the requests, and typedclient.go reads and writes single objects
+// (internal/crud). Package k8s and the generator in codegen build on these.
 //
 // The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

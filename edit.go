@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -13,7 +14,7 @@ type StoreWriter[T Object] struct{ store *Store[T] }
 
 // NewStore returns an empty store and its writer.
 func NewStore[T Object]() (*Store[T], StoreWriter[T]) {
-	s := &Store[T]{same: unpacked[T]{}.SameContent}
+	s := &Store[T]{same: intake.Unpacked[T]{}.SameContent}
 	s.addIndex = s.addOwnIndex
 	s.current.Store(&Snapshot[T]{version: table.Empty[T](), reopened: neverReopened{}})
 	return s, StoreWriter[T]{s}

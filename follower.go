@@ -9,6 +9,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/heapsize"
+	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/saved"
 )
@@ -43,7 +44,7 @@ type follower[T Object] struct {
 
 // newFollower returns a follower that holds a T for each object. packing is that of newReflector. If invalid is not
 // nil, the follower is invalid for that reason.
-func newFollower[T Object](client *Client, resource Resource, config Config[T], packing packing[T],
+func newFollower[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
 	invalid error) *follower[T] {
 	store, _ := NewStore[T]()
 	store.same = packing.SameContent
@@ -69,7 +70,7 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 
 // makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config
 // is wrong.
-func (f *follower[T]) makeReflectors(client *Client, packing packing[T]) error {
+func (f *follower[T]) makeReflectors(client *Client, packing intake.Packing[T]) error {
 	if err := f.resource.validate(); err != nil {
 		return err
 	}
@@ -82,14 +83,14 @@ func (f *follower[T]) makeReflectors(client *Client, packing packing[T]) error {
 		if err != nil {
 			return err
 		}
-		r.decoder.own = true // only the reflectors write to the store
+		r.decoder.Own = true // only the reflectors write to the store
 		f.sharding.parts[namespace] = &r.reshard
 		f.reflectors = append(f.reflectors, r)
 	}
 	if len(f.reflectors) > 1 {
 		decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
 		for _, r := range f.reflectors {
-			r.decoder.decoding, r.decoder.calling = decoding, calling
+			r.decoder.Decoding, r.decoder.Calling = decoding, calling
 		}
 	}
 	return nil
@@ -222,7 +223,7 @@ func (f *follower[T]) unsynced(cause error) error {
 	var why []string
 	errs := []error{cause}
 	for _, r := range f.reflectors {
-		if f.listed[r.decoder.namespace] {
+		if f.listed[r.decoder.Namespace] {
 			continue
 		}
 		s := r.Status()

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -325,19 +324,6 @@ func attempt(do func()) (returned bool) {
 	}()
 	<-ended
 	return returned
-}
-
-// reflectorFor returns a reflector for tests of its intakes.
-func reflectorFor[T Object](t *testing.T, config Config[T]) *Reflector[T] {
-	client, err := NewClient(&rest.Config{Host: "http://localhost"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := NewReflector(client, Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, NewFIFO[T](0), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // decodeErrors returns an error for each key, as Delta.Undecoded has them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -51,7 +52,7 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 		c, store := newCompact(client, resource, config)
 		return newFace(resource, config, store, c, c.follower)
 	}
-	f := newFollower[T](client, resource, config, unpacked[T]{config.goType()}, nil)
+	f := newFollower[T](client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, nil)
 	return newFace(resource, config, f.store, f, f)
 }
 

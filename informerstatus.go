@@ -42,7 +42,7 @@ func (f *follower[T]) status() InformerStatus {
 	s.Resource.Shard = f.sharding.latest()
 	for _, r := range f.reflectors {
 		part := r.Status()
-		src, _ := snap.sources.Of(r.decoder.namespace)
+		src, _ := snap.sources.Of(r.decoder.Namespace)
 		part.Stale = src.Data.undecoded.Len() // so that who sees a list in the store also sees what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}

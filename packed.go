@@ -13,7 +13,7 @@ import (
 // reads is decoded. packed is an [Object].
 type packed = room.Object
 
-// packer packs objects. It implements [packing].
+// packer packs objects. It implements [intake.Packing].
 type packer = room.Packer
 
 // newPacker returns a packer of objects of type t, a pointer, for one collection. It returns an error if no object can

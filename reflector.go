@@ -15,6 +15,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
 )
 
@@ -29,16 +30,16 @@ import (
 //
 // An [Informer] has one for each namespace that it follows. Use one on its own to feed something other than a Store.
 type Reflector[T Object] struct {
-	source  *fetch.Source
-	decoder *decoder[T]
-	batches batches[T]
-	out     outlet[T]
-	warm    warmStart[T]
-	config  Config[T]
-	log     *slog.Logger
-	read    atomic.Int64 // objects read of the current list, or of the last one
-	reshard reshard
-	retries fetch.Retries
+	resource Resource
+	source   *fetch.Source
+	decoder  *intake.Decoder[T]
+	out      outlet[T]
+	warm     warmStart[T]
+	config   Config[T]
+	log      *slog.Logger
+	read     atomic.Int64 // objects read of the current list, or of the last one
+	reshard  reshard
+	retries  fetch.Retries
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    fetch.State
@@ -62,12 +63,12 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	if config.WarmStart.Storage != nil {
 		return nil, errors.New("Config.WarmStart: a reflector holds no objects, so it cannot save them; only an Informer can")
 	}
-	return newReflector(client, resource, sink, config, unpacked[T]{config.goType()})
+	return newReflector(client, resource, sink, config, intake.Unpacked[T]{Decoded: config.goType()})
 }
 
 // newReflector is NewReflector for a reflector that decodes objects of packing's type. packing makes a T of each.
 func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T],
-	packing packing[T]) (*Reflector[T], error) {
+	packing intake.Packing[T]) (*Reflector[T], error) {
 	if err := resource.validate(); err != nil {
 		return nil, err
 	}
@@ -97,25 +98,32 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		return nil, err
 	}
 	r := &Reflector[T]{
-		out:    outlet[T]{sink: sink},
-		config: config,
-		log:    config.logger().With("resource", resource.String()),
-		state:  fetch.Start(!config.AbsentIsSynced),
+		resource: resource,
+		out:      outlet[T]{sink: sink},
+		config:   config,
+		log:      config.logger().With("resource", resource.String()),
+		state:    fetch.Start(!config.AbsentIsSynced),
 	}
 	r.reshard.shard = resource.Shard.clone()
-	r.decoder = &decoder[T]{
+	r.decoder = &intake.Decoder[T]{
 		Pool:      own,
-		packing:   packing,
-		metadata:  metadata,
-		resource:  resource,
-		namespace: resource.sources()[0],
-		config:    config,
-		failed:    r.noteDecodeError,
-		calling:   run.NewLimit(1),
+		Packing:   packing,
+		Metadata:  metadata,
+		Namespace: resource.sources()[0],
+		Share:     config.Share,
+		Report:    r.noteDecodeError,
+		Filter:    config.Filter,
+		Transform: config.Transform,
+		Calling:   run.NewLimit(1),
+	}
+	if report := config.OnDecodeError; report != nil {
+		r.decoder.OnDecodeError = func(key Key, err error, raw []byte) {
+			report(&DecodeError{Resource: resource, Key: key, Err: err, Raw: raw})
+		}
 	}
 	r.source = fetch.NewSource(fetch.Config{
 		Client:        client.http,
-		Path:          resource.path(r.decoder.namespace),
+		Path:          resource.path(r.decoder.Namespace),
 		Resource:      resource.GroupResource(),
 		LabelSelector: resource.LabelSelector,
 		FieldSelector: resource.FieldSelector,
@@ -124,12 +132,12 @@ func newReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 		Check:         own.Check,
 	})
 	r.absence = fetch.NewAbsence(r.source, resource.GroupVersionResource, len(resource.Namespaces) > 0)
-	r.warm = newWarmStart(client, r.source, r.decoder, r.log)
+	r.warm = newWarmStart(client, resource, config, r.source, r.decoder, r.log)
 	r.out.batcher, _ = sink.(batcher[T])
 	if holder, ok := sink.(Holder[T]); ok {
-		r.decoder.held = holder.Get
+		r.decoder.Held = holder.Get
 	}
-	r.status.Namespace = r.decoder.namespace
+	r.status.Namespace = r.decoder.Namespace
 	r.status.Since = time.Now()
 	return r, nil
 }
@@ -143,7 +151,7 @@ func (r *Reflector[T]) Status() ReflectorStatus {
 	s.Traffic = ReflectorTraffic{traffic.Lists, traffic.Watches, r.listsBy.counts(), r.watchesBy.counts(), traffic.Bytes,
 		traffic.Events}
 	s.Read = int(r.read.Load())
-	s.OutsideShard = r.decoder.outside.Load()
+	s.OutsideShard = r.decoder.Outside()
 	s.WarmStart = r.warm.status()
 	var retryAt time.Time
 	s.Failures, retryAt = r.retries.Failures(time.Now())
@@ -199,9 +207,14 @@ func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
 	r.log.Log(context.Background(), level, "reflector: "+s.String(), append(attrs, more...)...)
 }
 
+func (r *Reflector[T]) decodeError(key Key, err error) *DecodeError {
+	return &DecodeError{Resource: r.resource, Key: key, Err: err}
+}
+
 // noteDecodeError logs and counts an object that cannot be decoded.
-func (r *Reflector[T]) noteDecodeError(failed *DecodeError) {
-	r.log.Error("an object cannot be decoded", "key", failed.Key.String(), "err", failed.Err)
+func (r *Reflector[T]) noteDecodeError(key Key, err error) {
+	r.log.Error("an object cannot be decoded", "key", key.String(), "err", err)
+	failed := r.decodeError(key, err)
 	r.update(func(s *ReflectorStatus) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
 }
 

@@ -17,7 +17,7 @@ import (
 //
 // In profiles, its goroutines have the label "informer" with the resource.
 func (r *Reflector[T]) Run(ctx context.Context) (err error) {
-	pprof.Do(ctx, pprof.Labels("informer", r.decoder.resource.String()), func(ctx context.Context) { err = r.run(ctx) })
+	pprof.Do(ctx, pprof.Labels("informer", r.resource.String()), func(ctx context.Context) { err = r.run(ctx) })
 	return err
 }
 
@@ -70,7 +70,7 @@ func (r *Reflector[T]) resharded() {
 	silent := time.Since(r.status.ResourceVersionTime) >= fetch.MinWatchTimeout
 	r.mu.Unlock()
 	if r.state.Phase == fetch.Watching && caughtUp && !silent && r.out.undecoded.Set == nil &&
-		r.reshard.restSuffices(r.decoder.outside.Load()) {
+		r.reshard.restSuffices(r.decoder.Outside()) {
 		r.state.Why = fetch.ReasonShard
 	} else if r.reshard.settle(); r.state.Version != "" {
 		r.state = r.state.Relist(r.state.Version, fetch.ReasonShard)
@@ -153,10 +153,8 @@ func (r *Reflector[T]) reportFailure(err error) {
 	if r.config.OnFailure == nil {
 		return
 	}
-	r.decoder.calling.Enter()
-	defer r.decoder.calling.Leave()
 	_ = run.Apart(func() error { // OnFailure may call runtime.Goexit
-		r.config.OnFailure(err)
+		r.decoder.Call(func() { r.config.OnFailure(err) })
 		return nil
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/sources"
 )
 
@@ -27,7 +27,7 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 		}
 	}
 	r.count(&r.listsBy)
-	from := r.reshard.lists(r.decoder.outside.Load())
+	from := r.reshard.lists(r.decoder.Outside())
 	if r.config.PagedList || !r.state.Streams(time.Now()) {
 		return r.list(ctx, from)
 	}
@@ -60,7 +60,7 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	r.state = r.state.Gone()
 	r.update(func(s *ReflectorStatus) { s.ResourceVersion, s.ResourceVersionTime = "", time.Time{} })
 	none := &origin{change: r.reshard.change}
-	d := Delta[T]{Type: Replaced, Namespace: r.decoder.namespace, from: none}
+	d := Delta[T]{Type: Replaced, Namespace: r.decoder.Namespace, from: none}
 	err := r.out.sink.Put(ctx, d)
 	if err == nil {
 		r.state.List.Told, r.out.listed = true, true
@@ -69,21 +69,24 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	return err
 }
 
-// collector returns a collector of a list of shard. If events is true, the objects are the initial events of a watch.
-func (r *Reflector[T]) collector(asked asked, events bool) *collector[T] {
-	c := &collector[T]{decoder: r.decoder, batches: &r.batches, asked: asked, events: events, read: &r.read}
-	c.Reset()
-	return c
+// asked returns what a request for shard determines for the objects of its response. If doubtful is true, an equal
+// version does not mean equal content.
+func asked(shard Shard, doubtful bool) intake.Asked {
+	a := intake.Asked{ByNamespace: shard.Field == ShardByNamespace, Doubtful: doubtful}
+	if len(shard.Ranges) > 0 {
+		a.Shard = shard.hasHash
+	}
+	return a
 }
 
 // list lists the collection.
 func (r *Reflector[T]) list(ctx context.Context, from *origin) error {
-	l := r.collector(asked{from.shard, r.state.Doubtful()}, false)
-	version, err := r.source.List(ctx, r.state.List.Least, r.config.PageSize, l, l.asked.shard.String())
+	l := r.decoder.Collector(asked(from.shard, r.state.Doubtful()), false, &r.read)
+	version, err := r.source.List(ctx, r.state.List.Least, r.config.PageSize, l, from.shard.String())
 	if err != nil {
 		return err
 	}
-	return r.replaced(ctx, &l.listing, version, from)
+	return r.replaced(ctx, l, version, from)
 }
 
 // moves reports whether the next step is a move.
@@ -96,8 +99,8 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 	if rest, ok := r.reshard.rest(); ok {
 		r.enter(ReflectorListing, nil)
 		r.count(&r.listsBy)
-		l := r.collector(asked{shard: rest}, false)
-		err := r.source.ListAt(ctx, r.state.Version, r.config.PageSize, l, l.asked.shard.String())
+		l := r.decoder.Collector(asked(rest, false), false, &r.read)
+		err := r.source.ListAt(ctx, r.state.Version, r.config.PageSize, l, rest.String())
 		if err != nil {
 			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
 				r.state = r.state.Relist(r.state.Version, fetch.ReasonShard)
@@ -108,7 +111,7 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 			r.log.Info("list the whole shard", "why", err)
 			return nil
 		}
-		d.Items = l.items
+		d.Items = l.Items()
 	}
 	if err := r.put(ctx, d); err != nil {
 		return err
@@ -119,8 +122,7 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 
 // stream reads the collection by a streaming list. The watch then stays open in the reflector's state.
 func (r *Reflector[T]) stream(ctx context.Context, from *origin) error {
-	asked := asked{from.shard, r.state.Doubtful()}
-	w, err := r.opened(r.source.Stream(ctx, r.state.List.Least, asked.shard.String()))
+	w, err := r.opened(r.source.Stream(ctx, r.state.List.Least, from.shard.String()))
 	if err != nil {
 		return err
 	}
@@ -129,12 +131,12 @@ func (r *Reflector[T]) stream(ctx context.Context, from *origin) error {
 			r.close(w)
 		}
 	}()
-	l := r.collector(asked, true)
+	l := r.decoder.Collector(asked(from.shard, r.state.Doubtful()), true, &r.read)
 	version, err := w.InitialEvents(l)
 	if err != nil {
 		return err
 	}
-	if err := r.replaced(ctx, &l.listing, version, from); err != nil {
+	if err := r.replaced(ctx, l, version, from); err != nil {
 		return err
 	}
 	r.state.Watch.Open = w
@@ -156,21 +158,17 @@ func (r *Reflector[T]) close(w *fetch.Watch) {
 
 // watch follows the changes until the watch ends. It returns nil if the server ended the watch normally.
 func (r *Reflector[T]) watch(ctx context.Context) (err error) {
-	asked := asked{shard: r.reshard.shard}
+	shard := r.reshard.shard
 	w := r.state.Watch.Open
 	if r.state.Watch.Open = nil; w == nil {
 		r.count(&r.watchesBy)
-		if w, err = r.opened(r.source.Watch(ctx, r.state, asked.shard.String())); err != nil {
+		if w, err = r.opened(r.source.Watch(ctx, r.state, shard.String())); err != nil {
 			return err
 		}
 	}
 	defer r.close(w)
 	r.source.Awaits.Set(fetch.AwaitingData)
-	into := func(f decode.Format, cancel func(error)) fetch.Intake {
-		in := newIntake(r.decoder, &r.batches, f, asked, cancel, func(o decoded[T]) error { return r.change(ctx, o) })
-		in.live, in.handed = true, r.flush
-		return in
-	}
+	into := r.decoder.Watch(asked(shard, false), func(o intake.Result[T]) error { return r.change(ctx, o) }, r.flush)
 	err = w.Follow(into, func(version string) error {
 		if err := r.tell(ctx, Delta[T]{Type: Bookmarked, ResourceVersion: version}); err != nil {
 			return err
@@ -198,13 +196,16 @@ func (r *Reflector[T]) probe(ctx context.Context) error {
 }
 
 // replaced puts the whole list, as of rv, into the sink.
-func (r *Reflector[T]) replaced(ctx context.Context, l *listing[T], rv string, from *origin) error {
+func (r *Reflector[T]) replaced(ctx context.Context, l *intake.Collector[T], rv string, from *origin) error {
 	restored := r.state.List.Restored
 	if err := r.notBack(rv); err != nil && !restored {
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
-	err := r.put(ctx, Delta[T]{Type: Replaced, Items: l.present(), Undecoded: l.undecoded(), ResourceVersion: rv,
-		Restored: r.state.Doubtful(), from: from})
+	d := Delta[T]{Type: Replaced, Items: l.Items(), ResourceVersion: rv, Restored: r.state.Doubtful(), from: from}
+	for key, err := range l.Undecoded() {
+		d.Undecoded = append(d.Undecoded, r.decodeError(key, err))
+	}
+	err := r.put(ctx, d)
 	if err == nil {
 		r.reshard.settle()
 		r.out.listed = true
@@ -214,22 +215,22 @@ func (r *Reflector[T]) replaced(ctx context.Context, l *listing[T], rv string, f
 }
 
 // change puts the change of one object into the sink. It removes an object that Config.Filter rejects.
-func (r *Reflector[T]) change(ctx context.Context, o decoded[T]) error {
-	d := Delta[T]{ResourceVersion: o.version}
-	gone := o.deleted || o.filtered
+func (r *Reflector[T]) change(ctx context.Context, o intake.Result[T]) error {
+	d := Delta[T]{ResourceVersion: o.Version}
+	gone := o.Deleted || o.Filtered
 	switch {
-	case o.failed == nil && !o.filtered:
-		if d.Type, d.Object = Upserted, o.obj; gone {
+	case o.Err == nil && !o.Filtered:
+		if d.Type, d.Object = Upserted, o.Object; gone {
 			d.Type = Removed
 		}
-	case gone && o.key.Name == "" && o.failed != nil:
-		return fmt.Errorf("watch: %w: %w", fetch.ErrUnknownDeleted, o.failed.Err)
-	case gone && o.key.Name == "":
+	case gone && o.Key.Name == "" && o.Err != nil:
+		return fmt.Errorf("watch: %w: %w", fetch.ErrUnknownDeleted, o.Err)
+	case gone && o.Key.Name == "":
 		return fmt.Errorf("watch: %w: Config.Filter rejects it", fetch.ErrUnknownDeleted)
 	case gone:
-		d.Type, d.Key = Removed, o.key
+		d.Type, d.Key = Removed, o.Key
 	default: // the sink keeps its version of the object
-		d.Type, d.Undecoded = Bookmarked, []*DecodeError{o.failed}
+		d.Type, d.Undecoded = Bookmarked, []*DecodeError{r.decodeError(o.Key, o.Err)}
 	}
 	return r.tell(ctx, d)
 }
@@ -270,7 +271,7 @@ func (r *Reflector[T]) note(d *Delta[T]) {
 
 // put puts d into the sink, which then has every change up to d's resource version. The caller must call flush later.
 func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
-	d.Namespace = r.decoder.namespace
+	d.Namespace = r.decoder.Namespace
 	if d.Type == Replaced {
 		r.source.Awaits.Set(fetch.AwaitingSink)
 	}

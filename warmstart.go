@@ -7,6 +7,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/saved"
 )
 
@@ -19,37 +20,38 @@ type warmStart[T Object] struct {
 }
 
 // newWarmStart returns the warm start of a reflector that reads source and decodes with d.
-func newWarmStart[T Object](client *Client, source *fetch.Source, d *decoder[T], log *slog.Logger) warmStart[T] {
-	config := d.config.WarmStart
-	if config.Storage == nil {
+func newWarmStart[T Object](client *Client, resource Resource, config Config[T], source *fetch.Source,
+	d *intake.Decoder[T], log *slog.Logger) warmStart[T] {
+	warm := config.WarmStart
+	if warm.Storage == nil {
 		return warmStart[T]{}
 	}
 	server := *client.http.Base
 	server.User = nil // saved states and logs have no credentials
 	c := saved.Config{
-		Storage: config.Storage,
-		MaxAge:  config.maxAge(),
+		Storage: warm.Storage,
+		MaxAge:  warm.maxAge(),
 		Identity: saved.Identity{
 			Server:        server.String(),
 			CA:            client.cluster.CA(),
-			Resource:      d.resource.GroupVersionResource,
-			Namespace:     d.namespace,
-			LabelSelector: d.resource.LabelSelector,
-			FieldSelector: d.resource.FieldSelector,
-			ManagedFields: d.config.KeepManagedFields,
-			Transform:     d.config.Transform != nil,
-			Filter:        d.config.Filter != nil,
-			Revision:      config.Revision,
+			Resource:      resource.GroupVersionResource,
+			Namespace:     d.Namespace,
+			LabelSelector: resource.LabelSelector,
+			FieldSelector: resource.FieldSelector,
+			ManagedFields: config.KeepManagedFields,
+			Transform:     config.Transform != nil,
+			Filter:        config.Filter != nil,
+			Revision:      warm.Revision,
 		},
 		Client:   client.http,
 		Cluster:  client.cluster,
 		Source:   warmSource{source},
 		Decoders: d.Pool,
-		Packing:  savedPacking[T]{d.packing},
-		Share:    d.config.Share,
+		Packing:  savedPacking[T]{d.Packing},
+		Share:    config.Share,
 		Log:      log,
 	}
-	c.Identity.SetType(d.Type())
+	c.Identity.SetType(d.Pool.Type())
 	return warmStart[T]{state: saved.New(c), log: log}
 }
 
@@ -113,7 +115,7 @@ func (s warmSource) Current(ctx context.Context, shard string) (string, saved.ID
 func (s warmSource) Loading() { s.Awaits.Set(fetch.AwaitingWarmStart) }
 
 // savedPacking is a packing for a [saved.State].
-type savedPacking[T Object] struct{ of packing[T] }
+type savedPacking[T Object] struct{ of intake.Packing[T] }
 
 // Encoded implements saved.Packing.
 func (p savedPacking[T]) Encoded(obj saved.Object, buf []byte) (e decode.Encoded, ok bool, err error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/world"
 )
 
@@ -240,4 +242,57 @@ func TestProtobufFieldsTwice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slow is a field whose decoding calls decodes.
+type slow struct{}
+
+var decodes atomic.Pointer[func()]
+
+func (*slow) UnmarshalJSON([]byte) error { (*decodes.Load())(); return nil }
+
+// slowPod is a pod whose spec takes time.
+type slowPod struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              *slow `json:"spec"`
+}
+
+// An informer decodes four objects at a time, however many namespaces it has, and calls one of its configuration's functions
+// at a time. Decoding continues meanwhile.
+func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		const perNamespace = 20
+		var namespaces []string
+		for i := range 10 {
+			namespaces = append(namespaces, fmt.Sprint("ns-", i))
+			for j := range perNamespace {
+				w.Create(world.NewPod(namespaces[i], fmt.Sprint(j)))
+			}
+		}
+		config := world.Paged[*slowPod]()
+		var calls, called atomic.Int32
+		config.Transform = func(pod *slowPod) (*slowPod, error) {
+			if calls.Add(1) > 1 {
+				t.Error("Transform runs twice at once")
+			}
+			time.Sleep(100 * time.Millisecond)
+			calls.Add(-1)
+			called.Add(1)
+			return pod, nil
+		}
+		var decoding, most atomic.Int32
+		wait := func() {
+			n := decoding.Add(1)
+			for have := most.Load(); n > have && !most.CompareAndSwap(have, n); have = most.Load() {
+			}
+			time.Sleep(100 * time.Millisecond)
+			decoding.Add(-1)
+		}
+		decodes.Store(&wait)
+		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: namespaces}, config)
+		defer world.Start(w.T, inf)()
+		if most.Load() != run.MaxWorkers || called.Load() != perNamespace*10 || inf.Store().Len() != perNamespace*10 {
+			t.Errorf("%d objects were decoded at once, want %d; %d in all", most.Load(), run.MaxWorkers, called.Load())
+		}
+	})
 }

@@ -1,11 +1,12 @@
-package informer
+package intake
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,15 +19,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/run"
 )
 
+// newDecoder returns a decoder of a T, without functions of a user.
+func newDecoder[T Object](t *testing.T) *Decoder[T] {
+	pool, err := decode.NewPool(reflect.TypeFor[T](), "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata, err := decode.NewPool(reflect.TypeFor[*metav1.PartialObjectMetadata](), "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Decoder[T]{
+		Pool:     pool,
+		Packing:  Unpacked[T]{pool.Type()},
+		Metadata: metadata,
+		Report:   func(Key, error) {},
+		Calling:  run.NewLimit(1),
+	}
+}
+
 // newTestIntake returns an intake with several workers, on any machine.
-func newTestIntake[T Object](r *Reflector[T], hand func(decoded[T]) error) *intake[T] {
-	in := newIntake(r.decoder, &r.batches, decode.JSON, asked{}, func(error) {}, hand)
+func newTestIntake[T Object](d *Decoder[T], hand func(Result[T]) error) *intake[T] {
+	in := d.intake(decode.JSON, Asked{}, func(error) {}, hand)
 	in.pipeline.Workers, in.live = run.MaxWorkers, true
 	return in
 }
@@ -40,11 +59,16 @@ func encodedPod(name string, padding int) []byte {
 func TestPipelineKeepsTheOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		var reported *DecodeError
-		r := reflectorFor(t, Config[*corev1.Pod]{Logger: slog.New(slog.DiscardHandler), Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
+		var reported *Key
+		var reportedRaw []byte
+		d := newDecoder[*corev1.Pod](t)
+		d.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
 			pod.Spec.NodeName = "seen"
 			return pod, nil
-		}, OnDecodeError: func(err *DecodeError) { reported = err }})
+		}
+		logged := 0
+		d.Report = func(Key, error) { logged++ }
+		d.OnDecodeError = func(key Key, err error, raw []byte) { reported, reportedRaw = &key, raw }
 		held := map[Key]*corev1.Pod{}
 		for i := range 400 {
 			if rnd.IntN(4) == 0 {
@@ -53,25 +77,25 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 				held[KeyOf(pod)] = pod
 			}
 		}
-		r.decoder.held = func(key Key) (*corev1.Pod, bool) { pod, ok := held[key]; return pod, ok }
+		d.Held = func(key Key) (*corev1.Pod, bool) { pod, ok := held[key]; return pod, ok }
 		var want, got []string
 		var busy atomic.Int32
-		in := newTestIntake(r, func(o decoded[*corev1.Pod]) error {
+		in := newTestIntake(d, func(o Result[*corev1.Pod]) error {
 			if busy.Add(1) > 1 {
 				t.Error("two objects are handed on at once")
 			}
 			defer busy.Add(-1)
 			switch {
-			case o.failed != nil:
-				if reported == nil || !bytes.Contains(reported.Raw, fmt.Appendf(nil, `"name":%q`, o.key.Name)) || reported.Key != o.failed.Key || o.failed.Raw != nil {
-					t.Errorf("reported %.200v, handed on %.200v", reported, o.failed)
+			case o.Err != nil:
+				if reported == nil || !bytes.Contains(reportedRaw, fmt.Appendf(nil, `"name":%q`, o.Key.Name)) || *reported != o.Key || logged != 1 {
+					t.Errorf("reported %v and %d times more, handed on %.200v", reported, logged, o)
 				}
-				reported = nil
-				got = append(got, fmt.Sprint(o.key.Name, " broken ", o.deleted))
-			case held[o.key] == o.obj:
-				got = append(got, fmt.Sprint(o.key.Name, " held ", o.deleted))
+				reported, logged = nil, 0
+				got = append(got, fmt.Sprint(o.Key.Name, " broken ", o.Deleted))
+			case held[o.Key] == o.Object:
+				got = append(got, fmt.Sprint(o.Key.Name, " held ", o.Deleted))
 			default:
-				got = append(got, fmt.Sprint(o.obj.Name, " ", o.obj.Spec.NodeName, " ", o.deleted))
+				got = append(got, fmt.Sprint(o.Object.Name, " ", o.Object.Spec.NodeName, " ", o.Deleted))
 			}
 			return nil
 		})
@@ -112,9 +136,9 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 	boom := errors.New("boom")
 	for at := range 60 {
 		synctest.Test(t, func(t *testing.T) {
-			r := reflectorFor(t, Config[*corev1.Pod]{})
+			d := newDecoder[*corev1.Pod](t)
 			n := 0
-			in := newTestIntake(r, func(o decoded[*corev1.Pod]) error {
+			in := newTestIntake(d, func(o Result[*corev1.Pod]) error {
 				if n++; n > at {
 					return boom
 				}
@@ -151,9 +175,9 @@ func TestPipelineEndsWithAFailure(t *testing.T) {
 // Guarantees: F3
 func TestPipelineWaitsForWhoTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := reflectorFor(t, Config[*corev1.Pod]{})
+		d := newDecoder[*corev1.Pod](t)
 		taken, n := make(chan struct{}), 0
-		in := newTestIntake(r, func(o decoded[*corev1.Pod]) error {
+		in := newTestIntake(d, func(o Result[*corev1.Pod]) error {
 			<-taken
 			n++
 			return nil
@@ -185,13 +209,13 @@ func TestPipelineWaitsForWhoTakes(t *testing.T) {
 
 // A list's own fields may be read while its items are decoded. Each item has the fields that were read before it.
 func TestPipelineItemsHaveTheirList(t *testing.T) {
-	r := reflectorFor(t, Config[*unstructured.Unstructured]{})
+	d := newDecoder[*unstructured.Unstructured](t)
 	var kinds []string
-	in := newTestIntake(r, func(o decoded[*unstructured.Unstructured]) error {
-		if version := o.obj.GetAPIVersion(); len(version) > len(kinds) {
+	in := newTestIntake(d, func(o Result[*unstructured.Unstructured]) error {
+		if version := o.Object.GetAPIVersion(); len(version) > len(kinds) {
 			t.Errorf("item %d has the later version %q", len(kinds), version)
 		}
-		kinds = append(kinds, o.obj.GetKind())
+		kinds = append(kinds, o.Object.GetKind())
 		return nil
 	})
 	info := decode.ListInfo{Kind: "PodList"}
@@ -208,14 +232,15 @@ func TestPipelineItemsHaveTheirList(t *testing.T) {
 // Transform may end its goroutine, as a test's Fatal does. The pipeline then fails, but survives.
 func TestPipelineSurvivesAnExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := reflectorFor(t, Config[*corev1.Pod]{Transform: func(pod *corev1.Pod) (*corev1.Pod, error) {
+		d := newDecoder[*corev1.Pod](t)
+		d.Transform = func(pod *corev1.Pod) (*corev1.Pod, error) {
 			if pod.Name == "7" {
 				runtime.Goexit()
 			}
 			return pod, nil
-		}})
+		}
 		n := 0
-		in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
+		in := newTestIntake(d, func(Result[*corev1.Pod]) error { n++; return nil })
 		for i := range 50 {
 			in.Add(encodedPod(fmt.Sprint(i), 10_000), false, nil)
 			in.flush(false)
@@ -248,40 +273,46 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 		return bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"exit":`+exit+`,"metadata"`), 1)
 	}
 	is7 := func(name string) bool { return len(name) > 1 || name >= "7" }
-	quiet := slog.New(slog.DiscardHandler)
-	for name, config := range map[string]Config[*exitingPod]{
-		"UnmarshalJSON": {},
-		"Transform": {Transform: func(pod *exitingPod) (*exitingPod, error) {
-			if is7(pod.Name) {
-				runtime.Goexit()
-			}
-			return pod, nil
-		}},
-		"Filter": {Filter: func(meta *metav1.PartialObjectMetadata) bool {
-			if is7(meta.Name) {
-				runtime.Goexit()
-			}
-			return true
-		}},
-		"OnDecodeError": {
-			Logger: quiet,
-			Transform: func(pod *exitingPod) (*exitingPod, error) {
+	refuses := func(pod *exitingPod) (*exitingPod, error) {
+		if is7(pod.Name) {
+			return nil, errors.New("refused")
+		}
+		return pod, nil
+	}
+	for name, set := range map[string]func(*Decoder[*exitingPod]){
+		"UnmarshalJSON": func(*Decoder[*exitingPod]) {},
+		"Transform": func(d *Decoder[*exitingPod]) {
+			d.Transform = func(pod *exitingPod) (*exitingPod, error) {
 				if is7(pod.Name) {
-					return nil, errors.New("refused")
+					runtime.Goexit()
 				}
 				return pod, nil
-			},
-			OnDecodeError: func(*DecodeError) { runtime.Goexit() },
+			}
+		},
+		"Filter": func(d *Decoder[*exitingPod]) {
+			d.Filter = func(meta *metav1.PartialObjectMetadata) bool {
+				if is7(meta.Name) {
+					runtime.Goexit()
+				}
+				return true
+			}
+		},
+		"OnDecodeError": func(d *Decoder[*exitingPod]) {
+			d.Transform, d.OnDecodeError = refuses, func(Key, error, []byte) { runtime.Goexit() }
+		},
+		"Report": func(d *Decoder[*exitingPod]) { // it logs, and a logger may be the user's
+			d.Transform, d.Report = refuses, func(Key, error) { runtime.Goexit() }
 		},
 	} {
 		for _, live := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ",live=", live), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := reflectorFor(t, config)
+					d := newDecoder[*exitingPod](t)
+					set(d)
 					n := 0
-					in := newTestIntake(r, func(o decoded[*exitingPod]) error {
-						if o.failed != nil || o.obj.Name != fmt.Sprint(n) {
-							t.Errorf("object %d is %v, %v", n, o.obj, o.failed)
+					in := newTestIntake(d, func(o Result[*exitingPod]) error {
+						if o.Err != nil || o.Object.Name != fmt.Sprint(n) {
+							t.Errorf("object %d is %v, %v", n, o.Object, o.Err)
 						}
 						n++
 						return nil
@@ -300,8 +331,8 @@ func TestPipelineEndsWhenItsWorkersExit(t *testing.T) {
 					if err := in.Wait(); err != run.ErrGoroutineEnded || cause != run.ErrGoroutineEnded || n > 7 {
 						t.Errorf("%v after %d, cause %v, want %v after 7 at most", err, n, cause, run.ErrGoroutineEnded)
 					}
-					for range cap(r.decoder.calling) { // every turn was given back
-						r.decoder.calling.Enter()
+					for range cap(d.Calling) { // every turn was given back
+						d.Calling.Enter()
 					}
 				})
 			})
@@ -316,14 +347,14 @@ func TestPipelineDoesNotWaitForWorkersThatEnded(t *testing.T) {
 		gate := make(chan struct{})
 		exit := func() { <-gate; runtime.Goexit() }
 		decodes.Store(&exit)
-		in := newTestIntake(reflectorFor(t, Config[*slowPod]{}), func(o decoded[*slowPod]) error {
+		in := newTestIntake(newDecoder[*slowPod](t), func(o Result[*slowPod]) error {
 			t.Error("an object was handed on")
 			return nil
 		})
 		ended := make(chan error, 1)
 		go func() {
 			for i := range 100 {
-				in.Add(bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
+				in.Add(slowly(encodedPod(fmt.Sprint(i), 10_000)), false, nil)
 				in.flush(false)
 			}
 			ended <- in.Wait()
@@ -361,29 +392,28 @@ func TestPipelineFiltersInItsWorkers(t *testing.T) {
 			<-together
 		}
 		asked := map[string]int{}
-		r := reflectorFor(t, Config[*slowPod]{
-			Filter: func(meta *metav1.PartialObjectMetadata) bool {
-				defer alone()()
-				asked[meta.Name]++
-				return len(meta.Name)%2 == 0
-			},
-			Transform: func(pod *slowPod) (*slowPod, error) { defer alone()(); return pod, nil },
-		})
+		d := newDecoder[*slowPod](t)
+		d.Filter = func(meta *metav1.PartialObjectMetadata) bool {
+			defer alone()()
+			asked[meta.Name]++
+			return len(meta.Name)%2 == 0
+		}
+		d.Transform = func(pod *slowPod) (*slowPod, error) { defer alone()(); return pod, nil }
 		decodes.Store(&slow)
 		var names []string
-		in := newTestIntake(r, func(o decoded[*slowPod]) error {
+		in := newTestIntake(d, func(o Result[*slowPod]) error {
 			switch {
-			case o.filtered:
+			case o.Filtered:
 				names = append(names, "")
 			default:
-				names = append(names, o.obj.Name)
+				names = append(names, o.Object.Name)
 			}
 			return nil
 		})
 		var want []string
 		for i := range 100 {
 			name := fmt.Sprint(i)
-			in.Add(bytes.Replace(encodedPod(name, 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1), false, nil)
+			in.Add(slowly(encodedPod(name, 10_000)), false, nil)
 			in.flush(false)
 			if len(name)%2 != 0 {
 				name = ""
@@ -416,63 +446,93 @@ type slowPod struct {
 	Slow *slow `json:"slow"`
 }
 
-// An informer decodes four objects at a time, however many namespaces it has, and calls one of its configuration's functions
-// at a time.
-func TestInformerOfManyNamespacesDecodesFourAtOnce(t *testing.T) {
+// slowly returns an encoded slowPod with the metadata of an encoded pod.
+func slowly(pod []byte) []byte {
+	return bytes.Replace(pod, []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1)
+}
+
+// Decoders that share their limits, as those of an informer of several namespaces do, decode four batches at a time. No
+// two calls of functions of the user overlap, whichever decoder makes them. The test fails if one of these functions is
+// called without its turn: each takes some time.
+// Guarantees: R20
+func TestDecodersShareTheirLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var namespaces []string
-		for i := range 10 {
-			namespaces = append(namespaces, fmt.Sprint("ns-", i))
+		decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
+		var busy, now, most atomic.Int32
+		calls := map[string]int{} // a turn protects it: the race detector reports a call without one
+		call := func(function string) {
+			if busy.Add(1) > 1 {
+				t.Errorf("%s is called beside another function of the user", function)
+			}
+			calls[function]++
+			time.Sleep(time.Second)
+			busy.Add(-1)
 		}
-		client, err := NewClient(&rest.Config{Host: "http://localhost"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var calls, called atomic.Int32
-		inf := New(client, Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), Namespaces: namespaces}, Config[*slowPod]{
-			Transform: func(pod *slowPod) (*slowPod, error) {
-				if calls.Add(1) > 1 {
-					t.Error("Transform runs twice at once")
-				}
-				<-time.After(time.Second)
-				calls.Add(-1)
-				called.Add(1)
-				return pod, nil
-			},
-		})
-		var decoding, most atomic.Int32
 		wait := func() {
-			most.Store(max(most.Load(), decoding.Add(1)))
-			<-time.After(time.Second)
-			decoding.Add(-1)
+			n := now.Add(1)
+			for have := most.Load(); n > have && !most.CompareAndSwap(have, n); have = most.Load() {
+			}
+			time.Sleep(10 * time.Second) // so that the functions of the user do not set the pace
+			now.Add(-1)
 		}
 		decodes.Store(&wait)
+		const decoders, objects = 5, 20
+		var handed atomic.Int32
 		var done sync.WaitGroup
-		for _, r := range followerOf(inf).reflectors {
+		for range decoders {
+			d := newDecoder[*slowPod](t)
+			d.Decoding, d.Calling = decoding, calling
+			d.Filter = func(*metav1.PartialObjectMetadata) bool { call("Filter"); return true }
+			d.Transform = func(pod *slowPod) (*slowPod, error) {
+				if call("Transform"); len(pod.Name) == 1 {
+					return nil, errors.New("refused")
+				}
+				return pod, nil
+			}
+			d.OnDecodeError = func(Key, error, []byte) { call("OnDecodeError") }
+			in := newTestIntake(d, func(Result[*slowPod]) error { handed.Add(1); return nil })
 			done.Go(func() {
-				in := newTestIntake(r, func(decoded[*slowPod]) error { return nil })
-				for i := range 20 {
-					raw := bytes.Replace(encodedPod(fmt.Sprint(i), 10_000), []byte(`{"metadata"`), []byte(`{"slow":{},"metadata"`), 1)
-					in.Add(bytes.Replace(raw, []byte(`"namespace":"ns"`), []byte(`"namespace":"`+r.decoder.namespace+`"`), 1), false, nil)
+				for i := range objects {
+					in.Add(slowly(encodedPod(fmt.Sprint(i), 10_000)), false, nil)
 					in.flush(i%2 == 0)
 				}
 				if err := in.Wait(); err != nil {
 					t.Error(err)
 				}
 			})
+			done.Go(func() { d.Call(func() { call("Call") }) })
 		}
 		done.Wait()
-		if most.Load() != run.MaxWorkers || called.Load() != 200 {
-			t.Errorf("%d objects were decoded at once, want %d; %d in all", most.Load(), run.MaxWorkers, called.Load())
+		want := map[string]int{"Filter": decoders * objects, "Transform": decoders * objects, "OnDecodeError": decoders * 10,
+			"Call": decoders}
+		if !maps.Equal(calls, want) || handed.Load() != decoders*objects || most.Load() != run.MaxWorkers {
+			t.Errorf("calls %v, want %v; %d objects handed on; %d decoded at once", calls, want, handed.Load(), most.Load())
 		}
 	})
 }
 
+// A function of the user that panics or ends its goroutine gives its turn back.
+func TestCallGivesItsTurnBack(t *testing.T) {
+	d := newDecoder[*corev1.Pod](t)
+	for _, f := range []func(){func() {}, runtime.Goexit, func() { panic("a function of the user") }} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer func() { _ = recover() }()
+			d.Call(f)
+		}()
+		<-done
+		if len(d.Calling) != 0 {
+			t.Fatal("the turn is lost")
+		}
+	}
+}
+
 // The reader itself decodes and hands on a single event before it waits for the next one.
 func TestPipelineDecodesAtOnceWhatComesAlone(t *testing.T) {
-	r := reflectorFor(t, Config[*corev1.Pod]{})
+	d := newDecoder[*corev1.Pod](t)
 	n := 0
-	in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
+	in := newTestIntake(d, func(Result[*corev1.Pod]) error { n++; return nil })
 	body := fillFunc(func() error {
 		if workers, open := in.pipeline.State(); workers > 0 || open {
 			t.Errorf("%d workers, an open batch: %v", workers, open)
@@ -493,7 +553,7 @@ func TestPipelineSharesTheWorkInARush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, reads := 0, 0
 		goesOn := make(chan struct{})
-		in := newTestIntake(reflectorFor(t, Config[*corev1.Pod]{}), func(o decoded[*corev1.Pod]) error {
+		in := newTestIntake(newDecoder[*corev1.Pod](t), func(o Result[*corev1.Pod]) error {
 			if n == minRush {
 				<-goesOn // a deadlock if this is the reader
 			}
@@ -524,9 +584,9 @@ func TestPipelineSharesTheWorkInARush(t *testing.T) {
 // other goroutine.
 func TestPipelineWaitsForMoreOfAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := reflectorFor(t, Config[*corev1.Pod]{})
+		d := newDecoder[*corev1.Pod](t)
 		n := 0
-		in := newTestIntake(r, func(decoded[*corev1.Pod]) error { n++; return nil })
+		in := newTestIntake(d, func(Result[*corev1.Pod]) error { n++; return nil })
 		in.live = false
 		for range 10 {
 			in.Add(encodedPod("a", 1000), false, nil)
@@ -552,15 +612,3 @@ func TestPipelineWaitsForMoreOfAList(t *testing.T) {
 type fillFunc func() error
 
 func (f fillFunc) Fill() error { return f() }
-
-// A server that sends any number of objects without names takes little memory.
-// Guarantees: R22
-func TestListingIsBounded(t *testing.T) {
-	var l listing[*thing]
-	for range 2 * maxNameless {
-		l.fail(decodeErrors(Key{})[0])
-	}
-	if n := len(l.undecoded()); n != maxNameless {
-		t.Errorf("a list has %d objects without a name", n)
-	}
-}

@@ -1,11 +1,12 @@
-package informer
+// Package intake decodes the objects of responses on several goroutines, and hands on the results in order. A [Decoder]
+// has what all responses of one source have in common. It makes an intake for each: of a watch, or of a page of a list,
+// whose objects a [Collector] collects.
+package intake
 
 import (
 	"context"
 	"sync"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/fetch"
@@ -51,19 +52,16 @@ func (p *batches[T]) put(b *batch[T]) {
 	}
 }
 
-var _ fetch.Intake = (*intake[*metav1.PartialObjectMetadata])(nil)
-
 // intake decodes the objects of one response on several goroutines, and hands on the results in order.
 //
 // While the reader mostly waits for the network, as in a quiet watch, there is no other goroutine: the reader decodes
 // each change at once.
 type intake[T Object] struct {
-	decoder  *decoder[T]
-	batches  *batches[T]
+	decoder  *Decoder[T]
 	format   decode.Format
-	asked    asked
+	asked    Asked
 	live     bool // decode each object soon, for a watch; false for a list, which is of use only when complete
-	hand     func(decoded[T]) error
+	hand     func(Result[T]) error
 	handed   func() error // called after hand has returned for each object of a batch; nil for none
 	pipeline run.Pipeline[batch[T]]
 
@@ -71,13 +69,22 @@ type intake[T Object] struct {
 	rush   int  // consecutive flushes of a batch without such a wait
 }
 
-// newIntake returns an intake for the response in format f to what was asked. It calls hand for one object at a time.
+// Watch returns a function that makes the intake of a watch of what was asked. The intake calls hand for one object at
+// a time, and handed after one or more of them. After an error of one of these it fails, and calls neither again.
+func (d *Decoder[T]) Watch(asked Asked, hand func(Result[T]) error, handed func() error) fetch.NewIntake {
+	return func(f decode.Format, cancel func(error)) fetch.Intake {
+		in := d.intake(f, asked, cancel, hand)
+		in.live, in.handed = true, handed
+		return in
+	}
+}
+
+// intake returns an intake for the response in format f to what was asked. It calls hand for one object at a time.
 // After an error of hand it calls cancel, which must end the response, and does not call hand again.
-func newIntake[T Object](d *decoder[T], b *batches[T], f decode.Format, asked asked, cancel func(error),
-	hand func(decoded[T]) error) *intake[T] {
-	in := &intake[T]{decoder: d, batches: b, format: f, asked: asked, hand: hand}
+func (d *Decoder[T]) intake(f decode.Format, asked Asked, cancel func(error), hand func(Result[T]) error) *intake[T] {
+	in := &intake[T]{decoder: d, format: f, asked: asked, hand: hand}
 	in.pipeline = run.Pipeline[batch[T]]{
-		Open:    b.get,
+		Open:    d.batches.get,
 		Full:    func(b *batch[T]) bool { return len(b.raw) >= batchBytes || len(b.objects) >= batchObjects },
 		Do:      in.decode,
 		Hand:    in.handOn,
@@ -140,9 +147,9 @@ func (in *intake[T]) flush(quiet bool) bool {
 func (in *intake[T]) Wait() error { return in.pipeline.Wait() }
 
 func (in *intake[T]) decode(b *batch[T]) {
-	in.decoder.decoding.Enter()
-	defer in.decoder.decoding.Leave()
-	one := in.decoder.Get()
+	in.decoder.Decoding.Enter()
+	defer in.decoder.Decoding.Leave()
+	one := in.decoder.Pool.Get()
 	for i := range b.objects {
 		if in.pipeline.Failed() {
 			return
@@ -150,13 +157,13 @@ func (in *intake[T]) decode(b *batch[T]) {
 		e := &b.objects[i]
 		in.decoder.decode(one, in.format, b.bytes(e), b.list, e)
 	}
-	in.decoder.Put(one)
+	in.decoder.Pool.Put(one)
 }
 
 func (in *intake[T]) handOn(b *batch[T]) error {
 	var one *decode.Decoder
-	if in.decoder.config.Transform != nil && in.decoder.config.Share {
-		one = in.decoder.Get()
+	if in.decoder.Transform != nil && in.decoder.Share {
+		one = in.decoder.Pool.Get()
 	}
 	for i := range b.objects {
 		e := &b.objects[i]
@@ -169,9 +176,9 @@ func (in *intake[T]) handOn(b *batch[T]) error {
 		}
 	}
 	if one != nil {
-		in.decoder.Put(one)
+		in.decoder.Pool.Put(one)
 	}
-	in.batches.put(b)
+	in.decoder.batches.put(b)
 	if in.handed != nil {
 		return in.handed()
 	}

@@ -1,0 +1,264 @@
+package intake
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/hashrange"
+	"github.com/typedinformer/informer/internal/run"
+)
+
+// Object is the type of the objects that a [Decoder] makes: a pointer to something that has a Kubernetes identity.
+type Object interface {
+	comparable
+	GetNamespace() string
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+}
+
+// Key names one object of a collection.
+type Key = types.NamespacedName
+
+// KeyOf returns the key of obj.
+func KeyOf[T Object](obj T) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
+
+// keyOf returns the key of an encoded object. It returns the empty key if the name is not known.
+func keyOf(id decode.Identity) Key {
+	if len(id.Name) == 0 {
+		return Key{}
+	}
+	return Key{Namespace: string(id.Namespace), Name: string(id.Name)}
+}
+
+// Decoder decodes the objects of one source. It skips versions that are held already, calls Filter, decodes, and calls
+// Transform. It reports objects for which that fails. The exported fields must be set before the first object.
+type Decoder[T Object] struct {
+	Pool      *decode.Pool
+	Packing   Packing[T]          // makes a T of what Pool decodes
+	Metadata  *decode.Pool        // of *metav1.PartialObjectMetadata, for Filter
+	Namespace string              // the namespace of all objects; empty for any
+	Share     bool                // different objects share equal parts, if there is no Transform
+	Held      func(Key) (T, bool) // returns the version that is held; nil if nothing is held
+	Own       bool                // all objects that Held returns come from decoders with the same configuration
+	Decoding  run.Limit           // of batches that are decoded at once; decoders may share it; nil for no limit
+
+	// Report logs and counts an object that cannot be decoded. The key is not longer than a log should show.
+	Report func(key Key, err error)
+
+	// Functions of the user; nil for none. The decoder calls them by Call.
+	Filter        func(*metav1.PartialObjectMetadata) bool // reports whether to decode the object
+	Transform     func(T) (T, error)                       // called once for each decoded object
+	OnDecodeError func(key Key, err error, raw []byte)     // called for each object that cannot be decoded
+	Calling       run.Limit                                // 1: of calls by Call; decoders may share it
+
+	outside atomic.Int64
+	batches batches[T]
+}
+
+// Outside returns how many objects the server has sent from outside a shard.
+func (d *Decoder[T]) Outside() int64 { return d.outside.Load() }
+
+// Call calls f, a function of the user, while no other such call is under way. f may end the goroutine.
+func (d *Decoder[T]) Call(f func()) {
+	d.Calling.Enter()
+	defer d.Calling.Leave()
+	f()
+}
+
+// Asked is what the request for a response determines for its objects.
+type Asked struct {
+	Shard       func(hash uint64) bool // reports whether objects with that hash are in the shard; nil for no shard
+	ByNamespace bool                   // the hash is that of the namespace; false for that of the UID
+	Doubtful    bool                   // an equal version does not mean equal content
+}
+
+// hasObject reports whether obj is in the shard, if there is one.
+func (a *Asked) hasObject(namespace string, uid types.UID) bool {
+	if a.ByNamespace {
+		return a.Shard(hashrange.Of(namespace))
+	}
+	return a.Shard(hashrange.Of(uid))
+}
+
+// encoded is one encoded object and the result of decode. After decode of an object, finish must be called for it, and
+// for one object at a time.
+type encoded[T Object] struct {
+	from, to int  // its bytes in the batch
+	deleted  bool // the server reported it as deleted: this is its last state
+	obj      T    // the result
+	held     bool // obj is the version that is held
+	old      T    // the version that is held, if obj may share parts with it
+	filtered bool // Filter rejected it, or it is outside the shard
+	outside  bool // it is outside the shard
+	unsure   bool // whether it is outside is known only when it has been decoded
+	err      error
+}
+
+// Result is the result for one encoded object.
+type Result[T Object] struct {
+	Object   T // the zero T if Filtered is true or Err is set
+	Key      Key
+	Version  string // its resource version
+	Deleted  bool   // the server reported it as deleted: this is its last state
+	Filtered bool   // Filter rejected it, or it is outside the shard
+	Outside  bool   // it is outside the shard
+	Err      error  // why it could not be decoded
+}
+
+// find looks up the version that is held of the object in raw. If it is the same version, decode skips the object, so a
+// relist without changes costs little. decode also skips an object outside the shard.
+func (d *Decoder[T]) find(f decode.Format, raw []byte, asked *Asked, e *encoded[T]) {
+	sharded := asked.Shard != nil
+	if d.Held == nil && !sharded {
+		return
+	}
+	id := f.Glance(raw)
+	if sharded {
+		value := id.UID
+		if asked.ByNamespace {
+			value = id.Namespace
+		}
+		if e.unsure = value == nil; !e.unsure && !asked.Shard(hashrange.Of(value)) {
+			e.outside, e.filtered = true, true
+			d.outside.Add(1)
+			return
+		}
+	}
+	if d.Held == nil {
+		return
+	}
+	obj, ok := d.Held(keyOf(id))
+	switch {
+	case !ok:
+	case !e.deleted && !asked.Doubtful && len(id.ResourceVersion) > 0 &&
+		obj.GetResourceVersion() == string(id.ResourceVersion) && string(obj.GetUID()) == string(id.UID):
+		e.obj, e.held = obj, true
+	case d.Transform == nil || d.Share:
+		e.old = obj
+	}
+}
+
+// decode decodes raw with the decoder one, unless the version is held already.
+func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, e *encoded[T]) {
+	var none T
+	if e.held || e.filtered {
+		return
+	}
+	if d.Filter != nil && !d.accepts(f, raw, list) {
+		e.filtered = true
+		return
+	}
+	from := decode.Origin{List: list}
+	if d.Transform == nil { // Transform may write to its object, so that must not share parts
+		if e.old == none {
+			from.Share = d.Share
+		} else {
+			from.Before = d.Packing.Alive(e.old)
+		}
+		from.Made = d.Own && from.Before != nil
+	}
+	obj, err := one.Decode(f, raw, from)
+	if err != nil {
+		e.err = err
+		return
+	}
+	e.obj = d.Packing.Pack(one, f, raw, list, obj, e.old)
+}
+
+// accepts calls Filter. It returns true if the metadata cannot be decoded; decode then reports the error.
+func (d *Decoder[T]) accepts(f decode.Format, raw []byte, list *decode.ListInfo) (ok bool) {
+	meta, err := d.Metadata.Decode(f, raw, decode.Origin{List: list})
+	if err != nil {
+		return true
+	}
+	d.Call(func() { ok = d.Filter(meta.(*metav1.PartialObjectMetadata)) })
+	return ok
+}
+
+// finish calls Transform, and reports a failure. It returns an error for an object of another namespace, which ends the
+// whole list or watch: a server that ignores the namespace is broken or hostile, so its other objects are not
+// trustworthy, either. A list that fails changes nothing in the sink. After such a failure of a watch, the reflector
+// lists.
+func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, asked *Asked,
+	e *encoded[T]) (Result[T], error) {
+	var none T
+	result := Result[T]{Deleted: e.deleted, Filtered: e.filtered, Outside: e.outside}
+	if e.unsure && e.err == nil && !e.filtered && !asked.hasObject(e.obj.GetNamespace(), e.obj.GetUID()) {
+		e.filtered, result.Filtered, result.Outside = true, true, true
+		d.outside.Add(1)
+	}
+	if e.err == nil && !e.filtered {
+		result.Key = KeyOf(e.obj)
+	} else {
+		id := f.Peek(raw)
+		result.Key, result.Version = keyOf(id), string(id.ResourceVersion)
+	}
+	if d.Namespace != "" && result.Key.Name != "" && result.Key.Namespace != d.Namespace {
+		return result, fmt.Errorf("%w: %.600s instead of one of %.300s", fetch.ErrForeign, result.Key, d.Namespace)
+	}
+	if e.filtered {
+		return result, nil
+	}
+	obj, err := e.obj, e.err
+	if err == nil && d.Transform != nil && !e.held {
+		obj, err = d.transform(obj, result.Key)
+		if err == nil && e.old != none {
+			one.Adopt(e.old, obj)
+		}
+	}
+	if err == nil {
+		result.Object, result.Version = obj, obj.GetResourceVersion()
+		return result, nil
+	}
+	result.Version, result.Err = string(f.Peek(raw).ResourceVersion), err
+	d.report(result.Key, err, raw)
+	return result, nil
+}
+
+// transform calls Transform. It returns an error if Transform changes the identity or version of the object.
+func (d *Decoder[T]) transform(obj T, key Key) (T, error) {
+	var none T
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	obj, err := d.callTransform(obj)
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("transform: %w", err)
+	case obj == none:
+		return none, errors.New("transform: it returned nil and no error")
+	case KeyOf(obj) != key || obj.GetUID() != uid || obj.GetResourceVersion() != version:
+		return none, errors.New("transform: it changed the object's namespace, name, uid or resourceVersion")
+	}
+	return obj, nil
+}
+
+func (d *Decoder[T]) callTransform(obj T) (result T, err error) {
+	d.Call(func() { result, err = d.Transform(obj) })
+	return result, err
+}
+
+// report reports that raw cannot be decoded. Only OnDecodeError receives raw.
+func (d *Decoder[T]) report(key Key, err error, raw []byte) {
+	d.Report(Key{Namespace: shortened(key.Namespace), Name: shortened(key.Name)}, err)
+	if d.OnDecodeError != nil {
+		raw = bytes.Clone(raw)
+		d.Call(func() { d.OnDecodeError(key, err, raw) })
+	}
+}
+
+// shortened returns a name for a status, cut to 300 bytes: a server can send a name as long as an object.
+func shortened(name string) string {
+	const longest = 300 // no name that kube-apiserver accepts is longer than 253
+	if len(name) <= longest {
+		return name
+	}
+	return strings.Clone(name[:longest])
+}

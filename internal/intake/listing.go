@@ -1,0 +1,134 @@
+package intake
+
+import (
+	"errors"
+	"iter"
+	"sync/atomic"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
+)
+
+var errNamelessFiltered = errors.New("Config.Filter rejects it, but its name could not be decoded")
+
+// Collector collects the objects of a list. [Decoder.Collector] returns one.
+type Collector[T Object] struct {
+	decoder *Decoder[T]
+	asked   Asked
+	events  bool
+	read    *atomic.Int64
+	listing listing[T]
+}
+
+// Collector returns a collector of what was asked. If events is true, the objects come as the initial events of a
+// watch. The collector keeps the number of objects in read.
+func (d *Decoder[T]) Collector(asked Asked, events bool, read *atomic.Int64) *Collector[T] {
+	c := &Collector[T]{decoder: d, asked: asked, events: events, read: read}
+	c.Reset()
+	return c
+}
+
+// Intake implements fetch.Collector.
+func (c *Collector[T]) Intake(f decode.Format, cancel func(error)) fetch.Intake {
+	return c.decoder.intake(f, c.asked, cancel, c.take)
+}
+
+// Whole implements fetch.Collector.
+func (c *Collector[T]) Whole() bool { return len(c.listing.failed)+len(c.listing.nameless) == 0 }
+
+// Reset implements fetch.Collector.
+func (c *Collector[T]) Reset() {
+	c.listing = listing[T]{}
+	c.read.Store(0)
+}
+
+// take adds an object. Initial events may include changes.
+func (c *Collector[T]) take(o Result[T]) error {
+	c.read.Add(1)
+	switch {
+	case o.Outside: // if it replaces one in the shard, the deletion of that one came before
+	case c.events && (o.Deleted || o.Filtered) && o.Key.Name != "":
+		c.listing.remove(o.Key)
+	case c.events && o.Filtered:
+		c.listing.fail(Key{}, errNamelessFiltered)
+	case o.Filtered:
+	case o.Err != nil:
+		c.listing.fail(o.Key, o.Err)
+	default:
+		c.listing.add(o.Object)
+	}
+	return nil
+}
+
+// Items returns the objects. If several have one key, the last one counts.
+func (c *Collector[T]) Items() []T { return c.listing.present() }
+
+// Undecoded yields the keys of the objects that could not be decoded, as far as they are known, with the reasons.
+func (c *Collector[T]) Undecoded() iter.Seq2[Key, error] { return c.listing.undecoded }
+
+// listing has the objects of a list.
+type listing[T Object] struct {
+	items    []T           // if several have one key, the last one counts
+	failed   map[Key]error // why objects could not be decoded
+	nameless []error       // for those whose key could not be decoded, either; at most maxNameless
+	gone     map[Key]int   // for each deleted key, the number of items at the deletion
+}
+
+// maxNameless limits the memory that objects without a name take.
+const maxNameless = 1000
+
+func (l *listing[T]) add(obj T) {
+	if len(l.failed) > 0 {
+		delete(l.failed, KeyOf(obj))
+	}
+	l.items = append(l.items, obj)
+}
+
+// fail notes that the newest version of an object could not be decoded. An earlier version among the items stays.
+func (l *listing[T]) fail(key Key, err error) {
+	switch {
+	case key.Name != "":
+		if l.failed == nil {
+			l.failed = map[Key]error{}
+		}
+		l.failed[key] = err
+	case len(l.nameless) < maxNameless:
+		l.nameless = append(l.nameless, err)
+	}
+}
+
+// undecoded yields the objects that could not be decoded.
+func (l *listing[T]) undecoded(yield func(Key, error) bool) {
+	for _, err := range l.nameless {
+		if !yield(Key{}, err) {
+			return
+		}
+	}
+	for key, err := range l.failed {
+		if !yield(key, err) {
+			return
+		}
+	}
+}
+
+func (l *listing[T]) remove(key Key) {
+	delete(l.failed, key)
+	if l.gone == nil {
+		l.gone = map[Key]int{}
+	}
+	l.gone[key] = len(l.items)
+}
+
+// present returns the items without those that were deleted later.
+func (l *listing[T]) present() []T {
+	if len(l.gone) == 0 {
+		return l.items
+	}
+	var items []T
+	for i, obj := range l.items {
+		if i >= l.gone[KeyOf(obj)] {
+			items = append(items, obj)
+		}
+	}
+	return items
+}

@@ -1,0 +1,89 @@
+package intake
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A server that sends any number of objects without names takes little memory.
+// Guarantees: R22
+func TestListingIsBounded(t *testing.T) {
+	var l listing[*corev1.Pod]
+	for range 2 * maxNameless {
+		l.fail(Key{}, errors.New("test"))
+	}
+	n := 0
+	for range l.undecoded {
+		n++
+	}
+	if n != maxNameless {
+		t.Errorf("a list has %d objects without a name", n)
+	}
+}
+
+// The last of an object's changes among initial events counts: its version, why that could not be decoded, that it was
+// deleted, or that it no longer passes the filter. In a list, there are no changes.
+// Guarantees: R17
+func TestLastChangeOfAnObjectCounts(t *testing.T) {
+	pod := func(name string) Result[*corev1.Pod] {
+		return Result[*corev1.Pod]{Key: Key{Name: name}, Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	}
+	failed := func(name string) Result[*corev1.Pod] {
+		return Result[*corev1.Pod]{Key: Key{Name: name}, Err: errors.New("broken")}
+	}
+	deleted := func(r Result[*corev1.Pod]) Result[*corev1.Pod] { r.Deleted = true; return r }
+	filtered := Result[*corev1.Pod]{Key: Key{Name: "a"}, Filtered: true}
+	outside := Result[*corev1.Pod]{Key: Key{Name: "a"}, Filtered: true, Outside: true}
+	nameless := Result[*corev1.Pod]{Filtered: true}
+	for _, c := range []struct {
+		events           bool
+		results          []Result[*corev1.Pod]
+		items, undecoded []string
+	}{
+		{true, nil, nil, nil},
+		{true, []Result[*corev1.Pod]{pod("a"), pod("b"), pod("a")}, []string{"a", "b", "a"}, nil},
+		{true, []Result[*corev1.Pod]{failed("a"), pod("a")}, []string{"a"}, nil},
+		{true, []Result[*corev1.Pod]{pod("a"), failed("a")}, []string{"a"}, []string{"a"}},
+		{true, []Result[*corev1.Pod]{failed("a"), failed("")}, nil, []string{"", "a"}},
+		{true, []Result[*corev1.Pod]{pod("a"), pod("b"), deleted(pod("a"))}, []string{"b"}, nil},
+		{true, []Result[*corev1.Pod]{pod("a"), deleted(failed("a")), pod("a")}, []string{"a"}, nil},
+		{true, []Result[*corev1.Pod]{failed("a"), filtered}, nil, nil},
+		{true, []Result[*corev1.Pod]{pod("a"), filtered}, nil, nil},
+		{true, []Result[*corev1.Pod]{pod("a"), outside}, []string{"a"}, nil},
+		{true, []Result[*corev1.Pod]{pod("a"), nameless}, []string{"a"}, []string{""}},
+		{false, []Result[*corev1.Pod]{pod("a"), filtered, nameless, failed("b")}, []string{"a"}, []string{"b"}},
+	} {
+		var read atomic.Int64
+		l := newDecoder[*corev1.Pod](t).Collector(Asked{}, c.events, &read)
+		for _, r := range c.results {
+			if err := l.take(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var items []string
+		for _, obj := range l.Items() {
+			items = append(items, obj.Name)
+		}
+		why := maps.Collect(l.Undecoded())
+		var undecoded []string
+		for key := range why {
+			undecoded = append(undecoded, key.Name)
+		}
+		slices.Sort(undecoded)
+		if !slices.Equal(items, c.items) || !slices.Equal(undecoded, c.undecoded) || read.Load() != int64(len(c.results)) {
+			t.Errorf("%v, events %t: items %q, undecoded %q, %d read", c.results, c.events, items, why, read.Load())
+		}
+		if l.Whole() != (len(c.undecoded) == 0) {
+			t.Errorf("%v: whole %t", c.results, l.Whole())
+		}
+		if l.Reset(); len(l.Items()) > 0 || !l.Whole() || read.Load() != 0 {
+			t.Errorf("%v: something is left after Reset", c.results)
+		}
+	}
+}
