@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// store is a store of numbers from zero, each of which counts as its value in bytes.
+// store holds the numbers from zero up. Each takes as many bytes as its value.
 type store struct {
 	*testing.T
 	estimate *Estimate[int]
