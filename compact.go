@@ -61,6 +61,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 		PagedList:         config.PagedList,
 		PageSize:          config.PageSize,
 		AbsentIsSynced:    config.AbsentIsSynced,
+		AuditEvery:        config.AuditEvery,
 		WarmStart:         config.WarmStart,
 		Logger:            config.Logger,
 	}

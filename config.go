@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -74,6 +75,9 @@ type Config[T Object] struct {
 	// definition is not installed. False means that the informer does not sync until the server serves the resource. In
 	// both cases, a 404 counts only if discovery shows the absence; see [ReflectorState].
 	AbsentIsSynced bool
+	// AuditEvery is the period of audits, with a jitter of a tenth; see [Informer.Audit]. Zero means no periodic audits:
+	// the informer audits only after a warm start, and after the server was away. A [Reflector] has none.
+	AuditEvery time.Duration
 	// WarmStart makes the informer save its objects and start from the saved ones; see [WarmStartConfig]. A [Reflector]
 	// has no WarmStart. The zero value saves nothing.
 	WarmStart WarmStartConfig
@@ -83,6 +87,9 @@ type Config[T Object] struct {
 
 // validate names the field that is wrong.
 func (c *Config[T]) validate() error {
+	if c.AuditEvery < 0 {
+		return fmt.Errorf("Config.AuditEvery is %v: it must not be negative", c.AuditEvery)
+	}
 	if c.PageSize < 0 {
 		return fmt.Errorf("Config.PageSize is %d: it must not be negative", c.PageSize)
 	}
@@ -119,6 +126,8 @@ type DecodeError struct {
 	Resource Resource
 	// Key is the key of the object, as far as it could be decoded.
 	Key Key
+	// UID and ResourceVersion are those of the version that could not be decoded. Empty means unknown.
+	UID, ResourceVersion string
 	// Raw is the encoded object: JSON, or the protobuf message without envelope. It may hold secrets. Only
 	// Config.OnDecodeError receives it; it is nil in a status and in other errors.
 	Raw []byte

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/intake"
@@ -27,6 +28,7 @@ type follower[T Object] struct {
 	fifo       *FIFO[T]
 	hub        *deliver.Hub[T]
 	sharding   *sharding
+	audits     *audit.Auditor
 	end        context.CancelCauseFunc // ends run
 
 	// A goroutine holds applying while it moves deltas from fifo to the store and to every backlog. Two goroutines apply
@@ -58,6 +60,7 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 		listed:   map[string]bool{},
 		sharding: newSharding(resource.Shard),
 	}
+	f.audits = newAuditor(f, client)
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
 	if f.invalid = invalid; invalid == nil {
 		f.invalid = f.makeReflectors(client, packing)
@@ -86,6 +89,8 @@ func (f *follower[T]) makeReflectors(client *Client, packing intake.Packing[T]) 
 		r.decoder.Own = true // only the reflectors write to the store
 		f.sharding.parts[namespace] = &r.reshard
 		f.reflectors = append(f.reflectors, r)
+		f.audits.Add(f.auditOf(client, part, r))
+		r.resumed = f.audits.Resumed
 	}
 	if len(f.reflectors) > 1 {
 		decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
@@ -133,6 +138,10 @@ func (f *follower[T]) run(ctx context.Context) error {
 			saver.Run(ctx, f.waitSynced)
 		})
 	}
+	running.Go(func() {
+		pprof.SetGoroutineLabels(labels)
+		f.runAudits(ctx)
+	})
 	if f.beside != nil {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)

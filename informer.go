@@ -30,6 +30,7 @@ type engine[T Object] interface {
 	pull(ctx context.Context, yield func(Event[T]) bool)
 	status() InformerStatus
 	setShard(ctx context.Context, shard Shard) error
+	audit(ctx context.Context) (AuditResult, error)
 	// abandon ends an engine that was not started, so that nobody waits for it. run then returns [ErrStopped].
 	abandon()
 }
@@ -124,6 +125,22 @@ func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	return i.engine.setShard(ctx, shard)
 }
+
+// Audit compares the store with the server, and returns what differs. It waits until the store has the whole
+// collection. Then it lists the metadata of all objects at exactly the resource version of the store, page by page, and
+// compares UID and resource version of each with those in the store at that version. Namespaces, selectors, Shard and
+// Filter apply; Filter is called once more for each object. If the server no longer has that version, Audit takes the
+// next one of the store. The requests wait for the rate limit of the client and while one of its informers lists. One
+// audit of a client runs at a time.
+//
+// The informer repairs a difference: it lists everything again, and compares contents. Handlers receive the changes as
+// after any list. It logs the difference with the keys of the objects, counts it in [AuditStatus], and calls
+// Config.OnFailure with an [*AuditError]. Audit does not wait for the repair.
+//
+// The error says why the two could not be compared. An audit is not for every minute: it costs the server a list, but
+// only metadata crosses the network. The informer also audits by itself after a warm start, after it could not watch
+// for a minute, and every Config.AuditEvery; see [AuditStatus].
+func (i *Informer[T]) Audit(ctx context.Context) (AuditResult, error) { return i.engine.audit(ctx) }
 
 // Status returns the present status of the informer.
 func (i *Informer[T]) Status() InformerStatus { return i.engine.status() }

@@ -23,6 +23,8 @@ type InformerStatus struct {
 	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
 	// that queue is full.
 	Queued, Blocked int
+	// Audit is the status of the audits; see [Informer.Audit].
+	Audit AuditStatus
 	// Handlers are the open subscriptions, in the order in which they joined.
 	Handlers []SubscriptionStatus
 }
@@ -39,6 +41,7 @@ func (f *follower[T]) status() InformerStatus {
 	}
 	s.Undecodable, s.Missing = snap.undecodable()
 	s.Queued, s.Blocked = f.fifo.Len()
+	s.Audit = f.auditStatus()
 	s.Resource.Shard = f.sharding.latest()
 	for _, r := range f.reflectors {
 		part := r.Status()

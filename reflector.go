@@ -40,6 +40,7 @@ type Reflector[T Object] struct {
 	read     atomic.Int64 // objects read of the current list, or of the last one
 	reshard  reshard
 	retries  fetch.Retries
+	resumed  func(away time.Duration) // called when a watch resumes after a failure; nil for none
 
 	// Only the goroutine in Run, or one that it waits for, uses these.
 	state    fetch.State
@@ -207,14 +208,14 @@ func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
 	r.log.Log(context.Background(), level, "reflector: "+s.String(), append(attrs, more...)...)
 }
 
-func (r *Reflector[T]) decodeError(key Key, err error) *DecodeError {
-	return &DecodeError{Resource: r.resource, Key: key, Err: err}
+func (r *Reflector[T]) decodeError(f intake.Failure) *DecodeError {
+	return &DecodeError{Resource: r.resource, Key: f.Key, UID: f.UID, ResourceVersion: f.Version, Err: f.Err}
 }
 
 // noteDecodeError logs and counts an object that cannot be decoded.
 func (r *Reflector[T]) noteDecodeError(key Key, err error) {
 	r.log.Error("an object cannot be decoded", "key", key.String(), "err", err)
-	failed := r.decodeError(key, err)
+	failed := r.decodeError(intake.Failure{Key: key, Err: err})
 	r.update(func(s *ReflectorStatus) { s.DecodeErrors++; s.LastError, s.LastErrorTime = failed, time.Now() })
 }
 

@@ -43,7 +43,13 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if context.Cause(part) != errResharded {
+		switch why := context.Cause(part); {
+		case why == errResharded:
+		case errors.As(why, new(errWrong)):
+			if err := r.recover(ctx, why); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
 	}
@@ -79,6 +85,14 @@ func (r *Reflector[T]) resharded() {
 		r.state.List.Told = false // the sink gets the change even if the resource is absent
 	}
 }
+
+// errWrong ends what the reflector does, because an audit has found that the sink differs from the server.
+type errWrong struct{ error }
+
+func (e errWrong) Unwrap() []error { return []error{e.error, fetch.ErrDiverged} }
+
+// relist makes the reflector list everything again and compare contents, for the reason why.
+func (r *Reflector[T]) relist(why error) { r.reshard.end(errWrong{why}) }
 
 // loop lists and watches until ctx ends or the sink fails.
 func (r *Reflector[T]) loop(ctx context.Context) error {

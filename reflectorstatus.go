@@ -191,6 +191,8 @@ const (
 	ReasonShard
 	// ReasonWarmStart: the watch resumes from a saved state.
 	ReasonWarmStart
+	// ReasonAudit: an audit found that the store differs from the server; see Informer.Audit.
+	ReasonAudit
 
 	reasons = iota
 )
@@ -198,7 +200,7 @@ const (
 // String returns the name of the reason in lower case, such as "expired".
 func (r Reason) String() string {
 	names := [reasons]string{"first", "ended", "failed", "expired", "restored", "behind", "refused", "absent", "unclear",
-		"shard", "warm start"}
+		"shard", "warm start", "audit"}
 	if int(r) < len(names) {
 		return names[r]
 	}

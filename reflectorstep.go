@@ -105,7 +105,7 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 			if ctx.Err() == nil { // otherwise the shard has changed again, and the sink still has a part
 				r.state = r.state.Relist(r.state.Version, fetch.ReasonShard)
 			}
-			if !errors.Is(err, fetch.ErrNoPart) {
+			if !errors.Is(err, fetch.ErrNoListAt) {
 				return err
 			}
 			r.log.Info("list the whole shard", "why", err)
@@ -151,6 +151,13 @@ func (r *Reflector[T]) opened(w *fetch.Watch, err error) (*fetch.Watch, error) {
 	return w, err
 }
 
+// away returns the time since which no watch has been open.
+func (r *Reflector[T]) away() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.status.NoWatchSince)
+}
+
 func (r *Reflector[T]) close(w *fetch.Watch) {
 	w.Close()
 	r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
@@ -162,8 +169,12 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	w := r.state.Watch.Open
 	if r.state.Watch.Open = nil; w == nil {
 		r.count(&r.watchesBy)
+		away := r.away()
 		if w, err = r.opened(r.source.Watch(ctx, r.state, shard.String())); err != nil {
 			return err
+		}
+		if r.resumed != nil && r.state.Why == fetch.ReasonFailed {
+			r.resumed(away)
 		}
 	}
 	defer r.close(w)
@@ -202,8 +213,8 @@ func (r *Reflector[T]) replaced(ctx context.Context, l *intake.Collector[T], rv 
 		return err // l may contain objects of the sink instead of those that the server sent
 	}
 	d := Delta[T]{Type: Replaced, Items: l.Items(), ResourceVersion: rv, Restored: r.state.Doubtful(), from: from}
-	for key, err := range l.Undecoded() {
-		d.Undecoded = append(d.Undecoded, r.decodeError(key, err))
+	for failed := range l.Undecoded() {
+		d.Undecoded = append(d.Undecoded, r.decodeError(failed))
 	}
 	err := r.put(ctx, d)
 	if err == nil {
@@ -230,7 +241,7 @@ func (r *Reflector[T]) change(ctx context.Context, o intake.Result[T]) error {
 	case gone:
 		d.Type, d.Key = Removed, o.Key
 	default: // the sink keeps its version of the object
-		d.Type, d.Undecoded = Bookmarked, []*DecodeError{r.decodeError(o.Key, o.Err)}
+		d.Type, d.Undecoded = Bookmarked, []*DecodeError{r.decodeError(intake.Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err})}
 	}
 	return r.tell(ctx, d)
 }

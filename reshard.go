@@ -24,7 +24,7 @@ type reshard struct {
 	mu        sync.Mutex              // protects the fields below
 	wanted    Shard                   // the latest
 	changes   uint64                  // how often it has changed
-	interrupt context.CancelCauseFunc // ends what the reflector does, because the shard has changed
+	interrupt context.CancelCauseFunc // ends what the reflector does
 }
 
 // want makes the reflector follow shard, and returns the number of that change.
@@ -37,6 +37,15 @@ func (s *reshard) want(shard Shard) uint64 {
 		s.interrupt(errResharded)
 	}
 	return s.changes
+}
+
+// end ends what the reflector does, for the reason why.
+func (s *reshard) end(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.interrupt != nil {
+		s.interrupt(why)
+	}
 }
 
 // take takes on the latest shard, and returns a context that ends when it changes. changed is true if it is another one

@@ -81,6 +81,11 @@ type Fault struct {
 	// kube-apiserver with the feature off responds with 422 Invalid: use Error for that.
 	IgnoreSendInitialEvents bool
 
+	// LoseEvents is how many events of each watch are never sent, the first ones after those that AfterEvents counts.
+	// Bookmarks do not count, and are sent. The client then misses changes and cannot notice: its [informer.Informer.Audit]
+	// does.
+	LoseEvents int
+
 	// Corrupt are objects that cannot be decoded. Their bytes are corrupted after the metadata, in every response. JSON
 	// remains syntactically valid but has a wrong type.
 	Corrupt []informer.Key
@@ -132,7 +137,7 @@ func (f *Fault) omitsEnd() bool { return f.OmitInitialEventsEnd || f.IgnoreSendI
 
 func (f *Fault) validate() {
 	effect := f.Delay > 0 || f.BytesPerSecond > 0 || f.OmitBookmarks || f.OmitInitialEventsEnd ||
-		f.IgnoreSendInitialEvents || f.Corrupt != nil || f.Rewrite != nil
+		f.IgnoreSendInitialEvents || f.LoseEvents > 0 || f.Corrupt != nil || f.Rewrite != nil
 	switch n := f.breaks(); {
 	case n > 1:
 		panic("informertest: a Fault has more than one of Error, Drop, Hang and End")
@@ -193,12 +198,12 @@ func (f *Fault) handler(next http.Handler) http.Handler {
 		if rewrite := f.rewrite(); rewrite != nil {
 			r = r.WithContext(spoil.NewContext(r.Context(), rewrite))
 		}
-		if !f.late() && !f.omitsEnd() && f.BytesPerSecond <= 0 {
+		if !f.late() && !f.omitsEnd() && f.LoseEvents == 0 && f.BytesPerSecond <= 0 {
 			next.ServeHTTP(w, r)
 			return
 		}
 		out := &faultyWriter{ResponseWriter: w, fault: f, ctx: r.Context(), watch: isWatch(r.URL.Query()),
-			bytesLeft: f.AfterBytes, eventsLeft: f.AfterEvents}
+			bytesLeft: f.AfterBytes, eventsLeft: f.AfterEvents, loseLeft: f.LoseEvents}
 		defer func() {
 			if out.over { // whatever the handler made of the error of its writes
 				if p := recover(); p != nil && p != http.ErrAbortHandler {
@@ -285,6 +290,7 @@ type faultyWriter struct {
 	frame      []byte // an incomplete frame of a watch
 	eventsLeft int
 	bytesLeft  int
+	loseLeft   int
 	over       bool // ended cleanly: further writes of the handler are dropped
 }
 
@@ -307,7 +313,7 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 	if w.over {
 		return 0, errBrokenOff
 	}
-	if !w.watch || !w.fault.omitsEnd() && w.eventsLeft == 0 && len(w.frame) == 0 {
+	if !w.watch || !w.fault.omitsEnd() && w.eventsLeft == 0 && w.loseLeft == 0 && len(w.frame) == 0 {
 		return len(b), w.send(b)
 	}
 	w.frame = append(w.frame, b...)
@@ -319,6 +325,10 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 		frame := w.frame[:n]
 		w.frame = w.frame[n:]
 		if w.fault.omitsEnd() && isInitialEventsEnd(frame) {
+			continue
+		}
+		if w.eventsLeft == 0 && w.loseLeft > 0 && !isBookmark(frame) {
+			w.loseLeft--
 			continue
 		}
 		if w.eventsLeft > 0 {
@@ -408,6 +418,10 @@ func (w *faultyWriter) completeFrame() int {
 }
 
 func isInitialEventsEnd(frame []byte) bool {
+	return isBookmark(frame) && bytes.Contains(frame, []byte(metav1.InitialEventsAnnotationKey))
+}
+
+func isBookmark(frame []byte) bool {
 	head, _, _ := bytes.Cut(frame[:min(len(frame), 32)], []byte("object"))
-	return bytes.Contains(head, []byte("BOOKMARK")) && bytes.Contains(frame, []byte(metav1.InitialEventsAnnotationKey))
+	return bytes.Contains(head, []byte("BOOKMARK"))
 }

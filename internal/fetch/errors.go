@@ -22,8 +22,11 @@ var (
 	ErrForeign = errors.New("the server sent an object of another namespace than requested")
 	// ErrNoStreaming indicates that a streaming list is not possible. The reflector falls back to a paged list.
 	ErrNoStreaming = errors.New("streaming list not possible")
-	// ErrNoPart indicates that a list of what comes to a shard is not possible. The reflector lists the whole shard.
-	ErrNoPart = errors.New("a list of what comes to the shard is not possible")
+	// ErrNoListAt indicates that the server cannot list the collection at exactly the resource version of the sink. After
+	// a change of the shard, the reflector then lists the whole shard.
+	ErrNoListAt = errors.New("a list at exactly that resource version is not possible")
+	// ErrDiverged indicates that the sink differs from the server at the same resource version. The reflector lists.
+	ErrDiverged = errors.New("the store differs from the server")
 	// ErrNoConfirmation leads to a list.
 	ErrNoConfirmation = errors.New(
 		"the server has not confirmed that the watch has every change since the state was saved")

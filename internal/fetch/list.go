@@ -51,8 +51,8 @@ func (s *Source) List(ctx context.Context, least string, size int, into Collecto
 	}
 }
 
-// ListAt reads the collection page by page, exactly at resource version rv. The error is ErrNoPart if the server cannot
-// do that, or if it sends an object that cannot be decoded.
+// ListAt reads the collection page by page, exactly at resource version rv. The error is ErrNoListAt if the server
+// cannot do that, or if it sends an object that cannot be decoded.
 func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector, shard string) error {
 	query := url.Values{"resourceVersion": {rv}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
 		"limit": {limit(size)}}
@@ -63,13 +63,13 @@ func (s *Source) ListAt(ctx context.Context, rv string, size int, into Collector
 			apierrors.IsTooManyRequests(err):
 			return err
 		case errors.As(err, new(apierrors.APIStatus)): // such as 410 Expired, or 500 for a version that etcd has not reached
-			return fmt.Errorf("%w: %w", ErrNoPart, err)
+			return fmt.Errorf("%w: %w", ErrNoListAt, err)
 		case err != nil:
 			return err
 		case !into.Whole():
-			return fmt.Errorf("%w: an object cannot be decoded", ErrNoPart)
+			return fmt.Errorf("%w: an object cannot be decoded", ErrNoListAt)
 		case info.ResourceVersion != rv:
-			return fmt.Errorf("%w: the server listed at resource version %.100q, not at %s", ErrNoPart, info.ResourceVersion,
+			return fmt.Errorf("%w: the server listed at resource version %.100q, not at %s", ErrNoListAt, info.ResourceVersion,
 				rv)
 		}
 		if query, err = nextPage(query, info); err != nil || query == nil {
@@ -124,6 +124,10 @@ func (s *Source) ask(ctx context.Context, query url.Values, shard string) (*tran
 func (s *Source) page(ctx context.Context, query url.Values, into Collector, shard string) (decode.ListInfo, error) {
 	request, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if !s.config.Background {
+		s.config.Client.Precedence.Begin()
+		defer s.config.Client.Precedence.End()
+	}
 	resp, err := s.ask(request, query, shard)
 	if err != nil {
 		return decode.ListInfo{}, err

@@ -36,6 +36,7 @@ type Config struct {
 	Resource                     schema.GroupResource
 	LabelSelector, FieldSelector string
 	Accept, AcceptList           string                    // the media types of a watch and of a list
+	Background                   bool                      // requests give way to the lists of the client
 	Check                        func(decode.Format) error // returns an error if objects in a format cannot be decoded
 }
 
@@ -99,6 +100,11 @@ func (a *Awaits) Get() Awaiting { return Awaiting(a.value.Load()) }
 
 // ready waits until the rate limit allows one more request.
 func (s *Source) ready(ctx context.Context) error {
+	if s.config.Background {
+		if err := s.config.Client.Precedence.GiveWay(ctx); err != nil {
+			return err
+		}
+	}
 	s.Awaits.Set(AwaitingRateLimit)
 	return s.config.Client.Wait(ctx)
 }

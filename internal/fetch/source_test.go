@@ -141,13 +141,13 @@ func TestListAddsRawObjects(t *testing.T) {
 	}
 }
 
-// An exact list fails with ErrNoPart if it cannot be at the version, or lacks an object.
+// An exact list fails with ErrNoListAt if it cannot be at the version, or lacks an object.
 // Guarantees: S2
 func TestExactListIsExact(t *testing.T) {
 	for _, c := range []struct {
 		answer answer
 		broken bool
-		none   bool // ErrNoPart
+		none   bool // ErrNoListAt
 	}{
 		{listAnswer("7", "", "{}"), false, false},
 		{listAnswer("8", "", "{}"), false, true},
@@ -156,7 +156,7 @@ func TestExactListIsExact(t *testing.T) {
 	} {
 		source, server := newTestSource(t, c.answer)
 		err := source.ListAt(t.Context(), "7", 0, &records{broken: c.broken}, "")
-		if errors.Is(err, ErrNoPart) != c.none || !c.none && err != nil {
+		if errors.Is(err, ErrNoListAt) != c.none || !c.none && err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 		if want := "labelSelector=a%3Db&limit=500&resourceVersion=7&resourceVersionMatch=Exact"; server.queries[0] != want {

@@ -51,6 +51,7 @@ const (
 	ReasonUnclear
 	ReasonShard
 	ReasonWarmStart
+	ReasonAudit
 )
 
 // Wait is how to wait after a failure.
@@ -71,6 +72,7 @@ const (
 //	Listing  -- Failed: ask otherwise, or again -> Listing
 //	Watching -- Failed: ask again ---------------> Watching
 //	Watching -- Relist; Failed: changes are lost -> Listing
+//	any      -- Failed: the sink is wrong -------> Listing
 type State struct {
 	Phase   Phase
 	Version string // the resource version up to which the sink has every change; empty before the first list
@@ -86,7 +88,7 @@ type State struct {
 // ListPhase is the part of a State while Listing.
 type ListPhase struct {
 	Least    string // the minimum resource version of the list: "0" for any, "" for the newest
-	Restored bool   // the server went back in time since the last list
+	Restored bool   // compare contents: the server went back in time since the last list, or an audit found a difference
 	Told     bool   // no empty list is needed if the server does not serve the resource
 }
 
@@ -180,6 +182,10 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 		next = s.Relist("", ReasonRestored)
 		next.List.Restored = true
 		return next, Backoff, "the server was restored: list everything again"
+	case errors.Is(err, ErrDiverged):
+		next = s.Relist("", ReasonAudit)
+		next.List.Restored = true
+		return next, NoWait, "the store differs from the server: list everything again"
 	case watching && (expired || apierrors.IsStoreReadError(err)):
 		return s.Relist(s.Version, ReasonExpired), Backoff, "" // the changes since Version are lost
 	case watching && s.Watch.CatchUp.stuck(err, now):

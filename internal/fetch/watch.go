@@ -173,6 +173,9 @@ func errorEvent(f decode.Format, raw []byte) error {
 // Afterwards w is an ordinary watch. The error is ErrNoStreaming if the server does not end the initial events as it
 // should.
 func (w *Watch) InitialEvents(into Collector) (version string, err error) {
+	precedence := w.source.config.Client.Precedence
+	precedence.Begin()
+	defer precedence.End()
 	version, err = w.initialEvents(into)
 	return version, refused(err)
 }

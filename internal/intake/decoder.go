@@ -107,6 +107,7 @@ type encoded[T Object] struct {
 type Result[T Object] struct {
 	Object   T // the zero T if Filtered is true or Err is set
 	Key      Key
+	UID      string // the object's, if Err is set
 	Version  string // its resource version
 	Deleted  bool   // the server reported it as deleted: this is its last state
 	Filtered bool   // Filter rejected it, or it is outside the shard
@@ -219,7 +220,8 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 		result.Object, result.Version = obj, obj.GetResourceVersion()
 		return result, nil
 	}
-	result.Version, result.Err = string(f.Peek(raw).ResourceVersion), err
+	id := f.Peek(raw)
+	result.UID, result.Version, result.Err = string(id.UID), string(id.ResourceVersion), err
 	d.report(result.Key, err, raw)
 	return result, nil
 }

@@ -50,10 +50,10 @@ func (c *Collector[T]) take(o Result[T]) error {
 	case c.events && (o.Deleted || o.Filtered) && o.Key.Name != "":
 		c.listing.remove(o.Key)
 	case c.events && o.Filtered:
-		c.listing.fail(Key{}, errNamelessFiltered)
+		c.listing.fail(Failure{Err: errNamelessFiltered})
 	case o.Filtered:
 	case o.Err != nil:
-		c.listing.fail(o.Key, o.Err)
+		c.listing.fail(Failure{o.Key, o.UID, o.Version, o.Err})
 	default:
 		c.listing.add(o.Object)
 	}
@@ -63,15 +63,22 @@ func (c *Collector[T]) take(o Result[T]) error {
 // Items returns the objects. If several have one key, the last one counts.
 func (c *Collector[T]) Items() []T { return c.listing.present() }
 
-// Undecoded yields the keys of the objects that could not be decoded, as far as they are known, with the reasons.
-func (c *Collector[T]) Undecoded() iter.Seq2[Key, error] { return c.listing.undecoded }
+// Failure is an object that could not be decoded.
+type Failure struct {
+	Key          Key // empty if unknown
+	UID, Version string
+	Err          error // why
+}
+
+// Undecoded yields the objects that could not be decoded.
+func (c *Collector[T]) Undecoded() iter.Seq[Failure] { return c.listing.undecoded }
 
 // listing has the objects of a list.
 type listing[T Object] struct {
-	items    []T           // if several have one key, the last one counts
-	failed   map[Key]error // why objects could not be decoded
-	nameless []error       // for those whose key could not be decoded, either; at most maxNameless
-	gone     map[Key]int   // for each deleted key, the number of items at the deletion
+	items    []T             // if several have one key, the last one counts
+	failed   map[Key]Failure // objects that could not be decoded
+	nameless []Failure       // those whose key could not be decoded, either; at most maxNameless
+	gone     map[Key]int     // for each deleted key, the number of items at the deletion
 }
 
 // maxNameless limits the memory that objects without a name take.
@@ -85,27 +92,27 @@ func (l *listing[T]) add(obj T) {
 }
 
 // fail notes that the newest version of an object could not be decoded. An earlier version among the items stays.
-func (l *listing[T]) fail(key Key, err error) {
+func (l *listing[T]) fail(f Failure) {
 	switch {
-	case key.Name != "":
+	case f.Key.Name != "":
 		if l.failed == nil {
-			l.failed = map[Key]error{}
+			l.failed = map[Key]Failure{}
 		}
-		l.failed[key] = err
+		l.failed[f.Key] = f
 	case len(l.nameless) < maxNameless:
-		l.nameless = append(l.nameless, err)
+		l.nameless = append(l.nameless, f)
 	}
 }
 
 // undecoded yields the objects that could not be decoded.
-func (l *listing[T]) undecoded(yield func(Key, error) bool) {
-	for _, err := range l.nameless {
-		if !yield(Key{}, err) {
+func (l *listing[T]) undecoded(yield func(Failure) bool) {
+	for _, f := range l.nameless {
+		if !yield(f) {
 			return
 		}
 	}
-	for key, err := range l.failed {
-		if !yield(key, err) {
+	for _, f := range l.failed {
+		if !yield(f) {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -56,5 +57,28 @@ func (l Limit) Enter() {
 func (l Limit) Leave() {
 	if l != nil {
 		<-l
+	}
+}
+
+// Until returns a context that ends like ctx, or with why when stopped is closed. The caller must call end, which waits
+// for the goroutine that watches stopped.
+func Until(ctx context.Context, stopped <-chan struct{}, why error) (_ context.Context, end func()) {
+	if IsClosed(stopped) {
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(why)
+		return ended, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-stopped:
+			cancel(why)
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		watching.Wait()
 	}
 }

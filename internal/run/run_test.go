@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -97,4 +98,36 @@ func TestLimit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A context of Until ends with the reason when the channel is closed, at once if it is closed already, and like its
+// parent otherwise.
+func TestUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why, stopped := errors.New("stopped"), make(chan struct{})
+		ctx, end := Until(t.Context(), stopped, why)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Error("ended early")
+		}
+		close(stopped)
+		<-ctx.Done()
+		if context.Cause(ctx) != why {
+			t.Error(context.Cause(ctx))
+		}
+		end()
+		ctx, end = Until(t.Context(), stopped, why)
+		if context.Cause(ctx) != why {
+			t.Error("did not end at once")
+		}
+		end()
+		parent, cancel := context.WithCancelCause(t.Context())
+		ctx, end = Until(parent, make(chan struct{}), why)
+		cancel(io.EOF)
+		<-ctx.Done()
+		if context.Cause(ctx) != io.EOF {
+			t.Error(context.Cause(ctx))
+		}
+		end()
+	})
 }

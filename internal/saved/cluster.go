@@ -29,6 +29,7 @@ type Cluster struct {
 	asking chan struct{} // holds a token while a request for the UID is under way
 
 	// Only the owner of the token uses these.
+	askedAt  time.Time
 	failed   error // the last request had no answer in time
 	failedAt time.Time
 	pageAt   time.Time // the answer was a 404 without a Status, perhaps of a proxy, at that time; zero if it was not
@@ -69,15 +70,17 @@ const (
 var errNotIdentified = errors.New("identify the server")
 
 // UID returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the client
-// may not get that namespace. Only the first call that succeeds sends a request, unless a proxy may have answered it.
-func (c *Cluster) UID(ctx context.Context, client *transport.Client) (string, error) {
+// may not get that namespace. Only the first call that succeeds sends a request, unless a proxy may have answered it, or
+// again is true and the last request was more than a few seconds ago.
+func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool) (string, error) {
 	select {
 	case c.asking <- struct{}{}:
 		defer func() { <-c.asking }()
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	if uid, known := c.knownUID(); known && (c.pageAt.IsZero() || time.Since(c.pageAt) < identifyAgain) {
+	again = again && time.Since(c.askedAt) > identifyTimeout
+	if uid, known := c.knownUID(); known && !again && (c.pageAt.IsZero() || time.Since(c.pageAt) < identifyAgain) {
 		return uid, nil
 	}
 	if err := client.Wait(ctx); err != nil {
@@ -88,6 +91,7 @@ func (c *Cluster) UID(ctx context.Context, client *transport.Client) (string, er
 	}
 	short, cancel := context.WithTimeoutCause(ctx, identifyTimeout, transport.ErrNoProgress)
 	defer cancel()
+	c.askedAt = time.Now()
 	uid, err := readUID(short, client)
 	if c.failed = nil; err != nil && short.Err() != nil && ctx.Err() == nil {
 		c.failed, c.failedAt = fmt.Errorf("%w: %w", errNotIdentified, err), time.Now()

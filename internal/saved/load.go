@@ -60,7 +60,7 @@ func (s *State) Load(ctx context.Context, shard string, take func(Object)) (Load
 	}
 	if errors.As(err, new(Cold)) && !errors.Is(err, errNotIdentified) {
 		// The last save, which may come at any time, needs it. The one before tries again.
-		_, _ = s.config.Cluster.UID(ctx, s.config.Client)
+		_, _ = s.config.Cluster.UID(ctx, s.config.Client, false)
 	}
 	return l, err
 }
@@ -116,7 +116,7 @@ func (s *State) read(ctx context.Context, shard string, take func(Object)) (l Lo
 	if l.Current, one, err = s.config.Source.Current(ctx, shard); err != nil {
 		return l, err
 	}
-	cluster, err := s.config.Cluster.UID(ctx, s.config.Client)
+	cluster, err := s.config.Cluster.UID(ctx, s.config.Client, false)
 	if err != nil {
 		return l, err
 	}

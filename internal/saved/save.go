@@ -87,7 +87,7 @@ func (s *State) write(ctx context.Context, c Content, last bool) (objects int, b
 		if last {
 			return 0, 0, errors.New("the server has not been identified yet")
 		}
-		if h.Cluster, err = s.config.Cluster.UID(ctx, s.config.Client); err != nil {
+		if h.Cluster, err = s.config.Cluster.UID(ctx, s.config.Client, false); err != nil {
 			return 0, 0, err
 		}
 	}

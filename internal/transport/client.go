@@ -23,6 +23,8 @@ import (
 type Client struct {
 	Base   *url.URL
 	Accept string // the configured media types; empty means those of the object's type
+	// Precedence is that of lists over requests in the background. Clients of WithTracer share it.
+	Precedence *Precedence
 
 	lists   *http.Client // also for requests of single objects
 	watches *http.Client // lists without a time limit on the body
@@ -71,12 +73,13 @@ func New(config *rest.Config) (*Client, error) {
 	watches := lists
 	watches.Timeout = 0
 	c := &Client{
-		Base:    base,
-		Accept:  config.AcceptContentTypes,
-		lists:   &lists,
-		watches: &watches,
-		limiter: config.RateLimiter,
-		traffic: &traffic{},
+		Base:       base,
+		Accept:     config.AcceptContentTypes,
+		Precedence: newPrecedence(),
+		lists:      &lists,
+		watches:    &watches,
+		limiter:    config.RateLimiter,
+		traffic:    &traffic{},
 	}
 	if c.Accept == "" {
 		c.Accept = config.ContentType

@@ -16,16 +16,19 @@ import (
 // Key names one object of a collection.
 type Key = types.NamespacedName
 
+// ID is the identity and version of an object that could not be decoded. An empty part is unknown.
+type ID struct{ UID, Version string }
+
 // Set is the set of the objects of a source whose newest version could not be decoded, with the reason for each. A
 // store has an older version of such an object, or none. Nil is the empty set. A set never changes: With and Without
 // return another one, which shares memory with it.
 //
-// A server determines what is in a set, so the memory is bounded: an entry takes 100 bytes, a key of at most 2*maxName
-// bytes, and a reason of at most errtext.Max bytes, which entries with equal reasons share. The set has at most one
+// A server determines what is in a set, so the memory is bounded: an entry takes 130 bytes, a key and an ID of at most
+// 2*maxName bytes each, and a reason of at most errtext.Max bytes, which entries with equal reasons share. The set has at most one
 // entry for each object that the server has. An object whose name is unknown, or too long, takes no memory: it is only
 // counted.
 type Set struct {
-	keys     cow.Tree[reason, struct{}]
+	keys     cow.Tree[reason, ID]
 	gen      uint64 // of the last write to keys
 	nameless int    // versions of objects without a known name, since the last list
 	why      reason // of the last nameless one
@@ -65,7 +68,7 @@ func (s *Set) Unnamed() int {
 func (s *Set) Why() error { return s.why }
 
 // With returns the set with one more object, which could not be decoded because of err.
-func (s *Set) With(key Key, err error) *Set {
+func (s *Set) With(key Key, id ID, err error) *Set {
 	var next Set
 	if s != nil {
 		next = *s
@@ -76,10 +79,21 @@ func (s *Set) With(key Key, err error) *Set {
 	} else {
 		next.gen++
 		// key may be part of the object
-		r := &cow.Record[struct{}]{Space: unique.Make(key.Namespace).Value(), Name: strings.Clone(key.Name)}
-		next.keys.Set(next.gen, cow.Item[reason, struct{}]{Key: why, Record: r})
+		r := &cow.Record[ID]{Space: unique.Make(key.Namespace).Value(), Name: strings.Clone(key.Name), Data: kept(id)}
+		next.keys.Set(next.gen, cow.Item[reason, ID]{Key: why, Record: r})
 	}
 	return &next
+}
+
+// kept returns id without what is too long, in memory of its own.
+func kept(id ID) ID {
+	if len(id.UID) > maxName {
+		id.UID = ""
+	}
+	if len(id.Version) > maxName {
+		id.Version = ""
+	}
+	return ID{strings.Clone(id.UID), strings.Clone(id.Version)}
 }
 
 // Without returns the set without the object with that key.
@@ -102,14 +116,26 @@ func (s *Set) Has(key Key) bool { return s.Get(key) != nil }
 // Get returns why the newest version of the object with that key could not be decoded, or nil if the set does not have
 // the object.
 func (s *Set) Get(key Key) error {
+	if it := s.find(key); it != nil {
+		return it.Key
+	}
+	return nil
+}
+
+// ID returns the identity and version of the object with that key that could not be decoded. It returns false if the
+// set does not have the object.
+func (s *Set) ID(key Key) (ID, bool) {
+	if it := s.find(key); it != nil {
+		return it.Record.Data, true
+	}
+	return ID{}, false
+}
+
+func (s *Set) find(key Key) *cow.Item[reason, ID] {
 	if s == nil {
 		return nil
 	}
-	it := s.keys.Get(&cow.Place{Space: key.Namespace, Name: key.Name})
-	if it == nil {
-		return nil
-	}
-	return it.Key
+	return s.keys.Get(&cow.Place{Space: key.Namespace, Name: key.Name})
 }
 
 // Unknown returns why an object with any key may be in the set: its name is unknown. It returns nil if the set has no
@@ -128,7 +154,7 @@ func (s *Set) In(namespace string) iter.Seq2[Key, error] {
 		if s == nil {
 			return
 		}
-		s.keys.Ascend(&cow.Place{Space: namespace}, func(items []cow.Item[reason, struct{}]) bool {
+		s.keys.Ascend(&cow.Place{Space: namespace}, func(items []cow.Item[reason, ID]) bool {
 			for i := range items {
 				r := items[i].Record
 				if namespace != "" && r.Space != namespace ||

@@ -1,0 +1,254 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/typedinformer/informer/internal/run"
+)
+
+// Source is one collection that a store follows, or one namespace of it.
+type Source interface {
+	// View returns what the store has now. It returns false if the server does not serve the resource.
+	View() (View, bool)
+	// List lists the collection at exactly the resource version of v, and calls each for one object after the other. It
+	// returns the number of bytes of the responses.
+	List(ctx context.Context, v View, each func(Key, ID)) (bytes int64, err error)
+	// Behind returns an error if the server has not reached the resource version of v.
+	Behind(ctx context.Context, v View) error
+	// Relist makes the store equal to the server, because of why.
+	Relist(why error)
+}
+
+// Result is what an audit has found.
+type Result struct {
+	Version string // the lowest one of all sources
+	Time    time.Time
+	Took    time.Duration
+	Bytes   int64
+	Found
+}
+
+// Status counts audits; see informer.AuditStatus.
+type Status struct {
+	Equal, Different, Failed, Differ int
+	Last                             Result
+	LastEqual                        time.Time
+	LastError                        error
+	Next                             time.Time
+}
+
+// Config describes an [Auditor].
+type Config struct {
+	Every     time.Duration                                         // zero for no periodic audits
+	Published func() <-chan struct{}                                // returns a channel that is closed when a view changes
+	Older     func(version, than string) bool                       // compares resource versions
+	Alone     func(ctx context.Context) (leave func(), err error)   // waits until no other audit of the client runs
+	Identity  func(ctx context.Context, again bool) (string, error) // names the server; nil if it is not to be asked
+	Different func(Result) error                                    // reports a difference; returns the reason of the lists that follow
+	Stopped   <-chan struct{}                                       // closed when the store changes no more
+}
+
+// Auditor audits one store. Its methods are safe for concurrent use; Run may be called once.
+type Auditor struct {
+	config   Config
+	sources  []Source
+	schedule schedule
+	resumed  chan struct{} // holds a token when a watch has resumed after a failure
+
+	mu     sync.Mutex // protects the fields below
+	status Status
+}
+
+// New returns an auditor without sources.
+func New(c Config) *Auditor {
+	return &Auditor{config: c, schedule: schedule{every: c.Every, due: make(chan struct{}, 1)},
+		resumed: make(chan struct{}, 1)}
+}
+
+// Add adds a source. It must not be called after Run or Audit.
+func (a *Auditor) Add(s Source) { a.sources = append(a.sources, s) }
+
+// Due makes an audit due. It begins at a random time within half a minute.
+func (a *Auditor) Due() { run.Signal(a.schedule.due) }
+
+const (
+	// maxAway is the time without a watch after which an audit is due.
+	maxAway = time.Minute
+	// maxAudit is the time after which an audit fails that nobody asked for.
+	maxAudit = 15 * time.Minute
+)
+
+// Resumed notes that a watch has resumed after a failure. No watch was open for the time away.
+func (a *Auditor) Resumed(away time.Duration) {
+	if away > maxAway {
+		a.Due()
+	}
+	run.Signal(a.resumed)
+}
+
+// Run audits whenever one is due, until ctx ends.
+func (a *Auditor) Run(ctx context.Context) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	if a.config.Identity != nil {
+		asking.Go(func() { a.watchIdentity(ctx) })
+	}
+	a.schedule.run(ctx, func(ctx context.Context) outcome {
+		ctx, cancel := context.WithTimeoutCause(ctx, maxAudit, fmt.Errorf("it took longer than %v", maxAudit))
+		defer cancel()
+		r, err := a.Audit(ctx)
+		switch {
+		case err != nil:
+			return failed
+		case r.Differ > 0:
+			return different
+		}
+		return equal
+	})
+}
+
+// watchIdentity makes an audit due if another server answers after a failure.
+func (a *Auditor) watchIdentity(ctx context.Context) {
+	before, _ := a.config.Identity(ctx, false)
+	for {
+		select {
+		case <-a.resumed:
+		case <-ctx.Done():
+			return
+		}
+		now, err := a.config.Identity(ctx, true)
+		if err != nil || now == "" {
+			continue
+		}
+		if before != "" && now != before {
+			a.Due()
+		}
+		before = now
+	}
+}
+
+// Status returns the present status.
+func (a *Auditor) Status() Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.status
+	s.Next = a.schedule.nextAt()
+	return s
+}
+
+// Audit compares the store with every source. It makes those list that differ.
+func (a *Auditor) Audit(ctx context.Context) (Result, error) {
+	r := Result{Time: time.Now()}
+	err := a.compareAll(ctx, &r)
+	r.Took = time.Since(r.Time)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &a.status
+	switch {
+	case run.IsClosed(a.config.Stopped), errors.Is(err, context.Canceled): // says nothing about the server
+	case err != nil:
+		s.Failed++
+		s.LastError = err
+	case r.Differ > 0:
+		s.Different++
+		s.Differ += r.Differ
+		s.Last = r
+	default:
+		s.Equal++
+		s.Last, s.LastEqual = r, r.Time
+	}
+	return r, err
+}
+
+// compareAll adds to r what differs, while no other audit of the client runs.
+func (a *Auditor) compareAll(ctx context.Context, r *Result) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	leave, err := a.config.Alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, s := range a.sources {
+		err := run.Apart(func() error { return a.compareSource(ctx, s, r) }) // List may call functions of the user
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareSource adds to r what differs in one source, and makes the source list if anything does.
+func (a *Auditor) compareSource(ctx context.Context, s Source, r *Result) error {
+	for {
+		published := a.config.Published()
+		v, ok := s.View()
+		if !ok {
+			return nil
+		}
+		c := NewComparison(v)
+		bytes, err := s.List(ctx, v, c.Served)
+		r.Bytes += bytes
+		switch {
+		case err == nil:
+			part := Result{Version: v.Version(), Time: r.Time, Bytes: bytes, Found: c.End()}
+			if part.Differ > 0 {
+				why := a.config.Different(part)
+				a.mu.Lock()
+				a.status.LastError = why
+				a.mu.Unlock()
+				s.Relist(why)
+			}
+			a.add(r, &part)
+			return nil
+		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+			if err := a.later(ctx, s, v.Version(), published, err); err != nil {
+				return err
+			}
+		default:
+			if behind := s.Behind(ctx, v); behind != nil {
+				s.Relist(behind)
+				return behind
+			}
+			return err
+		}
+	}
+}
+
+// later waits until the store has a later version of s than one that the server no longer has, because of gone.
+func (a *Auditor) later(ctx context.Context, s Source, version string, published <-chan struct{}, gone error) error {
+	for {
+		select {
+		case <-published:
+		case <-a.config.Stopped:
+			return gone
+		case <-ctx.Done():
+			return fmt.Errorf("the store has had no later resource version than %s: %w", version, gone)
+		}
+		published = a.config.Published()
+		if v, ok := s.View(); !ok || v.Version() != version {
+			return nil
+		}
+	}
+}
+
+// add adds the result for one source.
+func (a *Auditor) add(r, part *Result) {
+	if r.Version == "" || a.config.Older(part.Version, r.Version) {
+		r.Version = part.Version
+	}
+	r.Objects += part.Objects
+	r.Unclear += part.Unclear
+	r.Differ += part.Differ
+	r.Named = append(r.Named, part.Named[:min(len(part.Named), MaxNamed-len(r.Named))]...)
+}

@@ -1,0 +1,170 @@
+package audit
+
+import (
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Key names one object of a collection.
+type Key = types.NamespacedName
+
+// ID is the identity and version of an object. An empty part is unknown, and equals any.
+type ID struct{ UID, Version string }
+
+// View is what a store has of a collection at one resource version. It never changes.
+type View interface {
+	// Version returns the resource version.
+	Version() string
+	// Get returns the ID of the object with that key. It returns false if the store has none.
+	Get(key Key) (ID, bool)
+	// All yields every object.
+	All() iter.Seq2[Key, ID]
+	// Len returns the number of objects.
+	Len() int
+	// Undecoded returns the ID of the object with that key whose newest version could not be decoded. The store may have
+	// an older version of it. It returns false if there is no such object.
+	Undecoded(key Key) (ID, bool)
+	// AllUndecoded yields every such object.
+	AllUndecoded() iter.Seq2[Key, ID]
+	// Unnamed reports whether there are objects whose names could not be decoded. The store may lack objects of the
+	// server then, and may have objects that are gone.
+	Unnamed() bool
+}
+
+// Kind is how an object differs.
+type Kind uint8
+
+const (
+	// Missing: the server has the object, and the store does not.
+	Missing Kind = iota
+	// Superfluous: the store has the object, and the server does not.
+	Superfluous
+	// Recreated: the two have objects of that name with different UIDs.
+	Recreated
+	// Outdated: the two have different versions of the object.
+	Outdated
+)
+
+// String returns "missing", "superfluous", "recreated" or "outdated".
+func (k Kind) String() string {
+	switch k {
+	case Missing:
+		return "missing"
+	case Superfluous:
+		return "superfluous"
+	case Recreated:
+		return "recreated"
+	case Outdated:
+		return "outdated"
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Difference is one object that differs.
+type Difference struct {
+	Key  Key
+	Kind Kind
+}
+
+// MaxNamed is the largest number of differences in Found.Named.
+const MaxNamed = 100
+
+// Found is what a [Comparison] has found.
+type Found struct {
+	Objects int          // of the server
+	Unclear int          // objects that could not be compared: a name is unknown
+	Differ  int          // objects that differ
+	Named   []Difference // the first of them
+}
+
+func (f *Found) differs(key Key, kind Kind) {
+	f.Differ++
+	if len(f.Named) < MaxNamed {
+		f.Named = append(f.Named, Difference{key, kind})
+	}
+}
+
+// Comparison compares a view with the objects of the server. It holds eight bytes for each of them. It is for one
+// goroutine.
+type Comparison struct {
+	view  View
+	found Found
+	seed  maphash.Seed
+	seen  []uint64 // hashes of the keys that the server has, of those that the view has, too
+}
+
+// NewComparison returns a comparison with view.
+func NewComparison(view View) *Comparison {
+	return &Comparison{view: view, seed: maphash.MakeSeed(), seen: make([]uint64, 0, view.Len())}
+}
+
+func (c *Comparison) hash(key Key) uint64 { return maphash.Comparable(c.seed, key) }
+
+// Served compares an object of the server. The name of key is empty if it could not be decoded.
+func (c *Comparison) Served(key Key, id ID) {
+	c.found.Objects++
+	if key.Name == "" {
+		c.found.Unclear++
+		return
+	}
+	have, ok := c.view.Undecoded(key) // first: the version of the store is an older one
+	if !ok {
+		have, ok = c.view.Get(key)
+	}
+	switch {
+	case !ok && c.view.Unnamed():
+		c.found.Unclear++
+		return
+	case !ok:
+		c.found.differs(key, Missing)
+		return
+	case !same(have.UID, id.UID):
+		c.found.differs(key, Recreated)
+	case !same(have.Version, id.Version):
+		c.found.differs(key, Outdated)
+	}
+	c.seen = append(c.seen, c.hash(key))
+}
+
+// same reports whether a and b are equal, as far as both are known.
+func same(a, b string) bool { return a == b || a == "" || b == "" }
+
+// End returns what the comparison has found. The server has no further objects.
+func (c *Comparison) End() Found {
+	if c.found.Unclear > 0 || c.view.Unnamed() {
+		c.found.Unclear += c.absent(func(Key) {})
+	} else {
+		c.absent(func(key Key) { c.found.differs(key, Superfluous) })
+	}
+	return c.found
+}
+
+// absent calls each for every object of the view that the server does not have, and returns their number.
+func (c *Comparison) absent(each func(Key)) (n int) {
+	slices.Sort(c.seen)
+	for key := range c.keys {
+		if _, ok := slices.BinarySearch(c.seen, c.hash(key)); !ok {
+			each(key)
+			n++
+		}
+	}
+	return n
+}
+
+// keys yields every key of the view once.
+func (c *Comparison) keys(yield func(Key) bool) {
+	for key := range c.view.All() {
+		if !yield(key) {
+			return
+		}
+	}
+	for key := range c.view.AllUndecoded() {
+		if _, again := c.view.Get(key); !again && !yield(key) {
+			return
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package intake
+
+import (
+	"fmt"
+
+	"github.com/typedinformer/informer/internal/decode"
+	"github.com/typedinformer/informer/internal/fetch"
+	"github.com/typedinformer/informer/internal/hashrange"
+)
+
+// Identities reads the identity of each object of a list that a [Decoder] would decode, and decodes no more of it than
+// Filter needs. It implements fetch.Collector. [Decoder.Identities] returns one.
+type Identities[T Object] struct {
+	decoder *Decoder[T]
+	asked   Asked
+	each    func(key Key, uid, version string)
+}
+
+// Identities returns the identities of what was asked. It calls each for one object after the other. The name of key is
+// empty if it could not be decoded.
+func (d *Decoder[T]) Identities(asked Asked, each func(key Key, uid, version string)) *Identities[T] {
+	return &Identities[T]{d, asked, each}
+}
+
+// Intake implements fetch.Collector.
+func (i *Identities[T]) Intake(f decode.Format, _ func(error)) fetch.Intake {
+	return &identitiesOf[T]{Identities: i, format: f}
+}
+
+// Whole implements fetch.Collector.
+func (i *Identities[T]) Whole() bool { return true }
+
+// Reset implements fetch.Collector. A list at exactly one resource version never begins again.
+func (i *Identities[T]) Reset() {}
+
+// identitiesOf is the intake of one response.
+type identitiesOf[T Object] struct {
+	*Identities[T]
+	format decode.Format
+	err    error
+}
+
+// Add implements fetch.Intake.
+func (i *identitiesOf[T]) Add(raw []byte, _ bool, list *decode.ListInfo) {
+	if i.err != nil {
+		return
+	}
+	d, id := i.decoder, i.format.Peek(raw)
+	key := keyOf(id)
+	switch {
+	case d.Namespace != "" && key.Name != "" && key.Namespace != d.Namespace:
+		i.err = fmt.Errorf("%w: %.600s instead of one of %.300s", fetch.ErrForeign, key, d.Namespace)
+		return
+	case i.asked.Shard != nil && !i.asked.hasIdentity(id):
+		return
+	case d.Filter != nil && !d.accepts(i.format, raw, list):
+		return
+	}
+	i.each(key, string(id.UID), string(id.ResourceVersion))
+}
+
+// hasIdentity reports whether an object is in the shard. There must be one.
+func (a *Asked) hasIdentity(id decode.Identity) bool {
+	if a.ByNamespace {
+		return a.Shard(hashrange.Of(id.Namespace))
+	}
+	return a.Shard(hashrange.Of(id.UID))
+}
+
+// Fill implements fetch.Intake.
+func (i *identitiesOf[T]) Fill(body interface{ Fill() error }) error {
+	if i.err != nil {
+		return i.err
+	}
+	return body.Fill()
+}
+
+// Wait implements fetch.Intake.
+func (i *identitiesOf[T]) Wait() error { return i.err }
