@@ -140,7 +140,7 @@
 //	                  (internal/decode), and calls Config.Transform
 //	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
 //	outlet.go         puts a Delta into the sink, which then has every change up to the event's resource version
-//	fifo.go           queues the delta; a full queue blocks the reader, and so the server
+//	fifo.go           queues the delta; a full queue blocks the reader, and so the server (internal/pipe)
 //	follower.go       takes a batch of deltas, on the reader if they are few
 //	edit.go           applies it to the store and its indexes in one step (internal/table)
 //	listener.go       has the handlers of the follower

@@ -99,10 +99,12 @@ func (f *follower[T]) makeReflectors(client *Client, packing intake.Packing[T]) 
 // feed is the [Holder] and the batcher that the reflectors feed.
 type feed[T Object] struct{ follower *follower[T] }
 
-func (f feed[T]) Put(ctx context.Context, d Delta[T]) error   { return f.follower.fifo.Put(ctx, d) }
-func (f feed[T]) Get(key Key) (T, bool)                       { return f.follower.store.Get(key) }
-func (f feed[T]) queue(ctx context.Context, d Delta[T]) error { return f.follower.fifo.queue(ctx, d) }
-func (f feed[T]) flush() error                                { return f.follower.flush() }
+func (f feed[T]) Put(ctx context.Context, d Delta[T]) error { return f.follower.fifo.Put(ctx, d) }
+func (f feed[T]) Get(key Key) (T, bool)                     { return f.follower.store.Get(key) }
+func (f feed[T]) queue(ctx context.Context, d Delta[T]) error {
+	return f.follower.fifo.pipe.Queue(ctx, &d)
+}
+func (f feed[T]) flush() error { return f.follower.flush() }
 
 // run implements engine.
 func (f *follower[T]) run(ctx context.Context) error {
@@ -260,7 +262,7 @@ func (f *follower[T]) pull(ctx context.Context, yield func(Event[T]) bool) { pul
 // apply writes the deltas of the reflectors to the store, and delivers the changes.
 func (f *follower[T]) apply(ctx context.Context) error {
 	for {
-		if err := f.fifo.wait(ctx); err != nil {
+		if err := f.fifo.pipe.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
 		if err := f.applyBatch(ctx); err != nil {
@@ -277,7 +279,7 @@ func (f *follower[T]) applyBatch(ctx context.Context) (err error) {
 		return context.Cause(ctx)
 	}
 	f.full = false
-	if f.batch, err = f.fifo.takeNow(f.batch); err != nil {
+	if f.batch, err = f.fifo.pipe.TakeNow(f.batch); err != nil {
 		return err
 	}
 	return f.applyLocked()
@@ -291,15 +293,15 @@ const fewChanges = 32
 // have room. That saves waking another goroutine. Otherwise flush wakes apply.
 func (f *follower[T]) flush() error {
 	if !f.applying.TryLock() {
-		run.Signal(f.fifo.readable)
+		f.fifo.pipe.Wake()
 		return nil
 	}
 	defer f.applying.Unlock()
 	if f.full {
-		run.Signal(f.fifo.readable)
+		f.fifo.pipe.Wake()
 		return nil
 	}
-	f.batch = f.fifo.takeFew(f.batch, fewChanges)
+	f.batch = f.fifo.pipe.TakeFew(f.batch, fewChanges)
 	ended := true // stays true if the function of an index calls runtime.Goexit; the reflector must not retry then
 	defer func() {
 		if ended {
@@ -327,7 +329,7 @@ func (f *follower[T]) applyLocked() (err error) {
 		f.changes = f.changes[:0]
 	}
 	if f.full = f.hub.Full(); f.full {
-		run.Signal(f.fifo.readable) // for apply to wait
+		f.fifo.pipe.Wake() // for apply to wait
 	}
 	clear(f.batch)
 	if cap(f.changes) > fifoCapacity {

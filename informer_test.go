@@ -11,7 +11,7 @@ import (
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.fifo.queue(f.t.Context(), d); err != nil {
+		if err := f.engine.fifo.pipe.Queue(f.t.Context(), &d); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		synctest.Wait()
 		exits = true
 		go func() {
-			_ = inf.engine.fifo.queue(t.Context(), upsert(2, "a"))
+			_ = inf.engine.fifo.pipe.Queue(t.Context(), new(upsert(2, "a")))
 			_ = inf.engine.flush()
 		}()
 		synctest.Wait()

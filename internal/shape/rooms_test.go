@@ -26,6 +26,7 @@ var rooms = map[string][]string{
 	"intake":    {"decode", "fetch", "hashrange", "heapsize", "run"},
 	"line":      {"histogram", "run"},
 	"packed":    {"decode", "heapsize", "pack"},
+	"pipe":      {"run"},
 	"saved":     {"decode", "notfound", "run", "snapshotfile", "transport"},
 	"table":     {"cow"},
 	"undecoded": {"cow", "errtext"},
@@ -135,7 +136,7 @@ const (
 
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
-var tooLarge = map[string]int{"lines of root": 6329}
+var tooLarge = map[string]int{}
 
 // text is a string literal, which may make its line longer.
 var text = regexp.MustCompile("\"([^\"\\\\]|\\\\.)*\"|`[^`]*`")
