@@ -25,6 +25,7 @@ var rooms = map[string][]string{
 	"fetch":     {"decode", "discovery", "transport"},
 	"intake":    {"decode", "fetch", "hashrange", "heapsize", "run"},
 	"line":      {"histogram", "run"},
+	"members":   nil,
 	"packed":    {"decode", "heapsize", "pack"},
 	"pipe":      {"run"},
 	"saved":     {"decode", "notfound", "run", "snapshotfile", "transport"},
