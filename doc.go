@@ -145,7 +145,7 @@
 //	edit.go           applies it to the store and its indexes in one step (internal/table)
 //	listener.go       has the handlers of the follower
 //	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler
-//	compact.go        with Config.Compact only: decodes what the handler receives
+//	compact.go        with Config.Compact only: decodes what the handler receives (internal/packed)
 //	enqueue.go        is a handler that adds keys
 //	queue.go          holds each key once, by priority (internal/line)
 //	controller.go     takes keys and reconciles them (internal/work)
