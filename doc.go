@@ -141,7 +141,7 @@
 //	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
 //	outlet.go         puts a Delta into the sink, which then has every change up to the event's resource version
 //	fifo.go           queues the delta; a full queue blocks the reader, and so the server (internal/pipe)
-//	follower.go       takes a batch of deltas, on the reader if they are few
+//	follower.go       takes a batch of deltas, on the reader if they are few (internal/pipe)
 //	edit.go           applies it to the store and its indexes in one step (internal/table)
 //	listener.go       has the handlers of the follower
 //	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler

@@ -15,7 +15,7 @@ func (f fed) queued(deltas ...Delta[*thing]) {
 			f.t.Fatal(err)
 		}
 	}
-	if err := f.engine.flush(); err != nil {
+	if err := f.engine.drain.Flush(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -78,7 +78,7 @@ func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
 	}
 	var steps []string
 	for len(batch) > 0 {
-		n, initial := f.stepLocked(batch)
+		n, initial := f.step(batch)
 		steps = append(steps, fmt.Sprint(n, initial))
 		batch = batch[n:]
 	}
@@ -169,7 +169,7 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		exits = true
 		go func() {
 			_ = inf.engine.fifo.pipe.Queue(t.Context(), new(upsert(2, "a")))
-			_ = inf.engine.flush()
+			_ = inf.engine.drain.Flush()
 		}()
 		synctest.Wait()
 		if err := inf.Subscribe(&recorder{}).Err(); err == nil {

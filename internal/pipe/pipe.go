@@ -1,4 +1,5 @@
-// Package pipe is the engine of a FIFO: a bounded queue whose consumer takes all waiting items at once.
+// Package pipe is the engine of a FIFO, a bounded queue whose consumer takes all waiting items at once, and of its
+// consumer: a [Pipe] and a [Drain].
 package pipe
 
 import (
@@ -41,7 +42,7 @@ func New[T any](capacity int, alone func(*T) bool) *Pipe[T] {
 func (p *Pipe[T]) Put(ctx context.Context, item *T) error {
 	err := p.Queue(ctx, item)
 	if err == nil {
-		p.Wake()
+		p.wake()
 	}
 	return err
 }
@@ -52,7 +53,7 @@ func (p *Pipe[T]) Queue(ctx context.Context, item *T) error {
 	defer p.mu.Unlock()
 	for !p.closed && len(p.items) >= p.capacity {
 		p.blocked++
-		p.Wake()
+		p.wake()
 		p.mu.Unlock()
 		select {
 		case <-p.writable:
@@ -79,25 +80,25 @@ func (p *Pipe[T]) Queue(ctx context.Context, item *T) error {
 	return nil
 }
 
-// Wake makes the consumer look for items.
-func (p *Pipe[T]) Wake() { run.Signal(p.readable) }
+// wake makes the consumer look for items.
+func (p *Pipe[T]) wake() { run.Signal(p.readable) }
 
 // Take waits until there are items, and returns the next batch, using batch's memory. It returns ctx's error if ctx
 // ends first, and [ErrClosed] if the pipe is closed and empty.
 func (p *Pipe[T]) Take(ctx context.Context, batch []T) ([]T, error) {
 	for {
 		var err error
-		if batch, err = p.TakeNow(batch); err != nil || len(batch) > 0 {
+		if batch, err = p.takeNow(batch); err != nil || len(batch) > 0 {
 			return batch, err
 		}
-		if err := p.Wait(ctx); err != nil {
+		if err := p.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// Wait waits until there may be items to take, or the pipe is closed. It returns ctx's error if ctx ends first.
-func (p *Pipe[T]) Wait(ctx context.Context) error {
+// wait waits until there may be items to take, or the pipe is closed. It returns ctx's error if ctx ends first.
+func (p *Pipe[T]) wait(ctx context.Context) error {
 	select {
 	case <-p.readable:
 		return nil
@@ -106,26 +107,26 @@ func (p *Pipe[T]) Wait(ctx context.Context) error {
 	}
 }
 
-// TakeNow is like Take, but does not wait: it returns an empty batch if there are no items.
-func (p *Pipe[T]) TakeNow(batch []T) ([]T, error) {
+// takeNow is like Take, but does not wait: it returns an empty batch if there are no items.
+func (p *Pipe[T]) takeNow(batch []T) ([]T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := p.batchLocked()
 	if n == 0 && p.closed {
-		p.Wake()
+		p.wake()
 		return nil, ErrClosed
 	}
 	return p.takeLocked(batch, n), nil
 }
 
-// TakeFew takes all items, if there are at most most and none is a batch of its own. Otherwise it takes none and wakes
+// takeFew takes all items, if there are at most most and none is a batch of its own. Otherwise it takes none and wakes
 // the consumer.
-func (p *Pipe[T]) TakeFew(batch []T, most int) []T {
+func (p *Pipe[T]) takeFew(batch []T, most int) []T {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.items)
 	if n > most || p.own > 0 {
-		p.Wake()
+		p.wake()
 		n = 0
 	}
 	return p.takeLocked(batch, n)
@@ -144,7 +145,7 @@ func (p *Pipe[T]) takeLocked(batch []T, n int) []T {
 	clear(p.items[rest:])
 	p.items = p.items[:rest]
 	if rest > 0 {
-		p.Wake()
+		p.wake()
 	}
 	run.Signal(p.writable)
 	return batch
@@ -171,7 +172,7 @@ func (p *Pipe[T]) Close(drain bool) {
 	if !drain {
 		p.items, p.own = nil, 0
 	}
-	p.Wake()
+	p.wake()
 	run.Signal(p.writable)
 }
 

@@ -61,7 +61,7 @@ func TestOrderFromManyProducers(t *testing.T) {
 	})
 }
 
-// TakeFew takes all items or none. If it takes none, it wakes the consumer.
+// takeFew takes all items or none. If it takes none, it wakes the consumer.
 // Guarantees: F4
 func TestTakeFewTakesAllOrNone(t *testing.T) {
 	for _, c := range []struct {
@@ -91,7 +91,7 @@ func TestTakeFewTakesAllOrNone(t *testing.T) {
 			if !c.takes {
 				want = nil
 			}
-			if got := p.TakeFew(nil, 3); !slices.Equal(got, want) {
+			if got := p.takeFew(nil, 3); !slices.Equal(got, want) {
 				t.Errorf("took %v, want %v", got, want)
 			}
 			if left, _ := p.Len(); left != len(c.items)-len(want) || len(p.readable) > 0 != c.wakes {
