@@ -55,7 +55,7 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	engine := followerOf(inf)
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = engine.apply(ctx)
+		_ = engine.drain.Run(ctx)
 		engine.stop()
 	})
 	put := func(d Delta[*corev1.Pod]) {

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	room "github.com/typedinformer/informer/internal/packed"
 	"github.com/typedinformer/informer/internal/table"
 )
 
@@ -43,10 +44,16 @@ func (c compact[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Subsc
 
 // pull implements engine.
 func (c compact[T]) pull(ctx context.Context, yield func(Event[T]) bool) {
-	var unpack unpacking[T]
-	c.follower.pull(ctx, func(packed Event[*packed]) bool {
-		e, ok := unpack.event(packed)
-		return !ok || yield(e)
+	var events eventBuffer[T]
+	unpacker := room.Unpacker[T]{Handler: &events}
+	c.follower.pull(ctx, func(e Event[*packed]) bool {
+		if e.handleBy(&unpacker); len(events) == 0 {
+			return true
+		}
+		unpacked := events[0]
+		clear(events) // it must not keep objects in memory
+		events = events[:0]
+		return yield(unpacked)
 	})
 }
 
@@ -124,88 +131,5 @@ func compactSubscription[T Object](h Handler[T],
 	if h == nil {
 		return nil, c
 	}
-	return &unpacker[T]{handler: h}, c
-}
-
-// unpacker is the Handler of packed objects for a handler of T.
-type unpacker[T Object] struct {
-	handler Handler[T]
-	unpacking[T]
-}
-
-func (u *unpacker[T]) OnAdd(obj *packed, initial bool) {
-	u.call(Event[*packed]{Type: Added, Object: obj, Initial: initial})
-}
-
-func (u *unpacker[T]) OnUpdate(old, new *packed) {
-	u.call(Event[*packed]{Type: Updated, Object: new, Old: old})
-}
-
-func (u *unpacker[T]) OnDelete(last *packed, final bool) {
-	u.call(Event[*packed]{Type: Deleted, Object: last, Final: final})
-}
-
-func (u *unpacker[T]) call(packed Event[*packed]) {
-	switch e, _ := u.event(packed); e.Type {
-	case Added:
-		u.handler.OnAdd(e.Object, e.Initial)
-	case Updated:
-		u.handler.OnUpdate(e.Old, e.Object)
-	case Deleted:
-		u.handler.OnDelete(e.Object, e.Final)
-	}
-}
-
-// unpacking decodes the events of one subscription. If an object cannot be decoded again, it leaves out the addition or
-// update. The next version is then an update, or an addition if the subscription does not have the object.
-type unpacking[T Object] struct {
-	hidden map[Key]struct{} // objects of the store that the subscription does not have
-}
-
-// event returns e with decoded objects. It returns false for an event to leave out.
-func (u *unpacking[T]) event(e Event[*packed]) (result Event[T], ok bool) {
-	var none T
-	key := KeyOf(e.Object)
-	_, hidden := u.hidden[key]
-	result = Event[T]{Type: e.Type, Object: unpack[T](e.Object), Initial: e.Initial, Final: e.Final}
-	switch {
-	case e.Type == Deleted && hidden:
-		delete(u.hidden, key)
-		return Event[T]{}, false
-	case e.Type == Deleted && result.Object == none:
-		result.Object, result.Final = bare[T](e.Object), false
-		return result, result.Object != none
-	case e.Type == Added && result.Object == none:
-		if u.hidden == nil {
-			u.hidden = map[Key]struct{}{}
-		}
-		u.hidden[key] = struct{}{}
-		return Event[T]{}, false
-	case result.Object == none:
-		return Event[T]{}, false
-	case e.Type == Updated && hidden:
-		result.Type = Added
-	case e.Type == Updated && e.Old != nil:
-		if result.Old = unpackOld(e.Old, result.Object); result.Old == none {
-			result.Old = bare[T](e.Old)
-		}
-	}
-	if hidden {
-		delete(u.hidden, key)
-	}
-	return result, true
-}
-
-// unpackOld returns the object of old, or the zero T if it cannot be decoded. It shares with obj, another version of
-// the object, what did not change.
-func unpackOld[T Object](old *packed, obj T) T {
-	unpacked, _ := old.Decoded(any(obj)).(T)
-	return unpacked
-}
-
-// bare returns an object that has only the identity and the version of p, for a handler that has had p. It returns the
-// zero T if there is no such T.
-func bare[T Object](p *packed) T {
-	obj, _ := p.Bare().(T)
-	return obj
+	return &room.Unpacker[T]{Handler: h}, c
 }

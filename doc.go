@@ -140,12 +140,12 @@
 //	                  (internal/decode), and calls Config.Transform
 //	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
 //	outlet.go         puts a Delta into the sink, which then has every change up to the event's resource version
-//	fifo.go           queues the delta; a full queue blocks the reader, and so the server
-//	follower.go       takes a batch of deltas, on the reader if they are few
+//	fifo.go           queues the delta; a full queue blocks the reader, and so the server (internal/pipe)
+//	follower.go       takes a batch of deltas, on the reader if they are few (internal/pipe)
 //	edit.go           applies it to the store and its indexes in one step (internal/table)
 //	listener.go       has the handlers of the follower
 //	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler
-//	compact.go        with Config.Compact only: decodes what the handler receives
+//	compact.go        with Config.Compact only: decodes what the handler receives (internal/packed)
 //	enqueue.go        is a handler that adds keys
 //	queue.go          holds each key once, by priority (internal/line)
 //	controller.go     takes keys and reconciles them (internal/work)
@@ -155,9 +155,9 @@
 // internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure,
 // internal/fetch decides what a 404 means, and its state machine chooses the next request. reshard.go is the change of
 // a shard, by the informer and by each reflector. store.go and index.go read what edit.go wrote. informer.go is the
-// face of all this, wait.go implements its Wait methods, group.go shares informers, and lister.go reads them as
-// client-go's listers do. client.go configures the requests, and typedclient.go reads and writes single objects
-// (internal/crud). Package k8s and the generator in codegen build on these.
+// face of all this, wait.go implements its Wait methods, group.go shares informers (internal/members), and lister.go
+// reads them as client-go's listers do. client.go configures the requests, and typedclient.go reads and writes single
+// objects (internal/crud). Package k8s and the generator in codegen build on these.
 //
 // The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

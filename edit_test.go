@@ -321,7 +321,7 @@ func TestStatusHasWhatTheStoreLacks(t *testing.T) {
 		if err := followerOf(inf).fifo.Put(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if err := followerOf(inf).applyBatch(t.Context()); err != nil {
+		if err := followerOf(inf).drain.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s := inf.Status(); s.Reflectors[0].Stale != 1 || s.Undecodable != 1 || s.Missing != 1 {

@@ -11,6 +11,7 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/pipe"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/saved"
 )
@@ -31,13 +32,8 @@ type follower[T Object] struct {
 	audits     *audit.Auditor
 	end        context.CancelCauseFunc // ends run
 
-	// A goroutine holds applying while it moves deltas from fifo to the store and to every backlog. Two goroutines apply
-	// deltas: that of apply, and that of a reflector in flush. The lock keeps the deltas in order.
-	applying sync.Mutex
-	// applying also protects the fields below.
-	full    bool        // a listener has no room; apply waits for it
-	batch   []Delta[T]  // scratch memory
-	changes []change[T] // scratch memory
+	drain   pipe.Drain[Delta[T]] // moves deltas from fifo to the store and to every backlog, by apply
+	changes []change[T]          // scratch memory of apply
 
 	mu      sync.Mutex // protects the fields below
 	started bool
@@ -62,6 +58,9 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 	}
 	f.audits = newAuditor(f, client)
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
+	f.drain.Pipe, f.drain.Few, f.drain.Apply = f.fifo.pipe, fewChanges, f.apply
+	f.drain.Wait, f.drain.Full = f.hub.WaitForRoom, f.hub.Full
+	f.drain.Exited = func() { f.end(f.exited()) } // the reflector must not retry then
 	if f.invalid = invalid; invalid == nil {
 		f.invalid = f.makeReflectors(client, packing)
 	}
@@ -104,10 +103,12 @@ func (f *follower[T]) makeReflectors(client *Client, packing intake.Packing[T]) 
 // feed is the [Holder] and the batcher that the reflectors feed.
 type feed[T Object] struct{ follower *follower[T] }
 
-func (f feed[T]) Put(ctx context.Context, d Delta[T]) error   { return f.follower.fifo.Put(ctx, d) }
-func (f feed[T]) Get(key Key) (T, bool)                       { return f.follower.store.Get(key) }
-func (f feed[T]) queue(ctx context.Context, d Delta[T]) error { return f.follower.fifo.queue(ctx, d) }
-func (f feed[T]) flush() error                                { return f.follower.flush() }
+func (f feed[T]) Put(ctx context.Context, d Delta[T]) error { return f.follower.fifo.Put(ctx, d) }
+func (f feed[T]) Get(key Key) (T, bool)                     { return f.follower.store.Get(key) }
+func (f feed[T]) queue(ctx context.Context, d Delta[T]) error {
+	return f.follower.fifo.pipe.Queue(ctx, &d)
+}
+func (f feed[T]) flush() error { return f.follower.drain.Flush() }
 
 // run implements engine.
 func (f *follower[T]) run(ctx context.Context) error {
@@ -123,14 +124,14 @@ func (f *follower[T]) run(ctx context.Context) error {
 	run := func(do func(context.Context) error) {
 		running.Go(func() {
 			pprof.SetGoroutineLabels(labels)
-			defer end(fmt.Errorf("%s: %w", f.resource, run.ErrGoroutineEnded)) // only the first cause counts
+			defer end(f.exited()) // only the first cause counts
 			end(do(ctx))
 		})
 	}
 	for _, r := range f.reflectors {
 		run(r.Run)
 	}
-	run(f.apply)
+	run(f.drain.Run)
 	saver := f.saver()
 	if saver != nil {
 		running.Go(func() {
@@ -154,6 +155,9 @@ func (f *follower[T]) run(ctx context.Context) error {
 	}
 	return context.Cause(ctx)
 }
+
+// exited is the error of a goroutine that a function of the user has ended.
+func (f *follower[T]) exited() error { return fmt.Errorf("%s: %w", f.resource, run.ErrGoroutineEnded) }
 
 // saver returns the saver of the store. It returns nil without Config.WarmStart.
 func (f *follower[T]) saver() *saved.Saver {
@@ -266,88 +270,31 @@ func (f *follower[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Sub
 // pull implements engine.
 func (f *follower[T]) pull(ctx context.Context, yield func(Event[T]) bool) { pull(ctx, f.hub, yield) }
 
-// apply writes the deltas of the reflectors to the store, and delivers the changes.
-func (f *follower[T]) apply(ctx context.Context) error {
-	for {
-		if err := f.fifo.wait(ctx); err != nil {
-			return context.Cause(ctx)
-		}
-		if err := f.applyBatch(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// applyBatch applies the next batch of the FIFO, if there is any, once all listeners have room for it.
-func (f *follower[T]) applyBatch(ctx context.Context) (err error) {
-	f.applying.Lock()
-	defer f.applying.Unlock()
-	if f.hub.WaitForRoom(ctx); ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	f.full = false
-	if f.batch, err = f.fifo.takeNow(f.batch); err != nil {
-		return err
-	}
-	return f.applyLocked()
-}
-
 // fewChanges is the largest number of changes that a reflector applies by itself. It leaves more to another goroutine,
 // and continues to decode.
 const fewChanges = 32
 
-// flush applies the changes that wait in the FIFO, if they are few, no other goroutine is applying, and all listeners
-// have room. That saves waking another goroutine. Otherwise flush wakes apply.
-func (f *follower[T]) flush() error {
-	if !f.applying.TryLock() {
-		run.Signal(f.fifo.readable)
-		return nil
-	}
-	defer f.applying.Unlock()
-	if f.full {
-		run.Signal(f.fifo.readable)
-		return nil
-	}
-	f.batch = f.fifo.takeFew(f.batch, fewChanges)
-	ended := true // stays true if the function of an index calls runtime.Goexit; the reflector must not retry then
-	defer func() {
-		if ended {
-			f.end(fmt.Errorf("%s: %w", f.resource, run.ErrGoroutineEnded))
-		}
-	}()
-	err := f.applyLocked()
-	ended = false
-	return err
-}
-
-// applyLocked applies f.batch, unless it is empty.
-func (f *follower[T]) applyLocked() (err error) {
-	if len(f.batch) == 0 {
-		return nil
-	}
-	for rest := f.batch; len(rest) > 0; {
-		n, initial := f.stepLocked(rest)
-		if f.changes, err = writeTo(f.hub, f.store, rest[:n], f.changes, initial); err != nil {
+// apply writes a batch of the FIFO to the store and to every backlog. The drain calls it, for one batch at a time.
+func (f *follower[T]) apply(batch []Delta[T]) (err error) {
+	for len(batch) > 0 {
+		n, initial := f.step(batch)
+		if f.changes, err = writeTo(f.hub, f.store, batch[:n], f.changes, initial); err != nil {
 			return fmt.Errorf("%s: %w", f.resource, err)
 		}
-		f.noteLocked(&rest[n-1])
-		rest = rest[n:]
+		f.note(&batch[n-1])
+		batch = batch[n:]
 		clear(f.changes)
 		f.changes = f.changes[:0]
 	}
-	if f.full = f.hub.Full(); f.full {
-		run.Signal(f.fifo.readable) // for apply to wait
-	}
-	clear(f.batch)
 	if cap(f.changes) > fifoCapacity {
 		f.changes = nil // only a list has that many changes, and lists are rare
 	}
 	return nil
 }
 
-// stepLocked returns the number of deltas of batch to apply in one step, and whether their additions are initial. They
-// are initial until the store has the first list of their namespace, or every change since a warm start.
-func (f *follower[T]) stepLocked(batch []Delta[T]) (n int, initial bool) {
+// step returns the number of deltas of batch to apply in one step, and whether their additions are initial. They are
+// initial until the store has the first list of their namespace, or every change since a warm start.
+func (f *follower[T]) step(batch []Delta[T]) (n int, initial bool) {
 	if len(f.listed) == len(f.reflectors) {
 		return len(batch), false
 	}
@@ -358,8 +305,8 @@ func (f *follower[T]) stepLocked(batch []Delta[T]) (n int, initial bool) {
 	return n, initial
 }
 
-// noteLocked notes which list and which shard the store has after d, the last delta of a step.
-func (f *follower[T]) noteLocked(d *Delta[T]) {
+// note notes which list and which shard the store has after d, the last delta of a step.
+func (f *follower[T]) note(d *Delta[T]) {
 	from := d.whence()
 	if d.Type != Replaced && from.kind != caughtUp || from.kind == olderState {
 		return
@@ -370,7 +317,7 @@ func (f *follower[T]) noteLocked(d *Delta[T]) {
 	f.sharding.note(d.Namespace, from.change)
 }
 
-// noteFirstList notes that the store has the first list of a namespace, or what equals it. Only applyLocked calls it.
+// noteFirstList notes that the store has the first list of a namespace, or what equals it. Only apply calls it.
 func (f *follower[T]) noteFirstList(namespace string) {
 	f.mu.Lock()
 	f.listed[namespace] = true

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+
+	"github.com/typedinformer/informer/internal/members"
 )
 
 // Group shares informers: all users of the same type, resource, namespaces and selectors get the same informer. It runs
@@ -14,16 +16,8 @@ import (
 //
 // Create one with [NewGroup], get informers with [Shared], and call Run. All methods are safe for concurrent use.
 type Group struct {
-	client *Client
-
-	mu      sync.Mutex // protects the fields below
-	members map[shareKey]*member
-	order   []*member               // in the order in which they joined
-	ctx     context.Context         // the context of Run; nil before Run
-	end     context.CancelCauseFunc // ends ctx
-	running sync.WaitGroup          // the running informers; only added to before Run waits for it
-	started bool
-	stopped bool
+	client  *Client
+	members *members.Table[shareKey, sharedInformer]
 }
 
 // shareKey identifies an informer of a group. Users with equal keys share one informer.
@@ -31,14 +25,6 @@ type shareKey struct {
 	object   reflect.Type // T
 	decoded  reflect.Type // the same, or the type of Config.Prototype
 	resource string
-}
-
-// member is an informer of a group.
-type member struct {
-	key      shareKey
-	informer sharedInformer
-	users    int
-	cancel   context.CancelFunc // ends its Run; nil if it does not run
 }
 
 // sharedInformer is an Informer of any T.
@@ -52,7 +38,8 @@ type sharedInformer interface {
 
 // NewGroup returns a group without informers.
 func NewGroup(client *Client) *Group {
-	return &Group{client: client, members: map[shareKey]*member{}}
+	return &Group{client, members.New[shareKey](
+		func(ctx context.Context, i sharedInformer) error { return i.Run(ctx) }, sharedInformer.abandon)}
 }
 
 // Shared returns the group's informer of resource, and a function that releases it. The first call creates the informer
@@ -70,29 +57,24 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 		fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector,
 			sorted.FieldSelector, sorted.Shard.String()})}
 
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.stopped {
-		return nil, nil, fmt.Errorf("share %s: %w", resource, ErrStopped)
+	create := func() (sharedInformer, error) {
+		i := newInformer(g.client, resource, config)
+		return i, i.invalid
 	}
-	m := g.members[key]
-	if m == nil {
-		shared = newInformer(g.client, resource, config)
-		if shared.invalid != nil {
-			return nil, nil, shared.invalid
+	accept := func(first sharedInformer) error {
+		if err := config.joins(&first.(*Informer[T]).config); err != nil {
+			return fmt.Errorf("share %s: %w", resource, err)
 		}
-		m = &member{key: key, informer: shared}
-		g.members[key] = m
-		g.order = append(g.order, m)
-		g.startLocked(m)
-	} else {
-		shared = m.informer.(*Informer[T])
-		if err := config.joins(&shared.config); err != nil {
-			return nil, nil, fmt.Errorf("share %s: %w", resource, err)
-		}
+		return nil
 	}
-	m.users++
-	return shared, sync.OnceFunc(func() { g.release(m) }), nil
+	member, release, err := g.members.Join(key, create, accept)
+	if err == members.ErrStopped {
+		err = fmt.Errorf("share %s: %w", resource, ErrStopped)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return member.(*Informer[T]), release, nil
 }
 
 // joins returns an error unless a user with config c can share an informer with config first.
@@ -112,96 +94,34 @@ func (c *Config[T]) joins(first *Config[T]) error {
 	return nil
 }
 
-func (g *Group) startLocked(m *member) {
-	if g.ctx == nil {
-		return
-	}
-	var ctx context.Context
-	ctx, m.cancel = context.WithCancel(g.ctx)
-	g.running.Go(func() {
-		if err := m.informer.Run(ctx); ctx.Err() == nil {
-			g.end(err) // the informer ended by itself
-		}
-	})
-}
-
-func (g *Group) release(m *member) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if m.users--; m.users > 0 {
-		return
-	}
-	delete(g.members, m.key)
-	g.order = slices.DeleteFunc(g.order, func(other *member) bool { return other == m })
-	if m.cancel != nil {
-		m.cancel()
-	} else {
-		m.informer.abandon() // no Run will end it, and somebody may wait for it
-	}
-}
-
 // Run runs all informers of the group, also those that join later, until ctx ends. It returns the cause of ctx, once
 // all of them have stopped. If one of them ends by itself, Run stops the others and returns its error: [ErrRunning] for
 // an informer whose Run was called directly. A group runs once; later calls return [ErrRunning].
 func (g *Group) Run(ctx context.Context) error {
-	g.mu.Lock()
-	if g.started {
-		g.mu.Unlock()
+	err := g.members.Run(ctx)
+	if err == members.ErrRunning {
 		return fmt.Errorf("group: %w", ErrRunning)
 	}
-	g.started = true
-	g.ctx, g.end = context.WithCancelCause(ctx)
-	ctx = g.ctx
-	for _, m := range g.order {
-		g.startLocked(m)
-	}
-	g.mu.Unlock()
-	defer g.end(nil)
-
-	<-ctx.Done()
-	g.mu.Lock()
-	g.stopped = true
-	g.mu.Unlock()
-	g.running.Wait()
-	return context.Cause(ctx)
+	return err
 }
 
 // HasSynced reports whether every informer that is now in the group has synced. For an empty group it returns true. It
 // returns false again after an informer has joined that has not synced yet.
-func (g *Group) HasSynced() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return !slices.ContainsFunc(g.order, func(m *member) bool { return !m.informer.HasSynced() })
-}
+func (g *Group) HasSynced() bool { return g.members.Every(sharedInformer.HasSynced) }
 
 // WaitSynced waits until every informer that is now in the group has synced, and then returns nil. If ctx ends first or
 // the group stops, it returns the errors of all informers that have not synced, each a [*NotSyncedError].
 func (g *Group) WaitSynced(ctx context.Context) error {
-	g.mu.Lock()
-	members := slices.Clone(g.order)
-	g.mu.Unlock()
-	var errs []error
-	for _, m := range members {
-		err := m.informer.WaitSynced(ctx)
-		g.mu.Lock()
-		released := m.users == 0
-		g.mu.Unlock()
-		if err != nil && !released {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return g.members.Each(func(i sharedInformer) error { return i.WaitSynced(ctx) })
 }
 
 // Status returns the status of each informer, in the order in which they joined.
 func (g *Group) Status() []InformerStatus {
-	g.mu.Lock()
-	members := slices.Clone(g.order)
-	g.mu.Unlock()
 	var statuses []InformerStatus
-	for _, m := range members {
-		statuses = append(statuses, m.informer.Status())
-	}
+	_ = g.members.Each(func(i sharedInformer) error {
+		statuses = append(statuses, i.Status())
+		return nil
+	})
 	return statuses
 }
 

@@ -11,11 +11,11 @@ import (
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.fifo.queue(f.t.Context(), d); err != nil {
+		if err := f.engine.fifo.pipe.Queue(f.t.Context(), &d); err != nil {
 			f.t.Fatal(err)
 		}
 	}
-	if err := f.engine.flush(); err != nil {
+	if err := f.engine.drain.Flush(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -78,7 +78,7 @@ func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
 	}
 	var steps []string
 	for len(batch) > 0 {
-		n, initial := f.stepLocked(batch)
+		n, initial := f.step(batch)
 		steps = append(steps, fmt.Sprint(n, initial))
 		batch = batch[n:]
 	}
@@ -168,8 +168,8 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		synctest.Wait()
 		exits = true
 		go func() {
-			_ = inf.engine.fifo.queue(t.Context(), upsert(2, "a"))
-			_ = inf.engine.flush()
+			_ = inf.engine.fifo.pipe.Queue(t.Context(), new(upsert(2, "a")))
+			_ = inf.engine.drain.Flush()
 		}()
 		synctest.Wait()
 		if err := inf.Subscribe(&recorder{}).Err(); err == nil {

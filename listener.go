@@ -138,6 +138,18 @@ type Event[T Object] struct {
 	Final bool
 }
 
+// handleBy calls the method of h for e.
+func (e *Event[T]) handleBy(h Handler[T]) {
+	switch e.Type {
+	case Added:
+		h.OnAdd(e.Object, e.Initial)
+	case Updated:
+		h.OnUpdate(e.Old, e.Object)
+	case Deleted:
+		h.OnDelete(e.Object, e.Final)
+	}
+}
+
 // EventType is the type of an [Event].
 type EventType uint8
 

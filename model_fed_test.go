@@ -41,12 +41,15 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 			packer := newThingPacker(m)
 			engine := packedFollowerOf(inf)
 			engine.fifo = NewFIFO[*packed](capacity)
+			engine.drain.Pipe = engine.fifo.pipe
 			feed = func(d Delta[*thing]) func(context.Context) error {
 				packed := packer.delta(d)
 				return func(ctx context.Context) error { return engine.fifo.Put(ctx, packed) }
 			}
 		} else {
-			followerOf(inf).fifo = NewFIFO[*thing](capacity)
+			engine := followerOf(inf)
+			engine.fifo = NewFIFO[*thing](capacity)
+			engine.drain.Pipe = engine.fifo.pipe
 		}
 		users := &Users[*thing]{
 			Model:    m,

@@ -4,5 +4,5 @@
 // A [Packer] packs what a decoder has decoded, so each [Object] could be decoded once. If that fails later, the type's
 // own decoder does not always do the same, or the memory is damaged. [Failures] has these objects.
 //
-// The package is not generic: it works over any and [reflect.Type].
+// Only [Unpacker] is generic. The rest of the package works over any and [reflect.Type].
 package packed

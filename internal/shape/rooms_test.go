@@ -25,7 +25,9 @@ var rooms = map[string][]string{
 	"fetch":     {"decode", "discovery", "transport"},
 	"intake":    {"decode", "fetch", "hashrange", "heapsize", "run"},
 	"line":      {"histogram", "run"},
+	"members":   nil,
 	"packed":    {"decode", "heapsize", "pack"},
+	"pipe":      {"run"},
 	"saved":     {"decode", "notfound", "run", "snapshotfile", "transport"},
 	"table":     {"cow"},
 	"undecoded": {"cow", "errtext"},
@@ -135,7 +137,7 @@ const (
 
 // tooLarge are the files and structs that were larger than the limits when these were set, with their sizes then. They may
 // only shrink: delete an entry when it is within the limit.
-var tooLarge = map[string]int{"lines of root": 6329}
+var tooLarge = map[string]int{}
 
 // text is a string literal, which may make its line longer.
 var text = regexp.MustCompile("\"([^\"\\\\]|\\\\.)*\"|`[^`]*`")
