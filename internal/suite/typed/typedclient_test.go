@@ -146,7 +146,7 @@ func errorOf[T any](_ T, err error) error { return err }
 // Guarantees: C9
 func TestReadYourWrites(t *testing.T) {
 	forEachAnswer(t, func(w world.World, pods *informer.TypedClient[*corev1.Pod]) {
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		pod, err := pods.Create(w.Context(), world.NewPod("ns", "a", "v=0"), metav1.CreateOptions{})
 		for i := range 50 {
