@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/work"
 )
@@ -140,6 +141,11 @@ const defaultGrace = 20 * time.Second // less than the deadlines of package mana
 // the subscription that Watch returns. The controller then no longer waits for the source, either.
 func (c *Controller[K]) Watch(source Source[K]) *Subscription {
 	queue := c.queue()
+	if source.subscribe == nil {
+		c.logger().Error("the controller has a source that cannot sync", "err", errZeroSource)
+		ended := &Subscription{deliver.Ended{Why: errZeroSource}}
+		source.subscribe = func(*Queue[K], time.Duration) *Subscription { return ended }
+	}
 	watched := c.sources.Add(ErrClosed)
 	defer watched.Subscribed()
 	subscription := source.subscribe(queue, source.resync)

@@ -2,7 +2,9 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,11 +12,13 @@ import (
 )
 
 // Source adds keys to the queue of a [Controller], for the events of one informer. [EnqueueObject], [EnqueueOwner],
-// [Enqueue] and [EnqueueBy] return one, and [Controller.Watch] subscribes to it.
+// [Enqueue] and [EnqueueBy] return one, and [Controller.Watch] subscribes to it. The zero Source is an error.
 type Source[K comparable] struct {
 	resync    time.Duration
 	subscribe func(queue *Queue[K], resync time.Duration) *Subscription
 }
+
+var errZeroSource = errors.New("the Source is zero: make one with EnqueueObject, EnqueueOwner, Enqueue or EnqueueBy")
 
 // WithResync returns a copy of s that adds the keys of all objects again and again, with LowPriority; see
 // SubscriptionConfig.Resync. Zero means never. If only some keys need that, set Result.RequeueAfter for them instead.
@@ -177,12 +181,7 @@ type Predicate[T Object] func(e Event[T]) bool
 // AllOf returns a predicate that returns true if all predicates do. Without predicates it always returns true.
 func AllOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	return func(e Event[T]) bool {
-		for _, p := range predicates {
-			if !p(e) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(predicates, func(p Predicate[T]) bool { return !p(e) })
 	}
 }
 
@@ -190,12 +189,7 @@ func AllOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 // false.
 func AnyOf[T Object](predicates ...Predicate[T]) Predicate[T] {
 	return func(e Event[T]) bool {
-		for _, p := range predicates {
-			if p(e) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(predicates, func(p Predicate[T]) bool { return p(e) })
 	}
 }
 

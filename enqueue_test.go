@@ -3,6 +3,8 @@ package informer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -327,4 +329,57 @@ func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The zero Source is an error that says what to use instead: of the subscription, of the waits, of Run and of Replay,
+// before Run and while the controller runs. Watch logs it, since go ctl.Run(ctx) drops the result.
+// Guarantees: L4
+func TestZeroSourceIsAnError(t *testing.T) {
+	for name, source := range map[string]Source[string]{"zero": {}, "with a resync": Source[string]{}.WithResync(time.Hour)} {
+		for _, running := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/running=%v", name, running), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var log strings.Builder
+					ctl := &Controller[string]{
+						Name:      "mine",
+						Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+						Reconcile: func(context.Context, string) (Result, error) { return Result{}, nil },
+					}
+					ended := make(chan error, 1)
+					run := func() { ended <- ctl.Run(t.Context()) }
+					if running {
+						go run()
+						synctest.Wait()
+					}
+					sub := ctl.Watch(source)
+					if !strings.Contains(log.String(), "EnqueueObject") || !strings.Contains(log.String(), "mine") {
+						t.Errorf("log %q", &log)
+					}
+					if running {
+						ctl.queue().Add("a")
+					} else {
+						go run()
+					}
+					sub.Close() // changes nothing
+					<-sub.Done()
+					for what, err := range map[string]error{
+						"Run":         <-ended,
+						"WaitSynced":  ctl.WaitSynced(t.Context()),
+						"WaitSources": ctl.WaitSources(t.Context()),
+						"Replay":      ctl.Replay(t.Context(), func(string) bool { return true }),
+					} {
+						if err == nil || !strings.Contains(err.Error(), "the Source is zero") || !strings.Contains(err.Error(), "mine") {
+							t.Errorf("%s: %v", what, err)
+						}
+					}
+					if err := sub.Err(); err == nil || sub.HasSynced() || sub.WaitSynced(t.Context()) != err {
+						t.Errorf("subscription: %v, synced %v", err, sub.HasSynced())
+					}
+					if s := sub.Status(); s.Synced || s.Backlog != 0 {
+						t.Errorf("status %+v", s)
+					}
+				})
+			})
+		}
+	}
 }

@@ -170,6 +170,12 @@ func (w World) Delete(namespace, name string) {
 	}
 }
 
+// QuietInformer returns an informer of pods without a log and without a handler, which has not started.
+func (w World) QuietInformer() *informer.Informer[*corev1.Pod] {
+	w.Helper()
+	return informer.New(w.Client(), informer.Resource{GroupVersionResource: PodGVR}, Quiet[*corev1.Pod]())
+}
+
 // PodInformer returns an informer of pods that has not started, and its recorder.
 func (w World) PodInformer(
 	config informer.Config[*corev1.Pod],
@@ -208,10 +214,10 @@ func Paged[T informer.Object]() informer.Config[T] {
 	return config
 }
 
-// Run runs inf until stop, which waits for its end.
-func Run[T informer.Object](w World, inf *informer.Informer[T]) (stop func()) {
+// Run runs an informer or a group of them until stop, which waits for its end.
+func Run(w World, it interface{ Run(context.Context) error }) (stop func()) {
 	w.Helper()
-	return runIn(w.Context(), w.T, inf.Run)
+	return runIn(w.Context(), w.T, it.Run)
 }
 
 // runIn calls run until stop, which waits for its end.

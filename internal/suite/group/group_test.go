@@ -27,34 +27,38 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
+var pods = informer.Resource{GroupVersionResource: world.PodGVR}
+
+// share makes an informer of resource, which are pods, a member of g. It has no log.
+func share(w world.World, g *informer.Group, resource informer.Resource) (inf *informer.Informer[*corev1.Pod], release func()) {
+	w.Helper()
+	inf, release, err := informer.Shared(g, resource, world.Quiet[*corev1.Pod]())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return inf, release
+}
+
 // Guarantees: L3
 func TestGroupSharesAndStops(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("b", "y", "v=1"))
 		g := informer.NewGroup(w.Client())
-		share := func(r informer.Resource) (*informer.Informer[*corev1.Pod], func()) {
-			w.Helper()
-			inf, release, err := informer.Shared(g, r, world.Quiet[*corev1.Pod]())
-			if err != nil {
-				w.Fatal(err)
-			}
-			return inf, release
-		}
-		all, releaseAll := share(informer.Resource{GroupVersionResource: world.PodGVR})
-		if again, release := share(informer.Resource{GroupVersionResource: world.PodGVR}); again != all {
+		all, releaseAll := share(w, g, pods)
+		if again, release := share(w, g, pods); again != all {
 			w.Error("not shared")
 		} else {
 			release()
 			release() // has no effect
 		}
-		two, releaseTwo := share(informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"b", "a"}})
-		if again, release := share(informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a", "b"}}); again != two {
+		two, releaseTwo := share(w, g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"b", "a"}})
+		if again, release := share(w, g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a", "b"}}); again != two {
 			w.Error("not shared when the namespaces are in another order")
 		} else {
 			defer release()
 		}
-		selected, _ := share(informer.Resource{GroupVersionResource: world.PodGVR, LabelSelector: "v=2"})
-		metadata, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, informer.Config[*metav1.PartialObjectMetadata]{})
+		selected, _ := share(w, g, informer.Resource{GroupVersionResource: world.PodGVR, LabelSelector: "v=2"})
+		metadata, _, err := informer.Shared(g, pods, informer.Config[*metav1.PartialObjectMetadata]{})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -62,10 +66,8 @@ func TestGroupSharesAndStops(t *testing.T) {
 			w.Error("requests before Run")
 		}
 
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error)
-		go func() { ended <- g.Run(ctx) }()
-		if err := g.WaitSynced(ctx); err != nil {
+		stop := world.Run(w, g)
+		if err := g.WaitSynced(w.Context()); err != nil {
 			w.Fatal(err)
 		}
 		if all.Store().Len() != 2 || two.Store().Len() != 2 || selected.Store().Len() != 0 || metadata.Store().Len() != 2 {
@@ -86,21 +88,18 @@ func TestGroupSharesAndStops(t *testing.T) {
 		if n := w.Pods.Watchers(); n != 4 {
 			w.Errorf("%d watches after the last user let go", n)
 		}
-		if err := all.WaitForResourceVersion(ctx, "99"); !errors.Is(err, informer.ErrStopped) {
+		if err := all.WaitForResourceVersion(w.Context(), "99"); !errors.Is(err, informer.ErrStopped) {
 			w.Errorf("WaitForResourceVersion of a stopped informer: %v", err)
 		}
-		fresh, _ := share(informer.Resource{GroupVersionResource: world.PodGVR})
-		if err := g.WaitSynced(ctx); err != nil || fresh == all || fresh.Store().Len() != 2 {
+		fresh, _ := share(w, g, pods)
+		if err := g.WaitSynced(w.Context()); err != nil || fresh == all || fresh.Store().Len() != 2 {
 			w.Errorf("shared again: %v, %d objects", err, fresh.Store().Len())
 		}
 		if n := len(g.Status()); n != 4 {
 			w.Errorf("%d informers", n)
 		}
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			w.Errorf("Run: %v", err)
-		}
-		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
+		stop()
+		if _, _, err := informer.Shared(g, pods, world.Quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
 			w.Errorf("Shared after the end: %v", err)
 		}
 		if err := g.Run(w.Context()); !errors.Is(err, informer.ErrRunning) {
@@ -114,10 +113,7 @@ func TestGroupWaitsForItsHandlers(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x"))
 		g := informer.NewGroup(w.Client())
-		inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
-		if err != nil {
-			w.Fatal(err)
-		}
+		inf, _ := share(w, g, pods)
 		world.WaitsForHandlers(w, inf, g.Run)
 	})
 }
@@ -129,9 +125,7 @@ func TestGroupConcurrently(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x"), world.NewPod("b", "y"))
 		g := informer.NewGroup(w.Client())
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- g.Run(ctx) }()
+		ctx, stop := w.Context(), world.Run(w, g)
 		var users sync.WaitGroup
 		for n := range 6 {
 			users.Go(func() {
@@ -157,10 +151,7 @@ func TestGroupConcurrently(t *testing.T) {
 		if len(g.Status()) != 0 || w.Pods.Watchers() != 0 {
 			w.Errorf("%d informers and %d watches remain", len(g.Status()), w.Pods.Watchers())
 		}
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			w.Error(err)
-		}
+		stop()
 	})
 }
 
@@ -168,16 +159,12 @@ func TestGroupWaitSyncedNamesWhatIsMissing(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		g := informer.NewGroup(w.Client())
 		quietMaps := world.Quiet[*corev1.ConfigMap]()
-		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); err != nil {
-			w.Fatal(err)
-		}
+		share(w, g, pods)
 		gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
 		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: gvr, Namespaces: []string{"x"}}, quietMaps); err != nil {
 			w.Fatal(err)
 		}
-		running, stop := context.WithCancel(w.Context())
-		ended := make(chan error)
-		go func() { ended <- g.Run(running) }()
+		stop := world.Run(w, g)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		err := g.WaitSynced(ctx)
@@ -189,7 +176,6 @@ func TestGroupWaitSyncedNamesWhatIsMissing(t *testing.T) {
 			w.Errorf("WaitSynced: %v", err)
 		}
 		stop()
-		<-ended
 	})
 }
 
@@ -198,14 +184,6 @@ func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("a", "x"))
 		g := informer.NewGroup(w.Client())
-		share := func(r informer.Resource) (release func()) {
-			w.Helper()
-			_, release, err := informer.Shared(g, r, world.Quiet[*corev1.Pod]())
-			if err != nil {
-				w.Fatal(err)
-			}
-			return release
-		}
 		want := func(when string, synced bool) {
 			w.Helper()
 			synctest.Wait()
@@ -219,19 +197,19 @@ func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
 			}
 		}
 		want("empty", true)
-		defer share(informer.Resource{GroupVersionResource: world.PodGVR})()
+		_, release := share(w, g, pods)
+		defer release()
 		want("before Run", false)
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error)
-		go func() { ended <- g.Run(ctx) }()
+		stop := world.Run(w, g)
 		want("one member", true)
-		release := share(informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("absent")})
+		absent := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("absent")}
+		_, releaseAbsent := share(w, g, absent)
 		want("a second member that is not served", false)
-		release()
+		releaseAbsent()
 		want("the second member is released", true)
-		defer share(informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("absent")})()
-		cancel()
-		<-ended
+		_, releaseAbsent = share(w, g, absent)
+		defer releaseAbsent()
+		stop()
 		want("stopped with a member that has not synced", false)
 	})
 }
@@ -239,7 +217,6 @@ func TestGroupHasSyncedWhenEveryMemberHas(t *testing.T) {
 func TestGroupConfigsMustAgree(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		g := informer.NewGroup(w.Client())
-		pods := informer.Resource{GroupVersionResource: world.PodGVR}
 		transform := func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
 		if _, _, err := informer.Shared(g, pods, informer.Config[*corev1.Pod]{PageSize: 7, Transform: transform}); err != nil {
 			w.Fatal(err)
@@ -276,7 +253,6 @@ func TestGroupConfigsMustAgree(t *testing.T) {
 // WaitSynced of an informer released by its last user returns ErrStopped, before, during and after the group's Run.
 // Guarantees: L3, L4
 func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
-	resource := informer.Resource{GroupVersionResource: world.PodGVR}
 	newer := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", ResourceVersion: "99"}}
 	for _, at := range []string{"before Run", "during Run", "while it lists", "after the end"} {
 		t.Run(at, func(t *testing.T) {
@@ -285,10 +261,7 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 					defer w.Server.Inject(informertest.Fault{Error: world.Unavailable})()
 				}
 				g := informer.NewGroup(w.Client())
-				inf, release, err := informer.Shared(g, resource, world.Quiet[*corev1.Pod]())
-				if err != nil {
-					w.Fatal(err)
-				}
+				inf, release := share(w, g, pods)
 				sub := inf.Subscribe(&testkit.Recorder[*corev1.Pod]{})
 				synced := at == "during Run" || at == "after the end"
 				waiting := atomic.Int32{}
@@ -311,10 +284,9 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 					}
 					synctest.Wait()
 				}
-				running, stop := context.WithCancel(w.Context())
-				ended := make(chan error, 1)
+				var stop func()
 				run := func() {
-					go func() { ended <- g.Run(running) }()
+					stop = world.Run(w, g)
 					synctest.Wait()
 				}
 				switch at {
@@ -348,9 +320,6 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 					w.Errorf("Subscribe: %v", err)
 				}
 				stop()
-				if err := <-ended; !errors.Is(err, context.Canceled) {
-					w.Errorf("Run: %v", err)
-				}
 			})
 		})
 	}
@@ -361,24 +330,15 @@ func TestGroupNobodyWaitsForWhatWasReleased(t *testing.T) {
 func TestGroupRunsNothingThatWasReleased(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		g := informer.NewGroup(w.Client())
-		_, release, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
-		if err != nil {
-			w.Fatal(err)
-		}
+		_, release := share(w, g, pods)
 		release()
-		again, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a"}}, world.Quiet[*corev1.Pod]())
-		if err != nil {
-			w.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- g.Run(ctx) }()
+		again, _ := share(w, g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a"}})
+		ctx, stop := w.Context(), world.Run(w, g)
 		if err := errors.Join(g.WaitSynced(ctx), again.WaitSynced(ctx)); err != nil {
 			w.Error(err)
 		}
 		w.WantRequests(world.Streams)
-		cancel()
-		<-ended
+		stop()
 	})
 }
 
@@ -394,9 +354,7 @@ func TestGroupTellsWhatItWaitsFor(t *testing.T) {
 		if err := g.WaitSynced(w.Context()); err != nil || len(g.Status()) != 0 {
 			w.Errorf("WaitSynced of an empty group: %v, %d members", err, len(g.Status()))
 		}
-		if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); err != nil {
-			w.Fatal(err)
-		}
+		share(w, g, pods)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		if err := g.WaitSynced(ctx); !errors.Is(err, informer.ErrNotStarted) || !errors.Is(err, context.DeadlineExceeded) {
@@ -435,18 +393,13 @@ func TestGroupEndsWithAMember(t *testing.T) {
 				w = w.WithContext(ctx)
 				w.Create(world.NewPod("a", "x"))
 				g := informer.NewGroup(w.Client())
-				inf, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
-				if err != nil {
-					w.Fatal(err)
-				}
-				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a"}}, world.Quiet[*corev1.Pod]()); err != nil {
-					w.Fatal(err)
-				}
+				inf, _ := share(w, g, pods)
+				share(w, g, informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a"}})
 				c.spoil(w, inf)
 				if err := g.Run(ctx); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "v1 pods") {
 					w.Errorf("Run: %v", err)
 				}
-				if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
+				if _, _, err := informer.Shared(g, pods, world.Quiet[*corev1.Pod]()); !errors.Is(err, informer.ErrStopped) {
 					w.Errorf("Shared: %v", err)
 				}
 				cancel()
@@ -466,12 +419,12 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 			pods  *informer.Informer[*corev1.Pod]
 			nodes *informer.Informer[*corev1.Node]
 		}
-		pods := informer.SharedInto(&set.pods, informer.Resource{GroupVersionResource: world.PodGVR})
-		nodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: world.NodeGVR})
+		joinPods := informer.SharedInto(&set.pods, pods)
+		joinNodes := informer.SharedInto(&set.nodes, informer.Resource{GroupVersionResource: world.NodeGVR})
 
 		// One invalid informer: the group keeps none of them.
 		var wrong *informer.Informer[*corev1.Pod]
-		if _, err := g.Join(pods, nodes, informer.SharedInto(&wrong, informer.Resource{})); err == nil || !strings.Contains(err.Error(), "Resource.Resource is empty") {
+		if _, err := g.Join(joinPods, joinNodes, informer.SharedInto(&wrong, informer.Resource{})); err == nil || !strings.Contains(err.Error(), "Resource.Resource is empty") {
 			t.Errorf("error %v", err)
 		}
 		if n := len(g.Status()); n != 0 {
@@ -493,21 +446,19 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 		// One informer is already in the group, with its own Config.
 		configured := world.Quiet[*corev1.Pod]()
 		configured.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { p.Spec = corev1.PodSpec{}; return p, nil }
-		shared, releaseShared, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR}, configured)
+		shared, releaseShared, err := informer.Shared(g, pods, configured)
 		if err != nil {
 			t.Fatal(err)
 		}
-		release, err = g.Join(pods, nodes)
+		release, err = g.Join(joinPods, joinNodes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if set.pods != shared {
 			t.Error("not the informer already in the group")
 		}
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error)
-		go func() { ended <- g.Run(ctx) }()
-		if err := g.WaitSynced(ctx); err != nil {
+		stop := world.Run(w, g)
+		if err := g.WaitSynced(w.Context()); err != nil {
 			t.Error(err)
 		}
 		if pod, _ := set.pods.Store().Get(informer.Key{Namespace: "a", Name: "x"}); pod == nil || pod.Spec.NodeName != "" {
@@ -526,8 +477,7 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 		if n := len(g.Status()); n != 0 {
 			t.Errorf("%d informers remain", n)
 		}
-		cancel()
-		<-ended
+		stop()
 	})
 }
 
@@ -536,18 +486,13 @@ func TestGroupJoinTakesAllOrNone(t *testing.T) {
 func TestGroupRunsOnce(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		g := informer.NewGroup(w.Client())
-		ctx, cancel := context.WithCancel(w.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- g.Run(ctx) }()
+		stop := world.Run(w, g)
 		synctest.Wait()
 		again, cancelAgain := context.WithTimeout(w.Context(), time.Second)
 		defer cancelAgain()
 		if err := g.Run(again); !errors.Is(err, informer.ErrRunning) {
 			w.Errorf("a second Run: %v", err)
 		}
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			w.Error(err)
-		}
+		stop()
 	})
 }

@@ -72,7 +72,7 @@ func TestFoldedDeletionIsFinalOnlyIfItWasSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
-				inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+				inf := w.QuietInformer()
 				handler := &testkit.Recorder[*corev1.Pod]{}
 				inf.Subscribe(handler)
 				defer world.Start(w.T, inf)()
@@ -163,7 +163,7 @@ func TestSubscriptionIsSyncedWithoutWhatWasGoneBefore(t *testing.T) {
 				for i := range pods {
 					w.Create(world.NewPod("ns", fmt.Sprintf("p%02d", i), "v=1"))
 				}
-				inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+				inf := w.QuietInformer()
 				handler := &testkit.Recorder[*corev1.Pod]{}
 				release := handler.Hold()
 				sub := inf.Subscribe(handler)
@@ -213,7 +213,7 @@ func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
 			names = append(names, fmt.Sprintf("p%02d", i))
 			w.Create(world.NewPod("ns", names[i], "v=1"))
 		}
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		handler := &testkit.Recorder[*corev1.Pod]{}
 		sub := inf.SubscribeWith(handler, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery(limit)})
 		defer world.Start(w.T, inf)()

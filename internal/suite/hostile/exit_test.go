@@ -204,7 +204,7 @@ func endsGoroutine(w world.World, config informer.Config[*touchyPod], verb strin
 func TestIndexThatEndsItsGoroutine(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a", "v=1"))
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		informer.NewIndex(inf, func(p *corev1.Pod) []string {
 			if p.Labels["v"] == "exit" {
 				runtime.Goexit()

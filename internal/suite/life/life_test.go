@@ -195,7 +195,7 @@ func (h bodyHook) Close() error {
 // Guarantees: L4
 func TestWrongOrder(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		ended, cancel := context.WithCancel(w.Context())
 		cancel()
 		if err := inf.WaitSynced(ended); !errors.Is(err, informer.ErrNotStarted) || !errors.Is(err, context.Canceled) {
@@ -222,7 +222,7 @@ func TestWrongOrder(t *testing.T) {
 		if err := inf.WaitSynced(w.Context()); err != nil {
 			w.Errorf("WaitSynced of an informer that was synced: %v", err)
 		}
-		never := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		never := w.QuietInformer()
 		if err := never.Run(ended); !errors.Is(err, context.Canceled) {
 			w.Errorf("Run of an ended context: %v", err)
 		}
@@ -247,7 +247,7 @@ func TestEverythingAtOnce(t *testing.T) {
 
 func everythingAtOnce(w world.World, resync time.Duration, trouble func()) {
 	t, pods := w.T, w.Pods
-	inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+	inf := w.QuietInformer()
 	var subs []*informer.Subscription
 	var recorders []*testkit.Recorder[*corev1.Pod]
 	var whole []chan struct{} // closed when the handler gets the pod named last
@@ -395,7 +395,7 @@ func everythingAtOnce(w world.World, resync time.Duration, trouble func()) {
 func TestRunWaitsForTheHandler(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a"))
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		world.WaitsForHandlers(w, inf, inf.Run)
 	})
 }
@@ -406,7 +406,7 @@ func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
 	w := world.New(t, informertest.Options{})
 	w.Create(world.NewPod("ns", "a"))
 	gate, called := make(chan struct{}), make(chan struct{}, 2)
-	inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+	inf := w.QuietInformer()
 	inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
 		informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
 	defer world.Start(t, inf)()

@@ -17,7 +17,7 @@ import (
 
 func TestAwaitReturnsTheObjectThatMeetsTheCondition(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		key := informer.Key{Namespace: "ns", Name: "a"}
 		running := make(chan *corev1.Pod)
 		gone := make(chan error)
@@ -60,7 +60,7 @@ func TestAwaitTakesNothingForDeletedBeforeTheFirstList(t *testing.T) {
 					w.Create(world.NewPod("ns", "a", "v=1"))
 				}
 				w.Server.Inject(informertest.Fault{Match: world.Streamed, Delay: 5 * time.Second})
-				inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+				inf := w.QuietInformer()
 				began := time.Now()
 				gone := make(chan time.Duration, 1)
 				go func() {
@@ -93,7 +93,7 @@ func TestAwaitSeesWhatCameBeforeTheStop(t *testing.T) {
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		for range 30 {
 			w.Relabel("ns", "a", "1")
-			inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+			inf := w.QuietInformer()
 			stop := world.Start(w.T, inf)
 			pod, err := inf.Await(w.Context(), informer.Key{Namespace: "ns", Name: "a"}, func(p *corev1.Pod) bool {
 				if p.Labels["v"] == "2" {
@@ -149,7 +149,7 @@ func TestWaitForObjectOutside(t *testing.T) {
 func TestWaitForAVersionThatIsNoNumber(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		pod := w.Create(world.NewPod("ns", "a")).DeepCopy()
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
@@ -173,10 +173,7 @@ func TestWaitForSeveralNamespaces(t *testing.T) {
 		w.Create(world.NewPod("b", "y"))
 		end := w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Namespace == "b" }, Error: world.Unavailable})
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR, Namespaces: []string{"a", "b"}}, world.Quiet[*corev1.Pod]())
-		running, stop := context.WithCancel(w.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- inf.Run(running) }()
-		defer func() { stop(); <-ended }()
+		defer world.Run(w, inf)()
 		waits := func() error {
 			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
 			defer cancel()

@@ -34,7 +34,7 @@ func sortedKeys(w world.World, queue *informer.Queue[string]) (keys []string) {
 // A change that is undone before the enqueuer handles it still counts: Reconcile may have seen it in the store.
 func TestEveryChangeIsEnqueued(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		pods := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		pods := w.QuietInformer()
 		slow := make(chan struct{})
 		queue := informer.NewQueue(informer.QueueConfig[string]{})
 		defer queue.Close()
@@ -65,7 +65,7 @@ func TestEveryChangeIsEnqueued(t *testing.T) {
 // A source enqueues the keys of old and new at every change: a full backlog makes the store wait.
 func TestSourceMissesNothing(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		pods := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		pods := w.QuietInformer()
 		defer world.Start(w.T, pods)()
 		w.Create(world.NewPod("ns", "a", "owner=0"))
 		calls := make(chan struct{}, 1)
@@ -104,7 +104,7 @@ func TestSourceMissesNothing(t *testing.T) {
 // Guarantees: S3
 func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		pods := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		pods := w.QuietInformer()
 		for _, name := range []string{"a", "b", "c"} {
 			w.Create(world.NewPod("ns", name))
 		}

@@ -486,7 +486,7 @@ func TestNamespacesOfAClusterScopedResource(t *testing.T) {
 func TestEndlessDiscovery(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a", "v=1"))
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		var sent atomic.Int64
 		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {

@@ -195,7 +195,7 @@ func TestRetryAfterIsSpread(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		var running sync.WaitGroup
 		for range informers {
-			inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+			inf := w.QuietInformer()
 			running.Go(func() { _ = inf.Run(ctx) })
 		}
 		<-time.After(2 * time.Minute)
@@ -219,7 +219,7 @@ func TestRetryAfterIsSpread(t *testing.T) {
 func TestFailuresInARowAfterLongWaits(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Server.Inject(informertest.Fault{Times: 3, Error: apierrors.NewTooManyRequests("later", 300)})
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		ctx, cancel := context.WithCancel(w.Context())
 		ended := make(chan error)
 		go func() { ended <- inf.Run(ctx) }()
@@ -243,7 +243,7 @@ func TestFailuresInARowAfterLongWaits(t *testing.T) {
 func TestAbsentResourceHasNothingStale(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		<-time.After(10 * time.Second)
 		w.Server.Inject(informertest.Fault{Corrupt: []informer.Key{world.KeyB}})

@@ -448,7 +448,7 @@ func TestStreamsAgainAfterAnHour(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		w.Server.Inject(informertest.Fault{Match: world.Streamed, Times: 1, Error: apierrors.NewBadRequest("what?")})
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		w.WantRequests(world.Streams, "list resourceVersion=0 limit=500", "watch resourceVersion=2")
 		relist := func() {

@@ -192,7 +192,7 @@ func TestWaitForWhatCannotBeDecoded(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
 		w.Server.Inject(informertest.Fault{Corrupt: []informer.Key{world.KeyB}})
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		if err := inf.WaitForObject(w.Context(), w.Relabel("ns", "a", "2")); err != nil {
 			w.Errorf("a good version: %v", err)

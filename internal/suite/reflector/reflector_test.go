@@ -84,7 +84,7 @@ func TestConnectionRefused(t *testing.T) {
 func TestWaitSyncedTellsWhy(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Server.Inject(informertest.Fault{Error: world.Forbidden})
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		ended := make(chan error)
@@ -350,7 +350,7 @@ func TestUndecodableObjectIsKnownHoweverItsNameIsWritten(t *testing.T) {
 // Guarantees: R18
 func TestWatchTimeoutsAreSpread(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		<-time.After(5 * time.Hour)
 		seen := map[string]bool{}

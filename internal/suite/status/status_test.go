@@ -85,7 +85,7 @@ func TestStatusTellsWhatTheWatchReceived(t *testing.T) {
 func TestStatusCountsByReason(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a"))
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		settle := func() {
 			<-time.After(5 * time.Minute) // longer than any backoff

@@ -187,7 +187,7 @@ func TestFramesOfSeveralLines(t *testing.T) {
 				`{"type":"ADDED","object":{"metadata":{"name":"c","uid":"c","resourceVersion":"8","labels":{"x":"y"}`+"\n"+`}}}`+"\n"+
 				`{"type":"ADDED","object":{"metadata":{"name":"d","uid":"d","resourceVersion":"9"},"spec":{"containers":[{"name":"1"}`+"\n"+`,`+"\n"+`{"name":"2"}]}}}`+"\n",
 		))
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		var got []string

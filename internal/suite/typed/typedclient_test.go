@@ -2,7 +2,6 @@ package typed
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,17 +11,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -151,7 +146,7 @@ func errorOf[T any](_ T, err error) error { return err }
 // Guarantees: C9
 func TestReadYourWrites(t *testing.T) {
 	forEachAnswer(t, func(w world.World, pods *informer.TypedClient[*corev1.Pod]) {
-		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+		inf := w.QuietInformer()
 		defer world.Start(w.T, inf)()
 		pod, err := pods.Create(w.Context(), world.NewPod("ns", "a", "v=0"), metav1.CreateOptions{})
 		for i := range 50 {
@@ -202,50 +197,6 @@ func TestTypedClientApplies(t *testing.T) {
 		}
 	})
 }
-
-// The client sets the kind of an object without TypeMeta. An object with a kind keeps it.
-func TestTypedClientNamesTheKind(t *testing.T) {
-	var sent atomic.Pointer[map[string]any]
-	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
-		var body map[string]any
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			return nil, err
-		}
-		sent.Store(&body)
-		return nil, errors.New("seen")
-	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	deployments := informer.NewTypedClient[*appsv1.Deployment](client, appsv1.SchemeGroupVersion.WithResource("deployments"))
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
-	deployments.Create(t.Context(), d, metav1.CreateOptions{})
-	if body := *sent.Load(); body["kind"] != "Deployment" || body["apiVersion"] != "apps/v1" {
-		t.Errorf("sent %v", body)
-	}
-	if d.Kind != "" {
-		t.Error("the caller's object was changed")
-	}
-	any := informer.NewTypedClient[*unstructured.Unstructured](client, appsv1.SchemeGroupVersion.WithResource("deployments"))
-	u := &unstructured.Unstructured{Object: map[string]interface{}{"apiVersion": "apps/v1", "kind": "Own", "metadata": map[string]interface{}{"name": "a"}}}
-	any.Create(t.Context(), u, metav1.CreateOptions{})
-	if body := *sent.Load(); body["kind"] != "Own" {
-		t.Errorf("sent %v", body)
-	}
-}
-
-// methodlessPod has TypeMeta and all fields of a pod that this test needs, but no generated methods.
-type methodlessPod struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-}
-
-// kindlessPod has DeepCopyObject, but no TypeMeta.
-type kindlessPod struct {
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-}
-
-func (p *kindlessPod) DeepCopyObject() runtime.Object { return nil }
 
 // List reads pages with selectors, and its error names an undecodable object. DeleteCollection deletes by selectors.
 func TestTypedClientListsAndDeletesACollection(t *testing.T) {
@@ -330,7 +281,8 @@ func isTerminal(t *testing.T, err error) bool {
 	return ctl.Status().Terminal == 1
 }
 
-// A call that cannot succeed sends nothing. Its error says what to do, and a controller does not retry it.
+// A call that cannot succeed sends nothing. Its error says what to do, and a controller does not retry it. The test of
+// internal/crud has all such calls.
 func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		t.Errorf("sent %s %s", r.Method, r.URL)
@@ -341,46 +293,26 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 	}
 	ctx := t.Context()
 	key := informer.Key{Namespace: "ns", Name: "a"}
-	meta := metav1.ObjectMeta{Namespace: "ns", Name: "a"}
 	update, create := metav1.UpdateOptions{}, metav1.CreateOptions{}
 	pods := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR)
 	slim := informer.NewTypedClient[*world.SlimPod](client, world.PodGVR)
-	methodless := informer.NewTypedClient[*methodlessPod](client, world.PodGVR)
-	kindless := informer.NewTypedClient[*kindlessPod](client, world.PodGVR)
-	partial := informer.NewTypedClient[*metav1.PartialObjectMetadata](client, world.PodGVR)
-	dynamic := informer.NewTypedClient[*unstructured.Unstructured](client, world.PodGVR)
 	noResource := informer.NewTypedClient[*corev1.Pod](client, world.PodGVR.GroupVersion().WithResource(""))
 	noClient := informer.NewTypedClient[*corev1.Pod](nil, world.PodGVR)
-	unnamedKind := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a"}}}
-	const generate = "lacks the method DeepCopyObject() runtime.Object, which a type with all of the object's fields has: have controller-gen"
 	for name, c := range map[string]struct {
 		err  error
 		says string
 	}{
-		"delete without name":       {pods.Delete(ctx, informer.Key{Namespace: "ns"}, metav1.DeleteOptions{}), "must be a name"},
-		"delete of ..":              {pods.Delete(ctx, informer.Key{Namespace: "ns", Name: ".."}, metav1.DeleteOptions{}), `may not be '..'`},
-		"namespace of a/b":          {pods.Delete(ctx, informer.Key{Namespace: "a/b", Name: "x"}, metav1.DeleteOptions{}), `may not contain '/'`},
-		"get without name":          {errorOf(pods.Get(ctx, informer.Key{}, metav1.GetOptions{})), "must be a name"},
-		"update without name":       {errorOf(pods.Update(ctx, &corev1.Pod{}, update)), "must be a name"},
-		"empty subresource":         {errorOf(pods.Patch(ctx, key, types.MergePatchType, nil, metav1.PatchOptions{}, "")), "must be a name"},
-		"subresource a/b":           {errorOf(pods.Patch(ctx, informer.Key{Name: "a"}, types.MergePatchType, nil, metav1.PatchOptions{}, "a/b")), `may not contain '/'`},
-		"apply without manager":     {errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{})), "FieldManager is empty"},
-		"apply of a channel":        {errorOf(pods.Apply(ctx, key, make(chan int), metav1.ApplyOptions{FieldManager: "me"})), "unsupported type"},
-		"create of nil":             {errorOf(pods.Create(ctx, nil, create)), "the object is nil"},
-		"update of nil":             {errorOf(pods.Update(ctx, nil, update)), "the object is nil"},
-		"update of a nil status":    {errorOf(pods.UpdateStatus(ctx, nil, update)), "the object is nil"},
-		"create, no DeepCopyObject": {errorOf(methodless.Create(ctx, &methodlessPod{ObjectMeta: meta}, create)), "*typed.methodlessPod " + generate},
-		"update, no DeepCopyObject": {errorOf(methodless.Update(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
-		"status, no DeepCopyObject": {errorOf(methodless.UpdateStatus(ctx, &methodlessPod{ObjectMeta: meta}, update)), generate},
-		"no TypeMeta":               {errorOf(kindless.Update(ctx, &kindlessPod{meta}, update)), "GetObjectKind() schema.ObjectKind, which a type with all of the object's fields has: embed metav1.TypeMeta"},
-		"slim struct":               {errorOf(slim.Update(ctx, &world.SlimPod{}, update)), "If it has only some fields, the API server would remove the others: use Patch or Apply"},
-		"metadata only":             {errorOf(partial.Create(ctx, &metav1.PartialObjectMetadata{}, create)), "has only metadata"},
-		"create without a kind":     {errorOf(dynamic.Create(ctx, unnamedKind, create)), "set apiVersion and kind"},
-		"get, no resource":          {errorOf(noResource.Get(ctx, key, metav1.GetOptions{})), "Resource.Resource is empty"},
-		"update, no resource":       {errorOf(noResource.Update(ctx, &corev1.Pod{}, update)), "Resource.Resource is empty"},
-		"get, no client":            {errorOf(noClient.Get(ctx, key, metav1.GetOptions{})), "NewClient"},
-		"delete, no client":         {noClient.Delete(ctx, key, metav1.DeleteOptions{}), "NewClient"},
-		"create, no client":         {errorOf(noClient.Create(ctx, world.NewPod("ns", "a"), create)), "NewClient"},
+		"delete without name":    {pods.Delete(ctx, informer.Key{Namespace: "ns"}, metav1.DeleteOptions{}), "must be a name"},
+		"apply without manager":  {errorOf(pods.Apply(ctx, key, map[string]any{}, metav1.ApplyOptions{})), "FieldManager is empty"},
+		"create of nil":          {errorOf(pods.Create(ctx, nil, create)), "the object is nil"},
+		"update of nil":          {errorOf(pods.Update(ctx, nil, update)), "the object is nil"},
+		"update of a nil status": {errorOf(pods.UpdateStatus(ctx, nil, update)), "the object is nil"},
+		"slim struct":            {errorOf(slim.Update(ctx, &world.SlimPod{}, update)), "If it has only some fields, the API server would remove the others: use Patch or Apply"},
+		"get, no resource":       {errorOf(noResource.Get(ctx, key, metav1.GetOptions{})), "Resource.Resource is empty"},
+		"update, no resource":    {errorOf(noResource.Update(ctx, &corev1.Pod{}, update)), "Resource.Resource is empty"},
+		"get, no client":         {errorOf(noClient.Get(ctx, key, metav1.GetOptions{})), "NewClient"},
+		"delete, no client":      {noClient.Delete(ctx, key, metav1.DeleteOptions{}), "NewClient"},
+		"create, no client":      {errorOf(noClient.Create(ctx, world.NewPod("ns", "a"), create)), "NewClient"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.says) {
 			t.Errorf("%s: error %v, want one with %q", name, c.err, c.says)
@@ -388,12 +320,9 @@ func TestCallsThatCannotSucceedAreTerminal(t *testing.T) {
 			t.Errorf("%s: not terminal: %v", name, c.err)
 		}
 	}
-	if len(unnamedKind.Object) != 1 {
-		t.Errorf("the caller's object was changed: %v", unnamedKind)
-	}
 }
 
-// Each option of a call reaches the server, and so does each of its defaults.
+// Each option of a call reaches the server, and so does each of its defaults. The test of internal/crud has the bodies.
 func TestTypedClientSendsItsOptions(t *testing.T) {
 	var sent string
 	client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
@@ -460,54 +389,6 @@ func TestTypedClientSendsItsOptions(t *testing.T) {
 	}
 }
 
-// A response that the client cannot use is an error, and is closed: one in a format that T has not, and one that is too large.
-func TestTypedClientRejectsResponses(t *testing.T) {
-	for _, c := range []struct {
-		name, format string
-		body         io.Reader
-		want         string
-	}{
-		{"format", world.ProtobufType, strings.NewReader("k8s\x00"), "sent"},
-		{"size", world.JSONType, io.MultiReader(strings.NewReader(`{"metadata":{"name":"a"}}`), io.LimitReader(spaces{}, 32<<20)), informer.ErrTooLarge.Error()},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			body := &closing{Reader: c.body}
-			client, err := informer.NewClient(&rest.Config{Host: "http://server", QPS: -1, Transport: world.RoundTripper(func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {c.format}}, Body: body, Request: r}, nil
-			})})
-			if err != nil {
-				t.Fatal(err)
-			}
-			pods := informer.NewTypedClient[*world.SlimPod](client, world.PodGVR)
-			_, err = pods.Get(t.Context(), informer.Key{Namespace: "ns", Name: "a"}, metav1.GetOptions{})
-			if err == nil || !strings.Contains(err.Error(), c.want) || !body.closed {
-				t.Errorf("%v, closed %v", err, body.closed)
-			}
-		})
-	}
-}
-
-// closing notes that it was closed.
-type closing struct {
-	io.Reader
-	closed bool
-}
-
-func (c *closing) Close() error {
-	c.closed = true
-	return nil
-}
-
-// spaces are spaces without end.
-type spaces struct{}
-
-func (spaces) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = ' '
-	}
-	return len(p), nil
-}
-
 // An error from the server is not terminal: the same request may succeed later.
 func TestServerErrorsAreNotTerminal(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
@@ -516,76 +397,4 @@ func TestServerErrorsAreNotTerminal(t *testing.T) {
 			w.Error(err)
 		}
 	})
-}
-
-// A type with only some of the fields can be used to read, patch, apply and delete.
-func TestPartialTypesPatch(t *testing.T) {
-	world.Bubble(t, func(w world.World) {
-		w.Pods.Create(world.NewPod("ns", "a"))
-		pods := informer.NewTypedClient[*world.SlimPod](w.Client(), world.PodGVR)
-		key := informer.Key{Namespace: "ns", Name: "a"}
-		if _, err := pods.Patch(w.Context(), key, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
-			w.Error(err)
-		}
-		if pod, err := pods.Get(w.Context(), key, metav1.GetOptions{}); err != nil || pod.GetName() != "a" {
-			w.Errorf("%v, %v", pod, err)
-		}
-		if err := pods.Delete(w.Context(), key, metav1.DeleteOptions{}); err != nil {
-			w.Error(err)
-		}
-	})
-}
-
-// The client retries a rejected write if the server says when, and otherwise does not.
-func TestTypedClientRetriesWhenTheServerSays(t *testing.T) {
-	for name, c := range map[string]struct {
-		code, seconds, refusals int
-		want                    int // requests
-		ok                      bool
-	}{
-		"429":                  {429, 3, 2, 3, true},
-		"503 with Retry-After": {503, 3, 2, 3, true},
-		"503 without":          {503, 0, 2, 1, false},
-		"409 with Retry-After": {409, 3, 1, 1, false},
-		"429 for ever":         {429, 1, 100, 10, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			requests := 0
-			world.Bubble(t, func(w world.World) {
-				w.Answer(func(w http.ResponseWriter, r *http.Request) bool {
-					if requests++; requests > c.refusals {
-						return false
-					}
-					if c.seconds > 0 {
-						w.Header().Set("Retry-After", fmt.Sprint(c.seconds))
-					}
-					w.Header().Set("Content-Type", "application/json")
-					w.WriteHeader(c.code)
-					fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, c.code)
-					return true
-				})
-				pods := informer.NewTypedClient[*corev1.Pod](w.Client(func(c *rest.Config) { c.QPS = -1 }), world.PodGVR)
-				began := time.Now()
-				_, err := pods.Create(w.Context(), world.NewPod("ns", "a"), metav1.CreateOptions{})
-				if (err == nil) != c.ok || requests != c.want {
-					w.Errorf("%v after %d requests", err, requests)
-				}
-				if waited := time.Since(began); waited != time.Duration(c.seconds*(c.want-1))*time.Second {
-					w.Errorf("waited %v", waited)
-				}
-				if c.ok {
-					return
-				}
-				if status := apierrors.APIStatus(nil); !errors.As(err, &status) || int(status.Status().Code) != c.code {
-					w.Errorf("error %v", err)
-				}
-				requests = 0
-				ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
-				defer cancel()
-				if _, err := pods.Create(ctx, world.NewPod("ns", "b"), metav1.CreateOptions{}); c.want > 1 && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "after:")) {
-					w.Errorf("with a deadline: %v", err)
-				}
-			})
-		})
-	}
 }

@@ -56,9 +56,9 @@ func asksForCurrent(r *http.Request) bool {
 
 // warmAfter saves a state, changes what change does, and starts an informer whose requests that match get the answer.
 // It returns that informer, and how long its start took, at most two minutes.
-func warmAfter(w world.World, config informer.Config[*corev1.Pod], change func(), match func(*http.Request) bool, do world.Answer) (inf *informer.Informer[*corev1.Pod], took time.Duration, stop func()) {
+func warmAfter(w world.World, change func(), match func(*http.Request) bool, do world.Answer) (inf *informer.Informer[*corev1.Pod], took time.Duration, stop func()) {
 	w.Helper()
-	config.WarmStart = warmStartDir(w.T)
+	config := saving(w.T)
 	w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
 	live(w, w.Client(), pods, config).stop()
 	change()
@@ -102,7 +102,7 @@ func TestWarmStartThatCannotBeCheckedLists(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				do, tries := countCalls(test.do)
-				inf, took, stop := warmAfter(w, world.Quiet[*corev1.Pod](), func() { w.Relabel("ns", "a", "2") }, test.match, do)
+				inf, took, stop := warmAfter(w, func() { w.Relabel("ns", "a", "2") }, test.match, do)
 				s := world.StatusOf(inf)
 				if n := tries.Load(); n != test.tries {
 					t.Errorf("the saved state was tried %d times, want %d", n, test.tries)
@@ -176,7 +176,7 @@ func TestWarmStartThatCannotCatchUpLists(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
 				do, watches := countCalls(test.do)
 				nodes := informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
-				inf, took, stop := warmAfter(w, world.Quiet[*corev1.Pod](), func() {
+				inf, took, stop := warmAfter(w, func() {
 					if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
 						t.Fatal(err)
 					}
@@ -204,7 +204,7 @@ func TestFailuresAroundANormalEndLeadToNoList(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		fails := refuse(503)
 		watches := 0
-		inf, took, stop := warmAfter(w, world.Quiet[*corev1.Pod](), func() { w.Relabel("ns", "a", "2") },
+		inf, took, stop := warmAfter(w, func() { w.Relabel("ns", "a", "2") },
 			func(r *http.Request) bool { return world.AsksToWatch(r) && !world.AsksToStream(r) },
 			func(rw http.ResponseWriter, r *http.Request) bool {
 				rw.Header().Set("Retry-After", "1") // so that all of it is over before the informer lists because of the time
@@ -232,8 +232,7 @@ func TestUnreachableServerLeadsToNoList(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		fails := refuse(503)
 		watches := 0
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		live(w, w.Client(), pods, config).stop()
 		w.Relabel("ns", "a", "2")
@@ -273,8 +272,7 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 	for _, loaded := range []bool{false, true} { // whether the saved state was loaded before SetShard
 		t.Run(fmt.Sprintf("loaded=%v", loaded), func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
-				config := world.Quiet[*corev1.Pod]()
-				config.WarmStart = warmStartDir(w.T)
+				config := saving(w.T)
 				w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "gone", "v=1"))
 				resource := pods
 				resource.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: math.MaxUint64}}}
@@ -326,10 +324,8 @@ func TestSetShardWaitsUntilAWarmStartHasCaughtUp(t *testing.T) {
 // Guarantees: S4
 func TestListAfterAWarmStartComparesContent(t *testing.T) {
 	for _, paged := range []bool{false, true} {
-		forEachCompactPod(t, fmt.Sprintf("paged=%v", paged), func(w world.World, compact bool) {
-			config := world.Quiet[*corev1.Pod]()
-			config.Compact, config.PagedList = compact, paged
-			config.WarmStart = warmStartDir(t)
+		forEachCompactPod(t, fmt.Sprintf("paged=%v", paged), func(w world.World, config informer.Config[*corev1.Pod]) {
+			config.PagedList = paged
 			w.Create(world.NewPod("ns", "b", "v=1"))
 			backup := w.Server.Snapshot()
 			w.Relabel("ns", "b", "2")
@@ -352,8 +348,7 @@ func TestListAfterAWarmStartComparesContent(t *testing.T) {
 // Guarantees: S4
 func TestChainOfWarmStartsEndsAfterADay(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		began := time.Now()
 		for i := range 60 {
@@ -381,10 +376,7 @@ func TestChainOfWarmStartsEndsAfterADay(t *testing.T) {
 // not have.
 // Guarantees: S4
 func TestRestoredServerShowsInOneObject(t *testing.T) {
-	forEachCompactPod(t, "restored", func(w world.World, compact bool) {
-		config := world.Quiet[*corev1.Pod]()
-		config.Compact = compact
-		config.WarmStart = warmStartDir(t)
+	forEachCompactPod(t, "restored", func(w world.World, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("ns", "b", "v=1"))
 		backup := w.Server.Snapshot()
 		w.Create(world.NewPod("ns", "lost", "v=1"))
@@ -405,10 +397,7 @@ func TestRestoredServerShowsInOneObject(t *testing.T) {
 // differs.
 // Guarantees: S4
 func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
-	forEachCompactPod(t, "restored", func(w world.World, compact bool) {
-		config := world.Quiet[*corev1.Pod]()
-		config.Compact = compact
-		config.WarmStart = warmStartDir(t)
+	forEachCompactPod(t, "restored", func(w world.World, config informer.Config[*corev1.Pod]) {
 		backup := w.Server.Snapshot()
 		first := world.NewPod("ns", "a", "v=1")
 		first.UID = "first"
@@ -433,8 +422,7 @@ func TestRestoredServerShowsInTheUIDOfOneObject(t *testing.T) {
 // Guarantees: S4
 func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
 			if asksForCluster(r) {
@@ -460,8 +448,7 @@ func TestHangingIdentificationDelaysStartsOnce(t *testing.T) {
 // Guarantees: S4, R14
 func TestServerIsIdentifiedAfterAPageThatIsNotFound(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		page, calls := countCalls(func(rw http.ResponseWriter, _ *http.Request) bool {
 			http.NotFound(rw, nil)

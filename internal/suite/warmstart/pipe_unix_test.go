@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"github.com/typedinformer/informer/internal/world"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // A named pipe under the name of a saved state does not keep Run from listing, nor from its end.
 // Guarantees: S4
 func TestPipeInPlaceOfASavedState(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		live(w, w.Client(), pods, config).stop()
 		for _, file := range files(t, config.WarmStart) {

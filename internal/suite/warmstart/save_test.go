@@ -27,8 +27,7 @@ import (
 // Guarantees: S4
 func TestStateIsSavedWhileTheInformerRuns(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		config.WarmStart.Interval = 10 * time.Minute
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		inf := live(w, w.Client(), pods, config)
@@ -73,11 +72,8 @@ func copyOf(t *testing.T, c informer.WarmStartConfig) informer.WarmStartDir {
 // it.
 // Guarantees: S4
 func TestNothingIsSavedWhileAnObjectIsStale(t *testing.T) {
-	forEachCompactPod(t, "stale", func(w world.World, compact bool) {
+	forEachCompactPod(t, "stale", func(w world.World, config informer.Config[*corev1.Pod]) {
 		bad := true
-		config := world.Quiet[*corev1.Pod]()
-		config.Compact = compact
-		config.WarmStart = warmStartDir(t)
 		config.WarmStart.Revision = "1"
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
 			if bad && p.Labels["v"] == "bad" {
@@ -186,8 +182,7 @@ func TestBrokenStorageIsLoggedOnce(t *testing.T) {
 // Guarantees: S4
 func TestLastSaveWins(t *testing.T) {
 	w := world.New(t, informertest.Options{})
-	config := world.Quiet[*corev1.Pod]()
-	config.WarmStart = warmStartDir(t)
+	config := saving(t)
 	config.WarmStart.Interval = 5 * time.Millisecond
 	for i := range 20 {
 		w.Create(world.NewPod("ns", fmt.Sprint("p", i), "v=1"))
@@ -217,10 +212,8 @@ func TestLastSaveWins(t *testing.T) {
 // While nothing changes, a save each MaxAge/2 keeps the saved state young enough for a start, also after a warm start.
 // Guarantees: S4
 func TestQuietCollectionIsSavedAgain(t *testing.T) {
-	forEachCompactPod(t, "quiet", func(w world.World, compact bool) {
-		config := world.Quiet[*corev1.Pod]()
-		config.Compact = compact
-		config.WarmStart = warmStartDir(t) // with an Interval of 5 minutes, and a MaxAge of an hour
+	forEachCompactPod(t, "quiet", func(w world.World, config informer.Config[*corev1.Pod]) {
+		// By default, Interval is 5 minutes, and MaxAge an hour.
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		inf := live(w, w.Client(), pods, config)
 		time.Sleep(30 * time.Minute)
@@ -253,8 +246,7 @@ func TestQuietCollectionIsSavedAgain(t *testing.T) {
 // Guarantees: S4
 func TestChangeOfTheShardIsSaved(t *testing.T) {
 	world.BubbleWith(t, informertest.Options{Shards: true}, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		for i := range 20 {
 			w.Create(world.NewPod("ns", fmt.Sprint("p", i)))
 		}
@@ -286,8 +278,7 @@ func TestChangeOfTheShardIsSaved(t *testing.T) {
 // Guarantees: S4
 func TestListOfARestoredServerIsSaved(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		backup := w.Server.Snapshot()
 		w.Relabel("ns", "a", "2")
@@ -317,8 +308,7 @@ func TestListOfARestoredServerIsSaved(t *testing.T) {
 // Guarantees: S4
 func TestSavedStateHasNoCredentials(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		client := func(password string) *informer.Client {
 			return w.Client(func(c *rest.Config) { c.Host = strings.Replace(c.Host, "://", "://user:"+password+"@", 1) })
@@ -340,8 +330,7 @@ func TestSavedStateHasNoCredentials(t *testing.T) {
 // Guarantees: S4, L2
 func TestLastSaveSendsNoRequest(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		do, calls := countCalls(refuse(503))
 		w.Answer(func(rw http.ResponseWriter, r *http.Request) bool { return asksForCluster(r) && do(rw, r) })

@@ -63,6 +63,13 @@ func warmStartDir(t *testing.T) informer.WarmStartConfig {
 	return informer.WarmStartConfig{Storage: informer.WarmStartDir(t.TempDir())}
 }
 
+// saving returns a Config without a log, with a directory for saved states.
+func saving(t *testing.T) informer.Config[*corev1.Pod] {
+	config := world.Quiet[*corev1.Pod]()
+	config.WarmStart = warmStartDir(t)
+	return config
+}
+
 // files returns the saved states in a directory.
 func files(t *testing.T, c informer.WarmStartConfig) []string {
 	t.Helper()
@@ -151,8 +158,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 // Guarantees: S4
 func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
 		live(w, w.Client(), pods, config).stop()
 		w.Relabel("ns", "a", "2")
@@ -195,8 +201,7 @@ func TestWarmStartIsSyncedWhenItHasCaughtUp(t *testing.T) {
 func TestWarmStartOfAQuietCollection(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		nodes := informertest.Register[*corev1.Node](w.Server, informertest.Resource{GroupVersionResource: world.NodeGVR, ClusterScoped: true})
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		live(w, w.Client(), pods, config).stop()
 		if _, err := nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
@@ -289,10 +294,8 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "empty", after: func(s *saved) { overwrite(s.World, nil, s.config.WarmStart) }, why: "the file ends early"},
 		{name: "other format", after: func(s *saved) { overwrite(s.World, []byte("informer\x07"), s.config.WarmStart) }, why: "written in version 7 of the format"},
 	} {
-		forEachCompactPod(t, test.name, func(w world.World, compact bool) {
-			s := &saved{World: w, config: world.Quiet[*corev1.Pod](), resource: pods, change: func(*rest.Config) {}}
-			s.config.Compact = compact
-			s.config.WarmStart = warmStartDir(t)
+		forEachCompactPod(t, test.name, func(w world.World, config informer.Config[*corev1.Pod]) {
+			s := &saved{World: w, config: config, resource: pods, change: func(*rest.Config) {}}
 			w.Answer(func(rw http.ResponseWriter, r *http.Request) bool {
 				if s.uid == "" || !strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
 					return false
@@ -346,11 +349,13 @@ func certificate(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// forEachCompactPod runs test with and without Compact.
-func forEachCompactPod(t *testing.T, name string, test func(w world.World, compact bool)) {
+// forEachCompactPod runs test with and without Compact, with a directory for saved states.
+func forEachCompactPod(t *testing.T, name string, test func(w world.World, config informer.Config[*corev1.Pod])) {
 	for _, compact := range []bool{false, true} {
 		t.Run(fmt.Sprintf("%s,compact=%v", name, compact), func(t *testing.T) {
-			world.Bubble(t, func(w world.World) { test(w, compact) })
+			config := saving(t)
+			config.Compact = compact
+			world.Bubble(t, func(w world.World) { test(w, config) })
 		})
 	}
 }
@@ -436,8 +441,7 @@ func testWarmType[T informer.Object](t *testing.T) {
 // Guarantees: S4
 func TestWarmStartAndShards(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
-		config := world.Quiet[*corev1.Pod]()
-		config.WarmStart = warmStartDir(t)
+		config := saving(t)
 		for i := range 20 {
 			w.Create(world.NewPod("ns", fmt.Sprint("p", i)))
 		}
@@ -496,10 +500,8 @@ func TestWarmStartAndShards(t *testing.T) {
 // A resource that the server no longer serves has no objects, whatever a saved state has.
 // Guarantees: S4
 func TestWarmStartOfAnAbsentResource(t *testing.T) {
-	forEachCompactPod(t, "absent", func(w world.World, compact bool) {
-		config := world.Quiet[*corev1.Pod]()
-		config.Compact, config.AbsentIsSynced = compact, true
-		config.WarmStart = warmStartDir(t)
+	forEachCompactPod(t, "absent", func(w world.World, config informer.Config[*corev1.Pod]) {
+		config.AbsentIsSynced = true
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		live(w, w.Client(), pods, config).stop()
 		w.Pods.Unregister()
@@ -527,8 +529,7 @@ func TestWarmStartWhileTheServerIsDown(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {
-				config := world.Quiet[*corev1.Pod]()
-				config.WarmStart = warmStartDir(t)
+				config := saving(t)
 				w.Create(world.NewPod("ns", "a", "v=1"))
 				live(w, w.Client(), pods, config).stop()
 				w.Relabel("ns", "a", "2")
