@@ -12,6 +12,7 @@ import (
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/pipe"
+	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/saved"
 )
@@ -28,7 +29,7 @@ type follower[T Object] struct {
 	reflectors []*Reflector[T]
 	fifo       *FIFO[T]
 	hub        *deliver.Hub[T]
-	sharding   *sharding
+	sharding   *rollout.Rollout[Shard]
 	audits     *audit.Auditor
 	end        context.CancelCauseFunc // ends run
 
@@ -54,9 +55,9 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 		store:    store,
 		hub:      newHub(resource, store),
 		listed:   map[string]bool{},
-		sharding: newSharding(resource.Shard),
+		sharding: rollout.New(resource.Shard.clone(), Shard.equal),
 	}
-	f.audits = newAuditor(f, client)
+	f.audits = newAuditor(client, resource, config, store, f.hub.Stopped())
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
 	f.drain.Pipe, f.drain.Few, f.drain.Apply = f.fifo.pipe, fewChanges, f.apply
 	f.drain.Wait, f.drain.Full = f.hub.WaitForRoom, f.hub.Full
@@ -86,9 +87,9 @@ func (f *follower[T]) makeReflectors(client *Client, packing intake.Packing[T]) 
 			return err
 		}
 		r.decoder.Own = true // only the reflectors write to the store
-		f.sharding.parts[namespace] = &r.reshard
+		f.sharding.Add(namespace, r.reshard.want)
 		f.reflectors = append(f.reflectors, r)
-		f.audits.Add(f.auditOf(client, part, r))
+		f.audits.Add(newAudited(client, part, r, f.store))
 		r.resumed = f.audits.Resumed
 	}
 	if len(f.reflectors) > 1 {
@@ -314,7 +315,7 @@ func (f *follower[T]) note(d *Delta[T]) {
 	if !f.listed[d.Namespace] {
 		f.noteFirstList(d.Namespace)
 	}
-	f.sharding.note(d.Namespace, from.change)
+	f.sharding.Note(d.Namespace, from.change)
 }
 
 // noteFirstList notes that the store has the first list of a namespace, or what equals it. Only apply calls it.
@@ -328,6 +329,33 @@ func (f *follower[T]) noteFirstList(namespace string) {
 	}
 }
 
+// audit implements engine.
+func (f *follower[T]) audit(ctx context.Context) (AuditResult, error) {
+	if err := f.waitSynced(ctx); err != nil {
+		return AuditResult{}, fmt.Errorf("audit: %w", err)
+	}
+	ctx, end := run.Until(ctx, f.hub.Stopped(), ErrStopped)
+	defer end()
+	r, err := f.audits.Audit(ctx)
+	if err != nil {
+		err = fmt.Errorf("audit of %s: %w", f.resource, err)
+	}
+	return auditResult(f.resource, r), err
+}
+
+// runAudits audits by itself until ctx ends.
+func (f *follower[T]) runAudits(ctx context.Context) {
+	if f.waitSynced(ctx) != nil {
+		return
+	}
+	for _, r := range f.reflectors {
+		if r.Status().WarmStart.Loaded {
+			f.audits.Due()
+		}
+	}
+	f.audits.Run(ctx)
+}
+
 // setShard implements engine.
 func (f *follower[T]) setShard(ctx context.Context, shard Shard) error {
 	if f.invalid != nil {
@@ -336,9 +364,9 @@ func (f *follower[T]) setShard(ctx context.Context, shard Shard) error {
 	if err := shard.validate(); err != nil {
 		return err
 	}
-	f.sharding.want(shard.clone())
+	f.sharding.Want(shard.clone())
 	for {
-		ok, changed := f.sharding.arrived()
+		ok, changed := f.sharding.Arrived()
 		if ok {
 			return nil
 		}

@@ -56,13 +56,13 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 		before.from = &origin{kind: olderState, change: 1}
 		inf.put(before)
 		told.Want(t, "add a @1 initial=true")
-		if has := inf.engine.sharding.has[""]; inf.HasSynced() || has != 0 {
+		if has := inf.engine.sharding.Has(""); inf.HasSynced() || has != 0 {
 			t.Errorf("synced %v with the shard %d after older objects", inf.HasSynced(), has)
 		}
 		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &origin{kind: caughtUp, change: 1}}
 		inf.queued(upsert(2, "b"), last, upsert(4, "c"))
 		told.Want(t, "add b @2 initial=true", "add c @4 initial=false")
-		if has := inf.engine.sharding.has[""]; !inf.HasSynced() || has != 1 {
+		if has := inf.engine.sharding.Has(""); !inf.HasSynced() || has != 1 {
 			t.Errorf("synced %v with the shard %d after every change", inf.HasSynced(), has)
 		}
 	})

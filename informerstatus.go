@@ -41,8 +41,8 @@ func (f *follower[T]) status() InformerStatus {
 	}
 	s.Undecodable, s.Missing = snap.undecodable()
 	s.Queued, s.Blocked = f.fifo.Len()
-	s.Audit = f.auditStatus()
-	s.Resource.Shard = f.sharding.latest()
+	s.Audit = auditStatus(f.resource, f.audits.Status())
+	s.Resource.Shard = f.sharding.Latest().clone()
 	for _, r := range f.reflectors {
 		part := r.Status()
 		src, _ := snap.sources.Of(r.decoder.Namespace)

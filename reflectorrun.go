@@ -45,7 +45,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 		}
 		switch why := context.Cause(part); {
 		case why == errResharded:
-		case errors.As(why, new(errWrong)):
+		case errors.Is(why, fetch.ErrDiverged):
 			if err := r.recover(ctx, why); err != nil {
 				return err
 			}
@@ -86,13 +86,8 @@ func (r *Reflector[T]) resharded() {
 	}
 }
 
-// errWrong ends what the reflector does, because an audit has found that the sink differs from the server.
-type errWrong struct{ error }
-
-func (e errWrong) Unwrap() []error { return []error{e.error, fetch.ErrDiverged} }
-
 // relist makes the reflector list everything again and compare contents, for the reason why.
-func (r *Reflector[T]) relist(why error) { r.reshard.end(errWrong{why}) }
+func (r *Reflector[T]) relist(why error) { r.reshard.end(fmt.Errorf("%w: %w", fetch.ErrDiverged, why)) }
 
 // loop lists and watches until ctx ends or the sink fails.
 func (r *Reflector[T]) loop(ctx context.Context) error {

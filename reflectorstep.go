@@ -151,13 +151,6 @@ func (r *Reflector[T]) opened(w *fetch.Watch, err error) (*fetch.Watch, error) {
 	return w, err
 }
 
-// away returns the time since which no watch has been open.
-func (r *Reflector[T]) away() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Since(r.status.NoWatchSince)
-}
-
 func (r *Reflector[T]) close(w *fetch.Watch) {
 	w.Close()
 	r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = false, time.Now() })
@@ -169,12 +162,12 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 	w := r.state.Watch.Open
 	if r.state.Watch.Open = nil; w == nil {
 		r.count(&r.watchesBy)
-		away := r.away()
+		since := r.Status().NoWatchSince
 		if w, err = r.opened(r.source.Watch(ctx, r.state, shard.String())); err != nil {
 			return err
 		}
 		if r.resumed != nil && r.state.Why == fetch.ReasonFailed {
-			r.resumed(away)
+			r.resumed(time.Since(since))
 		}
 	}
 	defer r.close(w)

@@ -5,15 +5,18 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/undecoded"
 )
 
 // Key names one object of a collection.
 type Key = types.NamespacedName
 
 // ID is the identity and version of an object. An empty part is unknown, and equals any.
-type ID struct{ UID, Version string }
+type ID = undecoded.ID
 
 // View is what a store has of a collection at one resource version. It never changes.
 type View interface {
@@ -25,49 +28,24 @@ type View interface {
 	All() iter.Seq2[Key, ID]
 	// Len returns the number of objects.
 	Len() int
-	// Undecoded returns the ID of the object with that key whose newest version could not be decoded. The store may have
-	// an older version of it. It returns false if there is no such object.
-	Undecoded(key Key) (ID, bool)
-	// AllUndecoded yields every such object.
-	AllUndecoded() iter.Seq2[Key, ID]
-	// Unnamed reports whether there are objects whose names could not be decoded. The store may lack objects of the
-	// server then, and may have objects that are gone.
-	Unnamed() bool
+	// Undecoded returns the objects whose newest version could not be decoded. The store may have an older version of
+	// them. If the names of some are unknown, the store may also lack objects of the server, and have objects that are
+	// gone.
+	Undecoded() *undecoded.Set
 }
 
-// Kind is how an object differs.
-type Kind uint8
-
+// The kinds of a difference; see informer.AuditDifference.
 const (
-	// Missing: the server has the object, and the store does not.
-	Missing Kind = iota
-	// Superfluous: the store has the object, and the server does not.
-	Superfluous
-	// Recreated: the two have objects of that name with different UIDs.
-	Recreated
-	// Outdated: the two have different versions of the object.
-	Outdated
+	missing     = "missing"
+	superfluous = "superfluous"
+	recreated   = "recreated"
+	outdated    = "outdated"
 )
-
-// String returns "missing", "superfluous", "recreated" or "outdated".
-func (k Kind) String() string {
-	switch k {
-	case Missing:
-		return "missing"
-	case Superfluous:
-		return "superfluous"
-	case Recreated:
-		return "recreated"
-	case Outdated:
-		return "outdated"
-	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
-}
 
 // Difference is one object that differs.
 type Difference struct {
 	Key  Key
-	Kind Kind
+	Kind string
 }
 
 // MaxNamed is the largest number of differences in Found.Named.
@@ -81,11 +59,24 @@ type Found struct {
 	Named   []Difference // the first of them
 }
 
-func (f *Found) differs(key Key, kind Kind) {
+func (f *Found) differs(key Key, kind string) {
 	f.Differ++
 	if len(f.Named) < MaxNamed {
 		f.Named = append(f.Named, Difference{key, kind})
 	}
+}
+
+// Text names the first of differ differences.
+func Text(named []Difference, differ int) string {
+	const most = 5
+	var texts []string
+	for _, d := range named[:min(len(named), most)] {
+		texts = append(texts, fmt.Sprintf("%.600s is %s", d.Key, d.Kind))
+	}
+	if differ > most {
+		texts = append(texts, "…")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Comparison compares a view with the objects of the server. It holds eight bytes for each of them. It is for one
@@ -111,21 +102,21 @@ func (c *Comparison) Served(key Key, id ID) {
 		c.found.Unclear++
 		return
 	}
-	have, ok := c.view.Undecoded(key) // first: the version of the store is an older one
+	have, ok := c.view.Undecoded().ID(key) // first: the version of the store is an older one
 	if !ok {
 		have, ok = c.view.Get(key)
 	}
 	switch {
-	case !ok && c.view.Unnamed():
+	case !ok && c.view.Undecoded().Unnamed() > 0:
 		c.found.Unclear++
 		return
 	case !ok:
-		c.found.differs(key, Missing)
+		c.found.differs(key, missing)
 		return
 	case !same(have.UID, id.UID):
-		c.found.differs(key, Recreated)
+		c.found.differs(key, recreated)
 	case !same(have.Version, id.Version):
-		c.found.differs(key, Outdated)
+		c.found.differs(key, outdated)
 	}
 	c.seen = append(c.seen, c.hash(key))
 }
@@ -135,10 +126,10 @@ func same(a, b string) bool { return a == b || a == "" || b == "" }
 
 // End returns what the comparison has found. The server has no further objects.
 func (c *Comparison) End() Found {
-	if c.found.Unclear > 0 || c.view.Unnamed() {
+	if c.found.Unclear > 0 || c.view.Undecoded().Unnamed() > 0 {
 		c.found.Unclear += c.absent(func(Key) {})
 	} else {
-		c.absent(func(key Key) { c.found.differs(key, Superfluous) })
+		c.absent(func(key Key) { c.found.differs(key, superfluous) })
 	}
 	return c.found
 }
@@ -162,7 +153,7 @@ func (c *Comparison) keys(yield func(Key) bool) {
 			return
 		}
 	}
-	for key := range c.view.AllUndecoded() {
+	for key := range c.view.Undecoded().In("") {
 		if _, again := c.view.Get(key); !again && !yield(key) {
 			return
 		}

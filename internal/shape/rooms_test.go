@@ -20,6 +20,7 @@ const module = "github.com/typedinformer/informer"
 // rooms are the packages under internal, each with the others of them that its files import, without tests.
 var rooms = map[string][]string{
 	// engines
+	"audit":     {"run", "undecoded"},
 	"crud":      {"decode", "run", "transport"},
 	"deliver":   {"histogram", "run"},
 	"fetch":     {"decode", "discovery", "transport"},
@@ -44,6 +45,7 @@ var rooms = map[string][]string{
 	"histogram":    nil,
 	"notfound":     nil,
 	"pack":         nil,
+	"rollout":      nil,
 	"run":          nil,
 	"snapshotfile": nil,
 	"sources":      nil,
