@@ -24,6 +24,7 @@ func TestCompactHasEverySetting(t *testing.T) {
 		PagedList:         true,
 		PageSize:          3,
 		AbsentIsSynced:    true,
+		AuditEvery:        1,
 		WarmStart:         WarmStartConfig{Storage: WarmStartDir("dir"), Revision: "1"},
 		Logger:            slog.New(slog.DiscardHandler),
 	}

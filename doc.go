@@ -121,8 +121,8 @@
 // # Audit
 //
 // [Informer.Audit] proves that a store equals the server: it compares UID and resource version of each object with a
-// list of metadata at exactly the version of the store. The informer does so by itself after a warm start, after it could
-// not watch for a minute, and every Config.AuditEvery. It reports a difference, and repairs it by a list.
+// list of metadata at exactly the version of the store. The informer does so by itself after a warm start, after it
+// could not watch for a minute, and every Config.AuditEvery. It reports a difference, and repairs it by a list.
 //
 // # Diagnosis
 //
@@ -158,13 +158,13 @@
 //
 // A list takes the same path: internal/fetch reads its pages, internal/intake collects the objects, and the reflector
 // puts them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and
-// internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure,
-// internal/fetch decides what a 404 means, and its state machine chooses the next request. reshard.go is the change of
-// a shard, which an informer asks of each reflector (internal/rollout). audited.go gives internal/audit what it compares
-// with the server. store.go and index.go read what edit.go wrote. informer.go is the
-// face of all this, wait.go implements its Wait methods, group.go shares informers (internal/members), and lister.go
-// reads them as client-go's listers do. client.go configures the requests, and typedclient.go reads and writes single
-// objects (internal/crud). Package k8s and the generator in codegen build on these.
+// internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch
+// decides what a 404 means, and its state machine chooses the next request. reshard.go is the change of a shard, which
+// an informer asks of each reflector (internal/rollout). audited.go gives internal/audit what it compares with the
+// server. store.go and index.go read what edit.go wrote. informer.go is the face of all this, wait.go implements its
+// Wait methods, group.go shares informers (internal/members), and lister.go reads them as client-go's listers do.
+// client.go configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s
+// and the generator in codegen build on these.
 //
 // The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

@@ -14,6 +14,7 @@ func TestStatusHasTheReasonsOfTheEngine(t *testing.T) {
 		ReasonExpired: fetch.ReasonExpired, ReasonRestored: fetch.ReasonRestored, ReasonBehind: fetch.ReasonBehind,
 		ReasonRefused: fetch.ReasonRefused, ReasonAbsent: fetch.ReasonAbsent, ReasonUnclear: fetch.ReasonUnclear,
 		ReasonShard: fetch.ReasonShard, ReasonWarmStart: fetch.ReasonWarmStart,
+		ReasonAudit: fetch.ReasonAudit,
 	}
 	for reason, engine := range pairs {
 		if Reason(engine) != reason {

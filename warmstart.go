@@ -105,12 +105,6 @@ func (w *warmStart[T]) status() WarmStartStatus {
 // warmSource is the collection of a reflector for a [saved.State].
 type warmSource struct{ *fetch.Source }
 
-// Current implements saved.Source.
-func (s warmSource) Current(ctx context.Context, shard string) (string, saved.ID, error) {
-	version, one, err := s.Source.Current(ctx, shard)
-	return version, saved.ID(one), err
-}
-
 // Loading implements saved.Source.
 func (s warmSource) Loading() { s.Awaits.Set(fetch.AwaitingWarmStart) }
 

@@ -33,9 +33,10 @@ const (
 // the store already has the saved objects, and the list changes only what differs.
 //
 // It also lists if the last list of the whole collection was more than 24 hours ago, in this or an earlier process. A
-// server that was restored from a backup may have passed the version of the saved state since. A warm start cannot
-// always detect that, and lacks what the restore changed. So restore etcd with --bump-revision and --mark-compacted: a
-// warm start then always lists.
+// server that was restored from a backup may have passed the version of the saved state since. The versions do not show
+// that, so the informer audits the store within half a minute after a warm start; see [Informer.Audit]. Until then, the
+// store may lack what the restore changed. So restore etcd with --bump-revision and --mark-compacted: a warm start then
+// always lists.
 //
 // Two servers are the same if they have the same URL, certificate authority and UID of the namespace kube-system. If
 // the informer may not get that namespace, the URL and the certificate authority have to suffice.

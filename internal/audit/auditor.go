@@ -45,13 +45,15 @@ type Status struct {
 
 // Config describes an [Auditor].
 type Config struct {
-	Every     time.Duration                                         // zero for no periodic audits
-	Published func() <-chan struct{}                                // returns a channel that is closed when a view changes
-	Older     func(version, than string) bool                       // compares resource versions
-	Alone     func(ctx context.Context) (leave func(), err error)   // waits until no other audit of the client runs
-	Identity  func(ctx context.Context, again bool) (string, error) // names the server; nil if it is not to be asked
-	Different func(Result) error                                    // reports a difference; returns the reason of the lists that follow
-	Stopped   <-chan struct{}                                       // closed when the store changes no more
+	Every     time.Duration                                       // zero for no periodic audits
+	Published func() <-chan struct{}                              // returns a channel that is closed when a view changes
+	Older     func(version, than string) bool                     // compares resource versions
+	Alone     func(ctx context.Context) (leave func(), err error) // waits until no other audit of the client runs
+	// Identity names the server, and asks it again if again is set. Nil if the server is not to be asked.
+	Identity func(ctx context.Context, again bool) (string, error)
+	// Different reports a difference, and returns the reason for the list that follows.
+	Different func(Result) error
+	Stopped   <-chan struct{} // closed when the store changes no more
 }
 
 // Auditor audits one store. Its methods are safe for concurrent use; Run may be called once.

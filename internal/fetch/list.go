@@ -169,35 +169,27 @@ func (s *Source) Reaches(ctx context.Context, rv, shard string) error {
 	return resp.Close()
 }
 
-// ID names one version of an object. Name is empty if it could not be decoded; then Namespace is, too.
-type ID struct{ Namespace, Name, UID, Version string }
-
-// Current returns the resource version that the server has now, and one of its objects, if there is any.
-func (s *Source) Current(ctx context.Context, shard string) (rv string, one ID, err error) {
+// Current returns the resource version that the server has now.
+func (s *Source) Current(ctx context.Context, shard string) (rv string, err error) {
 	query := atLeast("")
 	query.Set("limit", "1")
 	resp, err := s.ask(ctx, query, shard)
 	if err != nil {
-		return "", one, err
+		return "", err
 	}
 	defer resp.Close()
 	list := decode.NewList(resp, resp.Format)
 	for {
-		switch raw, err := list.Next(); err {
+		switch _, err := list.Next(); err {
 		case nil:
-			id := resp.Format.Glance(raw)
-			one = ID{Name: string(id.Name), UID: string(id.UID), Version: string(id.ResourceVersion)}
-			if one.Name != "" {
-				one.Namespace = string(id.Namespace)
-			}
 		case decode.ErrMore:
 			if err := list.Fill(); err != nil {
-				return "", one, fmt.Errorf("read list: %w", err)
+				return "", fmt.Errorf("read list: %w", err)
 			}
 		case io.EOF:
-			return list.Info.ResourceVersion, one, nil
+			return list.Info.ResourceVersion, nil
 		default:
-			return "", one, err
+			return "", err
 		}
 	}
 }

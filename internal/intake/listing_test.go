@@ -2,7 +2,6 @@ package intake
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,7 +15,7 @@ import (
 func TestListingIsBounded(t *testing.T) {
 	var l listing[*corev1.Pod]
 	for range 2 * maxNameless {
-		l.fail(Key{}, errors.New("test"))
+		l.fail(Failure{Err: errors.New("test")})
 	}
 	n := 0
 	for range l.undecoded {
@@ -70,14 +69,14 @@ func TestLastChangeOfAnObjectCounts(t *testing.T) {
 		for _, obj := range l.Items() {
 			items = append(items, obj.Name)
 		}
-		why := maps.Collect(l.Undecoded())
+		why := slices.Collect(l.Undecoded())
 		var undecoded []string
-		for key := range why {
-			undecoded = append(undecoded, key.Name)
+		for _, f := range why {
+			undecoded = append(undecoded, f.Key.Name)
 		}
 		slices.Sort(undecoded)
 		if !slices.Equal(items, c.items) || !slices.Equal(undecoded, c.undecoded) || read.Load() != int64(len(c.results)) {
-			t.Errorf("%v, events %t: items %q, undecoded %q, %d read", c.results, c.events, items, why, read.Load())
+			t.Errorf("%v, events %t: items %q, undecoded %v, %d read", c.results, c.events, items, why, read.Load())
 		}
 		if l.Whole() != (len(c.undecoded) == 0) {
 			t.Errorf("%v: whole %t", c.results, l.Whole())

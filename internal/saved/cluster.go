@@ -70,8 +70,8 @@ const (
 var errNotIdentified = errors.New("identify the server")
 
 // UID returns the UID of the namespace kube-system, which a cluster has for its whole life. It is empty if the client
-// may not get that namespace. Only the first call that succeeds sends a request, unless a proxy may have answered it, or
-// again is true and the last request was more than a few seconds ago.
+// may not get that namespace. Only the first call that succeeds sends a request, unless a proxy may have answered it,
+// or again is true and the last request was more than a few seconds ago.
 func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool) (string, error) {
 	select {
 	case c.asking <- struct{}{}:

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/typedinformer/informer/internal/decode"
@@ -112,8 +111,7 @@ func (s *State) read(ctx context.Context, shard string, take func(Object)) (l Lo
 	if err := s.usable(&h, shard); err != nil {
 		return l, err
 	}
-	var one ID
-	if l.Current, one, err = s.config.Source.Current(ctx, shard); err != nil {
+	if l.Current, err = s.config.Source.Current(ctx, shard); err != nil {
 		return l, err
 	}
 	cluster, err := s.config.Cluster.UID(ctx, s.config.Client, false)
@@ -125,19 +123,13 @@ func (s *State) read(ctx context.Context, shard string, take func(Object)) (l Lo
 		return l, err
 	}
 	s.config.Source.Loading()
-	n, has := 0, !s.mustHold(&l, one, shard)
+	n := 0
 	err = s.items(ctx, file, func(obj Object) {
-		has = has || one.is(obj)
 		n++
 		take(obj)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return l, s.unreadable(ctx, err)
-	case !has:
-		return l, coldBecause("the saved state is not usable: it does not have %s with resource version %s, "+
-			"which the server has had since before the save: the server was restored",
-			types.NamespacedName{Namespace: one.Namespace, Name: one.Name}, one.Version)
 	}
 	s.update(func(st *Status) {
 		st.Loaded, st.LoadedAge, st.LoadTime = true, began.Sub(h.Time), time.Since(began)
@@ -193,23 +185,6 @@ func sameServer(h *Header, cluster, current string) error {
 			"before that of the saved state, %s", current, h.ResourceVersion)
 	}
 	return nil
-}
-
-// mustHold reports whether the objects of a saved state must include the version one of an object: the server has it
-// now, and had it at the save.
-func (s *State) mustHold(l *Loaded, one ID, shard string) bool {
-	if one.Version == "" || shard != "" || s.config.Identity.Filter || s.config.Identity.Transform {
-		return false
-	}
-	n, err := resourceversion.CompareResourceVersion(l.Version, one.Version)
-	return err == nil && n >= 0
-}
-
-// is reports whether obj is that version. An object may have no UID.
-func (i *ID) is(obj Object) bool {
-	uid := string(obj.GetUID())
-	return obj.GetName() == i.Name && obj.GetNamespace() == i.Namespace && obj.GetResourceVersion() == i.Version &&
-		(uid == "" || uid == i.UID)
 }
 
 // unreadable returns a Cold for an error of a file, or the cause of ctx.

@@ -145,45 +145,6 @@ func TestSavedStateOfAnotherNamespaceIsRefused(t *testing.T) {
 	})
 }
 
-// A saved state must have the object that the server has had since before the save, in that version: otherwise the
-// server was restored.
-// Guarantees: S4
-func TestRestoreOfTheServerShowsInOneObject(t *testing.T) {
-	one := ID{Namespace: "ns", Name: "a", UID: "uid-a", Version: "5"}
-	with := func(change func(*ID)) ID {
-		changed := one
-		change(&changed)
-		return changed
-	}
-	for _, test := range []struct {
-		name  string
-		one   ID
-		shard string
-		cold  bool
-	}{
-		{"the version", one, "", false},
-		{"none", ID{}, "", false},
-		{"another version", with(func(i *ID) { i.Version = "6" }), "", true},
-		{"another version of a shard", with(func(i *ID) { i.Version = "6" }), "shard", false},
-		{"a later version than the state", with(func(i *ID) { i.Version = "8" }), "", false},
-		{"another UID", with(func(i *ID) { i.UID = "other" }), "", true},
-		{"another name", with(func(i *ID) { i.Name = "b" }), "", true},
-		{"another namespace", with(func(i *ID) { i.Namespace = "other" }), "", true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := newRig[*corev1.Pod](t, false)
-			r.server.one = test.one
-			c := r.content("7", newPod("a", "5"))
-			c.Shard = test.shard
-			New(r.config).Save(t.Context(), c, true)
-			_, err := New(r.config).Load(t.Context(), test.shard, func(Object) {})
-			if (err != nil) != test.cold || err != nil && !strings.Contains(err.Error(), "the server was restored") {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // A load lists instead of waiting for damage to go away, and warns of it. Other reasons are no warning.
 // Guarantees: S4
 func TestOnlyDamageIsAWarning(t *testing.T) {

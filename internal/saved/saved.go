@@ -3,8 +3,8 @@
 // A saved state is a file of package snapshotfile: a [Header], and then the objects in an encoding from which the same
 // objects are decoded. A start may use it only if a list would give the same store after the changes since.
 // [State.Load] checks that: the state must be of the same collection, server, type and configuration, young enough, and
-// not of a time that a restore of the server has undone. If it cannot know, the error is a [Cold], and the caller
-// lists.
+// not of a version that the server has not reached. If it cannot know, the error is a [Cold], and the caller lists. It
+// does not compare objects: the caller audits the store later.
 //
 // The package is not generic: an [Object] is of any type.
 package saved
@@ -39,14 +39,11 @@ type Storage interface {
 
 // Source is the collection on the server.
 type Source interface {
-	// Current returns the resource version that the server has now, and one of its objects, or the zero ID.
-	Current(ctx context.Context, shard string) (version string, one ID, err error)
+	// Current returns the resource version that the server has now.
+	Current(ctx context.Context, shard string) (version string, err error)
 	// Loading is called before a read of the storage.
 	Loading()
 }
-
-// ID names one version of an object.
-type ID struct{ Namespace, Name, UID, Version string }
 
 // Packing is the form in which the collection holds its objects: as they are decoded, or in encoded form.
 type Packing interface {

@@ -55,14 +55,11 @@ func (m memory) file(t testing.TB) (name string, content []byte) {
 	return name, content
 }
 
-// server is a Source at a version, with one object.
-type server struct {
-	version string
-	one     ID
-}
+// server is a Source at a version.
+type server struct{ version string }
 
-func (s *server) Current(context.Context, string) (string, ID, error) { return s.version, s.one, nil }
-func (s *server) Loading()                                            {}
+func (s *server) Current(context.Context, string) (string, error) { return s.version, nil }
+func (s *server) Loading()                                        {}
 
 // rig saves and loads the objects of one collection of pods.
 type rig struct {

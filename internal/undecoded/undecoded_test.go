@@ -50,7 +50,7 @@ func TestSetNeverChanges(t *testing.T) {
 		if step.without.Name != "" {
 			s = s.Without(step.without)
 		} else {
-			s = s.With(step.with, boom)
+			s = s.With(step.with, ID{}, boom)
 		}
 		if got := text(s); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
@@ -62,10 +62,10 @@ func TestSetNeverChanges(t *testing.T) {
 	if why := s.Why(); why.Error() != "boom" || errors.Is(why, boom) || !errors.Is(s.Unknown(), why) {
 		t.Errorf("why %v, unknown %v", why, s.Unknown())
 	}
-	if s := (*Set)(nil).With(ax, boom).Without(ax); s != nil {
+	if s := (*Set)(nil).With(ax, ID{}, boom).Without(ax); s != nil {
 		t.Errorf("the set without its last object is %v", s)
 	}
-	s = s.With(ax, boom).With(ay, boom).With(bz, boom)
+	s = s.With(ax, ID{}, boom).With(ay, ID{}, boom).With(bz, ID{}, boom)
 	for namespace, want := range map[string]int{"": 3, "a": 2, "b": 1, "c": 0} {
 		n := 0
 		for range s.In(namespace) {
@@ -89,11 +89,11 @@ func TestSetNeverChanges(t *testing.T) {
 func TestSetIsBounded(t *testing.T) {
 	var s *Set
 	long := strings.Repeat("x", 1<<20)
-	s = s.With(Key{Namespace: "ns", Name: long}, errors.New("long"))
-	s = s.With(Key{Namespace: long, Name: "a"}, errors.New("long"))
+	s = s.With(Key{Namespace: "ns", Name: long}, ID{}, errors.New("long"))
+	s = s.With(Key{Namespace: long, Name: "a"}, ID{}, errors.New("long"))
 	why := errors.New(long[:2*errtext.Max])
 	for i := range 2000 {
-		s = s.With(Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, why)
+		s = s.With(Key{Namespace: "ns", Name: fmt.Sprint(i % 1000)}, ID{}, why)
 	}
 	if s.Len() != 1002 || s.Unnamed() != 2 {
 		t.Fatalf("%d objects, %d without a name", s.Len(), s.Unnamed())
@@ -110,5 +110,25 @@ func TestSetIsBounded(t *testing.T) {
 	}
 	if err := s.keys.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A set knows the identity and version of each object. It drops parts that are too long, and keeps no memory of others.
+// Guarantees: R23
+func TestSetKnowsVersions(t *testing.T) {
+	key, boom := Key{Namespace: "ns", Name: "a"}, errors.New("boom")
+	s := (*Set)(nil).With(key, ID{UID: "u", Version: "1"}, boom).With(key, ID{UID: "u", Version: "2"}, boom)
+	if id, ok := s.ID(key); !ok || id != (ID{UID: "u", Version: "2"}) {
+		t.Errorf("%v, %v", id, ok)
+	}
+	if _, ok := s.ID(Key{Namespace: "ns", Name: "b"}); ok {
+		t.Error("has another object")
+	}
+	if _, ok := (*Set)(nil).ID(key); ok {
+		t.Error("the empty set has an object")
+	}
+	long := strings.Repeat("x", maxName+1)
+	if id, ok := s.With(key, ID{UID: long, Version: long}, boom).ID(key); !ok || id != (ID{}) {
+		t.Errorf("%v, %v", id, ok)
 	}
 }

@@ -1,0 +1,228 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// rig is a store of one source, and a server.
+type rig struct {
+	*Auditor
+	view      objects
+	serves    map[string]ID
+	err       error // of each list
+	behind    error
+	lists     int
+	relists   []error
+	published chan struct{}
+	stopped   chan struct{}
+	identity  string
+}
+
+func newRig(every time.Duration) *rig {
+	r := &rig{view: objects{version: "1"}, published: make(chan struct{}), stopped: make(chan struct{}), identity: "one"}
+	r.Auditor = New(Config{
+		Every:     every,
+		Published: func() <-chan struct{} { return r.published },
+		Older:     func(version, than string) bool { return version < than },
+		Alone:     func(context.Context) (func(), error) { return func() {}, nil },
+		Identity:  func(context.Context, bool) (string, error) { return r.identity, nil },
+		Different: func(Result) error { return errors.New("different") },
+		Stopped:   r.stopped,
+	})
+	r.Add(r)
+	return r
+}
+
+func (r *rig) View() (View, bool) { return r.view, true }
+
+func (r *rig) List(_ context.Context, _ View, each func(Key, ID)) (int64, error) {
+	r.lists++
+	for name, id := range r.serves {
+		each(keyOf(name), id)
+	}
+	return 10, r.err
+}
+
+func (r *rig) Behind(context.Context, View) error { return r.behind }
+
+// Relist repairs the store.
+func (r *rig) Relist(why error) {
+	r.relists = append(r.relists, why)
+	r.view.ids = r.serves
+}
+
+// publish publishes a view of version.
+func (r *rig) publish(version string) {
+	r.view.version = version
+	published := r.published
+	r.published = make(chan struct{})
+	close(published)
+}
+
+// bubble runs test beside Run.
+func bubble(t *testing.T, every time.Duration, test func(r *rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(every)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx) }()
+		synctest.Wait()
+		test(r)
+		cancel()
+		<-ended
+		if next := r.Status().Next; !next.IsZero() {
+			t.Errorf("planned after the end: %v", next)
+		}
+	})
+}
+
+// pass lets time pass, and waits for what it has caused.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// A difference makes the source list, and is checked again within a minute. A store that stays wrong is not listed
+// without end.
+// Guarantees: R23
+func TestDifferenceIsRepairedAndChecked(t *testing.T) {
+	bubble(t, 0, func(r *rig) {
+		r.serves = map[string]ID{"a": {"u", "1"}}
+		r.Due()
+		pass(3 * time.Minute)
+		s := r.Status()
+		if len(r.relists) != 1 || s.Different != 1 || s.Equal != 1 || s.Differ != 1 || s.Last.Differ != 0 || s.Last.Bytes != 10 {
+			t.Errorf("%d relists, %+v", len(r.relists), s)
+		}
+		if s.LastError == nil || s.LastError.Error() != "different" {
+			t.Errorf("last error %v", s.LastError)
+		}
+	})
+	bubble(t, 0, func(r *rig) {
+		r.err = errors.New("down")
+		r.Due()
+		pass(time.Hour)
+		if s := r.Status(); r.lists != 1+maxAgain || s.Failed != r.lists || s.LastError != r.err {
+			t.Errorf("%d lists, %+v", r.lists, s)
+		}
+	})
+}
+
+// No audit runs by itself without a reason. One that is due begins within half a minute, once, however often it is due.
+// Guarantees: R23
+func TestAuditIsDueOnce(t *testing.T) {
+	bubble(t, 0, func(r *rig) {
+		r.Resumed(maxAway)
+		pass(time.Hour)
+		if r.lists != 0 {
+			t.Errorf("%d lists without a reason", r.lists)
+		}
+		r.Resumed(maxAway + 1)
+		r.Due()
+		synctest.Wait()
+		if next := time.Until(r.Status().Next); next < 0 || next > within {
+			t.Errorf("next in %v", next)
+		}
+		r.Due()
+		pass(time.Hour)
+		if r.lists != 1 {
+			t.Errorf("%d lists", r.lists)
+		}
+	})
+}
+
+// Another server at the same address is a reason for an audit, even after a short outage.
+// Guarantees: R23
+func TestAnotherServerIsAudited(t *testing.T) {
+	bubble(t, 0, func(r *rig) {
+		r.Resumed(time.Second)
+		pass(time.Minute)
+		if r.lists != 0 {
+			t.Error("audited the same server")
+		}
+		r.identity = "two"
+		r.Resumed(time.Second)
+		pass(time.Minute)
+		if r.lists != 1 {
+			t.Errorf("%d lists", r.lists)
+		}
+	})
+}
+
+// Periodic audits keep their period, with a jitter of a tenth, and begin at different times in different processes.
+// Guarantees: R23
+func TestPeriodicAudits(t *testing.T) {
+	first := map[time.Duration]bool{}
+	for range 10 {
+		bubble(t, time.Hour, func(r *rig) {
+			first[time.Until(r.Status().Next).Truncate(time.Second)] = true
+			pass(100 * time.Hour)
+			if r.lists < 90 || r.lists > 112 {
+				t.Errorf("%d audits in 100 hours", r.lists)
+			}
+		})
+	}
+	if len(first) < 5 {
+		t.Errorf("ten processes audit first after %v", first)
+	}
+}
+
+// A version that the server no longer has is followed by the next one of the store. While there is none, the audit waits.
+// Guarantees: R23
+func TestLaterVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(0)
+		r.err = apierrors.NewResourceExpired("gone")
+		ended := make(chan error, 1)
+		go func() {
+			result, err := r.Audit(t.Context())
+			if result.Version != "2" {
+				t.Errorf("compared at %q", result.Version)
+			}
+			ended <- err
+		}()
+		synctest.Wait()
+		r.publish("1") // a change of another source
+		synctest.Wait()
+		if r.lists != 1 {
+			t.Errorf("%d lists of one version", r.lists)
+		}
+		r.err = nil
+		r.publish("2")
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+
+		r.err = apierrors.NewResourceExpired("gone")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := r.Audit(ctx); !apierrors.IsResourceExpired(err) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		close(r.stopped)
+		before := r.Status().Failed
+		if _, err := r.Audit(t.Context()); err == nil || r.Status().Failed != before {
+			t.Errorf("%v after the end counts as a failure", err)
+		}
+	})
+}
+
+// A server that has not reached the version of the store was restored: the source lists.
+// Guarantees: R6, R23
+func TestServerBehindIsListed(t *testing.T) {
+	r := newRig(0)
+	r.err, r.behind = errors.New("future revision"), errors.New("went back")
+	if _, err := r.Audit(t.Context()); err != r.behind || len(r.relists) != 1 || r.relists[0] != r.behind {
+		t.Errorf("%v, relists %v", err, r.relists)
+	}
+	r.behind = nil
+	if _, err := r.Audit(t.Context()); err != r.err || len(r.relists) != 1 {
+		t.Errorf("%v, relists %v", err, r.relists)
+	}
+}

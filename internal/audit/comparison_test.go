@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/typedinformer/informer/internal/undecoded"
+)
+
+// objects is a View of objects in one namespace, by name.
+type objects struct {
+	ids       map[string]ID
+	undecoded *undecoded.Set
+	version   string
+}
+
+func keyOf(name string) Key { return Key{Namespace: "ns", Name: name} }
+
+func (o objects) Version() string { return o.version }
+
+func (o objects) Get(key Key) (ID, bool) {
+	id, ok := o.ids[key.Name]
+	return id, ok
+}
+
+func (o objects) All() iter.Seq2[Key, ID] {
+	return func(yield func(Key, ID) bool) {
+		for name, id := range o.ids {
+			if !yield(keyOf(name), id) {
+				return
+			}
+		}
+	}
+}
+
+func (o objects) Len() int { return len(o.ids) }
+
+func (o objects) Undecoded() *undecoded.Set { return o.undecoded }
+
+// without returns the set of objects that could not be decoded, by name.
+func without(ids map[string]ID) (s *undecoded.Set) {
+	for name, id := range ids {
+		s = s.With(keyOf(name), id, errors.New("test"))
+	}
+	return s
+}
+
+// compare compares view with served, and returns the differences as text, sorted.
+func compare(view objects, served map[string]ID) (Found, []string) {
+	c := NewComparison(view)
+	for name, id := range served {
+		key := keyOf(name)
+		if name == "" {
+			key = Key{}
+		}
+		c.Served(key, id)
+	}
+	found := c.End()
+	var texts []string
+	for _, d := range found.Named {
+		texts = append(texts, d.Key.Name+" "+d.Kind)
+	}
+	slices.Sort(texts)
+	return found, texts
+}
+
+// Each kind of difference has its name. What is unknown is no difference, and is counted.
+// Guarantees: R23
+func TestComparison(t *testing.T) {
+	type ids = map[string]ID
+	nameless := (*undecoded.Set)(nil).With(Key{}, ID{}, errors.New("test"))
+	for name, c := range map[string]struct {
+		has, undecodable, serves ids
+		set                      *undecoded.Set
+		unclear                  int
+		want                     []string
+	}{
+		"nothing":                {},
+		"equal":                  {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"u", "1"}}},
+		"missing":                {serves: ids{"a": {"u", "1"}}, want: []string{"a missing"}},
+		"superfluous":            {has: ids{"a": {"u", "1"}}, want: []string{"a superfluous"}},
+		"recreated":              {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"v", "2"}}, want: []string{"a recreated"}},
+		"recreated, one version": {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"v", "1"}}, want: []string{"a recreated"}},
+		"outdated":               {has: ids{"a": {"u", "1"}}, serves: ids{"a": {"u", "2"}}, want: []string{"a outdated"}},
+		"ahead":                  {has: ids{"a": {"u", "2"}}, serves: ids{"a": {"u", "1"}}, want: []string{"a outdated"}},
+		"without UID":            {has: ids{"a": {"", "1"}}, serves: ids{"a": {"v", "1"}}},
+		"without version":        {has: ids{"a": {"u", ""}}, serves: ids{"a": {"u", "1"}}},
+		"undecodable": {has: ids{"a": {"u", "1"}}, undecodable: ids{"a": {"u", "2"}, "b": {"v", "3"}},
+			serves: ids{"a": {"u", "2"}, "b": {"v", "3"}}},
+		"undecodable, outdated": {undecodable: ids{"a": {"u", "1"}}, serves: ids{"a": {"u", "2"}}, want: []string{"a outdated"}},
+		"undecodable, gone": {has: ids{"a": {"u", "1"}}, undecodable: ids{"a": {"u", "2"}, "b": {"v", "2"}},
+			want: []string{"a superfluous", "b superfluous"}},
+		"unknown name in the store": {has: ids{"a": {"u", "1"}, "b": {"u", "1"}}, set: nameless,
+			serves: ids{"b": {"u", "2"}, "c": {"u", "1"}}, unclear: 2, want: []string{"b outdated"}},
+		"unknown name at the server": {has: ids{"a": {"u", "1"}}, serves: ids{"": {"u", "1"}}, unclear: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.set == nil {
+				c.set = without(c.undecodable)
+			}
+			found, texts := compare(objects{ids: c.has, undecoded: c.set}, c.serves)
+			if diff := cmp.Diff(c.want, texts); diff != "" {
+				t.Errorf("differences (-want +got):\n%s", diff)
+			}
+			if found.Objects != len(c.serves) || found.Differ != len(c.want) || found.Unclear != c.unclear {
+				t.Errorf("%+v", found)
+			}
+		})
+	}
+}
+
+// A comparison agrees with one by maps, whatever the order in which the server sends its objects.
+// Guarantees: R23
+func TestComparisonAgreesWithMaps(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		has, serves, want := map[string]ID{}, map[string]ID{}, []string(nil)
+		for i := range r.IntN(50) {
+			name, id := fmt.Sprint(i), ID{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}
+			switch r.IntN(4) {
+			case 0:
+				has[name] = id
+				want = append(want, name+" superfluous")
+			case 1:
+				serves[name] = id
+				want = append(want, name+" missing")
+			case 2:
+				has[name], serves[name] = id, id
+			case 3:
+				other := ID{fmt.Sprint(r.IntN(3)), fmt.Sprint(r.IntN(3))}
+				has[name], serves[name] = id, other
+				switch {
+				case id.UID != other.UID:
+					want = append(want, name+" recreated")
+				case id.Version != other.Version:
+					want = append(want, name+" outdated")
+				}
+			}
+		}
+		slices.Sort(want)
+		if _, got := compare(objects{ids: has}, serves); !slices.Equal(got, want) {
+			t.Fatalf("%v and %v: %v instead of %v", has, serves, got, want)
+		}
+	}
+}
+
+// At most a hundred differences are named. All are counted.
+func TestDifferencesAreBounded(t *testing.T) {
+	serves := map[string]ID{}
+	for i := range 3 * MaxNamed {
+		serves[fmt.Sprint(i)] = ID{"u", "1"}
+	}
+	found, _ := compare(objects{}, serves)
+	if found.Differ != 3*MaxNamed || len(found.Named) != MaxNamed {
+		t.Errorf("%d differ, %d named", found.Differ, len(found.Named))
+	}
+	if text := Text(found.Named[:1], 1); text != found.Named[0].Key.String()+" is missing" {
+		t.Error(text)
+	}
+}
