@@ -234,7 +234,8 @@ func (r *Reflector[T]) change(ctx context.Context, o intake.Result[T]) error {
 	case gone:
 		d.Type, d.Key = Removed, o.Key
 	default: // the sink keeps its version of the object
-		d.Type, d.Undecoded = Bookmarked, []*DecodeError{r.decodeError(intake.Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err})}
+		failed := intake.Failure{Key: o.Key, UID: o.UID, Version: o.Version, Err: o.Err}
+		d.Type, d.Undecoded = Bookmarked, []*DecodeError{r.decodeError(failed)}
 	}
 	return r.tell(ctx, d)
 }

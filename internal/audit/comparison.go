@@ -16,7 +16,7 @@ import (
 type Key = types.NamespacedName
 
 // ID is the identity and version of an object. An empty part is unknown, and equals any.
-type ID = undecoded.ID
+type ID struct{ UID, Version string }
 
 // View is what a store has of a collection at one resource version. It never changes.
 type View interface {
@@ -102,9 +102,9 @@ func (c *Comparison) Served(key Key, id ID) {
 		c.found.Unclear++
 		return
 	}
-	have, ok := c.view.Undecoded().ID(key) // first: the version of the store is an older one
-	if !ok {
-		have, ok = c.view.Get(key)
+	have, ok := c.view.Get(key)
+	if newer, failed := c.view.Undecoded().ID(key); failed { // the store has an older version, or none
+		have, ok = ID(newer), true
 	}
 	switch {
 	case !ok && c.view.Undecoded().Unnamed() > 0:

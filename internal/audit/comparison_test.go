@@ -46,7 +46,7 @@ func (o objects) Undecoded() *undecoded.Set { return o.undecoded }
 // without returns the set of objects that could not be decoded, by name.
 func without(ids map[string]ID) (s *undecoded.Set) {
 	for name, id := range ids {
-		s = s.With(keyOf(name), id, errors.New("test"))
+		s = s.With(keyOf(name), undecoded.ID(id), errors.New("test"))
 	}
 	return s
 }
@@ -74,7 +74,7 @@ func compare(view objects, served map[string]ID) (Found, []string) {
 // Guarantees: R23
 func TestComparison(t *testing.T) {
 	type ids = map[string]ID
-	nameless := (*undecoded.Set)(nil).With(Key{}, ID{}, errors.New("test"))
+	nameless := (*undecoded.Set)(nil).With(Key{}, undecoded.ID{}, errors.New("test"))
 	for name, c := range map[string]struct {
 		has, undecodable, serves ids
 		set                      *undecoded.Set

@@ -24,9 +24,9 @@ type ID struct{ UID, Version string }
 // return another one, which shares memory with it.
 //
 // A server determines what is in a set, so the memory is bounded: an entry takes 130 bytes, a key and an ID of at most
-// 2*maxName bytes each, and a reason of at most errtext.Max bytes, which entries with equal reasons share. The set has at most one
-// entry for each object that the server has. An object whose name is unknown, or too long, takes no memory: it is only
-// counted.
+// 2*maxName bytes each, and a reason of at most errtext.Max bytes, which entries with equal reasons share. The set has
+// at most one entry for each object that the server has. An object whose name is unknown, or too long, takes no memory:
+// it is only counted.
 type Set struct {
 	keys     cow.Tree[reason, ID]
 	gen      uint64 // of the last write to keys
