@@ -30,8 +30,8 @@ type Options struct {
 	// if they differ; see informer.Config.AuditEvery. Zero means no periodic audits: an informer audits only after the
 	// server was away.
 	AuditEvery time.Duration
-	// ByObject overrides Compact, Share and DropManagedFields for some kinds, whether they are read as typed objects, unstructured or as
-	// metadata. The keys are objects as in cache.Options.ByObject.
+	// ByObject overrides Compact, Share and DropManagedFields for some kinds, whether they are read as typed objects,
+	// unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
 	ByObject map[client.Object]ByObject
 }
 

@@ -107,8 +107,8 @@ func (h *handler) masked(resource schema.GroupResource) bool {
 		slices.Contains(h.config.Mask, resource)
 }
 
-// hidesDifferences reports whether the keys that audits of a resource have found are hidden from the sender of a request,
-// whom Config.Authorize has admitted: those of masked objects are, like the keys of their indexes.
+// hidesDifferences reports whether the keys that audits of a resource have found are hidden from the sender of a
+// request, whom Config.Authorize has admitted: those of masked objects are, like the keys of their indexes.
 func (h *handler) hidesDifferences(r *http.Request, of schema.GroupResource) bool {
 	for _, s := range h.stores {
 		if s.resource().GroupResource() == of && h.veilOf(r, s).hidesAll() {

@@ -127,14 +127,14 @@ type AuditResult struct {
 	Time            time.Time `json:"time"`
 	TookSeconds     float64   `json:"tookSeconds"`
 	ResourceVersion string    `json:"resourceVersion"`
-	// Objects is the number of objects of the server. Unclear ones could not be compared, and Differ is the number of those
-	// that differ.
+	// Objects is the number of objects of the server. Unclear ones could not be compared, and Differ is the number of
+	// those that differ.
 	Objects int   `json:"objects"`
 	Unclear int   `json:"unclear"`
 	Differ  int   `json:"differ"`
 	Bytes   int64 `json:"bytes"`
-	// Differences are the first objects that differ, 100 at most. Only authorized callers receive them, and those of masked
-	// objects only callers whom Config.Unmask admits.
+	// Differences are the first objects that differ, 100 at most. Only authorized callers receive them, and those of
+	// masked objects only callers whom Config.Unmask admits.
 	Differences []Difference `json:"differences"`
 }
 
@@ -673,8 +673,8 @@ func (b *builder) failure(err error, at time.Time) *Failure {
 	return &Failure{Time: at, Class: class(err), Text: b.text(err)}
 }
 
-// text returns the text of an error for authorized callers, and nothing for others. The text of an audit has the keys of
-// objects.
+// text returns the text of an error for authorized callers, and nothing for others. The text of an audit has the keys
+// of objects.
 func (b *builder) text(err error) string {
 	if err == nil || !b.authorized {
 		return ""

@@ -454,6 +454,28 @@ func TestAudits(t *testing.T) {
 	})
 }
 
+// Keys that audits have found are hidden by the Go type of the objects, too.
+func TestAuditsOfSecretsUnderAnotherResource(t *testing.T) {
+	inRig(t, func(r *rig) {
+		resource := informer.Resource{GroupVersionResource: core.WithResource("credentials")}
+		of := informer.New(r.client, resource, informer.Config[*corev1.Secret]{Logger: quiet})
+		found := informer.AuditResult{Resource: resource, Time: time.Now(), Objects: 2, Differ: 1, Differences: []informer.AuditDifference{{Key: informer.Key{Namespace: "default", Name: secret}, Kind: "missing"}}}
+		status := informer.InformerStatus{Resource: resource, Audit: informer.AuditStatus{Different: 1, Differ: 1, Last: found, LastError: &informer.AuditError{Result: found}}}
+		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return status }}
+		if w := r.get("/status.json?token=right"); !strings.Contains(w.Body.String(), secret) {
+			r.Errorf("without the store, nothing says that these are Secrets: %s", w.Body)
+		}
+		r.config.Objects = []debugpage.Source{debugpage.Objects(of)}
+		lacks(r.T, r.get("/status.json?token=right"))
+		r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool { return of.Resource == "credentials" }
+		lacks(r.T, r.get("/status.json?token=right"))
+		r.config.Unmask = func(*http.Request, schema.GroupResource) bool { return true }
+		if w := r.get("/status.json?token=right"); !strings.Contains(w.Body.String(), secret) {
+			r.Errorf("Unmask does not show the key: %s", w.Body)
+		}
+	})
+}
+
 // Errors come before warnings.
 func TestProblemsAreSorted(t *testing.T) {
 	inRig(t, func(r *rig) {
