@@ -33,6 +33,7 @@ type sharedInformer interface {
 	HasSynced() bool
 	WaitSynced(ctx context.Context) error
 	Status() InformerStatus
+	Audit(ctx context.Context) (AuditResult, error)
 	abandon()
 }
 
@@ -123,6 +124,19 @@ func (g *Group) Status() []InformerStatus {
 		return nil
 	})
 	return statuses
+}
+
+// Audit calls [Informer.Audit] of each informer that is now in the group, one after the other, in the order in which
+// they joined. It returns the results of those that could compare, and the errors of the others, joined.
+func (g *Group) Audit(ctx context.Context) (results []AuditResult, err error) {
+	err = g.members.Each(func(i sharedInformer) error {
+		r, err := i.Audit(ctx)
+		if err == nil {
+			results = append(results, r)
+		}
+		return err
+	})
+	return results, err
 }
 
 // SharedInto returns a function for [Group.Join]. The function calls [Shared] with the zero [Config], and stores the

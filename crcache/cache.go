@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,11 +39,12 @@ func New(options Options) cache.NewCacheFunc {
 
 // objectCache is the [cache.Cache] that [New] creates.
 type objectCache struct {
-	config   *rest.Config
-	opts     cache.Options // scheme, mapper and HTTP client are set
-	plans    *plans
-	storages *storages
-	log      logr.Logger
+	config     *rest.Config
+	opts       cache.Options // scheme, mapper and HTTP client are set
+	plans      *plans
+	storages   *storages
+	auditEvery time.Duration // Options.AuditEvery
+	log        logr.Logger
 
 	known     atomic.Pointer[known] // replaced under mu
 	startedCh chan struct{}         // closed by Start
@@ -111,10 +113,11 @@ func newObjectCache(config *rest.Config, opts cache.Options, options Options) (*
 		}
 	}
 	c := &objectCache{
-		config:    config,
-		opts:      opts,
-		log:       log.Log.WithName("controller-runtime").WithName("cache"),
-		startedCh: make(chan struct{}),
+		config:     config,
+		opts:       opts,
+		auditEvery: options.AuditEvery,
+		log:        log.Log.WithName("controller-runtime").WithName("cache"),
+		startedCh:  make(chan struct{}),
 	}
 	c.known.Store(&known{})
 	if c.plans, err = newPlans(&opts); err != nil {

@@ -21,6 +21,12 @@
 // [Options] and [ByObject] choose how objects are held. DropManagedFields saves a third of a typical object. Share
 // makes objects share equal parts. Compact holds them compressed and decodes them when they are read.
 //
+// # Audits
+//
+// [Options.AuditEvery] makes each informer compare its objects with the server periodically, by a list of metadata. An
+// object that differs is logged with its name, DefaultWatchErrorHandler of cache.Options receives an
+// [*informer.AuditError], and one list repairs the cache.
+//
 // # Differences from controller-runtime's cache
 //
 //   - Reads return objects ordered by namespace, then name. A List of several configured namespaces returns one

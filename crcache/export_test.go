@@ -1,9 +1,21 @@
 package crcache
 
-import "sigs.k8s.io/controller-runtime/pkg/cache"
+import (
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/typedinformer/informer"
+)
 
 // Stopped returns a channel that is closed when an informer with one configuration has stopped.
 func Stopped(i cache.Informer) <-chan struct{} { return i.(*kind).parts[0].done }
+
+// Audits returns the status of the audits of each informer with one configuration.
+func Audits(i cache.Informer) (audits []informer.AuditStatus) {
+	for _, p := range i.(*kind).parts {
+		audits = append(audits, p.informer.Status().Audit)
+	}
+	return audits
+}
 
 // LastDigits returns the value that the metrics show for a resource version.
 func LastDigits(version string) float64 { return lastDigits(version) }

@@ -119,6 +119,7 @@ func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace stri
 		KeepManagedFields: !how.dropManagedFields,
 		Share:             how.share,
 		Compact:           how.compact,
+		AuditEvery:        c.auditEvery,
 		OnFailure:         c.onFailure(k, resource),
 		Logger:            slog.New(logr.ToSlogHandler(c.log)),
 	})

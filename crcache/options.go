@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,8 +26,12 @@ type Options struct {
 	// DropManagedFields leaves out metadata.managedFields, which only server-side apply uses. It costs nothing, unlike
 	// cache.TransformStripManagedFields: a transform makes an informer share fewer parts.
 	DropManagedFields bool
-	// ByObject overrides the fields above for some kinds, whether they are read as typed objects, unstructured or as
-	// metadata. The keys are objects as in cache.Options.ByObject.
+	// AuditEvery is the period in which each informer of the cache compares its objects with the server, and repairs them
+	// if they differ; see informer.Config.AuditEvery. Zero means no periodic audits: an informer audits only after the
+	// server was away.
+	AuditEvery time.Duration
+	// ByObject overrides Compact, Share and DropManagedFields for some kinds, whether they are read as typed objects,
+	// unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
 	ByObject map[client.Object]ByObject
 }
 
@@ -61,6 +66,9 @@ func (o *Options) storages(of kindOf) (*storages, error) {
 	}
 	if o.Compact && o.Share {
 		return nil, errors.New("crcache.Options.Compact and Share exclude each other")
+	}
+	if o.AuditEvery < 0 {
+		return nil, fmt.Errorf("crcache.Options.AuditEvery is %v: it must not be negative", o.AuditEvery)
 	}
 	for obj, by := range o.ByObject {
 		gvk, err := of(obj)

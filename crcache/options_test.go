@@ -46,6 +46,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		{want: "cache.Options.HTTPClient", opts: cache.Options{HTTPClient: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}}},
 		{want: "cache.Options.HTTPClient: its Jar", opts: cache.Options{HTTPClient: &http.Client{Jar: &cookiejar.Jar{}}}},
 		{want: "crcache.Options.Compact and Share", options: crcache.Options{Compact: true, Share: true}},
+		{want: "crcache.Options.AuditEvery", options: crcache.Options{AuditEvery: -1}},
 		{want: "crcache.Options.ByObject[*v1.Pod]", options: crcache.Options{Share: true, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}}},
 		{want: "crcache.Options.ByObject[*crcache_test.unknown]", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&unknown{}: {}}}},
 	} {
@@ -365,6 +366,53 @@ func TestDefaultWatchErrorHandler(t *testing.T) {
 		stop()
 		w.server.Close()
 	})
+}
+
+// AuditEvery audits each informer in each period, and repairs what a watch has lost.
+func TestAuditEvery(t *testing.T) {
+	for _, every := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, true)
+			w.pod("a", "x")
+			failures := make(chan error, 100)
+			c := w.cache(cache.Options{
+				DefaultNamespaces:        map[string]cache.Config{"a": {}, "b": {}},
+				DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { failures <- err },
+			}, crcache.Options{AuditEvery: every, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}})
+			stop := w.start(c)
+			pods := w.informerOf(c)
+			<-time.After(10 * time.Hour)
+			for _, s := range crcache.Audits(pods) {
+				if every == 0 && s.Equal != 0 || every != 0 && (s.Equal < 9 || s.Equal > 11) || s.Different+s.Failed > 0 {
+					t.Errorf("AuditEvery %v: %+v", every, s)
+				}
+			}
+			end := w.server.Inject(informertest.Fault{Verb: "watch", Namespace: "a", LoseEvents: 1,
+				Match: func(r informertest.Request) bool { return r.Query.Get("sendInitialEvents") == "" }})
+			w.server.EndWatches()
+			<-time.After(time.Minute)
+			w.pod("a", "y")
+			synctest.Wait()
+			end()
+			<-time.After(2 * time.Hour)
+			want := []string{"a/x", "a/y"}
+			if every == 0 {
+				want = want[:1]
+			}
+			w.wantNames(c, want)
+			var found *informer.AuditError
+			for every != 0 && found == nil {
+				select {
+				case err := <-failures:
+					errors.As(err, &found)
+				default:
+					t.Fatal("no difference was reported")
+				}
+			}
+			stop()
+			w.server.Close()
+		})
+	}
 }
 
 // Each way to hold objects returns the same objects.

@@ -57,7 +57,8 @@ type Config struct {
 	Mask []schema.GroupResource
 	// Unmask reports whether the sender of a request, whom Authorize has admitted, may see the masked values of a
 	// resource, and the keys of indexes of such objects. For a Secret or ConfigMap in the store of another resource, it is
-	// called with the resource secrets or configmaps, too, and must return true for both. Nil means that nobody may.
+	// called with the resource secrets or configmaps, too, and must return true for both. It is also asked for the keys of
+	// masked objects that audits have found. Nil means that nobody may.
 	Unmask func(r *http.Request, resource schema.GroupResource) bool
 	// MaxObjectBytes is the size of an object's JSON that the page shows at most. Zero means 1 MiB. Negative means no
 	// limit.

@@ -8,8 +8,8 @@
 //		Authorize:   reviewer.Authorize(review.Path("get", "/debug/informers")),
 //	}))
 //
-// The page shows problems first, then informers, their watches with the history of their states, subscriptions, queues,
-// controllers, clients, replicas that share objects, managers and electors. It draws the events per second, the lag,
+// The page shows problems first, then informers with their audits, their watches with the history of their states,
+// subscriptions, queues, controllers, clients, replicas that share objects, managers and electors. It draws the events per second, the lag,
 // the backlog and the memory while it is open. It polls every two seconds, and pauses in a hidden tab. The handler
 // itself has no goroutine and keeps no history.
 //
@@ -28,7 +28,8 @@
 // The content of Secrets and ConfigMaps is masked for them, too: the page shows the names of their fields and the
 // lengths of the values. The values of their annotations are masked, because
 // kubectl.kubernetes.io/last-applied-configuration, and those of other tools, have a copy of the data. The keys of
-// their indexes are hidden, because index functions compute keys from the content. A Secret or ConfigMap is one by its
+// their indexes are hidden, because index functions compute keys from the content. So are the keys that their audits
+// have found, also in the text of errors. A Secret or ConfigMap is one by its
 // resource, in any group, by its kind, or by its Go type; objects that have none of these, such as metadata of Secrets
 // under another resource, need Config.Mask. Config.Mask adds resources, and Config.Unmask shows the values. Other
 // objects are shown whole: if a custom resource holds credentials, add it to Config.Mask.

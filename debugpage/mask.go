@@ -107,6 +107,17 @@ func (h *handler) masked(resource schema.GroupResource) bool {
 		slices.Contains(h.config.Mask, resource)
 }
 
+// hidesDifferences reports whether the keys that audits of a resource have found are hidden from the sender of a
+// request, whom Config.Authorize has admitted: those of masked objects are, like the keys of their indexes.
+func (h *handler) hidesDifferences(r *http.Request, of schema.GroupResource) bool {
+	for _, s := range h.stores {
+		if s.resource().GroupResource() == of && h.veilOf(r, s).hidesAll() {
+			return true
+		}
+	}
+	return h.masked(of) && (h.config.Unmask == nil || !h.config.Unmask(r, of))
+}
+
 // veil decides which objects of a store are hidden from the sender of a request, who may see them masked.
 type veil struct {
 	resource schema.GroupResource            // of the store

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/typedinformer/informer"
@@ -31,6 +32,7 @@ const (
 	slowWait    = time.Minute      // a change waits for a handler, or a ready key for a worker
 	patientIdle = 10 * time.Second // a watch that has ended is opened again
 	slowFailing = time.Minute      // a key fails
+	newAudit    = time.Hour        // an audit has found a difference: until then a problem, unless a later one finds none
 )
 
 // fewFailures is the number of failures, of one key, of keys, or of requests, that may be chance.
@@ -40,6 +42,7 @@ const fewFailures = 2
 type builder struct {
 	now        time.Time
 	authorized bool
+	hidden     func(schema.GroupResource) bool // reports whether the differences of audits are; for authorized callers
 	problems   []Problem
 }
 
@@ -78,7 +81,7 @@ func worse(a, b Severity) Severity {
 }
 
 // informerProblems returns the problems of an informer that are not those of a watch or a subscription.
-func informerProblems(s informer.InformerStatus) (found []finding) {
+func informerProblems(s informer.InformerStatus, now time.Time) (found []finding) {
 	if s.Missing > 0 {
 		found = append(found, finding{SeverityError, "the store lacks " + count(s.Missing, "object") +
 			" that cannot be decoded", ""})
@@ -86,6 +89,11 @@ func informerProblems(s informer.InformerStatus) (found []finding) {
 	if s.Blocked > 0 {
 		found = append(found, finding{SeverityWarning, fmt.Sprintf("the store is behind: %s wait, %d blocked",
 			count(s.Queued, "change"), s.Blocked), ""})
+	}
+	if last := s.Audit.Last; last.Differ > 0 && now.Sub(last.Time) < newAudit {
+		found = append(found, finding{SeverityWarning, fmt.Sprintf(
+			"the store differed from the server in %s, as an audit found %s ago", count(last.Differ, "object"),
+			round(now.Sub(last.Time))), ""})
 	}
 	return found
 }
@@ -302,12 +310,15 @@ func lastError(err error, at, now time.Time) string {
 func class(err error) string {
 	var answer apierrors.APIStatus
 	var decoding *informer.DecodeError
+	var audited *informer.AuditError
 	var lookup *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &decoding):
 		return "an object cannot be decoded"
+	case errors.As(err, &audited):
+		return "the store differed from the server"
 	case errors.As(err, &answer):
 		return strings.TrimSpace(fmt.Sprintf("%d %s", answer.Status().Code, http.StatusText(int(answer.Status().Code))))
 	case errors.As(err, &lookup):

@@ -2,6 +2,7 @@ package debugpage
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"runtime/metrics"
 	"slices"
@@ -100,6 +101,48 @@ type Informer struct {
 	Blocked       int            `json:"blocked"`
 	Watches       []Watch        `json:"watches"`
 	Subscriptions []Subscription `json:"subscriptions"`
+	// Audit is absent until the informer has audited, or plans to.
+	Audit *Audit `json:"audit,omitempty"`
+}
+
+// Audit is the status of the audits of an informer, which compare its store with the server.
+type Audit struct {
+	// Equal, Different and Failed count audits by result. Differ is the number of objects that differed in all of them.
+	Equal     int `json:"equal"`
+	Different int `json:"different"`
+	Failed    int `json:"failed"`
+	Differ    int `json:"differ"`
+	// Last is the last audit that could compare. LastEqual is when the last one without a difference began.
+	Last      *AuditResult `json:"last,omitempty"`
+	LastEqual time.Time    `json:"lastEqual,omitzero"`
+	// LastError is the last failure or difference, without a time. A success does not clear it.
+	LastError *Failure `json:"lastError,omitempty"`
+	// Next is when the informer audits next by itself.
+	Next time.Time `json:"next,omitzero"`
+}
+
+// AuditResult is what an audit has found.
+type AuditResult struct {
+	// Time is when the audit began.
+	Time            time.Time `json:"time"`
+	TookSeconds     float64   `json:"tookSeconds"`
+	ResourceVersion string    `json:"resourceVersion"`
+	// Objects is the number of objects of the server. Unclear ones could not be compared, and Differ is the number of
+	// those that differ.
+	Objects int   `json:"objects"`
+	Unclear int   `json:"unclear"`
+	Differ  int   `json:"differ"`
+	Bytes   int64 `json:"bytes"`
+	// Differences are the first objects that differ, 100 at most. Only authorized callers receive them, and those of
+	// masked objects only callers whom Config.Unmask admits.
+	Differences []Difference `json:"differences"`
+}
+
+// Difference is an object that differs between the store and the server.
+type Difference struct {
+	Key string `json:"key"`
+	// Kind is missing, superfluous, recreated or outdated.
+	Kind string `json:"kind"`
 }
 
 // Watch is the status of a reflector: the list and watch of one namespace, or of the whole collection.
@@ -152,7 +195,7 @@ type Transition struct {
 
 // Failure is an error.
 type Failure struct {
-	Time time.Time `json:"time"`
+	Time time.Time `json:"time,omitzero"`
 	// Class says what kind of error it is, as "403 Forbidden" or "connection refused".
 	Class string `json:"class"`
 	// Text is the text of the error, shortened to 1 KiB. Only authorized callers receive it.
@@ -416,7 +459,8 @@ const (
 
 // status answers status.json.
 func (h *handler) status(r *http.Request) (any, error) {
-	b := builder{now: time.Now(), authorized: h.authorized(r)}
+	b := builder{now: time.Now(), authorized: h.authorized(r),
+		hidden: func(of schema.GroupResource) bool { return h.hidesDifferences(r, of) }}
 	s := Status{
 		Name:        h.config.Name,
 		Time:        b.now,
@@ -507,7 +551,7 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		Namespaces:      append([]string{}, s.Resource.Namespaces...),
 		LabelSelector:   s.Resource.LabelSelector,
 		FieldSelector:   s.Resource.FieldSelector,
-		Severity:        b.add("informer", name, informerProblems(s)),
+		Severity:        b.add("informer", name, informerProblems(s, b.now)),
 		Synced:          s.Synced,
 		ResourceVersion: s.ResourceVersion,
 		Objects:         s.Objects,
@@ -541,7 +585,42 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		i.Subscriptions = append(i.Subscriptions, sub)
 		i.Severity = worse(i.Severity, sub.Severity)
 	}
+	i.Audit = b.audit(s.Audit)
 	return i
+}
+
+func (b *builder) audit(s informer.AuditStatus) *Audit {
+	if s.Equal+s.Different+s.Failed == 0 && s.Next.IsZero() {
+		return nil
+	}
+	a := &Audit{
+		Equal:     s.Equal,
+		Different: s.Different,
+		Failed:    s.Failed,
+		Differ:    s.Differ,
+		LastEqual: s.LastEqual,
+		LastError: b.failure(s.LastError, time.Time{}),
+		Next:      s.Next,
+	}
+	if s.Last.Time.IsZero() {
+		return a
+	}
+	a.Last = &AuditResult{
+		Time:            s.Last.Time,
+		TookSeconds:     s.Last.Took.Seconds(),
+		ResourceVersion: s.Last.ResourceVersion,
+		Objects:         s.Last.Objects,
+		Unclear:         s.Last.Unclear,
+		Differ:          s.Last.Differ,
+		Bytes:           s.Last.Bytes,
+		Differences:     []Difference{},
+	}
+	if len(s.Last.Differences) > 0 && b.authorized && !b.hidden(s.Last.Resource.GroupResource()) {
+		for _, d := range s.Last.Differences {
+			a.Last.Differences = append(a.Last.Differences, Difference{shorten(d.Key.String()), d.Kind})
+		}
+	}
+	return a
 }
 
 func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
@@ -573,7 +652,7 @@ func (b *builder) watch(name string, r informer.ReflectorStatus) Watch {
 		next := Transition{Time: t.Time, State: t.State.String()}
 		switch {
 		case t.Err != nil && b.authorized:
-			next.Why = shorten(t.Err.Error())
+			next.Why = b.text(t.Err)
 		case t.Err != nil:
 			next.Why = class(t.Err)
 		case t.State != informer.ReflectorIdle:
@@ -594,10 +673,14 @@ func (b *builder) failure(err error, at time.Time) *Failure {
 	return &Failure{Time: at, Class: class(err), Text: b.text(err)}
 }
 
-// text returns the text of an error for authorized callers, and nothing for others.
+// text returns the text of an error for authorized callers, and nothing for others. The text of an audit has the keys
+// of objects.
 func (b *builder) text(err error) string {
 	if err == nil || !b.authorized {
 		return ""
+	}
+	if found := (*informer.AuditError)(nil); errors.As(err, &found) && b.hidden(found.Result.Resource.GroupResource()) {
+		return class(err)
 	}
 	return shorten(err.Error())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/debugpage"
@@ -379,6 +380,100 @@ func (r *rig) expect(want string) {
 	if got := problemsOf(r); !strings.Contains(got, want) || want == "" && got != "" {
 		r.Errorf("the problems lack %q:\n%s", want, got)
 	}
+}
+
+// An informer has the results of its audits. Only authorized callers receive the keys that differed, and those of masked
+// objects only callers whom Unmask admits.
+func TestAudits(t *testing.T) {
+	inRig(t, func(r *rig) {
+		run(r, r.pods)
+		if a := ask[debugpage.Status](r, "status.json").Informers[0].Audit; a != nil {
+			r.Errorf("before the first audit: %+v", a)
+		}
+		audit := func() {
+			r.Helper()
+			if _, err := r.pods.Audit(r.ctx); err != nil {
+				r.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		audit()
+		s := ask[debugpage.Status](r, "status.json")
+		if a := s.Informers[0].Audit; a == nil || a.Equal != 1 || a.Last.Differ > 0 || a.Last.Differences == nil || a.Last.ResourceVersion == "" || a.LastEqual.IsZero() || a.LastError != nil || len(s.Problems) > 0 {
+			r.Fatalf("%+v", s)
+		}
+		end := r.server.Inject(informertest.Fault{Verb: "watch", LoseEvents: 1, Match: func(req informertest.Request) bool { return req.Query.Get("sendInitialEvents") == "" }})
+		r.server.EndWatches()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		r.pod("default", secret, "")
+		r.pod("default", "b", "")
+		synctest.Wait()
+		end()
+		audit()
+		<-time.After(3 * time.Second)
+
+		hidden := func(token string) {
+			r.Helper()
+			w := r.get("/status.json" + token)
+			lacks(r.T, w)
+			var s debugpage.Status
+			decode(r.T, w, &s)
+			i := s.Informers[0]
+			if a := i.Audit; a == nil || a.Equal != 1 || a.Different != 1 || a.Failed != 0 || a.Differ != 1 || a.Last.Differ != 1 || a.Last.Objects != 2 || a.Last.Bytes == 0 || len(a.Last.Differences) != 0 || a.LastError == nil || a.LastError.Class != "the store differed from the server" {
+				r.Errorf("%+v", a)
+			}
+			if last := i.Watches[0].LastError; last == nil || last.Class != "the store differed from the server" {
+				r.Errorf("%+v", last)
+			}
+		}
+		shown := func() {
+			r.Helper()
+			i := ask[debugpage.Status](r, "status.json").Informers[0]
+			if diff := cmp.Diff([]debugpage.Difference{{Key: "default/" + secret, Kind: "missing"}}, i.Audit.Last.Differences); diff != "" {
+				r.Error(diff)
+			}
+			if !strings.Contains(i.Audit.LastError.Text, secret) || !strings.Contains(i.Watches[0].LastError.Text, secret) {
+				r.Errorf("%+v, %+v", i.Audit.LastError, i.Watches[0].LastError)
+			}
+		}
+		hidden("")
+		shown()
+		r.expect("warning informer v1 pods: the store differed from the server in 1 object, as an audit found 3 s ago")
+		r.config.Mask = []schema.GroupResource{{Resource: "pods"}}
+		hidden("?token=right")
+		r.config.Unmask = func(*http.Request, schema.GroupResource) bool { return false }
+		hidden("?token=right")
+		r.config.Objects = nil
+		hidden("?token=right")
+		r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool { return of.Resource == "pods" }
+		hidden("")
+		shown()
+		<-time.After(time.Hour)
+		r.expect("")
+	})
+}
+
+// Keys that audits have found are hidden by the Go type of the objects, too.
+func TestAuditsOfSecretsUnderAnotherResource(t *testing.T) {
+	inRig(t, func(r *rig) {
+		resource := informer.Resource{GroupVersionResource: core.WithResource("credentials")}
+		of := informer.New(r.client, resource, informer.Config[*corev1.Secret]{Logger: quiet})
+		found := informer.AuditResult{Resource: resource, Time: time.Now(), Objects: 2, Differ: 1, Differences: []informer.AuditDifference{{Key: informer.Key{Namespace: "default", Name: secret}, Kind: "missing"}}}
+		status := informer.InformerStatus{Resource: resource, Audit: informer.AuditStatus{Different: 1, Differ: 1, Last: found, LastError: &informer.AuditError{Result: found}}}
+		r.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return status }}
+		if w := r.get("/status.json?token=right"); !strings.Contains(w.Body.String(), secret) {
+			r.Errorf("without the store, nothing says that these are Secrets: %s", w.Body)
+		}
+		r.config.Objects = []debugpage.Source{debugpage.Objects(of)}
+		lacks(r.T, r.get("/status.json?token=right"))
+		r.config.Unmask = func(_ *http.Request, of schema.GroupResource) bool { return of.Resource == "credentials" }
+		lacks(r.T, r.get("/status.json?token=right"))
+		r.config.Unmask = func(*http.Request, schema.GroupResource) bool { return true }
+		if w := r.get("/status.json?token=right"); !strings.Contains(w.Body.String(), secret) {
+			r.Errorf("Unmask does not show the key: %s", w.Body)
+		}
+	})
 }
 
 // Errors come before warnings.

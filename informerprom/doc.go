@@ -27,6 +27,12 @@
 //	informer_blocked_reflectors       reflectors that wait because that queue is full
 //	informer_store_resource_version   the 15 least significant digits of the resource version of the store
 //
+// So do the metrics of audits; see informer.Informer.Audit. The label result of the first is equal, different or failed:
+//
+//	informer_audits_total                       audits by result; a failed one could not compare
+//	informer_audit_differences_total            objects that differed between the store and the server, in all audits
+//	informer_audit_last_equal_timestamp_seconds the time of the last audit without a difference; no series before
+//
 // An informer has a reflector for each namespace of its configuration, or one for all namespaces. Its metrics also have
 // the label watch_namespace, which is empty for all namespaces:
 //
@@ -46,8 +52,8 @@
 //	informer_watches_total                watches at a resource version, by the label reason
 //	informer_list_objects                 objects read so far of the current list, or of the last one
 //
-// The label reason is one of informer.Reason: absent, behind, ended, expired, failed, first, refused, restored, shard,
-// unclear or warm start.
+// The label reason is one of informer.Reason: absent, audit, behind, ended, expired, failed, first, refused, restored,
+// shard, unclear or warm start.
 //
 // With Config.WarmStart of an informer, its reflectors also have these:
 //
@@ -169,9 +175,10 @@
 // # Equal labels
 //
 // Sources with equal labels share a series. Its value is their sum, also in histograms. For gauges of times and of
-// consecutive failures, it is the largest value; for versions, and for metrics that are 0 or 1, the smallest. A counter
-// of such a series falls when one of the sources ends, which rate() takes for a restart. Use Config.Name and the names
-// of controllers, queues and subscriptions to keep sources apart.
+// consecutive failures, it is the largest value; for versions, for the times of the last save and of the last equal
+// audit, and for metrics that are 0 or 1, the smallest. A counter of such a series falls when one of the sources ends,
+// which rate() takes for a restart. Use Config.Name and the names of controllers, queues and subscriptions to keep
+// sources apart.
 //
 // Labels have names that the program gives, resources, and namespaces of the configuration, never the name or namespace
 // of an object. Status codes that are not in the HTTP standard count as the first of their class. So the number of

@@ -24,6 +24,7 @@ var (
 	ofInformer     = []string{"name", "group", "version", "resource"}
 	ofReflector    = []string{"name", "group", "version", "resource", "watch_namespace"}
 	ofState        = []string{"name", "group", "version", "resource", "watch_namespace", "state"}
+	ofAudit        = []string{"name", "group", "version", "resource", "result"}
 	ofReason       = []string{"name", "group", "version", "resource", "watch_namespace", "reason"}
 	ofRequests     = []string{"name", "watch_namespace"}
 	ofSubscription = []string{"name", "group", "version", "resource", "handler"}
@@ -56,6 +57,16 @@ var (
 		"Number of reflectors that wait because the queue of the informer is full.", sum, ofInformer)
 	informerVersion = gauge("informer_store_resource_version",
 		"The 15 least significant digits of the resource version of the store.", least, ofInformer)
+)
+
+// The metrics of audits.
+var (
+	audits = counter("informer_audits_total",
+		"Audits, which compare the store with the server, by result: equal, different or failed.", ofAudit)
+	auditDifferences = counter("informer_audit_differences_total",
+		"Objects that differed between the store and the server, in all audits.", ofInformer)
+	auditEqual = gauge("informer_audit_last_equal_timestamp_seconds",
+		"Time of the last audit without a difference since the Unix epoch.", least, ofInformer)
 )
 
 // The metrics of reflectors.

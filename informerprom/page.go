@@ -165,6 +165,7 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 	p.add(informerQueued, float64(s.Queued), name, group, version, resource)
 	p.add(informerBlocked, float64(s.Blocked), name, group, version, resource)
 	p.add(informerVersion, lastDigits(s.ResourceVersion), name, group, version, resource)
+	p.addAudits(&s.Audit, name, group, version, resource)
 	for _, r := range s.Reflectors {
 		p.addReflector(name, s.Resource, r)
 	}
@@ -181,6 +182,17 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 	}
 }
 
+// addAudits adds the metrics of audits. The labels are those of informers.
+func (p *page) addAudits(s *informer.AuditStatus, name, group, version, resource string) {
+	p.add(audits, float64(s.Equal), name, group, version, resource, "equal")
+	p.add(audits, float64(s.Different), name, group, version, resource, "different")
+	p.add(audits, float64(s.Failed), name, group, version, resource, "failed")
+	p.add(auditDifferences, float64(s.Differ), name, group, version, resource)
+	if !s.LastEqual.IsZero() {
+		p.add(auditEqual, unix(s.LastEqual), name, group, version, resource)
+	}
+}
+
 // states are the values of the label state. A reflector has a series for each.
 var states = []informer.ReflectorState{
 	informer.ReflectorIdle, informer.ReflectorListing, informer.ReflectorWatching, informer.ReflectorBackoff, informer.ReflectorAbsent,
@@ -190,7 +202,7 @@ var states = []informer.ReflectorState{
 var reasons = []informer.Reason{
 	informer.ReasonFirst, informer.ReasonEnded, informer.ReasonFailed, informer.ReasonExpired, informer.ReasonRestored,
 	informer.ReasonBehind, informer.ReasonRefused, informer.ReasonAbsent, informer.ReasonUnclear, informer.ReasonShard,
-	informer.ReasonWarmStart,
+	informer.ReasonWarmStart, informer.ReasonAudit,
 }
 
 func (p *page) addReflector(name string, of informer.Resource, r informer.ReflectorStatus) {

@@ -3,6 +3,7 @@ package informerprom_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -88,7 +89,7 @@ func inProgram(t *testing.T, test func(p *program)) {
 }
 
 // join adds a replica to the program, which has all slots soon, an elector, which leads soon, and an informer of its pods that saves a
-// saved state.
+// saved state. It audits the other informer.
 func (p *program) join() *shard.Replica {
 	p.Helper()
 	informertest.Register[*coordinationv1.Lease](p.server, informertest.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases")})
@@ -128,6 +129,9 @@ func (p *program) join() *shard.Replica {
 		})
 	})
 	p.rest(time.Minute)
+	if _, err := p.pods.Audit(p.ctx); err != nil {
+		p.Fatal(err)
+	}
 	return replica
 }
 
@@ -186,6 +190,20 @@ func TestPageOfAProgram(t *testing.T) {
 			`rest_client_requests_total{code="200",host="`+p.client.Status().Host+`",method="GET"} 1`,
 			`rest_client_request_duration_seconds_count{host="`+p.client.Status().Host+`",verb="GET"} 1`,
 			`informer_retry_seconds{group="",name="",resource="pods",version="v1",watch_namespace=""} 0`,
+		)
+		p.has(
+			`informer_audits_total{group="",name="",resource="pods",result="equal",version="v1"} 0`,
+			`no informer_audit_last_equal_timestamp_seconds{`,
+		)
+		if _, err := p.pods.Audit(p.ctx); err != nil {
+			p.Fatal(err)
+		}
+		p.has(
+			`informer_audits_total{group="",name="",resource="pods",result="equal",version="v1"} 1`,
+			`informer_audits_total{group="",name="",resource="pods",result="different",version="v1"} 0`,
+			`informer_audits_total{group="",name="",resource="pods",result="failed",version="v1"} 0`,
+			`informer_audit_differences_total{group="",name="",resource="pods",version="v1"} 0`,
+			fmt.Sprintf(`informer_audit_last_equal_timestamp_seconds{group="",name="",resource="pods",version="v1"} %v`, float64(time.Now().Unix())),
 		)
 		p.server.Stop()
 		p.rest(4 * time.Minute)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -126,6 +127,31 @@ func TestEachViewInEachLook(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The detail of an informer has its audits. A long key does not make a phone scroll sideways.
+func TestAudits(t *testing.T) {
+	long := strings.Repeat("n", 253)
+	p := start(t, func(p *program) {
+		p.config.Authorize = func(*http.Request) bool { return true }
+		p.config.Groups = nil
+		p.config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus {
+			s := p.informer.Status()
+			found := informer.AuditResult{Resource: s.Resource, ResourceVersion: "77", Time: time.Now(), Took: 2 * time.Second, Objects: 1234, Bytes: 56_000, Unclear: 3, Differ: 3, Differences: []informer.AuditDifference{
+				{Key: informer.Key{Namespace: "default", Name: long}, Kind: "missing"}, {Key: informer.Key{Namespace: "default", Name: hostile}, Kind: "outdated"},
+			}}
+			s.Audit = informer.AuditStatus{Equal: 5, Different: 1, Failed: 2, Differ: 3, Last: found, LastError: &informer.AuditError{Result: found}, Next: time.Now().Add(time.Hour)}
+			return s
+		}}
+	})
+	b := open(t, p.url, "informers", look{"light", 390, 740})
+	b.click("#view-informers .open")
+	for _, text := range []string{"5 equal, 1 different, 2 failed", "3 of 1,234 objects differ, 3 unclear, at version 77, 56 kB, in 2 s", "default/" + long + " missing, default/" + hostile + " outdated and 1 more"} {
+		b.until(`document.querySelector('#view-informers .detail')?.textContent.includes(` + quote(text) + `)`)
+	}
+	b.expect(sideways, "")
+	b.expect(contrasts, "")
+	b.expect(`window.hacked`, "undefined")
 }
 
 // A broken watch comes first. When the server is mended, the page shows it without a reload, and keeps the focus.

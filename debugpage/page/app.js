@@ -384,7 +384,7 @@ class Table {
   }
 }
 
-const failure = (f) => f && `${ago(f.time)} ago: ${f.text || f.class}`;
+const failure = (f) => f && `${f.time ? `${ago(f.time)} ago: ` : ''}${f.text || f.class}`;
 const failureCell = (x) => x.lastError ? {text: `${x.lastError.class}, ${ago(x.lastError.time)} ago`, class: x.severity ? '' : 'muted'} : '';
 
 const bad = (n, text = number(n), kind = 'warning') => ({text, class: n ? `bad ${kind}` : ''});
@@ -443,6 +443,22 @@ const warmStartFacts = (s) => [
   ['Latest save', s.saveFailed && `failed${s.saveFailure ? `: ${s.saveFailure}` : ''}`, true],
 ];
 
+const auditFacts = (a) => facts(
+  ['Results', `${number(a.equal)} equal, ${number(a.different)} different, ${number(a.failed)} failed`],
+  ['Objects that differed', number(a.differ)],
+  ['Last equal', a.lastEqual && `${ago(a.lastEqual)} ago`],
+  ['Next', a.next && `in ${until(a.next)}`],
+  ['Last result', a.last && `${ago(a.last.time)} ago: ${number(a.last.differ)} of ${plural(a.last.objects, 'object')} differ${a.last.unclear ? `, ${number(a.last.unclear)} unclear` : ''}, at version ${a.last.resourceVersion || 'none'}, ${bytes(a.last.bytes)}, in ${seconds(a.last.tookSeconds)}`, true],
+  ['Differences', a.last?.differ ? differences(a.last) : '', true],
+  ['Last error', failure(a.lastError), true],
+);
+
+function differences(r) {
+  if (!r.differences.length) return 'hidden';
+  const more = r.differ - r.differences.length;
+  return r.differences.map((d) => `${d.key} ${d.kind}`).join(', ') + (more > 0 ? ` and ${number(more)} more` : '');
+}
+
 const link = (view, text) => el('a', {href: `#${view}`}, text);
 const empty = (title, ...text) => [el('strong', {}, title), ...text];
 const code = (text) => el('code', {}, text);
@@ -466,9 +482,10 @@ const tables = {
     state: stateOfInformer,
     empty: empty('No informers', 'Pass the Status methods of informers and groups as ', code('Config.Informers'), ' and ', code('Config.Groups'), '.'),
     detail: {
-      uses: (i) => i.watches.map((w) => ago(w.since)),
+      uses: (i) => [...i.watches.map((w) => ago(w.since)), ago(i.audit?.last?.time), ago(i.audit?.lastEqual), i.audit?.next && until(i.audit.next)],
       make: (i) => [
         ...i.watches.flatMap((w) => [el('h3', {}, w.namespace ? `Watch of namespace ${w.namespace}` : 'Watch'), watchFacts(w), ...history(w)]),
+        ...(i.audit ? [el('h3', {}, 'Audits'), auditFacts(i.audit)] : []),
         el('h3', {}, 'Subscriptions'),
         i.subscriptions.length ? facts(...i.subscriptions.map((s) => [s.name, `backlog ${number(s.backlog)}${s.busySeconds ? `, busy for ${seconds(s.busySeconds)}` : ''}${s.synced ? '' : ', not synced'}`]))
           : el('p', {class: 'muted'}, 'None.'),

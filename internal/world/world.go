@@ -187,7 +187,7 @@ func (w World) PodInformer(
 	return inf, rec
 }
 
-// EqualsServer checks that the informer's store equals the server, except for managedFields.
+// EqualsServer checks that the informer's store equals the server, except for managedFields, and that an audit agrees.
 func EqualsServer(w World, inf *informer.Informer[*corev1.Pod]) {
 	w.Helper()
 	if err := inf.WaitForResourceVersion(w.Context(), w.Server.ResourceVersion()); err != nil {
@@ -199,6 +199,9 @@ func EqualsServer(w World, inf *informer.Informer[*corev1.Pod]) {
 	}
 	if got := slices.Collect(inf.Store().All()); !reflect.DeepEqual(got, want) {
 		w.Errorf("store differs from server (-server +store):\n%s", cmp.Diff(want, got))
+	}
+	if r, err := inf.Audit(w.Context()); err != nil || r.Differ > 0 || r.Objects != len(want) {
+		w.Errorf("audit: %+v, %v", r, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -426,6 +427,50 @@ func TestAuditOutsideOfRun(t *testing.T) {
 		invalid := informer.New(w.Client(), pods, informer.Config[*corev1.Pod]{AuditEvery: -1,
 			Logger: world.Quiet[*corev1.Pod]().Logger})
 		if _, err := invalid.Audit(w.Context()); err == nil || !strings.Contains(err.Error(), "Config.AuditEvery") {
+			t.Error(err)
+		}
+	})
+}
+
+// A group audits its informers in the order in which they joined. One that cannot compare is an error, and keeps no other
+// from its audit.
+//
+// Guarantees: R23
+func TestAuditOfAGroup(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x"), world.NewPod("b", "x"), world.NewPod("b", "y"))
+		g := informer.NewGroup(w.Client())
+		for _, namespace := range []string{"b", "c", "a"} {
+			if _, _, err := informer.Shared(g, informer.Resource{GroupVersionResource: world.PodGVR,
+				Namespaces: []string{namespace}}, world.Quiet[*corev1.Pod]()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		audit := func(want ...string) error {
+			results, err := g.Audit(w.Context())
+			var got []string
+			for _, r := range results {
+				got = append(got, fmt.Sprintf("%s: %d, %d differ", r.Resource.Namespaces[0], r.Objects, r.Differ))
+			}
+			if diff := gocmp.Diff(want, got); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+			return err
+		}
+		stop := world.Run(w, g)
+		if err := g.WaitSynced(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := audit("b: 2, 0 differ", "c: 0, 0 differ", "a: 1, 0 differ"); err != nil {
+			t.Error(err)
+		}
+		remove := w.Server.Inject(informertest.Fault{Verb: "list", Namespace: "c", Error: apierrors.NewForbidden(corev1.Resource("pods"), "", nil)})
+		if err := audit("b: 2, 0 differ", "a: 1, 0 differ"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "audit of v1 pods in c") {
+			t.Error(err)
+		}
+		remove()
+		stop()
+		if err := audit(); !errors.Is(err, informer.ErrStopped) {
 			t.Error(err)
 		}
 	})
