@@ -24,8 +24,9 @@ type Config[T Object] struct {
 	Transform func(obj T) (T, error)
 	// Filter restricts the informer to the objects for whose metadata it returns true. Other objects are not decoded any
 	// further. An object that stops passing the filter is reported as deleted, with final=false. Filter is called once for
-	// each version, in any order, and once more for each object by an audit. The metadata lacks managedFields, and Filter may keep or change it. The server still
-	// sends all objects, so prefer a selector of Resource where it can express the same. Nil means all objects.
+	// each version, in any order, and once for each object of an audit. The metadata lacks managedFields, and Filter may
+	// keep or change it. The server still sends all objects, so prefer a selector of Resource where it can express the
+	// same. Nil means all objects.
 	Filter func(meta *metav1.PartialObjectMetadata) bool
 	// KeepManagedFields keeps metadata.managedFields. False means that the decoder drops them: they are a third of a
 	// typical object, and only server-side apply uses them.
