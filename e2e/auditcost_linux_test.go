@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -68,7 +69,8 @@ func (a auditCosts) start(b *testing.B, paged bool, received *atomic.Int64) (inf
 	if err != nil {
 		b.Fatal(err)
 	}
-	inf = informer.New(client, informer.Resource{GroupVersionResource: podsResource}, informer.Config[*corev1.Pod]{PagedList: paged})
+	inf = informer.New(client, informer.Resource{GroupVersionResource: podsResource}, informer.Config[*corev1.Pod]{
+		PagedList: paged, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = inf.Run(ctx) }()
