@@ -15,22 +15,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// createFleet creates realistic pods in their own namespaces, with all fields that a server accepts, and with the status for
-// every tenth one.
-func createFleet(t *testing.T, n int) {
+// createFleet creates realistic pods in their own namespaces of a cluster, with all fields that a server accepts, and with the
+// status for every tenth one.
+func createFleet(t testing.TB, on *cluster.Cluster, n int) {
 	t.Helper()
 	f := fleet.New(fleet.Config{Pods: n, Namespaces: 10})
 	namespaces := map[string]string{}
 	for _, name := range f.Namespaces() {
-		namespaces[name] = newNamespace(t)
+		var err error
+		if namespaces[name], err = cluster.CreateNamespace(t.Context(), on.Config(), "fleet"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	client := clientset(t, runtime.ContentTypeProtobuf)
+	config := on.Config()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	priorities := map[string]int32{"system-node-critical": 0, "system-cluster-critical": 0} // the server creates these two
 	for pod := range f.All() {
 		name := pod.Spec.PriorityClassName
@@ -59,7 +68,7 @@ func createFleet(t *testing.T, n int) {
 			}
 		}
 	}
-	if err := cluster.CreatePods(t.Context(), server.Config(), pods, 8); err != nil {
+	if err := cluster.CreatePods(t.Context(), on.Config(), pods, 8); err != nil {
 		t.Fatal(err)
 	}
 	var group errgroup.Group
@@ -102,7 +111,7 @@ func (e *expireFirst) RoundTrip(req *http.Request) (*http.Response, error) {
 // Guarantees: R1, R3, R5, R21
 func TestStoreEqualsADirectList(t *testing.T) {
 	const n, pageSize = 5000, 500
-	createFleet(t, n)
+	createFleet(t, server, n)
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		// Other tests have left pods behind, but none of them changes now.
 		want := sorted(pointers(listPods(t, contentType, "")))

@@ -184,7 +184,7 @@ func (c *Cluster) start(ctx context.Context) error {
 
 func (c *Cluster) startEtcdLocked(ctx context.Context) error {
 	flags := []string{
-		"--data-dir=" + filepath.Join(c.dir, "etcd"),
+		"--data-dir=" + c.etcdDir(),
 		"--listen-client-urls=" + c.etcdURL,
 		"--advertise-client-urls=" + c.etcdURL,
 		"--listen-peer-urls=" + c.peerURL,

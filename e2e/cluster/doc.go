@@ -24,7 +24,8 @@
 //   - every API that kube-apiserver serves by default, over JSON and protobuf, with RBAC, streaming lists
 //     and custom resource definitions;
 //   - one user, who may do everything: see [Cluster.Config];
-//   - a crash of the API server, and its restart with the same port, certificates and data.
+//   - a crash of the API server, and its restart with the same port, certificates and data;
+//   - a copy of etcd's data, and a restore from it: see [Cluster.SaveEtcd].
 //
 // # What a cluster lacks
 //
