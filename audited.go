@@ -32,6 +32,9 @@ func newAuditor[T Object](client *Client, resource Resource, config Config[T], s
 	c.Alone = client.http.Precedence.Alone
 	if c.Every > 0 || config.WarmStart.Storage != nil {
 		c.Identity = func(ctx context.Context, again bool) (string, error) {
+			if !again && c.Every == 0 { // the warm start asks
+				return client.cluster.Known(), nil
+			}
 			return client.cluster.UID(ctx, client.http, again)
 		}
 	}

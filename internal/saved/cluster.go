@@ -112,6 +112,12 @@ func (c *Cluster) UID(ctx context.Context, client *transport.Client, again bool)
 	return uid, nil
 }
 
+// Known returns what UID has returned, or "" if it has returned nothing yet. It sends no request.
+func (c *Cluster) Known() string {
+	uid, _ := c.knownUID()
+	return uid
+}
+
 // knownUID returns what UID has returned, and whether it has.
 func (c *Cluster) knownUID() (uid string, known bool) {
 	c.mu.Lock()

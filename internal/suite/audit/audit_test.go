@@ -261,7 +261,7 @@ func TestServerRestoredPastTheStoreIsFound(t *testing.T) {
 //
 // Guarantees: R23
 func TestAuditAfterAnOutage(t *testing.T) {
-	for outage, audits := range map[time.Duration]int{50 * time.Second: 0, 3 * time.Minute: 1} {
+	for outage, audits := range map[time.Duration]int{20 * time.Second: 0, 3 * time.Minute: 1} {
 		world.Bubble(t, func(w world.World) {
 			w.Create(world.NewPod("ns", "a"))
 			inf, _ := w.PodInformer(informer.Config[*corev1.Pod]{})

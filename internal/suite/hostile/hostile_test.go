@@ -233,6 +233,7 @@ func TestHostileServer(t *testing.T) {
 					w.Fatal(err)
 				}
 				world.EqualsServer(w, inf)
+				world.AuditAgrees(w, inf)
 				within := h.within
 				if within == 0 {
 					within = time.Minute

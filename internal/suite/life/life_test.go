@@ -362,6 +362,7 @@ func everythingAtOnce(w world.World, resync time.Duration, trouble func()) {
 	all.Wait()
 	w.Create(world.NewPod("ns", "last", "v=2"))
 	world.EqualsServer(w, inf)
+	world.AuditAgrees(w, inf)
 	for i, rec := range recorders {
 		<-whole[i]
 		subs[i].Close()

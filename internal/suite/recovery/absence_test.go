@@ -136,7 +136,8 @@ func TestNotFoundAloneKeepsTheObjects(t *testing.T) {
 					<-time.After(3 * time.Minute)
 				}
 				fails("the watch", w.Server.EndWatches)
-				w.WantRequests("watch resourceVersion=3") // no list
+				// no list, but the audit after a time without a watch
+				w.WantRequests("watch resourceVersion=3", "list resourceVersion=3 resourceVersionMatch=Exact limit=7")
 				w.Relabel("ns", "b", "2")
 				rec.Want(w.T, world.Updated...)
 

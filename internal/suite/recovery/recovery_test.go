@@ -288,6 +288,7 @@ func TestRelistDecodesWhatHasChanged(t *testing.T) {
 			}
 		}
 		world.EqualsServer(w, inf)
+		world.AuditAgrees(w, inf)
 		if len(decoded) != 23 {
 			w.Errorf("%d versions decoded", len(decoded))
 		}

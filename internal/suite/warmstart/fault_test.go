@@ -380,9 +380,11 @@ func TestRestoredServerShowsInTheAudit(t *testing.T) {
 		func(*informer.Config[*corev1.Pod], *informer.Resource) {},
 		func(c *informer.Config[*corev1.Pod], _ *informer.Resource) {
 			c.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { return p, nil }
+			c.WarmStart.Revision = "1"
 		},
 		func(c *informer.Config[*corev1.Pod], _ *informer.Resource) {
 			c.Filter = func(*metav1.PartialObjectMetadata) bool { return true }
+			c.WarmStart.Revision = "1"
 		},
 		func(_ *informer.Config[*corev1.Pod], r *informer.Resource) {
 			r.Shard = informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 1<<64 - 1}}}
@@ -411,10 +413,10 @@ func repaired(w world.World, l life, differ int) {
 		w.Errorf("%+v", s)
 	}
 	time.Sleep(3 * time.Minute)
-	world.EqualsServer(w, l.Informer)
 	if s := l.Status().Audit; s.Different != 1 || s.Differ != differ || s.Equal != 1 {
 		w.Errorf("%+v", s)
 	}
+	world.EqualsServer(w, l.Informer)
 	l.stop()
 }
 

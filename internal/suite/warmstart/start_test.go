@@ -104,8 +104,9 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 
 		w.Server.ResetRequests()
 		unchanged := live(w, client, pods, config)
-		world.EqualsServer(w, unchanged.Informer)
 		synctest.Wait()
+		got := w.Requests()
+		world.EqualsServer(w, unchanged.Informer)
 		told := unchanged.rec.Take()
 		if slices.Sort(told); len(told) != 40 || told[1] != "add ns/p1 2 initial=true" {
 			t.Errorf("%d calls: %q", len(told), told)
@@ -116,7 +117,7 @@ func TestWarmStartEqualsAFreshList(t *testing.T) {
 		if s := unchanged.Status().Reflectors[0]; s.Traffic.Lists != 1 || len(s.Traffic.ListsBy) != 0 || s.Traffic.WatchesBy[informer.ReasonWarmStart] != 1 {
 			t.Errorf("second start: %d lists %v, watches %v", s.Traffic.Lists, s.Traffic.ListsBy, s.Traffic.WatchesBy)
 		}
-		if got := w.Requests(); !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.Server.ResourceVersion()}) {
+		if !slices.Equal(got, []string{"list limit=1", "watch resourceVersion=" + w.Server.ResourceVersion()}) {
 			t.Errorf("requests %q", got)
 		}
 		unchanged.stop()
