@@ -193,7 +193,7 @@ type kindlessPod struct {
 
 func (p *kindlessPod) DeepCopyObject() runtime.Object { return nil }
 
-// An object without a kind, as those of the cache are, is sent with the name of its type, and stays as it is. An object
+// Cached objects have no kind. A request sends such an object with the name of its type, and does not change it. An object
 // with a kind keeps it.
 func TestBodyHasAKind(t *testing.T) {
 	own := &unstructured.Unstructured{Object: map[string]any{

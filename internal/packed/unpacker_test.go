@@ -35,7 +35,7 @@ func (c *calls) OnDelete(last *corev1.Pod, final bool) {
 	*c = append(*c, fmt.Sprint("delete ", text(last), " ", final))
 }
 
-// The changes of an object of which some versions cannot be decoded again are a chain for the handler all the same.
+// A handler receives a chain of changes even if some versions of the object cannot be decoded again.
 // Guarantees: H2, R17
 func TestUnpackerLeavesOutWhatCannotBeDecoded(t *testing.T) {
 	k, err := NewPacker(reflect.TypeFor[*corev1.Pod](), false)
