@@ -137,9 +137,10 @@ func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 // after any list. It logs the difference with the keys of the objects, counts it in [AuditStatus], and calls
 // Config.OnFailure with an [*AuditError]. Audit does not wait for the repair.
 //
-// The error says why the two could not be compared. An audit is not for every minute: it costs the server a list, but
-// only metadata crosses the network. The informer also audits by itself after a warm start, after it could not watch
-// for a minute, and every Config.AuditEvery; see [AuditStatus].
+// The error says why the two could not be compared. Only metadata crosses the network, but a server without the feature
+// ListFromCacheSnapshot reads all objects from etcd, so an audit is not for every minute. No audit finds an object with
+// the same UID and resource version and other content. The informer also audits by itself after a warm start, after it
+// could not watch for a minute, and every Config.AuditEvery; see [AuditStatus].
 func (i *Informer[T]) Audit(ctx context.Context) (AuditResult, error) { return i.engine.audit(ctx) }
 
 // Status returns the present status of the informer.

@@ -28,7 +28,7 @@ import (
 
 // A server and its network fail at random while an informer of a random kind follows it, and the informer's users come and
 // go. In the end all of them agree with the server.
-// Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18, D3
+// Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18, R23, D3
 func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
 	informer.EachSeed(t, informer.Short(100, 1000), func(m *informer.Model) {
 		switch m.IntN(5) {
@@ -502,5 +502,11 @@ func (p *podModel[T]) settle() {
 	}
 	p.catchUp()
 	p.Settle()
-	p.Check(p.wanted())
+	want := p.wanted()
+	p.Check(want)
+	ctx, cancel := context.WithTimeout(p.Context(), time.Hour)
+	defer cancel()
+	if r, err := p.Informer.Audit(ctx); err != nil || r.Differ > 0 || r.Unclear > 0 || r.Objects != len(want) {
+		p.Errorf("R23: audit: %+v, %v, want %d equal objects", r, err, len(want))
+	}
 }

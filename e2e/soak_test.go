@@ -133,10 +133,11 @@ type soakFollower struct {
 	resource informer.Resource
 	side     string // the side that the selector selects; "" for both
 	wait     []func(key informer.Key, version uint64) <-chan struct{}
-	note     func() (noted func() map[mark]int)         // nil if changes may fold
-	snapshot func() (resourceVersion, digest string)    // nil for a reflector
-	visit    func(ctx context.Context) (wrong []string) // nil for a reflector
-	check    func() []string                            // the faults in the received changes
+	note     func() (noted func() map[mark]int)                      // nil if changes may fold
+	snapshot func() (resourceVersion, digest string)                 // nil for a reflector
+	visit    func(ctx context.Context) (wrong []string)              // nil for a reflector
+	audit    func(ctx context.Context) (informer.AuditResult, error) // nil for a reflector
+	check    func() []string                                         // the faults in the received changes
 	status   func() []informer.ReflectorStatus
 	events   func() string
 	shrink   func() // shrinks the test's own maps, which grow while a follower is behind
@@ -228,7 +229,8 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 	inf.Subscribe(slow)
 	start(s.T, inf)
 	side := strings.TrimPrefix(resource.LabelSelector, sideLabel+"=")
-	f := &soakFollower{name: connection.UserAgent, resource: resource, side: side, visit: func(ctx context.Context) []string { return visit(ctx, inf) }}
+	f := &soakFollower{name: connection.UserAgent, resource: resource, side: side, audit: inf.Audit}
+	f.visit = func(ctx context.Context) []string { return visit(ctx, inf) }
 	f.wait = append(f.wait, told.wait, slow.wait)
 	f.note = func() func() map[mark]int {
 		told.mu.Lock()
@@ -257,6 +259,10 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 				wrong = append(wrong, name+"the received objects differ from the store")
 			}
 			m.mu.Unlock()
+		}
+		// After an outage of a minute, an informer audits by itself.
+		if audits := inf.Status().Audit; audits.Different > 0 {
+			wrong = append(wrong, fmt.Sprintf("audits found differences: %v", audits.LastError))
 		}
 		for _, status := range inf.Status().Reflectors {
 			if status.Restored > 0 {
@@ -492,6 +498,7 @@ func (s *soak) compareAll() {
 		if got != want {
 			s.Errorf("%s at %s: got %s, the server has %s", f.name, rv, got, want)
 		}
+		s.audit(ctx, f)
 	}
 	var written []*metav1.PartialObjectMetadata
 	for key, c := range s.ledger.state {
@@ -510,6 +517,18 @@ func (s *soak) compareAll() {
 		s.Errorf("the ledger has %s; the server has %s", got, want)
 	}
 	s.Logf("server, stores and ledger have %s", want)
+}
+
+// audit checks that an audit of f compares all objects and finds no difference.
+func (s *soak) audit(ctx context.Context, f *soakFollower) {
+	s.Helper()
+	result, err := f.audit(ctx)
+	switch {
+	case err != nil:
+		s.Errorf("%s: an audit failed: %v", f.name, err)
+	case result.Objects == 0 || result.Differ > 0 || result.Unclear > 0:
+		s.Errorf("%s: an audit found %+v", f.name, result)
+	}
 }
 
 // footprint is the process's resource use at rest.

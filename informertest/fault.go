@@ -32,6 +32,10 @@ import (
 //
 // For failures of the whole server, see [Server.Stop], [Server.CloseConnections], [Server.EndWatches], [Server.Compact]
 // and [Server.Restore].
+//
+// Three ways make a store differ from the server without any error, to test what [informer.Informer.Audit] finds:
+// LoseEvents loses changes; Rewrite can send another resource version; and a server that is stopped, restored by
+// [Server.Restore], written to until it is past the version of the store, and started again has another history.
 type Fault struct {
 	// Verb selects requests by their verb, as in [Request]. Empty means any, and requests without one, such as
 	// discovery.

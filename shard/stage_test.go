@@ -286,8 +286,8 @@ func (s *stage) owners(actors ...*actor) (owners [][]string) {
 	return owners
 }
 
-// wantSettled fails the test unless each slot has one owner, each owner has its share and holds its objects only, and the newest version
-// of each pod was reconciled.
+// wantSettled fails the test unless each slot has one owner, each owner has its share and holds its objects only, audits find no
+// difference, and the newest version of each pod was reconciled.
 func (s *stage) wantSettled(actors ...*actor) {
 	s.Helper()
 	for slot, names := range s.owners(actors...) {
@@ -295,10 +295,18 @@ func (s *stage) wantSettled(actors ...*actor) {
 			s.Errorf("%v: slot %d belongs to %q", s.time(), slot, names)
 		}
 	}
-	total := 0
+	total, compared := 0, 0
 	for _, a := range actors {
 		if a.isDead() || run.IsClosed(a.ended) {
 			continue
+		}
+		switch r, err := a.pods.Audit(s.Context()); {
+		case err != nil:
+			s.Errorf("%s: an audit failed: %v", a.name, err)
+		case r.Differ > 0 || r.Unclear > 0:
+			s.Errorf("%s: an audit found %+v", a.name, r)
+		default:
+			compared += r.Objects
 		}
 		status := a.Status()
 		if status.Owned != status.Planned || status.Held != status.Planned || status.Claimed != status.Planned {
@@ -313,6 +321,9 @@ func (s *stage) wantSettled(actors ...*actor) {
 	}
 	if total != s.pods.Len() {
 		s.Errorf("the replicas hold %d pods, want %d", total, s.pods.Len())
+	}
+	if compared != total {
+		s.Errorf("audits compared %d pods, want %d", compared, total)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

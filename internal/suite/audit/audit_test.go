@@ -219,6 +219,34 @@ func TestDifferenceIsReported(t *testing.T) {
 	})
 }
 
+// An object that arrived with another resource version than it has is found and repaired.
+//
+// Guarantees: R23
+func TestWrongVersionIsFoundAndRepaired(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=1"))
+		w.Relabel("ns", "a", "2")
+		end := w.Server.Inject(informertest.Fault{Rewrite: func(key informer.Key, object []byte) []byte {
+			if key != world.KeyA {
+				return object
+			}
+			pod, _ := w.Pods.Get(key)
+			pod = pod.DeepCopy()
+			pod.ResourceVersion, pod.Labels["v"] = "1", "1"
+			return world.Encode(pod, object)
+		}})
+		inf := informer.New(client, pods, config)
+		defer world.Run(w, inf)()
+		if err := inf.WaitSynced(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		end()
+		want(w, inf, 2, "ns/a outdated")
+		synctest.Wait()
+		world.EqualsServer(w, inf)
+	})
+}
+
 // A server that was restored from a backup, and that other writes have moved past the version of the store, is found
 // after it was away for a minute.
 //
