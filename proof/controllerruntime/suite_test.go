@@ -2,14 +2,13 @@ package controllerruntime
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/proof/internal/copied"
+	"github.com/typedinformer/informer/proof/internal/outcome"
 )
 
 var (
@@ -31,17 +30,18 @@ func TestSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "controller-runtime")
-	if err := copySource(ctx, crcache, dir); err != nil {
+	m, err := copySource(ctx, crcache, dir)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if *whose == "ours" {
-		if err := useOurs(ctx, crcache, *how, dir); err != nil {
+		if err := useOurs(ctx, m, crcache, *how); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, s := range suites {
 		t.Run(s.dir, func(t *testing.T) {
-			check(t, s, run(t.Context(), t, s, dir, assets))
+			check(t, s, run(t.Context(), t, s, m, assets))
 		})
 	}
 }
@@ -55,37 +55,27 @@ func serverAssets(t *testing.T) string {
 	return filepath.Dir(bin.KubeAPIServer)
 }
 
-// run runs the tests of s in the copy of controller-runtime's sources in dir.
-func run(ctx context.Context, t *testing.T, s suite, dir, assets string) []outcome {
-	report := filepath.Join(t.TempDir(), "report.json")
-	args := []string{"test", "-mod=mod", "-json", "-count=1", "-timeout=15m", "./" + s.dir, "-args"}
+// run runs the tests of s in m, the copy of controller-runtime's sources.
+func run(ctx context.Context, t *testing.T, s suite, m copied.Module, assets string) []outcome.Outcome {
+	r := copied.Run{
+		Packages: "./" + s.dir,
+		Flags:    []string{"-timeout=15m"},
+		Args:     []string{"-ginkgo.v"},
+		Env:      []string{"KUBEBUILDER_ASSETS=" + assets},
+		Report:   filepath.Join(t.TempDir(), "report.json"),
+	}
 	if *only != "" {
-		args = append(args, "-ginkgo.focus="+*only)
+		r.Args = append(r.Args, "-ginkgo.focus="+*only)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "-ginkgo.json-report="+report, "-ginkgo.v")...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "KUBEBUILDER_ASSETS="+assets)
-	cmd.Stderr = os.Stderr
-	output, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(report)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	all, err := outcomes(data, output)
+	all, err := m.Test(ctx, r)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if len(all) == 0 {
-		t.Fatalf("no tests ran:\n%s", output)
 	}
 	return all
 }
 
 // check compares the outcomes of s with what they should be.
-func check(t *testing.T, s suite, all []outcome) {
+func check(t *testing.T, s suite, all []outcome.Outcome) {
 	listed := map[string]string{} // by spec, why it fails
 	for _, d := range different {
 		if d.suite == s.dir && *whose == "ours" {
@@ -94,22 +84,22 @@ func check(t *testing.T, s suite, all []outcome) {
 	}
 	var passed, failed, skipped, expected int
 	for _, o := range all {
-		_, differs := listed[o.spec]
+		_, differs := listed[o.Test]
 		switch {
-		case o.skipped:
+		case o.Skipped:
 			skipped++
 			continue
-		case o.passed && differs:
-			t.Errorf("passes, but is listed as different: %s", o.spec)
-		case o.passed:
+		case o.Passed && differs:
+			t.Errorf("passes, but is listed as different: %s", o.Test)
+		case o.Passed:
 			passed++
 		case differs:
 			expected++
 		default:
 			failed++
-			t.Errorf("fails: %s\n%s", o.spec, o.message)
+			t.Errorf("fails: %s\n%s", o.Test, o.Message)
 		}
-		delete(listed, o.spec)
+		delete(listed, o.Test)
 	}
 	t.Logf("%d passed, %d failed, %d failed as listed, %d skipped", passed, failed, expected, skipped)
 	if *only != "" {

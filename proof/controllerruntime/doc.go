@@ -6,9 +6,8 @@
 //	go test ./controllerruntime -args -options='Compact: true'
 //
 // The test takes controller-runtime's sources from the module cache, copies them to a temporary folder, and changes the
-// copy where it creates caches. The project keeps nothing of these sources. The second command leaves the copy
-// unchanged, which shows what controller-runtime's own cache passes on the same servers. The third one tests a cache
-// with options.
+// copy where it creates caches. The second command leaves the copy unchanged, which shows what controller-runtime's own
+// cache passes on the same servers. The third one tests a cache with options.
 //
 // Every spec must pass, except those of [different].
 package controllerruntime

@@ -2,75 +2,45 @@ package controllerruntime
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/typedinformer/informer/proof/internal/copied"
 )
 
 const module = "sigs.k8s.io/controller-runtime"
 
-// goCommand runs the go command in dir, or in the current folder if that is empty, and returns its standard output.
-func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go %s in %q: %w\n%s", strings.Join(args, " "), dir, err, stderr.String())
-	}
-	return out, nil
-}
-
 // copySource copies the sources of controller-runtime to dir, at the version that the module crcache requires, without
 // the tests of its cache's unexported functions.
-func copySource(ctx context.Context, crcache, dir string) error {
-	out, err := goCommand(ctx, crcache, "mod", "download", "-json", module)
+func copySource(ctx context.Context, crcache, dir string) (copied.Module, error) {
+	m, err := copied.Copy(ctx, crcache, module, dir)
 	if err != nil {
-		return err
-	}
-	var downloaded struct{ Dir string }
-	if err := json.Unmarshal(out, &downloaded); err != nil {
-		return err
-	}
-	if err := os.CopyFS(dir, os.DirFS(downloaded.Dir)); err != nil {
-		return err
-	}
-	// Files of the module cache are read-only, and so are their copies.
-	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Chmod(path, 0o755)
-	})
-	if err != nil {
-		return err
+		return m, err
 	}
 	for _, s := range suites {
 		if s.external {
 			if err := dropInternal(dir, s); err != nil {
-				return err
+				return m, err
 			}
 		}
 	}
-	return nil
+	return m, nil
 }
 
-// useOurs changes the copy of controller-runtime's sources in dir, so that clusters, managers and the tests of suites
+// useOurs changes m, the copy of controller-runtime's sources, so that clusters, managers and the tests of suites
 // create caches of the module crcache. options are the fields of a crcache.Options, in Go.
-func useOurs(ctx context.Context, crcache, options, dir string) error {
-	_, err := goCommand(ctx, dir, "mod", "edit",
-		"-require=github.com/typedinformer/informer@v0.0.0", "-replace=github.com/typedinformer/informer="+filepath.Dir(crcache),
-		"-require=github.com/typedinformer/informer/crcache@v0.0.0", "-replace=github.com/typedinformer/informer/crcache="+crcache)
+func useOurs(ctx context.Context, m copied.Module, crcache, options string) error {
+	err := m.Require(ctx, map[string]string{
+		"github.com/typedinformer/informer":         filepath.Dir(crcache),
+		"github.com/typedinformer/informer/crcache": crcache,
+	})
 	if err != nil {
 		return err
 	}
-	cluster := filepath.Join(dir, "pkg", "cluster")
+	cluster := filepath.Join(m.Dir, "pkg", "cluster")
 	n, err := replaceNew(filepath.Join(cluster, "cluster.go"))
 	if err != nil {
 		return err
@@ -83,7 +53,7 @@ func useOurs(ctx context.Context, crcache, options, dir string) error {
 		return err
 	}
 	for _, s := range suites {
-		if err := useOursInTests(dir, s, options); err != nil {
+		if err := useOursInTests(m.Dir, s, options); err != nil {
 			return fmt.Errorf("%s: %w", s.dir, err)
 		}
 	}
