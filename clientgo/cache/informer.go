@@ -91,7 +91,7 @@ func (s *shared) start(ctx context.Context) *informer.Informer[Object] {
 		return nil
 	}
 	config := s.config.informer()
-	config.Logger = slog.New(logr.ToSlogHandler(klog.FromContext(ctx)))
+	config.Logger = slog.New(logr.ToSlogHandler(klog.FromContext(ctx).V(2))) // states at V(2), failures always
 	if s.transform != nil {
 		config.Transform = transforming(s.transform)
 	}

@@ -140,23 +140,34 @@ func (f *Factory[C, F]) clientOf() (*informer.Client, error) {
 	if f.own != nil {
 		return f.own, nil
 	}
-	discovering, ok := any(f.client).(interface {
-		Discovery() discovery.DiscoveryInterface
-	})
-	if !ok {
-		return nil, fmt.Errorf("a %T has no method Discovery: set Config.Client", f.client)
+	restClient, err := restClientOf(f.client)
+	if restClient == nil {
+		return nil, err
 	}
-	of := discovering.Discovery()
+	f.own, err = cache.ClientFor(restClient)
+	return f.own, err
+}
+
+// restClientOf returns the REST client of a clientset, or nil if it has none, like a fake one.
+func restClientOf(clientset any) (*rest.RESTClient, error) {
+	var of interface{ RESTClient() rest.Interface }
+	switch c := clientset.(type) {
+	case interface {
+		Discovery() discovery.DiscoveryInterfaces
+	}: // generated with client-go 0.37
+		of = c.Discovery()
+	case interface {
+		Discovery() discovery.DiscoveryInterface
+	}:
+		of = c.Discovery()
+	default:
+		return nil, fmt.Errorf("a %T has no method Discovery: set Config.Client", clientset)
+	}
 	if of == nil {
 		return nil, nil
 	}
-	restClient, ok := of.RESTClient().(*rest.RESTClient)
-	if !ok || restClient == nil {
-		return nil, nil
-	}
-	var err error
-	f.own, err = cache.ClientFor(restClient)
-	return f.own, err
+	c, _ := of.RESTClient().(*rest.RESTClient)
+	return c, nil
 }
 
 // Start is StartWithContext until stop is closed.

@@ -27,8 +27,15 @@ import (
 
 // replaced reports whether i is an informer of this module.
 func replaced(i clientcache.SharedIndexInformer) bool {
-	t := reflect.TypeOf(i)
-	return strings.HasPrefix(t.Elem().PkgPath(), "github.com/typedinformer/informer/clientgo")
+	return strings.HasPrefix(reflect.TypeOf(inner(i)).Elem().PkgPath(), "github.com/typedinformer/informer/clientgo")
+}
+
+// inner returns the informer within the typed wrapper that the accessors of client-go return.
+func inner(i clientcache.SharedIndexInformer) clientcache.SharedIndexInformer {
+	if wrapped := reflect.ValueOf(i).Elem().FieldByName("SharedIndexInformer"); wrapped.IsValid() {
+		return wrapped.Interface().(clientcache.SharedIndexInformer)
+	}
+	return i
 }
 
 // Every informer of every group is one of this module, with the indexers of client-go's.
@@ -112,7 +119,7 @@ func TestHandWrittenFunction(t *testing.T) {
 	if !replaced(i) {
 		t.Errorf("%T", i)
 	}
-	if i != f.Core().V1().Pods().Informer() {
+	if i != inner(f.Core().V1().Pods().Informer()) {
 		t.Error("the accessor returns another informer")
 	}
 	start(t, f)
@@ -127,7 +134,7 @@ func TestHandWrittenFunction(t *testing.T) {
 func TestFunctionsThatCannotBeReplaced(t *testing.T) {
 	w := world.New(t)
 	w.Pod("a", "one")
-	other := w.Clientset()
+	other, pod := w.Clientset(), w.Pod("a", "two")
 	for name, newFunc := range map[string]func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer{
 		"Transform": func(client kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
 			i := coreinformers.NewPodInformer(client, "", resync, clientcache.Indexers{})
@@ -142,11 +149,11 @@ func TestFunctionsThatCannotBeReplaced(t *testing.T) {
 			return i
 		},
 		"NoRequests": func(_ kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
-			return clientcache.NewSharedIndexInformer(fixed{w.Pod("fixed", "one")}, &corev1.Pod{}, resync,
+			return clientcache.NewSharedIndexInformer(fixed{pod}, &corev1.Pod{}, resync,
 				clientcache.Indexers{})
 		},
 		"Failing": func(_ kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
-			return clientcache.NewSharedIndexInformer(&failingOnce{fixed: fixed{w.Pod("failing", "one")}}, &corev1.Pod{},
+			return clientcache.NewSharedIndexInformer(&failingOnce{fixed: fixed{pod}}, &corev1.Pod{},
 				resync, clientcache.Indexers{})
 		},
 	} {
@@ -209,7 +216,7 @@ func TestForResource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if generic.Informer() != f.Core().V1().Pods().Informer() || !replaced(generic.Informer()) {
+	if generic.Informer() != inner(f.Core().V1().Pods().Informer()) || !replaced(generic.Informer()) {
 		t.Errorf("%T", generic.Informer())
 	}
 	start(t, f)
