@@ -1,0 +1,163 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/typedinformer/informer"
+)
+
+// minResync is the shortest resync period, as in client-go. Shorter ones are raised to it.
+const minResync = time.Second
+
+// handler is the handler of an informer for one of client-go.
+type handler struct{ to cache.ResourceEventHandler }
+
+func (h handler) OnAdd(obj Object, initial bool) { h.to.OnAdd(shown(obj), initial) }
+
+func (h handler) OnUpdate(old, new Object) { h.to.OnUpdate(shown(old), shown(new)) }
+
+func (h handler) OnDelete(last Object, final bool) {
+	if final {
+		h.to.OnDelete(shown(last))
+		return
+	}
+	h.to.OnDelete(cache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: shown(last)})
+}
+
+// registration is the handle of a handler.
+type registration struct {
+	handler cache.ResourceEventHandler
+	name    string // of the handler
+	resync  time.Duration
+	logger  klog.Logger
+	of      string        // the name of the informer
+	synced  chan struct{} // closed when the handler has processed the initial list
+	ended   chan struct{} // closed when the last call of the handler has returned
+
+	mu   sync.Mutex // protects the fields below
+	subs []*informer.Subscription
+	gone bool // the handler was removed, or the informer has stopped
+}
+
+// newRegistration returns the handle of a handler of the informer with the name of.
+func newRegistration(h cache.ResourceEventHandler, of string, resync time.Duration, logger klog.Logger) *registration {
+	return &registration{
+		handler: h,
+		name:    fmt.Sprintf("%T", h),
+		resync:  resync,
+		logger:  logger,
+		of:      of,
+		synced:  make(chan struct{}),
+		ended:   make(chan struct{}),
+	}
+}
+
+// subscribe subscribes the handler to an informer that runs or is about to run. follow must run afterwards.
+func (r *registration) subscribe(to []*informer.Informer[Object]) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone {
+		return nil
+	}
+	for _, i := range to {
+		sub := i.SubscribeWith(handler{r.handler}, informer.SubscriptionConfig[Object]{
+			Name: r.name,
+			// Each change, however many wait, as in client-go.
+			Delivery: informer.DeliverEvery(math.MaxInt),
+			Resync:   r.resync,
+			OnPanic:  r.crash,
+		})
+		r.subs = append(r.subs, sub)
+		if err := sub.Err(); err != nil {
+			r.closeLocked()
+			return err
+		}
+	}
+	return nil
+}
+
+// crash does what client-go does after a panic of a handler: it calls utilruntime.PanicHandlers, and ends the program
+// unless utilruntime.ReallyCrash is false.
+func (r *registration) crash(value any) {
+	defer utilruntime.HandleCrashWithLogger(r.logger)
+	panic(value)
+}
+
+// follow closes the channels of r, and returns when the subscriptions have ended.
+func (r *registration) follow() {
+	defer close(r.ended)
+	r.mu.Lock()
+	subs := r.subs
+	r.mu.Unlock()
+	if waitSynced(subs) {
+		close(r.synced)
+	}
+	for _, sub := range subs {
+		<-sub.Done()
+	}
+}
+
+// remove ends the handler. It does not wait for a call under way.
+func (r *registration) remove() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.gone && r.subs == nil {
+		close(r.ended) // nobody follows
+	}
+	r.closeLocked()
+}
+
+func (r *registration) closeLocked() {
+	r.gone = true
+	for _, sub := range r.subs {
+		sub.Close()
+	}
+}
+
+// HasSynced reports whether the handler has processed all objects that the informer had at first.
+func (r *registration) HasSynced() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, sub := range r.subs {
+		if !sub.HasSynced() {
+			return false
+		}
+	}
+	return len(r.subs) > 0
+}
+
+// HasSyncedChecker returns a checker that is done when HasSynced returns true.
+func (r *registration) HasSyncedChecker() cache.DoneChecker {
+	return checker{r.of + " + event handler " + r.name, r.synced}
+}
+
+// ShutdownChan returns a channel that is closed when the handler was removed, or the informer has stopped, and the last
+// call of the handler has returned. cache.ShutDownEventHandler uses it.
+func (r *registration) ShutdownChan() <-chan struct{} { return r.ended }
+
+// checker is a [cache.DoneChecker].
+type checker struct {
+	name string
+	done <-chan struct{}
+}
+
+func (c checker) Name() string          { return c.name }
+func (c checker) Done() <-chan struct{} { return c.done }
+
+// waitSynced waits until all subscriptions have synced. It returns false if one ends first.
+func waitSynced(subs []*informer.Subscription) bool {
+	for _, sub := range subs {
+		if sub.WaitSynced(context.Background()) != nil {
+			return false
+		}
+	}
+	return len(subs) > 0
+}

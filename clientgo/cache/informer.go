@@ -1,0 +1,296 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/typedinformer/informer"
+)
+
+// shared is an informer in the form of client-go. It notes what the program sets before Run, in any order. Run then
+// creates the informer that does the work.
+type shared struct {
+	config Config
+	name   string        // for errors and checkers
+	synced chan struct{} // closed when the store has the whole collection
+	view   indexer
+
+	running sync.WaitGroup // not added to after phase is stopped
+
+	mu           sync.Mutex // protects the fields below
+	phase        phase
+	handlers     map[*registration]struct{} // those that were not removed
+	resyncCheck  time.Duration              // no handler's resync period is shorter; zero means no resyncs
+	transform    cache.TransformFunc
+	onWatchError cache.WatchErrorHandlerWithContext
+}
+
+// phase is where a [shared] is in its life: created -> started -> stopped.
+type phase uint8
+
+const (
+	created phase = iota
+	started
+	stopped
+)
+
+// newShared returns an informer that config, which is valid, describes.
+func newShared(config Config) *shared {
+	s := &shared{
+		config:      config,
+		name:        fmt.Sprintf("SharedIndexInformer %T", config.Object),
+		synced:      make(chan struct{}),
+		handlers:    map[*registration]struct{}{},
+		resyncCheck: config.ResyncPeriod,
+	}
+	s.view = indexer{of: s}
+	s.view.to.Store(&store{cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{})})
+	return s
+}
+
+// Run is RunWithContext until stop is closed.
+func (s *shared) Run(stop <-chan struct{}) { s.RunWithContext(wait.ContextForChannel(stop)) }
+
+// RunWithContext runs the informer until ctx ends. An informer runs once: a later call logs a warning and returns.
+func (s *shared) RunWithContext(ctx context.Context) {
+	defer utilruntime.HandleCrashWithContext(ctx)
+	i := s.start(ctx)
+	if i == nil {
+		klog.FromContext(ctx).Info("Warning: an informer can only run once", "informer", s.name)
+		return
+	}
+	s.running.Go(func() {
+		if i.WaitSynced(context.Background()) == nil { // it returns when i stops
+			close(s.synced)
+		}
+	})
+	err := i.Run(ctx)
+	s.stop()
+	s.running.Wait()
+	if ctx.Err() == nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "An informer has ended", "informer", s.name,
+			"resource", s.config.Resource.String())
+	}
+}
+
+// start creates the informer that does the work, with what was noted. It returns nil if that has been done before.
+func (s *shared) start(ctx context.Context) *informer.Informer[Object] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != created {
+		return nil
+	}
+	config := s.config.informer()
+	config.Logger = slog.New(logr.ToSlogHandler(klog.FromContext(ctx).V(2))) // states at V(2), failures always
+	if s.transform != nil {
+		config.Transform = transforming(s.transform)
+	}
+	if s.onWatchError != nil {
+		config.OnFailure = s.onFailure(ctx, s.onWatchError)
+	}
+	i := informer.New(s.config.Client, s.config.Resource, config)
+	l := newLive(s.name, i)
+	if err := l.AddIndexers(s.view.to.Load().GetIndexers()); err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "An index was not added", "informer", s.name)
+	}
+	s.view.to.Store(&store{l})
+	s.phase = started
+	for r := range s.handlers {
+		s.subscribeLocked(r, l)
+	}
+	return i
+}
+
+// subscribeLocked subscribes a handler to the informer that does the work.
+func (s *shared) subscribeLocked(r *registration, l *live) {
+	if err := r.subscribe(l.parts); err != nil {
+		utilruntime.HandleErrorWithLogger(r.logger, err, "A handler was not added", "informer", s.name)
+	}
+	s.running.Go(r.follow)
+}
+
+// onFailure returns a function that calls handler. A handler such as that of client-go logs the name of its reflector,
+// so it receives one that only has a name.
+func (s *shared) onFailure(ctx context.Context, handler cache.WatchErrorHandlerWithContext) func(error) {
+	description := s.config.ObjectDescription
+	if description == "" {
+		description = fmt.Sprintf("%T", s.config.Object)
+	}
+	r := cache.NewReflectorWithOptions(&cache.ListWatch{}, s.config.Object, nil, cache.ReflectorOptions{
+		Name:            s.config.Resource.String(),
+		TypeDescription: description,
+	})
+	return func(err error) { handler(ctx, r, err) }
+}
+
+func (s *shared) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = stopped
+}
+
+// AddEventHandler adds a handler with the informer's resync period.
+func (s *shared) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod adds a handler with a resync period. Zero means no resync.
+func (s *shared) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
+	resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &resync})
+}
+
+// AddEventHandlerWithOptions adds a handler. It returns an error if h is nil or the informer has stopped.
+func (s *shared) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
+	options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	if h == nil {
+		return nil, fmt.Errorf("%s: add a handler: it is nil", s.name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase == stopped {
+		return nil, fmt.Errorf("%s: add a handler: %w", s.name, informer.ErrStopped)
+	}
+	logger := klog.Background()
+	if options.Logger != nil {
+		logger = *options.Logger
+	}
+	r := newRegistration(h, s.name, s.resyncLocked(options.ResyncPeriod), logger)
+	s.handlers[r] = struct{}{}
+	if s.phase == started {
+		s.subscribeLocked(r, s.view.to.Load().Indexer.(*live))
+	}
+	return r, nil
+}
+
+// resyncLocked returns the resync period of a new handler, by the rules of client-go. own is what the handler asks for,
+// if it does.
+func (s *shared) resyncLocked(own *time.Duration) time.Duration {
+	period := s.config.ResyncPeriod
+	if own != nil {
+		period = *own
+	}
+	switch {
+	case period <= 0 || s.resyncCheck <= 0:
+		return 0
+	case s.phase == started:
+		return max(period, minResync, s.resyncCheck)
+	}
+	period = max(period, minResync)
+	s.resyncCheck = min(s.resyncCheck, period)
+	return period
+}
+
+// RemoveEventHandler removes a handler and drops what waits for it. It does not wait for a call under way. It does
+// nothing if the handler has been removed before, or belongs to another informer. It returns an error if the handle is
+// none of this package.
+func (s *shared) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+	r, ok := handle.(*registration)
+	if !ok {
+		return fmt.Errorf("%s: remove a handler: its handle is a %T, of another package", s.name, handle)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, mine := s.handlers[r]; mine {
+		delete(s.handlers, r)
+		r.remove()
+	}
+	return nil
+}
+
+// HasSynced reports whether the store has received the whole collection.
+func (s *shared) HasSynced() bool {
+	select {
+	case <-s.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// HasSyncedChecker returns a checker that is done when HasSynced returns true.
+func (s *shared) HasSyncedChecker() cache.DoneChecker { return checker{s.name, s.synced} }
+
+// LastSyncResourceVersion returns the resource version up to which the store is complete.
+func (s *shared) LastSyncResourceVersion() string {
+	if l, ok := s.view.to.Load().Indexer.(*live); ok {
+		return l.LastStoreSyncResourceVersion()
+	}
+	return ""
+}
+
+// IsStopped reports whether the informer has stopped.
+func (s *shared) IsStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == stopped
+}
+
+// errStarted is the error of a setting that comes too late.
+var errStarted = errors.New("the informer has already started")
+
+// SetWatchErrorHandler sets the function that is called when a list or a watch has failed. It returns an error after
+// Run.
+func (s *shared) SetWatchErrorHandler(h cache.WatchErrorHandler) error {
+	return s.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { h(r, err) })
+}
+
+// SetWatchErrorHandlerWithContext is SetWatchErrorHandler for a function with a context, which is that of Run.
+func (s *shared) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithContext) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != created {
+		return fmt.Errorf("%s: set the watch error handler: %w", s.name, errStarted)
+	}
+	s.onWatchError = h
+	return nil
+}
+
+// SetTransform sets the function that is called for each object before it is stored. It returns an error after Run.
+func (s *shared) SetTransform(f cache.TransformFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != created {
+		return fmt.Errorf("%s: set the transform: %w", s.name, errStarted)
+	}
+	s.transform = f
+	return nil
+}
+
+// AddIndexers adds indexes, before or after Run.
+func (s *shared) AddIndexers(indexers cache.Indexers) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase == stopped {
+		return fmt.Errorf("%s: add an index: %w", s.name, informer.ErrStopped)
+	}
+	return s.view.to.Load().AddIndexers(indexers)
+}
+
+// GetIndexer returns the objects and the indexes. Before Run, its methods that write work, for tests.
+func (s *shared) GetIndexer() cache.Indexer { return &s.view }
+
+// GetStore returns the objects.
+func (s *shared) GetStore() cache.Store { return &s.view }
+
+// GetController returns a controller that does nothing, as in client-go.
+func (s *shared) GetController() cache.Controller { return controller{s} }
+
+// controller is the [cache.Controller] of an informer, which runs by itself.
+type controller struct{ of *shared }
+
+func (controller) Run(<-chan struct{})                   {}
+func (controller) RunWithContext(context.Context)        {}
+func (c controller) HasSynced() bool                     { return c.of.HasSynced() }
+func (c controller) HasSyncedChecker() cache.DoneChecker { return c.of.HasSyncedChecker() }
+func (c controller) LastSyncResourceVersion() string     { return c.of.LastSyncResourceVersion() }

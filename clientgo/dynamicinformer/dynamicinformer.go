@@ -1,0 +1,91 @@
+// Package dynamicinformer is a replacement for k8s.io/client-go/dynamic/dynamicinformer. Its functions take a
+// *rest.Config instead of a dynamic.Interface, which hides its REST client, and return an error:
+//
+//	factory, err := dynamicinformer.NewDynamicSharedInformerFactory(config, 10*time.Hour)
+//
+// See package clientgo for what differs.
+package dynamicinformer
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/dynamic/dynamiclister"
+	"k8s.io/client-go/rest"
+	clientcache "k8s.io/client-go/tools/cache"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/clientgo/cache"
+	"github.com/typedinformer/informer/clientgo/internal/byresource"
+)
+
+// DynamicSharedInformerFactory is that of client-go.
+type DynamicSharedInformerFactory = dynamicinformer.DynamicSharedInformerFactory
+
+// TweakListOptionsFunc is that of client-go. The selectors that it sets, and the limit, apply. It is called once for
+// each informer, when that is made.
+type TweakListOptionsFunc = dynamicinformer.TweakListOptionsFunc
+
+// Options configure a factory of [NewWithOptions]. The zero value is that of [NewDynamicSharedInformerFactory].
+type Options struct {
+	// DefaultResync is the resync period of the informers. Zero means no resyncs.
+	DefaultResync time.Duration
+	// Namespace restricts the informers to a namespace. Empty means all namespaces.
+	Namespace string
+	// TweakListOptions sets selectors. Nil means none.
+	TweakListOptions TweakListOptionsFunc
+	// Transform is set on each informer. Nil means none.
+	Transform clientcache.TransformFunc
+	// Storage chooses how the informers hold their objects.
+	Storage cache.Options
+}
+
+// NewDynamicSharedInformerFactory returns a factory of informers for all namespaces. It sends no request. It returns an
+// error if config is wrong.
+func NewDynamicSharedInformerFactory(config *rest.Config, defaultResync time.Duration) (DynamicSharedInformerFactory,
+	error) {
+	return NewWithOptions(config, Options{DefaultResync: defaultResync})
+}
+
+// NewFilteredDynamicSharedInformerFactory is NewDynamicSharedInformerFactory for one namespace, with selectors.
+func NewFilteredDynamicSharedInformerFactory(config *rest.Config, defaultResync time.Duration, namespace string,
+	tweakListOptions TweakListOptionsFunc) (DynamicSharedInformerFactory, error) {
+	return NewWithOptions(config, Options{
+		DefaultResync:    defaultResync,
+		Namespace:        namespace,
+		TweakListOptions: tweakListOptions,
+	})
+}
+
+// NewWithOptions is NewDynamicSharedInformerFactory with options. client-go has no such function.
+func NewWithOptions(config *rest.Config, options Options) (DynamicSharedInformerFactory, error) {
+	client, err := informer.NewClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("dynamic informers: %w", err)
+	}
+	fallback, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("dynamic informers: %w", err)
+	}
+	return byresource.New(byresource.Config{
+		Client:    client,
+		Object:    &unstructured.Unstructured{},
+		Namespace: options.Namespace,
+		Resync:    options.DefaultResync,
+		Tweak:     options.TweakListOptions,
+		Transform: options.Transform,
+		Options:   options.Storage,
+		Lister: func(of clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
+			return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(of, resource))
+		},
+		ClientGo: func(resource schema.GroupVersionResource) clientcache.SharedIndexInformer {
+			return dynamicinformer.NewFilteredDynamicInformer(fallback, resource, options.Namespace, options.DefaultResync,
+				clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc},
+				options.TweakListOptions).Informer()
+		},
+	}), nil
+}

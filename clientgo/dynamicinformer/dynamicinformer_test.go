@@ -1,0 +1,149 @@
+package dynamicinformer_test
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	clientgo "k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/clientgo/cache"
+	"github.com/typedinformer/informer/clientgo/dynamicinformer"
+	"github.com/typedinformer/informer/clientgo/internal/world"
+	"github.com/typedinformer/informer/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// start starts the informers of f until the test ends, and waits until they have synced.
+func start(t *testing.T, f dynamicinformer.DynamicSharedInformerFactory) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(f.Shutdown)
+	t.Cleanup(cancel)
+	f.Start(ctx.Done())
+	for resource, synced := range f.WaitForCacheSync(t.Context().Done()) {
+		if !synced {
+			t.Errorf("%s has not synced", resource)
+		}
+	}
+}
+
+// A factory has the same objects as that of client-go, and delivers the same events.
+// Guarantees: P1
+func TestSameAsClientGo(t *testing.T) {
+	for name, storage := range map[string]cache.Options{"Plain": {}, "Share": {Share: true}, "Compact": {Compact: true}} {
+		t.Run(name, func(t *testing.T) {
+			w := world.New(t)
+			w.Pod("a", "one")
+			w.Pod("b", "two")
+			client, err := dynamic.NewForConfig(w.Server.Config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer := clientgo.NewDynamicSharedInformerFactory(client, time.Hour)
+			ours, err := dynamicinformer.NewWithOptions(w.Server.Config(), dynamicinformer.Options{
+				DefaultResync: time.Hour,
+				Storage:       storage,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var theirs, mine world.Recorder
+			for f, events := range map[dynamicinformer.DynamicSharedInformerFactory]*world.Recorder{peer: &theirs, ours: &mine} {
+				if _, err := f.ForResource(world.Pods).Informer().AddEventHandler(events); err != nil {
+					t.Fatal(err)
+				}
+				start(t, f)
+			}
+			first, also := theirs.Next(2), mine.Next(2)
+			slices.Sort(first)
+			slices.Sort(also)
+			if !slices.Equal(first, also) {
+				t.Errorf("client-go:\n%q\nhere:\n%q", first, also)
+			}
+			w.Pod("a", "three")
+			w.Relabel("a", "three", "x", "y")
+			w.Delete("b", "two")
+			if theirs, mine := theirs.Next(3), mine.Next(3); !slices.Equal(theirs, mine) {
+				t.Errorf("client-go:\n%q\nhere:\n%q", theirs, mine)
+			}
+			for _, name := range []string{"one", "three"} {
+				want, err := peer.ForResource(world.Pods).Lister().ByNamespace("a").Get(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := ours.ForResource(world.Pods).Lister().ByNamespace("a").Get(name)
+				if err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("client-go:\n%v\nhere:\n%v, %v", want, got, err)
+				}
+			}
+		})
+	}
+}
+
+// Namespace, selectors and transform apply.
+// Guarantees: P1
+func TestOptions(t *testing.T) {
+	w := world.New(t)
+	w.Pod("a", "one")
+	w.Pod("a", "two")
+	w.Pod("b", "one")
+	tweak := func(o *metav1.ListOptions) { o.LabelSelector = "name=one" }
+	filtered, err := dynamicinformer.NewFilteredDynamicSharedInformerFactory(w.Server.Config(), 0, "a", tweak)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := dynamicinformer.NewWithOptions(w.Server.Config(), dynamicinformer.Options{
+		Transform: func(obj any) (any, error) {
+			obj.(*unstructured.Unstructured).SetLabels(map[string]string{"changed": "yes"})
+			return obj, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f, want := range map[dynamicinformer.DynamicSharedInformerFactory]int{filtered: 1, whole: 3} {
+		i := f.ForResource(world.Pods)
+		if i.Informer() != f.ForResource(world.Pods).Informer() {
+			t.Error("two informers of one resource")
+		}
+		start(t, f)
+		list, err := i.Lister().List(labels.Everything())
+		if err != nil || len(list) != want {
+			t.Errorf("%d objects, %v; want %d", len(list), err, want)
+		}
+	}
+	list, err := whole.ForResource(world.Pods).Lister().List(labels.SelectorFromSet(labels.Set{"changed": "yes"}))
+	if err != nil || len(list) != 3 {
+		t.Errorf("%d objects that the transform changed, %v", len(list), err)
+	}
+}
+
+// A resource that cannot be followed gets client-go's own informer, and a wrong configuration is an error.
+func TestWrong(t *testing.T) {
+	w := world.New(t)
+	f, err := dynamicinformer.NewDynamicSharedInformerFactory(w.Server.Config(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := f.ForResource(schema.GroupVersionResource{}).Informer(); i == nil || i.HasSynced() {
+		t.Errorf("informer %v", i)
+	}
+	var obj runtime.Object = &unstructured.Unstructured{}
+	if err := f.ForResource(world.Pods).Informer().GetStore().Add(obj); err != nil {
+		t.Error(err)
+	}
+	if _, err := dynamicinformer.NewDynamicSharedInformerFactory(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: "none"}}, 0); err == nil {
+		t.Error("no error for a certificate that does not exist")
+	}
+}

@@ -1,0 +1,201 @@
+package factory
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/clientgo/cache"
+	"github.com/typedinformer/informer/clientgo/internal/members"
+)
+
+// Config configures a [Factory]. The zero value is right for most.
+type Config struct {
+	// DefaultResync is the resync period of the informers. Zero means no resyncs.
+	DefaultResync time.Duration
+	// CustomResync overrides DefaultResync for the informers of some types, such as reflect.TypeFor[*corev1.Pod]().
+	CustomResync map[reflect.Type]time.Duration
+	// Transform is set on each informer. Nil means none.
+	Transform clientcache.TransformFunc
+	// InformerName is what the method InformerName returns. Nil means none.
+	InformerName *clientcache.InformerName
+	// Options choose how the informers hold their objects.
+	Options cache.Options
+	// Client sends the requests of the informers. Nil means a client that sends them as the clientset does; see
+	// cache.ClientFor.
+	Client *informer.Client
+}
+
+// Factory makes and shares informers for a generated clientset of type C, an interface. F is the type NewInformerFunc
+// of the package internalinterfaces that was generated with the informers. A Factory then implements the interface
+// SharedInformerFactory of that package. [New] returns one. All methods are safe for concurrent use.
+type Factory[C any, F ~func(C, time.Duration) clientcache.SharedIndexInformer] struct {
+	client   C
+	config   Config
+	recorder recorder
+	fake     func(*rest.Config, *http.Client) (any, error) // makes a clientset whose requests reach the recorder
+
+	members members.Set[reflect.Type]
+
+	// Only the set's calls of make use these, one at a time.
+	own       *informer.Client // nil before the first informer, and with Config.Client
+	recording *C               // nil before the first informer
+}
+
+// New returns a factory of informers for client. newClient makes clientsets of its kind: it is the function
+// NewForConfigAndClient that was generated with the clientset. New sends no request. It returns an error if newClient
+// makes no C.
+//
+//	f, err := factory.New[versioned.Interface, internalinterfaces.NewInformerFunc](client,
+//		versioned.NewForConfigAndClient, factory.Config{})
+//	foos := samplecontroller.New(f, metav1.NamespaceAll, nil).V1alpha1().Foos()
+//
+// A client that has no REST client, like a fake clientset, gets the informers of client-go.
+func New[C any, F ~func(C, time.Duration) clientcache.SharedIndexInformer, S any](client C,
+	newClient func(*rest.Config, *http.Client) (S, error), config Config) (*Factory[C, F], error) {
+	if s, c := reflect.TypeFor[S](), reflect.TypeFor[C](); !s.AssignableTo(c) {
+		return nil, fmt.Errorf("newClient returns a %v: it must return a %v", s, c)
+	}
+	return &Factory[C, F]{
+		client: client,
+		config: config,
+		fake: func(config *rest.Config, client *http.Client) (any, error) {
+			return newClient(config, client)
+		},
+	}, nil
+}
+
+// InformerName returns that of the configuration.
+func (f *Factory[C, F]) InformerName() *clientcache.InformerName { return f.config.InformerName }
+
+// InformerFor returns the informer of the type of obj. The first call makes it, like the informer of client-go that
+// newFunc returns: of the same collection, with the same indexers.
+func (f *Factory[C, F]) InformerFor(obj runtime.Object, newFunc F) clientcache.SharedIndexInformer {
+	t := reflect.TypeOf(obj)
+	return f.members.Get(t, func() clientcache.SharedIndexInformer {
+		resync, ok := f.config.CustomResync[t]
+		if !ok {
+			resync = f.config.DefaultResync
+		}
+		i, err := f.make(obj, newFunc, resync)
+		if err != nil {
+			klog.Background().Info("Warning: client-go's own informer is used", "type", t.String(), "reason", err)
+		}
+		if err != nil || i == nil {
+			i = newFunc(f.client, resync)
+		}
+		if f.config.Transform != nil {
+			_ = i.SetTransform(f.config.Transform) // as client-go does: it fails only for an informer that runs
+		}
+		return i
+	})
+}
+
+// make makes the informer of the type of obj. It returns nil if client-go's own is needed, and why, unless that
+// is as it should be.
+func (f *Factory[C, F]) make(obj runtime.Object, newFunc F, resync time.Duration) (
+	clientcache.SharedIndexInformer, error) {
+	client, err := f.clientOf()
+	if client == nil {
+		return nil, err
+	}
+	if f.recording == nil {
+		made, err := f.fake(&rest.Config{Host: recordingHost, QPS: -1}, &http.Client{Transport: &f.recorder})
+		if err != nil {
+			return nil, fmt.Errorf("clientset that records: %w", err)
+		}
+		f.recording = new(made.(C))
+	}
+	r, err := f.recorder.record(newFunc(*f.recording, resync))
+	if err != nil {
+		return nil, err
+	}
+	return cache.New(cache.Config{
+		Client:            client,
+		Resource:          r.resource,
+		Object:            obj,
+		ObjectDescription: r.description,
+		ResyncPeriod:      r.resync,
+		Indexers:          r.indexers,
+		PageSize:          r.pageSize,
+		Options:           f.config.Options,
+	})
+}
+
+// clientOf returns the client of the informers. It returns nil for a fake clientset.
+func (f *Factory[C, F]) clientOf() (*informer.Client, error) {
+	if f.config.Client != nil {
+		return f.config.Client, nil
+	}
+	if f.own != nil {
+		return f.own, nil
+	}
+	restClient, err := restClientOf(f.client)
+	if restClient == nil {
+		return nil, err
+	}
+	f.own, err = cache.ClientFor(restClient)
+	return f.own, err
+}
+
+// restClientOf returns the REST client of a clientset, or nil if it has none, like a fake one.
+func restClientOf(clientset any) (*rest.RESTClient, error) {
+	var of interface{ RESTClient() rest.Interface }
+	switch c := clientset.(type) {
+	case interface {
+		Discovery() discovery.DiscoveryInterfaces
+	}: // generated with client-go 0.37
+		of = c.Discovery()
+	case interface {
+		Discovery() discovery.DiscoveryInterface
+	}:
+		of = c.Discovery()
+	default:
+		return nil, fmt.Errorf("a %T has no method Discovery: set Config.Client", clientset)
+	}
+	if of == nil {
+		return nil, nil
+	}
+	c, _ := of.RESTClient().(*rest.RESTClient)
+	return c, nil
+}
+
+// Start is StartWithContext until stop is closed.
+func (f *Factory[C, F]) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextForChannel(stop)) }
+
+// StartWithContext runs the informers that do not run yet, until ctx ends. It does not block. Call it again after new
+// informers were made.
+func (f *Factory[C, F]) StartWithContext(ctx context.Context) { f.members.Start(ctx) }
+
+// Shutdown waits until all informers have stopped, whose contexts must end. From then on, Start does nothing.
+func (f *Factory[C, F]) Shutdown() {
+	f.members.Shutdown()
+	f.config.InformerName.Release()
+}
+
+// WaitForCacheSync waits until all informers that run have synced, or stop is closed. It reports which have synced.
+func (f *Factory[C, F]) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+	return f.members.WaitSynced(wait.ContextForChannel(stop))
+}
+
+// WaitForCacheSyncWithContext waits until all informers that run have synced, or ctx ends. It reports which have
+// synced, and the cause of ctx if one has not.
+func (f *Factory[C, F]) WaitForCacheSyncWithContext(ctx context.Context) clientcache.SyncResult {
+	result := clientcache.SyncResult{Synced: f.members.WaitSynced(ctx)}
+	for _, synced := range result.Synced {
+		if !synced {
+			result.Err = context.Cause(ctx)
+		}
+	}
+	return result
+}

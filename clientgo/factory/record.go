@@ -1,0 +1,106 @@
+package factory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	clientcache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/clientgo/internal/apipath"
+)
+
+// recordingHost is the server to which a clientset that records sends its requests. Nobody serves it.
+const recordingHost = "http://recording.invalid"
+
+// patience is how long an informer of client-go may take until its first request.
+const patience = 5 * time.Second
+
+// recorder is the transport of a clientset that records the first request of an informer. It answers none.
+type recorder struct {
+	mu    sync.Mutex // protects first
+	first chan *url.URL
+}
+
+// RoundTrip implements http.RoundTripper. It returns when the informer stops.
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	r.mu.Lock()
+	if ctx.Err() == nil && r.first != nil {
+		r.first <- req.URL
+		r.first = nil
+	}
+	r.mu.Unlock()
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// recorded is what an informer of client-go follows, and how.
+type recorded struct {
+	resource    informer.Resource
+	indexers    clientcache.Indexers
+	resync      time.Duration
+	description string
+	pageSize    int
+}
+
+// record runs an informer of client-go, whose client has the recorder as transport, until its first request. It returns
+// an error if another informer cannot do the same.
+func (r *recorder) record(i clientcache.SharedIndexInformer) (recorded, error) {
+	settings, err := settingsOf(i)
+	if err != nil {
+		return recorded{}, err
+	}
+	where, err := r.firstRequest(i)
+	if err != nil {
+		return recorded{}, err
+	}
+	resource, err := apipath.Collection(where.Path)
+	if err != nil {
+		return recorded{}, fmt.Errorf("the request of the informer: %w", err)
+	}
+	query := where.Query()
+	resource.LabelSelector, resource.FieldSelector = query.Get("labelSelector"), query.Get("fieldSelector")
+	limit, _ := strconv.Atoi(query.Get("limit")) // zero if there is none
+	return recorded{resource, i.GetIndexer().GetIndexers(), settings.resync, settings.description, limit}, nil
+}
+
+// errNoRequest indicates that the informer did not use the client that it was given.
+var errNoRequest = errors.New("the informer does not use the client that its function receives")
+
+// firstRequest runs i until its first request, and returns its URL.
+func (r *recorder) firstRequest(i clientcache.SharedIndexInformer) (*url.URL, error) {
+	first, failed := make(chan *url.URL, 1), make(chan struct{}, 1)
+	r.mu.Lock()
+	r.first = first
+	r.mu.Unlock()
+	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *clientcache.Reflector, error) {
+		select {
+		case failed <- struct{}{}:
+		default:
+		}
+	})
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	var running sync.WaitGroup
+	running.Go(func() { i.RunWithContext(ctx) })
+	defer running.Wait()
+	defer cancel()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case where := <-first:
+		return where, nil
+	case <-failed:
+	case <-i.HasSyncedChecker().Done():
+	case <-timeout.C:
+	}
+	return nil, errNoRequest
+}

@@ -1,0 +1,60 @@
+package factory
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	clientcache "k8s.io/client-go/tools/cache"
+)
+
+// settings are those of an informer of client-go that its methods do not show.
+type settings struct {
+	resync      time.Duration
+	description string
+}
+
+// settingsOf returns the settings of an informer of client-go that does not run. It returns an error if the informer
+// has settings that it cannot return, which another informer would therefore lack.
+//
+// It only reads fields, by package reflect. It returns an error if a field is not there, as in another version of
+// client-go.
+func settingsOf(i clientcache.SharedIndexInformer) (settings, error) {
+	v, err := informerStruct(i)
+	if err != nil {
+		return settings{}, err
+	}
+	for field, what := range map[string]string{
+		"transform":         "a transform: set it on the informer that the factory returns, or with WithTransform",
+		"watchErrorHandler": "a watch error handler: set it on the informer that the factory returns",
+	} {
+		f := v.FieldByName(field)
+		if !f.IsValid() || f.Kind() != reflect.Func {
+			return settings{}, fmt.Errorf("%v has no function in its field %s", v.Type(), field)
+		}
+		if !f.IsNil() {
+			return settings{}, errors.New("the function of the informer sets " + what)
+		}
+	}
+	resync, description := v.FieldByName("defaultEventHandlerResyncPeriod"), v.FieldByName("objectDescription")
+	if resync.Kind() != reflect.Int64 || description.Kind() != reflect.String {
+		return settings{}, fmt.Errorf("%v has other fields than client-go 0.37", v.Type())
+	}
+	return settings{time.Duration(resync.Int()), description.String()}, nil
+}
+
+// informerStruct returns the struct of an informer of client-go, also if client-go's own typed wrapper is around it.
+func informerStruct(i clientcache.SharedIndexInformer) (reflect.Value, error) {
+	const home = "k8s.io/client-go/tools/cache"
+	v := reflect.ValueOf(i)
+	for v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct && v.Elem().Type().PkgPath() == home {
+		v = v.Elem()
+		inner := v.FieldByName("SharedIndexInformer")
+		if inner.Kind() != reflect.Interface {
+			return v, nil
+		}
+		v = inner.Elem()
+	}
+	return v, fmt.Errorf("the function of the informer returns a %T, which is not client-go's", i)
+}

@@ -1,0 +1,8 @@
+// Package informers is a replacement for k8s.io/client-go/informers, with the same functions, options and types. A
+// program that imports it instead has informers of this project:
+//
+//	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 10*time.Hour,
+//		informers.WithStorage(informers.Options{Share: true}))
+//
+// See package clientgo for what differs.
+package informers

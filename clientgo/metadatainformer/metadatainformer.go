@@ -1,0 +1,100 @@
+// Package metadatainformer is a replacement for k8s.io/client-go/metadata/metadatainformer. Its functions take a
+// *rest.Config instead of a metadata.Interface, which hides its REST client, and return an error:
+//
+//	factory, err := metadatainformer.NewSharedInformerFactory(config, 10*time.Hour)
+//
+// See package clientgo for what differs.
+package metadatainformer
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/metadata/metadatalister"
+	"k8s.io/client-go/rest"
+	clientcache "k8s.io/client-go/tools/cache"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/clientgo/cache"
+	"github.com/typedinformer/informer/clientgo/internal/byresource"
+)
+
+// SharedInformerFactory is that of client-go.
+type SharedInformerFactory = metadatainformer.SharedInformerFactory
+
+// TweakListOptionsFunc is that of client-go. The selectors that it sets, and the limit, apply. It is called once for
+// each informer, when that is made.
+type TweakListOptionsFunc = metadatainformer.TweakListOptionsFunc
+
+// SharedInformerOption is an option of a factory.
+type SharedInformerOption func(*options)
+
+type options struct {
+	namespace string
+	tweak     TweakListOptionsFunc
+	transform clientcache.TransformFunc
+	storage   cache.Options
+}
+
+// WithTransform sets a transform on all informers.
+func WithTransform(transform clientcache.TransformFunc) SharedInformerOption {
+	return func(o *options) { o.transform = transform }
+}
+
+// WithStorage chooses how the informers hold their objects. client-go has no such option.
+func WithStorage(storage cache.Options) SharedInformerOption {
+	return func(o *options) { o.storage = storage }
+}
+
+// NewSharedInformerFactory returns a factory of informers for all namespaces. It sends no request. It returns an error
+// if config is wrong.
+func NewSharedInformerFactory(config *rest.Config, defaultResync time.Duration) (SharedInformerFactory, error) {
+	return newFactory(config, defaultResync, options{})
+}
+
+// NewFilteredSharedInformerFactory is NewSharedInformerFactory for one namespace, with selectors.
+func NewFilteredSharedInformerFactory(config *rest.Config, defaultResync time.Duration, namespace string,
+	tweakListOptions TweakListOptionsFunc) (SharedInformerFactory, error) {
+	return newFactory(config, defaultResync, options{namespace: namespace, tweak: tweakListOptions})
+}
+
+// NewSharedInformerFactoryWithOptions is NewSharedInformerFactory with options.
+func NewSharedInformerFactoryWithOptions(config *rest.Config, defaultResync time.Duration,
+	opts ...SharedInformerOption) (SharedInformerFactory, error) {
+	var o options
+	for _, option := range opts {
+		option(&o)
+	}
+	return newFactory(config, defaultResync, o)
+}
+
+func newFactory(config *rest.Config, defaultResync time.Duration, o options) (SharedInformerFactory, error) {
+	client, err := informer.NewClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("metadata informers: %w", err)
+	}
+	fallback, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("metadata informers: %w", err)
+	}
+	return byresource.New(byresource.Config{
+		Client:    client,
+		Object:    &metav1.PartialObjectMetadata{},
+		Namespace: o.namespace,
+		Resync:    defaultResync,
+		Tweak:     o.tweak,
+		Transform: o.transform,
+		Options:   o.storage,
+		Lister: func(of clientcache.Indexer, resource schema.GroupVersionResource) clientcache.GenericLister {
+			return metadatalister.NewRuntimeObjectShim(metadatalister.New(of, resource))
+		},
+		ClientGo: func(resource schema.GroupVersionResource) clientcache.SharedIndexInformer {
+			return metadatainformer.NewFilteredMetadataInformer(fallback, resource, o.namespace, defaultResync,
+				clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc}, o.tweak).Informer()
+		},
+	}), nil
+}
