@@ -239,6 +239,25 @@ func (s *shared) IsStopped() bool {
 // errStarted is the error of a setting that comes too late.
 var errStarted = errors.New("the informer has already started")
 
+// IsStarted reports whether Run was called. client-go's informers have no such method.
+func (s *shared) IsStarted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase != created
+}
+
+// Handlers returns the handles of the handlers that were added and not removed, in no order. client-go's informers have
+// no such method.
+func (s *shared) Handlers() []cache.ResourceEventHandlerRegistration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []cache.ResourceEventHandlerRegistration
+	for r := range s.handlers {
+		all = append(all, r)
+	}
+	return all
+}
+
 // SetWatchErrorHandler sets the function that is called when a list or a watch has failed. It returns an error after
 // Run.
 func (s *shared) SetWatchErrorHandler(h cache.WatchErrorHandler) error {
