@@ -35,10 +35,10 @@ type Config[T Object] struct {
 	// Pods of one Deployment then share most of their spec, which can halve their memory, and shared parts are not
 	// decoded. Cached objects must never be written to. With Share, code that writes to one object changes others too; in
 	// tests, informertest.DetectMutations finds such code. Transform may write to the object that it receives. So with
-	// Transform, an object shares only with its own previous versions: the informer sets fields of the object that
-	// Transform returns to equal values of the previous version, so nobody else may have that object yet. It writes to
-	// nothing behind them. False means that an object shares only strings with other objects, and unchanged parts with its
-	// own previous versions unless Transform is set.
+	// Transform, the informer decodes a new object twice: it sets fields of the object that Transform returns to equal
+	// values of one that shares its parts, or of the previous version. Nobody else may have the returned object yet. The
+	// informer writes to nothing behind its fields. False means that an object shares only strings with other objects, and
+	// unchanged parts with its own previous versions unless Transform is set.
 	Share bool
 	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a
 	// tenth of the memory that it takes in client-go; what cannot be compressed, like most secrets, saves nothing. A read

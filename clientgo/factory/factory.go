@@ -2,6 +2,7 @@ package factory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -117,6 +118,9 @@ func (f *Factory[C, F]) make(obj runtime.Object, newFunc F, resync time.Duration
 		f.recording = new(made.(C))
 	}
 	r, err := f.recorder.record(newFunc(*f.recording, resync))
+	if err == nil && r.transforms {
+		err = f.checkTransform(newFunc(*f.recording, resync), obj)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +134,15 @@ func (f *Factory[C, F]) make(obj runtime.Object, newFunc F, resync time.Duration
 		PageSize:          r.pageSize,
 		Options:           f.config.Options,
 	})
+}
+
+// checkTransform returns an error unless the transform of an informer of client-go can be left out.
+func (f *Factory[C, F]) checkTransform(i clientcache.SharedIndexInformer, obj runtime.Object) error {
+	if !f.config.Options.DropManagedFields {
+		return errors.New("its function sets a transform: set it on the informer that the factory returns, or with " +
+			"WithTransform, or set Options.DropManagedFields if it does only that")
+	}
+	return f.recorder.probe(i, obj)
 }
 
 // clientOf returns the client of the informers. It returns nil for a fake clientset.

@@ -24,10 +24,12 @@ const recordingHost = "http://recording.invalid"
 // patience is how long an informer of client-go may take until its first request.
 const patience = 5 * time.Second
 
-// recorder is the transport of a clientset that records the first request of an informer. It answers none.
+// recorder is the transport of a clientset that records the first request of an informer. It answers none, except for
+// probe.
 type recorder struct {
-	mu    sync.Mutex // protects first
+	mu    sync.Mutex // protects the fields below
 	first chan *url.URL
+	list  []byte // of probe
 }
 
 // RoundTrip implements http.RoundTripper. It returns when the informer stops.
@@ -38,7 +40,11 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		r.first <- req.URL
 		r.first = nil
 	}
+	list := r.list
 	r.mu.Unlock()
+	if list != nil {
+		return answer(req, list)
+	}
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
@@ -50,6 +56,7 @@ type recorded struct {
 	resync      time.Duration
 	description string
 	pageSize    int
+	transforms  bool // it has a transform, which cannot be read
 }
 
 // record runs an informer of client-go, whose client has the recorder as transport, until its first request. It returns
@@ -70,7 +77,8 @@ func (r *recorder) record(i clientcache.SharedIndexInformer) (recorded, error) {
 	query := where.Query()
 	resource.LabelSelector, resource.FieldSelector = query.Get("labelSelector"), query.Get("fieldSelector")
 	limit, _ := strconv.Atoi(query.Get("limit")) // zero if there is none
-	return recorded{resource, i.GetIndexer().GetIndexers(), settings.resync, settings.description, limit}, nil
+	return recorded{resource, i.GetIndexer().GetIndexers(), settings.resync, settings.description, limit,
+		settings.transforms}, nil
 }
 
 // errNoRequest indicates that the informer did not use the client that it was given.

@@ -13,6 +13,7 @@ import (
 type settings struct {
 	resync      time.Duration
 	description string
+	transforms  bool // it has a transform
 }
 
 // settingsOf returns the settings of an informer of client-go that does not run. It returns an error if the informer
@@ -25,23 +26,25 @@ func settingsOf(i clientcache.SharedIndexInformer) (settings, error) {
 	if err != nil {
 		return settings{}, err
 	}
-	for field, what := range map[string]string{
-		"transform":         "a transform: set it on the informer that the factory returns, or with WithTransform",
-		"watchErrorHandler": "a watch error handler: set it on the informer that the factory returns",
-	} {
-		f := v.FieldByName(field)
-		if !f.IsValid() || f.Kind() != reflect.Func {
-			return settings{}, fmt.Errorf("%v has no function in its field %s", v.Type(), field)
-		}
-		if !f.IsNil() {
-			return settings{}, errors.New("the function of the informer sets " + what)
-		}
+	transform, handler := v.FieldByName("transform"), v.FieldByName("watchErrorHandler")
+	if transform.Kind() != reflect.Func || handler.Kind() != reflect.Func {
+		return settings{}, fmt.Errorf("%v has other fields than client-go 0.37", v.Type())
+	}
+	if !handler.IsNil() {
+		return settings{}, errors.New("its function sets a watch error handler: " +
+			"set it on the informer that the factory returns")
+	}
+	if processor := v.FieldByName("processor"); processor.Kind() != reflect.Pointer || processor.IsNil() ||
+		processor.Elem().FieldByName("listeners").Kind() != reflect.Map {
+		return settings{}, fmt.Errorf("%v has other fields than client-go 0.37", v.Type())
+	} else if processor.Elem().FieldByName("listeners").Len() > 0 {
+		return settings{}, errors.New("its function adds a handler: add it to the informer that the factory returns")
 	}
 	resync, description := v.FieldByName("defaultEventHandlerResyncPeriod"), v.FieldByName("objectDescription")
 	if resync.Kind() != reflect.Int64 || description.Kind() != reflect.String {
 		return settings{}, fmt.Errorf("%v has other fields than client-go 0.37", v.Type())
 	}
-	return settings{time.Duration(resync.Int()), description.String()}, nil
+	return settings{time.Duration(resync.Int()), description.String(), !transform.IsNil()}, nil
 }
 
 // informerStruct returns the struct of an informer of client-go, also if client-go's own typed wrapper is around it.

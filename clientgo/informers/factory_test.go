@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,12 +28,13 @@ import (
 
 // replaced reports whether i is an informer of this module.
 func replaced(i clientcache.SharedIndexInformer) bool {
-	return strings.HasPrefix(reflect.TypeOf(inner(i)).Elem().PkgPath(), "github.com/typedinformer/informer/clientgo")
+	return reflect.TypeOf(inner(i)).String() == "*cache.shared"
 }
 
 // inner returns the informer within the typed wrapper that the accessors of client-go return.
 func inner(i clientcache.SharedIndexInformer) clientcache.SharedIndexInformer {
-	if wrapped := reflect.ValueOf(i).Elem().FieldByName("SharedIndexInformer"); wrapped.IsValid() {
+	v := reflect.Indirect(reflect.ValueOf(i))
+	if wrapped := v.FieldByName("SharedIndexInformer"); wrapped.IsValid() {
 		return wrapped.Interface().(clientcache.SharedIndexInformer)
 	}
 	return i
@@ -143,6 +145,23 @@ func TestFunctionsThatCannotBeReplaced(t *testing.T) {
 			}
 			return i
 		},
+		"WatchErrorHandler": func(client kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
+			i := coreinformers.NewPodInformer(client, "", resync, clientcache.Indexers{})
+			if err := i.SetWatchErrorHandler(clientcache.WatchErrorHandler(func(*clientcache.Reflector, error) {})); err != nil {
+				t.Error(err)
+			}
+			return i
+		},
+		"Handler": func(client kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
+			i := coreinformers.NewPodInformer(client, "", resync, clientcache.Indexers{})
+			if _, err := i.AddEventHandler(&world.Recorder{}); err != nil {
+				t.Error(err)
+			}
+			return i
+		},
+		"Wrapper": func(client kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
+			return wrapper{coreinformers.NewPodInformer(client, "", resync, clientcache.Indexers{})}
+		},
 		"OtherClient": func(_ kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
 			i := coreinformers.NewPodInformer(other, "", resync, clientcache.Indexers{})
 			_ = i.SetTransform(nil)
@@ -176,9 +195,61 @@ func TestFunctionsThatCannotBeReplaced(t *testing.T) {
 	}
 }
 
+// A transform that a function sets is left out if it only drops managedFields, and DropManagedFields does that.
+// Guarantees: P1
+func TestFunctionThatDropsManagedFields(t *testing.T) {
+	w := world.New(t)
+	w.Pod("a", "one")
+	for name, c := range map[string]struct {
+		transform clientcache.TransformFunc
+		options   informers.Options
+		replaced  bool
+	}{
+		"Allowed":    {drop, informers.Options{DropManagedFields: true, Share: true}, true},
+		"NotAllowed": {drop, informers.Options{}, false},
+		"Other": {func(obj any) (any, error) {
+			obj.(*corev1.Pod).Spec.Containers[0].Env = nil
+			return drop(obj)
+		}, informers.Options{DropManagedFields: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := informers.NewSharedInformerFactoryWithOptions(w.Clientset(), 0, informers.WithStorage(c.options))
+			i := f.InformerFor(&corev1.Pod{}, func(client kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
+				i := coreinformers.NewPodInformer(client, "", resync, clientcache.Indexers{})
+				if err := i.SetTransform(c.transform); err != nil {
+					t.Error(err)
+				}
+				return i
+			})
+			if replaced(i) != c.replaced {
+				t.Errorf("%T", i)
+			}
+			start(t, f)
+			for _, obj := range i.GetStore().List() {
+				pod := obj.(*corev1.Pod)
+				if env := pod.Spec.Containers[0].Env; len(pod.ManagedFields) > 0 || (env == nil) != (name == "Other") {
+					t.Errorf("managedFields %v, env %v", pod.ManagedFields, env)
+				}
+			}
+		})
+	}
+}
+
+func drop(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
 func rename(obj any) (any, error) {
 	obj.(*corev1.Pod).Labels = map[string]string{"transformed": "yes"}
 	return obj, nil
+}
+
+// wrapper is an informer that a program has around one of client-go.
+type wrapper struct {
+	clientcache.SharedIndexInformer
 }
 
 // fixed is a ListerWatcher with one pod.

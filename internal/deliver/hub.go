@@ -35,6 +35,9 @@ type Hub[T Object] struct {
 	why        error          // why stopped is closed
 	delivering sync.WaitGroup // goroutines that deliver; only an open listener adds to it
 
+	// turn is held, from before mu on, by all but the writer. So the writer waits for one of them at most: a mutex that
+	// many wait for serves them in order.
+	turn      sync.Mutex
 	mu        sync.Mutex     // protects listeners and writes to the store; taken before the locks of store and listeners
 	listeners []*Listener[T] // copied on write
 }
@@ -55,8 +58,8 @@ func (h *Hub[T]) now() time.Duration { return time.Since(h.epoch) }
 // Join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped, or if invalid
 // is an error of what l was made of, l ends at once.
 func (h *Hub[T]) Join(l *Listener[T], invalid error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.enter()
+	defer h.leave()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if invalid == nil && run.IsClosed(h.stopped) {
@@ -126,11 +129,23 @@ func (h *Hub[T]) All() []*Listener[T] {
 
 // end ends l.
 func (h *Hub[T]) end(l *Listener[T], why error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.enter()
+	defer h.leave()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endLocked(why)
+}
+
+// enter takes the lock of the hub for one that does not write.
+func (h *Hub[T]) enter() {
+	h.turn.Lock()
+	h.mu.Lock()
+}
+
+// leave releases the lock of enter.
+func (h *Hub[T]) leave() {
+	h.mu.Unlock()
+	h.turn.Unlock()
 }
 
 // Stop ends all listeners and waits for the calls under way. No listener can join any more, because of why.

@@ -35,8 +35,8 @@ func (l *Listener[T]) beginResync() {
 // continueResync adds the next object of the round to the backlog if that is empty.
 func (l *Listener[T]) continueResync() {
 	h := l.hub.Load()
-	h.mu.Lock() // under this lock, every change in the store has been added to the backlog
-	defer h.mu.Unlock()
+	h.enter() // under this lock, every change in the store has been added to the backlog
+	defer h.leave()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.backlog.empty() || l.ended != nil {

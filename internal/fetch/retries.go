@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	minBackoff    = 800 * time.Millisecond
+	leastBackoff  = 100 * time.Millisecond // full jitter alone would retry at once now and then
+	minBackoff    = 800 * time.Millisecond // the upper limit of the first backoff
 	maxBackoff    = 30 * time.Second
 	healthyAfter  = 2 * time.Minute  // the time without a failure that resets the backoff
 	maxRetryAfter = 10 * time.Minute // the limit of a server's Retry-After
@@ -23,13 +24,13 @@ type Retries struct {
 	retryAt time.Time  // when the wait after the last failure ends
 }
 
-// Failed counts one more failure and returns how long to wait: exponential backoff with full jitter, or the server's
-// Retry-After.
+// Failed counts one more failure and returns how long to wait: exponential backoff with full jitter, at least
+// leastBackoff, or the server's Retry-After.
 func (r *Retries) Failed(now time.Time, err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.failuresLocked(now)
-	delay := rand.N(min(minBackoff<<min(before, 10), maxBackoff))
+	delay := leastBackoff + rand.N(min(minBackoff<<min(before, 10), maxBackoff)-leastBackoff)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 		delay = min(time.Duration(seconds)*time.Second, maxRetryAfter)
 		delay += rand.N(delay/10 + 1) // clients that the server rejected together should not retry together

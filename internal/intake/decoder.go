@@ -46,7 +46,7 @@ type Decoder[T Object] struct {
 	Packing   Packing[T]          // makes a T of what Pool decodes
 	Metadata  *decode.Pool        // of *metav1.PartialObjectMetadata, for Filter
 	Namespace string              // the namespace of all objects; empty for any
-	Share     bool                // different objects share equal parts, if there is no Transform
+	Share     bool                // different objects share equal parts
 	Held      func(Key) (T, bool) // returns the version that is held; nil if nothing is held
 	Own       bool                // all objects that Held returns come from decoders with the same configuration
 	Decoding  run.Limit           // of batches that are decoded at once; decoders may share it; nil for no limit
@@ -97,6 +97,7 @@ type encoded[T Object] struct {
 	obj      T    // the result
 	held     bool // obj is the version that is held
 	old      T    // the version that is held, if obj may share parts with it
+	shared   any  // with Transform: obj before Transform, whose parts are shared; nil for none
 	filtered bool // Filter rejected it, or it is outside the shard
 	outside  bool // it is outside the shard
 	unsure   bool // whether it is outside is known only when it has been decoded
@@ -159,18 +160,23 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		return
 	}
 	from := decode.Origin{List: list}
-	if d.Transform == nil { // Transform may write to its object, so that must not share parts
-		if e.old == none {
-			from.Share = d.Share
-		} else {
-			from.Before = d.Packing.Alive(e.old)
-		}
+	switch {
+	case d.Transform == nil && e.old != none:
+		from.Before = d.Packing.Alive(e.old)
 		from.Made = d.Own && from.Before != nil
+	case d.Transform == nil:
+		from.Share = d.Share
 	}
 	obj, err := one.Decode(f, raw, from)
 	if err != nil {
 		e.err = err
 		return
+	}
+	if d.Transform != nil && d.Share && e.old == none {
+		// Transform may write to its object, so that must not share parts. What Transform leaves as it is can then be
+		// replaced by that of a second object.
+		from.Share = true
+		e.shared, _ = one.Decode(f, raw, from) // as the first time, without an error
 	}
 	e.obj = d.Packing.Pack(one, f, raw, list, obj, e.old)
 }
@@ -212,8 +218,12 @@ func (d *Decoder[T]) finish(one *decode.Decoder, f decode.Format, raw []byte, as
 	obj, err := e.obj, e.err
 	if err == nil && d.Transform != nil && !e.held {
 		obj, err = d.transform(obj, result.Key)
-		if err == nil && e.old != none {
+		switch {
+		case err != nil || one == nil:
+		case e.old != none:
 			one.Adopt(e.old, obj)
+		case e.shared != nil:
+			one.Adopt(e.shared, obj)
 		}
 	}
 	if err == nil {

@@ -70,6 +70,50 @@ func testTransformWrites(t *testing.T, share bool) {
 	})
 }
 
+// With Share, objects share what Transform left as it was, also with new versions.
+// Guarantees: R20, D2
+func TestShareBesidesTransform(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		if config.Compact {
+			return // it excludes Share
+		}
+		config.Share = true
+		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) {
+			delete(p.Labels, "v")
+			p.Spec.Volumes = nil
+			return p, nil
+		}
+		for i := range 300 { // enough for the decoder to start sharing
+			pod := world.NewPod("ns", fmt.Sprint("p", i), "v=1")
+			pod.Spec.NodeSelector = map[string]string{"x": "y"}
+			pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+			w.Create(pod)
+		}
+		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
+		defer world.Start(w.T, inf)()
+		sharing := map[*corev1.Container]int{}
+		check := func(p *corev1.Pod) {
+			sharing[&p.Spec.Containers[0]]++
+			if len(p.Spec.Volumes) > 0 || p.Labels["v"] != "" || p.Spec.NodeSelector["x"] != "y" {
+				w.Errorf("%s: labels %v, node selector %v, volumes %v", p.Name, p.Labels, p.Spec.NodeSelector, p.Spec.Volumes)
+			}
+		}
+		before := world.Held(inf)
+		for _, p := range before {
+			check(p)
+		}
+		if len(sharing) > 100 {
+			w.Errorf("300 objects have %d containers", len(sharing))
+		}
+		w.Relabel("ns", "p7", "2")
+		synctest.Wait()
+		check(world.Held(inf)["p7"])
+		if now := world.Held(inf)["p7"]; now == before["p7"] || &now.Spec.Containers[0] != &before["p7"].Spec.Containers[0] {
+			w.Error("a new version shares nothing with the one before")
+		}
+	})
+}
+
 // A new version of an object shares its unchanged parts with the version before, from a watch and from a list.
 func TestNewVersionKeepsWhatDidNotChange(t *testing.T) {
 	// With Compact, nobody holds the new version until the test reads it. A collection in between would free it, and the

@@ -1,0 +1,82 @@
+// Package clientgo has no code. The packages of this module let a program that uses client-go's informers have those
+// of this library, by one changed import. Handlers, listers, indexers and everything else stay as they are:
+//
+//   - clientgo/informers replaces k8s.io/client-go/informers.
+//   - clientgo/dynamicinformer replaces k8s.io/client-go/dynamic/dynamicinformer, and clientgo/metadatainformer
+//     k8s.io/client-go/metadata/metadatainformer. Their functions take a *rest.Config: a dynamic.Interface and a
+//     metadata.Interface hide their REST clients.
+//   - clientgo/factory makes the informers of any generated clientset, such as that of a custom resource.
+//   - clientgo/cache has NewSharedInformer, NewSharedIndexInformer and NewListWatchFromClient of
+//     k8s.io/client-go/tools/cache, and New, which they use. All other names of that package remain client-go's.
+//
+// The informers are of client-go's type cache.SharedIndexInformer. Each delivers every change in order, and deletions
+// that it missed as cache.DeletedFinalStateUnknown. It has indexers, resyncs, transforms, a watch error handler, and
+// the HasSynced of each handler, by the rules of client-go.
+//
+// # Less memory
+//
+// One more word in the line chooses how objects are held:
+//
+//	factory := informers.NewSharedInformerFactoryWithOptions(clientset, resync,
+//		informers.WithStorage(informers.Options{Share: true, DropManagedFields: true}))
+//
+// Share makes objects share equal parts. With a transform, they share the parts that it did not change. Compact holds
+// objects compressed, and decodes them when they are read. DropManagedFields does what a transform that only drops
+// managedFields does, and costs nothing.
+//
+// # How the factories work
+//
+// An accessor of client-go's generated code passes a function to the factory, which makes the informer for a
+// clientset. The factory calls it with a clientset whose requests go nowhere, runs the informer until its first
+// request, and reads resource, namespace and selectors from that, and the indexers from the informer. So tweaks of
+// the list options and hand-written functions work. The informer of this library then sends its requests with the
+// transport and the rate limit of the program's clientset.
+//
+// Some informers cannot be replaced: those of a fake clientset; those whose function sets a transform, a watch error
+// handler or a handler, which cannot be read from the informer; and those that do not use the clientset of their
+// function. The program then gets client-go's own informer. The factory logs the reason, except for a fake clientset.
+// With DropManagedFields, a transform within the function is left out if it does only that to an example of the object.
+//
+// # Differences from client-go
+//
+// Deliveries:
+//
+//   - An object that was deleted and recreated while the watch was down is a deletion with
+//     cache.DeletedFinalStateUnknown, then an addition. client-go delivers an update.
+//   - A relist delivers no events for objects that did not change. client-go delivers updates to handlers that
+//     resync.
+//   - An update counts as one also if a transform drops the resource version. client-go takes it for a resync.
+//   - A resync begins between one and 1.1 periods after the previous one.
+//   - With utilruntime.ReallyCrash = false, the next event follows a panic without a pause.
+//
+// The store:
+//
+//   - Lists are ordered by namespace, then name.
+//   - After Run, its methods that write return an error: only the informer writes to it. Objects that a test added
+//     before are gone after Run.
+//   - An object that cannot be decoded does not keep the informer from syncing. A Get of it returns an
+//     [*informer.DecodeError] instead of exists == false. Lookups in an index that may lack it return the other
+//     objects and an error.
+//
+// Transforms:
+//
+//   - A transform is called once for each version of an object, and never for a cache.DeletedFinalStateUnknown. Its
+//     error concerns that object only: it is as one that cannot be decoded.
+//   - If it changes the name or the namespace, the object stays under the key of the server.
+//
+// Requests:
+//
+//   - A function that tweaks list options is called once for each informer. Its selectors and its limit apply,
+//     nothing else.
+//   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
+//     backoff do not apply: see informer.Reflector for what follows a failure. The default handler only logs.
+//   - The warning handler and the content type of a clientset are not known: see cache.ClientFor. WithClient sets a
+//     client.
+//
+// Diagnosis:
+//
+//   - The metrics of client-go's informers and reflectors and its mutation detector do not exist.
+//   - The logger is that of the context of Run: failures are logged as errors, states at V(2).
+//
+// [*informer.DecodeError]: https://pkg.go.dev/github.com/typedinformer/informer#DecodeError
+package clientgo
