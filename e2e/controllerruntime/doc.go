@@ -10,5 +10,5 @@
 // unchanged, which shows what controller-runtime's own cache passes on the same servers. The third one tests a cache
 // with options.
 //
-// Every spec must pass, except those of [different].
+// Every spec must pass, except those of [different] with options.
 package controllerruntime

@@ -27,10 +27,10 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 	return out, nil
 }
 
-// copySource copies the sources of controller-runtime to dir, at the version that the module crcache requires, without
+// copySource copies the sources of controller-runtime to dir, at the newest version that crcache is tested with, without
 // the tests of its cache's unexported functions.
 func copySource(ctx context.Context, crcache, dir string) error {
-	out, err := goCommand(ctx, crcache, "mod", "download", "-json", module)
+	out, err := goCommand(ctx, crcache, "mod", "download", "-modfile=go.newest.mod", "-json", module)
 	if err != nil {
 		return err
 	}
