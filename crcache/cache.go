@@ -135,7 +135,7 @@ func newObjectCache(config *rest.Config, opts cache.Options, options Options) (*
 	return c, nil
 }
 
-// observe registers the metrics, unless options leave them out. What cannot be registered is left out, too: that another
+// observe registers the metrics, unless options leave them out. It leaves out what cannot be registered: that another
 // part of the program has metrics of the same names is no reason to have no cache.
 func (c *objectCache) observe(options Options) *observed {
 	if options.NoMetrics {
@@ -147,7 +147,7 @@ func (c *objectCache) observe(options Options) *observed {
 	}
 	observed, left := observe(registry)
 	if left != nil {
-		c.log.Info("the cache leaves out metrics that it could not register; crcache.Options has MetricsRegistry and NoMetrics",
+		c.log.Info("the cache leaves out metrics that it cannot register; see crcache.Options.MetricsRegistry and NoMetrics",
 			"reason", left.Error())
 	}
 	return observed

@@ -40,8 +40,8 @@ type Options struct {
 	MetricsRegistry prometheus.Registerer
 	// NoMetrics leaves out all metrics of the cache.
 	NoMetrics bool
-	// ByObject overrides Compact, Share, DropManagedFields, AuditEvery and IgnoreNewInformer for some kinds, whether they are read as typed
-	// objects, unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
+	// ByObject overrides Compact, Share, DropManagedFields, AuditEvery and IgnoreNewInformer for some kinds, whether they
+	// are read as typed objects, unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
 	ByObject map[client.Object]ByObject
 }
 
@@ -142,7 +142,10 @@ func (s storage) checkEffect(fields string) error {
 		name string
 		set  bool
 	}{
-		{"Compact", s.compact}, {"Share", s.share}, {"DropManagedFields", s.dropManagedFields}, {"AuditEvery", s.auditEvery != 0},
+		{"Compact", s.compact},
+		{"Share", s.share},
+		{"DropManagedFields", s.dropManagedFields},
+		{"AuditEvery", s.auditEvery != 0},
 	} {
 		if f.set {
 			return fmt.Errorf("%s%s has no effect on the informers of cache.Options.NewInformer: "+

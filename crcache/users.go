@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file is about the kinds whose informers cache.Options.NewInformer makes. controller-runtime's own cache has them:
-// it gives the function what it expects, starts the informers and reads from their indexers.
+// This file is about the kinds whose informers cache.Options.NewInformer makes. controller-runtime's own cache has
+// them: it gives the function what it expects, starts the informers and reads from their indexers.
 
 // newUsers returns the cache that has the kinds of cache.Options.NewInformer, or nil if there are none.
 func (c *objectCache) newUsers() (cache.Cache, error) {

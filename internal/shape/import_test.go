@@ -17,9 +17,32 @@ var global = map[string]bool{
 	"NewTicker": true, "SetFinalizer": true, "AddCleanup": true, "Notify": true,
 }
 
-// effects returns what importing a package with a file does: the functions init, and the calls of global functions, the
-// goroutines and the calls of function literals in variables.
+// effects returns what importing a package with a file does: the functions init, and the calls of global functions and
+// the goroutines in the values of variables.
 func effects(f *ast.File) (all []string) {
+	var visit func(n ast.Node) bool
+	visit = func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false // it runs only if it is called
+		case *ast.GoStmt:
+			all = append(all, "a variable starts a goroutine")
+		case *ast.CallExpr:
+			switch called := n.Fun.(type) {
+			case *ast.FuncLit:
+				ast.Inspect(called.Body, visit)
+			case *ast.Ident:
+				if global[called.Name] {
+					all = append(all, "a variable calls "+called.Name)
+				}
+			case *ast.SelectorExpr:
+				if global[called.Sel.Name] {
+					all = append(all, "a variable calls "+called.Sel.Name)
+				}
+			}
+		}
+		return true
+	}
 	for _, decl := range f.Decls {
 		switch d := decl.(type) {
 		case *ast.FuncDecl:
@@ -27,29 +50,9 @@ func effects(f *ast.File) (all []string) {
 				all = append(all, "it has a function init")
 			}
 		case *ast.GenDecl:
-			if d.Tok != token.VAR {
-				continue
+			if d.Tok == token.VAR {
+				ast.Inspect(d, visit)
 			}
-			ast.Inspect(d, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					_, literal := n.(*ast.FuncLit)
-					return !literal // it runs only if it is called
-				}
-				switch called := call.Fun.(type) {
-				case *ast.FuncLit:
-					all = append(all, "a variable calls a function literal")
-				case *ast.Ident:
-					if global[called.Name] {
-						all = append(all, "a variable calls "+called.Name)
-					}
-				case *ast.SelectorExpr:
-					if global[called.Sel.Name] {
-						all = append(all, "a variable calls "+called.Sel.Name)
-					}
-				}
-				return true
-			})
 		}
 	}
 	return all
@@ -92,12 +95,15 @@ func TestImportHasNoEffect(t *testing.T) {
 // Each effect is found, and nothing else.
 func TestEffectsAreFound(t *testing.T) {
 	for source, want := range map[string]int{
-		"func init() {}":                                1,
-		"func (t T) init() {}":                          0,
-		"var _ = prometheus.MustRegister(c)":            1,
-		"var x, y = f(), func() int { return 1 }()":     1,
-		"var x = map[string]any{`a`: expvar.Publish()}": 1,
-		"var f = func() { prometheus.MustRegister(c) }": 0,
+		"func init() {}":                                       1,
+		"func (t T) init() {}":                                 0,
+		"var _ = prometheus.MustRegister(c)":                   1,
+		"var x, y = f(), func() int { return 1 }()":            0,
+		"var x = func() int { go f(); return 1 }()":            1,
+		"var x = func() int { http.Handle(p, h); return 1 }()": 1,
+		"var x = sync.OnceFunc(func() { expvar.Publish() })":   0,
+		"var x = map[string]any{`a`: expvar.Publish()}":        1,
+		"var f = func() { prometheus.MustRegister(c) }":        0,
 		"const c = 1":                      0,
 		"var x = errors.New(`x`)":          0,
 		"var x = map[string]int{}":         0,
