@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -41,6 +42,7 @@ var differences = []difference{
 	{"Renaming transforms", showRenamingTransform, "get of the new name: success, of the old name: NotFound", "get of the new name: NotFound, of the old name: a DecodeError"},
 	{"Transforms that drop the resource version", showLateUpdate, "", "update"},
 	{"Timeouts", showTimeout, "they end watches", "they end no watch"},
+	{"Redirects", showRedirect, "success", "a timeout"},
 	{"Bookmarks", showBookmarks, "<nil>", "cache.Options.DefaultEnableWatchBookmarks is false…"},
 	{"Informers", showInformer, "a SharedIndexInformer, Add: <nil>, indexes: [field:node namespace]", "another type, Add: only the informer writes to its store, indexes: []"},
 	{"Registrations", showRegistration, "<nil>", "the registration is of another informer"},
@@ -293,6 +295,29 @@ func showTimeout(w *world, by namedCache) string {
 		return fmt.Sprintf("%d requests", n)
 	}
 	return "they end no watch"
+}
+
+// showRedirect shows a redirect to another host, which answers as the server does.
+func showRedirect(w *world, by namedCache) string {
+	next := w.transportOf()
+	elsewhere := transportFunc(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "elsewhere" {
+			r = r.Clone(r.Context())
+			r.URL.Host, r.Host = "in-memory", ""
+			return next.RoundTrip(r)
+		}
+		return &http.Response{
+			StatusCode: http.StatusTemporaryRedirect,
+			Header:     http.Header{"Location": {"http://elsewhere" + r.URL.RequestURI()}},
+			Body:       http.NoBody,
+			Request:    r,
+		}, nil
+	})
+	return w.with(by, cache.Options{HTTPClient: &http.Client{Transport: elsewhere}}, func(c cache.Cache) string {
+		ctx, cancel := w.soon()
+		defer cancel()
+		return outcome(c.List(ctx, &corev1.PodList{}))
+	})
 }
 
 func showBookmarks(w *world, by namedCache) string {

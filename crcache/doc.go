@@ -48,6 +48,7 @@
 //   - Transforms that drop the resource version. Handlers receive each update. With controller-runtime's cache, a
 //     handler without resync does not, once a resync period has passed.
 //   - Timeouts. The timeout of rest.Config or of HTTPClient limits lists, and ends no watch.
+//   - Redirects. Without a CheckRedirect of HTTPClient, the informers follow redirects to the same server only.
 //   - Bookmarks. EnableWatchBookmarks must not be false, because the informers resume their watches from bookmarks.
 //   - Informers. GetInformer does not return a toolscache.SharedIndexInformer. What it returns has the method
 //     GetIndexer, whose result rejects writes and has the indexes of AddIndexers only.
@@ -56,8 +57,11 @@
 //   - Watch errors. DefaultWatchErrorHandler receives a toolscache.Reflector that has a name only, at each failure of a
 //     request or a watch, and for the differences that audits find.
 //
+// The limits of [informer.Client] apply to the sizes of responses and to the time of a list without progress.
+//
 // cache.Options.NewInformer makes the informers of all kinds, as in controller-runtime, whose own cache then has these
-// kinds. [Options.IgnoreNewInformer] and that of [ByObject] give them to informers of this package.
+// kinds. [Get] and [List] read them. [NewIndex] and [WaitForObject] return an error for them, and they have no metrics.
+// [Options.IgnoreNewInformer] and that of [ByObject] give kinds to informers of this package.
 //
 // A transform may return an object without uid or resourceVersion, or of another type: readers and handlers receive
 // what it returned. A typed read of an object of another type fails with an error that names both types. Compact does
