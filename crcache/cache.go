@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/run"
@@ -39,12 +39,13 @@ func New(options Options) cache.NewCacheFunc {
 
 // objectCache is the [cache.Cache] that [New] creates.
 type objectCache struct {
-	config     *rest.Config
-	opts       cache.Options // scheme, mapper and HTTP client are set
-	plans      *plans
-	storages   *storages
-	auditEvery time.Duration // Options.AuditEvery
-	log        logr.Logger
+	config   *rest.Config
+	opts     cache.Options // scheme, mapper and HTTP client are set
+	plans    *plans
+	storages *storages
+	observed *observed   // nil for no metrics
+	users    cache.Cache // has the kinds of cache.Options.NewInformer; nil if there are none
+	log      logr.Logger
 
 	known     atomic.Pointer[known] // replaced under mu
 	startedCh chan struct{}         // closed by Start
@@ -91,9 +92,6 @@ func formOf(obj runtime.Object) form {
 }
 
 func newObjectCache(config *rest.Config, opts cache.Options, options Options) (*objectCache, error) {
-	if err := checkSupported(&opts); err != nil {
-		return nil, err
-	}
 	config = rest.CopyConfig(config)
 	if config.UserAgent == "" {
 		config.UserAgent = rest.DefaultKubernetesUserAgent()
@@ -113,36 +111,68 @@ func newObjectCache(config *rest.Config, opts cache.Options, options Options) (*
 		}
 	}
 	c := &objectCache{
-		config:     config,
-		opts:       opts,
-		auditEvery: options.AuditEvery,
-		log:        log.Log.WithName("controller-runtime").WithName("cache"),
-		startedCh:  make(chan struct{}),
+		config:    config,
+		opts:      opts,
+		log:       log.Log.WithName("controller-runtime").WithName("cache"),
+		startedCh: make(chan struct{}),
 	}
 	c.known.Store(&known{})
 	if c.plans, err = newPlans(&opts); err != nil {
 		return nil, err
 	}
-	if c.storages, err = options.storages(kindOfScheme(&opts)); err != nil {
+	if c.storages, err = options.storages(kindOfScheme(&opts), opts.NewInformer != nil); err != nil {
 		return nil, err
 	}
+	if c.storages.some(func(s storage) bool { return !s.users }) {
+		if err := checkSupported(&opts); err != nil {
+			return nil, err
+		}
+	}
+	if c.users, err = c.newUsers(); err != nil {
+		return nil, err
+	}
+	c.observed = c.observe(options)
 	return c, nil
+}
+
+// observe registers the metrics, unless options leave them out. It leaves out what cannot be registered: that another
+// part of the program has metrics of the same names is no reason to have no cache.
+func (c *objectCache) observe(options Options) *observed {
+	if options.NoMetrics {
+		return nil
+	}
+	registry := options.MetricsRegistry
+	if registry == nil {
+		registry = crmetrics.Registry
+	}
+	observed, left := observe(registry)
+	if left != nil {
+		c.log.Info("the cache leaves out metrics that it cannot register; see crcache.Options.MetricsRegistry and NoMetrics",
+			"reason", left.Error())
+	}
+	return observed
 }
 
 // NeedLeaderElection returns false: a manager starts its cache before it is the leader.
 func (c *objectCache) NeedLeaderElection() bool { return false }
 
 // Start runs the informers, also those that are added later, until ctx ends. It returns when all have stopped.
-func (c *objectCache) Start(ctx context.Context) error {
+func (c *objectCache) Start(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := c.start(ctx); err != nil {
 		return err
+	}
+	if c.users != nil {
+		err = c.users.Start(ctx)
+		cancel()
 	}
 	<-ctx.Done()
 	c.mu.Lock()
 	c.stopped = true
 	c.mu.Unlock()
 	c.running.Wait()
-	return nil
+	return err
 }
 
 func (c *objectCache) start(ctx context.Context) error {
@@ -189,7 +219,7 @@ func (c *objectCache) WaitForCacheSync(ctx context.Context) bool {
 			return false
 		}
 	}
-	return true
+	return c.users == nil || c.users.WaitForCacheSync(ctx)
 }
 
 // GetInformer returns the informer of obj's kind, and creates it if there is none.
@@ -199,12 +229,18 @@ func (c *objectCache) GetInformer(ctx context.Context, obj client.Object,
 	if err != nil {
 		return nil, err
 	}
+	if users := c.usersOf(gvk); users != nil {
+		return users.GetInformer(ctx, obj, opts...)
+	}
 	return c.getInformer(ctx, kindID{gvk, formOf(obj)}, opts)
 }
 
 // GetInformerForKind returns the informer of typed objects of a kind, and creates it if there is none.
 func (c *objectCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
 	opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if users := c.usersOf(gvk); users != nil {
+		return users.GetInformerForKind(ctx, gvk, opts...)
+	}
 	obj, err := c.opts.Scheme.New(gvk)
 	if err != nil {
 		return nil, err
@@ -241,10 +277,13 @@ func (c *objectCache) waitSynced(ctx context.Context, k *kind) error {
 
 // RemoveInformer stops and forgets the informer of obj's kind, with its indexes and handlers. It does not wait until
 // the informer has stopped. It does nothing if there is no informer.
-func (c *objectCache) RemoveInformer(_ context.Context, obj client.Object) error {
+func (c *objectCache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, c.opts.Scheme)
 	if err != nil {
 		return err
+	}
+	if users := c.usersOf(gvk); users != nil {
+		return users.RemoveInformer(ctx, obj)
 	}
 	id := kindID{gvk, formOf(obj)}
 	c.mu.Lock()

@@ -23,24 +23,49 @@
 //
 // # Audits
 //
-// [Options.AuditEvery] makes each informer compare its objects with the server periodically, by a list of metadata. An
-// object that differs is logged with its name, DefaultWatchErrorHandler of cache.Options receives an
-// [*informer.AuditError], and one list repairs the cache.
+// [Options.AuditEvery] makes each informer compare its objects with the server periodically, by a list of metadata;
+// [ByObject.AuditEvery] changes the period for a kind. An object that differs is logged with its name,
+// DefaultWatchErrorHandler of cache.Options receives an [*informer.AuditError], and one list repairs the cache.
 //
 // # Differences from controller-runtime's cache
 //
-//   - Reads return objects ordered by namespace, then name. A List of several configured namespaces returns one
+//   - Order. Reads return objects ordered by namespace, then name. A List of several configured namespaces returns one
 //     namespace after the other, and then all others if cache.AllNamespaces is one of them.
-//   - A Get, List or GetInformer that waits for a first list fails with an error that says what is missing and why.
-//   - A handler that receives a deletion which the cache missed receives it as such, even if an object of the same name
-//     exists again: a deletion with toolscache.DeletedFinalStateUnknown, then an addition.
-//   - A relist delivers no events for objects that did not change.
-//   - An object that cannot be decoded does not keep the cache from syncing. Get of such an object returns an
-//     [*informer.DecodeError], never NotFound, unless the cache has an older version of it. A List that may lack such
-//     an object, which is any List of its namespace or of all, returns the other objects and an error: the labels and
-//     fields of the object are not known, so no selector rules it out.
-//   - cache.Options.NewInformer cannot be supported: it hides what to list in functions. So cannot
-//     EnableWatchBookmarks: false, because the informers resume their watches from bookmarks.
+//   - First list. A Get, List or GetInformer that waits for a first list fails with an error that says what is missing
+//     and why.
+//   - Recreated objects. A handler that receives a deletion which the cache missed receives it as such, even if an
+//     object of the same name exists again: a deletion with toolscache.DeletedFinalStateUnknown, then an addition.
+//   - Relists. A relist delivers no events for objects that did not change.
+//   - Undecodable objects. An object that cannot be decoded does not keep the cache from syncing. Get of such an object
+//     returns an [*informer.DecodeError], never NotFound, unless the cache has an older version of it. A List that may
+//     lack such an object, which is any List of its namespace or of all, returns the other objects and an error: the
+//     labels and fields of the object are not known, so no selector rules it out.
+//   - Removed resources. If the server no longer serves a resource, says its discovery, the objects are gone, and
+//     handlers receive deletions with toolscache.DeletedFinalStateUnknown. The cache of controller-runtime keeps the
+//     objects.
+//   - Failing transforms. A transform that fails for an object makes that one undecodable, and stops no other.
+//   - Renaming transforms. A transform must not change namespace or name. That counts as a failure.
+//   - Transforms that drop the resource version. Handlers receive each update. With controller-runtime's cache, a
+//     handler without resync does not, once a resync period has passed.
+//   - Timeouts. The timeout of rest.Config or of HTTPClient limits lists, and ends no watch.
+//   - Redirects. Without a CheckRedirect of HTTPClient, the informers follow redirects to the same server only.
+//   - Bookmarks. EnableWatchBookmarks must not be false, because the informers resume their watches from bookmarks.
+//   - Informers. GetInformer does not return a toolscache.SharedIndexInformer. What it returns has the method
+//     GetIndexer, whose result rejects writes and has the indexes of AddIndexers only.
+//   - Registrations. RemoveEventHandler returns an error for the registration of another informer.
+//   - Resync periods. A handler that is added to a running informer may have a shorter resync period than SyncPeriod.
+//   - Watch errors. DefaultWatchErrorHandler receives a toolscache.Reflector that has a name only, at each failure of a
+//     request or a watch, and for the differences that audits find.
+//
+// The limits of [informer.Client] apply to the sizes of responses and to the time of a list without progress.
+//
+// cache.Options.NewInformer makes the informers of all kinds, as in controller-runtime, whose own cache then has these
+// kinds. [Get] and [List] read them. [NewIndex] and [WaitForObject] return an error for them, and they have no metrics.
+// [Options.IgnoreNewInformer] and that of [ByObject] give kinds to informers of this package.
+//
+// A transform may return an object without uid or resourceVersion, or of another type: readers and handlers receive
+// what it returned. A typed read of an object of another type fails with an error that names both types. Compact does
+// not compress such objects.
 //
 // Handlers receive every change that the cache saw, in order, as in controller-runtime: the changes that wait for a
 // slow handler take memory and are not folded. controller-runtime's own client needs that: it waits for the deletion of
@@ -48,6 +73,9 @@
 //
 // # Metrics
 //
-// The requests of the cache count in the rest_client metrics of controller-runtime. Its registry also gets the metrics
-// of client-go's reflectors and informers, under client-go's names; see metrics.go.
+// The requests of the cache count in the rest_client metrics of controller-runtime. Its registry also gets metrics of
+// the informers, under the names that client-go's have in the components of Kubernetes: informer_queued_items,
+// informer_store_resource_version, reflector_lists_total, reflector_watches_total and reflector_last_resource_version.
+// They are registered when the first cache is created, not before. [Options] names another registry, or leaves them
+// out.
 package crcache

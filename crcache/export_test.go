@@ -1,6 +1,7 @@
 package crcache
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/typedinformer/informer"
@@ -18,4 +19,18 @@ func Audits(i cache.Informer) (audits []informer.AuditStatus) {
 }
 
 // LastDigits returns the value that the metrics show for a resource version.
-func LastDigits(version string) float64 { return lastDigits(version) }
+func LastDigits(version string) int { return lastDigits(version) }
+
+// Collectors returns new collectors of all metrics.
+func Collectors() (all []prometheus.Collector) {
+	for _, m := range metrics() {
+		all = append(all, newCollector(m, &observed{}))
+	}
+	return all
+}
+
+// Observe registers the metrics at registry, and returns which ones it left out.
+func Observe(registry prometheus.Registerer) (left error) {
+	_, left = observe(registry)
+	return left
+}

@@ -24,7 +24,10 @@ func (c *objectCache) IndexField(ctx context.Context, obj client.Object, field s
 	if err != nil {
 		return err
 	}
-	return i.(*kind).indexField(field, extract)
+	if k, ok := i.(*kind); ok {
+		return k.indexField(field, extract)
+	}
+	return c.users.IndexField(ctx, obj, field, extract)
 }
 
 // fieldIndex finds the objects of a kind by the values of a field.
@@ -49,10 +52,18 @@ func (k *kind) indexField(field string, extract client.IndexerFunc) error {
 			return k.errStopped()
 		}
 		x.parts[p] = informer.NewIndex(p.informer, func(obj client.Object) []fieldKey {
-			return fieldKeys(obj, extract(obj), p.single)
+			return fieldKeys(obj, x.values(obj), p.single)
 		})
 	}
 	k.fields[field] = x
+	return nil
+}
+
+// values returns the values of the field of an object. What is no client.Object any more after a transform has none.
+func (x *fieldIndex) values(held client.Object) []string {
+	if obj, ok := shown(held).(client.Object); ok {
+		return x.extract(obj)
+	}
 	return nil
 }
 
@@ -117,7 +128,7 @@ var errInexact = errors.New("the cache supports only field selectors with = or =
 
 func meetsAll(obj client.Object, conditions []condition) bool {
 	for _, c := range conditions {
-		if !slices.Contains(c.index.extract(obj), c.value) {
+		if !slices.Contains(c.index.values(obj), c.value) {
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,9 @@ func mapper() meta.RESTMapper {
 	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace) // which no world serves
+	// As mappers from discovery do, for controller-runtime's cache.
+	m.Add(corev1.SchemeGroupVersion.WithKind("PodList"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("NodeList"), meta.RESTScopeRoot)
 	return m
 }
 
@@ -118,6 +122,41 @@ func (w *world) started(opts cache.Options, options crcache.Options) cache.Cache
 	c := w.cache(opts, options)
 	w.start(c)
 	return c
+}
+
+// caches are the caches that tests compare.
+var caches = []namedCache{
+	{controllerRuntime, cache.New},
+	{"crcache", crcache.New(crcache.Options{NoMetrics: true})},
+	{"Share", crcache.New(crcache.Options{NoMetrics: true, Share: true})},
+	{"Compact", crcache.New(crcache.Options{NoMetrics: true, Compact: true})},
+}
+
+// controllerRuntime is the name of controller-runtime's own cache in caches.
+const controllerRuntime = "controller-runtime"
+
+// namedCache is a way to create a cache.
+type namedCache struct {
+	name string
+	new  cache.NewCacheFunc
+}
+
+// create creates a cache that is not started.
+func (n namedCache) create(w *world, opts cache.Options) cache.Cache {
+	w.Helper()
+	if opts.Mapper == nil {
+		opts.Mapper = mapper()
+	}
+	c, err := n.new(w.config(), opts)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+// indexerOf returns the indexer of an informer.
+func indexerOf(i cache.Informer) toolscache.Indexer {
+	return i.(interface{ GetIndexer() toolscache.Indexer }).GetIndexer()
 }
 
 // start starts c until the test ends, or until stop is called.

@@ -43,7 +43,7 @@ func (k *kind) AddIndexers(indexers toolscache.Indexers) error {
 		x := &userIndex{function: function}
 		for _, p := range k.parts {
 			x.parts = append(x.parts, informer.NewIndex(p.informer, func(obj client.Object) []string {
-				values, err := function(obj)
+				values, err := function(shown(obj))
 				if err != nil {
 					panic(fmt.Errorf("index %q of %s: %s: %w", name, k.id.gvk.Kind, client.ObjectKeyFromObject(obj), err))
 				}
@@ -92,7 +92,7 @@ func (x indexer) each(take func(client.Object)) {
 }
 
 func (x indexer) List() (list []any) {
-	x.each(func(obj client.Object) { list = append(list, obj) })
+	x.each(func(obj client.Object) { list = append(list, shown(obj)) })
 	return list
 }
 
@@ -124,7 +124,7 @@ func (x indexer) GetByKey(key string) (item any, exists bool, err error) {
 	}
 	snap, objectKey := p.informer.Store().Snapshot(), client.ObjectKey{Namespace: namespace, Name: name}
 	if obj, ok := snap.Get(objectKey); ok {
-		return obj, true, nil
+		return shown(obj), true, nil
 	}
 	return nil, false, snap.Undecodable(objectKey)
 }
@@ -156,7 +156,7 @@ func (x indexer) Index(name string, obj any) ([]any, error) {
 		for _, obj := range objects {
 			if key := keyOf(obj); !found[key] {
 				found[key] = true
-				list = append(list, obj)
+				list = append(list, shown(obj))
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func (x indexer) ByIndex(name, value string) (list []any, err error) {
 	}
 	objects, missing := x.byValue(index, value)
 	for _, obj := range objects {
-		list = append(list, obj)
+		list = append(list, shown(obj))
 	}
 	return list, missing
 }

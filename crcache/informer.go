@@ -112,16 +112,16 @@ type handlerOf struct {
 	handler toolscache.ResourceEventHandler
 }
 
-func (h handlerOf) OnAdd(obj client.Object, initial bool) { h.handler.OnAdd(obj, initial) }
+func (h handlerOf) OnAdd(obj client.Object, initial bool) { h.handler.OnAdd(shown(obj), initial) }
 
-func (h handlerOf) OnUpdate(old, new client.Object) { h.handler.OnUpdate(old, new) }
+func (h handlerOf) OnUpdate(old, new client.Object) { h.handler.OnUpdate(shown(old), shown(new)) }
 
 func (h handlerOf) OnDelete(last client.Object, final bool) {
 	if final {
-		h.handler.OnDelete(last)
+		h.handler.OnDelete(shown(last))
 		return
 	}
-	h.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: last})
+	h.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: shown(last)})
 }
 
 // registration is the handle of a handler.

@@ -40,6 +40,7 @@ type part struct {
 	namespace string // of the configuration; empty for all others
 	single    bool   // all objects are of one namespace, or cluster-scoped
 	series    series // of its metrics
+	observed  *observed
 	config    cache.Config
 	informer  *informer.Informer[client.Object]
 	removed   context.Context // ends with the removal of the kind
@@ -106,6 +107,7 @@ func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace stri
 		namespace: namespace,
 		single:    len(resource.Namespaces) == 1 || !k.namespaced,
 		series:    series{name: k.id.form.String(), resource: mapping.Resource},
+		observed:  c.observed,
 		config:    config,
 		done:      make(chan struct{}),
 	}
@@ -119,7 +121,7 @@ func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace stri
 		KeepManagedFields: !how.dropManagedFields,
 		Share:             how.share,
 		Compact:           how.compact,
-		AuditEvery:        c.auditEvery,
+		AuditEvery:        how.auditEvery,
 		OnFailure:         c.onFailure(k, resource),
 		Logger:            slog.New(logr.ToSlogHandler(c.log)),
 	})
@@ -153,38 +155,14 @@ func (p *part) invalid() error {
 	return nil
 }
 
-// transform returns the function that prepares objects for the store, or nil if there is nothing to prepare.
-func (k *kind) transform(config cache.Config) func(client.Object) (client.Object, error) {
-	users := config.Transform
-	if users == nil && k.id.form != metadataForm {
-		return nil
-	}
-	return func(obj client.Object) (client.Object, error) {
-		if k.id.form == metadataForm { // the server sends the kind PartialObjectMetadata
-			obj.GetObjectKind().SetGroupVersionKind(k.id.gvk)
-		}
-		if users == nil {
-			return obj, nil
-		}
-		result, err := users(obj)
-		if err != nil {
-			return nil, err
-		}
-		if reflect.TypeOf(result) != reflect.TypeOf(obj) {
-			return nil, fmt.Errorf("it returned a %T for a %T", result, obj)
-		}
-		return result.(client.Object), nil
-	}
-}
-
 // run runs the informer until ctx ends or the kind is removed.
 func (p *part) run(ctx context.Context) {
 	defer close(p.done)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.removed, cancel)()
-	collected.add(p, p.series)
-	defer collected.remove(p)
+	p.observed.add(p, p.series)
+	defer p.observed.remove(p)
 	if err := p.informer.Run(ctx); ctx.Err() == nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "an informer of the cache has ended")
 	}

@@ -1,44 +1,52 @@
 package crcache
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// The metrics that client-go has for reflectors and informers, under the names with which the components of Kubernetes
-// register them. The label name is the form of the objects (typed, unstructured or metadata), with the namespace if the
-// cache has a configuration for it. So a process has at most one series of a metric for each kind, form and configured
-// namespace.
-//
-//	informer_queued_items           changes that wait to enter the store
-//	informer_store_resource_version the 15 least significant digits of the resource version of the store
-//	reflector_lists_total           requests that list; one with a streaming list is also a watch
-//	reflector_watches_total         requests that watch
-//	reflector_last_resource_version the resource version up to which the reflector has read
+// metric is a metric that client-go has for reflectors and informers, under the name with which the components of
+// Kubernetes register it. The label name is the form of the objects (typed, unstructured or metadata), with the
+// namespace if the cache has a configuration for it. So a process has at most one series of a metric for each kind,
+// form and configured namespace.
 //
 // If several caches have an informer with the same labels, the counters have their sum, and the versions are those of
 // the informer that is furthest behind. A counter keeps the requests of informers that have stopped.
-var (
-	informerLabels = []string{"name", "group", "version", "resource"}
+type metric struct {
+	name, help string
+	of         subject
+	valueType  prometheus.ValueType
+	value      func(sample) int
+}
 
-	queuedItems = prometheus.NewDesc("informer_queued_items", "Number of items currently queued in the FIFO.",
-		informerLabels, nil)
-	storeVersion = prometheus.NewDesc("informer_store_resource_version",
-		"The 15 least significant digits of the resource version of the store.", informerLabels, nil)
-	listsTotal = prometheus.NewDesc("reflector_lists_total", "Total number of API lists done by the reflectors",
-		[]string{"name"}, nil)
-	watchesTotal = prometheus.NewDesc("reflector_watches_total", "Total number of API watches done by the reflectors",
-		[]string{"name"}, nil)
-	lastVersion = prometheus.NewDesc("reflector_last_resource_version", "Last resource version seen for the reflectors",
-		[]string{"name"}, nil)
-	collected = newCollector()
+// subject is what a metric describes, which determines its labels.
+type subject uint8
+
+const (
+	ofReflector subject = iota
+	ofInformer
 )
 
-func init() { metrics.Registry.MustRegister(collected) }
+func metrics() []metric {
+	return []metric{
+		{"informer_queued_items", "Number of items currently queued in the FIFO.", ofInformer, prometheus.GaugeValue,
+			func(s sample) int { return s.queued }},
+		{"informer_store_resource_version", "The 15 least significant digits of the resource version of the store.",
+			ofInformer, prometheus.GaugeValue, func(s sample) int { return s.version }},
+		{"reflector_last_resource_version", "Last resource version seen for the reflectors", ofReflector,
+			prometheus.GaugeValue, func(s sample) int { return s.version }},
+		// A streaming list is a list and a watch.
+		{"reflector_lists_total", "Total number of API lists done by the reflectors", ofReflector, prometheus.CounterValue,
+			func(s sample) int { return s.lists }},
+		{"reflector_watches_total", "Total number of API watches done by the reflectors", ofReflector,
+			prometheus.CounterValue, func(s sample) int { return s.watches }},
+	}
+}
 
 // series identifies a series of each metric.
 type series struct {
@@ -46,15 +54,27 @@ type series struct {
 	resource schema.GroupVersionResource
 }
 
-// reflector returns the label of the metrics for reflectors.
-func (s series) reflector() string {
-	return s.name + " " + s.resource.Resource + "." + s.resource.Version + "." + s.resource.Group
+// labels returns the names of the labels of a subject.
+func (of subject) labels() []string {
+	if of == ofReflector {
+		return []string{"name"}
+	}
+	return []string{"name", "group", "version", "resource"}
+}
+
+// values returns the values of the labels of a subject.
+func (s series) values(of subject) []string {
+	r := s.resource
+	if of == ofReflector {
+		return []string{s.name + " " + r.Resource + "." + r.Version + "." + r.Group}
+	}
+	return []string{s.name, r.Group, r.Version, r.Resource}
 }
 
 // sample has the values of a series.
 type sample struct {
 	queued, lists, watches int
-	version                float64
+	version                int
 	running                bool
 }
 
@@ -74,77 +94,100 @@ func (s *sample) add(p *part) {
 }
 
 // lastDigits returns the 15 least significant digits of a resource version: as many as a float64 holds exactly.
-func lastDigits(version string) float64 {
-	n, err := strconv.ParseFloat(version[max(0, len(version)-15):], 64)
+func lastDigits(version string) int {
+	n, err := strconv.Atoi(version[max(0, len(version)-15):])
 	if err != nil {
 		return 0 // no version yet
 	}
 	return n
 }
 
-// collector is a [prometheus.Collector] of the running informers.
-type collector struct {
+// observed are the running informers whose metrics a registry has. A nil *observed ignores all informers.
+type observed struct {
 	mu      sync.Mutex // protects the fields below
 	running map[*part]series
 	ended   map[series]sample // the counters of informers that have stopped
 }
 
-func newCollector() *collector {
-	return &collector{running: map[*part]series{}, ended: map[series]sample{}}
+// observe registers the metrics at registry, and returns the informers that they describe: the caches of a registry
+// share them. A metric cannot be registered if another part of the program has registered its name. Then observe leaves
+// it out, and left says which ones and why.
+func observe(registry prometheus.Registerer) (o *observed, left error) {
+	o = &observed{running: map[*part]series{}, ended: map[series]sample{}}
+	var failed []error
+	for _, m := range metrics() {
+		err := registry.Register(newCollector(m, o))
+		if already := (prometheus.AlreadyRegisteredError{}); errors.As(err, &already) {
+			if c, ok := already.ExistingCollector.(*collector); ok {
+				o = c.observed
+				continue
+			}
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("metric %s: %w", m.name, err))
+		}
+	}
+	return o, errors.Join(failed...)
 }
 
-func (c *collector) add(p *part, s series) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running[p] = s
+func (o *observed) add(p *part, s series) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.running[p] = s
 }
 
-func (c *collector) remove(p *part) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.running[p]
-	delete(c.running, p)
+func (o *observed) remove(p *part) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.running[p]
+	delete(o.running, p)
 	last := sample{}
 	last.add(p)
-	total := c.ended[s]
-	c.ended[s] = sample{lists: total.lists + last.lists, watches: total.watches + last.watches}
+	total := o.ended[s]
+	o.ended[s] = sample{lists: total.lists + last.lists, watches: total.watches + last.watches}
 }
 
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedItems, storeVersion, listsTotal, watchesTotal, lastVersion} {
-		to <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *collector) Collect(to chan<- prometheus.Metric) {
-	for s, v := range c.samples() {
-		send := func(d *prometheus.Desc, t prometheus.ValueType, value float64, labels ...string) {
-			to <- prometheus.MustNewConstMetric(d, t, value, labels...)
-		}
-		send(listsTotal, prometheus.CounterValue, float64(v.lists), s.reflector())
-		send(watchesTotal, prometheus.CounterValue, float64(v.watches), s.reflector())
-		if v.running {
-			labels := []string{s.name, s.resource.Group, s.resource.Version, s.resource.Resource}
-			send(queuedItems, prometheus.GaugeValue, float64(v.queued), labels...)
-			send(storeVersion, prometheus.GaugeValue, v.version, labels...)
-			send(lastVersion, prometheus.GaugeValue, v.version, s.reflector())
-		}
-	}
-}
-
-func (c *collector) samples() map[series]sample {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (o *observed) samples() map[series]sample {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	all := map[series]sample{}
-	for s, v := range c.ended {
+	for s, v := range o.ended {
 		all[s] = v
 	}
-	for p, s := range c.running {
+	for p, s := range o.running {
 		v := all[s]
 		v.add(p)
 		all[s] = v
 	}
 	return all
+}
+
+// collector is the [prometheus.Collector] of one metric. Each metric has its own, because a registry takes all metrics
+// of a collector or none.
+type collector struct {
+	metric
+	desc     *prometheus.Desc
+	observed *observed
+}
+
+func newCollector(m metric, o *observed) *collector {
+	return &collector{m, prometheus.NewDesc(m.name, m.help, m.of.labels(), nil), o}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	for s, v := range c.observed.samples() {
+		if v.running || c.valueType == prometheus.CounterValue {
+			to <- prometheus.MustNewConstMetric(c.desc, c.valueType, float64(c.value(v)), s.values(c.of)...)
+		}
+	}
 }

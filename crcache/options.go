@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +30,18 @@ type Options struct {
 	// if they differ; see informer.Config.AuditEvery. Zero means no periodic audits: an informer audits only after the
 	// server was away.
 	AuditEvery time.Duration
-	// ByObject overrides Compact, Share and DropManagedFields for some kinds, whether they are read as typed objects,
-	// unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
+	// IgnoreNewInformer makes the cache hold all kinds in its own informers, even if cache.Options.NewInformer is set.
+	// False means that the function makes the informers, as in controller-runtime, whose own cache then has them; the
+	// options above have no effect on them and must not be set.
+	IgnoreNewInformer bool
+	// MetricsRegistry is the registry of the metrics of the cache; see the documentation of the package. Nil means that of
+	// controller-runtime, metrics.Registry. New's function registers the metrics with the first cache of a registry. If
+	// the program has registered one of their names itself, that metric is left out, which is logged.
+	MetricsRegistry prometheus.Registerer
+	// NoMetrics leaves out all metrics of the cache.
+	NoMetrics bool
+	// ByObject overrides Compact, Share, DropManagedFields, AuditEvery and IgnoreNewInformer for some kinds, whether they
+	// are read as typed objects, unstructured or as metadata. The keys are objects as in cache.Options.ByObject.
 	ByObject map[client.Object]ByObject
 }
 
@@ -40,10 +50,19 @@ type ByObject struct {
 	Compact           *bool
 	Share             *bool
 	DropManagedFields *bool
+	// AuditEvery is the period of audits of this kind. Zero means no periodic audits, also if Options.AuditEvery is set.
+	AuditEvery *time.Duration
+	// IgnoreNewInformer chooses between the informers of crcache and those of cache.Options.NewInformer.
+	IgnoreNewInformer *bool
 }
 
-// storage says how the objects of one kind are held.
-type storage struct{ compact, share, dropManagedFields bool }
+// storage says how the objects of one kind are held and audited.
+type storage struct {
+	compact, share, dropManagedFields bool
+	auditEvery                        time.Duration
+
+	users bool // cache.Options.NewInformer makes the informer: the fields above do not apply
+}
 
 // storages has the storage of each kind.
 type storages struct {
@@ -58,36 +77,92 @@ func (s *storages) of(gvk schema.GroupVersionKind) storage {
 	return s.others
 }
 
-// storages returns the storage of each kind, or an error that names the field that is wrong.
-func (o *Options) storages(of kindOf) (*storages, error) {
+// some reports whether is returns true for the storage of a kind.
+func (s *storages) some(is func(storage) bool) bool {
+	return is(s.others) || slices.ContainsFunc(slices.Collect(maps.Values(s.byKind)), is)
+}
+
+// storages returns the storage of each kind, or an error that names the field that is wrong. newInformer says whether
+// cache.Options.NewInformer is set.
+func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 	s := &storages{
-		others: storage{compact: o.Compact, share: o.Share, dropManagedFields: o.DropManagedFields},
+		others: storage{o.Compact, o.Share, o.DropManagedFields, o.AuditEvery, newInformer && !o.IgnoreNewInformer},
 		byKind: map[schema.GroupVersionKind]storage{},
 	}
 	if o.Compact && o.Share {
 		return nil, errors.New("crcache.Options.Compact and Share exclude each other")
 	}
-	if o.AuditEvery < 0 {
-		return nil, fmt.Errorf("crcache.Options.AuditEvery is %v: it must not be negative", o.AuditEvery)
+	if err := checkAuditEvery(o.AuditEvery, "crcache.Options."); err != nil {
+		return nil, err
+	}
+	if err := s.others.checkEffect("crcache.Options."); err != nil {
+		return nil, err
 	}
 	for obj, by := range o.ByObject {
 		gvk, err := of(obj)
 		if err != nil {
 			return nil, fmt.Errorf("crcache.Options.ByObject[%T]: %w", obj, err)
 		}
-		special := s.others
-		set(&special.compact, by.Compact)
-		set(&special.share, by.Share)
-		set(&special.dropManagedFields, by.DropManagedFields)
+		field := fmt.Sprintf("crcache.Options.ByObject[%T].", obj)
+		special, own := s.others, storage{}
+		by.override(&special)
+		by.override(&own)
+		if by.IgnoreNewInformer != nil {
+			special.users = newInformer && !*by.IgnoreNewInformer
+		}
+		own.users = special.users
+		if err := own.checkEffect(field); err != nil {
+			return nil, err
+		}
 		if special.compact && special.share {
 			return nil, fmt.Errorf("crcache.Options.ByObject[%T]: Compact and Share exclude each other", obj)
+		}
+		if err := checkAuditEvery(special.auditEvery, field); err != nil {
+			return nil, err
 		}
 		s.byKind[gvk] = special
 	}
 	return s, nil
 }
 
-func set(field *bool, to *bool) {
+// override sets the fields of s that by has.
+func (by *ByObject) override(s *storage) {
+	set(&s.compact, by.Compact)
+	set(&s.share, by.Share)
+	set(&s.dropManagedFields, by.DropManagedFields)
+	set(&s.auditEvery, by.AuditEvery)
+}
+
+// checkEffect returns an error if a field is set for an informer of the user, which it cannot change.
+func (s storage) checkEffect(fields string) error {
+	if !s.users {
+		return nil
+	}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"Compact", s.compact},
+		{"Share", s.share},
+		{"DropManagedFields", s.dropManagedFields},
+		{"AuditEvery", s.auditEvery != 0},
+	} {
+		if f.set {
+			return fmt.Errorf("%s%s has no effect on the informers of cache.Options.NewInformer: "+
+				"set IgnoreNewInformer, so that crcache makes the informers", fields, f.name)
+		}
+	}
+	return nil
+}
+
+func checkAuditEvery(every time.Duration, field string) error {
+	if every < 0 {
+		return fmt.Errorf("%sAuditEvery is %v: it must not be negative", field, every)
+	}
+	return nil
+}
+
+func set[T any](field *T, to *T) {
 	if to != nil {
 		*field = *to
 	}
@@ -96,14 +171,8 @@ func set(field *bool, to *bool) {
 // kindOf returns the kind of an object.
 type kindOf func(client.Object) (schema.GroupVersionKind, error)
 
-// checkSupported returns an error that names a field of opts that the cache cannot support.
+// checkSupported returns an error that names a field of opts that the informers of the cache cannot support.
 func checkSupported(opts *cache.Options) error {
-	if opts.NewInformer != nil {
-		return errors.New("cache.Options.NewInformer is set: the cache has informers of its own")
-	}
-	if err := checkHTTPClient(opts.HTTPClient); err != nil {
-		return fmt.Errorf("cache.Options.HTTPClient: %w", err)
-	}
 	if err := checkBookmarks(opts.DefaultEnableWatchBookmarks, "cache.Options.Default"); err != nil {
 		return err
 	}
@@ -136,18 +205,6 @@ func checkBookmarks(enable *bool, field string) error {
 	if enable != nil && !*enable {
 		return fmt.Errorf("%sEnableWatchBookmarks is false: the informers need bookmarks to resume a watch without a list",
 			field)
-	}
-	return nil
-}
-
-func checkHTTPClient(c *http.Client) error {
-	switch {
-	case c == nil:
-		return nil
-	case c.Jar != nil:
-		return errors.New("its Jar is set: the informers send no cookies")
-	case c.CheckRedirect != nil:
-		return errors.New("its CheckRedirect is set: the informers follow redirects to the same server only")
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/cookiejar"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,19 +32,15 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		opts    cache.Options
 		options crcache.Options
 	}{
-		{want: "cache.Options.NewInformer", opts: cache.Options{NewInformer: func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
-			return nil
-		}}},
 		{want: "cache.Options.DefaultEnableWatchBookmarks", opts: cache.Options{DefaultEnableWatchBookmarks: no}},
 		{want: `cache.Options.DefaultNamespaces["a"].EnableWatchBookmarks`, opts: cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {EnableWatchBookmarks: no}}}},
 		{want: "cache.Options.ByObject[*v1.Pod].EnableWatchBookmarks", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {EnableWatchBookmarks: no}}}},
 		{want: `cache.Options.ByObject[*v1.Pod].Namespaces["a"].EnableWatchBookmarks`, opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Namespaces: map[string]cache.Config{"a": {EnableWatchBookmarks: no}}}}}},
 		{want: "cache.Options.ByObject[*v1.Node].Namespaces", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Node{}: {Namespaces: map[string]cache.Config{}}}}},
 		{want: "cache.Options.ByObject[*v1.Service]", opts: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {}}}},
-		{want: "cache.Options.HTTPClient", opts: cache.Options{HTTPClient: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}}},
-		{want: "cache.Options.HTTPClient: its Jar", opts: cache.Options{HTTPClient: &http.Client{Jar: &cookiejar.Jar{}}}},
 		{want: "crcache.Options.Compact and Share", options: crcache.Options{Compact: true, Share: true}},
 		{want: "crcache.Options.AuditEvery", options: crcache.Options{AuditEvery: -1}},
+		{want: "crcache.Options.ByObject[*v1.Pod].AuditEvery", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {AuditEvery: ptr(-time.Hour)}}}},
 		{want: "crcache.Options.ByObject[*v1.Pod]", options: crcache.Options{Share: true, ByObject: map[client.Object]crcache.ByObject{&corev1.Pod{}: {Compact: ptr(true)}}}},
 		{want: "crcache.Options.ByObject[*crcache_test.unknown]", options: crcache.Options{ByObject: map[client.Object]crcache.ByObject{&unknown{}: {}}}},
 	} {
@@ -152,45 +146,6 @@ func TestByObjectKeepsOtherDefaults(t *testing.T) {
 		stop()
 		w.server.Close()
 	})
-}
-
-// The transform of the most specific option is the one that counts.
-func TestTransform(t *testing.T) {
-	set := func(value string) toolscache.TransformFunc {
-		return func(obj any) (any, error) {
-			obj.(client.Object).SetAnnotations(map[string]string{"by": value})
-			return obj, nil
-		}
-	}
-	for _, compact := range []bool{false, true} {
-		w := newWorld(t, false)
-		w.pod("a", "x")
-		w.pod("b", "x")
-		c := w.started(cache.Options{
-			DefaultTransform: set("default"),
-			ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
-				Namespaces: map[string]cache.Config{"a": {Transform: set("namespace")}, "b": {}},
-				Transform:  set("object"),
-			}},
-		}, crcache.Options{Compact: compact})
-		for namespace, want := range map[string]string{"a": "namespace", "b": "object"} {
-			var pod corev1.Pod
-			if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "x"}, &pod); err != nil || pod.Annotations["by"] != want {
-				t.Errorf("%s: %v %v, want %s", namespace, err, pod.Annotations, want)
-			}
-		}
-	}
-}
-
-// A transform that returns an object of another type fails for the object, like one that returns an error.
-func TestTransformToAnotherType(t *testing.T) {
-	w := newWorld(t, false)
-	w.pod("a", "x")
-	c := w.started(cache.Options{DefaultTransform: func(any) (any, error) { return &corev1.Node{}, nil }}, crcache.Options{})
-	var list corev1.PodList
-	if err := c.List(t.Context(), &list); !errors.As(err, new(*informer.DecodeError)) || len(list.Items) != 0 {
-		t.Errorf("a list of %d pods: %v", len(list.Items), err)
-	}
 }
 
 // Reads return copies, unless the configuration or the call disables that.
@@ -310,17 +265,6 @@ func TestReaderFailOnMissingInformer(t *testing.T) {
 	w.wantNames(c, []string{"a/x"})
 }
 
-// The cache sends its requests with the client of its options.
-func TestHTTPClient(t *testing.T) {
-	w := newWorld(t, false)
-	requests := make(chan string, 10)
-	c := w.started(cache.Options{HTTPClient: &http.Client{Transport: countedTransport{http.DefaultTransport, requests}}}, crcache.Options{})
-	w.wantNames(c, nil)
-	if path := <-requests; path != "/api/v1/pods" {
-		t.Errorf("first request to %s", path)
-	}
-}
-
 // Without a mapper and a scheme, the cache uses the server's discovery and client-go's scheme.
 func TestDefaultMapperAndScheme(t *testing.T) {
 	w := newWorld(t, false)
@@ -409,6 +353,45 @@ func TestAuditEvery(t *testing.T) {
 					t.Fatal("no difference was reported")
 				}
 			}
+			stop()
+			w.server.Close()
+		})
+	}
+}
+
+// The AuditEvery of a kind overrides that of all kinds, in both directions.
+func TestAuditEveryOfAKind(t *testing.T) {
+	for _, test := range []struct {
+		all, pods time.Duration
+	}{{0, time.Hour}, {time.Hour, 0}, {time.Hour, 2 * time.Hour}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, true)
+			c := w.cache(cache.Options{}, crcache.Options{
+				AuditEvery: test.all,
+				ByObject:   map[client.Object]crcache.ByObject{&corev1.Pod{}: {AuditEvery: &test.pods}},
+			})
+			stop := w.start(c)
+			pods := w.informerOf(c)
+			nodes, err := c.GetInformer(t.Context(), &corev1.Node{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const long = 6 * time.Hour
+			<-time.After(long)
+			check := func(what string, i cache.Informer, every time.Duration) {
+				t.Helper()
+				least, most := 0, 0
+				if every != 0 {
+					least, most = int(long/every)*8/10, int(long/every)*12/10+1
+				}
+				for _, s := range crcache.Audits(i) {
+					if n := int(s.Equal); n < least || n > most {
+						t.Errorf("%v: %d audits of %s, want %d to %d", test, n, what, least, most)
+					}
+				}
+			}
+			check("pods", pods, test.pods)
+			check("nodes", nodes, test.all)
 			stop()
 			w.server.Close()
 		})

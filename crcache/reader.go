@@ -26,6 +26,9 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 		return err
 	}
 	if k == nil {
+		if users := c.usersOf(id.gvk); users != nil {
+			return users.Get(ctx, key, out, opts...)
+		}
 		k, err = c.reading(ctx, id)
 	} else {
 		err = c.ready(ctx, k)
@@ -44,19 +47,25 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 	if copies {
 		snap = informer.Copies(snap)
 	}
-	obj, ok := snap.Get(key)
+	held, ok := snap.Get(key)
 	if !ok {
 		return k.notFound(snap, key)
 	}
+	obj := shown(held)
 	to, from := reflect.ValueOf(out), reflect.ValueOf(obj)
 	if to.Type() != from.Type() {
-		return fmt.Errorf("get %s %s: the cache has a %T, not a %T", k.id.gvk.Kind, key, obj, out)
+		return k.anotherType(key, obj, to.Type().String())
 	}
 	to.Elem().Set(from.Elem())
 	if copies {
 		out.GetObjectKind().SetGroupVersionKind(k.id.gvk)
 	}
 	return nil
+}
+
+// anotherType returns the error of a reader that wants another type than the cache has.
+func (k *kind) anotherType(key client.ObjectKey, has any, want string) error {
+	return fmt.Errorf("read %s %s: the cache has a %T, not a %s", k.id.gvk.Kind, key, has, want)
 }
 
 // partOf returns the part that has the object with a key, and the key in that part.
@@ -87,6 +96,9 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	if err != nil {
 		return err
 	}
+	if users := c.usersOf(id.gvk); users != nil {
+		return users.List(ctx, out, opts...)
+	}
 	k, err := c.reading(ctx, id)
 	if err != nil {
 		return err
@@ -94,11 +106,16 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	items := []runtime.Object{}
-	missing, err := k.list(&options, true, func(obj client.Object, copied bool) {
+	missing, err := k.list(&options, true, func(held client.Object, copied bool) error {
+		obj, ok := shown(held).(runtime.Object)
+		if !ok {
+			return k.anotherType(client.ObjectKeyFromObject(held), shown(held), "runtime.Object")
+		}
 		if copied {
 			obj.GetObjectKind().SetGroupVersionKind(id.gvk)
 		}
 		items = append(items, obj)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -113,9 +130,9 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 var errContinue = errors.New("continue list option is not supported by the cache")
 
 // list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless
-// the configuration or options disable that. The error missing says that there may be more objects, which could not be
-// decoded. The values of their labels and fields are not known.
-func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client.Object, copied bool)) (missing,
+// the configuration or options disable that. An error of take ends it. The error missing says that there may be more
+// objects, which could not be decoded. The values of their labels and fields are not known.
+func (k *kind) list(options *client.ListOptions, copy bool, take func(held client.Object, copied bool) error) (missing,
 	err error) {
 	if options.Continue != "" {
 		return nil, errContinue
@@ -140,7 +157,9 @@ func (k *kind) list(options *client.ListOptions, copy bool, take func(obj client
 			return nil, err
 		}
 		for obj := range objects {
-			take(obj, copies)
+			if err := take(obj, copies); err != nil {
+				return nil, err
+			}
 			if left--; left == 0 {
 				return nil, nil
 			}

@@ -1,7 +1,9 @@
 package crcache
 
 import (
+	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -21,7 +23,7 @@ func newClient(config *rest.Config, httpClient *http.Client, form form) (*inform
 	// httpClient does what the other fields of config say, such as TLS and authentication.
 	own := &rest.Config{
 		Host:                      base.String(),
-		Transport:                 counted{httpClient.Transport},
+		Transport:                 newCounted(httpClient),
 		Timeout:                   httpClient.Timeout,
 		UserAgent:                 config.UserAgent,
 		QPS:                       config.QPS,
@@ -30,28 +32,40 @@ func newClient(config *rest.Config, httpClient *http.Client, form form) (*inform
 		WarningHandler:            config.WarningHandler,
 		WarningHandlerWithContext: config.WarningHandlerWithContext,
 	}
-	if own.Timeout == 0 {
-		own.Timeout = config.Timeout
-	}
 	if form == typed { // clients of other forms choose their media types themselves
 		own.AcceptContentTypes, own.ContentType = config.AcceptContentTypes, config.ContentType
 	}
 	return informer.NewClient(own)
 }
 
-// counted counts requests in the metrics of client-go, which controller-runtime registers.
-type counted struct{ next http.RoundTripper }
+// counted sends requests with an HTTP client, and counts them in the metrics of client-go, which controller-runtime
+// registers.
+type counted struct{ client http.Client }
 
-func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
-	next := c.next
-	if next == nil {
-		next = http.DefaultTransport
+// newCounted returns a counted with the transport, the Jar and the CheckRedirect of client. Without CheckRedirect, the
+// informer decides: it follows redirects to the same server only. The informer also observes the Timeout, which must
+// not end watches.
+func newCounted(client *http.Client) *counted {
+	c := &counted{*client}
+	c.client.Timeout = 0
+	if c.client.CheckRedirect == nil {
+		c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
+	return c
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (c *counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	start := time.Now()
-	resp, err := next.RoundTrip(req)
+	resp, err := c.client.Do(req.Clone(req.Context())) // Do adds the cookies of a Jar
 	code := "<error>"
 	if err == nil {
 		code = strconv.Itoa(resp.StatusCode)
+	} else {
+		resp = nil
+		if of := (*url.Error)(nil); errors.As(err, &of) {
+			err = of.Err // the informer's client adds method and URL
+		}
 	}
 	ctx, where := req.Context(), *req.URL
 	where.RawQuery = ""

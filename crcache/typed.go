@@ -20,9 +20,12 @@ import (
 //
 // Get does not copy. All readers share the object, so the caller must not write to it. Its kind and apiVersion are
 // empty. If the object does not exist, the error meets apierrors.IsNotFound. If it exists but could not be decoded, the
-// error is an [*informer.DecodeError].
+// error is an [*informer.DecodeError]. If a transform has made another type of it, the error names both types.
 func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectKey) (T, error) {
 	var none T
+	if users, _, out := usersFor[T](c); users != nil {
+		return getUsers(ctx, users, key, out)
+	}
 	k, err := kindFor[T](ctx, c)
 	if err != nil {
 		return none, err
@@ -32,16 +35,24 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 		return none, err
 	}
 	snap := p.informer.Store().Snapshot()
-	if obj, ok := snap.Get(key); ok {
-		return obj.(T), nil
+	held, ok := snap.Get(key)
+	if !ok {
+		return none, k.notFound(snap, key)
 	}
-	return none, k.notFound(snap, key)
+	obj, ok := shown(held).(T)
+	if !ok {
+		return none, k.anotherType(key, shown(held), reflect.TypeFor[T]().String())
+	}
+	return obj, nil
 }
 
 // List returns the objects that opts select, as the method List of c does. See [Get] for T, c, and what callers must
 // not do with the objects. The slice is the caller's own. If objects may be missing because they could not be decoded,
 // List returns the others and an error, which wraps an [*informer.DecodeError].
 func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.ListOption) ([]T, error) {
+	if users, gvk, _ := usersFor[T](c); users != nil {
+		return listUsers[T](ctx, users, c.(*objectCache).opts.Scheme, gvk, opts)
+	}
 	k, err := kindFor[T](ctx, c)
 	if err != nil {
 		return nil, err
@@ -49,7 +60,14 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	var list []T
-	missing, err := k.list(&options, false, func(obj client.Object, _ bool) { list = append(list, obj.(T)) })
+	missing, err := k.list(&options, false, func(held client.Object, _ bool) error {
+		obj, ok := shown(held).(T)
+		if !ok {
+			return k.anotherType(client.ObjectKeyFromObject(held), shown(held), reflect.TypeFor[T]().String())
+		}
+		list = append(list, obj)
+		return nil
+	})
 	return list, cmp.Or(err, missing)
 }
 
@@ -61,11 +79,16 @@ type Index[T client.Object, K comparable] struct {
 
 // NewIndex adds an index of the objects of type T to c, before or after its start. It creates the informer of T if
 // there is none, and does not wait for it. keys returns the keys of an object: none, one or several. It is called once
-// for each version of an object, must be fast, and must not write to the object or call c. See [Get] for T and c.
+// for each version of an object, must be fast, and must not write to the object or call c. An object of which a
+// transform has made another type has no keys. See [Get] for T and c.
 //
 // An index belongs to the informer that T had at the call. After RemoveInformer, its lookups find what it had then.
+// NewIndex returns an error if cache.Options.NewInformer makes that informer; IndexField does not.
 func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache, keys func(T) []K) (*Index[T, K],
 	error) {
+	if users, gvk, _ := usersFor[T](c); users != nil {
+		return nil, errUsers("an Index", gvk)
+	}
 	own, prototype, err := ownCache[T](c)
 	if err != nil {
 		return nil, err
@@ -76,7 +99,12 @@ func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache,
 	}
 	x := &Index[T, K]{}
 	for _, p := range i.(*kind).parts {
-		x.parts = append(x.parts, informer.NewIndex(p.informer, func(obj client.Object) []K { return keys(obj.(T)) }))
+		x.parts = append(x.parts, informer.NewIndex(p.informer, func(held client.Object) []K {
+			if obj, ok := shown(held).(T); ok {
+				return keys(obj)
+			}
+			return nil // a transform has made another type of it
+		}))
 	}
 	return x, nil
 }
@@ -89,7 +117,7 @@ func (x *Index[T, K]) Lookup(key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, part := range x.parts {
 			for obj := range part.Lookup(key) {
-				if !yield(obj.(T)) {
+				if !yield(shown(obj).(T)) {
 					return
 				}
 			}
@@ -113,7 +141,7 @@ func (x *Index[T, K]) Count(key K) int {
 // exists. A later read sees the write. It returns nil at once for an object that c does not follow: one of another
 // namespace, or one that does not match the selectors for labels, name or namespace. It returns an error if ctx ends or
 // the informer stops first. obj may be of any form; each has an informer of its own, which WaitForObject creates if
-// there is none.
+// there is none. It returns an error if cache.Options.NewInformer makes that informer.
 func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error {
 	own, ok := c.(*objectCache)
 	if !ok {
@@ -123,9 +151,12 @@ func WaitForObject(ctx context.Context, c cache.Cache, obj client.Object) error 
 	if err != nil {
 		return err
 	}
-	if k == nil {
+	switch {
+	case own.usersOf(id.gvk) != nil:
+		return errUsers("WaitForObject", id.gvk)
+	case k == nil:
 		k, err = own.reading(ctx, id)
-	} else {
+	default:
 		err = own.ready(ctx, k)
 	}
 	if err != nil {

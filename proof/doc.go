@@ -5,6 +5,7 @@
 //	go test ./clientgo                              client-go's own tests of shared informers
 //	go test ./kubernetes -timeout 3h                Kubernetes' integration tests, with a kube-apiserver in the process
 //	go test ./controllerruntime -timeout 1h         controller-runtime's own tests, with crcache
+//	go run ./operators trust-manager                the tests of an operator, with crcache in each mode
 //
 // See each package for its flags.
 package proof

@@ -63,7 +63,11 @@ func TestSharedInformers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := copied.Copy(ctx, filepath.Join(root, "clientgo"), "k8s.io/client-go", filepath.Join(t.TempDir(), "client-go"))
+	version, err := copied.Version(ctx, filepath.Join(root, "clientgo"), "k8s.io/client-go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := copied.Copy(ctx, "k8s.io/client-go", version, filepath.Join(t.TempDir(), "client-go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,10 +13,14 @@ import (
 
 const module = "sigs.k8s.io/controller-runtime"
 
-// copySource copies the sources of controller-runtime to dir, at the version that the module crcache requires, without
+// copySource copies the sources of controller-runtime to dir, at the newest version that crcache is tested with, without
 // the tests of its cache's unexported functions.
 func copySource(ctx context.Context, crcache, dir string) (copied.Module, error) {
-	m, err := copied.Copy(ctx, crcache, module, dir)
+	version, err := copied.Version(ctx, crcache, module, "-modfile=go.newest.mod")
+	if err != nil {
+		return copied.Module{}, err
+	}
+	m, err := copied.Copy(ctx, module, version, dir)
 	if err != nil {
 		return m, err
 	}

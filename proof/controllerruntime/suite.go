@@ -6,7 +6,7 @@ type suite struct {
 	// external keeps only the test files of the external test package. The others test unexported functions of
 	// controller-runtime's own cache.
 	external bool
-	// atLeast is the number of specs of the suite in the version of controller-runtime that crcache/go.mod requires. It
+	// atLeast is the number of specs of the suite in the version of controller-runtime that crcache/go.newest.mod has. It
 	// shows when a change of controller-runtime, or of this package, makes specs disappear.
 	atLeast int
 }

@@ -22,7 +22,7 @@ var unversioned = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0$`)
 
 // copySource copies the sources of Kubernetes at version, such as v1.36.3, to dir, and completes their go.mod.
 func copySource(ctx context.Context, version, dir string) (copied.Module, error) {
-	m, err := copied.Copy(ctx, "", module+"@"+version, dir)
+	m, err := copied.Copy(ctx, module, version, dir)
 	if err != nil {
 		return m, err
 	}

@@ -19,16 +19,23 @@ import (
 // Module is a copy of the sources of a module, in a folder of its own.
 type Module struct{ Dir string }
 
-// Copy downloads a module, such as k8s.io/kubernetes@v1.36.3, and copies it to dir, which must not exist. Without a
-// version, it is the one that the module of folder at requires.
-func Copy(ctx context.Context, at, module, dir string) (Module, error) {
-	out, err := Go(ctx, at, "mod", "download", "-json", module)
+// Version returns the version of module that the module in folder at chooses. flags are those of go list, such as
+// -modfile.
+func Version(ctx context.Context, at, module string, flags ...string) (string, error) {
+	out, err := Go(ctx, at, append(append([]string{"list", "-m", "-f", "{{.Version}}"}, flags...), module)...)
+	return strings.TrimSpace(string(out)), err
+}
+
+// Copy downloads a version of a module, such as v1.36.3 of k8s.io/kubernetes, and copies it to dir, which must not
+// exist.
+func Copy(ctx context.Context, module, version, dir string) (Module, error) {
+	out, err := Go(ctx, os.TempDir(), "mod", "download", "-json", module+"@"+version)
 	if err != nil {
 		return Module{}, err
 	}
 	var downloaded struct{ Dir string }
 	if err := json.Unmarshal(out, &downloaded); err != nil {
-		return Module{}, fmt.Errorf("go mod download -json %s: %w", module, err)
+		return Module{}, fmt.Errorf("go mod download -json %s@%s: %w", module, version, err)
 	}
 	if err := os.CopyFS(dir, os.DirFS(downloaded.Dir)); err != nil {
 		return Module{}, err

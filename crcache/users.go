@@ -1,0 +1,94 @@
+package crcache
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// This file is about the kinds whose informers cache.Options.NewInformer makes. controller-runtime's own cache has
+// them: it gives the function what it expects, starts the informers and reads from their indexers.
+
+// newUsers returns the cache that has the kinds of cache.Options.NewInformer, or nil if there are none.
+func (c *objectCache) newUsers() (cache.Cache, error) {
+	if c.opts.NewInformer == nil || !c.storages.some(func(s storage) bool { return s.users }) {
+		return nil, nil
+	}
+	users, err := cache.New(c.config, c.opts)
+	if err != nil {
+		return nil, fmt.Errorf("the cache of controller-runtime for the informers of cache.Options.NewInformer: %w", err)
+	}
+	return users, nil
+}
+
+// usersOf returns the cache that has a kind in an informer of cache.Options.NewInformer, or nil if c has it itself.
+func (c *objectCache) usersOf(gvk schema.GroupVersionKind) cache.Cache {
+	if c.users == nil || !c.storages.of(gvk).users {
+		return nil
+	}
+	return c.users
+}
+
+// errUsers returns the error of a function that cannot be had from informers of cache.Options.NewInformer.
+func errUsers(what string, gvk schema.GroupVersionKind) error {
+	return fmt.Errorf("%s of %s: cache.Options.NewInformer makes its informer, unless "+
+		"crcache.Options.IgnoreNewInformer or that of its kind in ByObject is set", what, gvk.Kind)
+}
+
+// usersFor returns usersOf for the kind of T, and an object of T. It returns nil if an error is to be found on the way
+// to informers of c.
+func usersFor[T client.Object](c cache.Cache) (users cache.Cache, gvk schema.GroupVersionKind, prototype T) {
+	if own, ok := c.(*objectCache); !ok || own.users == nil {
+		return nil, gvk, prototype
+	}
+	own, prototype, err := ownCache[T](c)
+	if err != nil {
+		return nil, gvk, prototype
+	}
+	id, _, err := own.idOf(prototype)
+	if err != nil {
+		return nil, gvk, prototype
+	}
+	return own.usersOf(id.gvk), id.gvk, prototype
+}
+
+// getUsers reads an object from users.
+func getUsers[T client.Object](ctx context.Context, users cache.Cache, key client.ObjectKey, out T) (T, error) {
+	if err := users.Get(ctx, key, out, client.UnsafeDisableDeepCopy); err != nil {
+		var none T
+		return none, err
+	}
+	return out, nil
+}
+
+// listUsers reads the objects of a kind that opts select from users.
+func listUsers[T client.Object](ctx context.Context, users cache.Cache, scheme *runtime.Scheme,
+	gvk schema.GroupVersionKind, opts []client.ListOption) (all []T, err error) {
+	list, err := scheme.New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	out, ok := list.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T, the type of a list of %s, is no client.ObjectList", list, gvk)
+	}
+	if err := users.List(ctx, out, append(slices.Clone(opts), client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(out, func(item runtime.Object) error {
+		obj, ok := item.(T)
+		if !ok {
+			return fmt.Errorf("a %T has a %T, not a %v", out, item, reflect.TypeFor[T]())
+		}
+		all = append(all, obj)
+		return nil
+	})
+	return all, err
+}

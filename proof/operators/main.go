@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"github.com/typedinformer/informer/proof/internal/copied"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	worse, err := run(ctx, os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "operators:", err)
+		os.Exit(2)
+	}
+	if worse {
+		os.Exit(1)
+	}
+}
+
+// run runs the suites that the arguments name. worse reports whether a test fails only with our caches.
+func run(ctx context.Context, args []string) (worse bool, err error) {
+	flags := flag.NewFlagSet("operators", flag.ContinueOnError)
+	chosen := flags.String("caches", strings.Join(names(caches), ","), "the `caches` to run the suites with")
+	only := flags.String("run", "", "run only Go tests that match this `regexp`")
+	if err := flags.Parse(args); err != nil {
+		return false, err
+	}
+	with, err := choose(caches, strings.Split(*chosen, ","))
+	if err != nil {
+		return false, fmt.Errorf("-caches: %w", err)
+	}
+	wanted := flags.Args()
+	if len(wanted) == 0 {
+		return false, fmt.Errorf("name a program: %s", strings.Join(names(programs), ", "))
+	}
+	chosenPrograms, err := choose(programs, wanted)
+	if err != nil {
+		return false, err
+	}
+	project, err := copied.Root(ctx)
+	if err != nil {
+		return false, err
+	}
+	var assets string
+	if slices.ContainsFunc(chosenPrograms, func(p program) bool { return p.servers }) {
+		if assets, err = servers(ctx); err != nil {
+			return false, err
+		}
+	}
+	var all []result
+	for _, p := range chosenPrograms {
+		for _, c := range with {
+			r, err := p.test(ctx, setup{project: project, assets: assets, cache: c, only: *only})
+			if err != nil {
+				return false, fmt.Errorf("%s with %s: %w", p.name, c.name, err)
+			}
+			fmt.Fprintln(os.Stderr, r.line())
+			all = append(all, r)
+		}
+	}
+	fmt.Print(table(all))
+	return worseThanTheirs(all), nil
+}
+
+// named is something that the command line names.
+type named interface{ String() string }
+
+func names[T named](all []T) (names []string) {
+	for _, x := range all {
+		names = append(names, x.String())
+	}
+	return names
+}
+
+// choose returns those of all that have the names.
+func choose[T named](all []T, wanted []string) (chosen []T, err error) {
+	for _, name := range wanted {
+		i := slices.IndexFunc(all, func(x T) bool { return x.String() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(names(all), ", "))
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}

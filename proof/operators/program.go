@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/typedinformer/informer/proof/internal/copied"
+)
+
+// theirs is the name of controller-runtime's own cache.
+const theirs = "controller-runtime"
+
+// cache is a cache that programs run with.
+type cache struct {
+	name    string
+	options string // the fields of crcache.Options, in Go
+}
+
+func (c cache) String() string { return c.name }
+
+var caches = []cache{{name: theirs}, {name: "crcache"}, {"Share", "Share: true"}, {"Compact", "Compact: true"}}
+
+// program is a module of others with tests.
+type program struct {
+	name     string
+	module   string
+	version  string
+	packages []string // as arguments of go test
+	servers  bool     // the tests start kube-apiserver and etcd
+	// itself means that the program is controller-runtime: its own cache is what the tests are about.
+	itself bool
+}
+
+func (p program) String() string { return p.name }
+
+var programs = []program{
+	{name: "trust-manager", module: "github.com/cert-manager/trust-manager", version: "v0.25.0", servers: true, packages: []string{"./..."}},
+	{name: "controller-runtime", module: controllerRuntime, version: "v0.25.2", servers: true, itself: true, packages: []string{
+		"./pkg/builder", "./pkg/manager", "./pkg/controller", "./pkg/source", "./pkg/cluster", "./pkg/client",
+	}},
+}
+
+// setup says how to run a program.
+type setup struct {
+	project string // the folder of this project
+	assets  string // the folder of kube-apiserver and etcd
+	cache   cache
+	only    string // a regular expression of Go tests; empty for all
+}
+
+// test runs the tests of p in a temporary folder.
+func (p program) test(ctx context.Context, s setup) (result, error) {
+	dir, err := os.MkdirTemp("", "proof-")
+	if err != nil {
+		return result{}, err
+	}
+	defer os.RemoveAll(dir)
+	source := filepath.Join(dir, "program")
+	if _, err := copied.Copy(ctx, p.module, p.version, source); err != nil {
+		return result{}, err
+	}
+	if s.cache.name != theirs {
+		if err := p.useOurs(ctx, s, source, filepath.Join(dir, "controller-runtime")); err != nil {
+			return result{}, fmt.Errorf("make it use crcache: %w", err)
+		}
+	}
+	args := []string{"test", "-mod=mod", "-json", "-count=1", "-p=1", "-timeout=30m"}
+	if s.only != "" {
+		args = append(args, "-run="+s.only)
+	}
+	began := time.Now()
+	output, err := goTest(ctx, source, s.assets, append(args, p.packages...)...)
+	if err != nil {
+		return result{}, err
+	}
+	all, err := outcomes(output)
+	if err != nil {
+		return result{}, err
+	}
+	return result{program: p.name, cache: s.cache.name, outcomes: all, took: time.Since(began)}, nil
+}
+
+// useOurs changes the copy of the program in source, so that its controller-runtime creates our caches. Unless the
+// program is controller-runtime, folder is where a copy of that goes.
+func (p program) useOurs(ctx context.Context, s setup, source, folder string) error {
+	own := map[string]string{
+		informer: s.project,
+		crcache:  filepath.Join(s.project, "crcache"),
+	}
+	runtime := source
+	if !p.itself {
+		version, err := copied.Version(ctx, source, controllerRuntime)
+		if err != nil {
+			return err
+		}
+		if _, err := copied.Copy(ctx, controllerRuntime, version, folder); err != nil {
+			return err
+		}
+		runtime = folder
+		own[controllerRuntime] = folder
+		if err := require(ctx, folder, crcache); err != nil {
+			return err
+		}
+	} else if err := require(ctx, source, informer, crcache); err != nil {
+		return err
+	}
+	if err := replace(ctx, source, own); err != nil {
+		return err
+	}
+	return createOurs(runtime, s.cache.options)
+}
