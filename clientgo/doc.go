@@ -47,7 +47,6 @@
 //     resync.
 //   - An update counts as one also if a transform drops the resource version. client-go takes it for a resync.
 //   - A resync begins between one and 1.1 periods after the previous one.
-//   - With utilruntime.ReallyCrash = false, the next event follows a panic without a pause.
 //
 // The store:
 //

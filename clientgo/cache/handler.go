@@ -17,14 +17,29 @@ import (
 // minResync is the shortest resync period, as in client-go. Shorter ones are raised to it.
 const minResync = time.Second
 
-// handler is the handler of an informer for one of client-go.
-type handler struct{ to cache.ResourceEventHandler }
+// afterPanic is the pause after a call of a handler that has panicked, as in client-go. It matters only with
+// utilruntime.ReallyCrash = false: otherwise the program ends.
+const afterPanic = time.Second
 
-func (h handler) OnAdd(obj Object, initial bool) { h.to.OnAdd(shown(obj), initial) }
+// handler is the handler of an informer for one of client-go. Each call defers HandleCrash itself, so that the log names
+// the line that panicked.
+type handler struct {
+	to cache.ResourceEventHandler
+	of *registration
+}
 
-func (h handler) OnUpdate(old, new Object) { h.to.OnUpdate(shown(old), shown(new)) }
+func (h handler) OnAdd(obj Object, initial bool) {
+	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
+	h.to.OnAdd(shown(obj), initial)
+}
+
+func (h handler) OnUpdate(old, new Object) {
+	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
+	h.to.OnUpdate(shown(old), shown(new))
+}
 
 func (h handler) OnDelete(last Object, final bool) {
+	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
 	if final {
 		h.to.OnDelete(shown(last))
 		return
@@ -40,6 +55,7 @@ type registration struct {
 	logger  klog.Logger
 	of      string        // the name of the informer
 	synced  chan struct{} // closed when the handler has processed the initial list
+	leaves  chan struct{} // closed when the handler is removed
 	ended   chan struct{} // closed when the last call of the handler has returned
 
 	mu   sync.Mutex // protects the fields below
@@ -56,6 +72,7 @@ func newRegistration(h cache.ResourceEventHandler, of string, resync time.Durati
 		logger:  logger,
 		of:      of,
 		synced:  make(chan struct{}),
+		leaves:  make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
 }
@@ -68,12 +85,11 @@ func (r *registration) subscribe(to []*informer.Informer[Object]) error {
 		return nil
 	}
 	for _, i := range to {
-		sub := i.SubscribeWith(handler{r.handler}, informer.SubscriptionConfig[Object]{
+		sub := i.SubscribeWith(handler{r.handler, r}, informer.SubscriptionConfig[Object]{
 			Name: r.name,
 			// Each change, however many wait, as in client-go.
 			Delivery: informer.DeliverEvery(math.MaxInt),
 			Resync:   r.resync,
-			OnPanic:  r.crash,
 		})
 		r.subs = append(r.subs, sub)
 		if err := sub.Err(); err != nil {
@@ -84,11 +100,17 @@ func (r *registration) subscribe(to []*informer.Informer[Object]) error {
 	return nil
 }
 
-// crash does what client-go does after a panic of a handler: it calls utilruntime.PanicHandlers, and ends the program
-// unless utilruntime.ReallyCrash is false.
-func (r *registration) crash(value any) {
-	defer utilruntime.HandleCrashWithLogger(r.logger)
-	panic(value)
+// pause waits after a panic, unless the program ends or the handler is removed.
+func (r *registration) pause(context.Context, any) {
+	if utilruntime.ReallyCrash {
+		return
+	}
+	timer := time.NewTimer(afterPanic)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.leaves:
+	}
 }
 
 // follow closes the channels of r, and returns when the subscriptions have ended.
@@ -116,6 +138,9 @@ func (r *registration) remove() {
 }
 
 func (r *registration) closeLocked() {
+	if !r.gone {
+		close(r.leaves)
+	}
 	r.gone = true
 	for _, sub := range r.subs {
 		sub.Close()

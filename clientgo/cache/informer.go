@@ -159,7 +159,9 @@ func (s *shared) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase == stopped {
-		return nil, fmt.Errorf("%s: add a handler: %w", s.name, informer.ErrStopped)
+		// Programs look for the end of this text, which is client-go's.
+		return nil, fmt.Errorf("%s: %w: handler %T was not added to shared informer because it has stopped already", s.name,
+			informer.ErrStopped, h)
 	}
 	logger := klog.Background()
 	if options.Logger != nil {

@@ -325,7 +325,8 @@ func TestWatchErrorHandler(t *testing.T) {
 	})
 }
 
-// A handler that panics ends the program, unless utilruntime.ReallyCrash is false. Then the next events follow.
+// A handler that panics ends the program, unless utilruntime.ReallyCrash is false. Then the next events follow after a
+// second, as in client-go.
 // Guarantees: P1
 func TestPanics(t *testing.T) {
 	defer func(before bool) { utilruntime.ReallyCrash = before }(utilruntime.ReallyCrash)
@@ -335,17 +336,24 @@ func TestPanics(t *testing.T) {
 	utilruntime.PanicHandlers = []func(context.Context, any){func(_ context.Context, value any) { values <- value }}
 	w := world.New(t)
 	w.Pod("a", "one")
+	w.Pod("a", "two")
 	i := create(t, config(w))
 	var events world.Recorder
+	var calls []time.Time
 	r := add(t, i, clientcache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { panic("from the handler") },
+		AddFunc:    func(any) { calls = append(calls, time.Now()); panic("from the handler") },
 		UpdateFunc: events.OnUpdate,
 	})
 	defer run(t, i)()
-	if got := <-values; got != "from the handler" {
-		t.Errorf("panic %v", got)
+	for range 2 {
+		if got := <-values; got != "from the handler" {
+			t.Errorf("panic %v", got)
+		}
 	}
 	wait(t, r.HasSyncedChecker())
+	if pause := calls[1].Sub(calls[0]); pause < time.Second {
+		t.Errorf("the second call came %v after the first one", pause)
+	}
 	w.Relabel("a", "one", "x", "y")
 	events.Next(1)
 }
