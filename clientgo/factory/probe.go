@@ -37,7 +37,7 @@ func (r *recorder) probe(i clientcache.SharedIndexInformer, obj runtime.Object) 
 	if err != nil {
 		return fmt.Errorf("example of a %T: %w", obj, err)
 	}
-	list := fmt.Appendf(nil, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, encoded)
+	list := fmt.Appendf(nil, `{"metadata":{"resourceVersion":"1"},"items":[%s]}`, encoded) // of the kind that is asked for
 	r.mu.Lock()
 	r.list = list
 	r.mu.Unlock()
