@@ -149,7 +149,9 @@ func copyEvents(ctx context.Context, to io.Writer, events <-chan watch.Event) er
 				return nil
 			}
 			if status, failed := e.Object.(*metav1.Status); failed {
-				status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+				named := *status
+				named.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+				e.Object = &named
 			}
 			frame := struct {
 				Type   watch.EventType `json:"type"`

@@ -37,7 +37,7 @@ func (r *recorder) probe(i clientcache.SharedIndexInformer, obj runtime.Object) 
 	if err != nil {
 		return fmt.Errorf("example of a %T: %w", obj, err)
 	}
-	list := fmt.Appendf(nil, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, encoded)
+	list := fmt.Appendf(nil, `{"metadata":{"resourceVersion":"1"},"items":[%s]}`, encoded) // of the kind that is asked for
 	r.mu.Lock()
 	r.list = list
 	r.mu.Unlock()
@@ -119,13 +119,10 @@ func exampleOf(t reflect.Type) (any, error) {
 }
 
 // deepest is where fill ends, for types that contain themselves.
-const deepest = 12
+const deepest = 20
 
 // fill sets each part of v.
 func fill(v reflect.Value, depth int) {
-	if depth > deepest {
-		return
-	}
 	switch to := v.Addr().Interface().(type) {
 	case *metav1.TypeMeta:
 		return // lists have none
@@ -146,6 +143,9 @@ func fill(v reflect.Value, depth int) {
 		return
 	case *intstr.IntOrString:
 		*to = intstr.FromInt32(1)
+		return
+	}
+	if kind := v.Kind(); depth >= deepest && (kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Map) {
 		return
 	}
 	switch v.Kind() {

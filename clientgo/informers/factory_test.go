@@ -5,7 +5,6 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,6 +274,45 @@ func (f *failingOnce) List(o metav1.ListOptions) (runtime.Object, error) {
 	}
 	f.failed = true
 	return nil, errors.New("no list")
+}
+
+// The typed accessors of client-go 0.37 work: handlers and indexes receive pods.
+// Guarantees: P1
+func TestTypedInformer(t *testing.T) {
+	w := world.New(t)
+	w.Pod("a", "one")
+	f := informers.NewSharedInformerFactory(w.Clientset(), 0)
+	i := f.Core().V1().Pods().TypedInformer()
+	if !replaced(i) {
+		t.Errorf("%T", i)
+	}
+	if err := i.AddTypedIndexers(coreinformers.PodIndexers{"node": func(pod *corev1.Pod) ([]string, error) {
+		return []string{pod.Spec.NodeName}, nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	added, deleted := make(chan *corev1.Pod, 2), make(chan coreinformers.DeletedPod, 2)
+	handle, err := i.AddTypedEventHandler(coreinformers.PodHandlerFuncs{
+		AddFunc:    func(pod *corev1.Pod) { added <- pod },
+		DeleteFunc: func(pod coreinformers.DeletedPod) { deleted <- pod },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, f)
+	if pod := <-added; pod.Name != "one" {
+		t.Errorf("added %v", pod)
+	}
+	if pods, err := i.GetTypedIndexer().ByTypedIndex("node", "node-one"); err != nil || len(pods) != 1 {
+		t.Errorf("pods %v, %v", pods, err)
+	}
+	w.Delete("a", "one")
+	if pod := <-deleted; pod.OptionalObj.Name != "one" || pod.FinalStateUnknown != nil {
+		t.Errorf("deleted %v", pod)
+	}
+	if err := clientcache.ShutDownEventHandler(i, handle); err != nil {
+		t.Error(err)
+	}
 }
 
 // ForResource returns the informer that the accessors return, and an error for a resource that client-go does not have.
