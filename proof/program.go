@@ -36,7 +36,6 @@ func (p program) String() string { return p.name }
 
 var programs = []program{
 	{name: "trust-manager", module: "github.com/cert-manager/trust-manager", version: "v0.25.0", servers: true, packages: []string{"./..."}},
-	{name: "approver-policy", module: "github.com/cert-manager/approver-policy", version: "v0.27.0", servers: true, packages: []string{"./..."}},
 	{name: "controller-runtime", module: controllerRuntime, version: "v0.25.2", servers: true, itself: true, packages: []string{
 		"./pkg/builder", "./pkg/manager", "./pkg/controller", "./pkg/source", "./pkg/cluster", "./pkg/client",
 	}},
