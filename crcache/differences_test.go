@@ -51,6 +51,7 @@ var differences = []difference{
 }
 
 // Each difference from controller-runtime's cache that the documentation lists is there, and it lists those that are known.
+// Guarantees: P1, P2, P3
 func TestDifferences(t *testing.T) {
 	for _, d := range differences {
 		for _, by := range caches {

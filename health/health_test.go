@@ -104,7 +104,7 @@ func forbidden() error {
 	return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(secret))
 }
 
-// Guarantees: P1, P2
+// Guarantees: Z1, Z2
 func TestChecks(t *testing.T) {
 	for name, test := range map[string]func(r *rig){
 		"not started": func(r *rig) {
@@ -298,7 +298,7 @@ func TestChecks(t *testing.T) {
 
 // Only callers that Authorize admits see more than the result.
 //
-// Guarantees: P3
+// Guarantees: Z3
 func TestDetailsAreForAuthorizedCallers(t *testing.T) {
 	admit := func(r *http.Request) bool { return r.URL.Query().Get("token") == "right" }
 	for _, test := range []struct {

@@ -60,6 +60,7 @@ func effects(f *ast.File) (all []string) {
 
 // Importing a package of any of the modules registers nothing and starts nothing. A command may do that, since nobody
 // imports it.
+// Guarantees: P4
 func TestImportHasNoEffect(t *testing.T) {
 	files := 0
 	if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
