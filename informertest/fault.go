@@ -102,7 +102,7 @@ type Fault struct {
 // first one outermost; a request counts for each fault that it matches.
 //
 // It panics if f has no effect, has more than one of Error, Drop, Hang and End, or says where to break off without any
-// of these.
+// of these; AfterEvents alone may say from where on LoseEvents loses events.
 func (s *Server) Inject(f Fault) (remove func()) {
 	f.validate()
 	active := &activeFault{Fault: f}
@@ -135,6 +135,9 @@ func (f *Fault) breaks() (n int) {
 // late reports whether the response begins before it breaks off.
 func (f *Fault) late() bool { return f.AfterHeaders || f.AfterEvents > 0 || f.AfterBytes > 0 }
 
+// losesLater reports whether AfterEvents only says from where on events are lost.
+func (f *Fault) losesLater() bool { return f.LoseEvents > 0 && !f.AfterHeaders && f.AfterBytes == 0 }
+
 // omitsEnd reports whether the watch lacks the bookmark at the end of the initial events. Even without
 // sendInitialEvents, a watch without a resource version begins with all objects, and a bookmark after them.
 func (f *Fault) omitsEnd() bool { return f.OmitInitialEventsEnd || f.IgnoreSendInitialEvents }
@@ -145,7 +148,7 @@ func (f *Fault) validate() {
 	switch n := f.breaks(); {
 	case n > 1:
 		panic("informertest: a Fault has more than one of Error, Drop, Hang and End")
-	case n == 0 && f.late():
+	case n == 0 && f.late() && !f.losesLater():
 		panic("informertest: a Fault says where to break off, but has none of Error, Drop, Hang and End")
 	case n == 0 && !effect:
 		panic("informertest: a Fault has no effect")

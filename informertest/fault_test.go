@@ -126,6 +126,8 @@ func TestFault_WhatAClientSees(t *testing.T) {
 		{name: "hang at once", fault: informertest.Fault{Hang: true}, path: list, err: hang, took: time.Hour},
 		{name: "hang after the headers", fault: informertest.Fault{AfterHeaders: true, Hang: true}, path: watch, code: 200, err: hang, took: time.Hour},
 		{name: "hang after an event", fault: informertest.Fault{AfterEvents: 1, Hang: true}, path: watch, code: 200, lines: "ADDED a", err: hang, took: time.Hour},
+		{name: "lose an event", fault: informertest.Fault{LoseEvents: 1}, path: watch, code: 200, lines: "ADDED b", took: 10 * time.Minute},
+		{name: "lose an event after one", fault: informertest.Fault{AfterEvents: 1, LoseEvents: 1}, path: watch, code: 200, lines: "ADDED a", took: 10 * time.Minute},
 		{name: "ERROR event", fault: informertest.Fault{AfterEvents: 1, Error: apierrors.NewResourceExpired("gone")}, path: watch, code: 200, lines: "ADDED a,ERROR Expired"},
 		{name: "ERROR event at the head", fault: informertest.Fault{AfterHeaders: true, Error: apierrors.NewTimeoutError("", 0)}, path: watch, code: 200, lines: "ERROR Timeout"},
 		{name: "error in the body of a list", fault: informertest.Fault{AfterHeaders: true, Error: apierrors.NewTimeoutError("", 0)}, path: list, code: 200, err: io.ErrUnexpectedEOF},

@@ -397,3 +397,41 @@ func TestStopBeforeSync(t *testing.T) {
 		t.Errorf("stopped %t, synced %t, handler synced %t", i.IsStopped(), i.HasSynced(), r.HasSynced())
 	}
 }
+
+// With Options.AuditEvery, an informer finds a change that its watch has lost, and handlers receive it.
+// Guarantees: P1, R23
+func TestAuditEvery(t *testing.T) {
+	w := world.New(t)
+	w.Pod("a", "one")
+	w.Pod("a", "two")
+	// A streaming list has two pods and a bookmark. The event after these is lost.
+	end := w.Server.Inject(informertest.Fault{Verb: "watch", AfterEvents: 3, LoseEvents: 1})
+	c := config(w)
+	c.Options.AuditEvery = 100 * time.Millisecond
+	i := create(t, c)
+	var events world.Recorder
+	failures := make(chan error, 10)
+	if err := i.SetWatchErrorHandler(func(_ *clientcache.Reflector, err error) { failures <- err }); err != nil {
+		t.Fatal(err)
+	}
+	r := add(t, i, &events)
+	defer run(t, i)()
+	wait(t, r.HasSyncedChecker())
+	events.Next(2)
+	w.Relabel("a", "one", "x", "lost")
+	w.Relabel("a", "two", "x", "y")
+	events.Next(1)
+	end()
+	events.Next(1)
+	if item, _, err := i.GetStore().GetByKey("a/one"); err != nil || item.(*corev1.Pod).Labels["x"] != "lost" {
+		t.Errorf("after the audit, the store has %v, %v", item, err)
+	}
+	var differs *informer.AuditError
+	if err := <-failures; !errors.As(err, &differs) {
+		t.Errorf("failure %v", err)
+	}
+	c.Options.AuditEvery = -1
+	if _, err := cache.New(c); err == nil || !strings.Contains(err.Error(), "AuditEvery") {
+		t.Errorf("a negative period: %v", err)
+	}
+}

@@ -24,6 +24,11 @@ type Options struct {
 	// DropManagedFields leaves out metadata.managedFields, which only server-side apply uses. It costs nothing, unlike a
 	// transform that does the same.
 	DropManagedFields bool
+	// AuditEvery is the period in which an informer compares its objects with the server, and repairs them if they
+	// differ; see informer.Config.AuditEvery. Zero means no periodic audits: an informer audits only after the server was
+	// away. A difference is logged, and the watch error handler receives an *informer.AuditError. An informer over a
+	// ListerWatcher cannot audit.
+	AuditEvery time.Duration
 }
 
 // Config configures an informer of [New].
@@ -90,5 +95,6 @@ func (c *Config) informer() informer.Config[Object] {
 		Compact:           c.Options.Compact,
 		PageSize:          c.PageSize,
 		PagedList:         c.PagedList,
+		AuditEvery:        c.Options.AuditEvery,
 	}
 }
