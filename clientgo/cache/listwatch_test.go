@@ -50,11 +50,11 @@ func TestListWatchFromClient(t *testing.T) {
 func TestListWatchFromFakeClient(t *testing.T) {
 	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}})
 	lw := &clientcache.ListWatch{
-		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
-			return client.CoreV1().Pods("").List(context.Background(), o)
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.CoreV1().Pods("").List(ctx, o)
 		},
-		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
-			return client.CoreV1().Pods("").Watch(context.Background(), o)
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Pods("").Watch(ctx, o)
 		},
 	}
 	i := cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, clientcache.Indexers{})

@@ -133,7 +133,7 @@ func fill(v reflect.Value, depth int) {
 		*to = metav1.NewMicroTime(time.Unix(1, 0))
 		return
 	case *metav1.FieldsV1:
-		to.Raw = []byte(`{}`)
+		to.SetRawBytes([]byte(`{}`))
 		return
 	case *runtime.RawExtension:
 		to.Raw = []byte(`{"x":1}`)
