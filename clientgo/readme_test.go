@@ -1,4 +1,4 @@
-package informers_test
+package clientgo_test
 
 import (
 	"os"
@@ -9,11 +9,11 @@ import (
 
 // Each Go snippet of the README is part of an example, so it compiles.
 func TestSnippetsOfTheReadmeAreExamples(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples, err := os.ReadFile("example_test.go")
+	examples, err := os.ReadFile("informers/example_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
