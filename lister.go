@@ -18,7 +18,7 @@ type Labeled interface {
 // Lister reads a [Store] as client-go's listers do: by name, with a NotFound error, and by label selector. It holds no
 // data of its own, so creating one is cheap.
 //
-// An object of which no version could be decoded is not NotFound: Get returns a [*DecodeError], and ListComplete an
+// If no version of an object could be decoded, Get returns a [*DecodeError], not NotFound, and ListComplete an
 // error that wraps one. List and All leave such objects out. Of other objects, all return the last version that could
 // be decoded; see [Store.Undecodable].
 //

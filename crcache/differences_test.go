@@ -204,7 +204,7 @@ func showRelist(w *world, by namedCache) string {
 	})
 }
 
-// readsOfOneBad returns what readers get of pods a/x and a/y, of which only a/x can be held.
+// readsOfOneBad reads the pods a/x and a/y, and returns the results. The cache can hold a/x, and not a/y.
 func (w *world) readsOfOneBad(by namedCache, opts cache.Options) string {
 	return w.with(by, opts, func(c cache.Cache) string {
 		ctx, cancel := w.soon()

@@ -96,7 +96,8 @@ func (t *transformed) DeepCopyObject() runtime.Object {
 	return &transformed{Object: metadata, result: copied, uid: t.uid, version: t.version}
 }
 
-// MarshalJSON returns an error: an informer with Compact then holds t as it is, since no encoding returns its result.
+// MarshalJSON returns an error, because nothing could decode the result again. An informer with Compact therefore keeps
+// t uncompressed.
 func (t *transformed) MarshalJSON() ([]byte, error) {
 	return nil, fmt.Errorf("a %T without uid or resourceVersion is not encoded", t.result)
 }

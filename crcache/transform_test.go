@@ -254,7 +254,7 @@ func TestTypedReadsAfterATransformToAnotherType(t *testing.T) {
 	}
 }
 
-// What no cache can hold is reported for the object, and stops no other.
+// If a transform returns nothing that a cache can hold, an error names the object. The cache holds the other objects.
 func TestTransformThatReturnsNoObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		transform toolscache.TransformFunc

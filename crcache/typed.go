@@ -79,8 +79,8 @@ type Index[T client.Object, K comparable] struct {
 
 // NewIndex adds an index of the objects of type T to c, before or after its start. It creates the informer of T if
 // there is none, and does not wait for it. keys returns the keys of an object: none, one or several. It is called once
-// for each version of an object, must be fast, and must not write to the object or call c. An object of which a
-// transform has made another type has no keys. See [Get] for T and c.
+// for each version of an object, must be fast, and must not write to the object or call c. If a
+// transform turns an object into another type, that object has no keys. See [Get] for T and c.
 //
 // An index belongs to the informer that T had at the call. After RemoveInformer, its lookups find what it had then.
 // NewIndex returns an error if cache.Options.NewInformer makes that informer; IndexField does not.

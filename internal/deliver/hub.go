@@ -35,8 +35,8 @@ type Hub[T Object] struct {
 	why        error          // why stopped is closed
 	delivering sync.WaitGroup // goroutines that deliver; only an open listener adds to it
 
-	// turn is held, from before mu on, by all but the writer. So the writer waits for one of them at most: a mutex that
-	// many wait for serves them in order.
+	// turn is taken before mu by listeners that join, end or resync. A mutex serves its waiters in order, so without
+	// turn, a write would wait for all of these listeners. With turn, a write waits for one.
 	turn      sync.Mutex
 	mu        sync.Mutex     // protects listeners and writes to the store; taken before the locks of store and listeners
 	listeners []*Listener[T] // copied on write
@@ -136,7 +136,7 @@ func (h *Hub[T]) end(l *Listener[T], why error) {
 	l.endLocked(why)
 }
 
-// enter takes the lock of the hub for one that does not write.
+// enter takes the lock of the hub for a listener that joins, ends or resyncs.
 func (h *Hub[T]) enter() {
 	h.turn.Lock()
 	h.mu.Lock()

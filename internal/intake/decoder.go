@@ -173,8 +173,8 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		return
 	}
 	if d.Transform != nil && d.Share && e.old == none {
-		// Transform may write to its object, so that must not share parts. What Transform leaves as it is can then be
-		// replaced by that of a second object.
+		// The object for Transform shares no parts, because Transform may write to it. A second object shares its parts.
+		// finish replaces the parts that Transform did not change by those of the second object.
 		from.Share = true
 		e.shared, _ = one.Decode(f, raw, from) // as the first time, without an error
 	}
