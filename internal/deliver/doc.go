@@ -4,10 +4,10 @@
 // # Locks
 //
 // The order is: locks of the caller of [Hub.Apply], such as the one that keeps batches in order; the hub's; then either
-// the store's, in the function that Apply is given, or a listener's. A listener that joins, ends or
-// resyncs takes Hub.turn before the hub's lock, so a write waits for one such listener at most. The function of an index
-// runs under all locks of a write but a listener's, since it is part of the write. A handler or a filter runs under none of them, so it may subscribe,
-// end a listener and read. Hub.Report runs under the lock of the hub.
+// the store's, in the function that Apply is given, or a listener's. A listener that joins, ends or resyncs takes
+// Hub.turn before the hub's lock, so a write waits for one such listener at most. The function of an index runs under
+// all locks of a write but a listener's, since it is part of the write. A handler or a filter runs under none of them,
+// so it may subscribe, end a listener and read. Hub.Report runs under the lock of the hub.
 package deliver
 
 import (
