@@ -2,7 +2,6 @@
 // prints what passed:
 //
 //	go run ./operators trust-manager
-//	go run ./operators controller-runtime
 //
 // It fetches the sources of a program from the module proxy, copies them to a temporary folder, and changes only where
 // its controller-runtime creates caches. The project keeps nothing of these sources. Each suite runs once with each
@@ -16,6 +15,6 @@
 // failed, also those that fail with controller-runtime's own cache. It ends with status 1 if a test fails with one of
 // our caches that passes with controller-runtime's.
 //
-// It needs the go command, the network, and for most suites a kube-apiserver and an etcd. It compiles these from the
+// It needs the go command, the network, kube-apiserver and etcd. It compiles the last two from the
 // module e2e at first, which takes minutes.
 package main

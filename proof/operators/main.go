@@ -49,11 +49,9 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var assets string
-	if slices.ContainsFunc(chosenPrograms, func(p program) bool { return p.servers }) {
-		if assets, err = servers(ctx); err != nil {
-			return false, err
-		}
+	assets, err := servers(ctx)
+	if err != nil {
+		return false, err
 	}
 	var all []result
 	for _, p := range chosenPrograms {

@@ -29,18 +29,12 @@ type program struct {
 	module   string
 	version  string
 	packages []string // as arguments of go test
-	servers  bool     // the tests start kube-apiserver and etcd
-	// itself means that the program is controller-runtime: its own cache is what the tests are about.
-	itself bool
 }
 
 func (p program) String() string { return p.name }
 
 var programs = []program{
-	{name: "trust-manager", module: "github.com/cert-manager/trust-manager", version: "v0.25.0", servers: true, packages: []string{"./..."}},
-	{name: "controller-runtime", module: controllerRuntime, version: "v0.25.2", servers: true, itself: true, packages: []string{
-		"./pkg/builder", "./pkg/manager", "./pkg/controller", "./pkg/source", "./pkg/cluster", "./pkg/client",
-	}},
+	{name: "trust-manager", module: "github.com/cert-manager/trust-manager", version: "v0.25.0", packages: []string{"./..."}},
 }
 
 // setup says how to run a program.
@@ -83,32 +77,24 @@ func (p program) test(ctx context.Context, s setup) (result, error) {
 	return result{program: p.name, cache: s.cache.name, outcomes: all, took: time.Since(began)}, nil
 }
 
-// useOurs changes the copy of the program in source, so that its controller-runtime creates our caches. Unless the
-// program is controller-runtime, folder is where a copy of that goes.
+// useOurs changes the copy of the program in source, so that its controller-runtime, of which a copy goes to folder,
+// creates our caches.
 func (p program) useOurs(ctx context.Context, s setup, source, folder string) error {
-	own := map[string]string{
-		informer: s.project,
-		crcache:  filepath.Join(s.project, "crcache"),
-	}
-	runtime := source
-	if !p.itself {
-		version, err := copied.Version(ctx, source, controllerRuntime)
-		if err != nil {
-			return err
-		}
-		if _, err := copied.Copy(ctx, controllerRuntime, version, folder); err != nil {
-			return err
-		}
-		runtime = folder
-		own[controllerRuntime] = folder
-		if err := require(ctx, folder, crcache); err != nil {
-			return err
-		}
-	} else if err := require(ctx, source, informer, crcache); err != nil {
+	version, err := copied.Version(ctx, source, controllerRuntime)
+	if err != nil {
 		return err
 	}
+	runtime, err := copied.Copy(ctx, controllerRuntime, version, folder)
+	if err != nil {
+		return err
+	}
+	own := map[string]string{informer: s.project, crcache: filepath.Join(s.project, "crcache")}
+	if err := runtime.Require(ctx, own); err != nil {
+		return err
+	}
+	own[controllerRuntime] = folder
 	if err := replace(ctx, source, own); err != nil {
 		return err
 	}
-	return createOurs(runtime, s.cache.options)
+	return createOurs(folder, s.cache.options)
 }

@@ -44,16 +44,6 @@ func servers(ctx context.Context) (string, error) {
 	return filepath.Dir(bin.Etcd), err
 }
 
-// require makes the module in dir require modules of this project.
-func require(ctx context.Context, dir string, modules ...string) error {
-	args := []string{"mod", "edit"}
-	for _, m := range modules {
-		args = append(args, "-require="+m+"@v0.0.0")
-	}
-	_, err := copied.Go(ctx, dir, args...)
-	return err
-}
-
 // replace makes the module in dir take modules from folders.
 func replace(ctx context.Context, dir string, by map[string]string) error {
 	args := []string{"mod", "edit"}
