@@ -30,28 +30,28 @@ type handler struct {
 
 func (h handler) OnAdd(obj Object, initial bool) {
 	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
-	h.to.OnAdd(shown(obj), initial)
+	h.to.OnAdd(Result(obj), initial)
 }
 
 func (h handler) OnUpdate(old, new Object) {
 	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
-	h.to.OnUpdate(shown(old), shown(new))
+	h.to.OnUpdate(Result(old), Result(new))
 }
 
 func (h handler) OnDelete(last Object, final bool) {
 	defer utilruntime.HandleCrashWithLogger(h.of.logger, h.of.pause)
 	if final {
-		h.to.OnDelete(shown(last))
+		h.to.OnDelete(Result(last))
 		return
 	}
-	h.to.OnDelete(cache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: shown(last)})
+	h.to.OnDelete(cache.DeletedFinalStateUnknown{Key: keyOf(last), Obj: Result(last)})
 }
 
 // registration is the handle of a handler.
 type registration struct {
 	handler cache.ResourceEventHandler
-	name    string // of the handler
-	resync  time.Duration
+	name    string          // of the handler
+	resync  []time.Duration // for each part
 	logger  klog.Logger
 	of      string        // the name of the informer
 	synced  chan struct{} // closed when the handler has processed the initial list
@@ -64,7 +64,8 @@ type registration struct {
 }
 
 // newRegistration returns the handle of a handler of the informer with the name of.
-func newRegistration(h cache.ResourceEventHandler, of string, resync time.Duration, logger klog.Logger) *registration {
+func newRegistration(h cache.ResourceEventHandler, of string, resync []time.Duration,
+	logger klog.Logger) *registration {
 	return &registration{
 		handler: h,
 		name:    fmt.Sprintf("%T", h),
@@ -77,19 +78,20 @@ func newRegistration(h cache.ResourceEventHandler, of string, resync time.Durati
 	}
 }
 
-// subscribe subscribes the handler to an informer that runs or is about to run. follow must run afterwards.
+// subscribe subscribes the handler to the parts of an informer that runs or is about to run. follow must run
+// afterwards.
 func (r *registration) subscribe(to []*informer.Informer[Object]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gone {
 		return nil
 	}
-	for _, i := range to {
+	for n, i := range to {
 		sub := i.SubscribeWith(handler{r.handler, r}, informer.SubscriptionConfig[Object]{
 			Name: r.name,
 			// Each change, however many wait, as in client-go.
 			Delivery: informer.DeliverEvery(math.MaxInt),
-			Resync:   r.resync,
+			Resync:   r.resync[n],
 		})
 		r.subs = append(r.subs, sub)
 		if err := sub.Err(); err != nil {

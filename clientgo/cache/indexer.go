@@ -2,6 +2,7 @@ package cache
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -35,8 +36,28 @@ type index struct {
 	parts       []*informer.Index[Object, string]
 }
 
-func newLive(name string, parts ...*informer.Informer[Object]) *live {
+func newLive(name string, parts []*informer.Informer[Object]) *live {
 	return &live{name: name, parts: parts, indexes: map[string]*index{}}
+}
+
+// hasSynced reports whether each part has its whole collection.
+func (l *live) hasSynced() bool {
+	for _, part := range l.parts {
+		if !part.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// waitSynced waits until each part has its whole collection. It returns false if one stops first.
+func (l *live) waitSynced() bool {
+	for _, part := range l.parts {
+		if part.WaitSynced(context.Background()) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // namespaceIndexFunc is the code of cache.MetaNamespaceIndexFunc.
@@ -59,7 +80,7 @@ func (l *live) AddIndexers(indexers cache.Indexers) error {
 				break
 			}
 			x.parts = append(x.parts, informer.NewIndex(part, func(obj Object) []string {
-				values, err := function(shown(obj))
+				values, err := function(Result(obj))
 				if err != nil {
 					panic(fmt.Errorf("%s: index %q: key %q: %w", l.name, name, keyOf(obj), err))
 				}
@@ -107,7 +128,7 @@ func (l *live) List() []any {
 		snap := part.Store().Snapshot()
 		list = slices.Grow(list, snap.Len())
 		for obj := range snap.All() {
-			list = append(list, shown(obj))
+			list = append(list, Result(obj))
 		}
 	}
 	return list
@@ -150,7 +171,7 @@ func (l *live) GetByKey(key string) (item any, exists bool, err error) {
 	for _, part := range l.parts {
 		snap := part.Store().Snapshot()
 		if obj, ok := snap.Get(id); ok {
-			return shown(obj), true, nil
+			return Result(obj), true, nil
 		}
 		err = cmp.Or(err, snap.Undecodable(id))
 	}
@@ -237,7 +258,7 @@ func (f *found) add(obj Object) {
 func (f *found) objects() []any {
 	list := make([]any, 0, len(f.all))
 	for _, obj := range f.all {
-		list = append(list, shown(obj))
+		list = append(list, Result(obj))
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,17 +22,17 @@ import (
 // creates the informer that does the work.
 type shared struct {
 	config Config
+	parts  []Part
 	name   string        // for errors and checkers
-	synced chan struct{} // closed when the store has the whole collection
+	synced chan struct{} // closed when the store has all collections
 	view   indexer
 
 	running sync.WaitGroup // not added to after phase is stopped
 
-	mu           sync.Mutex // protects the fields below
+	mu           sync.Mutex // protects the fields below, and the transforms of parts
 	phase        phase
 	handlers     map[*registration]struct{} // those that were not removed
-	resyncCheck  time.Duration              // no handler's resync period is shorter; zero means no resyncs
-	transform    cache.TransformFunc
+	resyncCheck  []time.Duration            // for each part: no handler's period is shorter; zero means no resyncs
 	onWatchError cache.WatchErrorHandlerWithContext
 }
 
@@ -44,14 +45,17 @@ const (
 	stopped
 )
 
-// newShared returns an informer that config, which is valid, describes.
-func newShared(config Config) *shared {
+// newShared returns an informer of parts that config, which is valid, describes.
+func newShared(config Config, parts []Part) *shared {
 	s := &shared{
-		config:      config,
-		name:        fmt.Sprintf("SharedIndexInformer %T", config.Object),
-		synced:      make(chan struct{}),
-		handlers:    map[*registration]struct{}{},
-		resyncCheck: config.ResyncPeriod,
+		config:   config,
+		parts:    slices.Clone(parts),
+		name:     fmt.Sprintf("SharedIndexInformer %T", config.Object),
+		synced:   make(chan struct{}),
+		handlers: map[*registration]struct{}{},
+	}
+	for _, p := range parts {
+		s.resyncCheck = append(s.resyncCheck, p.ResyncPeriod)
 	}
 	s.view = indexer{of: s}
 	s.view.to.Store(&store{cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, cache.Indexers{})})
@@ -64,42 +68,59 @@ func (s *shared) Run(stop <-chan struct{}) { s.RunWithContext(wait.ContextForCha
 // RunWithContext runs the informer until ctx ends. An informer runs once: a later call logs a warning and returns.
 func (s *shared) RunWithContext(ctx context.Context) {
 	defer utilruntime.HandleCrashWithContext(ctx)
-	i := s.start(ctx)
-	if i == nil {
+	l := s.start(ctx)
+	if l == nil {
 		klog.FromContext(ctx).Info("Warning: an informer can only run once", "informer", s.name)
 		return
 	}
 	s.running.Go(func() {
-		if i.WaitSynced(context.Background()) == nil { // it returns when i stops
+		if l.waitSynced() {
 			close(s.synced)
 		}
 	})
-	err := i.Run(ctx)
+	var others sync.WaitGroup
+	for n, i := range l.parts[1:] {
+		others.Go(func() {
+			defer utilruntime.HandleCrashWithContext(ctx)
+			s.run(ctx, i, s.parts[n+1])
+		})
+	}
+	s.run(ctx, l.parts[0], s.parts[0])
+	others.Wait()
 	s.stop()
 	s.running.Wait()
-	if ctx.Err() == nil {
+}
+
+// run runs the informer of one part.
+func (s *shared) run(ctx context.Context, i *informer.Informer[Object], of Part) {
+	if err := i.Run(ctx); ctx.Err() == nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "An informer has ended", "informer", s.name,
-			"resource", s.config.Resource.String())
+			"resource", of.Resource.String())
 	}
 }
 
-// start creates the informer that does the work, with what was noted. It returns nil if that has been done before.
-func (s *shared) start(ctx context.Context) *informer.Informer[Object] {
+// start creates the informers that do the work, with what was noted. It returns nil if that has been done before.
+func (s *shared) start(ctx context.Context) *live {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase != created {
 		return nil
 	}
-	config := s.config.informer()
-	config.Logger = slog.New(logr.ToSlogHandler(klog.FromContext(ctx).V(2))) // states at V(2), failures always
-	if s.transform != nil {
-		config.Transform = transforming(s.transform)
+	var parts []*informer.Informer[Object]
+	for _, p := range s.parts {
+		config := s.config.informer(p)
+		if config.Logger == nil {
+			config.Logger = slog.New(logr.ToSlogHandler(klog.FromContext(ctx).V(2))) // states at V(2), failures always
+		}
+		if s.onWatchError != nil {
+			config.OnFailure = s.onFailure(ctx, p, s.onWatchError)
+		}
+		parts = append(parts, informer.New(p.Client, p.Resource, config))
 	}
-	if s.onWatchError != nil {
-		config.OnFailure = s.onFailure(ctx, s.onWatchError)
+	if s.config.OnStart != nil {
+		s.config.OnStart(slices.Clone(parts))
 	}
-	i := informer.New(s.config.Client, s.config.Resource, config)
-	l := newLive(s.name, i)
+	l := newLive(s.name, parts)
 	if err := l.AddIndexers(s.view.to.Load().GetIndexers()); err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "An index was not added", "informer", s.name)
 	}
@@ -108,10 +129,10 @@ func (s *shared) start(ctx context.Context) *informer.Informer[Object] {
 	for r := range s.handlers {
 		s.subscribeLocked(r, l)
 	}
-	return i
+	return l
 }
 
-// subscribeLocked subscribes a handler to the informer that does the work.
+// subscribeLocked subscribes a handler to the informers that do the work.
 func (s *shared) subscribeLocked(r *registration, l *live) {
 	if err := r.subscribe(l.parts); err != nil {
 		utilruntime.HandleErrorWithLogger(r.logger, err, "A handler was not added", "informer", s.name)
@@ -121,13 +142,13 @@ func (s *shared) subscribeLocked(r *registration, l *live) {
 
 // onFailure returns a function that calls handler. A handler such as that of client-go logs the name of its reflector,
 // so it receives one that only has a name.
-func (s *shared) onFailure(ctx context.Context, handler cache.WatchErrorHandlerWithContext) func(error) {
+func (s *shared) onFailure(ctx context.Context, of Part, handler cache.WatchErrorHandlerWithContext) func(error) {
 	description := s.config.ObjectDescription
 	if description == "" {
 		description = fmt.Sprintf("%T", s.config.Object)
 	}
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{}, s.config.Object, nil, cache.ReflectorOptions{
-		Name:            s.config.Resource.String(),
+		Name:            of.Resource.String(),
 		TypeDescription: description,
 	})
 	return func(err error) { handler(ctx, r, err) }
@@ -175,22 +196,25 @@ func (s *shared) AddEventHandlerWithOptions(h cache.ResourceEventHandler,
 	return r, nil
 }
 
-// resyncLocked returns the resync period of a new handler, by the rules of client-go. own is what the handler asks for,
-// if it does.
-func (s *shared) resyncLocked(own *time.Duration) time.Duration {
-	period := s.config.ResyncPeriod
-	if own != nil {
-		period = *own
+// resyncLocked returns the resync period of a new handler for each part, by the rules of client-go. own is what the
+// handler asks for, if it does.
+func (s *shared) resyncLocked(own *time.Duration) []time.Duration {
+	periods := make([]time.Duration, len(s.parts))
+	for n, p := range s.parts {
+		period, check := p.ResyncPeriod, &s.resyncCheck[n]
+		if own != nil {
+			period = *own
+		}
+		switch {
+		case period <= 0 || *check <= 0:
+		case s.phase == started:
+			periods[n] = max(period, minResync, *check)
+		default:
+			periods[n] = max(period, minResync)
+			*check = min(*check, periods[n])
+		}
 	}
-	switch {
-	case period <= 0 || s.resyncCheck <= 0:
-		return 0
-	case s.phase == started:
-		return max(period, minResync, s.resyncCheck)
-	}
-	period = max(period, minResync)
-	s.resyncCheck = min(s.resyncCheck, period)
-	return period
+	return periods
 }
 
 // RemoveEventHandler removes a handler and drops what waits for it. It does not wait for a call under way. It does
@@ -212,12 +236,8 @@ func (s *shared) RemoveEventHandler(handle cache.ResourceEventHandlerRegistratio
 
 // HasSynced reports whether the store has received the whole collection.
 func (s *shared) HasSynced() bool {
-	select {
-	case <-s.synced:
-		return true
-	default:
-		return false
-	}
+	l, ok := s.view.to.Load().Indexer.(*live)
+	return ok && l.hasSynced()
 }
 
 // HasSyncedChecker returns a checker that is done when HasSynced returns true.
@@ -277,14 +297,17 @@ func (s *shared) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithCo
 	return nil
 }
 
-// SetTransform sets the function that is called for each object before it is stored. It returns an error after Run.
+// SetTransform sets the function that is called for each object before it is stored, in place of that of each Part. It
+// returns an error after Run.
 func (s *shared) SetTransform(f cache.TransformFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase != created {
 		return fmt.Errorf("%s: set the transform: %w", s.name, errStarted)
 	}
-	s.transform = f
+	for n := range s.parts {
+		s.parts[n].Transform = f
+	}
 	return nil
 }
 

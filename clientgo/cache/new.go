@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/typedinformer/informer"
@@ -31,7 +32,7 @@ type Options struct {
 	AuditEvery time.Duration
 }
 
-// Config configures an informer of [New].
+// Config configures an informer of [New] or [NewOfParts].
 type Config struct {
 	// Client sends the requests. [ClientFor] returns one for a client of client-go.
 	Client *informer.Client
@@ -53,48 +54,90 @@ type Config struct {
 	PagedList bool
 	// Options choose how the informer holds its objects.
 	Options Options
+	// Kind is set in each object before the transform is called. Empty means that objects are as the server sent them:
+	// typed objects have no kind, and metadata have the kind PartialObjectMetadata.
+	Kind schema.GroupVersionKind
+	// Logger logs states and failures. Nil means the logger in the context of Run, which logs states at V(2).
+	Logger *slog.Logger
+	// OnStart is called once, by Run, with the informer of each [Part]. No request has been sent, and no handler has been
+	// called: OnStart may add indexes, and wait for nothing. It must not call methods of the informer that New returned.
+	// [Result] returns what the transform has made of an object. Nil means that nobody needs these informers.
+	OnStart func(parts []*informer.Informer[Object])
+}
+
+// Part is one of the collections of an informer of [NewOfParts].
+type Part struct {
+	// Client sends the requests.
+	Client *informer.Client
+	// Resource is the collection. No object may be in two parts.
+	Resource informer.Resource
+	// Transform is called for each object of the part before it is stored. SetTransform replaces it. Nil means none.
+	Transform cache.TransformFunc
+	// ResyncPeriod is what Config.ResyncPeriod is for one collection.
+	ResyncPeriod time.Duration
 }
 
 // New returns an informer over a collection of an API server. It starts nothing. It returns an error if config is
 // wrong. All methods of the informer are safe for concurrent use.
 func New(config Config) (cache.SharedIndexInformer, error) {
+	return create(config, []Part{{Client: config.Client, Resource: config.Resource, ResyncPeriod: config.ResyncPeriod}})
+}
+
+// NewOfParts is New for an informer over several collections of objects of one type, such as those of some namespaces.
+// Client, Resource and ResyncPeriod of config must not be set: each part has its own. There must be at least one part.
+// Lists return the objects of one part after the other.
+func NewOfParts(config Config, parts []Part) (cache.SharedIndexInformer, error) {
+	switch {
+	case config.Client != nil || config.Resource.Resource != "" || config.ResyncPeriod != 0:
+		return nil, errors.New("Config.Client, Resource and ResyncPeriod must not be set: each Part has its own")
+	case len(parts) == 0:
+		return nil, errors.New("an informer needs at least one Part")
+	}
+	return create(config, parts)
+}
+
+func create(config Config, parts []Part) (cache.SharedIndexInformer, error) {
 	obj, ok := config.Object.(Object)
 	if !ok {
 		return nil, fmt.Errorf("Config.Object is a %T: it must be a pointer to a type with ObjectMeta", config.Object)
 	}
 	config.Object = obj
-	if err := config.validate(); err != nil {
-		return nil, err
+	for _, p := range parts {
+		if err := config.validate(p); err != nil {
+			return nil, err
+		}
 	}
-	s := newShared(config)
+	s := newShared(config, parts)
 	if err := s.AddIndexers(config.Indexers); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// validate returns the error with which an informer would reject c.
-func (c *Config) validate() error {
-	config := c.informer()
+// validate returns the error with which the informer of a part would reject c.
+func (c *Config) validate(p Part) error {
+	config := c.informer(p)
 	config.Logger = slog.New(slog.DiscardHandler)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	err := informer.New(c.Client, c.Resource, config).WaitSynced(ended)
+	err := informer.New(p.Client, p.Resource, config).WaitSynced(ended)
 	if errors.Is(err, informer.ErrNotStarted) {
 		return nil
 	}
 	return err
 }
 
-// informer returns the configuration of the informer that does the work.
-func (c *Config) informer() informer.Config[Object] {
+// informer returns the configuration of the informer that does the work for a part.
+func (c *Config) informer(p Part) informer.Config[Object] {
 	return informer.Config[Object]{
 		Prototype:         c.Object.(Object),
+		Transform:         transforming(c.Kind, p.Transform),
 		KeepManagedFields: !c.Options.DropManagedFields,
 		Share:             c.Options.Share,
 		Compact:           c.Options.Compact,
 		PageSize:          c.PageSize,
 		PagedList:         c.PagedList,
 		AuditEvery:        c.Options.AuditEvery,
+		Logger:            c.Logger,
 	}
 }

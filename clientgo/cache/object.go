@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -18,61 +20,101 @@ type Object interface {
 	runtime.Object
 }
 
-// altered holds what a transform has made of an object, if the result is of another type, or if it lacks the identity
-// or the version. The informer holds it under the identity and the version that the server sent.
-type altered struct {
-	metav1.Object // has only the identity and the version
-	result        any
-}
-
-// GetObjectKind implements runtime.Object.
-func (*altered) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject implements runtime.Object.
-func (a *altered) DeepCopyObject() runtime.Object {
-	own := *a
-	if obj, ok := a.result.(runtime.Object); ok {
-		own.result = obj.DeepCopyObject()
-	}
-	return &own
-}
-
-// MarshalJSON returns an error, so an informer with Options.Compact holds the result decoded: nobody could decode it.
-func (*altered) MarshalJSON() ([]byte, error) {
-	return nil, errors.New("the result of the transform has no encoding")
-}
-
-// shown returns obj as users of client-go's types see it.
-func shown(obj Object) any {
+// Result returns what readers and handlers receive for an object that an informer of Config.OnStart holds: what the
+// transform has made of it, or obj itself if there is no transform. It has metadata, but may be of any type.
+func Result(obj Object) any {
 	if a, ok := obj.(*altered); ok {
 		return a.result
 	}
 	return obj
 }
 
-// transforming returns f as the transform of an informer. Unlike that, f may return anything but nil.
-func transforming(f cache.TransformFunc) func(Object) (Object, error) {
-	return func(obj Object) (Object, error) {
-		id := metav1.ObjectMeta{
-			Namespace:       obj.GetNamespace(),
-			Name:            obj.GetName(),
-			UID:             obj.GetUID(),
-			ResourceVersion: obj.GetResourceVersion(),
-		}
-		t := reflect.TypeOf(obj)
-		result, err := f(obj)
-		switch {
-		case err != nil:
-			return nil, err
-		case result == nil:
-			return nil, fmt.Errorf("it returned nil for a %v", t)
-		case reflect.TypeOf(result) != t:
-			return &altered{&id, result}, nil
-		}
-		if same := result.(Object); same.GetNamespace() == id.Namespace && same.GetName() == id.Name &&
-			same.GetUID() == id.UID && same.GetResourceVersion() == id.ResourceVersion {
-			return same, nil
-		}
-		return &altered{&id, result}, nil
+// transforming returns the transform of an informer. It sets kind in each object, unless that is empty, and then calls
+// f, unless that is nil. Unlike the transform of an informer, f may return any type that has metadata.
+func transforming(kind schema.GroupVersionKind, f cache.TransformFunc) func(Object) (Object, error) {
+	if kind.Empty() && f == nil {
+		return nil
 	}
+	return func(obj Object) (Object, error) {
+		if !kind.Empty() {
+			obj.GetObjectKind().SetGroupVersionKind(kind)
+		}
+		if f == nil {
+			return obj, nil
+		}
+		t, id := reflect.TypeOf(obj), identityOf(obj)
+		result, err := f(obj)
+		if err != nil {
+			return nil, err
+		}
+		return id.held(result, t)
+	}
+}
+
+// identity is what an informer knows an object by.
+type identity struct {
+	namespace, name string
+	uid             types.UID
+	version         string
+}
+
+func identityOf(obj metav1.Object) identity {
+	return identity{obj.GetNamespace(), obj.GetName(), obj.GetUID(), obj.GetResourceVersion()}
+}
+
+// held returns what an informer holds for the result of a transform: the result itself if it is of type t and has kept
+// its identity, and otherwise an [altered].
+func (id identity) held(result any, t reflect.Type) (Object, error) {
+	if v := reflect.ValueOf(result); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("it returned nil and no error for a %v", t)
+	}
+	metadata, err := meta.Accessor(result)
+	if err != nil {
+		return nil, fmt.Errorf("it returned a %T, which has no metadata: %w", result, err)
+	}
+	if reflect.TypeOf(result) == t && identityOf(metadata) == id {
+		return result.(Object), nil
+	}
+	return &altered{metadata, id, result}, nil
+}
+
+// altered holds what a transform has made of an object, if the result is of another type, or if it lacks the identity
+// or the version. The informer holds it under the identity and the version that the server sent. Its other metadata are
+// those of the result.
+type altered struct {
+	metav1.Object // the metadata of result
+	id            identity
+	result        any
+}
+
+func (a *altered) GetNamespace() string       { return a.id.namespace }
+func (a *altered) GetName() string            { return a.id.name }
+func (a *altered) GetUID() types.UID          { return a.id.uid }
+func (a *altered) GetResourceVersion() string { return a.id.version }
+
+// GetObjectKind returns that of the result.
+func (a *altered) GetObjectKind() schema.ObjectKind {
+	if obj, ok := a.result.(runtime.Object); ok {
+		return obj.GetObjectKind()
+	}
+	return schema.EmptyObjectKind
+}
+
+// DeepCopyObject copies the result too, unless it has no method for that.
+func (a *altered) DeepCopyObject() runtime.Object {
+	obj, ok := a.result.(runtime.Object)
+	if !ok {
+		return a
+	}
+	copied := obj.DeepCopyObject()
+	metadata, err := meta.Accessor(copied)
+	if err != nil {
+		return a
+	}
+	return &altered{metadata, a.id, copied}
+}
+
+// MarshalJSON returns an error, so an informer with Options.Compact holds the result decoded: nobody could decode it.
+func (*altered) MarshalJSON() ([]byte, error) {
+	return nil, errors.New("the result of the transform has no encoding")
 }
