@@ -197,9 +197,7 @@ func (c *objectCache) runLocked(k *kind) {
 		k.abandon()
 	default:
 		ctx := c.ctx
-		for _, p := range k.parts {
-			c.running.Go(func() { p.run(ctx) })
-		}
+		c.running.Go(func() { k.run(ctx) })
 	}
 }
 

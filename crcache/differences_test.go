@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -39,14 +40,14 @@ var differences = []difference{
 	{"Undecodable objects", showUndecodable, "0 pods: a timeout, get: a timeout", "1 pods: a DecodeError, get: a DecodeError"},
 	{"Removed resources", showRemovedResource, "1 pods, events: ", "0 pods, events: delete missed"},
 	{"Failing transforms", showFailingTransform, "0 pods: a timeout, get: a timeout", "1 pods: a DecodeError, get: a DecodeError"},
-	{"Renaming transforms", showRenamingTransform, "get of the new name: success, of the old name: NotFound", "get of the new name: NotFound, of the old name: a DecodeError"},
+	{"Renaming transforms", showRenamingTransform, "get of the new name: success, of the old name: NotFound", "get of the new name: NotFound, of the old name: success"},
 	{"Transforms that drop the resource version", showLateUpdate, "", "update"},
 	{"Timeouts", showTimeout, "they end watches", "they end no watch"},
 	{"Redirects", showRedirect, "success", "a timeout"},
 	{"Bookmarks", showBookmarks, "<nil>", "cache.Options.DefaultEnableWatchBookmarks is false…"},
-	{"Informers", showInformer, "a SharedIndexInformer, Add: <nil>, indexes: [field:node namespace]", "another type, Add: only the informer writes to its store, indexes: []"},
-	{"Registrations", showRegistration, "<nil>", "the registration is of another informer"},
-	{"Resync periods", showResync, "0 updates", "many updates"},
+	{"Several namespaces", showNamespaces, "another type", "a SharedIndexInformer"},
+	{"Writes", showWrite, "<nil>", "only the informer writes to its store while it runs"},
+	{"Fields", showFieldIndex, "[field:node namespace]", "[namespace]"},
 	{"Watch errors", showWatchError, "a reflector with its state", "a reflector that has a name only"},
 }
 
@@ -327,61 +328,27 @@ func showBookmarks(w *world, by namedCache) string {
 	return fmt.Sprint(err)
 }
 
-func showInformer(w *world, by namedCache) string {
+// showNamespaces shows the type of the informer of several namespaces.
+func showNamespaces(w *world, by namedCache) string {
+	opts := cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}}
+	if _, ok := w.informerOf(by.create(w, opts)).(toolscache.SharedIndexInformer); ok {
+		return "a SharedIndexInformer"
+	}
+	return "another type"
+}
+
+func showWrite(w *world, by namedCache) string {
+	return w.with(by, cache.Options{}, func(c cache.Cache) string {
+		return fmt.Sprint(indexerOf(w.informerOf(c)).Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "added"}}))
+	})
+}
+
+func showFieldIndex(w *world, by namedCache) string {
 	c := by.create(w, cache.Options{})
 	if err := c.IndexField(w.Context(), &corev1.Pod{}, "node", func(client.Object) []string { return nil }); err != nil {
 		w.Fatal(err)
 	}
-	stop := w.start(c)
-	defer stop()
-	i := w.informerOf(c)
-	form := "another type"
-	if _, ok := i.(toolscache.SharedIndexInformer); ok {
-		form = "a SharedIndexInformer"
-	}
-	var names []string
-	for name := range indexerOf(i).GetIndexers() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	added := indexerOf(i).Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "added"}})
-	return fmt.Sprintf("%s, Add: %v, indexes: %v", form, added, names)
-}
-
-func showRegistration(w *world, by namedCache) string {
-	return w.with(by, cache.Options{}, func(c cache.Cache) string {
-		nodes, err := c.GetInformer(w.Context(), &corev1.Node{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		handle, err := w.informerOf(c).AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
-		if err != nil {
-			w.Fatal(err)
-		}
-		err = nodes.RemoveEventHandler(handle)
-		if err != nil {
-			_, text, _ := strings.Cut(err.Error(), ": ")
-			return text
-		}
-		return fmt.Sprint(err)
-	})
-}
-
-// showResync shows a handler of a running informer with a shorter resync period than SyncPeriod.
-func showResync(w *world, by namedCache) string {
-	w.pod("a", "x")
-	return w.with(by, cache.Options{SyncPeriod: ptr(10 * time.Hour)}, func(c cache.Cache) string {
-		r := recorder{make(chan string, 100)}
-		if _, err := w.informerOf(c).AddEventHandlerWithResyncPeriod(r.handler(), time.Minute); err != nil {
-			w.Fatal(err)
-		}
-		<-time.After(10 * time.Minute)
-		n := strings.Count(r.kindsOf(), "update")
-		if n >= 7 {
-			return "many updates"
-		}
-		return fmt.Sprintf("%d updates", n)
-	})
+	return fmt.Sprint(slices.Sorted(maps.Keys(indexerOf(w.informerOf(c)).GetIndexers())))
 }
 
 func showWatchError(w *world, by namedCache) string {

@@ -44,16 +44,17 @@
 //     handlers receive deletions with toolscache.DeletedFinalStateUnknown. The cache of controller-runtime keeps the
 //     objects.
 //   - Failing transforms. A transform that fails for an object makes that one undecodable, and stops no other.
-//   - Renaming transforms. A transform must not change namespace or name. That counts as a failure.
+//   - Renaming transforms. If a transform changes namespace or name, the object stays under those of the server.
 //   - Transforms that drop the resource version. Handlers receive each update. With controller-runtime's cache, a
 //     handler without resync does not, once a resync period has passed.
 //   - Timeouts. The timeout of rest.Config or of HTTPClient limits lists, and ends no watch.
 //   - Redirects. Without a CheckRedirect of HTTPClient, the informers follow redirects to the same server only.
 //   - Bookmarks. EnableWatchBookmarks must not be false, because the informers resume their watches from bookmarks.
-//   - Informers. GetInformer does not return a toolscache.SharedIndexInformer. What it returns has the method
-//     GetIndexer, whose result rejects writes and has the indexes of AddIndexers only.
-//   - Registrations. RemoveEventHandler returns an error for the registration of another informer.
-//   - Resync periods. A handler that is added to a running informer may have a shorter resync period than SyncPeriod.
+//   - Several namespaces. An informer of several configured namespaces is a toolscache.SharedIndexInformer, too. Its
+//     store has the objects of all of them.
+//   - Writes. While the cache runs, the methods of the store of an informer that write return an error. Before, they
+//     work, for tests; Start then drops what they have written.
+//   - Fields. The indexes of IndexField are not among those of an informer.
 //   - Watch errors. DefaultWatchErrorHandler receives a toolscache.Reflector that has a name only, at each failure of a
 //     request or a watch, and for the differences that audits find.
 //
@@ -62,6 +63,11 @@
 // cache.Options.NewInformer makes the informers of all kinds, as in controller-runtime, whose own cache then has these
 // kinds. [Get] and [List] read them. [NewIndex] and [WaitForObject] return an error for them, and they have no metrics.
 // [Options.IgnoreNewInformer] and that of [ByObject] give kinds to informers of this package.
+//
+// An informer of the cache is a toolscache.SharedIndexInformer, as in controller-runtime. Programs that cast it get its
+// store, its indexer and its settings before the start:
+//
+//	pods := i.(toolscache.SharedIndexInformer).GetIndexer()
 //
 // A transform may return an object without uid or resourceVersion, or of another type: readers and handlers receive
 // what it returned. A typed read of an object of another type fails with an error that names both types. Compact does

@@ -7,8 +7,8 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Stopped returns a channel that is closed when an informer with one configuration has stopped.
-func Stopped(i cache.Informer) <-chan struct{} { return i.(*kind).parts[0].done }
+// Stopped returns a channel that is closed when an informer has stopped.
+func Stopped(i cache.Informer) <-chan struct{} { return i.(*kind).done }
 
 // Audits returns the status of the audits of each informer with one configuration.
 func Audits(i cache.Informer) (audits []informer.AuditStatus) {

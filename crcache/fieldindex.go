@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/typedinformer/informer"
+	clientcache "github.com/typedinformer/informer/clientgo/cache"
+	"github.com/typedinformer/informer/internal/run"
 )
 
 // IndexField makes List find objects by a field selector on field. extract returns the values of the field; an object
@@ -33,7 +35,7 @@ func (c *objectCache) IndexField(ctx context.Context, obj client.Object, field s
 // fieldIndex finds the objects of a kind by the values of a field.
 type fieldIndex struct {
 	extract client.IndexerFunc
-	parts   map[*part]*informer.Index[client.Object, fieldKey]
+	parts   map[*part]*informer.Index[clientcache.Object, fieldKey]
 }
 
 // fieldKey is a value of a field, with the namespace of the object, or with no namespace for a lookup in all
@@ -41,27 +43,34 @@ type fieldIndex struct {
 type fieldKey struct{ namespace, value string }
 
 func (k *kind) indexField(field string, extract client.IndexerFunc) error {
+	if k.IsStopped() {
+		return k.errStopped()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, exists := k.fields[field]; exists {
 		return fmt.Errorf("field %q of %s has an index already", field, k.id.gvk.Kind)
 	}
-	x := &fieldIndex{extract: extract, parts: map[*part]*informer.Index[client.Object, fieldKey]{}}
-	for _, p := range k.parts {
-		if p.stopped() {
-			return k.errStopped()
-		}
-		x.parts[p] = informer.NewIndex(p.informer, func(obj client.Object) []fieldKey {
-			return fieldKeys(obj, x.values(obj), p.single)
-		})
+	x := &fieldIndex{extract: extract, parts: map[*part]*informer.Index[clientcache.Object, fieldKey]{}}
+	if run.IsClosed(k.started) {
+		x.start(k.parts)
 	}
 	k.fields[field] = x
 	return nil
 }
 
+// start adds the index to the informers of parts.
+func (x *fieldIndex) start(parts []*part) {
+	for _, p := range parts {
+		x.parts[p] = informer.NewIndex(p.informer, func(obj clientcache.Object) []fieldKey {
+			return fieldKeys(obj, x.values(obj), p.single)
+		})
+	}
+}
+
 // values returns the values of the field of an object. What is no client.Object any more after a transform has none.
-func (x *fieldIndex) values(held client.Object) []string {
-	if obj, ok := shown(held).(client.Object); ok {
+func (x *fieldIndex) values(held clientcache.Object) []string {
+	if obj, ok := clientcache.Result(held).(client.Object); ok {
 		return x.extract(obj)
 	}
 	return nil
@@ -69,7 +78,7 @@ func (x *fieldIndex) values(held client.Object) []string {
 
 // fieldKeys returns the keys of an object with the given values. If single is true, the index has the objects of one
 // namespace only, and lookups need no keys with namespaces.
-func fieldKeys(obj client.Object, values []string, single bool) []fieldKey {
+func fieldKeys(obj clientcache.Object, values []string, single bool) []fieldKey {
 	keys := make([]fieldKey, 0, 2*len(values))
 	namespace := obj.GetNamespace()
 	for _, value := range values {
@@ -82,12 +91,12 @@ func fieldKeys(obj client.Object, values []string, single bool) []fieldKey {
 }
 
 // lookup yields the objects of snap, a snapshot of p, that have value and are in namespace, or in any if that is empty.
-func (x *fieldIndex) lookup(p *part, snap *informer.Snapshot[client.Object], namespace,
-	value string) iter.Seq[client.Object] {
+func (x *fieldIndex) lookup(p *part, snap *informer.Snapshot[clientcache.Object], namespace,
+	value string) iter.Seq[clientcache.Object] {
 	if !p.single {
 		return x.parts[p].LookupIn(snap, fieldKey{namespace, value})
 	}
-	return func(yield func(client.Object) bool) {
+	return func(yield func(clientcache.Object) bool) {
 		for obj := range x.parts[p].LookupIn(snap, fieldKey{value: value}) {
 			if (namespace == "" || namespace == obj.GetNamespace()) && !yield(obj) {
 				return
@@ -126,7 +135,7 @@ func (k *kind) conditions(selector fields.Selector) ([]condition, error) {
 
 var errInexact = errors.New("the cache supports only field selectors with = or ==, and at least one of them")
 
-func meetsAll(obj client.Object, conditions []condition) bool {
+func meetsAll(obj clientcache.Object, conditions []condition) bool {
 	for _, c := range conditions {
 		if !slices.Contains(c.index.values(obj), c.value) {
 			return false

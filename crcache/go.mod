@@ -2,12 +2,16 @@ module github.com/typedinformer/informer/crcache
 
 go 1.26.0
 
-replace github.com/typedinformer/informer => ../
+replace (
+	github.com/typedinformer/informer => ../
+	github.com/typedinformer/informer/clientgo => ../clientgo
+)
 
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/prometheus/client_golang v1.23.2
 	github.com/typedinformer/informer v0.0.0
+	github.com/typedinformer/informer/clientgo v0.0.0
 	k8s.io/api v0.36.0
 	k8s.io/apimachinery v0.36.0
 	k8s.io/client-go v0.36.0

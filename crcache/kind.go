@@ -2,7 +2,6 @@ package crcache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,34 +18,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/typedinformer/informer"
+	clientcache "github.com/typedinformer/informer/clientgo/cache"
+	"github.com/typedinformer/informer/internal/run"
 )
 
-// kind has the informers of one kind in one form: one for each configured namespace, or one for all. It implements
-// [cache.Informer].
+// defaultSyncPeriod is that of controller-runtime.
+const defaultSyncPeriod = 10 * time.Hour
+
+// kind has the objects of one kind in one form: in an informer for each configured namespace, or in one for all. It is
+// their common face to the users of the cache, and so a [cache.Informer] and a [toolscache.SharedIndexInformer].
 type kind struct {
+	toolscache.SharedIndexInformer
+
 	id         kindID
-	prototype  client.Object
 	goType     reflect.Type // nil if it is not the only type of the kind
 	namespaced bool
 	parts      []*part // sorted by namespace
+	observed   *observed
+	removed    context.Context // ends with the removal of the kind
+	cancel     context.CancelFunc
+	started    chan struct{} // closed when the parts have informers
+	done       chan struct{} // closed when the informers have stopped
 	synced     atomic.Bool
 
 	mu      sync.Mutex // protects the fields below
 	fields  map[string]*fieldIndex
-	indexes map[string]*userIndex
+	pending []func() // to be called when the parts have informers
 }
 
-// part is the informer of a kind for one namespace, or for all that have none of their own.
+// part is what a kind has for one namespace, or for all that have none of their own.
 type part struct {
 	namespace string // of the configuration; empty for all others
 	single    bool   // all objects are of one namespace, or cluster-scoped
 	series    series // of its metrics
-	observed  *observed
 	config    cache.Config
-	informer  *informer.Informer[client.Object]
-	removed   context.Context // ends with the removal of the kind
-	cancel    context.CancelFunc
-	done      chan struct{} // closed when the informer has stopped
+	informer  *informer.Informer[clientcache.Object] // nil before kind.started is closed
 }
 
 // newKind creates the informers of a kind.
@@ -60,11 +67,13 @@ func (c *objectCache) newKind(id kindID) (*kind, error) {
 	}
 	k := &kind{
 		id:         id,
-		prototype:  prototype,
 		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+		observed:   c.observed,
+		started:    make(chan struct{}),
+		done:       make(chan struct{}),
 		fields:     map[string]*fieldIndex{},
-		indexes:    map[string]*userIndex{},
 	}
+	k.removed, k.cancel = context.WithCancel(context.Background())
 	if alone {
 		k.goType = reflect.TypeOf(prototype)
 	}
@@ -73,18 +82,27 @@ func (c *objectCache) newKind(id kindID) (*kind, error) {
 	if !k.namespaced || len(namespaces) == 0 {
 		namespaces = map[string]cache.Config{cache.AllNamespaces: plan.whole}
 	}
+	var parts []clientcache.Part
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
-		p, err := c.newPart(k, mapping, namespace, namespaces[namespace])
+		part, err := c.addPart(k, mapping, namespace, namespaces[namespace])
 		if err != nil {
 			return nil, err
 		}
-		k.parts = append(k.parts, p)
+		parts = append(parts, part)
+	}
+	k.SharedIndexInformer, err = clientcache.NewOfParts(c.configOf(k, prototype), parts)
+	if err != nil {
+		return nil, err
+	}
+	if handler := c.opts.DefaultWatchErrorHandler; handler != nil {
+		return k, k.SetWatchErrorHandlerWithContext(handler)
 	}
 	return k, nil
 }
 
-func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace string,
-	config cache.Config) (*part, error) {
+// addPart adds a part to k, and returns what its informer follows.
+func (c *objectCache) addPart(k *kind, mapping *meta.RESTMapping, namespace string,
+	config cache.Config) (clientcache.Part, error) {
 	resource := informer.Resource{GroupVersionResource: mapping.Resource}
 	if config.LabelSelector != nil {
 		resource.LabelSelector = config.LabelSelector.String()
@@ -100,97 +118,111 @@ func (c *objectCache) newPart(k *kind, mapping *meta.RESTMapping, namespace stri
 	}
 	apiClient, err := newClient(c.config, c.opts.HTTPClient, k.id.form)
 	if err != nil {
-		return nil, err
+		return clientcache.Part{}, err
 	}
-	how := c.storages.of(k.id.gvk)
 	p := &part{
 		namespace: namespace,
 		single:    len(resource.Namespaces) == 1 || !k.namespaced,
 		series:    series{name: k.id.form.String(), resource: mapping.Resource},
-		observed:  c.observed,
 		config:    config,
-		done:      make(chan struct{}),
 	}
 	if namespace != "" {
 		p.series.name += "/" + namespace
 	}
-	p.removed, p.cancel = context.WithCancel(context.Background())
-	p.informer = informer.New(apiClient, resource, informer.Config[client.Object]{
-		Prototype:         k.prototype,
-		Transform:         k.transform(config),
-		KeepManagedFields: !how.dropManagedFields,
-		Share:             how.share,
-		Compact:           how.compact,
-		AuditEvery:        how.auditEvery,
-		OnFailure:         c.onFailure(k, resource),
-		Logger:            slog.New(logr.ToSlogHandler(c.log)),
-	})
-	if err := p.invalid(); err != nil {
-		return nil, err
+	k.parts = append(k.parts, p)
+	resync := defaultSyncPeriod
+	if config.SyncPeriod != nil {
+		resync = *config.SyncPeriod
 	}
-	return p, nil
+	return clientcache.Part{
+		Client:       apiClient,
+		Resource:     resource,
+		Transform:    config.Transform,
+		ResyncPeriod: resync,
+	}, nil
 }
 
-// onFailure returns the function that calls DefaultWatchErrorHandler of cache.Options, or nil. A handler such as that
-// of client-go logs the name of its reflector, so it gets one that only has a name.
-func (c *objectCache) onFailure(k *kind, resource informer.Resource) func(error) {
-	handler := c.opts.DefaultWatchErrorHandler
-	if handler == nil {
-		return nil
+// configOf returns what the informers of the parts have in common.
+func (c *objectCache) configOf(k *kind, prototype client.Object) clientcache.Config {
+	how := c.storages.of(k.id.gvk)
+	config := clientcache.Config{
+		Object:            prototype,
+		ObjectDescription: k.id.gvk.String(),
+		Indexers:          toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc},
+		Options: clientcache.Options{
+			Share:             how.share,
+			Compact:           how.compact,
+			DropManagedFields: how.dropManagedFields,
+			AuditEvery:        how.auditEvery,
+		},
+		Logger:  slog.New(logr.ToSlogHandler(c.log)),
+		OnStart: k.start,
 	}
-	r := toolscache.NewReflectorWithOptions(&toolscache.ListWatch{}, k.prototype, nil, toolscache.ReflectorOptions{
-		Name:            resource.String(),
-		TypeDescription: k.id.gvk.String(),
-	})
-	return func(err error) { handler(c.ctx, r, err) } // c.ctx is set before an informer runs
+	if k.id.form == metadataForm { // the server sends the kind PartialObjectMetadata
+		config.Kind = k.id.gvk
+	}
+	return config
 }
 
-// invalid returns the error with which informer.New rejected its arguments, or nil.
-func (p *part) invalid() error {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := p.informer.WaitSynced(ended); !errors.Is(err, informer.ErrNotStarted) {
-		return err
+// start gives each part its informer, which is about to run.
+func (k *kind) start(informers []*informer.Informer[clientcache.Object]) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for n, p := range k.parts {
+		p.informer = informers[n]
+		k.observed.add(p, p.series)
 	}
-	return nil
+	for _, x := range k.fields {
+		x.start(k.parts)
+	}
+	for _, do := range k.pending {
+		do()
+	}
+	k.pending = nil
+	close(k.started)
 }
 
-// run runs the informer until ctx ends or the kind is removed.
-func (p *part) run(ctx context.Context) {
-	defer close(p.done)
+// whenStarted calls do when the parts have informers, which may be at once.
+func (k *kind) whenStarted(do func()) {
+	k.mu.Lock()
+	early := !run.IsClosed(k.started)
+	if early {
+		k.pending = append(k.pending, do)
+	}
+	k.mu.Unlock()
+	if !early {
+		do()
+	}
+}
+
+// run runs the informers until ctx ends or the kind is removed.
+func (k *kind) run(ctx context.Context) {
+	defer close(k.done)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.removed, cancel)()
-	p.observed.add(p, p.series)
-	defer p.observed.remove(p)
-	if err := p.informer.Run(ctx); ctx.Err() == nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "an informer of the cache has ended")
+	defer context.AfterFunc(k.removed, cancel)()
+	k.RunWithContext(ctx)
+	for _, p := range k.parts {
+		k.observed.remove(p)
 	}
 }
 
 // abandon stops informers that do not run and never will.
 func (k *kind) abandon() {
 	k.cancel()
-	for _, p := range k.parts {
-		p.run(p.removed)
-	}
+	k.run(k.removed)
 }
 
-// cancel ends the informers, and does not wait for them.
-func (k *kind) cancel() {
-	for _, p := range k.parts {
-		p.cancel()
-	}
+func (k *kind) errStopped() error {
+	return fmt.Errorf("the informer of %s: %w", k.id.gvk.Kind, informer.ErrStopped)
 }
 
 func (k *kind) hasSynced() bool {
 	if k.synced.Load() {
 		return true
 	}
-	for _, p := range k.parts {
-		if !p.informer.HasSynced() {
-			return false
-		}
+	if !k.HasSynced() {
+		return false
 	}
 	k.synced.Store(true)
 	return true
@@ -199,6 +231,11 @@ func (k *kind) hasSynced() bool {
 func (k *kind) waitSynced(ctx context.Context) error {
 	if k.hasSynced() {
 		return nil
+	}
+	select {
+	case <-k.started:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", informer.ErrNotStarted, context.Cause(ctx))
 	}
 	for _, p := range k.parts {
 		if err := p.informer.WaitSynced(ctx); err != nil {

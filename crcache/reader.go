@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/typedinformer/informer"
+	clientcache "github.com/typedinformer/informer/clientgo/cache"
 )
 
 // Get reads one object into out.
@@ -51,7 +52,7 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 	if !ok {
 		return k.notFound(snap, key)
 	}
-	obj := shown(held)
+	obj := clientcache.Result(held)
 	to, from := reflect.ValueOf(out), reflect.ValueOf(obj)
 	if to.Type() != from.Type() {
 		return k.anotherType(key, obj, to.Type().String())
@@ -82,7 +83,7 @@ func (k *kind) partOf(key client.ObjectKey) (*part, client.ObjectKey, error) {
 
 // notFound returns why snap has no object with a key. The object may exist, if it could not be decoded. Otherwise the
 // error names the kind where the API server names the resource, as controller-runtime's cache does.
-func (k *kind) notFound(snap *informer.Snapshot[client.Object], key client.ObjectKey) error {
+func (k *kind) notFound(snap *informer.Snapshot[clientcache.Object], key client.ObjectKey) error {
 	if err := snap.Undecodable(key); err != nil {
 		return err
 	}
@@ -106,10 +107,10 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	items := []runtime.Object{}
-	missing, err := k.list(&options, true, func(held client.Object, copied bool) error {
-		obj, ok := shown(held).(runtime.Object)
+	missing, err := k.list(&options, true, func(held clientcache.Object, copied bool) error {
+		obj, ok := clientcache.Result(held).(runtime.Object)
 		if !ok {
-			return k.anotherType(client.ObjectKeyFromObject(held), shown(held), "runtime.Object")
+			return k.anotherType(client.ObjectKeyFromObject(held), clientcache.Result(held), "runtime.Object")
 		}
 		if copied {
 			obj.GetObjectKind().SetGroupVersionKind(id.gvk)
@@ -132,8 +133,8 @@ var errContinue = errors.New("continue list option is not supported by the cache
 // list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless
 // the configuration or options disable that. An error of take ends it. The error missing says that there may be more
 // objects, which could not be decoded. The values of their labels and fields are not known.
-func (k *kind) list(options *client.ListOptions, copy bool, take func(held client.Object, copied bool) error) (missing,
-	err error) {
+func (k *kind) list(options *client.ListOptions, copy bool,
+	take func(held clientcache.Object, copied bool) error) (missing, err error) {
 	if options.Continue != "" {
 		return nil, errContinue
 	}
@@ -173,8 +174,8 @@ func (k *kind) list(options *client.ListOptions, copy bool, take func(held clien
 }
 
 // selected yields the objects of snap, a snapshot of a part, that match a namespace and the selectors of options.
-func (k *kind) selected(p *part, snap *informer.Snapshot[client.Object], namespace string, options *client.ListOptions,
-	copies bool) (iter.Seq[client.Object], error) {
+func (k *kind) selected(p *part, snap *informer.Snapshot[clientcache.Object], namespace string,
+	options *client.ListOptions, copies bool) (iter.Seq[clientcache.Object], error) {
 	view := snap
 	if copies {
 		view = informer.Copies(snap)
@@ -190,13 +191,13 @@ func (k *kind) selected(p *part, snap *informer.Snapshot[client.Object], namespa
 	if len(others) == 0 && (selector == nil || selector.Empty()) {
 		return first.index.lookup(p, view, namespace, first.value), nil
 	}
-	return func(yield func(client.Object) bool) {
+	return func(yield func(clientcache.Object) bool) {
 		for obj := range first.index.lookup(p, snap, namespace, first.value) {
 			if selector != nil && !selector.Matches(labels.Set(obj.GetLabels())) || !meetsAll(obj, others) {
 				continue
 			}
 			if copies {
-				obj = obj.DeepCopyObject().(client.Object)
+				obj = obj.DeepCopyObject().(clientcache.Object)
 			}
 			if !yield(obj) {
 				return

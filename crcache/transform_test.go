@@ -264,10 +264,6 @@ func TestTransformThatReturnsNoObject(t *testing.T) {
 		"a nil pod":   {func(any) (any, error) { return (*corev1.Pod)(nil), nil }, "returned nil and no error"},
 		"no metadata": {func(any) (any, error) { return "text", nil }, "returned a string, which has no metadata"},
 		"an error":    {func(any) (any, error) { return nil, errors.New("refused") }, "refused"},
-		"another name": {func(obj any) (any, error) {
-			obj.(client.Object).SetName("other")
-			return obj, nil
-		}, "changed the object's namespace, name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, false)

@@ -7,11 +7,13 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/typedinformer/informer"
+	clientcache "github.com/typedinformer/informer/clientgo/cache"
 )
 
 // Get returns the object with a key, and creates its informer and waits for it as the method Get of c does. T is a Go
@@ -39,9 +41,9 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 	if !ok {
 		return none, k.notFound(snap, key)
 	}
-	obj, ok := shown(held).(T)
+	obj, ok := clientcache.Result(held).(T)
 	if !ok {
-		return none, k.anotherType(key, shown(held), reflect.TypeFor[T]().String())
+		return none, k.anotherType(key, clientcache.Result(held), reflect.TypeFor[T]().String())
 	}
 	return obj, nil
 }
@@ -60,10 +62,10 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	var list []T
-	missing, err := k.list(&options, false, func(held client.Object, _ bool) error {
-		obj, ok := shown(held).(T)
+	missing, err := k.list(&options, false, func(held clientcache.Object, _ bool) error {
+		obj, ok := clientcache.Result(held).(T)
 		if !ok {
-			return k.anotherType(client.ObjectKeyFromObject(held), shown(held), reflect.TypeFor[T]().String())
+			return k.anotherType(client.ObjectKeyFromObject(held), clientcache.Result(held), reflect.TypeFor[T]().String())
 		}
 		list = append(list, obj)
 		return nil
@@ -74,7 +76,7 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 // Index finds objects by keys that a function computes from them, like informer.Index. [NewIndex] creates one. All
 // methods are safe for concurrent use.
 type Index[T client.Object, K comparable] struct {
-	parts []*informer.Index[client.Object, K]
+	parts atomic.Pointer[[]*informer.Index[clientcache.Object, K]] // nil before the informer has started
 }
 
 // NewIndex adds an index of the objects of type T to c, before or after its start. It creates the informer of T if
@@ -98,15 +100,27 @@ func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache,
 		return nil, err
 	}
 	x := &Index[T, K]{}
-	for _, p := range i.(*kind).parts {
-		x.parts = append(x.parts, informer.NewIndex(p.informer, func(held client.Object) []K {
-			if obj, ok := shown(held).(T); ok {
-				return keys(obj)
-			}
-			return nil // a transform has made another type of it
-		}))
-	}
+	k := i.(*kind)
+	k.whenStarted(func() {
+		var parts []*informer.Index[clientcache.Object, K]
+		for _, p := range k.parts {
+			parts = append(parts, informer.NewIndex(p.informer, func(held clientcache.Object) []K {
+				if obj, ok := clientcache.Result(held).(T); ok {
+					return keys(obj)
+				}
+				return nil // a transform has made another type of it
+			}))
+		}
+		x.parts.Store(&parts)
+	})
 	return x, nil
+}
+
+func (x *Index[T, K]) started() []*informer.Index[clientcache.Object, K] {
+	if parts := x.parts.Load(); parts != nil {
+		return *parts
+	}
+	return nil
 }
 
 // Lookup yields the objects that have key, ordered by namespace, then name; if the cache has a configuration for each
@@ -115,9 +129,9 @@ func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache,
 // be decoded; [List] returns an error for that.
 func (x *Index[T, K]) Lookup(key K) iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for _, part := range x.parts {
+		for _, part := range x.started() {
 			for obj := range part.Lookup(key) {
-				if !yield(shown(obj).(T)) {
+				if !yield(clientcache.Result(obj).(T)) {
 					return
 				}
 			}
@@ -131,7 +145,7 @@ func (x *Index[T, K]) List(key K) []T { return slices.Collect(x.Lookup(key)) }
 // Count returns the number of objects that have key. It takes time proportional to that number.
 func (x *Index[T, K]) Count(key K) int {
 	n := 0
-	for _, part := range x.parts {
+	for _, part := range x.started() {
 		n += part.Count(key)
 	}
 	return n

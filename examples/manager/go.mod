@@ -4,6 +4,7 @@ go 1.26.0
 
 replace (
 	github.com/typedinformer/informer => ../../
+	github.com/typedinformer/informer/clientgo => ../../clientgo
 	github.com/typedinformer/informer/crcache => ../../crcache
 )
 

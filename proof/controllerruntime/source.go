@@ -38,8 +38,9 @@ func copySource(ctx context.Context, crcache, dir string) (copied.Module, error)
 // create caches of the module crcache. options are the fields of a crcache.Options, in Go.
 func useOurs(ctx context.Context, m copied.Module, crcache, options string) error {
 	err := m.Require(ctx, map[string]string{
-		"github.com/typedinformer/informer":         filepath.Dir(crcache),
-		"github.com/typedinformer/informer/crcache": crcache,
+		"github.com/typedinformer/informer":          filepath.Dir(crcache),
+		"github.com/typedinformer/informer/clientgo": filepath.Join(filepath.Dir(crcache), "clientgo"),
+		"github.com/typedinformer/informer/crcache":  crcache,
 	})
 	if err != nil {
 		return err

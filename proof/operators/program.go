@@ -88,7 +88,11 @@ func (p program) useOurs(ctx context.Context, s setup, source, folder string) er
 	if err != nil {
 		return err
 	}
-	own := map[string]string{informer: s.project, crcache: filepath.Join(s.project, "crcache")}
+	own := map[string]string{
+		informer: s.project,
+		clientgo: filepath.Join(s.project, "clientgo"),
+		crcache:  filepath.Join(s.project, "crcache"),
+	}
 	if err := runtime.Require(ctx, own); err != nil {
 		return err
 	}

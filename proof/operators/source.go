@@ -17,6 +17,7 @@ import (
 
 const (
 	informer          = "github.com/typedinformer/informer"
+	clientgo          = informer + "/clientgo"
 	crcache           = informer + "/crcache"
 	controllerRuntime = "sigs.k8s.io/controller-runtime"
 )
