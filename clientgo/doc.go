@@ -60,7 +60,7 @@
 // Transforms:
 //
 //   - A transform is called once for each version of an object, and never for a cache.DeletedFinalStateUnknown. Its
-//     error concerns that object only: it is as one that cannot be decoded.
+//     error concerns that object only: it is as one that cannot be decoded. It may return any type that has metadata.
 //   - If it changes the name or the namespace, the object stays under the key of the server.
 //
 // Requests:

@@ -331,10 +331,12 @@ func showBookmarks(w *world, by namedCache) string {
 // showNamespaces shows the type of the informer of several namespaces.
 func showNamespaces(w *world, by namedCache) string {
 	opts := cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}}
-	if _, ok := w.informerOf(by.create(w, opts)).(toolscache.SharedIndexInformer); ok {
-		return "a SharedIndexInformer"
-	}
-	return "another type"
+	return w.with(by, opts, func(c cache.Cache) string {
+		if _, ok := w.informerOf(c).(toolscache.SharedIndexInformer); ok {
+			return "a SharedIndexInformer"
+		}
+		return "another type"
+	})
 }
 
 func showWrite(w *world, by namedCache) string {

@@ -95,7 +95,9 @@ func (c *objectCache) newKind(id kindID) (*kind, error) {
 		return nil, err
 	}
 	if handler := c.opts.DefaultWatchErrorHandler; handler != nil {
-		return k, k.SetWatchErrorHandlerWithContext(handler)
+		if err := k.SetWatchErrorHandlerWithContext(handler); err != nil {
+			return nil, err
+		}
 	}
 	return k, nil
 }
@@ -144,19 +146,13 @@ func (c *objectCache) addPart(k *kind, mapping *meta.RESTMapping, namespace stri
 
 // configOf returns what the informers of the parts have in common.
 func (c *objectCache) configOf(k *kind, prototype client.Object) clientcache.Config {
-	how := c.storages.of(k.id.gvk)
 	config := clientcache.Config{
 		Object:            prototype,
 		ObjectDescription: k.id.gvk.String(),
 		Indexers:          toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc},
-		Options: clientcache.Options{
-			Share:             how.share,
-			Compact:           how.compact,
-			DropManagedFields: how.dropManagedFields,
-			AuditEvery:        how.auditEvery,
-		},
-		Logger:  slog.New(logr.ToSlogHandler(c.log)),
-		OnStart: k.start,
+		Options:           c.storages.of(k.id.gvk).Options,
+		Logger:            slog.New(logr.ToSlogHandler(c.log)),
+		OnStart:           k.start,
 	}
 	if k.id.form == metadataForm { // the server sends the kind PartialObjectMetadata
 		config.Kind = k.id.gvk

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	clientcache "github.com/typedinformer/informer/clientgo/cache"
 )
 
 // Options choose how the cache holds objects. The zero value holds them decoded and whole, as controller-runtime's
@@ -58,10 +60,9 @@ type ByObject struct {
 
 // storage says how the objects of one kind are held and audited.
 type storage struct {
-	compact, share, dropManagedFields bool
-	auditEvery                        time.Duration
+	clientcache.Options
 
-	users bool // cache.Options.NewInformer makes the informer: the fields above do not apply
+	users bool // cache.Options.NewInformer makes the informer: the options do not apply
 }
 
 // storages has the storage of each kind.
@@ -86,7 +87,15 @@ func (s *storages) some(is func(storage) bool) bool {
 // cache.Options.NewInformer is set.
 func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 	s := &storages{
-		others: storage{o.Compact, o.Share, o.DropManagedFields, o.AuditEvery, newInformer && !o.IgnoreNewInformer},
+		others: storage{
+			Options: clientcache.Options{
+				Compact:           o.Compact,
+				Share:             o.Share,
+				DropManagedFields: o.DropManagedFields,
+				AuditEvery:        o.AuditEvery,
+			},
+			users: newInformer && !o.IgnoreNewInformer,
+		},
 		byKind: map[schema.GroupVersionKind]storage{},
 	}
 	if o.Compact && o.Share {
@@ -105,8 +114,8 @@ func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 		}
 		field := fmt.Sprintf("crcache.Options.ByObject[%T].", obj)
 		special, own := s.others, storage{}
-		by.override(&special)
-		by.override(&own)
+		by.override(&special.Options)
+		by.override(&own.Options)
 		if by.IgnoreNewInformer != nil {
 			special.users = newInformer && !*by.IgnoreNewInformer
 		}
@@ -114,10 +123,10 @@ func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 		if err := own.checkEffect(field); err != nil {
 			return nil, err
 		}
-		if special.compact && special.share {
+		if special.Compact && special.Share {
 			return nil, fmt.Errorf("crcache.Options.ByObject[%T]: Compact and Share exclude each other", obj)
 		}
-		if err := checkAuditEvery(special.auditEvery, field); err != nil {
+		if err := checkAuditEvery(special.AuditEvery, field); err != nil {
 			return nil, err
 		}
 		s.byKind[gvk] = special
@@ -125,12 +134,12 @@ func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 	return s, nil
 }
 
-// override sets the fields of s that by has.
-func (by *ByObject) override(s *storage) {
-	set(&s.compact, by.Compact)
-	set(&s.share, by.Share)
-	set(&s.dropManagedFields, by.DropManagedFields)
-	set(&s.auditEvery, by.AuditEvery)
+// override sets the fields of o that by has.
+func (by *ByObject) override(o *clientcache.Options) {
+	set(&o.Compact, by.Compact)
+	set(&o.Share, by.Share)
+	set(&o.DropManagedFields, by.DropManagedFields)
+	set(&o.AuditEvery, by.AuditEvery)
 }
 
 // checkEffect returns an error if a field is set for an informer of the user, which it cannot change.
@@ -142,10 +151,10 @@ func (s storage) checkEffect(fields string) error {
 		name string
 		set  bool
 	}{
-		{"Compact", s.compact},
-		{"Share", s.share},
-		{"DropManagedFields", s.dropManagedFields},
-		{"AuditEvery", s.auditEvery != 0},
+		{"Compact", s.Compact},
+		{"Share", s.Share},
+		{"DropManagedFields", s.DropManagedFields},
+		{"AuditEvery", s.AuditEvery != 0},
 	} {
 		if f.set {
 			return fmt.Errorf("%s%s has no effect on the informers of cache.Options.NewInformer: "+
