@@ -6,6 +6,8 @@ replace github.com/typedinformer/informer => ../../../
 
 replace github.com/typedinformer/informer/codegen => ../../
 
+replace github.com/typedinformer/informer/clientgo => ../../../clientgo
+
 require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/go-cmp v0.7.0
@@ -13,6 +15,9 @@ require (
 	github.com/typedinformer/informer/codegen v0.0.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
+	k8s.io/client-go v0.37.2
+	k8s.io/sample-controller v0.37.0
+	github.com/typedinformer/informer/clientgo v0.0.0
 )
 
 require (
