@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	"github.com/typedinformer/informer/proof/internal/copied"
 )
@@ -17,29 +15,33 @@ const (
 	ours   = "github.com/typedinformer/informer/clientgo/informers"
 )
 
-// unversioned matches the modules in Kubernetes' go.mod that have its own version.
-var unversioned = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0$`)
-
-// copySource copies the sources of Kubernetes at version, such as v1.36.3, to dir, and completes their go.mod.
-func copySource(ctx context.Context, version, dir string) (copied.Module, error) {
-	m, err := copied.Copy(ctx, module, version, dir)
+// copySource makes a module in dir that requires Kubernetes from a copy below dir, and returns the version. All modules
+// have the versions of e2e/apiserver, so packages that its kube-apiserver was compiled from are not compiled again.
+func copySource(ctx context.Context, dir string) (m copied.Module, version string, err error) {
+	root, err := copied.Root(ctx)
 	if err != nil {
-		return m, err
+		return m, "", err
 	}
-	goMod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	apiserver := filepath.Join(root, "e2e", "apiserver")
+	version, err = copied.Version(ctx, apiserver, module)
 	if err != nil {
-		return m, err
+		return m, "", err
 	}
-	rest, ok := strings.CutPrefix(version, "v1.")
-	if !ok {
-		return m, fmt.Errorf("version %q of %s is not v1.MINOR.PATCH", version, module)
+	if _, err := copied.Copy(ctx, module, version, filepath.Join(dir, "kubernetes")); err != nil {
+		return m, "", err
 	}
-	args := []string{"mod", "edit"}
-	for _, found := range unversioned.FindAllSubmatch(goMod, -1) {
-		args = append(args, fmt.Sprintf("-replace=%[1]s=%[1]s@v0.%[2]s", found[1], rest))
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(apiserver, name))
+		if err != nil {
+			return m, "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return m, "", err
+		}
 	}
-	_, err = copied.Go(ctx, dir, args...)
-	return m, err
+	_, err = copied.Go(ctx, dir, "mod", "edit", "-module=tests", "-droptool="+module+"/cmd/kube-apiserver",
+		"-replace="+module+"=./kubernetes")
+	return copied.Module{Dir: dir}, version, err
 }
 
 // useOurs makes the copy use our informers. storage has the fields of a clientgo Options, in Go; empty for the default.
@@ -69,7 +71,7 @@ func useOurs(ctx context.Context, m copied.Module, storage string) error {
 	if storage == "" {
 		return nil
 	}
-	folder := filepath.Join(m.Dir, "informerswithstorage")
+	folder := filepath.Join(m.Dir, "kubernetes", "informerswithstorage")
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
 	}
@@ -98,6 +100,7 @@ var (
 	WithTweakListOptions   = informers.WithTweakListOptions
 	WithNamespace          = informers.WithNamespace
 	WithTransform          = informers.WithTransform
+	WithInformerName       = informers.WithInformerName
 )
 
 func NewSharedInformerFactory(client kubernetes.Interface, resync time.Duration) SharedInformerFactory {

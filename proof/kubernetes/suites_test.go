@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	version = flag.String("kubernetes", "v1.36.3", "the `version` of Kubernetes")
 	whose   = flag.String("informers", "both", "`whose` informers the tests use: ours, theirs or both")
 	which   = flag.String("suites", "", "the `suites` to run, such as deployment,job (default all; with -short deployment)")
 	only    = flag.String("focus", "", "run only the tests that match this `regexp`, and expect nothing of others")
 	storage = flag.String("storage", "", "the `fields` of informers.Options, in Go, such as 'Compact: true'")
+	logs    = flag.String("logs", "", "the `folder` that gets the whole output of each suite")
 	bound   = flag.Duration("bound", 30*time.Minute, "the time that a suite may take")
 )
 
@@ -39,14 +39,16 @@ func TestIntegration(t *testing.T) {
 	}
 	var table strings.Builder
 	fmt.Fprintf(&table, "%-18s %-9s %7s %7s %7s %8s\n", "suite", "informers", "passed", "failed", "skipped", "seconds")
-	defer func() { t.Logf("Kubernetes %s\n%s", *version, &table) }()
+	var version string
+	defer func() { t.Logf("Kubernetes %s\n%s", version, &table) }()
 
 	copies := map[string]copied.Module{}
 	for _, kind := range kinds(t) {
-		m, err := copySource(t.Context(), *version, filepath.Join(t.TempDir(), "kubernetes"))
+		m, v, err := copySource(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
+		version = v
 		if kind == "ours" {
 			if err := useOurs(t.Context(), m, *storage); err != nil {
 				t.Fatal(err)
@@ -62,7 +64,7 @@ func TestIntegration(t *testing.T) {
 			results := map[string][]outcome.Outcome{}
 			for _, kind := range kinds(t) {
 				began := time.Now()
-				all, err := copies[kind].Test(t.Context(), run(s, env))
+				all, err := copies[kind].Test(t.Context(), run(s, kind, env))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,14 +90,17 @@ func kinds(t *testing.T) []string {
 	return nil
 }
 
-func run(s suite, env []string) copied.Run {
+func run(s suite, kind string, env []string) copied.Run {
 	r := copied.Run{
-		Packages: "./test/integration/" + s.name + "/...",
+		Packages: module + "/test/integration/" + s.name,
 		Flags:    []string{"-timeout=" + bound.String()},
 		Env:      env,
 	}
 	if *only != "" {
 		r.Flags = append(r.Flags, "-run="+*only)
+	}
+	if *logs != "" {
+		r.Log = filepath.Join(*logs, s.name+"-"+kind+".json")
 	}
 	return r
 }

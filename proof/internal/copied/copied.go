@@ -93,11 +93,12 @@ type Run struct {
 	Args     []string // of the test binary
 	Env      []string // in addition to that of this process
 	Report   string   // where the binary writes a JSON report of Ginkgo; empty for none
+	Log      string   // the file that gets the output of go test -json; empty for none
 }
 
 // Test runs tests, and returns the outcome of each. The error says why none ran.
 func (m Module) Test(ctx context.Context, r Run) ([]outcome.Outcome, error) {
-	args := append([]string{"test", "-mod=mod", "-json", "-count=1"}, r.Flags...)
+	args := append([]string{"test", "-mod=mod", "-vet=off", "-json", "-count=1"}, r.Flags...)
 	args = append(args, r.Packages)
 	if r.Report != "" {
 		r.Args = append(r.Args, "-ginkgo.json-report="+r.Report)
@@ -113,6 +114,11 @@ func (m Module) Test(ctx context.Context, r Run) ([]outcome.Outcome, error) {
 	output, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return nil, err
+	}
+	if r.Log != "" {
+		if err := os.WriteFile(r.Log, output, 0o644); err != nil {
+			return nil, err
+		}
 	}
 	var report []byte
 	if r.Report != "" {
