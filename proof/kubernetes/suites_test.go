@@ -32,7 +32,8 @@ func TestIntegration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"PATH=" + filepath.Dir(bin.Etcd) + string(filepath.ListSeparator) + os.Getenv("PATH")}
+	// Without cgo, as the kube-apiserver of e2e, so that packages are shared.
+	env := []string{"CGO_ENABLED=0", "PATH=" + filepath.Dir(bin.Etcd) + string(filepath.ListSeparator) + os.Getenv("PATH")}
 	chosen := strings.Split(*which, ",")
 	if *which == "" && testing.Short() {
 		chosen = []string{"deployment"}
@@ -92,7 +93,7 @@ func kinds(t *testing.T) []string {
 
 func run(s suite, kind string, env []string) copied.Run {
 	r := copied.Run{
-		Packages: module + "/test/integration/" + s.name,
+		Packages: []string{module + "/test/integration/" + s.name},
 		Flags:    []string{"-timeout=" + bound.String()},
 		Env:      env,
 	}
