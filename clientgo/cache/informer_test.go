@@ -77,6 +77,13 @@ func add(t *testing.T, i clientcache.SharedIndexInformer,
 	return r
 }
 
+// shutDown removes a handler and waits until its last call has returned, like ShutDownEventHandler of client-go 0.37.
+func shutDown(i clientcache.SharedIndexInformer, r clientcache.ResourceEventHandlerRegistration) error {
+	err := i.RemoveEventHandler(r)
+	<-r.(interface{ ShutdownChan() <-chan struct{} }).ShutdownChan()
+	return err
+}
+
 // wait waits for a checker.
 func wait(t *testing.T, c clientcache.DoneChecker) {
 	t.Helper()
@@ -109,7 +116,7 @@ func TestBeforeRun(t *testing.T) {
 	if r.HasSynced() {
 		t.Error("a handler has synced before Run")
 	}
-	if err := clientcache.ShutDownEventHandler(i, gone); err != nil {
+	if err := shutDown(i, gone); err != nil {
 		t.Error(err)
 	}
 	if err := i.AddIndexers(clientcache.Indexers{"name": func(obj any) ([]string, error) {
@@ -202,13 +209,13 @@ func TestStopped(t *testing.T) {
 	if err := i.AddIndexers(clientcache.Indexers{"late": byNode}); !errors.Is(err, informer.ErrStopped) {
 		t.Errorf("AddIndexers: %v", err)
 	}
-	if err := clientcache.ShutDownEventHandler(i, r); err != nil {
+	if err := shutDown(i, r); err != nil {
 		t.Error(err)
 	}
 }
 
-// A handler receives each change in order, also while it is slow, and nothing after ShutDownEventHandler. A late handler
-// begins with the objects of the store.
+// A handler receives each change in order, also while it is slow, and nothing after it was removed and has ended. A
+// late handler begins with the objects of the store.
 // Guarantees: P1
 func TestHandlers(t *testing.T) {
 	w := world.New(t)
@@ -239,7 +246,7 @@ func TestHandlers(t *testing.T) {
 	if got := late.Next(1); got[0] != "initial a/two@6" {
 		t.Errorf("events %q", got)
 	}
-	if err := clientcache.ShutDownEventHandler(i, r); err != nil {
+	if err := shutDown(i, r); err != nil {
 		t.Error(err)
 	}
 	w.Delete("a", "two")

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -51,6 +51,8 @@ type Factory[C any, F ~func(C, time.Duration) clientcache.SharedIndexInformer] s
 	// Only the set's calls of make use these, one at a time.
 	own       *informer.Client // nil before the first informer, and with Config.Client
 	recording *C               // nil before the first informer
+
+	unnamed atomic.Bool // while make calls functions, whose informers must not register under the name
 }
 
 // New returns a factory of informers for client. newClient makes clientsets of its kind: it is the function
@@ -76,8 +78,14 @@ func New[C any, F ~func(C, time.Duration) clientcache.SharedIndexInformer, S any
 	}, nil
 }
 
-// InformerName returns that of the configuration.
-func (f *Factory[C, F]) InformerName() *clientcache.InformerName { return f.config.InformerName }
+// InformerName returns that of the configuration. It returns nil while InformerFor calls a function only to see what
+// informer it makes: that one has no metrics.
+func (f *Factory[C, F]) InformerName() *clientcache.InformerName {
+	if f.unnamed.Load() {
+		return nil
+	}
+	return f.config.InformerName
+}
 
 // InformerFor returns the informer of the type of obj. The first call makes it, like the informer of client-go that
 // newFunc returns: of the same collection, with the same indexers.
@@ -117,6 +125,8 @@ func (f *Factory[C, F]) make(obj runtime.Object, newFunc F, resync time.Duration
 		}
 		f.recording = new(made.(C))
 	}
+	f.unnamed.Store(true)
+	defer f.unnamed.Store(false)
 	r, err := f.recorder.record(newFunc(*f.recording, resync))
 	if err == nil && r.transforms {
 		err = f.checkTransform(newFunc(*f.recording, resync), obj)
@@ -161,22 +171,18 @@ func (f *Factory[C, F]) clientOf() (*informer.Client, error) {
 	return f.own, err
 }
 
-// restClientOf returns the REST client of a clientset, or nil if it has none, like a fake one.
+// restClientOf returns the REST client of a clientset, or nil if it has none, like a fake one. The type that its method
+// Discovery returns depends on the version of client-go for which it was generated.
 func restClientOf(clientset any) (*rest.RESTClient, error) {
-	var of interface{ RESTClient() rest.Interface }
-	switch c := clientset.(type) {
-	case interface {
-		Discovery() discovery.DiscoveryInterfaces
-	}: // generated with client-go 0.37
-		of = c.Discovery()
-	case interface {
-		Discovery() discovery.DiscoveryInterface
-	}:
-		of = c.Discovery()
-	default:
+	var method reflect.Value
+	if clientset != nil {
+		method = reflect.ValueOf(clientset).MethodByName("Discovery")
+	}
+	if !method.IsValid() || method.Type().NumIn() != 0 || method.Type().NumOut() != 1 {
 		return nil, fmt.Errorf("a %T has no method Discovery: set Config.Client", clientset)
 	}
-	if of == nil {
+	of, ok := method.Call(nil)[0].Interface().(interface{ RESTClient() rest.Interface })
+	if !ok {
 		return nil, nil
 	}
 	c, _ := of.RESTClient().(*rest.RESTClient)

@@ -1,11 +1,16 @@
 package informers
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
@@ -30,10 +35,13 @@ type SharedInformerOption func(*sharedInformerFactory) *sharedInformerFactory
 
 // sharedInformerFactory is a [SharedInformerFactory].
 type sharedInformerFactory struct {
-	*factory.Factory[kubernetes.Interface, internalinterfaces.NewInformerFunc]
-	config    factory.Config
-	namespace string
-	tweak     internalinterfaces.TweakListOptionsFunc
+	// Its methods here are the groups that newer versions of client-go have. All others are declared below.
+	informers.SharedInformerFactory
+	ours         *factory.Factory[kubernetes.Interface, internalinterfaces.NewInformerFunc]
+	config       factory.Config
+	customResync map[metav1.Object]time.Duration
+	namespace    string
+	tweak        internalinterfaces.TweakListOptionsFunc
 }
 
 // WithStorage chooses how the informers hold their objects. client-go has no such option.
@@ -58,13 +66,14 @@ func WithCustomResyncConfig(resyncConfig map[metav1.Object]time.Duration) Shared
 	return func(f *sharedInformerFactory) *sharedInformerFactory {
 		for obj, period := range resyncConfig {
 			f.config.CustomResync[reflect.TypeOf(obj)] = period
+			f.customResync[obj] = period
 		}
 		return f
 	}
 }
 
-// WithTweakListOptions sets a function that changes the options of the informers' lists and watches. It is called once
-// for each informer, when that is made. The selectors that it sets, and the limit, apply.
+// WithTweakListOptions sets a function that changes the options of the informers' lists and watches. It is called when
+// an informer is made, not for each request. The selectors that it sets, and the limit, apply.
 func WithTweakListOptions(tweakListOptions internalinterfaces.TweakListOptionsFunc) SharedInformerOption {
 	return func(f *sharedInformerFactory) *sharedInformerFactory {
 		f.tweak = tweakListOptions
@@ -113,18 +122,70 @@ func NewFilteredSharedInformerFactory(client kubernetes.Interface, defaultResync
 // NewSharedInformerFactoryWithOptions returns a factory of informers with options.
 func NewSharedInformerFactoryWithOptions(client kubernetes.Interface, defaultResync time.Duration,
 	options ...SharedInformerOption) SharedInformerFactory {
-	f := &sharedInformerFactory{config: factory.Config{
-		DefaultResync: defaultResync,
-		CustomResync:  map[reflect.Type]time.Duration{},
-	}}
+	f := &sharedInformerFactory{
+		config:       factory.Config{DefaultResync: defaultResync, CustomResync: map[reflect.Type]time.Duration{}},
+		customResync: map[metav1.Object]time.Duration{},
+	}
 	for _, option := range options {
 		f = option(f)
 	}
+	f.SharedInformerFactory = informers.NewSharedInformerFactoryWithOptions(client, defaultResync,
+		informers.WithCustomResyncConfig(f.customResync), informers.WithTweakListOptions(f.tweak),
+		informers.WithNamespace(f.namespace), informers.WithTransform(f.config.Transform),
+		informers.WithInformerName(f.config.InformerName))
 	var err error
-	f.Factory, err = factory.New[kubernetes.Interface, internalinterfaces.NewInformerFunc](client,
+	f.ours, err = factory.New[kubernetes.Interface, internalinterfaces.NewInformerFunc](client,
 		kubernetes.NewForConfigAndClient, f.config)
 	if err != nil {
 		panic(fmt.Sprintf("a *kubernetes.Clientset is no kubernetes.Interface: %v", err)) // cannot happen
 	}
 	return f
+}
+
+// InformerName returns that of [WithInformerName].
+func (f *sharedInformerFactory) InformerName() *clientcache.InformerName {
+	return f.ours.InformerName()
+}
+
+// InformerFor returns the informer of the type of obj. The first call makes it, like the informer of client-go that
+// newFunc returns. Only the types of a group that this package does not have get client-go's own informer.
+func (f *sharedInformerFactory) InformerFor(obj runtime.Object,
+	newFunc internalinterfaces.NewInformerFunc) clientcache.SharedIndexInformer {
+	if ofNewerGroup(reflect.TypeOf(obj)) {
+		return f.SharedInformerFactory.InformerFor(obj, newFunc)
+	}
+	return f.ours.InformerFor(obj, newFunc)
+}
+
+// Start is StartWithContext until stop is closed.
+func (f *sharedInformerFactory) Start(stop <-chan struct{}) {
+	f.StartWithContext(wait.ContextForChannel(stop))
+}
+
+// StartWithContext runs the informers that do not run yet, until ctx ends. It does not block. Call it again after new
+// informers were made.
+func (f *sharedInformerFactory) StartWithContext(ctx context.Context) {
+	f.ours.StartWithContext(ctx)
+	f.SharedInformerFactory.StartWithContext(ctx)
+}
+
+// Shutdown waits until all informers have stopped, whose contexts must end. From then on, Start does nothing.
+func (f *sharedInformerFactory) Shutdown() {
+	f.ours.Shutdown()
+	f.SharedInformerFactory.Shutdown()
+}
+
+// WaitForCacheSync waits until all informers that run have synced, or stop is closed. It reports which have synced.
+func (f *sharedInformerFactory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+	return f.WaitForCacheSyncWithContext(wait.ContextForChannel(stop)).Synced
+}
+
+// WaitForCacheSyncWithContext waits until all informers that run have synced, or ctx ends. It reports which have
+// synced, and the cause of ctx if one has not.
+func (f *sharedInformerFactory) WaitForCacheSyncWithContext(ctx context.Context) clientcache.SyncResult {
+	result := f.ours.WaitForCacheSyncWithContext(ctx)
+	newer := f.SharedInformerFactory.WaitForCacheSyncWithContext(ctx)
+	maps.Copy(result.Synced, newer.Synced)
+	result.Err = cmp.Or(result.Err, newer.Err)
+	return result
 }

@@ -3,6 +3,7 @@ package informers_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -39,14 +40,15 @@ func inner(i clientcache.SharedIndexInformer) clientcache.SharedIndexInformer {
 	return i
 }
 
-// Every informer of every group is one of this module, with the indexers of client-go's.
+// Every informer of every group that client-go 0.36 has is one of this module, with the indexers of client-go's. The
+// groups that 0.37 adds have client-go's own.
 // Guarantees: P1
 func TestEveryInformerIsReplaced(t *testing.T) {
 	f := informers.NewSharedInformerFactory(world.New(t).Clientset(), 0)
-	count := 0
-	groups := reflect.TypeFor[informers.SharedInformerFactory]()
-	for i := range groups.NumMethod() {
-		group := groups.Method(i)
+	count, theirs, want := 0, map[string]bool{}, map[string]bool{}
+	factory := reflect.TypeFor[informers.SharedInformerFactory]()
+	for i := range factory.NumMethod() {
+		group := factory.Method(i)
 		if group.Type.NumIn() != 0 || group.Type.NumOut() != 1 || group.Type.Out(0).Name() != "Interface" {
 			continue // not a group
 		}
@@ -54,7 +56,7 @@ func TestEveryInformerIsReplaced(t *testing.T) {
 			for _, kind := range results(version) {
 				i := kind.MethodByName("Informer").Call(nil)[0].Interface().(clientcache.SharedIndexInformer)
 				if !replaced(i) {
-					t.Errorf("%s %v: %T", group.Name, kind.Type(), i)
+					theirs[group.Name] = true
 				}
 				if _, ok := i.GetIndexer().GetIndexers()[clientcache.NamespaceIndex]; !ok {
 					t.Errorf("%s %v has no index of namespaces", group.Name, kind.Type())
@@ -63,8 +65,32 @@ func TestEveryInformerIsReplaced(t *testing.T) {
 			}
 		}
 	}
+	if _, newer := factory.MethodByName("Lifecycle"); newer {
+		want["Lifecycle"] = true
+	}
+	if !maps.Equal(theirs, want) {
+		t.Errorf("groups with informers of client-go: %v, want %v", theirs, want)
+	}
 	if count < 60 {
 		t.Errorf("%d informers", count)
+	}
+}
+
+// A method of client-go's factory that is no group is one of this package: none of them reaches client-go's factory
+// only.
+// Guarantees: P1
+func TestEveryMethodIsOurs(t *testing.T) {
+	var got []string
+	factory := reflect.TypeFor[informers.SharedInformerFactory]()
+	for i := range factory.NumMethod() {
+		if m := factory.Method(i); m.Type.NumOut() != 1 || m.Type.Out(0).Name() != "Interface" {
+			got = append(got, m.Name)
+		}
+	}
+	want := []string{"ForResource", "InformerFor", "InformerName", "Shutdown", "Start", "StartWithContext",
+		"WaitForCacheSync", "WaitForCacheSyncWithContext"}
+	if !slices.Equal(got, want) {
+		t.Errorf("client-go's factory has the methods %q, and this package declares %q", got, want)
 	}
 }
 
@@ -274,45 +300,6 @@ func (f *failingOnce) List(o metav1.ListOptions) (runtime.Object, error) {
 	}
 	f.failed = true
 	return nil, errors.New("no list")
-}
-
-// The typed accessors of client-go 0.37 work: handlers and indexes receive pods.
-// Guarantees: P1
-func TestTypedInformer(t *testing.T) {
-	w := world.New(t)
-	w.Pod("a", "one")
-	f := informers.NewSharedInformerFactory(w.Clientset(), 0)
-	i := f.Core().V1().Pods().TypedInformer()
-	if !replaced(i) {
-		t.Errorf("%T", i)
-	}
-	if err := i.AddTypedIndexers(coreinformers.PodIndexers{"node": func(pod *corev1.Pod) ([]string, error) {
-		return []string{pod.Spec.NodeName}, nil
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	added, deleted := make(chan *corev1.Pod, 2), make(chan coreinformers.DeletedPod, 2)
-	handle, err := i.AddTypedEventHandler(coreinformers.PodHandlerFuncs{
-		AddFunc:    func(pod *corev1.Pod) { added <- pod },
-		DeleteFunc: func(pod coreinformers.DeletedPod) { deleted <- pod },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	start(t, f)
-	if pod := <-added; pod.Name != "one" {
-		t.Errorf("added %v", pod)
-	}
-	if pods, err := i.GetTypedIndexer().ByTypedIndex("node", "node-one"); err != nil || len(pods) != 1 {
-		t.Errorf("pods %v, %v", pods, err)
-	}
-	w.Delete("a", "one")
-	if pod := <-deleted; pod.OptionalObj.Name != "one" || pod.FinalStateUnknown != nil {
-		t.Errorf("deleted %v", pod)
-	}
-	if err := clientcache.ShutDownEventHandler(i, handle); err != nil {
-		t.Error(err)
-	}
 }
 
 // ForResource returns the informer that the accessors return, and an error for a resource that client-go does not have.

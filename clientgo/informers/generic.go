@@ -20,6 +20,9 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 	if err != nil {
 		return nil, err
 	}
+	if ofNewerGroup(t) {
+		return f.SharedInformerFactory.ForResource(resource)
+	}
 	obj := reflect.New(t.Elem()).Interface().(runtime.Object)
 	i := f.InformerFor(obj, func(client kubernetes.Interface, resync time.Duration) clientcache.SharedIndexInformer {
 		return f.ofClientGo(client, resync, resource).Informer()

@@ -1,6 +1,10 @@
 package informers
 
 import (
+	"reflect"
+	"slices"
+	"strings"
+
 	"k8s.io/client-go/informers/admissionregistration"
 	"k8s.io/client-go/informers/apiserverinternal"
 	"k8s.io/client-go/informers/apps"
@@ -13,7 +17,6 @@ import (
 	"k8s.io/client-go/informers/events"
 	"k8s.io/client-go/informers/extensions"
 	"k8s.io/client-go/informers/flowcontrol"
-	"k8s.io/client-go/informers/lifecycle"
 	"k8s.io/client-go/informers/networking"
 	"k8s.io/client-go/informers/node"
 	"k8s.io/client-go/informers/policy"
@@ -23,6 +26,22 @@ import (
 	"k8s.io/client-go/informers/storage"
 	"k8s.io/client-go/informers/storagemigration"
 )
+
+// groups are the groups below, by the names of their packages in k8s.io/api: those of client-go 0.36. A newer client-go
+// has more, whose types the oldest one lacks.
+var groups = []string{"admissionregistration", "apiserverinternal", "apps", "autoscaling", "batch", "certificates",
+	"coordination", "core", "discovery", "events", "extensions", "flowcontrol", "networking", "node", "policy", "rbac",
+	"resource", "scheduling", "storage", "storagemigration"}
+
+// ofNewerGroup reports whether the informers of a type belong to a group that only a newer client-go has.
+func ofNewerGroup(t reflect.Type) bool {
+	if t == nil || t.Kind() != reflect.Pointer {
+		return false
+	}
+	of, builtIn := strings.CutPrefix(t.Elem().PkgPath(), "k8s.io/api/")
+	group, _, _ := strings.Cut(of, "/")
+	return builtIn && !slices.Contains(groups, group)
+}
 
 // The groups are those of client-go, which ask f for each informer.
 
@@ -84,11 +103,6 @@ func (f *sharedInformerFactory) Extensions() extensions.Interface {
 // Flowcontrol returns the informers of an API group.
 func (f *sharedInformerFactory) Flowcontrol() flowcontrol.Interface {
 	return flowcontrol.New(f, f.namespace, f.tweak)
-}
-
-// Lifecycle returns the informers of an API group.
-func (f *sharedInformerFactory) Lifecycle() lifecycle.Interface {
-	return lifecycle.New(f, f.namespace, f.tweak)
 }
 
 // Networking returns the informers of an API group.

@@ -63,7 +63,7 @@ func TestSharedInformers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	version, err := copied.Version(ctx, filepath.Join(root, "clientgo"), "k8s.io/client-go")
+	version, err := copied.Version(ctx, filepath.Join(root, "clientgo"), "k8s.io/client-go", "-modfile=go.newest.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
