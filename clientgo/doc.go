@@ -55,7 +55,8 @@
 //     cache.DeletedFinalStateUnknown, then an addition. client-go delivers an update.
 //   - A relist delivers no events for objects that did not change. client-go delivers updates to handlers that
 //     resync.
-//   - An update counts as one also if a transform drops the resource version. client-go takes it for a resync.
+//   - An update counts as one also if a transform drops the resource version. client-go takes it for a resync: after
+//     the first resync of the informer, only handlers that are due receive it.
 //   - A resync begins between one and 1.1 periods after the previous one.
 //
 // The store:
@@ -75,8 +76,8 @@
 //
 // Requests:
 //
-//   - A function that tweaks list options is called once for each informer. Its selectors apply, and its limit to lists
-//     in pages. Nothing else applies, such as a timeout.
+//   - A function that tweaks list options is called when an informer is made, not for each request. Its selectors
+//     apply, and its limit to lists in pages. Nothing else applies, such as a timeout.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
 //     backoff do not apply: see informer.Reflector for what follows a failure. The default handler does nothing.
 //   - The warning handler and the content type of a clientset are not known: see cache.ClientFor. WithClient sets a

@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgo "k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -36,32 +38,42 @@ import (
 // impls are the factories of client-go and of this package.
 var impls = map[string]func(kubernetes.Interface, options) informers.SharedInformerFactory{
 	"client-go": func(client kubernetes.Interface, o options) informers.SharedInformerFactory {
-		return clientgo.NewSharedInformerFactoryWithOptions(client, 0, clientgo.WithTweakListOptions(o.tweak),
+		return clientgo.NewSharedInformerFactoryWithOptions(client, o.resync, clientgo.WithTweakListOptions(o.tweak),
 			clientgo.WithTransform(o.transform), clientgo.WithInformerName(o.name))
 	},
 	"here": func(client kubernetes.Interface, o options) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(o.tweak),
+		return informers.NewSharedInformerFactoryWithOptions(client, o.resync, informers.WithTweakListOptions(o.tweak),
 			informers.WithTransform(o.transform), informers.WithInformerName(o.name))
 	},
 }
 
 // options are those that a test passes to both factories. The zero value means none.
 type options struct {
+	resync    time.Duration
 	tweak     func(*metav1.ListOptions)
 	transform clientcache.TransformFunc
 	name      *clientcache.InformerName
 }
 
-// metricsMade counts the metrics that informers of client-go request, by the name of the informer.
+// metricsMade counts the metrics that informers of client-go request.
 type metricsMade struct {
-	mu     sync.Mutex // protects byName
-	byName map[string]int
+	mu sync.Mutex // protects by
+	by map[informerID]int
 }
+
+// informerID identifies an informer in metrics.
+type informerID struct{ name, resource string }
 
 func (m *metricsMade) count(id clientcache.InformerNameAndResource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.byName[id.Name()]++
+	m.by[informerID{id.Name(), id.GroupVersionResource().Resource}]++
+}
+
+func (m *metricsMade) of(name, resource string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.by[informerID{name, resource}]
 }
 
 func (m *metricsMade) NewQueuedItemMetric(id clientcache.InformerNameAndResource) clientcache.GaugeMetric {
@@ -87,7 +99,7 @@ func (metric) Observe(float64) {}
 // The informers have no metrics of client-go, also if the factory has a name. A function that InformerFor only tries
 // requests none either. One that keeps client-go's informer has its metrics.
 func TestMetrics(t *testing.T) {
-	made := &metricsMade{byName: map[string]int{}}
+	made := &metricsMade{by: map[informerID]int{}}
 	clientcache.SetInformerMetricsProvider(made) // only the first call in a process has an effect
 	for impl, create := range impls {
 		name, err := clientcache.NewInformerName("metrics of " + impl)
@@ -98,16 +110,21 @@ func TestMetrics(t *testing.T) {
 		w.Pod("a", "one")
 		f := create(w.Clientset(), options{name: name})
 		f.Core().V1().Pods().Informer()
-		start(t, f)
-		if n := made.byName[name.Name()]; (n > 0) != (impl == "client-go") {
-			t.Errorf("%s: %d metrics", impl, n)
-		}
-		f.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer {
-			return wrapper{clientcache.NewSharedIndexInformerWithOptions(fixed{&corev1.Pod{}}, &corev1.Node{},
-				clientcache.SharedIndexInformerOptions{Identifier: f.InformerName().WithResource(world.Nodes)})}
+		f.InformerFor(&corev1.Node{}, func(client kubernetes.Interface, _ time.Duration) clientcache.SharedIndexInformer {
+			i := coreinformers.NewNodeInformerWithOptions(client, internalinterfaces.InformerOptions{
+				InformerName: f.InformerName(),
+			})
+			if err := i.SetTransform(rename); err != nil { // keeps client-go's informer
+				t.Error(err)
+			}
+			return i
 		})
-		if n := made.byName[name.Name()]; n == 0 {
-			t.Errorf("%s: no metrics of an informer of client-go", impl)
+		start(t, f)
+		if n := made.of(name.Name(), "pods"); (n > 0) != (impl == "client-go") {
+			t.Errorf("%s: %d metrics of pods", impl, n)
+		}
+		if n := made.of(name.Name(), "nodes"); n == 0 {
+			t.Errorf("%s: no metrics of nodes", impl)
 		}
 	}
 }
@@ -207,8 +224,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A function that tweaks the options is called once, and only its selectors and its limit apply. client-go calls it for
-// each request, and sends all that it sets.
+// A function that tweaks the options is called when an informer is made, and only its selectors and its limit apply.
+// client-go calls it for each request, and sends all that it sets.
 func TestTweakedFields(t *testing.T) {
 	for impl, create := range impls {
 		t.Run(impl, func(t *testing.T) {
@@ -234,6 +251,9 @@ func TestTweakedFields(t *testing.T) {
 			if _, err := pods.Informer().AddEventHandler(&events); err != nil {
 				t.Fatal(err)
 			}
+			mu.Lock()
+			before := calls
+			mu.Unlock()
 			start(t, f)
 			w.Pod("a", "last") // arrives by a watch
 			events.Next(6)
@@ -253,41 +273,54 @@ func TestTweakedFields(t *testing.T) {
 			if limits == 0 {
 				t.Error("no list has the limit")
 			}
-			if theirs := impl == "client-go"; (timeouts > 0) != theirs || (calls > 1) != theirs || calls == 0 {
-				t.Errorf("%d requests have the timeout, and there were %d calls", timeouts, calls)
+			mu.Lock()
+			defer mu.Unlock()
+			if theirs := impl == "client-go"; (timeouts > 0) != theirs || (before == 0) != theirs || (calls > before) != theirs {
+				t.Errorf("%d requests have the timeout; %d calls, and %d before the start", timeouts, calls, before)
 			}
 		})
 	}
 }
 
-// An update remains one if a transform drops the resource version. client-go takes it for a resync, which only handlers
-// with a resync period receive.
+// An update remains one if a transform drops the resource version. client-go takes it for a resync: after the first
+// resync of the informer, a handler without one does not receive it.
 func TestUpdateWithoutResourceVersion(t *testing.T) {
 	for impl, create := range impls {
 		t.Run(impl, func(t *testing.T) {
-			w := world.New(t)
-			w.Pod("a", "one")
-			f := create(w.Clientset(), options{transform: func(obj any) (any, error) {
-				if pod, ok := obj.(*corev1.Pod); ok {
-					pod.ResourceVersion = ""
+			synctest.Test(t, func(t *testing.T) {
+				w := world.New(t)
+				defer w.Server.Close()
+				w.Pod("a", "one")
+				f := create(w.Clientset(), options{resync: time.Hour, transform: func(obj any) (any, error) {
+					if pod, ok := obj.(*corev1.Pod); ok {
+						pod.ResourceVersion = ""
+					}
+					return obj, nil
+				}})
+				var resyncs, events world.Recorder
+				pods := f.Core().V1().Pods().Informer()
+				if _, err := pods.AddEventHandler(&resyncs); err != nil {
+					t.Fatal(err)
 				}
-				return obj, nil
-			}})
-			var events world.Recorder
-			if _, err := f.Core().V1().Pods().Informer().AddEventHandler(&events); err != nil {
-				t.Fatal(err)
-			}
-			start(t, f)
-			events.Next(1)
-			w.Relabel("a", "one", "x", "y")
-			w.Delete("a", "one")
-			want := []string{"delete a/one@"}
-			if impl == "here" {
-				want = []string{"update a/one@ to a/one@", "delete a/one@"}
-			}
-			if got := events.Next(len(want)); !slices.Equal(got, want) {
-				t.Errorf("events %q", got)
-			}
+				if _, err := pods.AddEventHandlerWithResyncPeriod(&events, 0); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer f.Shutdown()
+				defer cancel()
+				f.StartWithContext(ctx)
+				resyncs.Next(2) // the initial one, and a resync
+				events.Next(1)
+				w.Relabel("a", "one", "x", "y")
+				w.Delete("a", "one")
+				want := []string{"delete a/one@"}
+				if impl == "here" {
+					want = []string{"update a/one@ to a/one@", "delete a/one@"}
+				}
+				if got := events.Next(len(want)); !slices.Equal(got, want) {
+					t.Errorf("events %q", got)
+				}
+			})
 		})
 	}
 }
