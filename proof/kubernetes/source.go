@@ -15,33 +15,52 @@ const (
 	ours   = "github.com/typedinformer/informer/clientgo/informers"
 )
 
-// copySource makes a module in dir that requires Kubernetes from a copy below dir, and returns the version. All modules
-// have the versions of e2e/apiserver, so packages that its kube-apiserver was compiled from are not compiled again.
-func copySource(ctx context.Context, dir string) (m copied.Module, version string, err error) {
+// kubernetes is a module whose folder has a copy of Kubernetes, which it requires.
+type kubernetes struct {
+	copied.Module
+	version string // of Kubernetes
+}
+
+// env returns the environment by which the tests find their sources. They are compiled with -trimpath, as the
+// kube-apiserver of e2e, so their path begins with the name of the module, and they add these folders to it.
+func (k kubernetes) env() []string {
+	return []string{"TEST_SRCDIR=" + filepath.Join(k.Dir, "trimmed"), "TEST_WORKSPACE=."}
+}
+
+// copySource makes a module in dir that requires Kubernetes from a copy below dir. All modules have the versions of
+// e2e/apiserver, so packages that its kube-apiserver was compiled from are not compiled again.
+func copySource(ctx context.Context, dir string) (k kubernetes, err error) {
 	root, err := copied.Root(ctx)
 	if err != nil {
-		return m, "", err
+		return k, err
 	}
 	apiserver := filepath.Join(root, "e2e", "apiserver")
-	version, err = copied.Version(ctx, apiserver, module)
+	version, err := copied.Version(ctx, apiserver, module)
 	if err != nil {
-		return m, "", err
+		return k, err
 	}
 	if _, err := copied.Copy(ctx, module, version, filepath.Join(dir, "kubernetes")); err != nil {
-		return m, "", err
+		return k, err
+	}
+	trimmed := filepath.Join(dir, "trimmed", module+"@"+version)
+	if err := os.MkdirAll(filepath.Dir(trimmed), 0o755); err != nil {
+		return k, err
+	}
+	if err := os.Symlink(filepath.Join(dir, "kubernetes"), trimmed); err != nil {
+		return k, err
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(apiserver, name))
 		if err != nil {
-			return m, "", err
+			return k, err
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			return m, "", err
+			return k, err
 		}
 	}
 	_, err = copied.Go(ctx, dir, "mod", "edit", "-module=tests", "-droptool="+module+"/cmd/kube-apiserver",
 		"-replace="+module+"=./kubernetes")
-	return copied.Module{Dir: dir}, version, err
+	return kubernetes{copied.Module{Dir: dir}, version}, err
 }
 
 // useOurs makes the copy use our informers. storage has the fields of a clientgo Options, in Go; empty for the default.
