@@ -32,12 +32,6 @@ func ListWatch[L runtime.Object](clientset any, of Collection[L],
 		return of.Watch(ctx, options)
 	}
 	return clientcache.ToListWatcherWithWatchListSemantics(&clientcache.ListWatch{
-		ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
-			return list(context.Background(), options)
-		},
-		WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
-			return watching(context.Background(), options)
-		},
 		ListWithContextFunc:  list,
 		WatchFuncWithContext: watching,
 	}, clientset)
