@@ -27,7 +27,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-var foosResource = samplev1alpha1.SchemeGroupVersion.WithResource("foos")
+var foosResource = schema.GroupVersion(samplev1alpha1.GroupVersion).WithResource("foos")
 
 // foosOf is a server with foos.
 func foosOf(t *testing.T) (*informertest.Collection[*samplev1alpha1.Foo], versioned.Interface) {
