@@ -5,13 +5,23 @@
 //   - clientgo/dynamicinformer replaces k8s.io/client-go/dynamic/dynamicinformer, and clientgo/metadatainformer
 //     k8s.io/client-go/metadata/metadatainformer. Their functions take a *rest.Config: a dynamic.Interface and a
 //     metadata.Interface hide their REST clients.
-//   - clientgo/factory makes the informers of any generated clientset, such as that of a custom resource.
+//   - clientgo/factory makes the informers of any generated clientset, such as that of a custom resource. With its flag
+//     -factory, codegen writes a package on it that replaces the one of informer-gen.
 //   - clientgo/cache has NewSharedInformer, NewSharedIndexInformer and NewListWatchFromClient of
 //     k8s.io/client-go/tools/cache, and New, which they use. All other names of that package remain client-go's.
 //
 // The informers are of client-go's type cache.SharedIndexInformer. Each delivers every change in order, and deletions
 // that it missed as cache.DeletedFinalStateUnknown. It has indexers, resyncs, transforms, a watch error handler, and
 // the HasSynced of each handler, by the rules of client-go.
+//
+// # Versions of client-go
+//
+// The module works with client-go 0.36 and 0.37. The typed informers of 0.37 are there, because its generated code
+// wraps the informers of this library.
+//
+// A factory of clientgo/informers embeds one of client-go. A group that a newer client-go adds to 0.36 comes from
+// there, so its informers are client-go's own: with 0.37, that is Lifecycle. Start, WaitForCacheSync, Shutdown and the
+// options of the factory apply to them, except WithStorage and WithClient.
 //
 // # Less memory
 //
@@ -45,7 +55,8 @@
 //     cache.DeletedFinalStateUnknown, then an addition. client-go delivers an update.
 //   - A relist delivers no events for objects that did not change. client-go delivers updates to handlers that
 //     resync.
-//   - An update counts as one also if a transform drops the resource version. client-go takes it for a resync.
+//   - An update counts as one also if a transform drops the resource version. client-go takes it for a resync: after
+//     the first resync of the informer, only handlers that are due receive it.
 //   - A resync begins between one and 1.1 periods after the previous one.
 //
 // The store:
@@ -65,17 +76,20 @@
 //
 // Requests:
 //
-//   - A function that tweaks list options is called once for each informer. Its selectors and its limit apply,
-//     nothing else.
+//   - A function that tweaks list options is called when an informer is made, not for each request. Its selectors
+//     apply, and its limit to lists in pages. Nothing else applies, such as a timeout.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
-//     backoff do not apply: see informer.Reflector for what follows a failure. The default handler only logs.
+//     backoff do not apply: see informer.Reflector for what follows a failure. The default handler does nothing.
 //   - The warning handler and the content type of a clientset are not known: see cache.ClientFor. WithClient sets a
-//     client.
+//     client. The dynamic and the metadata factory know both, since they take a *rest.Config.
 //
 // Diagnosis:
 //
-//   - The metrics of client-go's informers and reflectors and its mutation detector do not exist.
-//   - The logger is that of the context of Run: failures are logged as errors, states at V(2).
+//   - The metrics of client-go's informers do not exist, and an informer name registers none.
+//   - client-go's mutation detector, KUBE_CACHE_MUTATION_DETECTOR, has no effect, except on the informers of a fake
+//     clientset.
+//   - The logger is that of the context of Run. It receives states at V(2), failed requests at V(0) and objects that
+//     cannot be decoded as errors. client-go logs failed requests as errors, and its own steps at V(2) to V(4).
 //
 // [*informer.DecodeError]: https://pkg.go.dev/github.com/typedinformer/informer#DecodeError
 package clientgo

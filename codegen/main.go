@@ -4,8 +4,8 @@
 //	//go:generate go run github.com/typedinformer/informer/codegen -crd crd.yaml
 //
 // It finds types by their markers for client-gen or controller-gen. For CRDs, it declares the types. With -fields, it
-// declares types with just some fields. README.md leads from a type to a running lister, and describes the migration
-// from lister-gen and informer-gen.
+// declares types with just some fields. With -factory, it writes shared informers that replace those of informer-gen.
+// README.md leads from a type to a running lister, and describes the migration from lister-gen and informer-gen.
 package main
 
 import (
@@ -39,6 +39,8 @@ Packages are named as for go build: ./api/..., example.com/api/v1. Packages with
 package, codegen writes a package with the last two elements of its path into the output directory. For CRDs, it writes
 one for each version of each group, such as shop/v1 for shop.example.com/v1.
 
+With -factory, it writes the packages that informer-gen writes below externalversions, with the same names.
+
 `
 
 // options are the parsed flags.
@@ -49,6 +51,7 @@ type options struct {
 	plurals    plurals
 	exclude    map[string]bool
 	compat     bool
+	factory    factoryFlags
 	check      bool
 	patterns   []string
 	crds       []string
@@ -99,6 +102,10 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 			return err
 		})
 	flags.BoolVar(&o.compat, "compat", false, "write listers with the interfaces of client-go's lister-gen")
+	flags.StringVar(&o.factory.clientset, "factory", "",
+		"instead, write shared informers with the names of informer-gen, for the clientset of client-gen with this `import path`")
+	flags.StringVar(&o.factory.listers, "listers", "",
+		"the `import path` above the listers of lister-gen, for -factory; default: listers beside its clientset")
 	flags.BoolVar(&o.check, "check", false, "write nothing; fail if a file is out of date")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(out, usage)
@@ -121,7 +128,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	if len(o.patterns)+len(o.crds) == 0 {
 		return o, errors.New("name packages, like ./..., or CRDs, by -crd file.yaml (-h explains more)")
 	}
-	return o, nil
+	return o, o.factory.complete(&o)
 }
 
 // run is the program.
@@ -160,6 +167,9 @@ func (o *options) generate() (map[string][]byte, error) {
 			return nil, err
 		}
 		p.header = string(text)
+	}
+	if o.factory.clientset != "" {
+		return p.factory(o.factory, outputDir(o.outputDir), apis)
 	}
 	all := map[string][]byte{}
 	for _, a := range apis {

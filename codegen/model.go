@@ -19,6 +19,7 @@ import (
 // each other.
 type api struct {
 	Group, Version string
+	GroupGo        string // the group in client-gen's names: "Shop" for shop.example.com
 	Dir            string // of the generated package, below the output directory: "apps/v1"
 	From           string // the source of the kinds, for comments: a Go import path, or "the CRDs of " a group
 	Kinds          []kind // sorted by name

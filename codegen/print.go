@@ -99,12 +99,17 @@ func (p *printer) files(a *api) (map[string][]byte, error) {
 // file returns one file.
 func (p *printer) file(a *api, text string, kinds []kind) ([]byte, error) {
 	f := &fileData{api: a, Kinds: kinds, Compat: p.compat, imports: map[string]string{}}
-	tmpl, err := template.New(a.From).Funcs(f.funcs()).Parse(text)
+	return p.render(f, f, text)
+}
+
+// render returns the file f, by a template with its data.
+func (p *printer) render(f *fileData, data any, text string) ([]byte, error) {
+	tmpl, err := template.New(f.From).Funcs(f.funcs()).Parse(text)
 	if err != nil {
 		return nil, err
 	}
 	var body, out bytes.Buffer
-	if err := tmpl.Execute(&body, f); err != nil {
+	if err := tmpl.Execute(&body, data); err != nil {
 		return nil, err
 	}
 	resolved := unescaper.Replace(quoted.ReplaceAllStringFunc(body.String(),
@@ -112,7 +117,7 @@ func (p *printer) file(a *api, text string, kinds []kind) ([]byte, error) {
 	if p.header != "" {
 		fmt.Fprintf(&out, "%s\n\n", strings.TrimSpace(p.header))
 	}
-	fmt.Fprintf(&out, "%s from %s. DO NOT EDIT.\n\n", generatedBy, a.From)
+	fmt.Fprintf(&out, "%s from %s. DO NOT EDIT.\n\n", generatedBy, f.From)
 	comment, resolved, _ := strings.Cut(resolved, "\n\n")
 	if strings.HasPrefix(comment, "// Package") {
 		fmt.Fprintln(&out, comment)
@@ -124,7 +129,7 @@ func (p *printer) file(a *api, text string, kinds []kind) ([]byte, error) {
 	out.WriteString(resolved)
 	formatted, err := format.Source(out.Bytes())
 	if err != nil {
-		return nil, fmt.Errorf("generated from %s: %w\n%s", a.From, err, out.Bytes())
+		return nil, fmt.Errorf("generated from %s: %w\n%s", f.From, err, out.Bytes())
 	}
 	return formatted, nil
 }
@@ -137,6 +142,8 @@ type fileData struct {
 	Kinds   []kind
 	Compat  bool
 	imports map[string]string // names by path
+	named   map[string]string // names that imports must have, by path
+	local   []string          // names of the template that no import may have
 }
 
 var versionLike = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
@@ -163,6 +170,10 @@ func (f *fileData) use(importPath string) string {
 	if name, ok := f.imports[importPath]; ok {
 		return name
 	}
+	if name, ok := f.named[importPath]; ok {
+		f.imports[importPath] = name
+		return name
+	}
 	base := path.Base(importPath)
 	name := identifier(base)
 	if versionLike.MatchString(base) {
@@ -177,7 +188,7 @@ func (f *fileData) use(importPath string) string {
 				return true
 			}
 		}
-		return slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys",
+		return slices.Contains(f.local, name) || slices.Contains([]string{"client", "config", "namespaces", "group", "set", "release", "err", "i", "l", "keys",
 			"obj", "in", "out", "o", "scheme", "v", "entry", "message", "number", "each", "key", "value"}, name)
 	}
 	unique := name
@@ -225,12 +236,14 @@ func (f *fileData) funcs() template.FuncMap {
 	return template.FuncMap{
 		"informer": quote(informerPath), "compat": quote(compatPath), "labels": quote(labelsPath), "schema": quote(schemaPath), "iter": quote("iter"),
 		"runtime": quote(runtimePath), "metav1": quote(metav1Path), "types": quote(typesPath), "wire": quote(wirePath),
+		"cache": quote(cachePath), "factory": quote(factoryPath), "pkg": func(path string) string { return "«" + path + "»" },
 		"comment": comment, "escape": escape,
 		"quote":   func(s string) string { return escape(strconv.Quote(s)) },
 		"lower":   strings.ToLower,
 		"private": func(s string) string { return strings.ToLower(s[:1]) + s[1:] }, // as in gengo
 		"param":   paramName,
 		"keys":    keysFunc,
+		"gvr":     gvr,
 	}
 }
 

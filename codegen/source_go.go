@@ -298,8 +298,11 @@ func (p *apiPackage) groupVersion(a *api) {
 	}
 	parts := strings.Split(strings.ToLower(p.PkgPath), "/")
 	a.Dir = path.Join(parts[max(len(parts)-2, 0):]...) // as in lister-gen
+	first, _, _ := strings.Cut(cmp.Or(a.Group, "core"), ".")
+	a.GroupGo = upperFirst(first) // as in client-gen
 	if m, ok := ms.get("groupGoName"); ok {
 		name := unquote(m.value)
+		a.GroupGo = upperFirst(name)
 		if !token.IsIdentifier(name) {
 			p.errs.addMarker("", m.errorf("%q is not a Go identifier", name))
 		}

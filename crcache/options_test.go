@@ -195,31 +195,39 @@ func TestUnsafeDisableDeepCopy(t *testing.T) {
 	}
 }
 
-// SyncPeriod, and that of a handler, repeat all objects.
+// SyncPeriod, and that of a handler, repeat all objects. As in client-go, a handler that is added to an informer that runs
+// cannot make the period shorter.
 func TestSyncPeriod(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts cache.Options
 		own  *time.Duration
+		late bool          // the handler is added after the start
 		want time.Duration // zero for never
 	}{
-		{"default", cache.Options{}, nil, 10 * time.Hour},
-		{"SyncPeriod", cache.Options{SyncPeriod: ptr(time.Minute)}, nil, time.Minute},
-		{"ByObject", cache.Options{SyncPeriod: ptr(time.Hour), ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {SyncPeriod: ptr(time.Minute)}}}, nil, time.Minute},
-		{"namespace", cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {SyncPeriod: ptr(time.Minute)}}}, nil, time.Minute},
-		{"of the handler", cache.Options{}, ptr(2 * time.Minute), 2 * time.Minute},
-		{"too short", cache.Options{}, ptr(time.Millisecond), time.Second},
-		{"never", cache.Options{}, ptr(time.Duration(0)), 0},
+		{"default", cache.Options{}, nil, false, 10 * time.Hour},
+		{"SyncPeriod", cache.Options{SyncPeriod: ptr(time.Minute)}, nil, true, time.Minute},
+		{"ByObject", cache.Options{SyncPeriod: ptr(time.Hour), ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {SyncPeriod: ptr(time.Minute)}}}, nil, true, time.Minute},
+		{"namespace", cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {SyncPeriod: ptr(time.Minute)}}}, nil, true, time.Minute},
+		{"of the handler", cache.Options{}, ptr(2 * time.Minute), false, 2 * time.Minute},
+		{"of a late handler", cache.Options{}, ptr(2 * time.Minute), true, 10 * time.Hour},
+		{"longer, of a late handler", cache.Options{}, ptr(12 * time.Hour), true, 12 * time.Hour},
+		{"too short", cache.Options{}, ptr(time.Millisecond), false, time.Second},
+		{"never", cache.Options{}, ptr(time.Duration(0)), false, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, true)
 				w.pod("a", "x")
 				c := w.cache(test.opts, crcache.Options{})
-				stop := w.start(c)
+				i := w.informerOf(c)
+				stop := func() {}
+				if test.late {
+					stop = w.start(c)
+				}
 				start := time.Now()
 				repeated := make(chan time.Duration, 1000)
-				_, err := w.informerOf(c).AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{
+				_, err := i.AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{
 					UpdateFunc: func(old, new any) {
 						if old != new {
 							t.Error("a resync changes an object")
@@ -232,6 +240,9 @@ func TestSyncPeriod(t *testing.T) {
 				}, toolscache.HandlerOptions{ResyncPeriod: test.own})
 				if err != nil {
 					t.Fatal(err)
+				}
+				if !test.late {
+					stop = w.start(c)
 				}
 				select {
 				case after := <-repeated:

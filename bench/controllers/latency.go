@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/bench/internal/canned"
@@ -51,8 +50,8 @@ func compareDelays(names []string, pods, runs, changes, rate int) error {
 		}
 	}
 	fmt.Printf("%d pods, %d changes, %d workers, medians of %d runs, %s, %d cores, which the server "+
-		"shares\n\n", pods, changes,
-		workers, runs, runtime.Version(), runtime.NumCPU())
+		"shares, %s\n\n", pods, changes,
+		workers, runs, runtime.Version(), runtime.NumCPU(), canned.HTTP2)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tchanges/s\tfrom write to reconcile: p50\tp99\tmost\tcalls for a change\tCPU for a change\tof "+
 		"the server\t")
@@ -100,7 +99,12 @@ func reconcileAtRate(name, server string, pods, changes, rate int) (d delays, er
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	control := canned.Control{Server: server}
-	if _, err := control.Reset(); err != nil {
+	info, err := control.Reset()
+	if err != nil {
+		return d, err
+	}
+	client, err := control.Client(info, canned.HTTP2, canned.Protobuf)
+	if err != nil {
 		return d, err
 	}
 	released, err := control.Released(0, changes)
@@ -124,7 +128,7 @@ func reconcileAtRate(name, server string, pods, changes, rate int) (d delays, er
 		synced bool
 		done   = make(chan struct{}) // closed when the last change of each pod was reconciled
 	)
-	_, err = start(ctx, &rest.Config{Host: server, QPS: -1}, func(pod *corev1.Pod) {
+	_, err = start(ctx, client, func(pod *corev1.Pod) {
 		at, key := measure.Now(), informer.KeyOf(pod)
 		version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 		if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http/httptest"
 	"testing"
 
 	"github.com/typedinformer/informer/bench/internal/canned"
@@ -12,13 +11,12 @@ func TestDelays(t *testing.T) {
 	const pods, changes, rate = 50, 300, 3000
 	for name := range peers {
 		t.Run(name, func(t *testing.T) {
-			server, err := canned.New(canned.Config{Pods: pods, Changes: changes, Formats: []string{canned.Protobuf}})
+			server, err := canned.Start(canned.Config{Pods: pods, Changes: changes, Formats: []string{canned.Protobuf}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			http := httptest.NewServer(server)
-			defer http.CloseClientConnections()
-			d, err := reconcileAtRate(name, http.URL, pods, changes, rate)
+			defer server.Close()
+			d, err := reconcileAtRate(name, server.URL, pods, changes, rate)
 			if err != nil {
 				t.Fatal(err)
 			}

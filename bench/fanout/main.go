@@ -9,6 +9,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
@@ -121,7 +122,8 @@ func run(dir, program string, n int, limit string) (f footprint, err error) {
 func follow(dir, program, url string, n int, limit string) (f footprint, err error) {
 	f.pods = n
 	control := canned.Control{Server: url}
-	if _, err := control.Reset(); err != nil {
+	info, err := control.Reset()
+	if err != nil {
 		return f, err
 	}
 	config := filepath.Join(dir, "config")
@@ -129,9 +131,9 @@ func follow(dir, program, url string, n int, limit string) (f footprint, err err
 kind: Config
 current-context: canned
 contexts: [{name: canned, context: {cluster: canned, user: canned}}]
-clusters: [{name: canned, cluster: {server: %q}}]
+clusters: [{name: canned, cluster: {server: %q, certificate-authority-data: %s}}]
 users: [{name: canned, user: {}}]
-`, url), 0o600); err != nil {
+`, info.TLS, base64.StdEncoding.EncodeToString(info.CA)), 0o600); err != nil {
 		return f, err
 	}
 	listen, err := freeAddress()

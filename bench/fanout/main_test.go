@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
 
@@ -15,13 +14,12 @@ func TestFootprint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := canned.New(canned.Config{Pods: 10, Changes: window, Formats: []string{canned.Protobuf}})
+	server, err := canned.Start(canned.Config{Pods: 10, Changes: window, Formats: []string{canned.Protobuf}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	http := httptest.NewServer(server)
-	defer http.CloseClientConnections()
-	f, err := follow(dir, program, http.URL, 10, "512MiB")
+	defer server.Close()
+	f, err := follow(dir, program, server.URL, 10, "512MiB")
 	if err != nil {
 		t.Fatal(err)
 	}

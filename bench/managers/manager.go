@@ -18,7 +18,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -172,11 +171,12 @@ func (p *process) start(ctx context.Context) error {
 
 // startManager starts a manager with one controller, for pods, and an index of them.
 func (p *process) startManager(ctx context.Context) error {
-	config := &rest.Config{Host: p.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: p.Format,
-		ContentType: p.Format}}
+	config, err := p.server.Client(p.info, canned.HTTP2, p.Format)
+	if err != nil {
+		return err
+	}
 	options := manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}
 	p.peer.set(&options)
-	var err error
 	if p.manager, err = ctrl.NewManager(config, options); err != nil {
 		return err
 	}

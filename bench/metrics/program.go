@@ -81,10 +81,15 @@ func work(encoded string) error {
 
 func (p *program) run(ctx context.Context) (f figures, err error) {
 	server := canned.Control{Server: p.Server}
-	if _, err := server.Reset(); err != nil {
+	info, err := server.Reset()
+	if err != nil {
 		return f, err
 	}
-	if err := p.start(ctx); err != nil {
+	config, err := server.Client(info, canned.HTTP2, canned.Protobuf)
+	if err != nil {
+		return f, err
+	}
+	if err := p.start(ctx, config); err != nil {
 		return f, err
 	}
 	if p.Metrics {
@@ -138,8 +143,8 @@ func (p *program) run(ctx context.Context) (f figures, err error) {
 }
 
 // start starts the informer with its handlers and the controller, and waits until each pod is reconciled.
-func (p *program) start(ctx context.Context) (err error) {
-	if p.client, err = informer.NewClient(&rest.Config{Host: p.Server, QPS: -1}); err != nil {
+func (p *program) start(ctx context.Context, config *rest.Config) (err error) {
+	if p.client, err = informer.NewClient(config); err != nil {
 		return err
 	}
 	p.pods = informer.New(p.client,

@@ -21,11 +21,12 @@ type options struct {
 	Command                          string // the arguments of these options
 	Pods, Runs, Changes, Paced, Rate int
 	Formats                          []string
-	Sizes, Counts                    []int  // for -scale; empty without it
-	Peers                            string // a regular expression for their names; empty means all
-	MaxMemory                        int64  // bytes of a process; 0 means three quarters of the available memory
-	Save                             string // the file to save the results in after each round
-	Profiles                         string // the directory for profiles; empty means none
+	Wires                            []canned.Wire // for the tables; the first one is for all else
+	Sizes, Counts                    []int         // for -scale; empty without it
+	Peers                            string        // a regular expression for their names; empty means all
+	MaxMemory                        int64         // bytes of a process; 0 means three quarters of the available memory
+	Save                             string        // the file to save the results in after each round
+	Profiles                         string        // the directory for profiles; empty means none
 }
 
 // Series of processes.
@@ -54,6 +55,7 @@ type results struct {
 // processRun is one client process.
 type processRun struct {
 	Series, Peer, Format      string
+	Wire                      canned.Wire
 	Pods, Handlers, Informers int
 	Figures                   figures
 	Failure                   string // why figures are missing
@@ -62,7 +64,7 @@ type processRun struct {
 // compare runs everything, alternating between the peers.
 func compare(o options) (*results, error) {
 	r := &results{Options: o, Machine: thisMachine()}
-	if err := r.series(tables, o.Pods, o.Runs, o.Formats, peers,
+	if err := r.series(tables, o.Pods, o.Runs, o.Formats, o.Wires, peers,
 		job{Handlers: 1, Informers: 1, Reads: true, Relist: true, Changes: o.Changes, Paced: o.Paced,
 			Rate: o.Rate}); err != nil {
 		return nil, err
@@ -72,18 +74,18 @@ func compare(o options) (*results, error) {
 	})
 	runs := min(o.Runs, maxScaleRuns)
 	for _, pods := range o.Sizes {
-		if err := r.series(sizes, pods, runs, o.Formats, scaled,
+		if err := r.series(sizes, pods, runs, o.Formats, o.Wires[:1], scaled,
 			job{Handlers: 1, Informers: 1, Changes: scaleChanges}); err != nil {
 			return nil, err
 		}
 	}
 	format := o.Formats[len(o.Formats)-1:]
 	for _, n := range o.Counts {
-		if err := r.series(handlersN, min(handlerPods, o.Pods), runs, format, scaled,
+		if err := r.series(handlersN, min(handlerPods, o.Pods), runs, format, o.Wires[:1], scaled,
 			job{Handlers: n, Informers: 1, Changes: scaleChanges}); err != nil {
 			return nil, err
 		}
-		if err := r.series(informerN, min(informerPods, o.Pods), runs, format, scaled,
+		if err := r.series(informerN, min(informerPods, o.Pods), runs, format, o.Wires[:1], scaled,
 			job{Handlers: 1, Informers: n, Changes: scaleChanges}); err != nil {
 			return nil, err
 		}
@@ -91,8 +93,9 @@ func compare(o options) (*results, error) {
 	return r, nil
 }
 
-// series runs the job with each peer in each format, alternately, runs times. It does not repeat a failed combination.
-func (r *results) series(name string, pods, runs int, formats []string, peers []peer, j job) error {
+// series runs the job with each peer in each format over each wire, alternately, runs times. It does not repeat a failed
+// combination.
+func (r *results) series(name string, pods, runs int, formats []string, wires []canned.Wire, peers []peer, j job) error {
 	wanted, err := regexp.Compile(r.Options.Peers)
 	if err != nil {
 		return err
@@ -106,38 +109,23 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 	j.Server = address
 	for round := range runs {
 		for _, format := range formats {
-			for _, p := range peers {
-				if p.formats != nil && !slices.Contains(p.formats, format) || !wanted.MatchString(p.name) {
-					continue
+			for _, wire := range wires {
+				for _, p := range peers {
+					if p.formats != nil && !slices.Contains(p.formats, format) || !wanted.MatchString(p.name) {
+						continue
+					}
+					j.Peer, j.Format, j.Wire = p.name, format, wire
+					if name == tables {
+						j.Profiles = r.Options.Profiles
+					}
+					began := time.Now()
+					run, err := r.run(name, pods, p, j)
+					if err != nil {
+						return err
+					}
+					log.Printf("%s, round %d of %d, %d pods, %d handlers, %d informers, %s, %s, %s: %.1f s %s", name, round+1, runs,
+						pods, j.Handlers, j.Informers, canned.Name(format), wire, p.name, time.Since(began).Seconds(), run.Failure)
 				}
-				run := processRun{Series: name, Peer: p.name, Format: format, Pods: pods, Handlers: j.Handlers,
-					Informers: j.Informers}
-				if slices.ContainsFunc(r.Runs, func(other processRun) bool { return other.Failure != "" && other.same(run) }) {
-					continue
-				}
-				j.Peer, j.Format = p.name, format
-				if name == tables {
-					j.Profiles = r.Options.Profiles
-				}
-				encoded, err := json.Marshal(j)
-				if err != nil {
-					return err
-				}
-				limit := r.Options.MaxMemory
-				if limit == 0 {
-					limit = measure.AvailableMemory() / 4 * 3
-				}
-				began := time.Now()
-				err = measure.Run(&run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
-				switch {
-				case errors.Is(err, measure.ErrMemory):
-					run.Failure = fmt.Sprintf("more than %s of memory", measure.Bytes(float64(limit)))
-				case err != nil:
-					run.Failure = err.Error()
-				}
-				r.Runs = append(r.Runs, run)
-				log.Printf("%s, round %d of %d, %d pods, %d handlers, %d informers, %s, %s: %.1f s %s",
-					name, round+1, runs, pods, j.Handlers, j.Informers, canned.Name(format), p.name, time.Since(began).Seconds(), run.Failure)
 			}
 		}
 		if err := r.save(); err != nil {
@@ -147,9 +135,36 @@ func (r *results) series(name string, pods, runs int, formats []string, peers []
 	return nil
 }
 
+// run runs the job in a process of its own, unless the same has failed before.
+func (r *results) run(series string, pods int, p peer, j job) (processRun, error) {
+	run := processRun{Series: series, Peer: p.name, Format: j.Format, Wire: j.Wire, Pods: pods, Handlers: j.Handlers,
+		Informers: j.Informers}
+	i := slices.IndexFunc(r.Runs, func(other processRun) bool { return other.Failure != "" && other.same(run) })
+	if i >= 0 {
+		return r.Runs[i], nil
+	}
+	encoded, err := json.Marshal(j)
+	if err != nil {
+		return run, err
+	}
+	limit := r.Options.MaxMemory
+	if limit == 0 {
+		limit = measure.AvailableMemory() / 4 * 3
+	}
+	err = measure.Run(&run.Figures, limit, p.env, "-as=client", "-job="+string(encoded))
+	switch {
+	case errors.Is(err, measure.ErrMemory):
+		run.Failure = fmt.Sprintf("more than %s of memory", measure.Bytes(float64(limit)))
+	case err != nil:
+		run.Failure = err.Error()
+	}
+	r.Runs = append(r.Runs, run)
+	return run, nil
+}
+
 // same reports whether a and b are runs of the same combination.
 func (a processRun) same(b processRun) bool {
-	return a.Series == b.Series && a.Peer == b.Peer && a.Format == b.Format && a.Pods == b.Pods &&
+	return a.Series == b.Series && a.Peer == b.Peer && a.Format == b.Format && a.Wire == b.Wire && a.Pods == b.Pods &&
 		a.Handlers == b.Handlers && a.Informers == b.Informers
 }
 
@@ -169,7 +184,7 @@ func (r *results) failures() error {
 	var errs []error
 	for _, run := range r.Runs {
 		if run.Failure != "" && !strings.HasPrefix(run.Failure, "more than") {
-			errs = append(errs, fmt.Errorf("%s, %s, %s: %s", run.Series, run.Peer, canned.Name(run.Format), run.Failure))
+			errs = append(errs, fmt.Errorf("%s, %s, %s, %s: %s", run.Series, run.Peer, canned.Name(run.Format), run.Wire, run.Failure))
 		}
 	}
 	return errors.Join(errs...)

@@ -132,7 +132,7 @@ func (r *results) goals(say func(string, ...any)) {
 		latency                           float64
 	}{
 		{canned.JSON, 5, 0.25, 20, 0.05, 0.33},
-		{canned.Protobuf, 2, 0.7, 3, 0.33, 0.7},
+		{canned.Protobuf, 2.5, 0.7, 4, 0.25, 0.7},
 	} {
 		name := canned.Name(f.format)
 		add(r.rates("initial sync, "+name, fmt.Sprintf("%gx", f.sync), f.format, syncTime, true, f.sync),

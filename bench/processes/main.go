@@ -33,6 +33,7 @@ func main() {
 	flag.StringVar(&o.Profiles, "profiles", "",
 		"write a processor profile of each step of each client process into this directory")
 	formats := flag.String("formats", canned.JSON+","+canned.Protobuf, "media types")
+	wires := flag.String("wires", string(canned.HTTP2+","+canned.Plain), "how clients speak to the server")
 	maxMemory := flag.Int64("max-memory", 0,
 		"memory limit of a process in MB; 0 means three quarters of the machine's available memory")
 	scale := flag.Bool("scale", false, "also measure by number of pods, handlers and informers")
@@ -53,6 +54,9 @@ func main() {
 		o.Command = strings.TrimSpace(o.Command + " " + arg)
 	}
 	o.Formats = strings.Split(*formats, ",")
+	for wire := range strings.SplitSeq(*wires, ",") {
+		o.Wires = append(o.Wires, canned.Wire(wire))
+	}
 	o.MaxMemory = *maxMemory << 20
 	var err error
 	if *scale {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -30,8 +29,8 @@ func TestMain(m *testing.M) {
 func TestCompare(t *testing.T) {
 	o := options{
 		Pods: 60, Runs: 1, Changes: 40, Paced: 20, Rate: 1000,
-		Formats: []string{canned.JSON, canned.Protobuf},
-		Sizes:   []int{20, 40}, Counts: []int{1, 3},
+		Formats: []string{canned.JSON, canned.Protobuf}, Wires: canned.Wires,
+		Sizes: []int{20, 40}, Counts: []int{1, 3},
 	}
 	r, err := compare(o)
 	if err != nil {
@@ -45,9 +44,11 @@ func TestCompare(t *testing.T) {
 			if p.formats != nil && !slices.Contains(p.formats, format) {
 				continue
 			}
-			for _, figure := range []string{syncTime, syncCPU, peakMemory, getTime, namespaceTime, allTime, relistCPU, relistEvents, eventRate, eventCPU, eventBytes, latency50, latency99} {
-				if len(r.values(tables, p.name, format, figure)) != 1 {
-					t.Errorf("%s, %s: no %q", p.name, format, figure)
+			for _, wire := range o.Wires {
+				for _, figure := range []string{syncTime, syncCPU, peakMemory, getTime, namespaceTime, allTime, relistCPU, relistEvents, eventRate, eventCPU, eventServerCPU, eventBytes, latency50, latency99} {
+					if len(r.over(wire).values(tables, p.name, format, figure)) != 1 {
+						t.Errorf("%s, %s, %s: no %q", p.name, format, wire, figure)
+					}
 				}
 			}
 		}
@@ -67,7 +68,7 @@ func TestCompare(t *testing.T) {
 
 // A process that exceeds its memory limit is ended. The report shows that, and it is no failure.
 func TestMemoryLimit(t *testing.T) {
-	o := options{Pods: 2000, Runs: 2, Changes: 1, Paced: 1, Rate: 1, Formats: []string{canned.JSON}, Peers: clientGoDropped, MaxMemory: 1 << 20}
+	o := options{Pods: 2000, Runs: 2, Changes: 1, Paced: 1, Rate: 1, Formats: []string{canned.JSON}, Wires: []canned.Wire{canned.HTTP2}, Peers: clientGoDropped, MaxMemory: 1 << 20}
 	r, err := compare(o)
 	if err != nil {
 		t.Fatal(err)
@@ -108,11 +109,10 @@ func (l liar) connect(config *rest.Config) (follow, error) {
 // A peer that leaves out or invents events has no figures.
 func TestNoFiguresOfWorkNotDone(t *testing.T) {
 	const pods, changes = 50, 30
-	handler, err := canned.New(canned.Config{Pods: pods, Changes: 2*changes + 1, Formats: []string{canned.JSON}})
+	server, err := canned.Start(canned.Config{Pods: pods, Changes: 2*changes + 1, Formats: []string{canned.JSON}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(handler)
 	defer server.Close()
 	honest := func(_ int, version string, told func(string)) { told(version) }
 	for _, test := range []struct {
@@ -152,14 +152,14 @@ func TestNoFiguresOfWorkNotDone(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			_, err := run(ctx, job{Server: server.URL, Format: canned.JSON, Handlers: 1, Informers: 1, Changes: changes, Paced: changes, Rate: 1000}, test.liar.connect)
+			_, err := run(ctx, job{Server: server.URL, Wire: canned.HTTP2, Format: canned.JSON, Handlers: 1, Informers: 1, Changes: changes, Paced: changes, Rate: 1000}, test.liar.connect)
 			if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
 				t.Errorf("%s; want %q", got, test.want)
 			}
 		})
 	}
 	t.Run("asks for another format", func(t *testing.T) {
-		_, err := run(t.Context(), job{Server: server.URL, Format: canned.Protobuf, Handlers: 1, Informers: 1}, liar{honest, pods}.connect)
+		_, err := run(t.Context(), job{Server: server.URL, Wire: canned.HTTP2, Format: canned.Protobuf, Handlers: 1, Informers: 1}, liar{honest, pods}.connect)
 		if got := fmt.Sprint(err); !strings.Contains(got, "the server got requests for") {
 			t.Error(got)
 		}

@@ -21,7 +21,7 @@ const (
 
 // write writes the charts into chartDir, and the report into its part of the file, or at the end if it has none.
 func (r *results) write(file, chartDir string) error {
-	charts := r.charts()
+	charts := r.over(r.Options.Wires[0]).charts()
 	if err := os.MkdirAll(chartDir, 0o755); err != nil {
 		return err
 	}
@@ -72,10 +72,11 @@ func (r *results) markdown(charts []chart) string {
 	o, m := r.Options, r.Machine
 	say("## Whole processes\n")
 	say("    cd bench && go run ./processes%s\n", strings.TrimRight(" "+o.Command, " "))
-	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback HTTP. The server is another"+
-		" process, and has all its answers encoded before ([bench/processes](bench/processes)). There is one handler; each process"+
+	say("Each client is a process of its own. It follows %s pods of `internal/fleet` over loopback, with %s. The server is"+
+		" another process, and has all its answers encoded before ([bench/processes](bench/processes)); both share the processor."+
+		" There is one handler; each process"+
 		" checks the number of pods, events and versions that the handler received. Medians of %d alternating runs; ± is half of"+
-		" the distance between the best and the worst.\n", measure.Number(float64(o.Pods)), o.Runs)
+		" the distance between the best and the worst.\n", measure.Number(float64(o.Pods)), o.Wires[0], o.Runs)
 	say("- **Machine.** Linux %s, %d cores of %s, %s of memory; load at the beginning: %s. %s.", m.Kernel, m.Cores, m.CPU,
 		measure.Bytes(float64(m.Memory)), m.Load, m.Date)
 	say("- **Versions.** Go %s, client-go %s, controller-runtime %s.", m.Go, m.Peers["k8s.io/client-go"],
@@ -91,33 +92,17 @@ func (r *results) markdown(charts []chart) string {
 		say("- **%s**: %s.", p.name, p.what)
 	}
 	say("")
-	r.goals(say)
-	for _, format := range o.Formats {
-		name := canned.Name(format)
-		say("\n### %s\n", name)
-		r.table(say, format, []column{
-			{"sync", syncTime, measure.Seconds}, {"CPU", syncCPU, measure.Seconds}, {"of the server", syncServerCPU,
-				measure.Seconds},
-			{"peak", peakMemory, measure.Bytes}, {"heap a pod", liveHeap, measure.Bytes}})
-		r.table(say, format, []column{
-			{"events/s", eventRate, measure.Number}, {"CPU an event", eventCPU, measure.Seconds}, {"allocated", eventBytes,
-				measure.Bytes}, {"p50", latency50, measure.Seconds}, {"p99", latency99, measure.Seconds}})
-		r.table(say, format, []column{
-			{"relist: CPU", relistCPU, measure.Seconds}, {"allocated", relistBytes, measure.Bytes}, {"more live", relistRetained,
-				measure.Bytes}, {"events", relistEvents, measure.Number}})
-		if format != o.Formats[len(o.Formats)-1] {
-			continue // reads do not depend on the format
+	for i, wire := range o.Wires {
+		over := r.over(wire)
+		if i == 0 {
+			over.goals(say)
 		}
-		say("\n### Reads\n")
-		inNamespace := measure.Median(r.values(tables, own, format, inNamespace))
-		say("Reads of one pod by its key, of the %s pods of a namespace, and of all %s; the reader looks at each pod."+
-			" controller-runtime copies the objects, client-go makes a new slice for a list, and we make neither.\n", measure.Number(inNamespace), measure.Number(float64(o.Pods)))
-		nano := func(ns float64) string { return measure.Seconds(ns / 1e9) }
-		r.table(say, format, []column{
-			{"Get", getTime, nano}, {"allocated", getBytes, measure.Bytes}, {"namespace", namespaceTime, nano}, {"allocated",
-				namespaceBytes, measure.Bytes},
-			{"all", allTime, nano}, {"allocated", allBytes, measure.Bytes}})
+		for _, format := range o.Formats {
+			over.tables(say, format, wire)
+		}
 	}
+	r = r.over(o.Wires[0])
+	r.reads(say, o.Formats[len(o.Formats)-1])
 	if len(r.Binaries) > 0 {
 		say("\n### Binaries\n")
 		say("The smallest possible pod controllers ([bench/minimal](bench/minimal)), built with" +
@@ -133,6 +118,47 @@ func (r *results) markdown(charts []chart) string {
 	}
 	r.scaling(say, show)
 	return b.String()
+}
+
+// over returns the results over a wire.
+func (r *results) over(wire canned.Wire) *results {
+	over := *r
+	over.Runs = nil
+	for _, run := range r.Runs {
+		if run.Wire == wire {
+			over.Runs = append(over.Runs, run)
+		}
+	}
+	return &over
+}
+
+// tables prints what depends on the format and the wire.
+func (r *results) tables(say func(string, ...any), format string, wire canned.Wire) {
+	say("\n### %s over %s\n", canned.Name(format), wire)
+	r.table(say, format, []column{
+		{"sync", syncTime, measure.Seconds}, {"CPU", syncCPU, measure.Seconds}, {"of the server", syncServerCPU, measure.Seconds},
+		{"peak", peakMemory, measure.Bytes}, {"heap a pod", liveHeap, measure.Bytes}})
+	r.table(say, format, []column{
+		{"events/s", eventRate, measure.Number}, {"CPU an event", eventCPU, measure.Seconds}, {"of the server", eventServerCPU,
+			measure.Seconds}, {"allocated", eventBytes, measure.Bytes}, {"p50", latency50, measure.Seconds},
+		{"p99", latency99, measure.Seconds}})
+	r.table(say, format, []column{
+		{"relist: CPU", relistCPU, measure.Seconds}, {"allocated", relistBytes, measure.Bytes}, {"more live", relistRetained,
+			measure.Bytes}, {"events", relistEvents, measure.Number}})
+}
+
+// reads prints what depends on neither.
+func (r *results) reads(say func(string, ...any), format string) {
+	say("\n### Reads\n")
+	inNamespace := measure.Median(r.values(tables, own, format, inNamespace))
+	say("Reads of one pod by its key, of the %s pods of a namespace, and of all %s; the reader looks at each pod."+
+		" controller-runtime copies the objects, client-go makes a new slice for a list, and we make neither.\n",
+		measure.Number(inNamespace), measure.Number(float64(r.Options.Pods)))
+	nano := func(ns float64) string { return measure.Seconds(ns / 1e9) }
+	r.table(say, format, []column{
+		{"Get", getTime, nano}, {"allocated", getBytes, measure.Bytes},
+		{"namespace", namespaceTime, nano}, {"allocated", namespaceBytes, measure.Bytes},
+		{"all", allTime, nano}, {"allocated", allBytes, measure.Bytes}})
 }
 
 // table prints the figures of the peers in a format.

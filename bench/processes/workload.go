@@ -29,6 +29,7 @@ import (
 type job struct {
 	Peer   string // its name in peers
 	Format string // a media type
+	Wire   canned.Wire
 	Server string // its address
 
 	Handlers  int  // that receive each change
@@ -65,8 +66,9 @@ const (
 	relistEvents   = "relist events" // to the handler
 	eventRate      = "events/s"      // from the release of the changes until each handler has received each
 	eventCPU       = "event CPU s"   // per event
-	eventBytes     = "event B"       // allocated per event
-	latency50      = "p50 s"         // from the server's write to the handler
+	eventServerCPU = "event server CPU s"
+	eventBytes     = "event B" // allocated per event
+	latency50      = "p50 s"   // from the server's write to the handler
 	latency99      = "p99 s"
 )
 
@@ -162,8 +164,10 @@ func run(ctx context.Context, j job, connect func(*rest.Config) (follow, error))
 	for range j.Informers * j.Handlers {
 		p.handlers = append(p.handlers, new(handler))
 	}
-	config := &rest.Config{Host: j.Server, QPS: -1, ContentConfig: rest.ContentConfig{AcceptContentTypes: j.Format,
-		ContentType: j.Format}}
+	config, err := server.Client(info, j.Wire, j.Format)
+	if err != nil {
+		return nil, err
+	}
 	steps := []struct {
 		wanted bool
 		name   string
@@ -351,6 +355,10 @@ func (p *process) release(ctx context.Context, n, rate int) (first int, versions
 }
 
 func (p *process) changes(ctx context.Context) error {
+	server, err := p.server.CPU()
+	if err != nil {
+		return err
+	}
 	runtime.GC()
 	cpu, allocated, began := measure.CPU(), measure.Allocated(), time.Now()
 	if _, _, err := p.release(ctx, p.Changes, 0); err != nil {
@@ -359,7 +367,9 @@ func (p *process) changes(ctx context.Context) error {
 	p.figures[eventRate] = float64(p.Changes) / time.Since(began).Seconds()
 	p.figures[eventCPU] = (measure.CPU() - cpu).Seconds() / float64(p.Changes)
 	p.figures[eventBytes] = float64(measure.Allocated()-allocated) / float64(p.Changes)
-	return nil
+	until, err := p.server.CPU()
+	p.figures[eventServerCPU] = (until - server).Seconds() / float64(p.Changes)
+	return err
 }
 
 func (p *process) paced(ctx context.Context) error {

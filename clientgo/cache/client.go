@@ -17,9 +17,8 @@ var ErrNoRESTClient = errors.New("the client has no *rest.RESTClient")
 // rate limit. client is what the method RESTClient of a clientset returns. The error wraps [ErrNoRESTClient] if it is
 // no *rest.RESTClient, or nil.
 //
-// Two settings of a rest.Config cannot be read from client: the warning handler, for which the default of client-go is
-// used, and the content type, for which protobuf is used where the type supports it. If they matter, create a client
-// with informer.NewClient.
+// Two settings of a rest.Config cannot be read from client: the warning handler, so warnings are logged, and the content
+// type, so protobuf is used where the type supports it. If they matter, create a client with informer.NewClient.
 func ClientFor(client rest.Interface) (*informer.Client, error) {
 	c, ok := client.(*rest.RESTClient)
 	if !ok || c == nil {

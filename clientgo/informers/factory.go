@@ -72,8 +72,8 @@ func WithCustomResyncConfig(resyncConfig map[metav1.Object]time.Duration) Shared
 	}
 }
 
-// WithTweakListOptions sets a function that changes the options of the informers' lists and watches. It is called once
-// for each informer, when that is made. The selectors that it sets, and the limit, apply.
+// WithTweakListOptions sets a function that changes the options of the informers' lists and watches. It is called when
+// an informer is made, not for each request. The selectors that it sets, and the limit, apply.
 func WithTweakListOptions(tweakListOptions internalinterfaces.TweakListOptionsFunc) SharedInformerOption {
 	return func(f *sharedInformerFactory) *sharedInformerFactory {
 		f.tweak = tweakListOptions

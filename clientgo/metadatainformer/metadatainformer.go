@@ -26,8 +26,8 @@ import (
 // SharedInformerFactory is that of client-go.
 type SharedInformerFactory = metadatainformer.SharedInformerFactory
 
-// TweakListOptionsFunc is that of client-go. The selectors that it sets, and the limit, apply. It is called once for
-// each informer, when that is made.
+// TweakListOptionsFunc is that of client-go. The selectors that it sets, and the limit, apply. It is called when an
+// informer is made, not for each request.
 type TweakListOptionsFunc = metadatainformer.TweakListOptionsFunc
 
 // SharedInformerOption is an option of a factory.

@@ -13,63 +13,79 @@ import (
 	"github.com/typedinformer/informer/internal/fleet"
 )
 
-// BenchmarkUpdate decodes new versions of a changing fleet's pods, without and with the version before.
-func BenchmarkUpdate(b *testing.B) {
-	const updates = 2000
-	pods := fleet.New(fleet.Config{Pods: 2000})
+// BenchmarkDecodeUpdate decodes new versions of a changing fleet's pods, without and with the version before. With more
+// pods, the version before is less often in the processor's cache.
+func BenchmarkDecodeUpdate(b *testing.B) {
+	for _, pods := range []int{30, 2000, 30_000} {
+		for _, f := range []Format{JSON, Protobuf} {
+			first, changes := updatesOf(b, f, pods)
+			for _, whole := range []bool{true, false} {
+				if whole && pods != 2000 {
+					continue // it reads no version before
+				}
+				b.Run(fmt.Sprintf("pods=%d/format=%v/whole=%t", pods, f, whole), func(b *testing.B) {
+					benchmarkUpdate(b, f, first, changes, whole)
+				})
+			}
+		}
+	}
+}
+
+// update is an encoded pod.
+type update struct {
+	key types.NamespacedName
+	raw []byte
+}
+
+// updatesOf returns the pods of a fleet, and changes of as many pods as there are, but at least 2,000.
+func updatesOf(b *testing.B, f Format, pods int) (first, changes []update) {
+	fleet := fleet.New(fleet.Config{Pods: pods})
+	encode := func(pod *corev1.Pod) update {
+		return update{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, fleetFrame(b, f, pod)}
+	}
+	for pod := range fleet.All() {
+		first = append(first, encode(pod))
+	}
+	for change := range fleet.Updates(1) {
+		if change.Type == watch.Modified {
+			changes = append(changes, encode(change.Object))
+		}
+		if len(changes) == max(pods, 2000) {
+			break
+		}
+	}
+	return first, changes
+}
+
+func benchmarkUpdate(b *testing.B, f Format, first, changes []update, whole bool) {
 	typ, err := TypeOf(reflect.TypeFor[*corev1.Pod]())
 	if err != nil {
 		b.Fatal(err)
 	}
-	type update struct {
-		key types.NamespacedName
-		raw []byte
+	d := NewDecoder(typ, false)
+	listed := map[types.NamespacedName]any{}
+	for _, u := range first {
+		if listed[u.key], err = d.Decode(f, u.raw, Origin{}); err != nil {
+			b.Fatal(err)
+		}
 	}
-	for _, f := range []Format{JSON, Protobuf} {
-		encode := func(pod *corev1.Pod) update {
-			return update{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, fleetFrame(b, f, pod)}
+	b.ReportAllocs()
+	var held map[types.NamespacedName]any
+	n := 0
+	for b.Loop() {
+		if n%len(changes) == 0 { // each update must change something
+			b.StopTimer()
+			held = maps.Clone(listed)
+			b.StartTimer()
 		}
-		var first, changes []update
-		for pod := range pods.All() {
-			first = append(first, encode(pod))
+		u := &changes[n%len(changes)]
+		var from Origin
+		if was := held[u.key]; was != nil && !whole {
+			from = Origin{Before: was, Made: true}
 		}
-		for change := range pods.Updates(1) {
-			if change.Type == watch.Modified {
-				changes = append(changes, encode(change.Object))
-			}
-			if len(changes) == updates {
-				break
-			}
+		if held[u.key], err = d.Decode(f, u.raw, from); err != nil {
+			b.Fatal(err)
 		}
-		for _, whole := range []bool{true, false} {
-			b.Run(fmt.Sprintf("format=%v/whole=%t", f, whole), func(b *testing.B) {
-				b.ReportAllocs()
-				d := NewDecoder(typ, false)
-				listed := map[types.NamespacedName]any{}
-				for _, u := range first {
-					if listed[u.key], err = d.Decode(f, u.raw, Origin{}); err != nil {
-						b.Fatal(err)
-					}
-				}
-				var held map[types.NamespacedName]any
-				n := 0
-				for b.Loop() {
-					if n%len(changes) == 0 { // each update must change something
-						b.StopTimer()
-						held = maps.Clone(listed)
-						b.StartTimer()
-					}
-					u := &changes[n%len(changes)]
-					var from Origin
-					if was := held[u.key]; was != nil && !whole {
-						from = Origin{Before: was, Made: true}
-					}
-					if held[u.key], err = d.Decode(f, u.raw, from); err != nil {
-						b.Fatal(err)
-					}
-					n++
-				}
-			})
-		}
+		n++
 	}
 }

@@ -596,7 +596,7 @@ func FuzzUpdate(f *testing.F) {
 			}
 			f.Add(byte(enc), pod, other)
 			for n, changed := range variants(enc, pod, other, 2) {
-				if n%29 == 0 {
+				if n%testkit.Short(290, 29) == 0 {
 					f.Add(byte(enc), pod, changed)
 				}
 			}

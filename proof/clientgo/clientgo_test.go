@@ -88,7 +88,7 @@ func TestSharedInformers(t *testing.T) {
 	run := copied.Run{Flags: []string{"-timeout=10m", "-run=^(" + strings.Join(names, "|") + ")$"}}
 	fails := map[string]bool{}
 	if *whose != "ours" {
-		run.Packages = "./tools/cache"
+		run.Packages = []string{"./tools/cache"}
 		for _, o := range all(t, client, run, "client-go's") {
 			fails[o.Test] = !o.Passed
 		}
@@ -100,7 +100,7 @@ func TestSharedInformers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.Packages = "."
+	run.Packages = []string{"."}
 	results := all(t, m, run, "our")
 	for _, o := range results {
 		switch why := different[o.Test]; {

@@ -58,7 +58,7 @@ func serverAssets(t *testing.T) string {
 // run runs the tests of s in m, the copy of controller-runtime's sources.
 func run(ctx context.Context, t *testing.T, s suite, m copied.Module, assets string) []outcome.Outcome {
 	r := copied.Run{
-		Packages: "./" + s.dir,
+		Packages: []string{"./" + s.dir},
 		Flags:    []string{"-timeout=15m"},
 		Args:     []string{"-ginkgo.v"},
 		Env:      []string{"KUBEBUILDER_ASSETS=" + assets},

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	"github.com/typedinformer/informer/proof/internal/copied"
 )
@@ -17,29 +15,52 @@ const (
 	ours   = "github.com/typedinformer/informer/clientgo/informers"
 )
 
-// unversioned matches the modules in Kubernetes' go.mod that have its own version.
-var unversioned = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0$`)
+// kubernetes is a module whose folder has a copy of Kubernetes, which it requires.
+type kubernetes struct {
+	copied.Module
+	version string // of Kubernetes
+}
 
-// copySource copies the sources of Kubernetes at version, such as v1.36.3, to dir, and completes their go.mod.
-func copySource(ctx context.Context, version, dir string) (copied.Module, error) {
-	m, err := copied.Copy(ctx, module, version, dir)
+// env returns the environment by which the tests find their sources. They are compiled with -trimpath, as the
+// kube-apiserver of e2e, so their path begins with the name of the module, and they add these folders to it.
+func (k kubernetes) env() []string {
+	return []string{"TEST_SRCDIR=" + filepath.Join(k.Dir, "trimmed"), "TEST_WORKSPACE=."}
+}
+
+// copySource makes a module in dir that requires Kubernetes from a copy below dir. All modules have the versions of
+// e2e/apiserver, so packages that its kube-apiserver was compiled from are not compiled again.
+func copySource(ctx context.Context, dir string) (k kubernetes, err error) {
+	root, err := copied.Root(ctx)
 	if err != nil {
-		return m, err
+		return k, err
 	}
-	goMod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	apiserver := filepath.Join(root, "e2e", "apiserver")
+	version, err := copied.Version(ctx, apiserver, module)
 	if err != nil {
-		return m, err
+		return k, err
 	}
-	rest, ok := strings.CutPrefix(version, "v1.")
-	if !ok {
-		return m, fmt.Errorf("version %q of %s is not v1.MINOR.PATCH", version, module)
+	if _, err := copied.Copy(ctx, module, version, filepath.Join(dir, "kubernetes")); err != nil {
+		return k, err
 	}
-	args := []string{"mod", "edit"}
-	for _, found := range unversioned.FindAllSubmatch(goMod, -1) {
-		args = append(args, fmt.Sprintf("-replace=%[1]s=%[1]s@v0.%[2]s", found[1], rest))
+	trimmed := filepath.Join(dir, "trimmed", module+"@"+version)
+	if err := os.MkdirAll(filepath.Dir(trimmed), 0o755); err != nil {
+		return k, err
 	}
-	_, err = copied.Go(ctx, dir, args...)
-	return m, err
+	if err := os.Symlink(filepath.Join(dir, "kubernetes"), trimmed); err != nil {
+		return k, err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(apiserver, name))
+		if err != nil {
+			return k, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return k, err
+		}
+	}
+	_, err = copied.Go(ctx, dir, "mod", "edit", "-module=tests", "-droptool="+module+"/cmd/kube-apiserver",
+		"-replace="+module+"=./kubernetes")
+	return kubernetes{copied.Module{Dir: dir}, version}, err
 }
 
 // useOurs makes the copy use our informers. storage has the fields of a clientgo Options, in Go; empty for the default.
@@ -69,7 +90,7 @@ func useOurs(ctx context.Context, m copied.Module, storage string) error {
 	if storage == "" {
 		return nil
 	}
-	folder := filepath.Join(m.Dir, "informerswithstorage")
+	folder := filepath.Join(m.Dir, "kubernetes", "informerswithstorage")
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
 	}
@@ -98,6 +119,7 @@ var (
 	WithTweakListOptions   = informers.WithTweakListOptions
 	WithNamespace          = informers.WithNamespace
 	WithTransform          = informers.WithTransform
+	WithInformerName       = informers.WithInformerName
 )
 
 func NewSharedInformerFactory(client kubernetes.Interface, resync time.Duration) SharedInformerFactory {

@@ -13,7 +13,7 @@ var suites = []suite{
 	{"garbagecollector", 15},
 	{"statefulset", 9},
 	{"scheduler", 9},
-	{"job", 33},
+	{"job", 40},
 	{"daemonset", 12},
 	{"endpointslice", 6},
 	{"namespace", 2},

@@ -30,6 +30,7 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 	flags := flag.NewFlagSet("operators", flag.ContinueOnError)
 	chosen := flags.String("caches", strings.Join(names(caches), ","), "the `caches` to run the suites with")
 	only := flags.String("run", "", "run only Go tests that match this `regexp`")
+	logs := flags.String("logs", "", "the `folder` that gets the output of each package")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 	var all []result
 	for _, p := range chosenPrograms {
 		for _, c := range with {
-			r, err := p.test(ctx, setup{project: project, assets: assets, cache: c, only: *only})
+			r, err := p.test(ctx, setup{project: project, assets: assets, cache: c, only: *only, logs: *logs})
 			if err != nil {
 				return false, fmt.Errorf("%s with %s: %w", p.name, c.name, err)
 			}

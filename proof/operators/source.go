@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"github.com/typedinformer/informer/e2e/cluster"
 	"github.com/typedinformer/informer/proof/internal/copied"
@@ -21,23 +17,6 @@ const (
 	crcache           = informer + "/crcache"
 	controllerRuntime = "sigs.k8s.io/controller-runtime"
 )
-
-// goTest runs go test -json, whose failure is no error if it ran tests.
-func goTest(ctx context.Context, dir, assets string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "KUBEBUILDER_ASSETS="+assets, "NO_COLOR=1")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	switch failed := (*exec.ExitError)(nil); {
-	case errors.As(err, &failed) && ctx.Err() == nil && bytes.Contains(out, []byte(`"Test":`)):
-		return out, nil
-	case err != nil:
-		return nil, fmt.Errorf("go %s in %q: %w\n%s", strings.Join(args, " "), dir, err, stderr.String())
-	}
-	return out, nil
-}
 
 // servers compiles kube-apiserver and etcd, unless that is done, and returns their folder.
 func servers(ctx context.Context) (string, error) {
@@ -55,31 +34,92 @@ func replace(ctx context.Context, dir string, by map[string]string) error {
 	return err
 }
 
-var cacheNew = regexp.MustCompile(`\bcache\.New\b`)
+var (
+	cacheNew      = regexp.MustCompile(`\bcache\.New\b`)
+	cacheStart    = regexp.MustCompile(`\bc\.cache\.Start\(ctx\)`)
+	packageClause = regexp.MustCompile(`(?m)^package \w+$`)
+)
 
-// createOurs changes the sources of controller-runtime in dir, so that clusters and managers create our caches, with
-// the fields options of crcache.Options.
-func createOurs(dir, options string) error {
+// createByCluster changes a Go file, so that it creates caches by what createOurs adds to controller-runtime.
+func createByCluster(file string) error {
+	if err := substitute(file, cacheNew, "proofcluster.NewCache"); err != nil {
+		return err
+	}
+	return substitute(file, packageClause, "$0\n\nimport proofcluster \"sigs.k8s.io/controller-runtime/pkg/cluster\"")
+}
+
+// createOurs changes the sources of controller-runtime in dir, so that clusters and managers create caches of the kind
+// c, and write the size of the heap when they stop.
+func createOurs(dir string, c cache) error {
 	cluster := filepath.Join(dir, "pkg", "cluster")
-	file := filepath.Join(cluster, "cluster.go")
+	if err := substitute(filepath.Join(cluster, "cluster.go"), cacheNew, "NewCache"); err != nil {
+		return err
+	}
+	if err := substitute(filepath.Join(cluster, "internal.go"), cacheStart, "startMeasured(ctx, c.cache)"); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(cluster, "zz_proof.go"), []byte(added(c)), 0o644)
+}
+
+// substitute changes the one place of a file that matches.
+func substitute(file string, what *regexp.Regexp, by string) error {
 	src, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if n := len(cacheNew.FindAllIndex(src, -1)); n != 1 {
-		return fmt.Errorf("%s mentions cache.New %d times: its default is where managers get their cache", file, n)
+	if n := len(what.FindAllIndex(src, -1)); n != 1 {
+		return fmt.Errorf("%s has %s %d times: this version is not known", file, what, n)
 	}
-	if err := os.WriteFile(file, cacheNew.ReplaceAll(src, []byte("newCache")), 0o644); err != nil {
-		return err
+	return os.WriteFile(file, what.ReplaceAll(src, []byte(by)), 0o644)
+}
+
+// heapFile is the environment variable with the name of the file to which the live heap is written.
+const heapFile = "PROOF_HEAP"
+
+// added returns the source that is added to the package cluster of controller-runtime. startMeasured writes the live
+// heap while the cache still has all its objects.
+func added(c cache) string {
+	newCache, use := "cache.New", ""
+	if c.name != theirs {
+		newCache, use = "crcache.New(crcache.Options{"+c.options+"})", `"`+crcache+`"`
 	}
-	return os.WriteFile(filepath.Join(cluster, "zz_crcache.go"), fmt.Appendf(nil, `package cluster
+	return `package cluster
 
 import (
-	"github.com/typedinformer/informer/crcache"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
 
+	` + use + `
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-var newCache cache.NewCacheFunc = crcache.New(crcache.Options{%s})
-`, options), 0o644)
+var NewCache cache.NewCacheFunc = ` + newCache + `
+
+func startMeasured(ctx context.Context, c cache.Cache) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		writeHeap()
+		stop()
+	})()
+	return c.Start(running)
+}
+
+func writeHeap() {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	f, err := os.OpenFile(os.Getenv("` + heapFile + `"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintln(f, m.HeapAlloc); err != nil {
+		panic(err)
+	}
+}
+`
 }

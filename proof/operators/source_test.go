@@ -7,38 +7,84 @@ import (
 	"testing"
 )
 
-// Where controller-runtime creates the cache of a cluster, it creates ours. Sources that are not as expected are an error.
+// Where controller-runtime creates and starts the cache of a cluster, it creates ours, and measures the heap. Sources
+// that are not as expected are an error.
 func TestCreateOurs(t *testing.T) {
-	for source, ok := range map[string]bool{
-		"package cluster\n\nfunc f() { x = cache.New }\n":          true,
-		"package cluster\n\nfunc f() { x = other }\n":              false,
-		"package cluster\n\nfunc f() { x(cache.New, cache.New)}\n": false,
+	const creates = "package cluster\n\nfunc f() { x = cache.New }\n"
+	const starts = "package cluster\n\nfunc g() { return c.cache.Start(ctx) }\n"
+	for _, test := range []struct {
+		cluster, internal string
+		ok                bool
+	}{
+		{creates, starts, true},
+		{"package cluster\n\nfunc f() { x = other }\n", starts, false},
+		{"package cluster\n\nfunc f() { x(cache.New, cache.New)}\n", starts, false},
+		{creates, "package cluster\n", false},
 	} {
 		dir := t.TempDir()
-		cluster := filepath.Join(dir, "pkg", "cluster")
-		if err := os.MkdirAll(cluster, 0o755); err != nil {
+		folder := filepath.Join(dir, "pkg", "cluster")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		file := filepath.Join(cluster, "cluster.go")
-		if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
-			t.Fatal(err)
+		write(t, filepath.Join(folder, "cluster.go"), test.cluster)
+		write(t, filepath.Join(folder, "internal.go"), test.internal)
+		err := createOurs(dir, cache{"Share", "Share: true"})
+		if (err == nil) != test.ok {
+			t.Errorf("%q, %q: %v", test.cluster, test.internal, err)
 		}
-		err := createOurs(dir, "Share: true")
-		if (err == nil) != ok {
-			t.Errorf("%q: %v", source, err)
-		}
-		if !ok {
+		if !test.ok {
 			continue
 		}
-		changed, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(changed), "x = newCache") {
-			t.Errorf("%s, %v", changed, err)
-		}
-		added, err := os.ReadFile(filepath.Join(cluster, "zz_crcache.go"))
-		if err != nil || !strings.Contains(string(added), "crcache.New(crcache.Options{Share: true})") {
-			t.Errorf("%s, %v", added, err)
+		for file, want := range map[string]string{
+			"cluster.go":  "x = NewCache",
+			"internal.go": "return startMeasured(ctx, c.cache)",
+			"zz_proof.go": "crcache.New(crcache.Options{Share: true})",
+		} {
+			if got := read(t, filepath.Join(folder, file)); !strings.Contains(got, want) {
+				t.Errorf("%s lacks %q:\n%s", file, want, got)
+			}
 		}
 	}
+}
+
+// What is added for controller-runtime's own cache does not mention ours.
+func TestTheirs(t *testing.T) {
+	if src := added(cache{name: theirs}); strings.Contains(src, "crcache") || !strings.Contains(src, "= cache.New\n") {
+		t.Error(src)
+	}
+}
+
+// A file that calls cache.New itself takes the function that createOurs adds.
+func TestCreateByCluster(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.go")
+	write(t, file, "package a\n\nimport \"cache\"\n\nvar c = cache.New(1)\n")
+	if err := createByCluster(file); err != nil {
+		t.Fatal(err)
+	}
+	const want = "package a\n\nimport proofcluster \"sigs.k8s.io/controller-runtime/pkg/cluster\"\n\nimport \"cache\"\n\n" +
+		"var c = proofcluster.NewCache(1)\n"
+	if got := read(t, file); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := createByCluster(file); err == nil {
+		t.Error("a file without cache.New gives no error")
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // Wrong names in the command line are errors that say which names there are.

@@ -1,65 +1,103 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/typedinformer/informer/proof/internal/outcome"
 )
 
 // result is the result of a program with a cache.
 type result struct {
 	program, cache string
-	outcomes       []outcome
+	outcomes       []outcome.Outcome
 	took           time.Duration
+	heap           uint64 // the largest live heap of a package when a cache stopped, in bytes; zero if none did
 }
 
-// counts returns how many tests passed, failed and were skipped.
-func (r result) counts() (passed, failed, skipped int) {
-	for _, o := range r.outcomes {
-		passed += o.passed
-		failed += o.failed
-		skipped += o.skipped
+// addHeap reads the sizes of the heap in file, which the tests of a package wrote, and removes it.
+func (r *result) addHeap(file string) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return passed, failed, skipped
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		heap, err := strconv.ParseUint(strings.TrimSpace(line), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		r.heap = max(r.heap, heap)
+	}
+	return os.Remove(file)
 }
 
-func (r result) line() string {
-	passed, failed, skipped := r.counts()
-	return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%.0f", r.program, r.cache, passed, failed, skipped, r.took.Seconds())
+func (r *result) line() string {
+	n := outcome.CountOf(r.outcomes)
+	heap := "-"
+	if r.heap > 0 {
+		heap = fmt.Sprintf("%.1f", float64(r.heap)/(1<<20))
+	}
+	return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%.0f\t%s", r.program, r.cache, n.Passed, n.Failed, n.Skipped, r.took.Seconds(),
+		heap)
 }
 
 // table returns a table of results, and below it each failure, also those that all caches have.
 func table(all []result) string {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(columns, "program\tcache\tpassed\tfailed\tskipped\tseconds") // a strings.Builder returns no error
+	// A strings.Builder returns no error.
+	_, _ = fmt.Fprintln(columns, "program\tcache\tpassed\tfailed\tskipped\tseconds\theap (MiB)")
 	for _, r := range all {
 		_, _ = fmt.Fprintln(columns, r.line())
 	}
 	_ = columns.Flush()
 	for _, r := range all {
 		for _, o := range r.outcomes {
-			if o.failed > 0 {
-				fmt.Fprintf(&text, "\n%s with %s, %s: %d failed\n%s\n", r.program, r.cache, o.test, o.failed, o.message)
+			if failed(o) {
+				fmt.Fprintf(&text, "\n%s with %s fails: %s %s\n%s\n", r.program, r.cache, o.Package, o.Test, o.Message)
 			}
 		}
 	}
 	return text.String()
 }
 
-// worseThanTheirs reports whether a program fails more tests with one of our caches than with controller-runtime's, or
-// passes fewer. Without a result of the latter, each failure counts.
+func failed(o outcome.Outcome) bool { return !o.Passed && !o.Skipped }
+
+// worseThanTheirs reports whether a test fails with one of our caches, but not with controller-runtime's, or does not
+// pass although it does with that one.
 func worseThanTheirs(all []result) bool {
-	passes, fails := map[string]int{}, map[string]int{}
+	type test struct{ program, pkg, name string }
+	passes, fails := map[test]bool{}, map[test]bool{}
 	for _, r := range all {
-		if r.cache == theirs {
-			passes[r.program], fails[r.program], _ = r.counts()
+		for _, o := range r.outcomes {
+			if r.cache == theirs {
+				t := test{r.program, o.Package, o.Test}
+				passes[t], fails[t] = o.Passed, failed(o)
+			}
 		}
 	}
 	for _, r := range all {
-		if passed, failed, _ := r.counts(); passed < passes[r.program] || failed > fails[r.program] {
-			return true
+		passesToo := map[test]bool{}
+		for _, o := range r.outcomes {
+			t := test{r.program, o.Package, o.Test}
+			if failed(o) && !fails[t] {
+				return true
+			}
+			passesToo[t] = o.Passed
+		}
+		for t, passed := range passes {
+			if passed && t.program == r.program && !passesToo[t] {
+				return true
+			}
 		}
 	}
 	return false

@@ -3,7 +3,7 @@
 //
 // It answers lists, whole or in pages, streaming lists (KEP-3157), watches, and the discovery requests that lead to
 // pods, in JSON and in protobuf. A [Control] can make it release changes, as fast as the client reads or at a rate, and
-// expire the open watches.
+// expire the open watches. [Start] serves it over each [Wire].
 package canned
 
 import (
@@ -13,9 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"sort"
 	"strconv"
@@ -52,6 +50,9 @@ type Info struct {
 	InNamespace int
 	// ResourceVersion is the resource version of the list.
 	ResourceVersion string
+	// TLS is the URL with TLS, and CA what certifies it, in PEM. Both are empty without Start.
+	TLS string
+	CA  []byte
 }
 
 // Server is a http.Handler.
@@ -144,22 +145,6 @@ var discovery = map[string]string{
 	"/api/v1":  `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"],"shortNames":["po"]}]}`,
 }
 
-// Serve serves one server on a free port until the process ends. It first prints its URL on a line, for
-// [measure.Serve].
-func Serve(c Config) error {
-	server, err := New(c)
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	runtime.GC()
-	fmt.Printf("http://%s\n", listener.Addr())
-	return http.Serve(listener, server)
-}
-
 // pods answers lists and watches.
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	f := s.formats[0]
@@ -181,7 +166,7 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	case "", "0", "false":
 		s.list(w, f, query.Get("resourceVersion"), query.Get("limit"), query.Get("continue"))
 	default:
-		s.watch(r.Context(), w, f, query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
+		s.watch(r, w, f, query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true")
 	}
 }
 
@@ -204,8 +189,10 @@ func (s *Server) list(w http.ResponseWriter, f *format, version, limit, token st
 	_ = buffered.Flush()
 }
 
-// watch sends the released changes after version, and before them all pods if initial is set.
-func (s *Server) watch(ctx context.Context, w http.ResponseWriter, f *format, version string, initial bool) {
+// watch sends the released changes after version, and before them all pods if initial is set. With TLS it flushes after
+// each event, like kube-apiserver, which does so whenever no other event waits.
+func (s *Server) watch(r *http.Request, w http.ResponseWriter, f *format, version string, initial bool) {
+	ctx, each := r.Context(), r.TLS != nil
 	w.Header().Set("Content-Type", f.watchMedia)
 	since, _ := strconv.ParseUint(version, 10, 64)
 	next := sort.Search(len(s.versions), func(i int) bool { return s.versions[i] > since })
@@ -217,11 +204,17 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, f *format, ve
 	s.mu.Lock()
 	session, expired := s.session, s.expired
 	s.mu.Unlock()
+	send := func(frame []byte) {
+		_, _ = buffered.Write(frame)
+		if each {
+			flush()
+		}
+	}
 	if initial {
 		for i := range f.pods {
-			_, _ = buffered.Write(f.pods[i].frame)
+			send(f.pods[i].frame)
 		}
-		_, _ = buffered.Write(f.bookmark)
+		send(f.bookmark)
 		next = 0
 	}
 	flush()
@@ -246,7 +239,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, f *format, ve
 		s.mu.Unlock()
 		if next < released {
 			for ; next < released; next++ {
-				_, _ = buffered.Write(f.changes[next])
+				send(f.changes[next])
 			}
 			flush()
 		} else {

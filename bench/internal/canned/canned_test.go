@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer/internal/fleet"
 )
@@ -203,5 +204,51 @@ func TestDiscovery(t *testing.T) {
 	}
 	if len(list.APIResources) != 1 || list.APIResources[0].Name != "pods" || !list.APIResources[0].Namespaced {
 		t.Errorf("%+v", list)
+	}
+}
+
+// A client of each wire speaks it, and receives each event of a watch.
+func TestWires(t *testing.T) {
+	server, err := Start(Config{Pods: pods, Changes: changes, Formats: []string{JSON}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	control := Control{server.URL}
+	info, err := control.Reset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for wire, want := range map[Wire]string{HTTP2: "HTTP/2.0 true", HTTP1: "HTTP/1.1 true", Plain: "HTTP/1.1 false"} {
+		config, err := control.Client(info, wire, JSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Get(config.Host + "/api/v1/pods?watch=true&sendInitialEvents=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if got := fmt.Sprint(response.Proto, " ", response.TLS != nil); got != want {
+			t.Errorf("%s: %s", wire, got)
+		}
+		frames := json.NewDecoder(response.Body)
+		for i := range pods + 1 {
+			var event struct{ Type string }
+			if err := frames.Decode(&event); err != nil || (event.Type == "BOOKMARK") != (i == pods) {
+				t.Fatalf("%s: event %d is %+v, %v", wire, i, event, err)
+			}
+		}
+		client.CloseIdleConnections()
+	}
+	if _, err := control.Client(info, "HTTP/3", JSON); err == nil || !strings.Contains(err.Error(), `"HTTP/3"`) {
+		t.Error(err)
+	}
+	if _, err := control.Client(Info{}, HTTP2, JSON); err == nil || !strings.Contains(err.Error(), string(HTTP2)) {
+		t.Error(err)
 	}
 }

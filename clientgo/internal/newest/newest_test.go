@@ -106,7 +106,7 @@ func TestGroupOfNewerVersion(t *testing.T) {
 	if obj, err := generic.Lister().ByNamespace("a").Get("one"); err != nil || obj != list[0] {
 		t.Errorf("Get: %v, %v", obj, err)
 	}
-	if i := f.InformerFor(&lifecyclev1alpha1.EvictionRequest{}, nil); i != generic.Informer() {
+	if i := f.InformerFor(&lifecyclev1alpha1.EvictionRequest{}, nil); i.GetStore() != generic.Informer().GetStore() {
 		t.Errorf("InformerFor returns another informer, a %T", i)
 	}
 }

@@ -88,17 +88,22 @@ func (m Module) Rewrite(paths map[string]string) (files int, err error) {
 
 // Run is a run of tests of a module.
 type Run struct {
-	Packages string   // such as ./pkg/cache
+	Packages []string // such as ./pkg/cache
 	Flags    []string // of go test
 	Args     []string // of the test binary
 	Env      []string // in addition to that of this process
 	Report   string   // where the binary writes a JSON report of Ginkgo; empty for none
+	Log      string   // the file that gets the output of go test -json; empty for none
 }
 
-// Test runs tests, and returns the outcome of each. The error says why none ran.
+// ErrNoTests indicates that no test ran, for example because none matches the flags of a [Run].
+var ErrNoTests = errors.New("no tests ran")
+
+// Test runs tests, and returns the outcome of each. The error says why none ran; it wraps ErrNoTests if go test itself
+// worked.
 func (m Module) Test(ctx context.Context, r Run) ([]outcome.Outcome, error) {
-	args := append([]string{"test", "-mod=mod", "-json", "-count=1"}, r.Flags...)
-	args = append(args, r.Packages)
+	args := append([]string{"test", "-mod=mod", "-vet=off", "-json", "-count=1"}, r.Flags...)
+	args = append(args, r.Packages...)
 	if r.Report != "" {
 		r.Args = append(r.Args, "-ginkgo.json-report="+r.Report)
 	}
@@ -114,6 +119,11 @@ func (m Module) Test(ctx context.Context, r Run) ([]outcome.Outcome, error) {
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return nil, err
 	}
+	if r.Log != "" {
+		if err := os.WriteFile(r.Log, output, 0o644); err != nil {
+			return nil, err
+		}
+	}
 	var report []byte
 	if r.Report != "" {
 		if report, err = os.ReadFile(r.Report); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +135,7 @@ func (m Module) Test(ctx context.Context, r Run) ([]outcome.Outcome, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no tests of %s ran:\n%s%s", r.Packages, outcome.Text(output), stderr.String())
+		return nil, fmt.Errorf("%s: %w:\n%s%s", strings.Join(r.Packages, " "), ErrNoTests, outcome.Text(output), stderr.String())
 	}
 	return all, nil
 }

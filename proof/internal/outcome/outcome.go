@@ -13,26 +13,36 @@ import (
 
 // Outcome is the outcome of one spec of Ginkgo or of one Go test.
 type Outcome struct {
-	Test    string // its name; for a spec, the texts of its containers and its own
+	Package string // its import path
+	// Test is its name; for a spec, the texts of its containers and its own. It is empty for a package that failed
+	// without a test that did: it does not compile, or its process ended.
+	Test    string
 	Passed  bool
 	Skipped bool
 	Message string        // why it failed
 	Took    time.Duration // zero if that is not known
 }
 
-// Of reads the outcomes from a JSON report of Ginkgo, if there is one, and the output of go test -json. A Go test that
-// began and did not end has failed.
+// Of reads the outcomes from a JSON report of Ginkgo, if there is one, and the output of go test -json of one or more
+// packages. The report is that of the package that ran specs; without one, a suite of specs counts as one test. Each subtest counts, and so does the test that has it. A Go
+// test that began and did not end has failed.
 func Of(report, output []byte) ([]Outcome, error) {
+	r := reader{reported: len(report) > 0, text: map[name]*strings.Builder{}, suites: map[name]bool{}}
+	if err := events(output, r.read); err != nil {
+		return nil, err
+	}
 	var all []Outcome
-	if len(report) > 0 {
+	if r.reported {
 		specs, err := specOutcomes(report)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, specs...)
+		for _, o := range specs {
+			o.Package = r.specsOf
+			all = append(all, o)
+		}
 	}
-	tests, err := testOutcomes(output)
-	return append(all, tests...), err
+	return append(all, r.outcomes()...), nil
 }
 
 func specOutcomes(report []byte) ([]Outcome, error) {
@@ -78,52 +88,99 @@ func specOutcomes(report []byte) ([]Outcome, error) {
 	return all, nil
 }
 
-// testOutcomes reads the outcomes of Go tests, except those that run the specs of a suite.
-func testOutcomes(output []byte) ([]Outcome, error) {
-	type name struct{ pkg, test string }
-	var all []Outcome
-	var begun []name // those that have not ended
-	text := map[name]*strings.Builder{}
-	suites := map[name]bool{} // the tests that run specs
-	err := events(output, func(e event) {
-		this := name{e.Package, e.Test}
-		if e.Test == "" {
-			return
+// lastOutput is how many bytes of the output of a failed test a message has.
+const lastOutput = 8000
+
+// name names a test of a package, or a package.
+type name struct{ pkg, test string }
+
+// reader collects the outcomes of Go tests, except those that run specs which a report has.
+type reader struct {
+	reported bool
+	ended    []Outcome
+	begun    []name // those that have not ended
+	text     map[name]*strings.Builder
+	suites   map[name]bool // the tests that run specs of a report
+	specsOf  string        // the package of one of them
+	failed   []event       // the ends of packages that failed
+}
+
+func (r *reader) read(e event) {
+	this := name{e.Package, e.Test}
+	switch e.Action {
+	case "run":
+		r.begun = append(r.begun, this)
+	case "output", "build-output":
+		if e.Action == "build-output" {
+			this = name{pkg: e.ImportPath}
 		}
-		switch e.Action {
-		case "run":
-			begun = append(begun, this)
-			text[this] = &strings.Builder{}
-		case "output":
-			if text[this] != nil {
-				text[this].WriteString(e.Output)
-			}
-			suites[this] = suites[this] || strings.HasPrefix(e.Output, "Running Suite: ")
-		case "pass", "fail", "skip":
-			begun = slices.DeleteFunc(begun, func(n name) bool { return n == this })
-			if suites[this] {
-				return
-			}
-			o := Outcome{Test: e.Test, Passed: e.Action == "pass", Skipped: e.Action == "skip"}
-			o.Took = time.Duration(e.Elapsed * float64(time.Second))
-			if e.Action == "fail" && text[this] != nil {
-				o.Message = text[this].String()
-			}
-			all = append(all, o)
+		if r.text[this] == nil {
+			r.text[this] = &strings.Builder{}
 		}
-	})
-	for _, n := range begun {
-		if !suites[n] {
-			all = append(all, Outcome{Test: n.test, Message: "it did not end\n" + text[n].String()})
+		r.text[this].WriteString(e.Output)
+		if r.reported && e.Test != "" && strings.HasPrefix(e.Output, "Running Suite: ") {
+			r.suites[this], r.specsOf = true, e.Package
+		}
+	case "pass", "fail", "skip":
+		switch {
+		case e.Test != "":
+			r.end(this, e)
+		case e.Action == "fail":
+			r.failed = append(r.failed, e)
 		}
 	}
-	return all, err
+}
+
+func (r *reader) end(this name, e event) {
+	r.begun = slices.DeleteFunc(r.begun, func(n name) bool { return n == this })
+	if r.suites[this] {
+		return
+	}
+	o := Outcome{Package: e.Package, Test: e.Test, Passed: e.Action == "pass", Skipped: e.Action == "skip"}
+	o.Took = time.Duration(e.Elapsed * float64(time.Second))
+	if e.Action == "fail" {
+		o.Message = r.lastOf(this)
+	}
+	r.ended = append(r.ended, o)
+}
+
+// outcomes returns the outcomes of all tests, and of the packages whose failure no test explains.
+func (r *reader) outcomes() []Outcome {
+	all := r.ended
+	for _, n := range r.begun {
+		if !r.suites[n] {
+			all = append(all, Outcome{Package: n.pkg, Test: n.test, Message: "it did not end\n" + r.lastOf(n)})
+		}
+	}
+	for _, e := range r.failed {
+		explained := func(o Outcome) bool { return o.Package == e.Package && !o.Passed && !o.Skipped }
+		if slices.ContainsFunc(all, explained) || r.specsOf == e.Package {
+			continue
+		}
+		o := Outcome{Package: e.Package, Message: r.lastOf(name{pkg: e.Package})}
+		if e.FailedBuild != "" {
+			o.Message = r.lastOf(name{pkg: e.FailedBuild})
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// lastOf returns the last bytes of an output.
+func (r *reader) lastOf(n name) string {
+	if r.text[n] == nil {
+		return ""
+	}
+	s := r.text[n].String()
+	return s[max(0, len(s)-lastOutput):]
 }
 
 // event is one line of the output of go test -json.
 type event struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64 // seconds
+	ImportPath                    string  // of build-output: what is compiled
+	FailedBuild                   string  // the ImportPath that does not compile
 }
 
 // events calls do with each event of the output of go test -json.

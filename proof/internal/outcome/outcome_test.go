@@ -2,6 +2,7 @@ package outcome
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,24 +25,40 @@ func TestGoTests(t *testing.T) {
 not an event
 {"Action":"output","Package":"p","Output":"panic: test timed out\n"}
 {"Action":"fail","Package":"p"}
+{"Action":"run","Package":"q","Test":"TestB"}
+{"Action":"run","Package":"q","Test":"TestB/one"}
+{"Action":"pass","Package":"q","Test":"TestB/one"}
+{"Action":"pass","Package":"q","Test":"TestB"}
+{"Action":"output","Package":"q","Output":"exit status 3\n"}
+{"Action":"fail","Package":"q"}
+{"ImportPath":"r [r.test]","Action":"build-output","Output":"undefined: x\n"}
+{"ImportPath":"r [r.test]","Action":"build-fail"}
+{"Action":"output","Package":"r","Output":"FAIL\tr [build failed]\n"}
+{"Action":"fail","Package":"r","FailedBuild":"r [r.test]"}
+{"Action":"pass","Package":"s"}
 `
 	got, err := Of(nil, []byte(output))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Outcome{
-		{Test: "TestGood", Passed: true, Took: 1500 * time.Millisecond},
-		{Test: "TestBad", Message: "because\n"},
-		{Test: "TestNotHere", Skipped: true},
-		{Test: "TestHangs", Message: "it did not end\n"},
+		{Package: "p", Test: "TestGood", Passed: true, Took: 1500 * time.Millisecond},
+		{Package: "p", Test: "TestBad", Message: "because\n"},
+		{Package: "p", Test: "TestNotHere", Skipped: true},
+		{Package: "p", Test: "TestSpecs", Passed: true},
+		{Package: "q", Test: "TestB/one", Passed: true},
+		{Package: "q", Test: "TestB", Passed: true},
+		{Package: "p", Test: "TestHangs", Message: "it did not end\n"},
+		{Package: "q", Message: "exit status 3\n"},
+		{Package: "r", Message: "undefined: x\n"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if c := CountOf(got); c != (Count{Passed: 1, Failed: 2, Skipped: 1}) {
+	if c := CountOf(got); c != (Count{Passed: 4, Failed: 4, Skipped: 1}) {
 		t.Errorf("count: %+v", c)
 	}
-	if text := Text([]byte(output)); text != "=== RUN   TestGood\nbecause\nRunning Suite: specs\npanic: test timed out\n" {
+	if text := Text([]byte(output)); !strings.HasPrefix(text, "=== RUN   TestGood\nbecause\nRunning Suite: specs\npanic: test timed out\n") {
 		t.Errorf("text: %q", text)
 	}
 }
@@ -54,11 +71,15 @@ func TestSpecs(t *testing.T) {
 {"LeafNodeType":"It","ContainerHierarchyTexts":["cache"],"LeafNodeText":"waits","State":"pending"},
 {"LeafNodeType":"AfterSuite","State":"panicked","Failure":{"Message":"ouch","Location":{"FileName":"a.go","LineNumber":7}}}
 ]}]`
-	got, err := Of([]byte(report), nil)
+	output := `{"Action":"output","Package":"p","Test":"TestSpecs","Output":"Running Suite: specs\n"}
+{"Action":"fail","Package":"p","Test":"TestSpecs"}
+{"Action":"fail","Package":"p"}
+`
+	got, err := Of([]byte(report), []byte(output))
 	want := []Outcome{
-		{Test: "cache Get works", Passed: true},
-		{Test: "cache waits", Skipped: true},
-		{Test: "AfterSuite", Message: "panicked: ouch\na.go:7"},
+		{Package: "p", Test: "cache Get works", Passed: true},
+		{Package: "p", Test: "cache waits", Skipped: true},
+		{Package: "p", Test: "AfterSuite", Message: "panicked: ouch\na.go:7"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
