@@ -263,9 +263,9 @@ func TestResyncPeriods(t *testing.T) {
 					w := newWorld(t, true)
 					w.pod("a", "x")
 					useCast(w, by, cache.Options{SyncPeriod: &test.sync}, &corev1.Pod{}, func(c *cast) {
-						early, late := c.resynced(test.early), func() string { return "" }
+						early := c.resynced(test.early)
 						stop := c.start(c.cache)
-						late = c.resynced(test.late)
+						late := c.resynced(test.late)
 						<-time.After(3 * time.Hour)
 						if got := "early: " + early() + ", late: " + late(); got != test.want {
 							t.Errorf("%s, want %s", got, test.want)
