@@ -7,5 +7,5 @@
 //	go test ./controllerruntime -timeout 1h         controller-runtime's own tests, with crcache
 //	go run ./operators trust-manager                the tests of an operator, with crcache in each mode
 //
-// See each package for its flags.
+// See each package for its flags, and docs/proofs.md for results.
 package proof
