@@ -89,6 +89,7 @@ func (s *shared) RunWithContext(ctx context.Context) {
 	others.Wait()
 	s.stop()
 	s.running.Wait()
+	s.forgetHandlers()
 }
 
 // run runs the informer of one part.
@@ -158,6 +159,13 @@ func (s *shared) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phase = stopped
+}
+
+// forgetHandlers frees the handlers of an informer that has stopped, as in client-go: a program may keep the informer.
+func (s *shared) forgetHandlers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.handlers)
 }
 
 // AddEventHandler adds a handler with the informer's resync period.
@@ -268,8 +276,8 @@ func (s *shared) IsStarted() bool {
 	return s.phase != created
 }
 
-// Handlers returns the handles of the handlers that were added and not removed, in no order. client-go's informers have
-// no such method.
+// Handlers returns the handles of the handlers that were added and not removed, in no order. An informer that has stopped
+// has none. client-go's informers have no such method.
 func (s *shared) Handlers() []cache.ResourceEventHandlerRegistration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
