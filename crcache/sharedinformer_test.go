@@ -281,14 +281,11 @@ func TestResyncPeriods(t *testing.T) {
 
 // resynced adds a handler, and returns how often it is resynced later.
 func (c *cast) resynced(period time.Duration) (often func() string) {
-	var options toolscache.HandlerOptions
-	if period >= 0 {
-		options.ResyncPeriod = &period
-	}
 	updates := make(chan struct{}, 1000)
-	if _, err := c.AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(any, any) { updates <- struct{}{} },
-	}, options); err != nil {
+	handler := toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { updates <- struct{}{} }}
+	if period < 0 {
+		c.add(handler)
+	} else if _, err := c.AddEventHandlerWithResyncPeriod(handler, period); err != nil {
 		c.Fatal(err)
 	}
 	return func() string {

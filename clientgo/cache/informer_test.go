@@ -138,6 +138,9 @@ func TestBeforeRun(t *testing.T) {
 	if len(removed.Waiting()) > 0 {
 		t.Errorf("events of a handler that was removed: %q", removed.Waiting())
 	}
+	if _, exists, err := indexer.GetByKey("x/y"); exists || err != nil {
+		t.Errorf("the object that the test added, after Run: %t %v", exists, err)
+	}
 	if keys, err := indexer.IndexKeys("name", "one"); err != nil || !slices.Equal(keys, []string{"a/one"}) {
 		t.Errorf("IndexKeys: %q %v", keys, err)
 	}
