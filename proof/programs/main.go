@@ -48,11 +48,14 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 		return false, fmt.Errorf("-informers: %w", err)
 	}
 	if flags.NArg() > 0 {
+		if args[0] == "script" {
+			return false, errors.New("script runs no other programs than the two of Kubernetes")
+		}
 		if m.programs, err = choose(programs, flags.Args()); err != nil {
 			return false, err
 		}
 	}
-	needed := []program{programs[0], programs[1]}
+	needed := programs[:2]
 	if args[0] == "measure" {
 		needed = append([]program{programs[0]}, m.programs...) // the first creates objects at the beginning
 	}
