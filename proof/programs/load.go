@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -104,19 +106,22 @@ func createNode(ctx context.Context, client clientset.Interface, name string) er
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: is,
 			LastHeartbeatTime: metav1.Time{Time: time.Now()}, LastTransitionTime: metav1.Time{Time: time.Now()}})
 	}
-	made, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create node %s: %w", name, err)
+	}
+	status, err := json.Marshal(map[string]any{"status": node.Status})
+	if err != nil {
+		return err
+	}
+	if _, err := client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, status, metav1.PatchOptions{},
+		"status"); err != nil {
+		return fmt.Errorf("status of node %s: %w", name, err)
 	}
 	// The plugin TaintNodesByCondition adds the taint not-ready to each new node. The controller that removes it may not
 	// run yet.
-	made.Spec.Taints = nil
-	if made, err = client.CoreV1().Nodes().Update(ctx, made, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("taints of node %s: %w", name, err)
-	}
-	made.Status = node.Status
-	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("status of node %s: %w", name, err)
 	}
 	return nil
 }

@@ -13,6 +13,11 @@ import (
 )
 
 func main() {
+	// Without cgo, as the kube-apiserver of e2e, so that packages are shared.
+	if err := os.Setenv("CGO_ENABLED", "0"); err != nil {
+		fmt.Fprintln(os.Stderr, "programs:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	worse, err := run(ctx, os.Args[1:])
@@ -70,7 +75,7 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 	if m.keep == "" {
 		m.keep = temporary
 	}
-	if err := buildAll(ctx, needed, m.bin); err != nil {
+	if err := build(ctx, needed, m.bin); err != nil {
 		return false, err
 	}
 	if args[0] == "measure" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -24,107 +25,95 @@ const (
 // edit replaces a text that occurs once in a file of a program.
 type edit struct{ file, from, to string }
 
-// workspace is a folder with the module that programs are compiled in, and copies of their modules.
-type workspace struct {
-	project string // the folder of this project
-	dir     string
-	version string // of Kubernetes
-}
-
-// newWorkspace makes a module in dir with the versions of e2e/apiserver, so packages that its kube-apiserver was
-// compiled from are not compiled again.
-func newWorkspace(ctx context.Context, dir string) (w workspace, err error) {
-	w.dir = dir
-	if w.project, err = copied.Root(ctx); err != nil {
-		return w, err
-	}
-	apiserver := filepath.Join(w.project, "e2e", "apiserver")
-	if w.version, err = copied.Version(ctx, apiserver, kubernetes); err != nil {
-		return w, err
-	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(apiserver, name))
-		if err != nil {
-			return w, err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-			return w, err
-		}
-	}
-	if err := (copied.Module{Dir: dir}).Require(ctx, map[string]string{
-		informer: w.project, clientgo: filepath.Join(w.project, "clientgo"),
-	}); err != nil {
-		return w, err
-	}
-	_, err = copied.Go(ctx, dir, "mod", "edit", "-module=programs", "-droptool="+kubernetes+"/cmd/kube-apiserver")
-	return w, err
-}
-
-// build compiles a program into folder bin, with client-go's informers and with ours.
-func (w workspace) build(ctx context.Context, p program, bin string) error {
-	dir := filepath.Join(w.dir, strings.ReplaceAll(p.module, "/", "+"))
-	if _, err := os.Stat(dir); err != nil { // no other program of this module was built
-		version := p.version
-		if version == "" {
-			version = w.version
-		}
-		if _, err := copied.Copy(ctx, p.module, version, dir); err != nil {
-			return err
-		}
-		if _, err := copied.Go(ctx, w.dir, "mod", "edit", "-require="+p.module+"@"+version,
-			"-replace="+p.module+"="+dir); err != nil {
-			return err
-		}
-		if err := write(filepath.Join(dir, "proofinformers", "informers.go"), ourInformers()); err != nil {
-			return err
-		}
-	}
-	if err := write(filepath.Join(dir, p.main, "zz_proof.go"), debugPages); err != nil {
-		return err
-	}
-	if err := w.compile(ctx, p, filepath.Join(bin, p.binary(kinds[0]))); err != nil {
-		return err
-	}
-	if err := useOurs(dir, p); err != nil {
-		return err
-	}
-	return w.compile(ctx, p, filepath.Join(bin, p.binary(kinds[1])))
-}
-
-// buildAll builds programs into folder bin, except those that are there.
-func buildAll(ctx context.Context, all []program, bin string) error {
+// build compiles programs into folder bin, each with client-go's informers and with ours, except those that are there.
+func build(ctx context.Context, all []program, bin string) error {
 	dir, err := os.MkdirTemp("", "proof-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	w, err := newWorkspace(ctx, dir)
-	if err != nil {
-		return err
-	}
 	for _, p := range all {
 		if _, err := os.Stat(filepath.Join(bin, p.binary(kinds[1]))); err == nil {
 			continue
 		}
-		if err := w.build(ctx, p, bin); err != nil {
+		if err := p.build(ctx, filepath.Join(dir, p.name), bin); err != nil {
 			return fmt.Errorf("build %s: %w", p, err)
 		}
 	}
 	return nil
 }
 
-// compile compiles p as e2e compiles kube-apiserver. Without the version in its flags, a part of Kubernetes assumes
-// v0.0.0, and derives its feature gates and their defaults from that.
-func (w workspace) compile(ctx context.Context, p program, to string) error {
-	parts := strings.SplitN(strings.TrimPrefix(w.version, "v"), ".", 3)
-	if len(parts) != 3 {
-		return fmt.Errorf("%s has version %q, want vMAJOR.MINOR.PATCH", kubernetes, w.version)
+// build compiles p in folder dir, which must not exist.
+func (p program) build(ctx context.Context, dir, bin string) error {
+	project, err := copied.Root(ctx)
+	if err != nil {
+		return err
 	}
-	const pkg = "k8s.io/component-base/version"
-	flags := fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, w.version,
-		parts[0], parts[1])
-	_, err := copied.Go(ctx, w.dir, "build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o", to,
-		p.module+"/"+filepath.ToSlash(p.main))
+	version := p.version
+	if p.module == kubernetes {
+		if version, err = copied.Version(ctx, filepath.Join(project, "e2e", "apiserver"), kubernetes); err != nil {
+			return err
+		}
+	}
+	source := filepath.Join(dir, "source")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	m, err := copied.Copy(ctx, p.module, version, source)
+	if err != nil {
+		return err
+	}
+	if p.module == kubernetes {
+		if m, err = around(ctx, dir, project); err != nil {
+			return err
+		}
+	}
+	if err := m.Require(ctx, map[string]string{
+		informer: project, clientgo: filepath.Join(project, "clientgo"),
+	}); err != nil {
+		return err
+	}
+	if err := write(filepath.Join(source, "proofinformers", "informers.go"), ourInformers()); err != nil {
+		return err
+	}
+	if err := write(filepath.Join(source, p.main, "zz_proof.go"), debugPages); err != nil {
+		return err
+	}
+	if err := p.compile(ctx, m, version, filepath.Join(bin, p.binary(kinds[0]))); err != nil {
+		return err
+	}
+	if err := useOurs(source, p); err != nil {
+		return err
+	}
+	return p.compile(ctx, m, version, filepath.Join(bin, p.binary(kinds[1])))
+}
+
+// around makes a module in dir that requires Kubernetes from the copy below it. Kubernetes' own go.mod needs modules
+// that are not in its copy, so this one has the versions of e2e/apiserver.
+func around(ctx context.Context, dir, project string) (copied.Module, error) {
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(project, "e2e", "apiserver", name))
+		if err != nil {
+			return copied.Module{}, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return copied.Module{}, err
+		}
+	}
+	_, err := copied.Go(ctx, dir, "mod", "edit", "-module=programs", "-droptool="+kubernetes+"/cmd/kube-apiserver",
+		"-replace="+kubernetes+"=./source")
+	return copied.Module{Dir: dir}, err
+}
+
+// compile compiles p in module m, to a file. Without the version in its flags, a part of Kubernetes assumes v0.0.0, and
+// derives its feature gates and their defaults from that.
+func (p program) compile(ctx context.Context, m copied.Module, version, to string) error {
+	flags := "-s -w"
+	if parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3); p.module == kubernetes && len(parts) == 3 {
+		flags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
+			"k8s.io/component-base/version", version, parts[0], parts[1])
+	}
+	_, err := copied.Go(ctx, m.Dir, "build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o", to, path.Join(p.module, p.main))
 	return err
 }
 
