@@ -384,3 +384,35 @@ func TestWarningHandlerAndContentType(t *testing.T) {
 		})
 	}
 }
+
+// Watches, streaming lists too, count toward the rate limit of the clientset. client-go's do not.
+func TestRateLimitOfWatches(t *testing.T) {
+	for impl, create := range impls {
+		t.Run(impl, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := world.New(t)
+				defer w.Server.Close()
+				config := w.Server.Config()
+				config.QPS, config.Burst = 0.02, 1 // one request at once, the next after 50 s
+				client, err := kubernetes.NewForConfig(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := create(client, options{})
+				f.Core().V1().Pods().Informer()
+				f.Core().V1().Nodes().Informer()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer f.Shutdown()
+				defer cancel()
+				begun := time.Now()
+				f.StartWithContext(ctx)
+				if err := f.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(begun); (waited > 40*time.Second) != (impl == "here") {
+					t.Errorf("both synced after %v", waited)
+				}
+			})
+		})
+	}
+}

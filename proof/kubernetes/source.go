@@ -94,41 +94,5 @@ func useOurs(ctx context.Context, m copied.Module, storage string) error {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(folder, "informers.go"), []byte(withStorage(storage)), 0o644)
-}
-
-// withStorage returns the source of a package that is like our informers, with storage set in each factory.
-func withStorage(storage string) string {
-	return `package informers
-
-import (
-	"time"
-
-	"` + ours + `"
-	"k8s.io/client-go/kubernetes"
-)
-
-type (
-	SharedInformerFactory = informers.SharedInformerFactory
-	SharedInformerOption  = informers.SharedInformerOption
-	GenericInformer       = informers.GenericInformer
-)
-
-var (
-	WithCustomResyncConfig = informers.WithCustomResyncConfig
-	WithTweakListOptions   = informers.WithTweakListOptions
-	WithNamespace          = informers.WithNamespace
-	WithTransform          = informers.WithTransform
-	WithInformerName       = informers.WithInformerName
-)
-
-func NewSharedInformerFactory(client kubernetes.Interface, resync time.Duration) SharedInformerFactory {
-	return NewSharedInformerFactoryWithOptions(client, resync)
-}
-
-func NewSharedInformerFactoryWithOptions(client kubernetes.Interface, resync time.Duration, options ...SharedInformerOption) SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, resync,
-		append(options, informers.WithStorage(informers.Options{` + storage + `}))...)
-}
-`
+	return os.WriteFile(filepath.Join(folder, "informers.go"), []byte(copied.InformersWithStorage(storage)), 0o644)
 }
