@@ -57,7 +57,7 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, re
 	}
 	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, d.limit
 	ok = d.value(v.Addr().UnsafePointer(), old, t, 0) && d.space() == 0 && d.i == len(raw)
-	d.b, d.shared, d.reuse.was, d.reuse.now = nil, nil, marks{}, marks{}
+	d.b, d.shared, d.reuse = nil, nil, d.reuse.ended()
 	if d.left < 0 {
 		return false, errDecodedTooLarge
 	}

@@ -31,10 +31,10 @@ type layout struct {
 	memory reflect.Type // an object, followed by its marks
 	marks  uintptr      // the offset of the marks
 	parts  []uintptr    // the offset of each part
-	// What the metadata refers to, and each part; nil for none.
+	behind []*ahead     // what each part refers to; nil for an unstructured object
+	// What the metadata refers to, and the offset of the metadata; nil if they are not a field of the object.
 	metadata   *ahead
 	metadataAt uintptr
-	behind     []*ahead
 }
 
 // newLayout returns the layout of elem, a struct. The parts are its first fields that can be large, without the
@@ -49,7 +49,7 @@ func newLayout(elem reflect.Type) layout {
 		switch {
 		case f.pointer || !large(f.typ):
 		case f.name == "metadata":
-			l.metadata, l.metadataAt = newAhead(f.typ, 2), f.offset
+			l.metadata, l.metadataAt = newAhead(f.typ, aheadDepth), f.offset
 		case len(l.parts) < maxParts:
 			l.parts = append(l.parts, f.offset)
 			l.behind = append(l.behind, newAhead(f.typ, aheadDepth))
@@ -121,6 +121,12 @@ type reuse struct {
 	sum      byte           // of what was read ahead
 }
 
+// ended returns r without its references to the two versions, so that an idle decoder keeps neither in memory.
+func (r reuse) ended() reuse {
+	r.was, r.now, r.cold = marks{}, marks{}, nil
+	return r
+}
+
 var partSeed = maphash.MakeSeed()
 
 func hashOfPart(b []byte) uint64 { return maphash.Bytes(partSeed, b) }
@@ -133,7 +139,7 @@ func (r *reuse) unchanged(part int, raw []byte) (size, cost int, ok bool) {
 	}
 	size = int(r.was.sizes[part])
 	if size == 0 || size > len(raw) || r.hash(raw[:size]) != r.was.hashes[part] {
-		r.ahead(part)
+		r.changed(part)
 		return 0, 0, false
 	}
 	r.now.hashes[part], r.now.sizes[part], r.now.costs[part] = r.was.hashes[part], r.was.sizes[part], r.was.costs[part]
