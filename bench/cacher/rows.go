@@ -1,0 +1,407 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// plan says how much to measure.
+type plan struct {
+	pods, nodes   int
+	watchers      []int
+	perConnection int
+	maxEvents     int // deliveries in a measurement with many of them
+	singles       int // changes of a measurement of one change at a time
+	burst         int
+	lists         int           // repetitions of each list
+	idle          time.Duration // how long idle watchers are observed
+	stormPods     int
+	storm         int // watchers
+	runs          int
+}
+
+var full = plan{
+	pods: 30_000, nodes: 10_000, watchers: []int{10, 100, 1000, 10_000}, perConnection: streams, maxEvents: 1_000_000,
+	singles: 200, burst: 1000, lists: 5, idle: 65 * time.Second, stormPods: 1000, storm: 1000, runs: 3,
+}
+
+var quick = plan{
+	pods: 300, nodes: 20, watchers: []int{10, 30}, perConnection: 20, maxEvents: 3000, singles: 10, burst: 50, lists: 1,
+	idle: 100 * time.Millisecond, stormPods: 50, storm: 20, runs: 1,
+}
+
+// names are the compared implementations.
+var names = []string{"cacher", "watchcache"}
+
+// measureAll measures every row, both implementations by turns.
+func measureAll(p plan, selected func(group string) bool, t *table) error {
+	groups := []struct {
+		name    string
+		measure func(plan, map[string]*peer, *table) error
+	}{
+		{"watch", fanOuts}, {"nodes", nodes}, {"lists", lists}, {"idle", idle},
+	}
+	peers := map[string]*peer{}
+	defer func() {
+		for _, p := range peers {
+			p.stop()
+		}
+	}()
+	for _, name := range names {
+		var err error
+		if peers[name], err = startPeer(name, p.pods, p.nodes); err != nil {
+			return err
+		}
+	}
+	for _, g := range groups {
+		if !selected(g.name) {
+			continue
+		}
+		if err := g.measure(p, peers, t); err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
+		}
+	}
+	for name, peer := range peers {
+		peer.stop()
+		delete(peers, name)
+	}
+	if !selected("storm") {
+		return nil
+	}
+	for range p.runs {
+		for _, name := range names {
+			if err := storms(p, name, t); err != nil {
+				return fmt.Errorf("storm: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// turns calls measure for each implementation in turn, as often as the plan says.
+func turns(p plan, peers map[string]*peer, measure func(*peer) error) error {
+	for run := range p.runs {
+		order := slices.Clone(names)
+		if run%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, name := range order {
+			if err := measure(peers[name]); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// following returns the query of a watch from the present version.
+func following(info serverInfo) func(int) url.Values {
+	return func(int) url.Values {
+		return url.Values{"resourceVersion": {info.ResourceVersion}, "allowWatchBookmarks": {"true"}}
+	}
+}
+
+// fanOuts measures watches of all pods.
+func fanOuts(p plan, peers map[string]*peer, t *table) error {
+	for _, accept := range []string{acceptProtobuf, acceptJSON} {
+		for _, watchers := range p.watchers {
+			err := turns(p, peers, func(peer *peer) error { return fanOut(p, peer, watchers, accept, t) })
+			if err != nil {
+				return fmt.Errorf("%d watchers: %w", watchers, err)
+			}
+		}
+	}
+	return nil
+}
+
+func fanOut(p plan, peer *peer, watchers int, accept string, t *table) error {
+	if err := peer.refresh(); err != nil {
+		return err
+	}
+	w, err := openWatches(peer, watchConfig{
+		watchers: watchers, perConnection: p.perConnection, accept: accept, query: following(peer.info),
+	})
+	defer w.close()
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("%s watchers, %s", thousands(watchers), formName(accept))
+	// A pause leaves the machine time for all deliveries of a change, so that each change finds idle watchers.
+	pause := 2*time.Millisecond + time.Duration(watchers)*60*time.Microsecond
+	singles := max(min(p.singles, p.maxEvents/10/watchers), 5)
+	r, err := deliver(peer, w, singles, pause, watchers)
+	if err != nil {
+		return err
+	}
+	t.add(row{what, "one change at a time, CPU an event", microseconds, 1}, peer.name, r.perEvent)
+	t.add(row{what, "one change at a time, last watcher, p50", milliseconds, 1}, peer.name, r.p50)
+	t.add(row{what, "one change at a time, last watcher, p99", milliseconds, 1}, peer.name, r.p99)
+	burst := max(min(p.burst, p.maxEvents/watchers), 5)
+	if r, err = deliver(peer, w, burst, 0, watchers); err != nil {
+		return err
+	}
+	measure := fmt.Sprintf("burst of %s", thousands(burst))
+	t.add(row{what, measure + ", CPU an event", microseconds, 1}, peer.name, r.perEvent)
+	t.add(row{what, measure + ", time of all", milliseconds, 1}, peer.name, r.all)
+	return nil
+}
+
+// delivery is what delivering changes took.
+type delivery struct {
+	perEvent      float64 // seconds of the server's CPU
+	p50, p99, all float64 // seconds until the last watcher had a change, and until it had all
+}
+
+// deliver applies changes and waits until watchers watches have each.
+func deliver(p *peer, w *watches, changes int, pause time.Duration, watchers int) (d delivery, err error) {
+	w.tally.expect(want{changes: int64(changes), watches: int64(watchers)})
+	c, err := p.change(changes, pause)
+	if err != nil {
+		return d, err
+	}
+	if err := w.wait(); err != nil {
+		return d, err
+	}
+	after, err := p.usage("cpu")
+	if err != nil {
+		return d, err
+	}
+	lags := make([]float64, changes)
+	for i, at := range w.tally.at {
+		lags[i] = time.Duration(at - c.Puts[i]).Seconds()
+	}
+	slices.Sort(lags)
+	d.perEvent = (after.CPU - c.CPU).Seconds() / float64(changes*watchers)
+	d.p50, d.p99 = lags[changes/2], lags[changes*99/100]
+	d.all = time.Duration(w.tally.at[changes-1] - c.Puts[0]).Seconds()
+	return d, nil
+}
+
+// nodes measures watches of one node each, like those of kubelets.
+func nodes(p plan, peers map[string]*peer, t *table) error {
+	return turns(p, peers, func(peer *peer) error {
+		if err := peer.refresh(); err != nil {
+			return err
+		}
+		watchers := len(peer.info.Nodes)
+		w, err := openWatches(peer, watchConfig{
+			watchers: watchers, perConnection: p.perConnection, accept: acceptProtobuf,
+			query: func(i int) url.Values {
+				q := following(peer.info)(i)
+				q.Set("fieldSelector", nodeName+"="+peer.info.Nodes[i])
+				return q
+			},
+		})
+		defer w.close()
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%s watchers of a node each", thousands(watchers))
+		r, err := deliver(peer, w, p.singles, 5*time.Millisecond, 1)
+		if err != nil {
+			return err
+		}
+		t.add(row{what, "one change at a time, CPU a change", microseconds, 1}, peer.name, r.perEvent)
+		t.add(row{what, "one change at a time, p50", milliseconds, 1}, peer.name, r.p50)
+		if r, err = deliver(peer, w, p.burst, 0, 1); err != nil {
+			return err
+		}
+		t.add(row{what, fmt.Sprintf("burst of %s, CPU a change", thousands(p.burst)), microseconds, 1}, peer.name, r.perEvent)
+		t.add(row{what, fmt.Sprintf("burst of %s, time of all", thousands(p.burst)), milliseconds, 1}, peer.name, r.all)
+		return nil
+	})
+}
+
+// lists measures lists of all kinds.
+func lists(p plan, peers map[string]*peer, t *table) error {
+	for _, l := range []struct {
+		what   string
+		accept string
+		query  func(serverInfo) (path string, query url.Values)
+	}{
+		{"all", acceptProtobuf, func(serverInfo) (string, url.Values) { return podsPath, url.Values{} }},
+		{"all", acceptJSON, func(serverInfo) (string, url.Values) { return podsPath, url.Values{} }},
+		{"all, any version", acceptProtobuf, func(serverInfo) (string, url.Values) {
+			return podsPath, url.Values{"resourceVersion": {"0"}}
+		}},
+		{"pages of 500", acceptProtobuf, func(serverInfo) (string, url.Values) {
+			return podsPath, url.Values{"limit": {"500"}}
+		}},
+		{"pages of 500", acceptJSON, func(serverInfo) (string, url.Values) {
+			return podsPath, url.Values{"limit": {"500"}}
+		}},
+		{"one namespace", acceptProtobuf, func(i serverInfo) (string, url.Values) {
+			return "/api/v1/namespaces/" + i.Namespace + "/pods", url.Values{}
+		}},
+		{"one node", acceptProtobuf, func(i serverInfo) (string, url.Values) {
+			return podsPath, url.Values{"fieldSelector": {nodeName + "=" + i.Nodes[0]}}
+		}},
+		{"one label", acceptProtobuf, func(i serverInfo) (string, url.Values) {
+			return podsPath, url.Values{"labelSelector": {"team=" + i.Team}}
+		}},
+		{"all, metadata", acceptProtobufMetadata, func(serverInfo) (string, url.Values) { return podsPath, url.Values{} }},
+		{"all, metadata", acceptJSONMetadata, func(serverInfo) (string, url.Values) { return podsPath, url.Values{} }},
+	} {
+		what := "list of " + l.what + ", " + formName(l.accept)
+		err := turns(p, peers, func(peer *peer) error {
+			if err := peer.refresh(); err != nil {
+				return err
+			}
+			c, err := dial(peer.info)
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			for range p.lists {
+				path, query := l.query(peer.info)
+				before, err := peer.usage("cpu")
+				if err != nil {
+					return err
+				}
+				began := time.Now()
+				bytes, err := list(c, path, query, l.accept)
+				if err != nil {
+					return err
+				}
+				took := time.Since(began)
+				after, err := peer.usage("cpu")
+				if err != nil {
+					return err
+				}
+				t.add(row{what, "time", milliseconds, 1}, peer.name, took.Seconds())
+				t.add(row{what, "CPU", milliseconds, 1}, peer.name, (after.CPU - before.CPU).Seconds())
+				t.same(what, peer.name, bytes)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+const podsPath = "/api/v1/pods"
+
+// idle measures watchers without events: their memory, and the CPU of their bookmarks.
+func idle(p plan, peers map[string]*peer, t *table) error {
+	watchers := p.watchers[len(p.watchers)-1]
+	what := thousands(watchers) + " idle watchers"
+	before := map[string]usage{}
+	open := map[string]*watches{}
+	defer func() {
+		for _, w := range open {
+			w.close()
+		}
+	}()
+	for _, name := range names {
+		peer := peers[name]
+		if err := peer.refresh(); err != nil {
+			return err
+		}
+		empty, err := peer.usage("memory")
+		if err != nil {
+			return err
+		}
+		w, err := openWatches(peer, watchConfig{
+			watchers: watchers, perConnection: p.perConnection, accept: acceptProtobuf, query: following(peer.info),
+		})
+		open[name] = w
+		if err != nil {
+			return err
+		}
+		if _, err := deliver(peer, w, 3, time.Second, watchers); err != nil {
+			return err
+		}
+		opened, err := peer.usage("memory")
+		if err != nil {
+			return err
+		}
+		w.tally.expect(want{})
+		before[name] = opened
+		t.add(row{what, "memory of a watcher", kilobytes, 2}, name, float64(opened.Resident-empty.Resident)/float64(watchers))
+	}
+	time.Sleep(p.idle)
+	for _, name := range names {
+		after, err := peers[name].usage("cpu")
+		if err != nil {
+			return err
+		}
+		if err := open[name].check(); err != nil {
+			return err
+		}
+		t.add(row{what, fmt.Sprintf("CPU in %v", p.idle), milliseconds, 1}, name, (after.CPU - before[name].CPU).Seconds())
+	}
+	return nil
+}
+
+// storms measures clients that begin anew after a restart of the server: all with all pods, and all with those of a
+// node each.
+func storms(p plan, name string, t *table) error {
+	initial := func(info serverInfo, byNode bool) func(int) url.Values {
+		return func(i int) url.Values {
+			q := url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
+				"allowWatchBookmarks": {"true"}}
+			if byNode {
+				q.Set("fieldSelector", nodeName+"="+info.Nodes[i%len(info.Nodes)])
+			}
+			return q
+		}
+	}
+	for _, s := range []struct {
+		pods   int
+		byNode bool
+		what   string
+	}{
+		{p.stormPods, false, "%s watchers list %s pods each by watching"},
+		{p.pods, true, "%s watchers of a node each, of %s pods, list by watching"},
+	} {
+		peer, err := startPeer(name, s.pods, p.nodes)
+		if err != nil {
+			return err
+		}
+		defer peer.stop()
+		before, err := peer.usage("cpu")
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		w, err := openWatches(peer, watchConfig{watchers: p.storm, perConnection: p.perConnection, accept: acceptProtobuf,
+			query: initial(peer.info, s.byNode), initial: true})
+		took := time.Since(began)
+		w.close()
+		if err != nil {
+			return err
+		}
+		after, err := peer.usage("cpu")
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("restart: "+s.what, thousands(p.storm), thousands(s.pods))
+		t.add(row{what, "time", milliseconds, 1}, name, took.Seconds())
+		t.add(row{what, "CPU", milliseconds, 1}, name, (after.CPU - before.CPU).Seconds())
+		t.same(what, name, w.tally.bytes.Load())
+		peer.stop()
+	}
+	return nil
+}
+
+func formName(accept string) string {
+	switch accept {
+	case acceptJSON, acceptJSONMetadata:
+		return "JSON"
+	}
+	return "protobuf"
+}
+
+// thousands formats a number with separators.
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
