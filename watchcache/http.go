@@ -13,7 +13,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,9 +28,6 @@ import (
 )
 
 const (
-	bookmarkInterval = time.Minute
-	// bookmarkBeforeEnd is how long before the end of a watch its last bookmark is sent, as in kube-apiserver.
-	bookmarkBeforeEnd = 2 * time.Second
 	// minWatchTimeout is the minimum duration of a watch without a timeout, and half of the maximum, as in
 	// kube-apiserver.
 	minWatchTimeout = 30 * time.Minute
@@ -79,6 +75,9 @@ func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions,
 		sel.fields = opts.FieldSelector
 		if err := c.fields.check(sel.fields); err != nil {
 			return sel, err
+		}
+		if value, ok := sel.fields.RequiresExactMatch(c.fields.index); ok && c.index != nil {
+			sel.index, sel.indexed = c.index, value
 		}
 	}
 	if shard := r.URL.Query().Get("shardSelector"); shard != "" { // ListOptions has no such field before Kubernetes 1.36
@@ -307,13 +306,13 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
 		timeout = time.Duration(*opts.TimeoutSeconds) * time.Second
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
-
+	end := time.Now().Add(timeout)
 	connection := http.NewResponseController(w)
-	watcher, snapshot, at, err := c.startWatch(ctx, start{rv: rv, initial: initial}, func() {
+	starting, cancel := context.WithDeadline(r.Context(), end)
+	watcher, snapshot, at, err := c.startWatch(starting, start{rv: rv, initial: initial}, sel.group(), func() {
 		connection.SetWriteDeadline(time.Unix(1, 0))
 	})
+	cancel()
 	if err == nil {
 		defer watcher.stop()
 	}
@@ -338,149 +337,9 @@ func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *inte
 	}
 	s.bookmarks = opts.AllowWatchBookmarks
 	s.initialEnd = initial && opts.AllowWatchBookmarks
-	s.ctx = ctx
+	s.ctx, s.end = r.Context(), end
 	s.follow(watcher, snapshot, at)
 	return nil
-}
-
-// stream is the body of a watch.
-type stream[T Object] struct {
-	ctx        context.Context // of the request; ends with the watch's timeout
-	cache      *Cache[T]
-	to         io.Writer
-	w          *bufio.Writer // buffers to; nil while there is nothing to write
-	connection *http.ResponseController
-	format     format
-	selector   selector[T]
-	bookmarks  bool // the client requests them
-	initialEnd bool // the client requests one after the initial events
-	unsent     int  // events since the last flush
-}
-
-// follow writes the objects of snapshot at version rv, if it is not nil, and then the events of watcher. It returns
-// when the context or watcher ends, or a write fails.
-func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*element[T]], rv uint64) {
-	ctx := s.ctx
-	if snapshot != nil {
-		for el := range s.selector.from(snapshot, informer.Key{}) {
-			if !s.selector.matches(el.obj) {
-				continue
-			}
-			if s.event("ADDED", el) != nil || ctx.Err() != nil || watcher.hasEnded() {
-				return
-			}
-		}
-	}
-	if s.initialEnd && s.bookmark(rv, true) != nil {
-		return
-	}
-	if s.flush() != nil { // also flushes the headers
-		return
-	}
-	bookmarkTimer := time.NewTimer(s.untilBookmark(ctx))
-	defer bookmarkTimer.Stop()
-	bookmarkDue := false
-	events := make([]*event[T], 0, 64)
-	for {
-		batch, rv, wake, ok := watcher.take(events)
-		if !ok {
-			s.flush()
-			return
-		}
-		for _, e := range batch {
-			if e.rv > watcher.from {
-				if eventType, el := s.selector.see(e); eventType != "" && s.event(eventType, el) != nil {
-					return
-				}
-			}
-			watcher.done()
-		}
-		if len(batch) > 0 {
-			continue
-		}
-		if bookmarkDue {
-			bookmarkDue = false
-			if rv >= watcher.from && s.bookmark(rv, false) != nil {
-				return
-			}
-			bookmarkTimer.Reset(s.untilBookmark(ctx))
-		}
-		if s.flush() != nil {
-			return
-		}
-		s.returnBuffer() // most watches are idle most of the time, and the buffer is nearly all of a watch's memory
-		select {
-		case <-wake:
-		case <-bookmarkTimer.C:
-			bookmarkDue = true
-		case <-watcher.ended:
-			return
-		case <-ctx.Done():
-			return
-		}
-		s.takeBuffer()
-	}
-}
-
-// buffers are free buffers of bufferSize.
-var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
-
-func (s *stream[T]) takeBuffer() {
-	s.w = buffers.Get().(*bufio.Writer)
-	s.w.Reset(s.to)
-}
-
-// returnBuffer returns the buffer, if any. Everything has been flushed, or will never be.
-func (s *stream[T]) returnBuffer() {
-	if s.w != nil {
-		s.w.Reset(nil)
-		buffers.Put(s.w)
-		s.w = nil
-	}
-}
-
-// untilBookmark returns how long to wait for the next bookmark. If there is none, that is past the end of the watch.
-func (s *stream[T]) untilBookmark(ctx context.Context) time.Duration {
-	end, _ := ctx.Deadline()
-	left := time.Until(end)
-	switch {
-	case !s.bookmarks || left <= bookmarkBeforeEnd:
-		return left + time.Hour
-	case left-bookmarkBeforeEnd < bookmarkInterval:
-		return left - bookmarkBeforeEnd
-	}
-	return bookmarkInterval
-}
-
-func (s *stream[T]) event(eventType string, el *element[T]) error {
-	b, err := s.cache.bytesFor(s.ctx, el, s.format)
-	if err != nil {
-		return err
-	}
-	s.cache.codec.writeEvent(s.w, eventType, s.format, b)
-	s.unsent++
-	_, err = s.w.Write(nil) // the error of earlier writes, if any
-	return err
-}
-
-// bookmark writes a bookmark. initialEnd marks the one after the initial events (KEP-3157).
-func (s *stream[T]) bookmark(rv uint64, initialEnd bool) error {
-	obj := s.cache.codec.empty(rv)
-	if initialEnd {
-		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	}
-	return s.event("BOOKMARK", &element[T]{obj: obj})
-}
-
-func (s *stream[T]) flush() error {
-	if err := s.w.Flush(); err != nil {
-		return err
-	}
-	if s.unsent > 0 {
-		s.cache.sent.Add(uint64(s.unsent)) // not at each event: all watches share the counter
-		s.unsent = 0
-	}
-	return s.connection.Flush()
 }
 
 // ServeObject serves a GET request for one object. A resourceVersion in the query requires a response that is not
