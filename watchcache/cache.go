@@ -79,6 +79,8 @@ type Cache[T Object] struct {
 	sent   atomic.Uint64 // events that watches have sent
 	slow   atomic.Uint64 // watches that were ended because they were too slow
 
+	bookmark atomic.Pointer[bookmark[T]] // the latest one; nil before the first
+
 	objects *informer.Store[*element[T]]
 	index   *informer.Index[*element[T], string] // by the field fields.index; nil if there is none
 	writer  informer.StoreWriter[*element[T]]

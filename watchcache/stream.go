@@ -151,10 +151,11 @@ func (s *stream[T]) event(eventType string, el *element[T]) error {
 
 // bookmark writes a bookmark. initialEnd marks the one after the initial events (KEP-3157).
 func (s *stream[T]) bookmark(rv uint64, initialEnd bool) error {
-	obj := s.cache.codec.empty(rv)
-	if initialEnd {
-		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	if !initialEnd {
+		return s.event("BOOKMARK", s.cache.bookmarkAt(rv))
 	}
+	obj := s.cache.codec.empty(rv)
+	obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	return s.event("BOOKMARK", &element[T]{obj: obj})
 }
 

@@ -65,7 +65,8 @@ func dial(info serverInfo) (*connection, error) {
 	c.framer.SetReuseFrames()
 	c.out.WriteString(http2.ClientPreface)
 	err = errors.Join(
-		c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: streamWindow}),
+		c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush},
+			http2.Setting{ID: http2.SettingInitialWindowSize, Val: streamWindow}),
 		c.framer.WriteWindowUpdate(0, connectionWindow-65535),
 		c.out.Flush(),
 	)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,20 +144,35 @@ func (w *watches) wait() error {
 	}
 }
 
-// check returns an error if a watch has ended.
+// endedError indicates that a server has ended watches.
+type endedError struct {
+	ended, of int
+	first     error // why; nil if they ended cleanly
+}
+
+func (e *endedError) Error() string {
+	text := fmt.Sprintf("%d of %d watches have ended", e.ended, e.of)
+	if e.first != nil {
+		text += ": " + e.first.Error()
+	}
+	return text
+}
+
+func (e *endedError) Unwrap() error { return e.first }
+
+// check returns an endedError if watches have ended.
 func (w *watches) check() error {
-	ended := 0
-	var first error
+	e := &endedError{of: len(w.bodies)}
 	for _, b := range w.bodies {
 		select {
 		case <-b.closed:
-			ended++
-			first = errors.Join(first, b.err)
+			e.ended++
+			e.first = cmp.Or(e.first, b.err)
 		default:
 		}
 	}
-	if ended > 0 {
-		return fmt.Errorf("%d of %d watches have ended: %w", ended, len(w.bodies), first)
+	if e.ended > 0 {
+		return e
 	}
 	return nil
 }

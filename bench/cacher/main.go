@@ -3,12 +3,12 @@
 //
 //	go run . [-quick] [-only watch,nodes,lists,idle,storm]
 //
-// Each implementation is a process of its own that serves the same pods over HTTP/2 with TLS, with the server options of
-// kube-apiserver. This process has the clients, which count frames and decode nothing. So the processor time of a server
-// is its own. Both run by turns, and the table has the least value of several runs.
+// Each implementation is a process of its own. Both serve the same pods over HTTP/2 with TLS, with the server options
+// of kube-apiserver. This process has the clients, which count frames and decode nothing. So the processor time of a
+// server is its own. Both run by turns, and the table has the least value of several runs.
 //
-// The Cacher's storage is in memory and hands out decoded pods, and neither side has authentication, admission, fairness
-// or auditing. That favours the Cacher: it pays for nothing that watchcache lacks.
+// The Cacher's storage is in memory and hands out decoded pods, and neither side has authentication, admission,
+// fairness or auditing. That favours the Cacher: it pays for nothing that watchcache lacks.
 package main
 
 import (

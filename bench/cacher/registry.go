@@ -43,7 +43,7 @@ func newCacher(start []*corev1.Pod, rv uint64) (*source, error) {
 	if err := utilfeature.DefaultMutableFeatureGate.Set("DetectCacheInconsistency=false"); err != nil {
 		return nil, err
 	}
-	etcdfeature.DefaultFeatureSupportChecker = everything{}
+	etcdfeature.DefaultFeatureSupportChecker = everything{etcdfeature.DefaultFeatureSupportChecker}
 	scheme, err := podScheme()
 	if err != nil {
 		return nil, err
@@ -107,11 +107,14 @@ func newCacher(start []*corev1.Pod, rv uint64) (*source, error) {
 		MetaGroupVersion: metav1.SchemeGroupVersion,
 		HubGroupVersion:  corev1.SchemeGroupVersion,
 	}
-	return &source{handler: withRequestInfo(handlers.ListResource(pods, pods, scope, false, 30*time.Minute)), put: stored.put}, nil
+	handler := withRequestInfo(handlers.ListResource(pods, pods, scope, false, 30*time.Minute))
+	return &source{handler: handler, put: stored.put}, nil
 }
 
 // everything is an etcd with all features.
-type everything struct{}
+type everything struct {
+	etcdfeature.FeatureSupportChecker
+}
 
 func (everything) Supports(storage.Feature) bool { return true }
 
@@ -157,7 +160,9 @@ func attributesOf(pod *corev1.Pod) fields.Set {
 // withRequestInfo is the part of kube-apiserver's chain of handlers that list and watch need: it parses the path, and
 // lets a watch go on with a small stack.
 func withRequestInfo(next http.Handler) http.Handler {
-	factory := &request.RequestInfoFactory{APIPrefixes: sets.New("api", "apis"), GrouplessAPIPrefixes: sets.New("api")}
+	factory := &request.RequestInfoFactory{
+		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+	}
 	next = routine.WithRoutine(next, func(_ *http.Request, info *request.RequestInfo) bool { return info.Verb == "watch" })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, err := factory.NewRequestInfo(r)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -32,21 +33,35 @@ type row struct {
 type table struct {
 	rows   []row
 	values map[row]map[string][]float64 // by implementation
+	failed map[row]map[string]string    // why there is no value, by implementation
 	sizes  map[string]map[string]int64  // of responses that should be equal
 	log    io.Writer                    // gets each value as it comes
 }
 
 func newTable(log io.Writer) *table {
-	return &table{values: map[row]map[string][]float64{}, sizes: map[string]map[string]int64{}, log: log}
+	return &table{values: map[row]map[string][]float64{}, failed: map[row]map[string]string{},
+		sizes: map[string]map[string]int64{}, log: log}
+}
+
+// has adds a row, unless the table has it.
+func (t *table) has(r row) {
+	if t.values[r] == nil {
+		t.rows = append(t.rows, r)
+		t.values[r], t.failed[r] = map[string][]float64{}, map[string]string{}
+	}
 }
 
 func (t *table) add(r row, implementation string, value float64) {
-	if t.values[r] == nil {
-		t.rows = append(t.rows, r)
-		t.values[r] = map[string][]float64{}
-	}
+	t.has(r)
 	t.values[r][implementation] = append(t.values[r][implementation], value)
 	fmt.Fprintf(t.log, "%s: %s, %s: %s\n", implementation, r.what, r.measure, r.format(value))
+}
+
+// fail records that a run has no value.
+func (t *table) fail(r row, implementation string, err error) {
+	t.has(r)
+	t.failed[r][implementation] = err.Error()
+	fmt.Fprintf(t.log, "%s: %s, %s: %v\n", implementation, r.what, r.measure, err)
 }
 
 // same records the size of a response.
@@ -59,23 +74,32 @@ func (t *table) same(what, implementation string, bytes int64) {
 
 func (r row) format(value float64) string { return measure.Number(value*r.unit.of) + " " + r.unit.name }
 
-// best returns the least value of a row, to exclude what other programs cost.
-func (t *table) best(r row, implementation string) float64 {
-	return slices.Min(t.values[r][implementation])
+// best returns the least value of a row, to exclude what other programs cost. It returns infinity if every run failed.
+func (t *table) best(r row, implementation string) (value float64, text string) {
+	values := t.values[r][implementation]
+	if len(values) == 0 {
+		return math.Inf(1), t.failed[r][implementation]
+	}
+	value = slices.Min(values)
+	return value, r.format(value)
 }
 
-// write writes the table in Markdown. It returns the rows that miss their goal.
+// write writes the table in Markdown. It returns the number of rows that miss their goal.
 func (t *table) write(w io.Writer) (missed int) {
 	fmt.Fprintln(w, "| what | measure | Cacher | watchcache | times better | goal |")
 	fmt.Fprintln(w, "| --- | --- | ---: | ---: | ---: | ---: |")
 	for _, r := range t.rows {
-		theirs, ours := t.best(r, names[0]), t.best(r, names[1])
-		ratio := measure.Number(theirs / ours)
-		if theirs/ours < r.goal {
+		theirs, theirText := t.best(r, names[0])
+		ours, ourText := t.best(r, names[1])
+		ratio := "only watchcache"
+		if !math.IsInf(theirs, 1) {
+			ratio = measure.Number(theirs / ours)
+		}
+		if math.IsInf(ours, 1) || theirs/ours < r.goal {
 			missed++
 			ratio = "**" + ratio + "**"
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", r.what, r.measure, r.format(theirs), r.format(ours), ratio,
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", r.what, r.measure, theirText, ourText, ratio,
 			measure.Number(r.goal))
 	}
 	return missed
