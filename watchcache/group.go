@@ -7,8 +7,8 @@ import (
 )
 
 // groupKey names the events that a group of watchers waits for: those of one object, of one value of a field, of one
-// namespace or, for the zero value, all events. It is as narrow as the watchers' selectors allow. A watcher still has to
-// match each event with its own selector.
+// namespace or, for the zero value, all events. It is as narrow as the watchers' selectors allow. A watcher still has
+// to match each event with its own selector.
 type groupKey struct {
 	namespace string // empty for a field other than metadata.name
 	field     string // empty for a whole namespace, and for all

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -27,14 +25,6 @@ import (
 	"github.com/typedinformer/informer/internal/spoil"
 )
 
-const (
-	// minWatchTimeout is the minimum duration of a watch without a timeout, and half of the maximum, as in
-	// kube-apiserver.
-	minWatchTimeout = 30 * time.Minute
-	// bufferSize is the size of the buffer before a connection. It holds several objects, to save system calls.
-	bufferSize = 32 << 10
-)
-
 // ServeList serves a GET request for the collection, or for one namespace of it if namespace is not empty. The query
 // says whether it is a list or a watch. ServeList implements all of
 // https://kubernetes.io/docs/reference/using-api/api-concepts/ on resource versions, selectors, pages, bookmarks,
@@ -44,24 +34,29 @@ const (
 // The http.ResponseWriter must support flushing and write deadlines, by itself or through Unwrap (see
 // http.ResponseController). Without deadlines, a watcher that is stuck in a write ends only when the write returns.
 func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace string) {
-	opts, err := listOptions(r)
+	watch, err := c.serveListOrStartWatch(w, r, namespace)
 	if err != nil {
 		WriteError(w, r, err)
-		return
+	}
+	if watch != nil {
+		watch.follow() // from here, for a small stack: the goroutine stays as long as the watch
+	}
+}
+
+// serveListOrStartWatch serves a list, starts a watch, or returns the error to respond with.
+func (c *Cache[T]) serveListOrStartWatch(w http.ResponseWriter, r *http.Request, namespace string) (*stream[T], error) {
+	opts, err := listOptions(r)
+	if err != nil {
+		return nil, err
 	}
 	sel, err := c.selector(r, opts, namespace)
 	if err != nil {
-		WriteError(w, r, err)
-		return
+		return nil, err
 	}
 	if opts.Watch {
-		err = c.serveWatch(w, r, opts, sel)
-	} else {
-		err = c.serveList(w, r, opts, sel)
+		return c.startStream(w, r, opts, sel)
 	}
-	if err != nil {
-		WriteError(w, r, err)
-	}
+	return nil, c.serveList(w, r, opts, sel)
 }
 
 // selector returns the part of the collection that a request selects.
@@ -200,7 +195,8 @@ func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVer
 func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list listMeta,
 	items []*element[T]) (err error) {
 	w.Header().Set("Content-Type", f.contentType())
-	out := bufio.NewWriterSize(w, bufferSize)
+	out := takeBuffer(w)
+	defer returnBuffer(out)
 	var size func(el *element[T]) (int, error)
 	bytes := func(el *element[T]) ([]byte, error) { return c.bytes(el, f) }
 	if spoil.FromContext(r.Context()) != nil {
@@ -289,59 +285,6 @@ func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector
 	return items, rest > 0, rest
 }
 
-// serveWatch serves a watch, or returns the error to respond with.
-func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions,
-	sel selector[T]) error {
-	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
-	if err != nil {
-		return err
-	}
-	rv, err := parseRV(opts.ResourceVersion)
-	if err != nil {
-		return unread(err)
-	}
-	// Without a resource version, listOptions has set SendInitialEvents unless the client set it to false.
-	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	timeout := minWatchTimeout + rand.N(minWatchTimeout)
-	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
-		timeout = time.Duration(*opts.TimeoutSeconds) * time.Second
-	}
-	end := time.Now().Add(timeout)
-	connection := http.NewResponseController(w)
-	starting, cancel := context.WithDeadline(r.Context(), end)
-	watcher, snapshot, at, err := c.startWatch(starting, start{rv: rv, initial: initial}, sel.group(), func() {
-		connection.SetWriteDeadline(time.Unix(1, 0))
-	})
-	cancel()
-	if err == nil {
-		defer watcher.stop()
-	}
-	if apierrors.IsTooManyRequests(err) {
-		return err // there is nothing to watch yet
-	}
-	contentType := f.contentType()
-	if f.protobuf() {
-		contentType += ";stream=watch"
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(http.StatusOK)
-
-	s := stream[T]{cache: c, to: w, connection: connection, format: f, selector: sel}
-	s.takeBuffer()
-	defer s.returnBuffer()
-	if err != nil {
-		// as in kube-apiserver: the request is valid, so the response is a watch
-		writeErrorEvent(s.w, statusOf(err), f.protobuf())
-		s.flush()
-		return nil
-	}
-	s.bookmarks = opts.AllowWatchBookmarks
-	s.initialEnd = initial && opts.AllowWatchBookmarks
-	s.ctx, s.end = r.Context(), end
-	s.follow(watcher, snapshot, at)
-	return nil
-}
-
 // ServeObject serves a GET request for one object. A resourceVersion in the query requires a response that is not
 // older.
 func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key informer.Key) {
@@ -394,7 +337,8 @@ func (c *Cache[T]) writeElement(w http.ResponseWriter, r *http.Request, code int
 	}
 	w.Header().Set("Content-Type", f.contentType())
 	w.WriteHeader(code)
-	out := bufio.NewWriterSize(w, bufferSize)
+	out := takeBuffer(w)
+	defer returnBuffer(out)
 	c.codec.writeObject(out, f, b)
 	if !f.protobuf() {
 		out.WriteByte('\n')

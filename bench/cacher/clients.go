@@ -134,8 +134,8 @@ func (w *watches) wait() error {
 		case <-w.tally.reached:
 			return w.check()
 		case <-timeout:
-			return fmt.Errorf("%d events and %d bookmarks have come, want %+v", w.tally.events.Load(), w.tally.bookmarks.Load(),
-				w.tally.want)
+			return &missedError{fmt.Sprintf("%d events and %d bookmarks have come, want %+v", w.tally.events.Load(),
+				w.tally.bookmarks.Load(), w.tally.want)}
 		case <-tick.C:
 			if err := w.check(); err != nil {
 				return err
@@ -144,35 +144,28 @@ func (w *watches) wait() error {
 	}
 }
 
-// endedError indicates that a server has ended watches.
-type endedError struct {
-	ended, of int
-	first     error // why; nil if they ended cleanly
-}
+// missedError indicates that a server has not sent all events.
+type missedError struct{ why string }
 
-func (e *endedError) Error() string {
-	text := fmt.Sprintf("%d of %d watches have ended", e.ended, e.of)
-	if e.first != nil {
-		text += ": " + e.first.Error()
-	}
-	return text
-}
+func (e *missedError) Error() string { return e.why }
 
-func (e *endedError) Unwrap() error { return e.first }
-
-// check returns an endedError if watches have ended.
+// check returns a missedError if watches have ended.
 func (w *watches) check() error {
-	e := &endedError{of: len(w.bodies)}
+	ended := 0
+	var first error
 	for _, b := range w.bodies {
 		select {
 		case <-b.closed:
-			e.ended++
-			e.first = cmp.Or(e.first, b.err)
+			ended++
+			first = cmp.Or(first, b.err)
 		default:
 		}
 	}
-	if e.ended > 0 {
-		return e
+	switch {
+	case first != nil:
+		return &missedError{fmt.Sprintf("%d of %d watches have ended: %v", ended, len(w.bodies), first)}
+	case ended > 0:
+		return &missedError{fmt.Sprintf("%d of %d watches have ended", ended, len(w.bodies))}
 	}
 	return nil
 }

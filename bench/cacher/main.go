@@ -12,6 +12,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -60,15 +61,12 @@ func compare(p plan, only string, out, progress io.Writer) error {
 	err := measureAll(p, func(group string) bool {
 		return only == "" || slices.Contains(strings.Split(only, ","), group)
 	}, t)
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(out, "%s pods, %d runs, %d watches on a connection, %s, %d cores\n\n", thousands(p.pods), p.runs,
 		p.perConnection, runtime.Version(), runtime.NumCPU())
 	missed := t.write(out)
 	fmt.Fprintf(out, "\n%d of %d goals reached\n", len(t.rows)-missed, len(t.rows))
 	if different := t.different(); different != "" {
-		return fmt.Errorf("responses differ in size:\n%s", different)
+		err = errors.Join(err, fmt.Errorf("responses differ in size:\n%s", different))
 	}
-	return nil
+	return err
 }

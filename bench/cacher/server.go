@@ -188,6 +188,8 @@ func (s *server) listen() error {
 type usage struct {
 	CPU      time.Duration
 	Resident int64 // bytes of resident memory after garbage collection
+	Heap     int64 // bytes of objects
+	Stacks   int64 // bytes of the stacks of goroutines
 }
 
 // changed describes applied changes.
@@ -218,7 +220,9 @@ func (s *server) controls() http.Handler {
 		runtime.GC() // twice, for sync.Pool
 		debug.FreeOSMemory()
 		resident, err := residentMemory()
-		return usage{CPU: measure.CPU(), Resident: resident}, err
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		return usage{measure.CPU(), resident, int64(memory.HeapAlloc), int64(memory.StackInuse)}, err
 	})
 	handle("change", func(r *http.Request) (any, error) {
 		n, err := strconv.Atoi(r.FormValue("n"))
