@@ -27,8 +27,8 @@ type plan struct {
 
 var full = plan{
 	pods: 30_000, nodes: 10_000, watchers: []int{10, 100, 1000, 10_000}, perConnection: streams,
-	maxEvents: 1_000_000,
-	singles:   200, warm: 10_000, bursts: []int{100, 1000}, lists: 3, idle: 65 * time.Second, stormPods: 1000, storm: 1000, runs: 3,
+	maxEvents: 1_000_000, singles: 200, warm: 10_000, bursts: []int{100, 1000}, lists: 3, idle: 65 * time.Second,
+	stormPods: 1000, storm: 1000, runs: 3,
 }
 
 var quick = plan{
