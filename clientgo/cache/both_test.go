@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,6 +42,7 @@ type scene struct {
 	name         string
 	play         func(*stage)
 	theirs, ours string
+	resync       time.Duration // of the handler; zero means that of the informer, a minute
 }
 
 // stage is a server and an informer with a handler. Neither runs at first.
@@ -90,7 +92,7 @@ var scenes = []scene{
 		s.sayEvents()
 	},
 		"initial a/x@2, update a/x@2 to a/x@4",
-		"add a/x@4, delete unknown a/x: a/x@2, initial a/x@2"},
+		"add a/x@4, delete unknown a/x: a/x@2, initial a/x@2", 0},
 
 	{"RelistWithoutChanges", func(s *stage) {
 		s.Pod("a", "x")
@@ -99,7 +101,7 @@ var scenes = []scene{
 		s.sayEvents()
 	},
 		"add b/y@3, initial a/x@2, update a/x@2 to a/x@2",
-		"add b/y@3, initial a/x@2"},
+		"add b/y@3, initial a/x@2", 0},
 
 	{"PeriodOfResyncs", func(s *stage) {
 		s.Pod("a", "x")
@@ -111,7 +113,7 @@ var scenes = []scene{
 		}
 	},
 		"2 3 4",
-		"1 2 3"},
+		"1 2 3", 0},
 
 	{"WritesWhileItRuns", func(s *stage) {
 		pod := s.Pod("a", "x")
@@ -122,7 +124,7 @@ var scenes = []scene{
 		s.say("%d", len(s.informer.GetStore().List()))
 	},
 		"true true true 0",
-		"false false false 1"},
+		"false false false 1", 0},
 
 	{"Undecodable", func(s *stage) {
 		s.Pod("a", "bad")
@@ -138,7 +140,7 @@ var scenes = []scene{
 		s.say("stored: %d", len(s.informer.GetStore().List()))
 	},
 		"synced: false exists: false, error: false found: 0, error: false stored: 0",
-		"synced: true exists: false, error: true found: 0, error: true stored: 1"},
+		"synced: true exists: false, error: true found: 0, error: true stored: 1", 0},
 
 	{"TransformOfEachVersion", func(s *stage) {
 		calls := 0
@@ -152,7 +154,7 @@ var scenes = []scene{
 		s.say("called again: %t", calls > 1)
 	},
 		"called again: true",
-		"called again: false"},
+		"called again: false", 0},
 
 	{"TransformThatFails", func(s *stage) {
 		s.transform(func(obj any) (any, error) {
@@ -170,7 +172,7 @@ var scenes = []scene{
 		s.say("exists: %t, error: %t", exists, err != nil)
 	},
 		"synced: true, stored: 1 exists: false, error: false",
-		"synced: true, stored: 1 exists: false, error: true"},
+		"synced: true, stored: 1 exists: false, error: true", 0},
 
 	{"TransformThatRenames", func(s *stage) {
 		s.transform(func(obj any) (any, error) {
@@ -182,7 +184,7 @@ var scenes = []scene{
 		s.say("%s", strings.Join(s.informer.GetStore().ListKeys(), ", "))
 	},
 		"a/new",
-		"a/old"},
+		"a/old", 0},
 
 	{"TransformThatDropsTheVersion", func(s *stage) {
 		s.transform(func(obj any) (any, error) {
@@ -197,7 +199,7 @@ var scenes = []scene{
 		s.sayEvents()
 	},
 		"",
-		"update a/x@ to a/x@"},
+		"update a/x@ to a/x@", time.Hour},
 
 	{"ObjectsOfBeforeRun", func(s *stage) {
 		if err := s.informer.GetStore().Add(&corev1.Pod{}); err != nil {
@@ -208,7 +210,7 @@ var scenes = []scene{
 		s.say("stored: %d", len(s.informer.GetStore().List()))
 	},
 		"delete unknown : @ stored: 0",
-		" stored: 0"},
+		" stored: 0", 0},
 }
 
 // transform sets the transform of the informer.
@@ -231,11 +233,8 @@ func TestDifferences(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := world.New(t)
 					s := &stage{World: w, informer: of.create(t, w)}
-					period := time.Minute
-					if scene.name == "TransformThatDropsTheVersion" {
-						period = time.Hour
-					}
-					if _, err := s.informer.AddEventHandlerWithResyncPeriod(&s.events, period); err != nil {
+					resync := cmp.Or(scene.resync, time.Minute)
+					if _, err := s.informer.AddEventHandlerWithResyncPeriod(&s.events, resync); err != nil {
 						t.Fatal(err)
 					}
 					scene.play(s)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 
+	"github.com/typedinformer/informer/proof/internal/choice"
 	"github.com/typedinformer/informer/proof/internal/copied"
 )
 
@@ -28,21 +28,21 @@ func main() {
 // run runs the suites that the arguments name. worse reports whether a test fails only with our caches.
 func run(ctx context.Context, args []string) (worse bool, err error) {
 	flags := flag.NewFlagSet("operators", flag.ContinueOnError)
-	chosen := flags.String("caches", strings.Join(names(caches), ","), "the `caches` to run the suites with")
+	chosen := flags.String("caches", strings.Join(choice.Names(caches), ","), "the `caches` to run the suites with")
 	only := flags.String("run", "", "run only Go tests that match this `regexp`")
 	logs := flags.String("logs", "", "the `folder` that gets the output of each package")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
-	with, err := choose(caches, strings.Split(*chosen, ","))
+	with, err := choice.Of(caches, strings.Split(*chosen, ","))
 	if err != nil {
 		return false, fmt.Errorf("-caches: %w", err)
 	}
 	wanted := flags.Args()
 	if len(wanted) == 0 {
-		return false, fmt.Errorf("name a program: %s", strings.Join(names(programs), ", "))
+		return false, fmt.Errorf("name a program: %s", strings.Join(choice.Names(programs), ", "))
 	}
-	chosenPrograms, err := choose(programs, wanted)
+	chosenPrograms, err := choice.Of(programs, wanted)
 	if err != nil {
 		return false, err
 	}
@@ -67,26 +67,4 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 	}
 	fmt.Print(table(all))
 	return worseThanTheirs(all), nil
-}
-
-// named is something that the command line names.
-type named interface{ String() string }
-
-func names[T named](all []T) (names []string) {
-	for _, x := range all {
-		names = append(names, x.String())
-	}
-	return names
-}
-
-// choose returns those of all that have the names.
-func choose[T named](all []T, wanted []string) (chosen []T, err error) {
-	for _, name := range wanted {
-		i := slices.IndexFunc(all, func(x T) bool { return x.String() == name })
-		if i < 0 {
-			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(names(all), ", "))
-		}
-		chosen = append(chosen, all[i])
-	}
-	return chosen, nil
 }

@@ -105,7 +105,7 @@ func (p program) test(ctx context.Context, s setup) (result, error) {
 		}
 		began := time.Now()
 		outcomes, err := m.Test(ctx, run)
-		if none := s.only != "" && errors.Is(err, copied.ErrNoTests); err != nil && !none {
+		if err != nil && !errors.Is(err, copied.ErrNoTests) {
 			return result{}, err
 		}
 		r.took += time.Since(began)
@@ -113,6 +113,9 @@ func (p program) test(ctx context.Context, s setup) (result, error) {
 		if err := r.addHeap(heap); err != nil {
 			return result{}, err
 		}
+	}
+	if len(r.outcomes) == 0 {
+		return result{}, fmt.Errorf("%w in any of its %d packages", copied.ErrNoTests, len(packages))
 	}
 	return r, nil
 }

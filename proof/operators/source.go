@@ -35,7 +35,7 @@ func replace(ctx context.Context, dir string, by map[string]string) error {
 }
 
 var (
-	cacheNew      = regexp.MustCompile(`\bcache\.New\b`)
+	cacheNew      = regexp.MustCompile(`\b(ctrl)?cache\.New\b`) // Cluster API imports the package as ctrlcache
 	cacheStart    = regexp.MustCompile(`\bc\.cache\.Start\(ctx\)`)
 	packageClause = regexp.MustCompile(`(?m)^package \w+$`)
 )

@@ -56,18 +56,20 @@ func TestTheirs(t *testing.T) {
 
 // A file that calls cache.New itself takes the function that createOurs adds.
 func TestCreateByCluster(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "a.go")
-	write(t, file, "package a\n\nimport \"cache\"\n\nvar c = cache.New(1)\n")
-	if err := createByCluster(file); err != nil {
-		t.Fatal(err)
-	}
-	const want = "package a\n\nimport proofcluster \"sigs.k8s.io/controller-runtime/pkg/cluster\"\n\nimport \"cache\"\n\n" +
-		"var c = proofcluster.NewCache(1)\n"
-	if got := read(t, file); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if err := createByCluster(file); err == nil {
-		t.Error("a file without cache.New gives no error")
+	for _, call := range []string{"cache.New(1)", "ctrlcache.New(1)"} {
+		file := filepath.Join(t.TempDir(), "a.go")
+		write(t, file, "package a\n\nimport \"cache\"\n\nvar c = "+call+"\n")
+		if err := createByCluster(file); err != nil {
+			t.Fatal(err)
+		}
+		const want = "package a\n\nimport proofcluster \"sigs.k8s.io/controller-runtime/pkg/cluster\"\n\nimport \"cache\"\n\n" +
+			"var c = proofcluster.NewCache(1)\n"
+		if got := read(t, file); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if err := createByCluster(file); err == nil {
+			t.Errorf("a file without %s gives no error", call)
+		}
 	}
 }
 

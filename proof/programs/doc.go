@@ -1,5 +1,5 @@
-// Command programs runs programs that others wrote, with the informers of client-go and those of this project, against a
-// real kube-apiserver and etcd:
+// Command programs runs programs that others wrote, with the informers of client-go and those of this project, against
+// a real kube-apiserver and etcd:
 //
 //	go run ./programs script
 //	go run ./programs measure -objects 30000 kube-controller-manager kube-scheduler
@@ -20,8 +20,8 @@
 // of informers after the other. It prints the least of all rounds:
 //
 //	synced          from the start until all informers have synced. For kube-controller-manager, that is when all its
-//	                controllers have logged so, for kube-scheduler when /readyz says so. descheduler and external-dns
-//	                have then also done their work once.
+//	                controllers have logged so, for kube-scheduler when /readyz says so. descheduler has then
+//	                also done its work once.
 //	processor       the processor time used by then
 //	idle processor  the processor time used from then on, for -idle
 //	empty           the resident memory with an empty cluster, after -idle, a garbage collection and 5 s

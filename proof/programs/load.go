@@ -22,8 +22,8 @@ import (
 // loaders is how many requests of load are under way at a time.
 const loaders = 16
 
-// load creates a fleet of pods, their namespaces and their nodes. All stays as it is while controllers run: nodes are
-// ready, and each pod has a node and no owner.
+// load creates a fleet of pods with their namespaces and nodes. Controllers find nothing to change: each node is ready,
+// and each pod has a node and no owner.
 func load(ctx context.Context, config *rest.Config, pods int) error {
 	creates, err := clientAs(config, "kube-controller-manager")
 	if err != nil {
@@ -66,8 +66,8 @@ func load(ctx context.Context, config *rest.Config, pods int) error {
 	return group.Wait()
 }
 
-// settled changes a pod of a fleet, so that an API server accepts it and no controller does anything with it. The server
-// writes managedFields by itself.
+// settled changes a pod of a fleet, so that an API server accepts it and no controller does anything with it. The
+// server writes managedFields by itself.
 func settled(pod *corev1.Pod, node string) *corev1.Pod {
 	pod.UID, pod.ResourceVersion, pod.ManagedFields = "", "", nil
 	pod.OwnerReferences, pod.Finalizers = nil, nil

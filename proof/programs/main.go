@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/typedinformer/informer/proof/internal/choice"
 )
 
 func main() {
@@ -39,7 +41,7 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	bin := flags.String("bin", "", "the `folder` with programs that an earlier run compiled; those that lack are compiled")
 	keep := flags.String("keep", "", "the `folder` that gets logs and heap profiles")
-	chosen := flags.String("informers", strings.Join(names(kinds), ","), "the `kinds` of informers")
+	chosen := flags.String("informers", strings.Join(choice.Names(kinds), ","), "the `kinds` of informers")
 	m := measuring{programs: programs}
 	if args[0] == "measure" {
 		flags.IntVar(&m.objects, "objects", 12_000, "the `number` of pods")
@@ -49,14 +51,14 @@ func run(ctx context.Context, args []string) (worse bool, err error) {
 	if err := flags.Parse(args[1:]); err != nil {
 		return false, err
 	}
-	if m.kinds, err = choose(kinds, strings.Split(*chosen, ",")); err != nil {
+	if m.kinds, err = choice.Of(kinds, strings.Split(*chosen, ",")); err != nil {
 		return false, fmt.Errorf("-informers: %w", err)
 	}
 	if flags.NArg() > 0 {
 		if args[0] == "script" {
 			return false, errors.New("script runs no other programs than the two of Kubernetes")
 		}
-		if m.programs, err = choose(programs, flags.Args()); err != nil {
+		if m.programs, err = choice.Of(programs, flags.Args()); err != nil {
 			return false, err
 		}
 	}
@@ -111,26 +113,4 @@ func worseThanTheirs(with []kind, outcomes [][]outcome) bool {
 		}
 	}
 	return false
-}
-
-// named is something that the command line names.
-type named interface{ String() string }
-
-func names[T named](all []T) (names []string) {
-	for _, x := range all {
-		names = append(names, x.String())
-	}
-	return names
-}
-
-// choose returns those of all that have the names.
-func choose[T named](all []T, wanted []string) (chosen []T, err error) {
-	for _, name := range wanted {
-		i := slices.IndexFunc(all, func(x T) bool { return x.String() == name })
-		if i < 0 {
-			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(names(all), ", "))
-		}
-		chosen = append(chosen, all[i])
-	}
-	return chosen, nil
 }

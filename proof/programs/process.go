@@ -214,8 +214,8 @@ func (f *follower) read(line []byte) {
 	}
 }
 
-// synced reports whether all parts of the process have ended to wait, by now for some time. It returns when the last one
-// did, and the processor time used by then.
+// synced reports whether all parts of the process have waited for their informers, and none has begun to since. It
+// returns when the last one ended to wait, and the processor time used by then.
 func (f *follower) synced(now time.Time) (at time.Time, used time.Duration, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -61,10 +61,7 @@ func replaceImport(file, module string) edit {
 	return edit{file, informers, `"` + module + `/proofinformers"`}
 }
 
-const (
-	descheduler = "sigs.k8s.io/descheduler"
-	externalDNS = "sigs.k8s.io/external-dns"
-)
+const descheduler = "sigs.k8s.io/descheduler"
 
 var programs = []program{
 	{
@@ -104,16 +101,6 @@ var programs = []program{
 				"--policy-config-file="+filepath.Join(p.dir, policyFile))
 		},
 		ready: readiness{silent: 1, done: regexp.MustCompile("Number of evictions/requests|Skipping descheduling cycle")},
-	},
-	{
-		name: "external-dns", module: externalDNS, version: "v0.22.0",
-		// Its transform drops more than managedFields, so it stays.
-		edits: []edit{replaceImport("source/pod.go", externalDNS)},
-		flags: func(p place) []string {
-			return []string{"--kubeconfig=" + p.kubeconfig, "--source=pod", "--provider=inmemory", "--registry=noop",
-				"--inmemory-zone=example.org", "--interval=10h", fmt.Sprintf("--metrics-address=127.0.0.1:%d", p.port)}
-		},
-		ready: readiness{silent: 1, done: regexp.MustCompile("All records are already up to date")},
 	},
 }
 

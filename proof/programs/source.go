@@ -113,7 +113,8 @@ func (p program) compile(ctx context.Context, m copied.Module, version, to strin
 		flags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
 			"k8s.io/component-base/version", version, parts[0], parts[1])
 	}
-	_, err := copied.Go(ctx, m.Dir, "build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o", to, path.Join(p.module, p.main))
+	_, err := copied.Go(ctx, m.Dir, "build", "-mod=mod", "-trimpath", "-ldflags", flags, "-o", to,
+		path.Join(p.module, p.main))
 	return err
 }
 
@@ -145,8 +146,8 @@ func write(file, text string) error {
 // ourInformers returns the source of a package that is like our informers. Each factory has the storage that storageVar
 // chooses.
 func ourInformers() string {
-	return copied.InformersWithStorage(`DropManagedFields: true, Share: storage == "Share", Compact: storage == "Compact"`) +
-		"\nvar storage = os.Getenv(\"" + storageVar + "\")\n"
+	const options = `DropManagedFields: true, Share: storage == "Share", Compact: storage == "Compact"`
+	return copied.InformersWithStorage(options) + "\nvar storage = os.Getenv(\"" + storageVar + "\")\n"
 }
 
 // debugPages is the source of a file that is added to the main package of each program.

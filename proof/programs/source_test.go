@@ -76,7 +76,7 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 		`"x" is none of kube-controller-manager`:                   {"measure", "x"},
 		`-informers: "y" is none of client-go, clientgo, Share`:    {"script", "-informers", "y"},
 		"flag provided but not defined: -objects":                  {"script", "-objects", "3"},
-		"script runs no other programs than the two of Kubernetes": {"script", "external-dns"},
+		"script runs no other programs than the two of Kubernetes": {"script", "descheduler"},
 	} {
 		if _, err := run(t.Context(), args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)

@@ -101,7 +101,8 @@ func (s *script) steps() []step {
 		}},
 		{"a quota counts pods", func(ctx context.Context) error {
 			_, err := core.ResourceQuotas(ns).Create(ctx, &corev1.ResourceQuota{ObjectMeta: meta("pods"),
-				Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("100")}}}, metav1.CreateOptions{})
+				Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("100")}}},
+				metav1.CreateOptions{})
 			return err
 		}, func(ctx context.Context) error {
 			quota, err := core.ResourceQuotas(ns).Get(ctx, "pods", metav1.GetOptions{})

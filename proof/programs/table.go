@@ -8,7 +8,8 @@ import (
 )
 
 func (u usage) String() string {
-	return fmt.Sprintf("synced in %.1f s with %.1f s of processor time, then %.1f s; resident %.0f MiB, peak %.0f MiB, heap %.0f MiB",
+	return fmt.Sprintf(
+		"synced in %.1f s with %.1f s of processor time, then %.1f s; resident %.0f MiB, peak %.0f MiB, heap %.0f MiB",
 		u.synced.Seconds(), u.processor.Seconds(), u.later.Seconds(), mib(u.resident), mib(u.peak), mib(u.heap))
 }
 
@@ -17,8 +18,8 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 // goals are the parts of client-go's memory for caches that our informers should need.
 var goals = map[string]string{"Share": "0.50", "Compact": "0.20"}
 
-// measured returns a table of results. The caches are what a program needs more with objects than with an empty cluster.
-// The ratios are those to the first kind of each program, if that is client-go's.
+// measured returns a table of results. The caches are what a program needs more with objects than with an empty
+// cluster. The ratios are those to the first kind of each program, if that is client-go's.
 func measured(all []result) string {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
