@@ -78,8 +78,8 @@
 //
 //   - A function that tweaks list options is called when an informer is made, not for each request. Its selectors
 //     apply, and its limit to lists in pages. Nothing else applies, such as a timeout.
-//   - Watches, streaming lists too, count toward the rate limit of the clientset. client-go limits no watches, so a
-//     program with many informers and a low limit syncs sooner with it.
+//   - A watch that follows another within a second waits for the rate limit of the clientset. Other watches do not, as
+//     with client-go.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
 //     backoff do not apply: see informer.Reflector for what follows a failure. The default handler does nothing.
 //   - The warning handler and the content type of a clientset are not known: see cache.ClientFor. WithClient sets a

@@ -385,7 +385,7 @@ func TestWarningHandlerAndContentType(t *testing.T) {
 	}
 }
 
-// Watches, streaming lists too, count toward the rate limit of the clientset. client-go's do not.
+// Watches, streaming lists too, do not wait for the rate limit of the clientset.
 func TestRateLimitOfWatches(t *testing.T) {
 	for impl, create := range impls {
 		t.Run(impl, func(t *testing.T) {
@@ -409,7 +409,7 @@ func TestRateLimitOfWatches(t *testing.T) {
 				if err := f.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 					t.Fatal(err)
 				}
-				if waited := time.Since(begun); (waited > 40*time.Second) != (impl == "here") {
+				if waited := time.Since(begun); waited > 40*time.Second {
 					t.Errorf("both synced after %v", waited)
 				}
 			})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -46,6 +47,7 @@ type Config struct {
 type Source struct {
 	Awaits Awaits // what the source waits for; its user may set it between requests
 
+	watched time.Time // when the last watch was opened
 	config  Config
 	url     *url.URL
 	lists   atomic.Int64 // requests
@@ -97,6 +99,18 @@ func (a *Awaits) Set(to Awaiting) { a.value.Store(uint32(to)) }
 
 // Get returns the value.
 func (a *Awaits) Get() Awaiting { return Awaiting(a.value.Load()) }
+
+// readyToWatch waits until a watch may be opened. As in client-go, the rate limit does not delay it. A watch that follows
+// another within shortWatch waits, though: nothing else slows down a server that ends each watch after an event.
+func (s *Source) readyToWatch(ctx context.Context) error {
+	if time.Since(s.watched) < shortWatch {
+		if err := s.ready(ctx); err != nil {
+			return err
+		}
+	}
+	s.watched = time.Now()
+	return nil
+}
 
 // ready waits until the rate limit allows one more request.
 func (s *Source) ready(ctx context.Context) error {

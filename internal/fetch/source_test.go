@@ -237,6 +237,49 @@ func TestEndOfAWatch(t *testing.T) {
 	}
 }
 
+// A watch does not wait for the rate limit, which delays lists, and counts toward it only if it follows another within a
+// second: a server that ends each watch after an event is not asked without a pause.
+// Guarantees: R8, P1
+func TestRateLimitOfWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &server{}
+		client, err := transport.New(&rest.Config{Host: "http://test", Transport: server, QPS: 1. / 60, Burst: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		source := NewSource(Config{Client: client, Path: "/api/v1/things", Check: func(decode.Format) error { return nil }})
+		var got records
+		for i, c := range []struct {
+			pause, want time.Duration // before the request, and until it was sent
+			list        bool
+		}{
+			{want: 0},
+			{want: 0},                     // takes all that the limit allows
+			{want: time.Minute},           // too soon
+			{want: 0, pause: time.Second}, // not too soon
+			{want: 59 * time.Second, list: true},
+			{want: 0}, // the watch before the list was long ago
+		} {
+			<-time.After(c.pause)
+			server.answers = append(server.answers, answer{body: added})
+			begun := time.Now()
+			if c.list {
+				server.answers[len(server.answers)-1] = listAnswer("9", "", "")
+				_, err = source.List(t.Context(), "0", 0, &got, "")
+			} else {
+				var w *Watch
+				if w, err = source.Watch(t.Context(), State{Version: "7"}, ""); err == nil {
+					w.Close()
+				}
+			}
+			// The limit counts in floating point.
+			if took := time.Since(begun).Round(time.Second); err != nil || took != c.want {
+				t.Errorf("request %d: sent after %v, want %v; %v", i, took, c.want, err)
+			}
+		}
+	})
+}
+
 // A streaming list ends with the bookmark after the initial events, and then is a watch. Where a server refuses one, or
 // does not end it as it should, a paged list is to follow.
 // Guarantees: R1, R2, R16

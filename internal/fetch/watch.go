@@ -83,7 +83,7 @@ func (s *Source) open(ctx context.Context, query url.Values, initial bool, timeo
 	query.Set("watch", "1")
 	query.Set("allowWatchBookmarks", "true")
 	query.Set("timeoutSeconds", strconv.Itoa(int(w.timeout.Seconds())))
-	if err := s.ready(ctx); err != nil {
+	if err := s.readyToWatch(ctx); err != nil {
 		return nil, err
 	}
 	w.request, w.cancel = context.WithCancelCause(ctx)

@@ -351,7 +351,7 @@ func TestDiscoveryEndsWithTheContext(t *testing.T) {
 					http.NotFound(rw, r)
 					return true
 				})
-				inf := informer.New(w.Client(change), informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+				inf := informer.New(w.Client(change), informer.Resource{GroupVersionResource: world.PodGVR}, world.Paged[*corev1.Pod]())
 				ctx, cancel := context.WithCancel(w.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- inf.Run(ctx) }()

@@ -388,10 +388,11 @@ func TestOwnRateLimitIsNoSilence(t *testing.T) {
 		w.Create(world.NewPod("ns", "a", "v=1"))
 		client := w.Client(func(c *rest.Config) { c.QPS, c.Burst = 1.0/50, 1 })
 		for range 2 {
-			inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Quiet[*corev1.Pod]())
+			inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, world.Paged[*corev1.Pod]())
 			defer world.Start(w.T, inf)()
 		}
-		w.WantRequests(world.Streams, world.Streams)
+		list, watch := "list resourceVersion=0 limit=500", fmt.Sprintf(world.Watches, "2")
+		w.WantRequests(list, watch, list, watch)
 	})
 }
 

@@ -137,9 +137,9 @@ func TestStatusTellsWhatIsAwaited(t *testing.T) {
 	t.Run("rate limit", func(t *testing.T) {
 		world.Bubble(t, func(w world.World) {
 			client := w.Client(func(c *rest.Config) { c.QPS, c.Burst = 1.0/60, 1 })
-			first := informer.New(client, resource, world.Quiet[*corev1.Pod]())
+			first := informer.New(client, resource, world.Paged[*corev1.Pod]())
 			defer run(w, first)()
-			second := informer.New(client, resource, world.Quiet[*corev1.Pod]())
+			second := informer.New(client, resource, world.Paged[*corev1.Pod]())
 			defer run(w, second)()
 			if s := world.StatusOf(second); s.Awaits != "the rate limit of the client" {
 				w.Errorf("awaits %v", s.Awaits)
