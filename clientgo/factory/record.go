@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -46,6 +47,11 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return answer(req, list)
 	}
 	<-ctx.Done()
+	if req.URL.Query().Has("watch") {
+		// After any other error of a streaming list, the informer lists, in a goroutine that outlives it and calls the function
+		// that tweaks the options once more.
+		return nil, apierrors.NewResourceExpired("the informer has stopped")
+	}
 	return nil, context.Cause(ctx)
 }
 
