@@ -12,6 +12,9 @@
 //	clientgo        those of clientgo/informers with DropManagedFields: all these programs drop managedFields
 //	Share, Compact  the same with that option
 //
+// kube-scheduler drops managedFields of pods only. With client-go it drops those of other objects here too, so that each
+// kind keeps the same.
+//
 // script runs kube-controller-manager and kube-scheduler while it creates, changes and deletes objects. A step passes
 // if the cluster is in the right state within a minute. It does what a kubelet would do to pods. The command prints a
 // table with the seconds of each step, and ends with status 1 if a step fails only with our informers.

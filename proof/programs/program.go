@@ -20,6 +20,7 @@ type program struct {
 	module  string
 	version string // empty for Kubernetes, whose version e2e/apiserver chooses
 	main    string // the folder of its command in the module
+	equal   []edit // what makes client-go's informers drop what ours drop
 	edits   []edit // what makes it use our informers
 	flags   func(place) []string
 	ready   readiness
@@ -63,6 +64,9 @@ func replaceImport(file, module string) edit {
 
 const descheduler = "sigs.k8s.io/descheduler"
 
+// factory is the function of client-go that makes a factory, to which "WithOptions" can be added.
+const factory = "informers.NewSharedInformerFactory"
+
 var programs = []program{
 	{
 		name: "kube-controller-manager", module: kubernetes, main: "cmd/kube-controller-manager",
@@ -84,6 +88,14 @@ var programs = []program{
 		name: "kube-scheduler", module: kubernetes, main: "cmd/kube-scheduler",
 		// The function of its informer of pods has a transform that only drops managedFields. It is left out because
 		// DropManagedFields is set.
+		// Its other informers keep them.
+		equal: []edit{{"pkg/scheduler/scheduler.go", factory + "(cs, resyncPeriod)", factory + `WithOptions(cs, resyncPeriod,
+		informers.WithTransform(func(obj any) (any, error) {
+			if object, err := meta.Accessor(obj); err == nil {
+				object.SetManagedFields(nil)
+			}
+			return obj, nil
+		}))`}},
 		edits: []edit{replaceImport("pkg/scheduler/scheduler.go", kubernetes)},
 		flags: func(p place) []string {
 			return append(p.serves(), "--kubeconfig="+p.kubeconfig, "--leader-elect=false")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/typedinformer/informer/proof/internal/copied"
@@ -79,10 +80,13 @@ func (p program) build(ctx context.Context, dir, bin string) error {
 	if err := write(filepath.Join(source, p.main, "zz_proof.go"), debugPages); err != nil {
 		return err
 	}
+	if err := apply(source, p.equal); err != nil {
+		return err
+	}
 	if err := p.compile(ctx, m, version, filepath.Join(bin, p.binary(kinds[0]))); err != nil {
 		return err
 	}
-	if err := useOurs(source, p); err != nil {
+	if err := apply(source, append(undo(p.equal), p.edits...)); err != nil {
 		return err
 	}
 	return p.compile(ctx, m, version, filepath.Join(bin, p.binary(kinds[1])))
@@ -118,9 +122,9 @@ func (p program) compile(ctx context.Context, m copied.Module, version, to strin
 	return err
 }
 
-// useOurs changes the copy of a program in dir, so that it uses our informers.
-func useOurs(dir string, p program) error {
-	for _, e := range p.edits {
+// apply changes the copy of a program in dir.
+func apply(dir string, edits []edit) error {
+	for _, e := range edits {
 		file := filepath.Join(dir, filepath.FromSlash(e.file))
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -134,6 +138,14 @@ func useOurs(dir string, p program) error {
 		}
 	}
 	return nil
+}
+
+// undo returns what reverts edits.
+func undo(edits []edit) (reverse []edit) {
+	for _, e := range slices.Backward(edits) {
+		reverse = append(reverse, edit{e.file, e.to, e.from})
+	}
+	return reverse
 }
 
 func write(file, text string) error {

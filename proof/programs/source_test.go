@@ -27,7 +27,7 @@ func TestUseOurs(t *testing.T) {
 		if err := write(file, test.text); err != nil {
 			t.Fatal(err)
 		}
-		err := useOurs(dir, program{edits: edits})
+		err := apply(dir, edits)
 		if (err == nil) != test.ok {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -36,8 +36,28 @@ func TestUseOurs(t *testing.T) {
 			t.Errorf("%s: got %q, %v", test.name, got, err)
 		}
 	}
-	if err := useOurs(t.TempDir(), program{edits: edits}); err == nil {
+	if err := apply(t.TempDir(), edits); err == nil {
 		t.Error("a program without the file gives no error")
+	}
+}
+
+// What makes client-go's informers equal is undone before ours are used.
+func TestUndo(t *testing.T) {
+	dir := t.TempDir()
+	if err := write(filepath.Join(dir, "a.go"), "1 2 3"); err != nil {
+		t.Fatal(err)
+	}
+	edits := []edit{{"a.go", "1 2", "4"}, {"a.go", "4 3", "5"}}
+	for _, step := range []struct {
+		edits []edit
+		want  string
+	}{{edits, "5"}, {undo(edits), "1 2 3"}} {
+		if err := apply(dir, step.edits); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "a.go")); err != nil || string(got) != step.want {
+			t.Errorf("got %q, want %q; %v", got, step.want, err)
+		}
 	}
 }
 
