@@ -341,7 +341,13 @@ func showNamespaces(w *world, by namedCache) string {
 
 func showWrite(w *world, by namedCache) string {
 	return w.with(by, cache.Options{}, func(c cache.Cache) string {
-		return fmt.Sprint(indexerOf(w.informerOf(c)).Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "added"}}))
+		store := indexerOf(w.informerOf(c))
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "added"}}
+		errs := []string{}
+		for _, err := range []error{store.Add(pod), store.Update(pod), store.Delete(pod), store.Replace([]any{pod}, "")} {
+			errs = append(errs, fmt.Sprint(err))
+		}
+		return strings.Join(slices.Compact(errs), ", ") // each says the same
 	})
 }
 
