@@ -13,7 +13,7 @@ import (
 
 // settle is the time between a garbage collection and the measurement of memory. The runtime returns memory to the
 // system in the background.
-const settle = 5 * time.Second
+const settle = 30 * time.Second
 
 // usage is what a program has used with one kind of informers.
 type usage struct {
