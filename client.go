@@ -46,10 +46,10 @@ var errNoClient = errors.New("the client is nil: create one with NewClient")
 
 // NewClient returns a client for config, which it does not keep or change.
 //
-// QPS, Burst and RateLimiter limit the requests of all users of the client together; zero QPS means client-go's default
-// of 5 per second. As in client-go, they do not limit watches, streaming lists included, except one that follows another
-// of the same informer within a second. Timeout limits lists, not watches. AcceptContentTypes, or else ContentType, sets
-// the media types to request. Empty means protobuf for types that support it, and JSON.
+// QPS, Burst and RateLimiter limit the requests of all users of the client together; zero QPS means client-go's
+// default of 5 per second. As in client-go, they do not limit watches, streaming lists included, except one that
+// follows another of the same informer within a second. Timeout limits lists, not watches. AcceptContentTypes, or else
+// ContentType, sets the media types to request. Empty means protobuf for types that support it, and JSON.
 func NewClient(config *rest.Config) (*Client, error) {
 	client, err := transport.New(config)
 	if err != nil {

@@ -23,6 +23,7 @@ type Type struct {
 	layout   layout
 	protobuf bool // objects can be decoded from protobuf
 	byMethod bool // a method of the type decodes it, and may return memory that several objects have
+	plain    bool // identity and labels are those of the metadata; see plain
 }
 
 // named is implemented by every object.
@@ -64,7 +65,7 @@ func newType(elem reflect.Type) any {
 	if err := decodable(elem); err != nil {
 		return err
 	}
-	t := &Type{elem: elem, layout: newLayout(elem)}
+	t := &Type{elem: elem, layout: newLayout(elem), plain: plain(elem)}
 	pointer := reflect.PointerTo(elem)
 	t.byMethod = pointer.Implements(jsonUnmarshalerType) || pointer.Implements(messageType)
 	if pointer.Implements(messageType) && !recursive(elem, map[reflect.Type]bool{}) {
@@ -161,6 +162,7 @@ type Decoder struct {
 	wire              *protobufDecoder
 	shared            weakSharer
 	hash              func([]byte) uint64 // hashes the bytes of a part; tests set a weak hash
+	found             Checked             // what Check has found so far
 }
 
 // NewDecoder returns a Decoder for objects of type t. It drops metadata.managedFields unless keepManagedFields is set.

@@ -5,6 +5,8 @@
 // A Decoder has its own code for the input that API servers usually write. For other input, it falls back to the
 // library that client-go uses. So the result is always the same as client-go's.
 //
+// A Decoder can check an object without making it: see check.go.
+//
 // A Decoder can decode an object as the successor of a previous version. The object then shares all unchanged parts of
 // that version: see reuse.go.
 //

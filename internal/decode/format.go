@@ -133,6 +133,7 @@ const (
 	metaNamespace      = 3
 	metaUID            = 5
 	metaRV             = 6
+	metaLabels         = 11
 	metaManaged        = 17
 	watchEventType     = 1 // metav1.WatchEvent
 	watchEventObject   = 2

@@ -32,6 +32,9 @@ type jsonDecoder struct {
 	pairs  []string
 	// inMetadata is true while the object's own metadata is decoded.
 	inMetadata bool
+	found      *Checked // what check finds; nil for decode
+	unused     []byte   // memory for bytes that nobody wants
+	accepted   accepted
 }
 
 // maxJSONDepth limits the depth to which a jsonDecoder decodes types that contain themselves.
@@ -55,17 +58,23 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, re
 	if t.json <= jsonMethod {
 		return false, nil
 	}
-	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, d.limit
-	ok = d.value(v.Addr().UnsafePointer(), old, t, 0) && d.space() == 0 && d.i == len(raw)
-	d.b, d.shared, d.reuse.was, d.reuse.now = nil, nil, marks{}, marks{}
+	ok = d.whole(raw, v.Addr().UnsafePointer(), old, t, reuse, shared)
 	if d.left < 0 {
 		return false, errDecodedTooLarge
 	}
 	return ok, nil
 }
 
+// whole decodes raw into the t at p.
+func (d *jsonDecoder) whole(raw []byte, p, old unsafe.Pointer, t *plan, reuse reuse, shared *sharer) bool {
+	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, d.limit
+	ok := d.value(p, old, t, 0) && d.space() == 0 && d.i == len(raw)
+	d.b, d.shared, d.reuse.was, d.reuse.now, d.found = nil, nil, marks{}, marks{}, nil
+	return ok
+}
+
 // value decodes the value at i into the t at p, which must be zero. It shares the equal parts of the t at old; old may
-// be nil.
+// be nil. A nil p means to decode into nothing, here and in all that value calls: see check.
 func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
 	c := d.space()
 	if c == 'n' && t.json > jsonMethod {
@@ -74,6 +83,9 @@ func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
 	var ok bool
 	switch t.json {
 	case jsonString:
+		if p == nil {
+			return d.skipString()
+		}
 		*(*string)(p), ok = d.string(stringAt(old))
 		return ok
 	case jsonStruct:
@@ -83,21 +95,31 @@ func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
 	case jsonPointer:
 		return d.pointer(p, old, t, depth)
 	case jsonBool:
-		if *(*bool)(p) = c == 't'; c == 't' {
+		if p != nil {
+			*(*bool)(p) = c == 't'
+		}
+		if c == 't' {
 			return d.literal("true")
 		}
 		return d.literal("false")
 	case jsonInt:
 		n, err := strconv.ParseInt(string(d.number()), 10, t.typ.Bits())
-		reflect.NewAt(t.typ, p).Elem().SetInt(n)
+		if p != nil {
+			reflect.NewAt(t.typ, p).Elem().SetInt(n)
+		}
 		return err == nil
 	case jsonUint:
 		n, err := strconv.ParseUint(string(d.number()), 10, t.typ.Bits())
-		reflect.NewAt(t.typ, p).Elem().SetUint(n)
+		if p != nil {
+			reflect.NewAt(t.typ, p).Elem().SetUint(n)
+		}
 		return err == nil
 	case jsonTime:
 		return d.time((*metav1.Time)(p))
 	case jsonStringMap:
+		if p == nil {
+			return d.entries(t, depth)
+		}
 		*(*map[string]string)(p), ok = d.stringMap(stringMapAt(old))
 		return ok
 	}
@@ -112,18 +134,35 @@ func (d *jsonDecoder) value(p, old unsafe.Pointer, t *plan, depth int) bool {
 func (d *jsonDecoder) other(p unsafe.Pointer, t *plan, c byte, depth int) (ok bool) {
 	switch t.json {
 	case jsonMap:
+		if p == nil {
+			return depth < maxJSONDepth && d.entries(t, depth+1)
+		}
 		return depth < maxJSONDepth && d.mapping(p, t, depth+1)
 	case jsonMethod:
 		raw := d.validated(c, depth)
+		if p == nil && d.accepted.has(t, raw) {
+			return true
+		}
 		to := t.receiver(p)
 		ok = raw != nil && to.Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
 		t.assign(p, to.UnsafePointer())
+		if ok && p == nil {
+			d.accepted.add(t, raw)
+		}
 		return ok
 	case jsonAny:
-		*(*any)(p), ok = d.any(c, depth)
+		v, ok := d.any(c, depth, p != nil)
+		if p != nil {
+			*(*any)(p) = v
+		}
 		return ok
 	case jsonBytes:
 		if text, plain := d.text(); plain {
+			if p == nil {
+				var err error
+				d.unused, err = base64.StdEncoding.AppendDecode(d.unused[:0], text)
+				return err == nil
+			}
 			to := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 			n, err := base64.StdEncoding.Decode(to, text)
 			*(*[]byte)(p) = to[:n]
@@ -145,6 +184,9 @@ func (d *jsonDecoder) pointer(p, old unsafe.Pointer, t *plan, depth int) bool {
 	if !d.left.take(int(t.elem.size)) {
 		return false
 	}
+	if p == nil {
+		return d.value(nil, nil, t.elem, depth)
+	}
 	if old != nil {
 		old = *(*unsafe.Pointer)(old)
 	}
@@ -162,8 +204,11 @@ func (d *jsonDecoder) pointer(p, old unsafe.Pointer, t *plan, depth int) bool {
 	return ok
 }
 
-// any decodes the value at i, which begins with c.
-func (d *jsonDecoder) any(c byte, depth int) (v any, ok bool) {
+// any decodes the value at i, which begins with c. If wanted is false, it returns no value.
+func (d *jsonDecoder) any(c byte, depth int, wanted bool) (v any, ok bool) {
+	if c == '"' && !wanted {
+		return nil, d.skipString() && d.left.take(valueBytes)
+	}
 	if c == '"' {
 		text, ok := d.string("")
 		return text, ok && d.left.take(valueBytes)
@@ -172,7 +217,7 @@ func (d *jsonDecoder) any(c byte, depth int) (v any, ok bool) {
 	if raw == nil {
 		return nil, false
 	}
-	v, err := decodeTree(d.tokens, raw, &d.left)
+	v, err := decodeTree(d.tokens, raw, &d.left, wanted)
 	d.tokens.Reset(noInput{}) // release raw
 	return v, err == nil
 }
@@ -244,8 +289,13 @@ func (d *jsonDecoder) object(p, old unsafe.Pointer, t *plan, depth int) bool {
 				continue
 			}
 		}
+		d.space()
+		from := d.i
 		if !d.member(p, old, f, depth) {
 			return false
+		}
+		if p == nil && depth == 2 && d.inMetadata {
+			d.found.member(f.name, d.b[from:d.i])
 		}
 	}
 	return d.i > 0
@@ -273,7 +323,7 @@ func (d *jsonDecoder) part(part int, p, old unsafe.Pointer, f *member) bool {
 
 // member decodes the value of f, a field of the struct at p.
 func (d *jsonDecoder) member(p, old unsafe.Pointer, f *member, depth int) bool {
-	to := unsafe.Add(p, f.offset)
+	to := at(p, f.offset)
 	metadata := depth == 1 && d.inMetadata // the only value without its managedFields
 	if d.shared == nil || metadata || !f.plan.shareable() || !f.hits.worth() {
 		return d.value(to, at(old, f.offset), f.plan, depth)
@@ -298,6 +348,9 @@ func (d *jsonDecoder) member(p, old unsafe.Pointer, f *member, depth int) bool {
 }
 
 func (d *jsonDecoder) slice(p, old unsafe.Pointer, t *plan, depth int) bool {
+	if p == nil {
+		return d.elements(func() bool { return d.left.take(int(t.elem.size)) && d.value(nil, nil, t.elem, depth) })
+	}
 	elements := t.scratch
 	t.scratch = reflect.Value{}
 	if !elements.IsValid() {
@@ -345,115 +398,15 @@ func (d *jsonDecoder) slice(p, old unsafe.Pointer, t *plan, depth int) bool {
 // maxScratch limits the memory, in bytes, that is kept to collect the elements of slices of one type.
 const maxScratch = 64 << 10
 
-func (d *jsonDecoder) mapping(p unsafe.Pointer, t *plan, depth int) bool {
-	elem := t.borrow()
-	m, k := reflect.MakeMap(t.typ), reflect.New(t.typ.Key()).Elem()
-	n := 0
-	for more, first := d.open('{', '}'), true; more; first = false {
-		if !first && !d.comma('}', &more) {
-			return false
-		}
-		if !more {
-			break
-		}
-		key, ok := d.string("")
-		if !ok || !d.take(':') || !d.left.take(int(t.elem.size)+16) {
-			return false
-		}
-		elem.SetZero()
-		if !d.value(elem.Addr().UnsafePointer(), nil, t.elem, depth) {
-			return false
-		}
-		k.SetString(key)
-		m.SetMapIndex(k, elem)
-		n++
-	}
-	if d.i == 0 || m.Len() != n {
-		return false
-	}
-	t.giveBack(elem)
-	reflect.NewAt(t.typ, p).Elem().Set(m)
-	return true
-}
-
-// equals skips the object at i if it is equal to m and its names are sorted. Otherwise it skips nothing.
-func (d *jsonDecoder) equals(m map[string]string) bool {
-	from, n := d.i, 0
-	var last string
-	for more := d.open('{', '}'); more; n++ {
-		key, plain := d.text()
-		if !plain || !d.take(':') {
-			break
-		}
-		was, ok := m[string(key)]
-		if !ok || n > 0 && string(key) <= last {
-			break
-		}
-		last = unsafe.String(unsafe.SliceData(key), len(key))
-		if value, plain := d.text(); !plain || string(value) != was || !d.comma('}', &more) {
-			break
-		}
-		if !more && n+1 == len(m) {
-			return true
-		}
-	}
-	d.i = from
-	return false
-}
-
-// stringPairBytes are taken from the budget for each entry of a map[string]string: its value, and 16 bytes as for every
-// map.
-const stringPairBytes = int(unsafe.Sizeof("")) + 16
-
-func (d *jsonDecoder) stringMap(old map[string]string) (map[string]string, bool) {
-	if len(old) > 0 && d.equals(old) {
-		return old, d.left.takeEach(len(old), stringPairBytes)
-	}
-	d.pairs = d.pairs[:0]
-	for more, first := d.open('{', '}'), true; more; first = false {
-		if !first && !d.comma('}', &more) {
-			return nil, false
-		}
-		if !more {
-			break
-		}
-		key, ok := d.string("")
-		if !ok || !d.take(':') || !d.left.take(stringPairBytes) {
-			return nil, false
-		}
-		var value string
-		if d.space() == 'n' {
-			ok = d.literal("null")
-		} else {
-			value, ok = d.string("")
-		}
-		if !ok {
-			return nil, false
-		}
-		d.pairs = append(d.pairs, key, value)
-	}
-	if d.i == 0 {
-		return nil, false
-	}
-	m := make(map[string]string, len(d.pairs)/2)
-	for i := 0; i < len(d.pairs); i += 2 {
-		m[d.pairs[i]] = d.pairs[i+1]
-	}
-	ok := len(m) == len(d.pairs)/2
-	clear(d.pairs)
-	if cap(d.pairs) > maxScratch/16 {
-		d.pairs = nil
-	}
-	return m, ok
-}
-
 func (d *jsonDecoder) time(t *metav1.Time) bool {
 	text, plain := d.text()
 	if !plain {
 		return false
 	}
 	parsed, err := time.Parse(time.RFC3339, string(text))
-	t.Time = parsed.Local()
+	if t != nil {
+		t.Time = parsed.Local()
+	}
 	return err == nil
 }
 
@@ -465,14 +418,28 @@ func (d *jsonDecoder) string(old string) (string, bool) {
 		}
 		return d.strings.get(text), true
 	}
+	text, ok := d.unquote(nil)
+	return d.strings.get(text), ok
+}
+
+// unquote appends the string at i to buf.
+func (d *jsonDecoder) unquote(buf []byte) (text []byte, ok bool) {
 	if d.space() != '"' {
-		return "", false
+		return buf, false
 	}
 	end := stringEnd(d.b, d.i+1, d.i+1)
 	if end < 0 {
-		return "", false
+		return buf, false
 	}
-	text, err := jsontext.AppendUnquote(nil, d.b[d.i:end])
+	text, err := jsontext.AppendUnquote(buf, d.b[d.i:end])
 	d.i = end
-	return d.strings.get(text), err == nil
+	return text, err == nil
+}
+
+// skipString is string for nobody.
+func (d *jsonDecoder) skipString() (ok bool) {
+	if _, ok = d.text(); !ok {
+		d.unused, ok = d.unquote(d.unused[:0])
+	}
+	return ok
 }

@@ -99,7 +99,7 @@ func (d *jsonDecoder) measureTree(depth int) bool {
 
 // decodeMap decodes an object into the content of an unstructured.Unstructured.
 func decodeMap(raw []byte, left *budget) (map[string]any, error) {
-	v, err := decodeTree(newTokens(), raw, left)
+	v, err := decodeTree(newTokens(), raw, left, true)
 	if err != nil {
 		return nil, withoutContent(err, reflect.TypeFor[map[string]any]())
 	}
@@ -118,10 +118,10 @@ func (noInput) Read([]byte) (int, error) { return 0, io.EOF }
 func newTokens() *jsontext.Decoder { return jsontext.NewDecoder(noInput{}) }
 
 // decodeTree decodes a value as client-go decodes into the type any: an integer that fits is an int64, other numbers
-// are float64.
-func decodeTree(d *jsontext.Decoder, raw []byte, left *budget) (any, error) {
+// are float64. If wanted is false, it returns no value.
+func decodeTree(d *jsontext.Decoder, raw []byte, left *budget, wanted bool) (any, error) {
 	d.Reset(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	v, err := decodeAny(d, left)
+	v, err := decodeAny(d, left, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,8 @@ const (
 	valueBytes  = 32
 )
 
-func decodeAny(d *jsontext.Decoder, left *budget) (any, error) {
+// decodeAny decodes the next value of d. If wanted is false, it returns no value.
+func decodeAny(d *jsontext.Decoder, left *budget, wanted bool) (any, error) {
 	if !left.take(valueBytes) {
 		return nil, errDecodedTooLarge
 	}
@@ -147,7 +148,10 @@ func decodeAny(d *jsontext.Decoder, left *budget) (any, error) {
 		if _, err := d.ReadToken(); err != nil {
 			return nil, err
 		}
-		m := map[string]any{}
+		var m map[string]any
+		if wanted {
+			m = map[string]any{}
+		}
 		if !left.take(mapBytes) {
 			return nil, errDecodedTooLarge
 		}
@@ -159,9 +163,16 @@ func decodeAny(d *jsontext.Decoder, left *budget) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			key := name.String()
-			if m[key], err = decodeAny(d, left); err != nil {
+			var key string
+			if wanted {
+				key = name.String()
+			}
+			v, err := decodeAny(d, left, wanted)
+			if err != nil {
 				return nil, err
+			}
+			if wanted {
+				m[key] = v
 			}
 		}
 		_, err := d.ReadToken()
@@ -170,16 +181,28 @@ func decodeAny(d *jsontext.Decoder, left *budget) (any, error) {
 		if _, err := d.ReadToken(); err != nil {
 			return nil, err
 		}
-		list := []any{}
+		var list []any
+		if wanted {
+			list = []any{}
+		}
 		for d.PeekKind() != ']' {
-			v, err := decodeAny(d, left)
+			v, err := decodeAny(d, left, wanted)
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, v)
+			if wanted {
+				list = append(list, v)
+			}
 		}
 		_, err := d.ReadToken()
 		return list, err
+	}
+	if !wanted {
+		raw, err := d.ReadValue()
+		if err == nil && raw.Kind() == '0' {
+			_, err = anyNumber(string(raw))
+		}
+		return nil, err
 	}
 	token, err := d.ReadToken()
 	if err != nil {
@@ -191,11 +214,15 @@ func decodeAny(d *jsontext.Decoder, left *budget) (any, error) {
 	case 't', 'f':
 		return token.Bool(), nil
 	case '0':
-		text := token.String()
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n, nil
-		}
-		return strconv.ParseFloat(text, 64)
+		return anyNumber(token.String())
 	}
 	return nil, nil
+}
+
+// anyNumber returns a JSON number as an int64, or as a float64 if it is no integer that fits.
+func anyNumber(text string) (any, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, nil
+	}
+	return strconv.ParseFloat(text, 64)
 }

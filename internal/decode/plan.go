@@ -35,6 +35,7 @@ type plan struct {
 	// scratch is a slice to collect elements in, or a value for an element of the pointer or map. It is invalid while in
 	// use.
 	scratch reflect.Value
+	unused  reflect.Value // points to a value to decode into that nobody wants
 
 	wire wireKind
 	// numbers are the fields of a message by number. The plan of an unused number is nil.

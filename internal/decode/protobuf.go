@@ -27,6 +27,8 @@ type protobufDecoder struct {
 	left   budget // of the object's memory
 	// inMetadata is true while the object's own metadata is decoded.
 	inMetadata bool
+	found      *Checked // what check finds; nil for decode
+	accepted   accepted
 }
 
 func newProtobufDecoder(plans plans, keepManagedFields bool, strings *interner) *protobufDecoder {
@@ -111,6 +113,8 @@ func (d *protobufDecoder) measure(msg []byte, t *plan) {
 
 // message decodes msg into the t at p. It shares the equal parts of the t at old; old may be nil. It accepts only what
 // servers write: fields in the order of their numbers, each once, and the elements of a repeated field together.
+//
+// A nil p means to decode msg into nothing, here and in all that message calls: see check.
 func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, depth int) bool {
 	if !d.plans.learnWire(t) {
 		return depth > 1 && d.left.takeEach(len(msg), unknownBytes) && unmarshal(msg, p, t)
@@ -137,7 +141,7 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 		}
 		last = number
 		known := &t.numbers[number]
-		to, was := unsafe.Add(p, known.offset), at(old, known.offset)
+		to, was := at(p, known.offset), at(old, known.offset)
 		if wire == proto.Varint {
 			var value uint64
 			if known.plan.wire == wireSlice {
@@ -177,6 +181,9 @@ func (d *protobufDecoder) message(msg []byte, p, old unsafe.Pointer, t *plan, de
 				continue
 			}
 			body = msg[from:i]
+		}
+		if p == nil && depth == 2 && d.inMetadata {
+			d.found.note(number, body)
 		}
 		part := -1
 		if depth == 1 {
@@ -225,15 +232,16 @@ func (d *protobufDecoder) number(value uint64, p, old unsafe.Pointer, t *plan) b
 	if t.wire == wirePointer {
 		return d.pointer(p, old, t, func(p, old unsafe.Pointer) bool { return d.number(value, p, old, t.elem) })
 	}
-	switch t.wire {
-	case wireBool:
-		*(*bool)(p) = value != 0
-	case wireInt32:
-		*(*uint32)(p) = uint32(value)
-	case wireInt64:
-		*(*uint64)(p) = value
-	default:
+	switch {
+	case t.wire < wireBool || t.wire > wireInt64:
 		return false
+	case p == nil:
+	case t.wire == wireBool:
+		*(*bool)(p) = value != 0
+	case t.wire == wireInt32:
+		*(*uint32)(p) = uint32(value)
+	default:
+		*(*uint64)(p) = value
 	}
 	return true
 }
@@ -241,15 +249,22 @@ func (d *protobufDecoder) number(value uint64, p, old unsafe.Pointer, t *plan) b
 // numbers decodes a repeated field of numbers into the t at p. Its elements have the given tag; the first one is at
 // msg[i]. numbers returns the offset of the next field, or 0 if it fails.
 func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointer, t *plan) int {
-	slice := reflect.NewAt(t.typ, p).Elem()
+	var slice reflect.Value
+	if p != nil {
+		slice = reflect.NewAt(t.typ, p).Elem()
+	}
 	for n := 0; ; n++ {
 		value, next := proto.Uvarint(msg, i)
 		if next == 0 || !d.left.take(int(t.elem.size)) {
 			return 0
 		}
-		slice.Grow(1)
-		slice.SetLen(n + 1)
-		if !d.number(value, slice.Index(n).Addr().UnsafePointer(), nil, t.elem) {
+		var to unsafe.Pointer
+		if p != nil {
+			slice.Grow(1)
+			slice.SetLen(n + 1)
+			to = slice.Index(n).Addr().UnsafePointer()
+		}
+		if !d.number(value, to, nil, t.elem) {
 			return 0
 		}
 		if i = next; i == len(msg) {
@@ -261,7 +276,9 @@ func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointe
 			break
 		}
 	}
-	slice.Set(slice.Slice3(0, slice.Len(), slice.Len()))
+	if p != nil {
+		slice.Set(slice.Slice3(0, slice.Len(), slice.Len()))
+	}
 	return i
 }
 
@@ -269,6 +286,9 @@ func (d *protobufDecoder) numbers(msg []byte, i int, tag uint64, p unsafe.Pointe
 // address of the previous value, or nil.
 func (d *protobufDecoder) pointer(p, old unsafe.Pointer, t *plan, decode func(p, old unsafe.Pointer) bool) bool {
 	d.left.take(int(t.elem.size))
+	if p == nil {
+		return decode(nil, nil)
+	}
 	if old != nil {
 		old = *(*unsafe.Pointer)(old)
 	}
@@ -300,6 +320,9 @@ func (d *protobufDecoder) single(body []byte, p, old unsafe.Pointer, t *plan, de
 	case wirePointer:
 		return d.pointer(p, old, t, func(p, old unsafe.Pointer) bool { return d.single(body, p, old, t.elem, depth) })
 	case wireString:
+		if p == nil {
+			return true
+		}
 		if was := stringAt(old); was == string(body) {
 			*(*string)(p) = was
 		} else {
@@ -308,13 +331,29 @@ func (d *protobufDecoder) single(body []byte, p, old unsafe.Pointer, t *plan, de
 	case wireMessage:
 		return d.left >= 0 && d.message(body, p, old, t, depth+1)
 	case wireTime:
+		if p == nil {
+			var nobody metav1.Time
+			return nobody.Unmarshal(body) == nil
+		}
 		return (*metav1.Time)(p).Unmarshal(body) == nil
 	case wireMethod:
-		if !d.left.takeEach(len(body), unknownBytes) || !unmarshal(body, p, t) {
+		if !d.left.takeEach(len(body), unknownBytes) {
 			return false
+		}
+		if p == nil && d.accepted.has(t, body) {
+			return true
+		}
+		if !unmarshal(body, p, t) {
+			return false
+		}
+		if p == nil {
+			d.accepted.add(t, body)
 		}
 		d.plans.keep(t, p, old)
 	case wireByteSlice:
+		if p == nil {
+			return true
+		}
 		if old != nil && *(*[]byte)(old) != nil && bytes.Equal(*(*[]byte)(old), body) {
 			*(*[]byte)(p) = *(*[]byte)(old)
 		} else {
@@ -338,6 +377,9 @@ func (d *protobufDecoder) repeated(elements []byte, n int, p, old unsafe.Pointer
 		return false
 	}
 	before := elementsAt(old)
+	if p == nil {
+		return d.elements(elements, n, nil, &before, t, depth)
+	}
 	if before.len != n { // the slice has changed
 		return d.elements(elements, n, t.slices.make(n, p), &before, t, depth)
 	}
@@ -366,98 +408,13 @@ func (d *protobufDecoder) repeated(elements []byte, n int, p, old unsafe.Pointer
 
 // elements decodes the n elements of a slice into the array at p.
 func (d *protobufDecoder) elements(elements []byte, n int, p unsafe.Pointer, before *words, t *plan, depth int) bool {
-	for i, at := 0, 0; i < n; i++ {
-		_, at = proto.Uvarint(elements, at)
+	for i, next := 0, 0; i < n; i++ {
+		_, next = proto.Uvarint(elements, next)
 		var body []byte
-		if body, at = proto.Body(elements, at); !d.single(body, unsafe.Add(p, uintptr(i)*t.elem.size),
+		if body, next = proto.Body(elements, next); !d.single(body, at(p, uintptr(i)*t.elem.size),
 			before.at(i, t.elem.size), t.elem, depth) {
 			return false
 		}
 	}
 	return true
-}
-
-// Tags of the key and the value in an entry of a map.
-const (
-	mapKey   = 1<<3 | uint64(proto.Bytes)
-	mapValue = 2<<3 | uint64(proto.Bytes)
-)
-
-// entryAt reads the entry of a map at elements[i]. end is the offset of the next entry, or 0 unless key and value have
-// wire type Bytes.
-func entryAt(elements []byte, i int) (key, value []byte, end int) {
-	_, i = proto.Uvarint(elements, i)
-	entry, end := proto.Body(elements, i)
-	tag, at := proto.Uvarint(entry, 0)
-	if tag != mapKey {
-		return nil, nil, 0
-	}
-	if key, at = proto.Body(entry, at); at == 0 {
-		return nil, nil, 0
-	}
-	if at < len(entry) { // an empty value may be absent
-		tag, at = proto.Uvarint(entry, at)
-		if value, at = proto.Body(entry, at); tag != mapValue || at != len(entry) {
-			return nil, nil, 0
-		}
-	}
-	return key, value, end
-}
-
-// equals reports whether the n entries of elements are those of m, sorted by key.
-func (d *protobufDecoder) equals(elements []byte, n int, m map[string]string) bool {
-	if len(m) != n {
-		return false
-	}
-	var last []byte
-	for at := 0; at < len(elements); {
-		var key, value []byte
-		if key, value, at = entryAt(elements, at); at == 0 {
-			return false
-		}
-		was, ok := m[string(key)]
-		if !ok || was != string(value) || last != nil && bytes.Compare(key, last) <= 0 {
-			return false
-		}
-		last = key
-	}
-	return true
-}
-
-func (d *protobufDecoder) mapping(elements []byte, n int, p, old unsafe.Pointer, t *plan, depth int) bool {
-	if t.typ == stringMapType {
-		if was := stringMapAt(old); was != nil && d.equals(elements, n, was) {
-			*(*map[string]string)(p) = was
-			return true
-		}
-		m := make(map[string]string, n)
-		for at := 0; at < len(elements); {
-			var key, value []byte
-			if key, value, at = entryAt(elements, at); at == 0 {
-				return false
-			}
-			m[d.strings.get(key)] = d.strings.get(value)
-		}
-		*(*map[string]string)(p) = m
-		return len(m) == n
-	}
-	m := reflect.MakeMapWithSize(t.typ, n)
-	k, e := reflect.New(t.typ.Key()).Elem(), reflect.New(t.elem.typ).Elem()
-	for at := 0; at < len(elements); {
-		var key, value []byte
-		if key, value, at = entryAt(elements, at); at == 0 {
-			return false
-		}
-		if e.SetZero(); t.elem.wire == wireMethod && e.Kind() == reflect.Slice {
-			e.Set(reflect.MakeSlice(t.elem.typ, 0, 0)) // like the generated code
-		}
-		if !d.single(value, e.Addr().UnsafePointer(), nil, t.elem, depth) {
-			return false
-		}
-		k.SetString(d.strings.get(key))
-		m.SetMapIndex(k, e)
-	}
-	reflect.NewAt(t.typ, p).Elem().Set(m)
-	d.plans.keep(t, p, old)
-	return m.Len() == n
 }

@@ -138,12 +138,12 @@ func (r *reuse) note(part int, raw []byte, cost budget) {
 	}
 }
 
-// at returns the address of a field in the previous version, or nil if there is none.
-func at(old unsafe.Pointer, offset uintptr) unsafe.Pointer {
-	if old == nil {
+// at returns the address of a field or element of the value at p, or nil if p is nil.
+func at(p unsafe.Pointer, offset uintptr) unsafe.Pointer {
+	if p == nil {
 		return nil
 	}
-	return unsafe.Add(old, offset)
+	return unsafe.Add(p, offset)
 }
 
 // elementsAt returns the slice at old, or an empty one if old is nil.
@@ -184,9 +184,15 @@ func identical(a, b unsafe.Pointer, size uintptr) bool {
 	return bytes.Equal(unsafe.Slice((*byte)(a), size), unsafe.Slice((*byte)(b), size))
 }
 
-// assign sets the t at p to the t at from.
+// assign sets the t at p to the t at from. If p is nil, nobody wants that value, which receiver has made.
 func (t *plan) assign(p, from unsafe.Pointer) {
-	if p == from {
+	switch {
+	case p == from:
+		return
+	case p == nil:
+		if t.unused.IsValid() {
+			t.unused.Elem().SetZero()
+		}
 		return
 	}
 	reflect.NewAt(t.typ, p).Elem().Set(reflect.NewAt(t.typ, from).Elem())
@@ -195,8 +201,17 @@ func (t *plan) assign(p, from unsafe.Pointer) {
 // receiver returns a pointer to memory that holds what the t at p holds, for a method of t that decodes into its
 // receiver. The method may keep its receiver, but p may be scratch memory, which is used again. So the receiver is p
 // itself only if the types of Kubernetes declare the method: those do not keep it. Otherwise the caller assigns the
-// result to p.
+// result to p. If p is nil, the receiver is zero, and nobody wants the result.
 func (t *plan) receiver(p unsafe.Pointer) reflect.Value {
+	if p == nil {
+		if t.retains {
+			return reflect.New(t.typ)
+		}
+		if !t.unused.IsValid() {
+			t.unused = reflect.New(t.typ)
+		}
+		return t.unused
+	}
 	at := reflect.NewAt(t.typ, p)
 	if !t.retains {
 		return at

@@ -50,6 +50,7 @@ func newUpdates(t *testing.T, typ reflect.Type, f Format) *updates {
 func (u *updates) decode(raw []byte, before any) any {
 	u.Helper()
 	want, wantErr := u.d.Decode(u.f, raw, Origin{})
+	u.check(raw, want, wantErr)
 	var got any
 	for _, made := range []bool{false, true} {
 		var err error
@@ -104,9 +105,13 @@ func (u *updates) limits(raw []byte, before any) {
 		return
 	}
 	defer u.limit(maxDecoded)
+	_, checks := u.d.Check(u.f, raw)
 	for _, limit := range []budget{spent, spent - 1, spent / 2} {
 		u.limit(limit)
-		_, wantErr := u.d.Decode(u.f, raw, Origin{})
+		want, wantErr := u.d.Decode(u.f, raw, Origin{})
+		if taken := u.check(raw, want, wantErr); taken != (checks && wantErr == nil) {
+			u.Fatalf("%q with a limit of %d of %d bytes: checked %t, decoded with %v", raw, limit, spent, taken, wantErr)
+		}
 		for _, from := range []Origin{{Before: before}, {Before: before, Made: before != nil}, {Share: true}, {Share: true}} {
 			if _, err := u.d.Decode(u.f, raw, from); !errors.Is(err, wantErr) {
 				u.Fatalf("%q with a limit of %d of %d bytes: %v with %+v, %v alone", raw, limit, spent, err, from, wantErr)

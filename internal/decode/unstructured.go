@@ -1,6 +1,8 @@
 package decode
 
 import (
+	"bytes"
+	"slices"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,10 +37,8 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 	defer func() { tokens.Reset(noInput{}) }()
 	c := cursor{b: raw}
 	whole := c.members(func(key []byte, at int) bool {
-		for _, char := range key {
-			if char < ' ' || char == '\\' || char >= utf8.RuneSelf {
-				return false
-			}
+		if !plainName(key) {
+			return false
 		}
 		name := string(key)
 		if _, twice := content[name]; twice {
@@ -64,7 +64,7 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 		if value == nil || !left.take(memberBytes) {
 			return false
 		}
-		v, err := decodeTree(tokens, value, left)
+		v, err := decodeTree(tokens, value, left, true)
 		if err != nil {
 			return false
 		}
@@ -81,4 +81,38 @@ func (d *Decoder) members(raw []byte, before *unstructured.Unstructured, reuse r
 		return nil
 	}
 	return content
+}
+
+// plainName reports whether the name of a member, without quotes, is what it stands for.
+func plainName(key []byte) bool {
+	for _, char := range key {
+		if char < ' ' || char == '\\' || char >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// checkMembers is members for nobody. It notes in d.found what it finds.
+func (d *Decoder) checkMembers(raw []byte) bool {
+	left, tokens := &d.json.left, d.json.tokens
+	*left = d.json.limit
+	left.take(valueBytes + mapBytes)
+	defer func() { tokens.Reset(noInput{}) }()
+	var memory [8][]byte
+	names := memory[:0]
+	c := cursor{b: raw}
+	whole := c.members(func(key []byte, _ int) bool {
+		if !plainName(key) || slices.ContainsFunc(names, func(name []byte) bool { return bytes.Equal(name, key) }) {
+			return false
+		}
+		names = append(names, key)
+		value := c.value(1)
+		if value == nil || len(names) > maxFields || !left.take(memberBytes) {
+			return false
+		}
+		_, err := decodeTree(tokens, value, left, false)
+		return err == nil && (string(key) != "metadata" || d.found.tree(value))
+	})
+	return whole && c.space() == 0 && c.i == len(raw)
 }

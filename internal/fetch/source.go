@@ -100,8 +100,8 @@ func (a *Awaits) Set(to Awaiting) { a.value.Store(uint32(to)) }
 // Get returns the value.
 func (a *Awaits) Get() Awaiting { return Awaiting(a.value.Load()) }
 
-// readyToWatch waits until a watch may be opened. As in client-go, the rate limit does not delay it. A watch that follows
-// another within shortWatch waits, though: nothing else slows down a server that ends each watch after an event.
+// readyToWatch waits until a watch may be opened. As in client-go, the rate limit does not delay it. A watch that
+// follows another within shortWatch waits, though: nothing else slows down a server that ends each watch early.
 func (s *Source) readyToWatch(ctx context.Context) error {
 	if time.Since(s.watched) < shortWatch {
 		if err := s.ready(ctx); err != nil {

@@ -159,6 +159,10 @@ func (d *Decoder[T]) decode(one *decode.Decoder, f decode.Format, raw []byte, li
 		e.filtered = true
 		return
 	}
+	if obj := d.Packing.Unread(one, f, raw, list, e.old); obj != none {
+		e.obj = obj
+		return
+	}
 	from := decode.Origin{List: list}
 	switch {
 	case d.Transform == nil && e.old != none:

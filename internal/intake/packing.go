@@ -8,11 +8,14 @@ import (
 )
 
 // Packing is the form in which an informer holds each object: it makes a T of the decoded object. Its methods are safe
-// for concurrent use. An intake calls Pack and Alive. The other methods are for those who save, compare or measure the
-// objects that it has made.
+// for concurrent use. An intake calls Unread, Pack and Alive. The other methods are for those who save, compare or
+// measure the objects that it has made.
 type Packing[T Object] interface {
 	// Type returns the type of the decoded objects, a pointer.
 	Type() reflect.Type
+	// Unread returns the T of the object that one would decode from raw, without decoding it. It returns the zero T if
+	// the object must be decoded. old is the previous version, or the zero T.
+	Unread(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old T) T
 	// Pack returns the T of obj, which one has decoded from raw. old is the previous version, or the zero T.
 	Pack(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, obj any, old T) T
 	// Alive returns the decoded object of old, or nil if it would have to be decoded again.
@@ -35,6 +38,11 @@ type Unpacked[T Object] struct{ Decoded reflect.Type }
 
 // Type implements Packing.
 func (u Unpacked[T]) Type() reflect.Type { return u.Decoded }
+
+// Unread implements Packing.
+func (Unpacked[T]) Unread(*decode.Decoder, decode.Format, []byte, *decode.ListInfo, T) (none T) {
+	return none
+}
 
 // Pack implements Packing.
 func (Unpacked[T]) Pack(_ *decode.Decoder, _ decode.Format, _ []byte, _ *decode.ListInfo, obj any, _ T) T {

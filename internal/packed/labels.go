@@ -19,11 +19,33 @@ func newLabels(labels map[string]string) Labels {
 	}
 	var text []byte
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		for _, s := range []string{key, labels[key]} {
-			text = append(binary.AppendUvarint(text, uint64(len(s))), s...)
-		}
+		text = appendLabel(text, key, labels[key])
+	}
+	return labelsOf(text)
+}
+
+// appendLabel appends a label to a text. The keys must come in their order.
+func appendLabel[S string | []byte](text []byte, key, value S) []byte {
+	for _, s := range []S{key, value} {
+		text = append(binary.AppendUvarint(text, uint64(len(s))), s...)
+	}
+	return text
+}
+
+// labelsOf returns the Labels with that text.
+func labelsOf(text []byte) Labels {
+	if len(text) == 0 {
+		return Labels{}
 	}
 	return Labels{unique.Make(string(text))}
+}
+
+// is reports whether s has that text.
+func (s Labels) is(text []byte) bool {
+	if s == (Labels{}) {
+		return len(text) == 0
+	}
+	return s.text.Value() == string(text)
 }
 
 // equal reports whether s has exactly these labels.

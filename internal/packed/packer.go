@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"iter"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/heapsize"
@@ -46,6 +43,24 @@ func (k *Packer) Alive(old *Object) any {
 	return old.Alive()
 }
 
+// Unread returns the object that one would decode from raw in packed form, without decoding it. It returns nil if the
+// object must be decoded: if one cannot check it, if there is a Transform, or if somebody has read old, the previous
+// version, which may be nil. A handler or an index that has read that one reads the next one too, and for that, Pack
+// has it decoded already.
+func (k *Packer) Unread(one *decode.Decoder, f decode.Format, raw []byte, list *decode.ListInfo, old *Object) *Object {
+	if k.Transform != nil || old != nil && old.wasRead() {
+		return nil
+	}
+	found, ok := one.Check(f, raw)
+	if !ok {
+		return nil
+	}
+	buf := rawBuffer(len(raw))
+	defer putRawBuffer(buf)
+	p := identifyChecked(&found, old)
+	return k.pack(p, string(found.UID)+string(found.ResourceVersion), f, one.Alone(f, raw, *buf), list)
+}
+
 // Pack returns obj, which one has decoded from raw, in packed form. old is the previous version, or nil.
 //
 // With a Transform it packs nothing: [Packer.Transformed] does.
@@ -54,11 +69,8 @@ func (k *Packer) Pack(one *decode.Decoder, f decode.Format, raw []byte, list *de
 	if k.Transform != nil {
 		return k.Hold(obj)
 	}
-	buf := rawBuffers.Get().(*[]byte)
+	buf := rawBuffer(len(raw))
 	defer putRawBuffer(buf)
-	if cap(*buf) < len(raw) {
-		*buf = make([]byte, 0, len(raw))
-	}
 	p := k.PackBytes(obj, f, one.Alone(f, raw, *buf), list, old)
 	p.setDecoded(nil, obj)
 	return p
@@ -71,41 +83,15 @@ func (k *Packer) Hold(obj any) *Object {
 	return p
 }
 
-// identified is implemented by every object.
-type identified interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-}
-
-func identityOf(obj identified) string { return string(obj.GetUID()) + obj.GetResourceVersion() }
-
-// identify returns a packed with the identity and the labels of obj, but without body. It uses strings of old, if old
-// is not nil: those of obj may be part of a larger string.
-func identify(obj identified, old *Object) *Object {
-	p := &Object{namespace: obj.GetNamespace(), name: obj.GetName(), uid: uint32(len(obj.GetUID())),
-		version: uint32(len(obj.GetResourceVersion()))}
-	if old != nil && old.namespace == p.namespace && old.name == p.name {
-		p.namespace, p.name = old.namespace, old.name
-	} else {
-		p.namespace, p.name = unique.Make(p.namespace).Value(), strings.Clone(p.name)
-	}
-	if labeled, ok := obj.(interface{ GetLabels() map[string]string }); ok {
-		if labels := labeled.GetLabels(); old != nil && old.labels.equal(labels) {
-			p.labels = old.labels
-		} else {
-			p.labels = newLabels(labels)
-		}
-	}
-	return p
-}
-
 // PackBytes returns obj, whose encoded form is raw, in packed form, as if nobody had read it. old is the previous
 // version, or nil.
 func (k *Packer) PackBytes(obj any, f decode.Format, raw []byte, list *decode.ListInfo, old *Object) *Object {
-	p := identify(obj.(identified), old)
-	data, dict := k.bytes.Pack(identityOf(obj.(identified)), raw)
+	return k.pack(identify(obj.(identified), old), identityOf(obj.(identified)), f, raw, list)
+}
+
+// pack gives p its body: its identity, which is the UID and the version, and raw.
+func (k *Packer) pack(p *Object, identity string, f decode.Format, raw []byte, list *decode.ListInfo) *Object {
+	data, dict := k.bytes.Pack(identity, raw)
 	p.body.Store(&body{k.formOf(dict, f, list), data})
 	return p
 }
@@ -198,6 +184,15 @@ const maxBuffer = 128 << 10
 
 // rawBuffers is a pool of memory for encoded objects.
 var rawBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// rawBuffer returns memory of the pool for n bytes.
+func rawBuffer(n int) *[]byte {
+	buf := rawBuffers.Get().(*[]byte)
+	if cap(*buf) < n {
+		*buf = make([]byte, 0, n)
+	}
+	return buf
+}
 
 func putRawBuffer(buf *[]byte) {
 	if cap(*buf) <= maxBuffer {

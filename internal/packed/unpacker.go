@@ -37,7 +37,11 @@ func (u *Unpacker[T]) OnAdd(obj *Object, initial bool) {
 // OnUpdate implements Handler.
 func (u *Unpacker[T]) OnUpdate(old, new *Object) {
 	var before T
-	unpacked, ok := as[T](new.Decoded(nil))
+	var other any
+	if old != nil {
+		other = old.Alive()
+	}
+	unpacked, ok := as[T](new.Decoded(other))
 	switch {
 	case !ok:
 		return
