@@ -109,7 +109,7 @@ var gadgets = []string{
 	`{"metadata":{"name":"a"},"metadata":{"name":"b"}}`, `{"metadata":{"name":"a"},"spec":{"any":1e999}}`, `{"metadata":{"name":"a"},"spec":{"any":12345678901234567890,"tree":{"a":1,"a":2}}}`,
 	`{"metadata":{"name":"a"},"spec":{"size":"much"}}`, `{"metadata":{"name":"a"},"spec":{"sizes":{"b":"1","a":"1"}}}`, `{"metadata":{"name":"a"},"spec":{"since":"yesterday"}}`,
 	`{"metadata":{"name":"a"},"spec":{"bytes":"!"}}`, `{"metadata":{"name":"a"},"spec":{"small":256}}`, `{"metadata":{"name":"a"},"spec":{"port":[]}}`, `{"metadata":{"name":"a"},"spec":{"raw":{]}}`,
-	`{"metadata":{"name":"a"},"spec":{"every":1}}`, `{"metadata":{"name":"a"},"spec":null,"status":null,"picky":null}`, `{"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"spec":{}}`, `{"metadata":null}`, `[]`, ``,
+	`{"metadata":{"name":"a"},"spec":{"every":1}}`, `{"metadata":{"name":"a"},"spec":null,"status":null,"picky":null}`, `{"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"spec":{}}`, `{"metadata":{"name":"a","managedFields":[x"manager":"m"}]},"spec":{}}`, `{"metadata":null}`, `[]`, ``,
 }
 
 // checkedTypes are the types of FuzzCheck.

@@ -352,9 +352,9 @@ func (d *Decoder) reuse(target any, old unsafe.Pointer, made bool) reuse {
 // kept. The result is part of raw, or in the memory of buf[:cap(buf)].
 func (d *Decoder) Alone(f Format, raw, buf []byte) []byte {
 	if f == JSON {
-		cursor := cursor{b: raw}
-		if value := cursor.value(0); value != nil && cursor.space() == ',' {
-			raw = value
+		behind := cursor{b: raw, i: endJSON(raw)}
+		if end := behind.i; end > 0 && behind.space() == ',' {
+			raw = raw[:end]
 		}
 	}
 	if !d.keepManagedFields {

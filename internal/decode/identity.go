@@ -6,10 +6,10 @@ import (
 
 // jsonMetadata calls member for each member of the metadata of an encoded object, until member returns false. The
 // member is raw[from:to]. The decoders merge metadata that occurs more than once. If first is set, jsonMetadata reads
-// only the first one.
-func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, to int) bool) {
+// only the first one. Otherwise it returns the offset of what follows the object, or 0 if it could not read all of it.
+func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, to int) bool) (end int) {
 	c := cursor{b: raw}
-	c.members(func(key []byte, _ int) bool {
+	whole := c.members(func(key []byte, _ int) bool {
 		if string(memberName(key)) != "metadata" || c.space() != '{' {
 			return c.value(0) != nil
 		}
@@ -24,6 +24,23 @@ func jsonMetadata(raw []byte, first bool, member func(name, value []byte, from, 
 			return value != nil && member(memberName(key), value, at, c.i)
 		}) && !first
 	})
+	if !whole {
+		return 0
+	}
+	return c.i
+}
+
+// endJSON returns the offset of what follows an encoded object, as the decoders read it, or 0 if it is not an object.
+func endJSON(raw []byte) int {
+	if end := jsonMetadata(raw, false, func(_, _ []byte, _, _ int) bool { return true }); end > 0 {
+		return end
+	}
+	// The library reads all that is JSON, such as managedFields that contain arrays.
+	c := cursor{b: raw}
+	if c.value(0) == nil {
+		return 0
+	}
+	return c.i
 }
 
 // peekJSON reads an object's identity as the decoders do. If first is set, it reads only the first metadata, and stops
