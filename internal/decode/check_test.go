@@ -109,7 +109,7 @@ var gadgets = []string{
 	`{"metadata":{"name":"a"},"metadata":{"name":"b"}}`, `{"metadata":{"name":"a"},"spec":{"any":1e999}}`, `{"metadata":{"name":"a"},"spec":{"any":12345678901234567890,"tree":{"a":1,"a":2}}}`,
 	`{"metadata":{"name":"a"},"spec":{"size":"much"}}`, `{"metadata":{"name":"a"},"spec":{"sizes":{"b":"1","a":"1"}}}`, `{"metadata":{"name":"a"},"spec":{"since":"yesterday"}}`,
 	`{"metadata":{"name":"a"},"spec":{"bytes":"!"}}`, `{"metadata":{"name":"a"},"spec":{"small":256}}`, `{"metadata":{"name":"a"},"spec":{"port":[]}}`, `{"metadata":{"name":"a"},"spec":{"raw":{]}}`,
-	`{"metadata":{"name":"a"},"spec":{"every":1}}`, `{"metadata":{"name":"a"},"spec":null,"status":null,"picky":null}`, `{"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"spec":{}}`, `{"metadata":{"name":"a","managedFields":[x"manager":"m"}]},"spec":{}}`, `{"metadata":null}`, `[]`, ``,
+	`{"metadata":{"name":"a"},"spec":{"every":1}}`, `{"metadata":{"name":"a"},"spec":null,"status":null,"picky":null}`, `{"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"spec":{}}`, `{"metadata":{"name":"a","managedFields":[x"manager":"m"}]},"spec":{}}`, `{"metadata":{"name":"a"}},{"spec":{}}`, `{"metadata":{"name":"a"}},"spec":{}`, `{"metadata":null}`, `[]`, ``,
 }
 
 // checkedTypes are the types of FuzzCheck.
@@ -216,6 +216,23 @@ func TestCheckTakesBuiltinKinds(t *testing.T) {
 // escapedKeys reports whether raw may have keys of maps that no API server accepts, such as those of the fuzzer.
 func escapedKeys(raw []byte) bool {
 	return bytes.ContainsFunc(raw, func(r rune) bool { return r >= 0x80 }) || bytes.IndexByte(raw, '\\') >= 0
+}
+
+// Only the other members of a frame may follow an object.
+// Guarantees: D4
+func TestWhatFollowsAnObject(t *testing.T) {
+	const object = `{"metadata":{"name":"a"}}`
+	for behind, ok := range map[string]bool{
+		``: true, ` `: true, `,"x":1`: true, ` , "x" : {"y":[]} , "z" : null `: true,
+		`,`: false, `,{"spec":{}}`: false, `,"x"`: false, `,"x":`: false, `,"x":1}`: false, `}`: false, `{}`: false, `,"x":1,`: false,
+	} {
+		for _, typ := range checkedTypes {
+			u := newUpdates(t, typ, JSON)
+			if _, err := u.d.Decode(JSON, []byte(object+behind), Origin{}); (err == nil) != ok {
+				t.Errorf("%v with %q behind it: %v", typ, behind, err)
+			}
+		}
+	}
 }
 
 // Check accepts the first gadget, and does what Decode does with the others.

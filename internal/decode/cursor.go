@@ -95,6 +95,19 @@ func (c *cursor) members(member func(key []byte, at int) bool) bool {
 	return c.i > 0
 }
 
+// moreMembers reports whether members, each behind a comma, are all that is left.
+func (c *cursor) moreMembers() bool {
+	for c.take(',') {
+		if c.space() != '"' {
+			return false
+		}
+		if c.i = stringEnd(c.b, c.i+1, c.i+1); c.i < 0 || !c.take(':') || c.value(0) == nil {
+			return false
+		}
+	}
+	return c.space() == 0 && c.i == len(c.b)
+}
+
 // value skips the value at the cursor and returns it, or nil if there is none. above is the number of objects and
 // arrays around the value.
 func (c *cursor) value(above int) []byte {

@@ -353,7 +353,7 @@ func (d *Decoder) reuse(target any, old unsafe.Pointer, made bool) reuse {
 func (d *Decoder) Alone(f Format, raw, buf []byte) []byte {
 	if f == JSON {
 		behind := cursor{b: raw, i: endJSON(raw)}
-		if end := behind.i; end > 0 && behind.space() == ',' {
+		if end := behind.i; end > 0 && behind.moreMembers() {
 			raw = raw[:end]
 		}
 	}
