@@ -120,6 +120,9 @@ func (m Module) Test(ctx context.Context, r Run) ([]outcome.Outcome, error) {
 		return nil, err
 	}
 	if r.Log != "" {
+		if err := os.MkdirAll(filepath.Dir(r.Log), 0o755); err != nil {
+			return nil, err
+		}
 		if err := os.WriteFile(r.Log, output, 0o644); err != nil {
 			return nil, err
 		}
