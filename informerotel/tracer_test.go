@@ -114,8 +114,8 @@ func (r *rig) has(span tracetest.SpanStub, want map[attribute.Key]any) {
 		}
 	}
 	for _, a := range span.Attributes {
-		if value, ok := want[a.Key]; !ok || fmt.Sprint(value) != a.Value.String() {
-			r.Errorf("%s: attribute %s is %s, want %v", span.Name, a.Key, a.Value.String(), value)
+		if value, ok := want[a.Key]; !ok || fmt.Sprint(value) != a.Value.Emit() {
+			r.Errorf("%s: attribute %s is %s, want %v", span.Name, a.Key, a.Value.Emit(), value)
 		}
 		delete(want, a.Key)
 	}
@@ -236,7 +236,7 @@ func TestNoResponse(t *testing.T) {
 		span := r.named("delete pods")
 		for _, a := range span.Attributes {
 			if a.Key == "http.response.status_code" {
-				r.Errorf("the status code is %s", a.Value.String())
+				r.Errorf("the status code is %s", a.Value.Emit())
 			}
 		}
 		if span.Status.Code != codes.Error || span.Status.Description == "" {
