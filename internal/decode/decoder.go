@@ -163,6 +163,7 @@ type Decoder struct {
 	shared            weakSharer
 	hash              func([]byte) uint64 // hashes the bytes of a part; tests set a weak hash
 	found             Checked             // what Check has found so far
+	recent            recent
 }
 
 // NewDecoder returns a Decoder for objects of type t. It drops metadata.managedFields unless keepManagedFields is set.
@@ -344,7 +345,11 @@ func (d *Decoder) reuse(target any, old unsafe.Pointer, made bool) reuse {
 	r := reuse{layout: &d.typ.layout, hash: d.hash, now: d.typ.layout.marksOf(reflect.ValueOf(target).UnsafePointer())}
 	if old != nil && made {
 		r.was = d.typ.layout.marksOf(old)
+		if !d.recent.has(old) {
+			r.begin(old)
+		}
 	}
+	d.recent.add(reflect.ValueOf(target).UnsafePointer())
 	return r
 }
 

@@ -69,7 +69,7 @@ func (d *jsonDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer, re
 func (d *jsonDecoder) whole(raw []byte, p, old unsafe.Pointer, t *plan, reuse reuse, shared *sharer) bool {
 	d.b, d.i, d.shared, d.reuse, d.left = raw, 0, shared, reuse, d.limit
 	ok := d.value(p, old, t, 0) && d.space() == 0 && d.i == len(raw)
-	d.b, d.shared, d.reuse.was, d.reuse.now, d.found = nil, nil, marks{}, marks{}, nil
+	d.b, d.shared, d.reuse, d.found = nil, nil, d.reuse.ended(), nil
 	return ok
 }
 

@@ -44,7 +44,7 @@ func (d *protobufDecoder) decode(raw []byte, v reflect.Value, old unsafe.Pointer
 		return false, nil
 	}
 	d.shared, d.reuse, d.left = shared, reuse, d.limit
-	defer func() { d.shared, d.reuse.was, d.reuse.now = nil, marks{}, marks{} }()
+	defer func() { d.shared, d.reuse = nil, d.reuse.ended() }()
 	ok = d.message(raw, v.Addr().UnsafePointer(), old, t, 1)
 	if d.left < 0 {
 		return false, errDecodedTooLarge

@@ -31,6 +31,10 @@ type layout struct {
 	memory reflect.Type // an object, followed by its marks
 	marks  uintptr      // the offset of the marks
 	parts  []uintptr    // the offset of each part
+	behind []*ahead     // what each part refers to; nil for an unstructured object
+	// What the metadata refers to, and the offset of the metadata; nil if they are not a field of the object.
+	metadata   *ahead
+	metadataAt uintptr
 }
 
 // newLayout returns the layout of elem, a struct. The parts are its first fields that can be large, without the
@@ -42,11 +46,13 @@ func newLayout(elem reflect.Type) layout {
 		fields, l.parts = nil, make([]uintptr, 3) // members of the object, in their order
 	}
 	for _, f := range fields {
-		if len(l.parts) == maxParts {
-			break
-		}
-		if f.name != "metadata" && !f.pointer && large(f.typ) {
+		switch {
+		case f.pointer || !large(f.typ):
+		case f.name == "metadata":
+			l.metadata, l.metadataAt = newAhead(f.typ, aheadDepth), f.offset
+		case len(l.parts) < maxParts:
 			l.parts = append(l.parts, f.offset)
+			l.behind = append(l.behind, newAhead(f.typ, aheadDepth))
 		}
 	}
 	if n := len(l.parts); n > 0 {
@@ -110,7 +116,15 @@ func (m marks) clear() {
 type reuse struct {
 	*layout  // of the object
 	hash     func([]byte) uint64
-	was, now marks // of the previous version and of the object; was is empty unless a Decoder made the previous version
+	was, now marks          // of the previous version and of the object; was is empty unless a Decoder made the previous version
+	cold     unsafe.Pointer // the previous version, unless it is likely to be in the cache
+	sum      byte           // of what was read ahead
+}
+
+// ended returns r without its references to the two versions, so that an idle decoder keeps neither in memory.
+func (r reuse) ended() reuse {
+	r.was, r.now, r.cold = marks{}, marks{}, nil
+	return r
 }
 
 var partSeed = maphash.MakeSeed()
@@ -125,6 +139,7 @@ func (r *reuse) unchanged(part int, raw []byte) (size, cost int, ok bool) {
 	}
 	size = int(r.was.sizes[part])
 	if size == 0 || size > len(raw) || r.hash(raw[:size]) != r.was.hashes[part] {
+		r.changed(part)
 		return 0, 0, false
 	}
 	r.now.hashes[part], r.now.sizes[part], r.now.costs[part] = r.was.hashes[part], r.was.sizes[part], r.was.costs[part]

@@ -54,6 +54,7 @@ func (u *updates) decode(raw []byte, before any) any {
 	var got any
 	for _, made := range []bool{false, true} {
 		var err error
+		u.d.recent = recent{} // read the version before ahead
 		if got, err = u.d.Decode(u.f, raw, Origin{Before: before, Made: made && before != nil}); (err == nil) != (wantErr == nil) {
 			u.Fatalf("%q: with the version before: %v; without: %v", raw, err, wantErr)
 		}
