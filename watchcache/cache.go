@@ -79,16 +79,19 @@ type Cache[T Object] struct {
 	sent   atomic.Uint64 // events that watches have sent
 	slow   atomic.Uint64 // watches that were ended because they were too slow
 
+	bookmark atomic.Pointer[bookmark[T]] // the latest one; nil before the first
+
 	objects *informer.Store[*element[T]]
+	index   *informer.Index[*element[T], string] // by the field fields.index; nil if there is none
 	writer  informer.StoreWriter[*element[T]]
 
 	mu       sync.RWMutex // protects the fields below, and writer; while holding it, take only the store's lock
 	ready    bool         // the first Replaced has come
 	rv       uint64       // the cache has every change up to this version
 	ring     ring[T]
-	wake     chan struct{}            // closed, and replaced, by the next event
 	progress chan struct{}            // closed when rv moves; nil if nobody waits for that
 	watchers map[*watcher[T]]struct{} // the open ones, to end those that are too slow
+	groups   groups                   // of the open ones and those that are ending
 }
 
 var _ informer.Sink[*metav1.PartialObjectMetadata] = (*Cache[*metav1.PartialObjectMetadata])(nil)
@@ -101,11 +104,14 @@ func New[T Object](config Config) *Cache[T] {
 	c := &Cache[T]{
 		config:   config,
 		codec:    newCodec[T](config.GroupVersionResource.GroupVersion().WithKind(config.Kind)),
-		wake:     make(chan struct{}),
 		watchers: map[*watcher[T]]struct{}{},
+		groups:   newGroups(),
 	}
 	c.fields = newSelectableFields[T](config, c.codec.custom)
 	c.objects, c.writer = informer.NewStore[*element[T]]()
+	if value, ok := c.fields.values[c.fields.index]; ok {
+		c.index = informer.NewIndex(c.objects, func(el *element[T]) []string { return []string{value(el.obj)} })
+	}
 	c.ring.reset(config.Window, 0, c.objects.Snapshot())
 	return c
 }
@@ -204,21 +210,35 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 	if err := c.writer.Apply(informer.Delta[*element[T]]{Type: change, Object: el}); err != nil {
 		return nil, err
 	}
-	c.ring.append(&event[T]{rv: rv, old: old, new: el, removed: change == informer.Removed, after: c.objects.Snapshot()})
+	e := &event[T]{seq: c.ring.next, rv: rv, old: old, new: el, removed: change == informer.Removed,
+		values: c.valuesLocked(old, el), after: c.objects.Snapshot()}
+	c.ring.append(e)
 	c.advanceLocked(rv)
-	close(c.wake)
-	c.wake = make(chan struct{})
+	c.groups.ringLocked(e.seq, key, e.values)
 	if c.ring.next%uint64(max(1, c.config.Window/16)) != 0 {
 		return nil, nil // the check visits each watcher, so it is not done at each event
 	}
 	for w := range c.watchers {
-		if w.next.Load()+uint64(c.config.Window-c.config.Window/4) < c.ring.next {
+		if w.positionLocked()+uint64(c.config.Window-c.config.Window/4) < c.ring.next {
 			slow = append(slow, w)
 			c.endLocked(w)
 		}
 	}
 	c.slow.Add(uint64(len(slow)))
 	return slow, nil
+}
+
+// valuesLocked returns the values, before and after a change, of the fields that watchers select by. old may be nil.
+func (c *Cache[T]) valuesLocked(old, el *element[T]) (values []fieldChange) {
+	for field := range c.groups.fields {
+		value := c.fields.values[field]
+		v := fieldChange{field: field, after: value(el.obj)}
+		if v.before = v.after; old != nil {
+			v.before = value(old.obj)
+		}
+		values = append(values, v)
+	}
+	return values
 }
 
 func (c *Cache[T]) replaceLocked(d informer.Delta[T], rv uint64) error {
@@ -273,11 +293,13 @@ func (c *Cache[T]) endAllLocked() {
 	for w := range c.watchers {
 		c.endLocked(w)
 	}
+	c.groups.ringAllLocked(c.ring.next)
 }
 
+// endLocked ends a watcher. If it waits for an event, the caller must wake it.
 func (c *Cache[T]) endLocked(w *watcher[T]) {
 	delete(c.watchers, w)
-	close(w.ended)
+	w.ended.Store(true)
 }
 
 // Get returns the object with that key.

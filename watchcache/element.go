@@ -48,6 +48,22 @@ func (c *Cache[T]) bytes(el *element[T], f format) ([]byte, error) {
 	return b, nil
 }
 
+// bookmark is what the watchers that are up to version rv receive.
+type bookmark[T Object] struct {
+	rv      uint64
+	element *element[T]
+}
+
+// bookmarkAt returns the object of a bookmark. All idle watchers receive the same one, so it is encoded once.
+func (c *Cache[T]) bookmarkAt(rv uint64) *element[T] {
+	b := c.bookmark.Load()
+	if b == nil || b.rv != rv {
+		b = &bookmark[T]{rv, &element[T]{obj: c.codec.empty(rv)}}
+		c.bookmark.Store(b)
+	}
+	return b.element
+}
+
 // bytesFor returns the bytes for a request with that context: those of bytes, unless a test changes them.
 func (c *Cache[T]) bytesFor(ctx context.Context, el *element[T], f format) ([]byte, error) {
 	b, err := c.bytes(el, f)

@@ -179,9 +179,11 @@ func (c *codec[T]) writeEvent(w *bufio.Writer, eventType string, f format, b []b
 // writeEventHead writes a frame of a watch up to the object.
 func writeEventHead(w *bufio.Writer, eventType string, objectSize int) {
 	extension := fieldSize(objectSize) // RawExtension.raw
-	binary.Write(w, binary.BigEndian, uint32(fieldSize(len(eventType))+fieldSize(extension)))
-	writeBytes(w, 1, []byte(eventType)) // WatchEvent.type
-	writeTag(w, 2, extension)           // WatchEvent.object
+	size := fieldSize(len(eventType)) + fieldSize(extension)
+	w.Write(binary.BigEndian.AppendUint32(w.AvailableBuffer(), uint32(size)))
+	writeTag(w, 1, len(eventType)) // WatchEvent.type
+	w.WriteString(eventType)
+	writeTag(w, 2, extension) // WatchEvent.object
 	writeTag(w, 1, objectSize)
 }
 

@@ -16,6 +16,7 @@ import (
 type selectableFields[T Object] struct {
 	values  map[string]func(obj T) string // by the label in a selector
 	refusal func(label string) string     // returns the error text for any other label
+	index   string                        // the field that the cache has an index of; empty means none
 }
 
 // newSelectableFields returns the fields of a cache. It panics if T lacks a field that config.SelectableFields names.
@@ -41,6 +42,7 @@ func newSelectableFields[T Object](config Config, custom bool) selectableFields[
 			s.values[f.label] = value
 		}
 	}
+	s.index = kind.index
 	s.refusal = func(label string) string {
 		switch {
 		case kind.refusal != nil:
@@ -86,7 +88,8 @@ func (o fieldsOf[T]) Get(field string) string {
 // builtinKind describes how kube-apiserver selects objects of a kind by their fields.
 type builtinKind struct {
 	fields   []builtinField
-	nameOnly bool // of the metadata, only the name is selectable
+	nameOnly bool   // of the metadata, only the name is selectable
+	index    string // the field that kube-apiserver has an index of
 	// refusal returns the error text for another label. Nil means "field label not supported: LABEL".
 	refusal func(kind schema.GroupVersionKind, label string) string
 }
@@ -109,8 +112,8 @@ func builtinPaths(paths ...string) []builtinField {
 // builtinKinds are the kinds of Kubernetes that have more selectable fields than their name and namespace, in all
 // versions that kube-apiserver serves.
 var builtinKinds = map[schema.GroupKind]builtinKind{
-	{Kind: "Pod"}: {fields: append(builtinPaths("spec.nodeName", "spec.restartPolicy", "spec.schedulerName",
-		"spec.serviceAccountName",
+	{Kind: "Pod"}: {index: "spec.nodeName", fields: append(builtinPaths("spec.nodeName", "spec.restartPolicy",
+		"spec.schedulerName", "spec.serviceAccountName",
 		"status.phase", "status.podIP", "status.nominatedNodeName"),
 		builtinField{label: "spec.host", paths: []string{"spec.nodeName"}}, // its name before v1
 		builtinField{label: "spec.hostNetwork", paths: []string{"spec.hostNetwork"}, absent: "false"},

@@ -8,13 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -28,17 +25,6 @@ import (
 	"github.com/typedinformer/informer/internal/spoil"
 )
 
-const (
-	bookmarkInterval = time.Minute
-	// bookmarkBeforeEnd is how long before the end of a watch its last bookmark is sent, as in kube-apiserver.
-	bookmarkBeforeEnd = 2 * time.Second
-	// minWatchTimeout is the minimum duration of a watch without a timeout, and half of the maximum, as in
-	// kube-apiserver.
-	minWatchTimeout = 30 * time.Minute
-	// bufferSize is the size of the buffer before a connection. It holds several objects, to save system calls.
-	bufferSize = 32 << 10
-)
-
 // ServeList serves a GET request for the collection, or for one namespace of it if namespace is not empty. The query
 // says whether it is a list or a watch. ServeList implements all of
 // https://kubernetes.io/docs/reference/using-api/api-concepts/ on resource versions, selectors, pages, bookmarks,
@@ -48,24 +34,29 @@ const (
 // The http.ResponseWriter must support flushing and write deadlines, by itself or through Unwrap (see
 // http.ResponseController). Without deadlines, a watcher that is stuck in a write ends only when the write returns.
 func (c *Cache[T]) ServeList(w http.ResponseWriter, r *http.Request, namespace string) {
-	opts, err := listOptions(r)
+	watch, err := c.serveListOrStartWatch(w, r, namespace)
 	if err != nil {
 		WriteError(w, r, err)
-		return
+	}
+	if watch != nil {
+		watch.follow() // from here, for a small stack: the goroutine stays as long as the watch
+	}
+}
+
+// serveListOrStartWatch serves a list, starts a watch, or returns the error to respond with.
+func (c *Cache[T]) serveListOrStartWatch(w http.ResponseWriter, r *http.Request, namespace string) (*stream[T], error) {
+	opts, err := listOptions(r)
+	if err != nil {
+		return nil, err
 	}
 	sel, err := c.selector(r, opts, namespace)
 	if err != nil {
-		WriteError(w, r, err)
-		return
+		return nil, err
 	}
 	if opts.Watch {
-		err = c.serveWatch(w, r, opts, sel)
-	} else {
-		err = c.serveList(w, r, opts, sel)
+		return c.startStream(w, r, opts, sel)
 	}
-	if err != nil {
-		WriteError(w, r, err)
-	}
+	return nil, c.serveList(w, r, opts, sel)
 }
 
 // selector returns the part of the collection that a request selects.
@@ -79,6 +70,9 @@ func (c *Cache[T]) selector(r *http.Request, opts *internalversion.ListOptions,
 		sel.fields = opts.FieldSelector
 		if err := c.fields.check(sel.fields); err != nil {
 			return sel, err
+		}
+		if value, ok := sel.fields.RequiresExactMatch(c.fields.index); ok && c.index != nil {
+			sel.index, sel.indexed = c.index, value
 		}
 	}
 	if shard := r.URL.Query().Get("shardSelector"); shard != "" { // ListOptions has no such field before Kubernetes 1.36
@@ -201,7 +195,8 @@ func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVer
 func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list listMeta,
 	items []*element[T]) (err error) {
 	w.Header().Set("Content-Type", f.contentType())
-	out := bufio.NewWriterSize(w, bufferSize)
+	out := takeBuffer(w)
+	defer returnBuffer(out)
 	var size func(el *element[T]) (int, error)
 	bytes := func(el *element[T]) ([]byte, error) { return c.bytes(el, f) }
 	if spoil.FromContext(r.Context()) != nil {
@@ -290,199 +285,6 @@ func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector
 	return items, rest > 0, rest
 }
 
-// serveWatch serves a watch, or returns the error to respond with.
-func (c *Cache[T]) serveWatch(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions,
-	sel selector[T]) error {
-	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
-	if err != nil {
-		return err
-	}
-	rv, err := parseRV(opts.ResourceVersion)
-	if err != nil {
-		return unread(err)
-	}
-	// Without a resource version, listOptions has set SendInitialEvents unless the client set it to false.
-	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	timeout := minWatchTimeout + rand.N(minWatchTimeout)
-	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
-		timeout = time.Duration(*opts.TimeoutSeconds) * time.Second
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
-	defer cancel()
-
-	connection := http.NewResponseController(w)
-	watcher, snapshot, at, err := c.startWatch(ctx, start{rv: rv, initial: initial}, func() {
-		connection.SetWriteDeadline(time.Unix(1, 0))
-	})
-	if err == nil {
-		defer watcher.stop()
-	}
-	if apierrors.IsTooManyRequests(err) {
-		return err // there is nothing to watch yet
-	}
-	contentType := f.contentType()
-	if f.protobuf() {
-		contentType += ";stream=watch"
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(http.StatusOK)
-
-	s := stream[T]{cache: c, to: w, connection: connection, format: f, selector: sel}
-	s.takeBuffer()
-	defer s.returnBuffer()
-	if err != nil {
-		// as in kube-apiserver: the request is valid, so the response is a watch
-		writeErrorEvent(s.w, statusOf(err), f.protobuf())
-		s.flush()
-		return nil
-	}
-	s.bookmarks = opts.AllowWatchBookmarks
-	s.initialEnd = initial && opts.AllowWatchBookmarks
-	s.ctx = ctx
-	s.follow(watcher, snapshot, at)
-	return nil
-}
-
-// stream is the body of a watch.
-type stream[T Object] struct {
-	ctx        context.Context // of the request; ends with the watch's timeout
-	cache      *Cache[T]
-	to         io.Writer
-	w          *bufio.Writer // buffers to; nil while there is nothing to write
-	connection *http.ResponseController
-	format     format
-	selector   selector[T]
-	bookmarks  bool // the client requests them
-	initialEnd bool // the client requests one after the initial events
-	unsent     int  // events since the last flush
-}
-
-// follow writes the objects of snapshot at version rv, if it is not nil, and then the events of watcher. It returns
-// when the context or watcher ends, or a write fails.
-func (s *stream[T]) follow(watcher *watcher[T], snapshot *informer.Snapshot[*element[T]], rv uint64) {
-	ctx := s.ctx
-	if snapshot != nil {
-		for el := range s.selector.from(snapshot, informer.Key{}) {
-			if !s.selector.matches(el.obj) {
-				continue
-			}
-			if s.event("ADDED", el) != nil || ctx.Err() != nil || watcher.hasEnded() {
-				return
-			}
-		}
-	}
-	if s.initialEnd && s.bookmark(rv, true) != nil {
-		return
-	}
-	if s.flush() != nil { // also flushes the headers
-		return
-	}
-	bookmarkTimer := time.NewTimer(s.untilBookmark(ctx))
-	defer bookmarkTimer.Stop()
-	bookmarkDue := false
-	events := make([]*event[T], 0, 64)
-	for {
-		batch, rv, wake, ok := watcher.take(events)
-		if !ok {
-			s.flush()
-			return
-		}
-		for _, e := range batch {
-			if e.rv > watcher.from {
-				if eventType, el := s.selector.see(e); eventType != "" && s.event(eventType, el) != nil {
-					return
-				}
-			}
-			watcher.done()
-		}
-		if len(batch) > 0 {
-			continue
-		}
-		if bookmarkDue {
-			bookmarkDue = false
-			if rv >= watcher.from && s.bookmark(rv, false) != nil {
-				return
-			}
-			bookmarkTimer.Reset(s.untilBookmark(ctx))
-		}
-		if s.flush() != nil {
-			return
-		}
-		s.returnBuffer() // most watches are idle most of the time, and the buffer is nearly all of a watch's memory
-		select {
-		case <-wake:
-		case <-bookmarkTimer.C:
-			bookmarkDue = true
-		case <-watcher.ended:
-			return
-		case <-ctx.Done():
-			return
-		}
-		s.takeBuffer()
-	}
-}
-
-// buffers are free buffers of bufferSize.
-var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
-
-func (s *stream[T]) takeBuffer() {
-	s.w = buffers.Get().(*bufio.Writer)
-	s.w.Reset(s.to)
-}
-
-// returnBuffer returns the buffer, if any. Everything has been flushed, or will never be.
-func (s *stream[T]) returnBuffer() {
-	if s.w != nil {
-		s.w.Reset(nil)
-		buffers.Put(s.w)
-		s.w = nil
-	}
-}
-
-// untilBookmark returns how long to wait for the next bookmark. If there is none, that is past the end of the watch.
-func (s *stream[T]) untilBookmark(ctx context.Context) time.Duration {
-	end, _ := ctx.Deadline()
-	left := time.Until(end)
-	switch {
-	case !s.bookmarks || left <= bookmarkBeforeEnd:
-		return left + time.Hour
-	case left-bookmarkBeforeEnd < bookmarkInterval:
-		return left - bookmarkBeforeEnd
-	}
-	return bookmarkInterval
-}
-
-func (s *stream[T]) event(eventType string, el *element[T]) error {
-	b, err := s.cache.bytesFor(s.ctx, el, s.format)
-	if err != nil {
-		return err
-	}
-	s.cache.codec.writeEvent(s.w, eventType, s.format, b)
-	s.unsent++
-	_, err = s.w.Write(nil) // the error of earlier writes, if any
-	return err
-}
-
-// bookmark writes a bookmark. initialEnd marks the one after the initial events (KEP-3157).
-func (s *stream[T]) bookmark(rv uint64, initialEnd bool) error {
-	obj := s.cache.codec.empty(rv)
-	if initialEnd {
-		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	}
-	return s.event("BOOKMARK", &element[T]{obj: obj})
-}
-
-func (s *stream[T]) flush() error {
-	if err := s.w.Flush(); err != nil {
-		return err
-	}
-	if s.unsent > 0 {
-		s.cache.sent.Add(uint64(s.unsent)) // not at each event: all watches share the counter
-		s.unsent = 0
-	}
-	return s.connection.Flush()
-}
-
 // ServeObject serves a GET request for one object. A resourceVersion in the query requires a response that is not
 // older.
 func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key informer.Key) {
@@ -535,7 +337,8 @@ func (c *Cache[T]) writeElement(w http.ResponseWriter, r *http.Request, code int
 	}
 	w.Header().Set("Content-Type", f.contentType())
 	w.WriteHeader(code)
-	out := bufio.NewWriterSize(w, bufferSize)
+	out := takeBuffer(w)
+	defer returnBuffer(out)
 	c.codec.writeObject(out, f, b)
 	if !f.protobuf() {
 		out.WriteByte('\n')

@@ -12,15 +12,20 @@ import (
 
 // event is one change of the collection. It is immutable once it is in the ring.
 type event[T Object] struct {
+	seq     uint64 // the sequence number; see ring
 	rv      uint64
 	old     *element[T] // the previous version; nil if there was none
 	new     *element[T] // the new version; if removed is set, the last state with the version of the removal
 	removed bool
+	values  []fieldChange                   // of the fields that watchers selected by at the time
 	after   *informer.Snapshot[*element[T]] // the collection after the event
 
 	left     *element[T] // the previous version, with the version of the event; see leaving
 	leftOnce sync.Once
 }
+
+// concerns reports whether a watcher of the group may have to see the event.
+func (e *event[T]) concerns(g *group) bool { return g.key.concerns(informer.KeyOf(e.new), e.values) }
 
 // leaving returns the object for a watcher whose selector it no longer matches: the previous state, with the version of
 // the event.

@@ -1,6 +1,7 @@
 package watchcache
 
 import (
+	"cmp"
 	"iter"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -16,6 +17,27 @@ type selector[T Object] struct {
 	fields    fields.Selector               // nil means all
 	values    map[string]func(obj T) string // the selectable fields
 	shard     informer.Shard                // the zero value means all
+
+	index   *informer.Index[*element[T], string] // finds what fields selects; nil if it does not
+	indexed string                               // the key in index
+}
+
+// group returns the key of the group of watchers with this selector.
+func (s *selector[T]) group() groupKey {
+	if s.fields != nil {
+		if name, ok := s.fields.RequiresExactMatch(namedField); ok && s.namespace != "" {
+			return groupKey{namespace: s.namespace, field: namedField, value: name}
+		}
+		for _, r := range s.fields.Requirements() {
+			if r.Field == namedField || r.Field == "metadata.namespace" {
+				continue
+			}
+			if value, ok := s.fields.RequiresExactMatch(r.Field); ok {
+				return groupKey{field: r.Field, value: value}
+			}
+		}
+	}
+	return groupKey{namespace: s.namespace}
 }
 
 // everything reports whether the selector selects all objects of its namespace.
@@ -32,10 +54,20 @@ func (s *selector[T]) one() bool {
 	return named
 }
 
-// from yields the elements of the selector's namespace from key on. Not all of them need match.
+// from yields elements from key on, at least those that match.
 func (s *selector[T]) from(snapshot *informer.Snapshot[*element[T]], key informer.Key) iter.Seq[*element[T]] {
 	if key.Namespace < s.namespace {
 		key = informer.Key{Namespace: s.namespace}
+	}
+	if s.index != nil {
+		return func(yield func(*element[T]) bool) {
+			for el := range s.index.LookupIn(snapshot, s.indexed) {
+				outside := s.namespace != "" && el.GetNamespace() != s.namespace || compareKeys(informer.KeyOf(el), key) < 0
+				if !outside && !yield(el) {
+					return
+				}
+			}
+		}
 	}
 	return func(yield func(*element[T]) bool) {
 		for el := range snapshot.From(key) {
@@ -44,6 +76,11 @@ func (s *selector[T]) from(snapshot *informer.Snapshot[*element[T]], key informe
 			}
 		}
 	}
+}
+
+// compareKeys orders keys as a list does.
+func compareKeys(a, b informer.Key) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func (s *selector[T]) matches(obj T) bool {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/typedinformer/informer"
-	"github.com/typedinformer/informer/internal/run"
 )
 
 // watcher is the position of a watch request in the ring.
@@ -15,11 +14,16 @@ import (
 //
 // It ends when the collection is replaced, when EndWatches is called, or when it falls too far behind. In the first two
 // cases it finishes the current frame. In the last case the request is aborted, as it may be stuck in a write.
+//
+// take, done and the field scanned belong to the goroutine of the request.
 type watcher[T Object] struct {
-	cache *Cache[T]
-	from  uint64        // it sees no event up to this version, which may be in the future
-	next  atomic.Uint64 // the sequence number of the first event that it has not finished
-	ended chan struct{} // closed by Cache.endLocked
+	cache   *Cache[T]
+	group   *group
+	from    uint64                // it sees no event up to this version, which may be in the future
+	scanned uint64                // the sequence number of the first event that take has not visited
+	next    atomic.Uint64         // that of the first event that the watcher has not finished
+	asleep  atomic.Pointer[alarm] // what it waits for; nil after take has returned events
+	ended   atomic.Bool
 
 	mu      sync.Mutex // protects stopped; held by abort, so that fail is not called after the watch
 	stopped bool
@@ -34,8 +38,8 @@ type start struct {
 
 // startWatch opens a watch. It returns the watcher, the initial collection if requested, and its version. The caller
 // must call stop.
-func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watcher[T], *informer.Snapshot[*element[T]],
-	uint64, error) {
+func (c *Cache[T]) startWatch(ctx context.Context, s start, key groupKey,
+	fail func()) (*watcher[T], *informer.Snapshot[*element[T]], uint64, error) {
 	fresh := uint64(0)
 	if s.initial {
 		fresh = s.rv
@@ -43,12 +47,11 @@ func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watch
 	if err := c.waitFresh(ctx, fresh); err != nil {
 		return nil, nil, 0, err
 	}
-	w := &watcher[T]{cache: c, ended: make(chan struct{}), fail: fail}
+	w := &watcher[T]{cache: c, fail: fail}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.initial {
-		w.next.Store(c.ring.next)
-		c.watchers[w] = struct{}{}
+		c.addLocked(w, key, c.ring.next)
 		return w, c.objects.Snapshot(), c.rv, nil
 	}
 	if s.rv == 0 {
@@ -59,33 +62,61 @@ func (c *Cache[T]) startWatch(ctx context.Context, s start, fail func()) (*watch
 		return nil, nil, 0, c.ring.tooOld(s.rv)
 	}
 	w.from = s.rv
-	w.next.Store(seq)
-	c.watchers[w] = struct{}{}
+	c.addLocked(w, key, seq)
 	return w, nil, c.rv, nil
 }
 
+// addLocked adds a watcher that begins with the event with sequence number seq.
+func (c *Cache[T]) addLocked(w *watcher[T], key groupKey, seq uint64) {
+	w.scanned = seq
+	w.next.Store(seq)
+	w.group = c.groups.joinLocked(key)
+	c.watchers[w] = struct{}{}
+}
+
 // take appends the next events for w to buf, as many as fit, and returns them. It also returns the version of the
-// cache, and a channel that the next event closes. If there are no events, w has seen everything up to that version. It
-// returns false if w has ended.
+// cache. If there are no events, w has seen everything up to that version, and wake is a channel that the next event
+// closes. Otherwise, the caller must call done for each event. take returns false if w has ended.
 func (w *watcher[T]) take(buf []*event[T]) (events []*event[T], rv uint64, wake <-chan struct{}, ok bool) {
 	c := w.cache
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	next := w.next.Load()
-	if next < c.ring.first || w.hasEnded() {
+	if a := w.asleep.Load(); a != nil {
+		w.scanned = c.ring.next // no event in between concerned its group
+		if a.rung {
+			w.scanned = a.seq
+		}
+		w.asleep.Store(nil)
+	}
+	w.next.Store(w.scanned)
+	if w.scanned < c.ring.first || w.ended.Load() {
 		return nil, 0, nil, false
 	}
-	for ; next < c.ring.next && len(buf) < cap(buf); next++ {
-		buf = append(buf, c.ring.at(next))
+	for ; w.scanned < c.ring.next && len(buf) < cap(buf); w.scanned++ {
+		if e := c.ring.at(w.scanned); e.concerns(w.group) {
+			buf = append(buf, e)
+		}
 	}
-	return buf, c.rv, c.wake, true
+	if len(buf) == 0 {
+		a := w.group.wait()
+		w.asleep.Store(a)
+		wake = a.ringing
+	}
+	return buf, c.rv, wake, true
 }
 
-// done advances w by one event.
-func (w *watcher[T]) done() { w.next.Add(1) }
+// done advances w past e.
+func (w *watcher[T]) done(e *event[T]) { w.next.Store(e.seq + 1) }
 
-func (w *watcher[T]) hasEnded() bool {
-	return run.IsClosed(w.ended)
+// positionLocked returns the sequence number of the first event that w has not finished.
+func (w *watcher[T]) positionLocked() uint64 {
+	switch a := w.asleep.Load(); {
+	case a == nil:
+		return w.next.Load()
+	case a.rung:
+		return a.seq
+	}
+	return w.cache.ring.next
 }
 
 // abort makes the request fail, at any point.
@@ -101,6 +132,7 @@ func (w *watcher[T]) abort() {
 func (w *watcher[T]) stop() {
 	w.cache.mu.Lock()
 	delete(w.cache.watchers, w)
+	w.cache.groups.leaveLocked(w.group)
 	w.cache.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
