@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -72,33 +75,50 @@ func table(all []result) string {
 
 func failed(o outcome.Outcome) bool { return !o.Passed && !o.Skipped }
 
-// worseThanTheirs reports whether a test fails with one of our caches, but not with controller-runtime's, or does not
-// pass although it does with that one.
-func worseThanTheirs(all []result) bool {
+// worseThanTheirs lists the tests that fail with one of our caches, but not with controller-runtime's, and those that
+// do not pass although they do with that one.
+func worseThanTheirs(all []result) []string {
 	type test struct{ program, pkg, name string }
-	passes, fails := map[test]bool{}, map[test]bool{}
-	for _, r := range all {
+	const passed, bad = 1, 2 // bits of what happened to the tests of one name
+	theyDid := map[test]int{}
+	did := func(r result) map[test]int {
+		did := map[test]int{}
 		for _, o := range r.outcomes {
-			if r.cache == theirs {
-				t := test{r.program, o.Package, o.Test}
-				passes[t], fails[t] = o.Passed, failed(o)
+			t := test{r.program, o.Package, seed.ReplaceAllString(o.Test, "N")}
+			switch {
+			case failed(o):
+				did[t] |= bad
+			case o.Passed:
+				did[t] |= passed
+			}
+		}
+		return did
+	}
+	for _, r := range all {
+		if r.cache == theirs {
+			maps.Copy(theyDid, did(r))
+		}
+	}
+	var worse []string
+	note := func(r result, t test, what string) {
+		worse = append(worse, fmt.Sprintf("%s with %s: %s %s %s", r.program, r.cache, t.pkg, t.name, what))
+	}
+	for _, r := range all {
+		weDid := did(r)
+		for t, how := range weDid {
+			if how&bad != 0 && theyDid[t]&bad == 0 {
+				note(r, t, "fails only there")
+			}
+		}
+		for t, how := range theyDid {
+			if how == passed && t.program == r.program && weDid[t] == 0 {
+				note(r, t, "does not run")
 			}
 		}
 	}
-	for _, r := range all {
-		passesToo := map[test]bool{}
-		for _, o := range r.outcomes {
-			t := test{r.program, o.Package, o.Test}
-			if failed(o) && !fails[t] {
-				return true
-			}
-			passesToo[t] = o.Passed
-		}
-		for t, passed := range passes {
-			if passed && t.program == r.program && !passesToo[t] {
-				return true
-			}
-		}
-	}
-	return false
+	slices.Sort(worse)
+	return worse
 }
+
+// seed matches numbers that are different in each run, like the names of Cluster API's tests of random sequences.
+var seed = regexp.MustCompile(`[0-9]{10,}`)
