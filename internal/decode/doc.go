@@ -8,7 +8,7 @@
 // A Decoder can check an object without making it: see check.go.
 //
 // A Decoder can decode an object as the successor of a previous version. The object then shares all unchanged parts of
-// that version: see reuse.go.
+// that version: see reuse.go. It reads the memory of that version before it needs it: see warm.go.
 //
 // The package knows nothing of informers. It is not generic: it works over [reflect.Type]. It does not panic on bytes
 // from the network. It does not allocate memory by a length that a server sends. Its errors quote nothing of an object.
