@@ -62,7 +62,8 @@ func start(p program, k kind, bin, dir string, config *rest.Config) (*process, e
 	r := &process{name: name, port: at.port, debug: fmt.Sprintf("127.0.0.1:%d", ports[1]), ready: p.ready,
 		done: make(chan struct{}), began: time.Now()}
 	r.cmd = exec.Command(filepath.Join(bin, p.binary(k)), p.flags(at)...)
-	r.cmd.Env = []string{storageVar + "=" + k.storage, debugVar + "=" + r.debug, "HOME=" + at.dir}
+	r.cmd.Env = []string{storageVar + "=" + k.storage, debugVar + "=" + r.debug, "HOME=" + at.dir,
+		"GODEBUG=" + os.Getenv("GODEBUG")} // with gctrace=1, the log has the growth of the heap
 	r.log = &follower{file: file, ready: p.ready, processor: func() (time.Duration, error) {
 		return processorOf(r.cmd.Process.Pid)
 	}}
