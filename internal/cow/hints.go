@@ -31,7 +31,8 @@ type Hints struct {
 
 // Bucket has the entries of all names whose hashes select it. It is one cache line. The zero value is an empty bucket.
 //
-// An entry is 1 + a slot in the low slotBits, and 8 bits of the hash above them. 0 means no entry.
+// An entry is 1 + a slot in the low slotBits, and the high bits of the hash above them. 0 means no entry. The low bits of
+// the hash select the bucket: 21 of them at most, as each bucket has several of the slots.
 type Bucket [16]atomic.Uint32
 
 const (
@@ -43,28 +44,28 @@ const (
 func NewHints() *Hints { return &Hints{seed: maphash.MakeSeed()} }
 
 // Hash returns the hash of a name in a space. It differs between two Hints.
-func (h *Hints) Hash(space, name string) uint64 {
-	return maphash.String(h.seed, name) ^ bits.RotateLeft64(maphash.String(h.seed, space), 1)
+func (h *Hints) Hash(space, name string) uint32 {
+	return uint32(maphash.String(h.seed, name) ^ bits.RotateLeft64(maphash.String(h.seed, space), 1))
 }
 
 // Bucket returns the bucket of a hash, or nil before the first [Hints.Build].
-func (h *Hints) Bucket(hash uint64) *Bucket {
+func (h *Hints) Bucket(hash uint32) *Bucket {
 	buckets := h.buckets.Load()
 	if buckets == nil {
 		return nil
 	}
-	return &(*buckets)[hash&uint64(len(*buckets)-1)]
+	return &(*buckets)[hash&uint32(len(*buckets)-1)]
 }
 
 // Slot returns the slot of entry i, and whether it can be the slot of a name with that hash.
-func (b *Bucket) Slot(i int, hash uint64) (uint32, bool) {
+func (b *Bucket) Slot(i int, hash uint32) (uint32, bool) {
 	entry := b[i].Load()
-	return entry&slotMask - 1, entry != 0 && entry>>slotBits == uint32(hash>>(64-(32-slotBits)))
+	return entry&slotMask - 1, entry != 0 && entry>>slotBits == hash>>slotBits
 }
 
 // Put adds the slot of a name that has none. Put returns false, and does nothing, if the table is too small; the caller
 // then calls [Hints.Build]. A name gets no entry if its bucket is full or if slot is 1<<24 - 1 or higher.
-func (h *Hints) Put(hash uint64, slot uint32) bool {
+func (h *Hints) Put(hash, slot uint32) bool {
 	b := h.Bucket(hash)
 	if b == nil || h.used >= len(*h.buckets.Load())*len(b)*7/8 {
 		return false
@@ -75,20 +76,20 @@ func (h *Hints) Put(hash uint64, slot uint32) bool {
 }
 
 // put adds an entry, if the bucket has room.
-func (b *Bucket) put(hash uint64, slot uint32) {
+func (b *Bucket) put(hash, slot uint32) {
 	if slot >= slotMask {
 		return
 	}
 	for i := range b {
 		if b[i].Load() == 0 {
-			b[i].Store(uint32(hash>>(64-(32-slotBits)))<<slotBits | (slot + 1))
+			b[i].Store(hash&^slotMask | (slot + 1))
 			return
 		}
 	}
 }
 
 // Drop removes the slot of a name, which Put or Build added.
-func (h *Hints) Drop(hash uint64, slot uint32) {
+func (h *Hints) Drop(hash, slot uint32) {
 	b := h.Bucket(hash)
 	if b == nil {
 		return
@@ -103,14 +104,14 @@ func (h *Hints) Drop(hash uint64, slot uint32) {
 
 // Build replaces the contents of the table with the names for which each calls put. There are count of them. Build
 // makes the table large enough for some more.
-func (h *Hints) Build(count int, each func(put func(hash uint64, slot uint32))) {
+func (h *Hints) Build(count int, each func(put func(hash, slot uint32))) {
 	size := 1
 	for size*len(Bucket{})*7/8 <= count {
 		size *= 2
 	}
 	buckets := make([]Bucket, size)
 	h.used = count
-	each(func(hash uint64, slot uint32) { buckets[hash&uint64(size-1)].put(hash, slot) })
+	each(func(hash, slot uint32) { buckets[hash&uint32(size-1)].put(hash, slot) })
 	h.buckets.Store(&buckets)
 }
 
@@ -119,7 +120,7 @@ func (h *Hints) Len() int { return h.used }
 
 // Check returns an error that names a broken invariant, or nil. hashOf returns the hash of the name that has slot.
 // Check visits every entry. Only the writer may call it.
-func (h *Hints) Check(hashOf func(slot uint32) (hash uint64, ok bool)) error {
+func (h *Hints) Check(hashOf func(slot uint32) (hash uint32, ok bool)) error {
 	buckets := h.buckets.Load()
 	if buckets == nil {
 		if h.used != 0 {

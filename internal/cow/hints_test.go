@@ -33,7 +33,7 @@ func check(h *Hints, model map[string]uint32) error {
 	if h.Len() != len(model) {
 		return fmt.Errorf("Len = %d, want %d", h.Len(), len(model))
 	}
-	return h.Check(func(slot uint32) (uint64, bool) {
+	return h.Check(func(slot uint32) (uint32, bool) {
 		name, ok := names[slot]
 		return h.Hash("s", name), ok
 	})
@@ -69,7 +69,7 @@ func TestHintsEqualAMapButForFullBuckets(t *testing.T) {
 			}
 			model[name] = next
 			if !h.Put(hash, next) {
-				h.Build(len(model), func(put func(uint64, uint32)) {
+				h.Build(len(model), func(put func(uint32, uint32)) {
 					for name, slot := range model {
 						put(h.Hash("s", name), slot)
 					}
@@ -95,7 +95,7 @@ func TestHintsEqualAMapButForFullBuckets(t *testing.T) {
 // Equal names in different spaces, and a space and a name that are swapped, have different hashes.
 func TestHashDistinguishesSpaces(t *testing.T) {
 	h := NewHints()
-	hashes := map[uint64]bool{}
+	hashes := map[uint32]bool{}
 	for _, name := range [][2]string{{"a", "b"}, {"b", "a"}, {"", "ab"}, {"ab", ""}, {"a", "a"}, {"b", "b"}, {"", ""}} {
 		hashes[h.Hash(name[0], name[1])] = true
 	}
@@ -107,7 +107,7 @@ func TestHashDistinguishesSpaces(t *testing.T) {
 // A slot that does not fit into an entry gets none. It does not become another slot.
 func TestHighSlotsHaveNoEntry(t *testing.T) {
 	h := NewHints()
-	h.Build(10, func(func(uint64, uint32)) {})
+	h.Build(10, func(func(uint32, uint32)) {})
 	for _, slot := range []uint32{slotMask - 1, slotMask, slotMask + 1, 1 << 30} {
 		name := fmt.Sprint("n", slot)
 		h.Put(h.Hash("s", name), slot)
@@ -124,7 +124,7 @@ func TestHintsCanBeReadDuringWrites(t *testing.T) {
 	h := NewHints()
 	const constant, rounds = 100, 2000
 	build := func(more map[string]uint32) {
-		h.Build(constant+len(more), func(put func(uint64, uint32)) {
+		h.Build(constant+len(more), func(put func(uint32, uint32)) {
 			for i := range uint32(constant) {
 				put(h.Hash("s", fmt.Sprint("constant", i)), i)
 			}
@@ -189,7 +189,7 @@ func TestHintsCheckReportsEachBrokenInvariant(t *testing.T) {
 		"but its name selects another": func(_ *Hints, used, _, elsewhere *atomic.Uint32) { elsewhere.Store(used.Swap(0)) },
 	} {
 		h := NewHints()
-		h.Build(len(model), func(put func(uint64, uint32)) {
+		h.Build(len(model), func(put func(uint32, uint32)) {
 			for name, slot := range model {
 				put(h.Hash("s", name), slot)
 			}
@@ -218,8 +218,8 @@ func TestHintsCheckReportsEachBrokenInvariant(t *testing.T) {
 		}
 	}
 	h := NewHints()
-	h.Build(0, func(put func(uint64, uint32)) { put(h.Hash("s", "n0"), 0) })
-	if err := h.Check(func(uint32) (uint64, bool) { return h.Hash("s", "n0"), true }); err == nil {
+	h.Build(0, func(put func(uint32, uint32)) { put(h.Hash("s", "n0"), 0) })
+	if err := h.Check(func(uint32) (uint32, bool) { return h.Hash("s", "n0"), true }); err == nil {
 		t.Error("Check accepts one entry of no names")
 	}
 }

@@ -118,7 +118,7 @@ func (c *check[T]) hints() error {
 	if n := c.v.hints.Len(); n != c.v.Len() {
 		return fmt.Errorf("hints: %d names, but there are %d objects", n, c.v.Len())
 	}
-	err := c.v.hints.Check(func(slot uint32) (hash uint64, ok bool) {
+	err := c.v.hints.Check(func(slot uint32) (hash uint32, ok bool) {
 		if slot >= c.table.next || c.used[slot] == &freed {
 			return 0, false
 		}

@@ -84,7 +84,7 @@ func (e *Edit[T]) Add(key Key, obj T) {
 	e.table.records[r.Data.slot] = r
 	e.next.objects.Set(e.gen, r.Data.slot, obj)
 	hash := e.next.hints.Hash(key.Namespace, key.Name)
-	e.next.records.Set(e.gen, newItem(struct{}{}, uint32(hash), r))
+	e.next.records.Set(e.gen, newItem(struct{}{}, hash, r))
 	if !e.next.hints.Put(hash, r.Data.slot) {
 		e.next.buildHints()
 	}
@@ -133,7 +133,7 @@ func (e *Edit[T]) drop(r *record) {
 	e.next.objects.Set(e.gen, r.Data.slot, none)
 	hash := e.next.hints.Hash(r.Space, r.Name)
 	e.next.hints.Drop(hash, r.Data.slot)
-	e.next.records.Delete(e.gen, &cow.Place{Hash: uint32(hash), Space: r.Space, Name: r.Name})
+	e.next.records.Delete(e.gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
 	old := r.Data.hashes
 	for _, x := range e.next.indexes {
 		old = x.drop(e.gen, r, old)

@@ -135,7 +135,7 @@ func (v *Version[T]) record(key Key) *record {
 
 // place returns the place of key's record in records.
 func (v *Version[T]) place(key Key) cow.Place {
-	return cow.Place{Hash: uint32(v.hints.Hash(key.Namespace, key.Name)), Space: key.Namespace, Name: key.Name}
+	return cow.Place{Hash: v.hints.Hash(key.Namespace, key.Name), Space: key.Namespace, Name: key.Name}
 }
 
 // Range is a range of keys. The zero value has all keys.
@@ -246,7 +246,12 @@ func (v *Version[T]) eachRecord(do func(*record)) {
 
 // buildHints builds the hints from the records. Only the writer may call it.
 func (v *Version[T]) buildHints() {
-	v.hints.Build(v.Len(), func(put func(hash uint64, slot uint32)) {
-		v.eachRecord(func(r *record) { put(v.hints.Hash(r.Space, r.Name), r.Data.slot) })
+	v.hints.Build(v.Len(), func(put func(hash, slot uint32)) {
+		v.records.All(func(items []item[struct{}]) bool { // no record is read: that would be a wait for memory each
+			for i := range items {
+				put(items[i].Hash, items[i].Slot)
+			}
+			return true
+		})
 	})
 }
