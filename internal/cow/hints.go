@@ -31,8 +31,8 @@ type Hints struct {
 
 // Bucket has the entries of all names whose hashes select it. It is one cache line. The zero value is an empty bucket.
 //
-// An entry is 1 + a slot in the low slotBits, and the high bits of the hash above them. 0 means no entry. The low bits of
-// the hash select the bucket: 21 of them at most, as each bucket has several of the slots.
+// An entry is 1 + a slot in the low slotBits, and the high bits of the hash above them. 0 means no entry. The low bits
+// of the hash select the bucket: 21 of them at most, as each bucket has several of the slots.
 type Bucket [16]atomic.Uint32
 
 const (

@@ -138,9 +138,10 @@ func (r *reuse) changed(part int) {
 	}
 }
 
-// recent remembers the objects that a decoder made last. Their memory is likely to be in the cache still, so that reading
-// ahead would only take time: 5% of an update, for a collection of 30 pods. It keeps no object alive. An object whose
-// place another one took, or one at the address of a freed one, is read ahead in vain or not at all, which does no harm.
+// recent remembers the objects that a decoder made last. Their memory is likely to be in the cache still, so that
+// reading ahead would only take time: 5% of an update, for a collection of 30 pods. It keeps no object alive. An object
+// whose place another one took, or one at the address of a freed one, is read ahead in vain or not at all, which does
+// no harm.
 type recent [256]uintptr
 
 // place returns the place of the object at p.
