@@ -7,12 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The version before of an object is seldom in the processor's cache: 30,000 pods take 225 MB. The decoders compare with
-// it string by string and slice by slice, and would wait for memory at each. A processor loads ahead only a little way.
+// The version before of an object is seldom in the processor's cache: 30,000 pods take 225 MB. The decoders compare
+// with it string by string and slice by slice, and would wait for memory at each. A processor loads ahead only a little
+// way.
 //
-// So this file reads that memory before the decoders need it, in waves: first the object, then what its fields refer to,
-// then what that refers to. The loads of one wave do not depend on each other, so the processor waits for them at the
-// same time. Their results are of no interest: the decoders then find the memory in the cache.
+// So this file reads that memory before the decoders need it, in waves: first the object, then what its fields refer
+// to, then what that refers to. The loads of one wave do not depend on each other, so the processor waits for them at
+// the same time. Their results are of no interest: the decoders then find the memory in the cache.
 
 const (
 	lineBytes = 64 // of a line of the cache
