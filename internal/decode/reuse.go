@@ -114,9 +114,10 @@ func (m marks) clear() {
 
 // reuse holds the marks to find out which parts of one object are unchanged.
 type reuse struct {
-	*layout  // of the object
-	hash     func([]byte) uint64
-	was, now marks          // of the previous version and of the object; was is empty unless a Decoder made the previous version
+	*layout // of the object
+	hash    func([]byte) uint64
+	// was are the marks of the previous version; empty unless a Decoder made that. now are those of the object.
+	was, now marks
 	cold     unsafe.Pointer // the previous version, unless it is likely to be in the cache
 	sum      byte           // of what was read ahead
 }
