@@ -106,7 +106,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		"instead, write shared informers with the names of informer-gen, for the clientset of client-gen with this `import path`")
 	flags.StringVar(&o.factory.listers, "listers", "",
 		"the `import path` above the listers of lister-gen, for -factory; default: listers beside its clientset")
-	flags.BoolVar(&o.check, "check", false, "write nothing; fail if a file is out of date")
+	flags.BoolVar(&o.check, "check", false, "write nothing; fail if a file is out of date, missing, or no longer generated")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(out, usage)
 		flags.SetOutput(out)

@@ -175,8 +175,11 @@ func enumName(value string) string {
 	if value == "" {
 		return "Empty"
 	}
-	if name := goName(value); name != "X" {
-		return strings.TrimPrefix(name, "X")
+	if parts := words(value); len(parts) > 0 {
+		if r, _ := utf8.DecodeRuneInString(parts[0]); !unicode.IsUpper(unicode.ToUpper(r)) {
+			return strings.TrimPrefix(goName(value), "X") // goName has added it
+		}
+		return goName(value)
 	}
 	var name strings.Builder // such as "!=" or "*"
 	for _, r := range value {

@@ -24,6 +24,18 @@ func TestGoName(t *testing.T) {
 	}
 }
 
+// The name of an enum's constant keeps all letters of its value.
+func TestEnumName(t *testing.T) {
+	for value, want := range map[string]string{
+		"x-y z": "XYZ", "x": "X", "X": "X", "xml": "XML", "3scale": "3scale", "日": "日", "": "Empty", "!=": "U0021U003D", "a": "A",
+		"_": "U005F",
+	} {
+		if got := enumName(value); got != want {
+			t.Errorf("%q becomes %s, want %s", value, got, want)
+		}
+	}
+}
+
 // A clash of names does not change other names. The result depends only on the names.
 func TestFieldNames(t *testing.T) {
 	names := []string{"URL", "url", "Url", "uRL2", "type", "deepCopy"}

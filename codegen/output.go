@@ -34,7 +34,7 @@ func (d outputDir) write(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range stale {
+	for _, name := range slices.Concat(stale.missing, stale.differ, stale.left) {
 		text, ok := files[name]
 		if !ok {
 			if err := os.Remove(d.path(name)); err != nil {
@@ -55,28 +55,49 @@ func (d outputDir) write(files map[string][]byte) error {
 // check returns an error that names the files that write would change.
 func (d outputDir) check(files map[string][]byte) error {
 	stale, err := d.stale(files)
-	if err != nil || len(stale) == 0 {
+	if err != nil {
 		return err
 	}
-	for i, name := range stale {
-		stale[i] = d.path(name)
+	var lines []string
+	for _, part := range []struct {
+		what  string
+		names []string
+	}{{"out of date", stale.differ}, {"missing", stale.missing}, {"no longer generated", stale.left}} {
+		for i, name := range part.names {
+			part.names[i] = d.path(name)
+		}
+		if len(part.names) > 0 {
+			lines = append(lines, part.what+": "+strings.Join(part.names, ", "))
+		}
 	}
-	return fmt.Errorf("out of date: %s", strings.Join(stale, ", "))
+	if len(lines) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(append(lines, "run codegen with the same flags, but without -check"), "\n"))
 }
 
-// stale returns the names of files that are missing, differ, or should not exist.
-func (d outputDir) stale(files map[string][]byte) ([]string, error) {
-	var stale []string
+// staleFiles are the names of files that write would change.
+type staleFiles struct {
+	missing, differ []string
+	left            []string // of an earlier run, and not to be written by this one
+}
+
+// stale returns what write would change. It fails for a file that somebody wrote by hand where codegen would write.
+func (d outputDir) stale(files map[string][]byte) (stale staleFiles, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		have, err := os.ReadFile(d.path(name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		if !bytes.Equal(have, d.dated(name, files[name])) {
-			stale = append(stale, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			stale.missing = append(stale.missing, name)
+		case err != nil:
+			return stale, err
+		case len(have) > 0 && !anyGenerated.Match(have):
+			return stale, fmt.Errorf("%s is not generated: move it away, or name another -output-dir", d.path(name))
+		case !bytes.Equal(have, d.dated(name, files[name])):
+			stale.differ = append(stale.differ, name)
 		}
 	}
-	err := filepath.WalkDir(string(d), func(file string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(string(d), func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && file == string(d):
 			return nil
@@ -95,12 +116,15 @@ func (d outputDir) stale(files map[string][]byte) ([]string, error) {
 		}
 		text, err := os.ReadFile(file)
 		if err == nil && isGenerated(text) {
-			stale = append(stale, name)
+			stale.left = append(stale.left, name)
 		}
 		return err
 	})
 	return stale, err
 }
+
+// anyGenerated matches the comment of a file that some generator wrote.
+var anyGenerated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.\r?$`)
 
 // isGenerated reports whether codegen wrote a file.
 func isGenerated(text []byte) bool {

@@ -26,14 +26,14 @@ func TestOutputDir(t *testing.T) {
 	stale := func(files map[string][]byte, want string) {
 		t.Helper()
 		err := dir.check(files)
-		if err == nil != (want == "") || err != nil && !strings.HasSuffix(err.Error(), want) {
+		if err == nil != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want+"\n") {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	generated := generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n"
 	files := map[string][]byte{"a/v1/informers.go": []byte(generated), "b/v1/informers.go": []byte(generated)}
 
-	stale(files, "new/a/v1/informers.go, "+dir.path("b/v1/informers.go"))
+	stale(files, "missing: "+dir.path("a/v1/informers.go")+", "+dir.path("b/v1/informers.go"))
 	if dir.has("a/v1/informers.go") {
 		t.Error("check has written something")
 	}
@@ -43,16 +43,54 @@ func TestOutputDir(t *testing.T) {
 	stale(files, "")
 
 	write("a/v1/informers.go", generated+"// changed\n")
-	stale(files, "date: "+dir.path("a/v1/informers.go"))
+	stale(files, "out of date: "+dir.path("a/v1/informers.go"))
 	write("c/v1/informers.go", "// Header\n\n"+generated) // of a deleted type
 	write("c/v1/expansion.go", "package v1\n\n// "+generatedBy+" is what others have.\n")
-	stale(files, "a/v1/informers.go, "+dir.path("c/v1/informers.go"))
+	stale(files, "out of date: "+dir.path("a/v1/informers.go")+"\nno longer generated: "+dir.path("c/v1/informers.go"))
 	if err := dir.write(files); err != nil {
 		t.Fatal(err)
 	}
 	stale(files, "")
 	if dir.has("c/v1/informers.go") || !dir.has("c/v1/expansion.go") {
 		t.Error("write must remove exactly the files that codegen wrote")
+	}
+}
+
+// A file that somebody wrote by hand is neither overwritten nor reported as out of date.
+func TestHandWrittenFileStays(t *testing.T) {
+	dir := outputDir(t.TempDir())
+	own := []byte("package v1\n\n// Code that no generator wrote.\n")
+	if err := os.WriteFile(dir.path("informers.go"), own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	generated := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
+	files := map[string][]byte{"informers.go": generated, "another.go": generated}
+	want := dir.path("informers.go") + " is not generated: move it away, or name another -output-dir"
+	for name, do := range map[string]func(map[string][]byte) error{"write": dir.write, "check": dir.check} {
+		if err := do(files); err == nil || err.Error() != want {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
+	}
+	if have, err := os.ReadFile(dir.path("informers.go")); err != nil || string(have) != string(own) {
+		t.Errorf("the file is now %q, %v", have, err)
+	}
+	if dir.has("another.go") {
+		t.Error("write has written another file before it failed")
+	}
+}
+
+// -check tells files that are missing from those that differ and those that are no longer generated.
+func TestCheckTellsMissingFromStale(t *testing.T) {
+	dir := outputDir(t.TempDir())
+	text := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
+	if err := dir.write(map[string][]byte{"differs.go": append(text, "\n"...), "left.go": text}); err != nil {
+		t.Fatal(err)
+	}
+	err := dir.check(map[string][]byte{"differs.go": text, "missing.go": text})
+	want := "out of date: " + dir.path("differs.go") + "\nmissing: " + dir.path("missing.go") +
+		"\nno longer generated: " + dir.path("left.go") + "\nrun codegen with the same flags, but without -check"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }
 
