@@ -207,11 +207,12 @@ func (c *Cache[T]) changeLocked(change informer.DeltaType, key informer.Key, obj
 		obj.SetResourceVersion(formatRV(rv))
 	}
 	el := &element[T]{obj: obj}
+	values := c.valuesLocked(old, el)
 	if err := c.writer.Apply(informer.Delta[*element[T]]{Type: change, Object: el}); err != nil {
 		return nil, err
 	}
-	e := &event[T]{seq: c.ring.next, rv: rv, old: old, new: el, removed: change == informer.Removed,
-		values: c.valuesLocked(old, el), after: c.objects.Snapshot()}
+	e := &event[T]{seq: c.ring.next, rv: rv, old: old, new: el, removed: change == informer.Removed, values: values,
+		after: c.objects.Snapshot()}
 	c.ring.append(e)
 	c.advanceLocked(rv)
 	c.groups.ringLocked(e.seq, key, e.values)

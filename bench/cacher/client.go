@@ -36,7 +36,7 @@ type connection struct {
 	err     error // why the connection has ended
 }
 
-// body is the body of a response, as far as it is of interest.
+// body follows the body of one response.
 type body struct {
 	to      consumer
 	unacked int           // bytes since the last update of the window

@@ -4,8 +4,8 @@
 //	go run . [-quick] [-only watch,nodes,lists,idle,storm]
 //
 // Each implementation is a process of its own. Both serve the same pods over HTTP/2 with TLS, with the server options
-// of kube-apiserver. This process has the clients, which count frames and decode nothing. So the processor time of a
-// server is its own. Both run by turns, and the table has the least value of several runs.
+// of kube-apiserver. The clients are in this process. They count frames and decode nothing, so a server's
+// processor time is its own. The servers take turns, and the table shows the best of several runs.
 //
 // The Cacher's storage is in memory and hands out decoded pods, and neither side has authentication, admission,
 // fairness or auditing. That favours the Cacher: it pays for nothing that watchcache lacks.

@@ -39,7 +39,7 @@ var quick = plan{
 // names are the compared implementations.
 var names = []string{"cacher", "watchcache"}
 
-// measureAll measures every row, both implementations by turns.
+// measureAll measures the rows of the selected groups. The implementations take turns.
 func measureAll(p plan, selected func(group string) bool, t *table) error {
 	groups := []struct {
 		name    string

@@ -28,13 +28,12 @@ const maxParts = 4
 
 // layout describes where objects of a type have their parts and their marks.
 type layout struct {
-	memory reflect.Type // an object, followed by its marks
-	marks  uintptr      // the offset of the marks
-	parts  []uintptr    // the offset of each part
-	behind []*ahead     // what each part refers to; nil for an unstructured object
-	// What the metadata refers to, and the offset of the metadata; nil if they are not a field of the object.
-	metadata   *ahead
-	metadataAt uintptr
+	memory     reflect.Type // an object, followed by its marks
+	marks      uintptr      // the offset of the marks
+	parts      []uintptr    // the offset of each part
+	behind     []*ahead     // what each part refers to; nil for an unstructured object
+	metadata   *ahead       // what the metadata refers to; nil if the object has no field for it
+	metadataAt uintptr      // the offset of the metadata
 }
 
 // newLayout returns the layout of elem, a struct. The parts are its first fields that can be large, without the

@@ -13,8 +13,8 @@
 //	Share, Compact      crcache.New with that option, and IgnoreNewInformer
 //
 // All caches run with the same versions of modules: those of the program, or of the module crcache where these are
-// newer. The column heap is the live heap of the whole test process, after two garbage collections, at the moment when
-// the context of a cache ends and it still has its objects: the largest of all caches and packages.
+// newer. The column heap is the live heap of the whole test process, after two garbage collections. It is measured every
+// five seconds while a cache runs, and when its context ends: the largest of all these values.
 //
 // -caches chooses some of the caches, and -run the tests, as in go test. The command prints a table, then each test that
 // failed, also those that fail with controller-runtime's own cache. A test counts, and so does each of its subtests and

@@ -49,7 +49,7 @@ func createByCluster(file string) error {
 }
 
 // createOurs changes the sources of controller-runtime in dir, so that clusters and managers create caches of the kind
-// c, and write the size of the heap when they stop.
+// c, and write the size of the heap from time to time.
 func createOurs(dir string, c cache) error {
 	cluster := filepath.Join(dir, "pkg", "cluster")
 	if err := substitute(filepath.Join(cluster, "cluster.go"), cacheNew, "NewCache"); err != nil {
@@ -77,7 +77,7 @@ func substitute(file string, what *regexp.Regexp, by string) error {
 const heapFile = "PROOF_HEAP"
 
 // added returns the source that is added to the package cluster of controller-runtime. startMeasured writes the live
-// heap while the cache still has all its objects.
+// heap every five seconds and at the end, while the cache still has all its objects: some tests never stop a manager.
 func added(c cache) string {
 	newCache, use := "cache.New", ""
 	if c.name != theirs {
@@ -90,6 +90,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
+	"time"
 
 	` + use + `
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -100,14 +102,30 @@ var NewCache cache.NewCacheFunc = ` + newCache + `
 func startMeasured(ctx context.Context, c cache.Cache) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		writeHeap()
-		stop()
-	})()
+	go func() {
+		ticker := time.NewTicker(5 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				writeHeap()
+			case <-ctx.Done():
+				writeHeap()
+				stop()
+				return
+			case <-running.Done():
+				return
+			}
+		}
+	}()
 	return c.Start(running)
 }
 
+var writing sync.Mutex // a process can have several clusters
+
 func writeHeap() {
+	writing.Lock()
+	defer writing.Unlock()
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -21,7 +21,7 @@ type result struct {
 	program, cache string
 	outcomes       []outcome.Outcome
 	took           time.Duration
-	heap           uint64 // the largest live heap of a package when a cache stopped, in bytes; zero if none did
+	heap           uint64 // the largest live heap that was measured, in bytes; zero if no cache ran for long enough
 }
 
 // addHeap reads the sizes of the heap in file, which the tests of a package wrote, and removes it.
