@@ -2,8 +2,8 @@ package cow
 
 import "slices"
 
-// For pointers, a node has 136 bytes. A write copies one node on each of three levels, and the root slice, which has 8
-// bytes for each 4,096 slots. With larger nodes, reads would follow fewer pointers and writes would copy more.
+// For pointers, a node has 136 bytes. A write copies one node on each of four levels, and the root slice, which has 8
+// bytes for each 65,536 slots. With larger nodes, reads would follow fewer pointers and writes would copy more.
 const (
 	levelBits = 4
 	levelSize = 1 << levelBits
@@ -11,14 +11,19 @@ const (
 )
 
 // Array is a persistent array: a radix tree of fixed depth from slots to values. It behaves like a slice that is cloned
-// before each write, but a write copies only three small nodes and the root. In exchange, a read follows three more
+// before each write, but a write copies only four small nodes and the root. In exchange, a read follows four more
 // pointers than with a slice.
 //
 // The zero value is an empty array. Copying an Array keeps its version; see the package documentation for generations
 // and concurrency.
 type Array[T any] struct {
 	gen  uint64 // the generation that may write to root
-	root []*volume[T]
+	root []*shelf[T]
+}
+
+type shelf[T any] struct {
+	gen     uint64
+	volumes [levelSize]*volume[T]
 }
 
 type volume[T any] struct {
@@ -41,10 +46,14 @@ func (a *Array[T]) Get(slot uint32) T { return a.page(slot).values[slot&levelMas
 
 // Find returns the value at slot, or the zero T if slot was never set.
 func (a *Array[T]) Find(slot uint32) (value T) {
-	if i := slot >> (3 * levelBits); int(i) < len(a.root) {
-		if chapter := a.root[i].chapters[slot>>(2*levelBits)&levelMask]; chapter != nil {
-			if page := chapter.pages[slot>>levelBits&levelMask]; page != nil {
-				value = page.values[slot&levelMask]
+	i := slot >> (4 * levelBits)
+	if int(i) >= len(a.root) {
+		return value
+	}
+	if vol := a.root[i].volumes[slot>>(3*levelBits)&levelMask]; vol != nil {
+		if chap := vol.chapters[slot>>(2*levelBits)&levelMask]; chap != nil {
+			if pg := chap.pages[slot>>levelBits&levelMask]; pg != nil {
+				value = pg.values[slot&levelMask]
 			}
 		}
 	}
@@ -57,16 +66,26 @@ func (a *Array[T]) Set(gen uint64, slot uint32, value T) {
 	if a.gen != gen {
 		a.gen, a.root = gen, slices.Clone(a.root)
 	}
-	at := int(slot >> (3 * levelBits))
+	at := int(slot >> (4 * levelBits))
 	if at == len(a.root) {
-		a.root = append(a.root, &volume[T]{gen: gen})
+		a.root = append(a.root, &shelf[T]{gen: gen})
 	}
-	vol := a.root[at]
-	if vol.gen != gen {
-		own := *vol
+	sh := a.root[at]
+	if sh.gen != gen {
+		own := *sh
+		own.gen = gen
+		sh = &own
+		a.root[at] = sh
+	}
+	vol := sh.volumes[slot>>(3*levelBits)&levelMask]
+	if vol == nil || vol.gen != gen {
+		var own volume[T]
+		if vol != nil {
+			own = *vol
+		}
 		own.gen = gen
 		vol = &own
-		a.root[at] = vol
+		sh.volumes[slot>>(3*levelBits)&levelMask] = vol
 	}
 	chap := vol.chapters[slot>>(2*levelBits)&levelMask]
 	if chap == nil || chap.gen != gen {
@@ -93,7 +112,8 @@ func (a *Array[T]) Set(gen uint64, slot uint32, value T) {
 
 // page returns the page of slot.
 func (a *Array[T]) page(slot uint32) *page[T] {
-	return a.root[slot>>(3*levelBits)].chapters[slot>>(2*levelBits)&levelMask].pages[slot>>levelBits&levelMask]
+	vol := a.root[slot>>(4*levelBits)].volumes[slot>>(3*levelBits)&levelMask]
+	return vol.chapters[slot>>(2*levelBits)&levelMask].pages[slot>>levelBits&levelMask]
 }
 
 // ArrayReader reads values of one version of an [Array]. It remembers the last page, so it is faster than [Array.Get]

@@ -68,26 +68,29 @@ func TestArrayAndItsVersionsEqualASlice(t *testing.T) {
 	}
 }
 
-// A write copies the volume, the chapter and the page of a slot, and shares all others. A second write of a generation copies
-// nothing.
+// A write copies the shelf, the volume, the chapter and the page of a slot, and shares all others. A second write of a
+// generation copies nothing.
 func TestWriteToAnArrayCopiesOneNodePerLevel(t *testing.T) {
 	var array Array[*int]
-	const n = 3 << (3 * levelBits)
+	const n = 3 << (4 * levelBits)
 	for slot := range uint32(n) {
 		array.Set(1, slot, new(int))
 	}
 	next := array
 	next.Set(2, n/2, nil)
-	at := func(slot uint32) (volume, chapter, page uint32) {
-		return slot >> (3 * levelBits), slot >> (2 * levelBits) & levelMask, slot >> levelBits & levelMask
+	// nodes returns the node of slot on each level.
+	nodes := func(a *Array[*int], slot uint32) [4]any {
+		sh := a.root[slot>>(4*levelBits)]
+		vol := sh.volumes[slot>>(3*levelBits)&levelMask]
+		chap := vol.chapters[slot>>(2*levelBits)&levelMask]
+		return [4]any{sh, vol, chap, chap.pages[slot>>levelBits&levelMask]}
 	}
-	v, c, p := at(n / 2)
 	for slot := uint32(0); slot < n; slot += levelSize {
-		v2, c2, p2 := at(slot)
-		a, b := array.root[v2], next.root[v2]
-		if (a == b) != (v != v2) || (a.chapters[c2] == b.chapters[c2]) != (v != v2 || c != c2) ||
-			(a.chapters[c2].pages[p2] == b.chapters[c2].pages[p2]) != (v != v2 || c != c2 || p != p2) {
-			t.Fatalf("page of slot %d: a node was shared although it was written to, or copied although it was not", slot)
+		before, after := nodes(&array, slot), nodes(&next, slot)
+		for level, shift := range []int{4 * levelBits, 3 * levelBits, 2 * levelBits, levelBits} {
+			if written := slot>>shift == n/2>>shift; written == (before[level] == after[level]) {
+				t.Fatalf("slot %d, level %d: written to: %t, shared: %t", slot, level, written, !written)
+			}
 		}
 	}
 	if array.Get(n/2) == nil || next.Get(n/2) != nil {
@@ -98,7 +101,7 @@ func TestWriteToAnArrayCopiesOneNodePerLevel(t *testing.T) {
 		own := array
 		gen++
 		own.Set(gen, n/2, nil)
-	}); allocs > 4 { // root, volume, chapter and page
+	}); allocs > 5 { // root, shelf, volume, chapter and page
 		t.Errorf("a write makes %v allocations", allocs)
 	}
 	if allocs := testing.AllocsPerRun(100, func() { next.Set(2, n/2+1, nil) }); allocs != 0 {
@@ -109,13 +112,18 @@ func TestWriteToAnArrayCopiesOneNodePerLevel(t *testing.T) {
 // Check reports a node that is newer than its parent, on each level.
 func TestArrayCheckReportsEachBrokenInvariant(t *testing.T) {
 	for want, spoil := range map[string]func(a *Array[int]){
-		"":         func(*Array[int]) {},
-		"volume 0": func(a *Array[int]) { a.root[0].gen++ },
-		"chapter 1 of volume 0 has generation 2, the volume has 1":            func(a *Array[int]) { a.root[0].chapters[1].gen++ },
-		"page 2 of chapter 0 of volume 0 has generation 2, the chapter has 1": func(a *Array[int]) { a.root[0].chapters[0].pages[2].gen++ },
+		"":        func(*Array[int]) {},
+		"shelf 0": func(a *Array[int]) { a.root[0].gen++ },
+		"volume 1 of shelf 0 has generation 2, the shelf has 1": func(a *Array[int]) { a.root[0].volumes[1].gen++ },
+		"volume 0 of shelf 0: chapter 1 has generation 2, the volume has 1": func(a *Array[int]) {
+			a.root[0].volumes[0].chapters[1].gen++
+		},
+		"volume 0 of shelf 0: page 2 of chapter 0 has generation 2, the chapter has 1": func(a *Array[int]) {
+			a.root[0].volumes[0].chapters[0].pages[2].gen++
+		},
 	} {
 		var array Array[int]
-		for slot := range uint32(1000) {
+		for slot := range uint32(5000) {
 			array.Set(1, slot, 1)
 		}
 		spoil(&array)

@@ -63,22 +63,36 @@ func (n *node[K, D]) check() (depth int, err error) {
 // Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in
 // place although an earlier version shares its parent. Check visits every node.
 func (a *Array[T]) Check() error {
-	for i, vol := range a.root {
-		if vol.gen > a.gen {
-			return fmt.Errorf("volume %d has generation %d, the array has %d", i, vol.gen, a.gen)
+	for i, sh := range a.root {
+		if sh.gen > a.gen {
+			return fmt.Errorf("shelf %d has generation %d, the array has %d", i, sh.gen, a.gen)
 		}
-		for j, chap := range vol.chapters {
-			if chap == nil {
+		for j, vol := range sh.volumes {
+			if vol == nil {
 				continue
 			}
-			if chap.gen > vol.gen {
-				return fmt.Errorf("chapter %d of volume %d has generation %d, the volume has %d", j, i, chap.gen, vol.gen)
+			if vol.gen > sh.gen {
+				return fmt.Errorf("volume %d of shelf %d has generation %d, the shelf has %d", j, i, vol.gen, sh.gen)
 			}
-			for k, pg := range chap.pages {
-				if pg != nil && pg.gen > chap.gen {
-					return fmt.Errorf("page %d of chapter %d of volume %d has generation %d, the chapter has %d", k, j, i, pg.gen,
-						chap.gen)
-				}
+			if err := vol.check(); err != nil {
+				return fmt.Errorf("volume %d of shelf %d: %w", j, i, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (v *volume[T]) check() error {
+	for i, chap := range v.chapters {
+		if chap == nil {
+			continue
+		}
+		if chap.gen > v.gen {
+			return fmt.Errorf("chapter %d has generation %d, the volume has %d", i, chap.gen, v.gen)
+		}
+		for j, pg := range chap.pages {
+			if pg != nil && pg.gen > chap.gen {
+				return fmt.Errorf("page %d of chapter %d has generation %d, the chapter has %d", j, i, pg.gen, chap.gen)
 			}
 		}
 	}

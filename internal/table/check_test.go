@@ -28,7 +28,7 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 		"records: item": func(s state) {
 			s.v.records.All(func(items []item[struct{}]) bool { slices.Reverse(items[1:]); return false })
 		},
-		"objects: page 0 of chapter 0": func(s state) { // writes with generations in the wrong order
+		"objects: volume 0 of shelf 0: page 0 of chapter 0": func(s state) { // writes with generations in the wrong order
 			s.v.objects.Set(s.gen+1, 0, s.v.objects.Get(0))
 			s.v.objects.Set(s.gen, 16, s.v.objects.Get(16))
 		},
