@@ -27,6 +27,7 @@ var packages = map[string]string{
 	"informers":    "k8s.io/client-go/informers",
 	"informertest": "github.com/typedinformer/informer/informertest",
 	"manager":      "github.com/typedinformer/informer/manager",
+	"testing":      "testing",
 	"time":         "time",
 	"appsv1":       "k8s.io/api/apps/v1",
 	"corev1":       "k8s.io/api/core/v1",
