@@ -19,16 +19,22 @@ import (
 
 // packages are the packages that a snippet may use without an import, by their names in the snippet.
 var packages = map[string]string{
-	"cache":         "k8s.io/client-go/tools/cache",
-	"context":       "context",
-	"fmt":           "fmt",
-	"informer":      "github.com/typedinformer/informer",
-	"informers":     "k8s.io/client-go/informers",
-	"informertest":  "github.com/typedinformer/informer/informertest",
-	"manager":       "github.com/typedinformer/informer/manager",
-	"time":          "time",
-	"appsv1":        "k8s.io/api/apps/v1",
-	"corev1":        "k8s.io/api/core/v1",
+	"cache":        "k8s.io/client-go/tools/cache",
+	"context":      "context",
+	"errors":       "errors",
+	"fmt":          "fmt",
+	"informer":     "github.com/typedinformer/informer",
+	"informers":    "k8s.io/client-go/informers",
+	"informertest": "github.com/typedinformer/informer/informertest",
+	"manager":      "github.com/typedinformer/informer/manager",
+	"testing":      "testing",
+	"time":         "time",
+	"appsv1":       "k8s.io/api/apps/v1",
+	"corev1":       "k8s.io/api/core/v1",
+
+	"clientinformers": "k8s.io/client-go/informers/core/v1",
+	"corev1informers": "github.com/typedinformer/informer/k8s/core/v1",
+
 	"metav1":        "k8s.io/apimachinery/pkg/apis/meta/v1",
 	"shopv1":        "github.com/typedinformer/informer/examples/crd/shop/v1",
 	"shopinformers": "github.com/typedinformer/informer/examples/crd/informers/shop/v1",
@@ -127,7 +133,8 @@ func compile(t *testing.T, snippets []snippet) string {
 	}
 	var failures strings.Builder
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	args := []string{"build", "-overlay", filepath.Join(t.TempDir(), "overlay.json")}
+	// The newest versions of client-go: the README compares with its typed informers.
+	args := []string{"build", "-modfile=go.newest.mod", "-overlay", filepath.Join(t.TempDir(), "overlay.json")}
 	for i, s := range snippets {
 		source, isFile, err := s.source()
 		if err != nil {
@@ -149,7 +156,7 @@ func compile(t *testing.T, snippets []snippet) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(args[2], content, 0o600); err != nil {
+	if err := os.WriteFile(args[3], content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	build := exec.CommandContext(t.Context(), "go", args...)

@@ -234,7 +234,7 @@ var recoveries = []recovery{
 		does: func(o *outage) { o.endWatches(); o.wantStatus("stale=1 errors=1"); o.Delete("ns", "b") }},
 }
 
-// TestRecovery checks the table "What happens when something goes wrong" of the README.
+// TestRecovery checks the table of docs/failures.md.
 func TestRecovery(t *testing.T) {
 	for _, r := range recoveries {
 		for _, media := range []string{"json", "vnd.kubernetes.protobuf"} {
