@@ -42,8 +42,9 @@
 // Handlers and indexes have metadata only. An index by a field of the object cannot be had: index an informer of
 // structs with just that field.
 //
-// Get may return an object that is newer than its metadata, and the next Get one that is older than the first, if another
-// API server answers. To read at least a version that you know, such as that of your own write, wait for it first:
+// Get may return an object that is newer than its metadata, and the next Get one that is older than the first, if
+// another API server answers. To read at least a version that you know, such as that of your own write, wait for it
+// first:
 //
 //	err := secrets.Metadata().WaitForObject(ctx, written)
 //

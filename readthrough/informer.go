@@ -88,8 +88,8 @@ func (i *Informer[T]) Resource() informer.Resource { return i.resource }
 func (i *Informer[T]) Status() informer.InformerStatus { return i.metadata.Status() }
 
 // Run follows the collection until ctx ends, and returns the cause of ctx. When it returns, every goroutine that the
-// informer started has ended, requests of Get included, and it holds no whole object. An informer runs once; later calls
-// return [informer.ErrRunning].
+// informer started has ended, requests of Get included, and it holds no whole object. An informer runs once; later
+// calls return [informer.ErrRunning].
 func (i *Informer[T]) Run(ctx context.Context) error {
 	if i.invalid != nil {
 		return i.invalid
@@ -158,9 +158,9 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 //
 // If the store has no metadata of that key, or the server says that the object does not exist, the error meets
 // apierrors.IsNotFound. The errors of a request are those of [informer.TypedClient.Get]: apierrors.IsForbidden,
-// IsTooManyRequests and so on, or that of a server that cannot be reached. After 429 or 5xx with Retry-After, the request
-// is repeated up to ten times. An object that cannot be decoded is an error, too, and so is one that is older than its
-// metadata, as after a restore from a backup: [ErrStale]. After Run has returned, the error wraps
+// IsTooManyRequests and so on, or that of a server that cannot be reached. After 429 or 5xx with Retry-After, the
+// request is repeated up to ten times. An object that cannot be decoded is an error, too, and so is one that is older
+// than its metadata, as after a restore from a backup: [ErrStale]. After Run has returned, the error wraps
 // [informer.ErrStopped].
 func (i *Informer[T]) Get(ctx context.Context, key informer.Key) (T, error) {
 	if err := i.ready(ctx, key.Namespace); err != nil {

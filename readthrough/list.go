@@ -22,9 +22,9 @@ type Cost struct {
 	Requests int
 }
 
-// List returns the whole objects of a namespace whose labels selector matches, ordered by namespace, then name, and what
-// that cost. An empty namespace means all namespaces, and a nil selector matches all. [Informer.CostOf] returns the
-// cost beforehand.
+// List returns the whole objects of a namespace whose labels selector matches, ordered by namespace, then name, and
+// what that cost. An empty namespace means all namespaces, and a nil selector matches all. [Informer.CostOf] returns
+// the cost beforehand.
 //
 // All these objects are in memory at once, while the caller has them. The informer holds those for which MaxBytes has
 // room, and drops no other object for them. If metadata are enough, list those: they cost nothing.

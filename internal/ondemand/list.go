@@ -28,8 +28,8 @@ type Cost struct {
 	Requests int
 }
 
-// CostOf returns the cost of a list of objects with these keys. all is the number of objects that the pages of a request
-// for them have.
+// CostOf returns the cost of a list of objects with these keys. all is the number of objects that the pages of a
+// request for them have.
 func (r *Reader[T]) CostOf(keys []Key, all int) Cost {
 	c := Cost{Objects: len(keys)}
 	for _, key := range keys {
@@ -47,9 +47,9 @@ func (r *Reader[T]) CostOf(keys []Key, all int) Cost {
 // ListFunc calls take with each object of some pages, and returns the number of requests.
 type ListFunc[T any] func(ctx context.Context, take func(Key, Object[T])) (requests int, err error)
 
-// List returns the objects with some keys, in their order, without those that no longer exist, and what it cost. Of each
-// object, Get could have returned the same during the call. If many need a request, it calls list, and then fetches
-// what is still missing.
+// List returns the objects with some keys, in their order, without those that no longer exist, and what it cost. Of
+// each object, Get could have returned the same during the call. If many need a request, it calls list, and then
+// fetches what is still missing.
 func (r *Reader[T]) List(ctx context.Context, keys []Key, list ListFunc[T]) ([]T, Cost, error) {
 	if err := r.stopped(); err != nil {
 		return nil, Cost{}, fmt.Errorf("list: %w", err)
@@ -127,11 +127,14 @@ func (r *Reader[T]) getAll(ctx context.Context, missing map[Key]int, found []T, 
 	return context.Cause(ctx)
 }
 
+// errSamePage is the error of a server whose pages do not end.
+var errSamePage = errors.New("the server sent the continue token of a page that the client already has")
+
 // PageFunc reads a page of a collection.
 type PageFunc[T any] func(ctx context.Context, namespace string, o metav1.ListOptions) ([]T, metav1.ListMeta, error)
 
-// Pages calls take with each object of some namespaces, and returns the number of requests. If a continue token expires,
-// it reads that namespace again, in one request.
+// Pages calls take with each object of some namespaces, and returns the number of requests. If a continue token
+// expires, it reads that namespace again, in one request.
 func Pages[T any](ctx context.Context, list PageFunc[T], namespaces []string, selected metav1.ListOptions,
 	take func(T)) (requests int, err error) {
 	for _, namespace := range namespaces {
@@ -154,7 +157,7 @@ func Pages[T any](ctx context.Context, list PageFunc[T], namespaces []string, se
 				break
 			}
 			if page.Continue == o.Continue {
-				return requests, errors.New("the server sent the same page again")
+				return requests, errSamePage
 			}
 			o.Continue = page.Continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -48,8 +49,8 @@ var ErrStale = errors.New("the server has an older object than the store has met
 // errChanging is the error of a read that never saw an object at the version of its metadata.
 var errChanging = errors.New("the object was deleted and created again, or changed, during each of several requests")
 
-// isGone reports whether the server answered that it has no object with that key. Any other 404, such as one of a proxy or
-// of a server that does not serve the resource, says nothing about the object.
+// isGone reports whether the server answered that it has no object with that key. Any other 404, such as one of a proxy
+// or of a server that does not serve the resource, says nothing about the object.
 func isGone(err error, key Key) bool {
 	var answer apierrors.APIStatus
 	if !notfound.Is(err) || !errors.As(err, &answer) {
@@ -70,5 +71,5 @@ func asFetched(err error, key Key) error {
 
 // isAhead reports whether the server answered that it has not reached the requested version.
 func isAhead(err error) bool {
-	return apierrors.HasStatusCause(err, "ResourceVersionTooLarge")
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

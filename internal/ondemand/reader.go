@@ -62,7 +62,7 @@ type request struct {
 
 // flight is a request under way.
 type flight[T any] struct {
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the request has ended
 	waiting int           // the reads; protected by Reader.mu
 	obj     Object[T]     // set before done is closed
@@ -81,7 +81,8 @@ func New[T any](config Config[T]) *Reader[T] {
 	}
 }
 
-// Get returns an object: the one that is held if the metadata do not say that it is old, and otherwise that of a request.
+// Get returns an object: the one that is held if the metadata do not say that it is old, and otherwise that of a
+// request.
 func (r *Reader[T]) Get(ctx context.Context, key Key) (T, error) {
 	var none T
 	for range maxRounds {
@@ -161,7 +162,7 @@ func (r *Reader[T]) begin(ctx context.Context, of request) (Object[T], *flight[T
 	if f == nil {
 		f = &flight[T]{done: make(chan struct{})}
 		var flying context.Context
-		flying, f.cancel = context.WithCancel(context.WithoutCancel(ctx)) // others may wait longer than this one
+		flying, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx)) // others may wait longer than this one
 		r.flights[of] = f
 		r.status.Requests++
 		r.running.Go(func() { r.fly(flying, of, f) })
@@ -188,7 +189,7 @@ func (r *Reader[T]) leave(of request, f *flight[T]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.waiting--; f.waiting == 0 {
-		f.cancel()
+		f.cancel(nil)
 		if r.flights[of] == f {
 			delete(r.flights, of)
 		}
@@ -200,7 +201,7 @@ func (r *Reader[T]) fly(ctx context.Context, of request, f *flight[T]) {
 	f.err = errExited
 	defer close(f.done)
 	defer func() { r.land(of, f) }()
-	defer f.cancel()
+	defer f.cancel(nil)
 	f.obj, f.err = r.load(ctx, of)
 }
 
@@ -377,7 +378,7 @@ func (r *Reader[T]) Close() {
 	r.closed = true
 	r.held.clear()
 	for _, f := range r.flights {
-		f.cancel()
+		f.cancel(r.config.Stopped)
 	}
 	if r.idle != nil {
 		r.idle.Stop()
