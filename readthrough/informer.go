@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/internal/ondemand"
@@ -118,12 +117,7 @@ func (i *Informer[T]) changes() informer.Handler[*metav1.PartialObjectMetadata] 
 	type metadata = *metav1.PartialObjectMetadata
 	return informer.HandlerFuncs[metadata]{
 		Update: func(old, new metadata) {
-			if order, err := resourceversion.CompareResourceVersion(new.ResourceVersion, old.ResourceVersion); err != nil ||
-				order < 0 {
-				i.reader.Forget()
-				return
-			}
-			i.reader.Changed(informer.KeyOf(new))
+			i.reader.Updated(informer.KeyOf(new), old.ResourceVersion, new.ResourceVersion)
 		},
 		Delete: func(last metadata, _ bool) { i.reader.Changed(informer.KeyOf(last)) },
 	}

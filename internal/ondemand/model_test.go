@@ -174,7 +174,7 @@ func (m *model) read(key Key) {
 			}
 		}
 		m.Errorf("%s: %v, but it existed all the time", key, err)
-	case errors.Is(err, errDown), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errChanging):
+	case errors.Is(err, errDown), errors.Is(err, context.DeadlineExceeded):
 	default:
 		m.Errorf("%s: %v", key, err)
 	}

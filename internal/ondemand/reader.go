@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/typedinformer/informer/internal/heapsize"
 )
 
@@ -304,6 +306,15 @@ func (r *Reader[T]) Changed(key Key) {
 		r.held.drop(key)
 		r.status.Changed++
 	}
+}
+
+// Updated is Changed for metadata that went from one version to another. If that is not newer, the server went back.
+func (r *Reader[T]) Updated(key Key, from, to string) {
+	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
+		r.Forget()
+		return
+	}
+	r.Changed(key)
 }
 
 // Forget drops all objects: the server went back to an earlier state, so a version can come again with other content.

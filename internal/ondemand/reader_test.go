@@ -239,6 +239,24 @@ func TestHeldObjectNeedsNoRequest(t *testing.T) {
 	}
 }
 
+// A read that comes between a change of the store and the call of Changed does not get what is held.
+// Guarantees: O5
+func TestReadBeforeTheChangeIsReported(t *testing.T) {
+	r := newRig(t, nil)
+	defer r.Close()
+	r.answer = answers("u@5", "u@6")
+	for _, version := range []string{"5", "6"} {
+		r.metadata[keyA] = ID{"u", version}
+		if obj, err := r.Get(t.Context(), keyA); err != nil || obj.Text != "u@"+version {
+			t.Errorf("%v, %v at %s", obj, err, version)
+		}
+	}
+	delete(r.metadata, keyA)
+	if obj, err := r.Get(t.Context(), keyA); !apierrors.IsNotFound(err) {
+		t.Errorf("%v, %v of an object that was deleted", obj, err)
+	}
+}
+
 // If the store changes between the read that finds an object worth holding and the holding, the object is dropped, although
 // the change found nothing to drop.
 // Guarantees: O7
