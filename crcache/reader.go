@@ -184,8 +184,8 @@ func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
 	return missing, nil
 }
 
-// read yields the objects of a part that a list selects: those of snap, or whole ones for their metadata in snap, at most
-// limit of these if that is not negative.
+// read yields the objects of a part that a list selects: those of snap, or whole ones for their metadata in snap, at
+// most limit of these if that is not negative.
 func (k *kind) read(ctx context.Context, p *part, snap *informer.Snapshot[clientcache.Object], namespace string,
 	options *client.ListOptions, copies bool, limit int64) (iter.Seq2[client.ObjectKey, any], error) {
 	if p.onDemand != nil {

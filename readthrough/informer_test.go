@@ -25,8 +25,8 @@ import (
 	"github.com/typedinformer/informer/readthrough"
 )
 
-// Events come for all objects, with metadata. A whole object costs one request until it changes. A deleted one costs none.
-// Guarantees: O5, O6, O7
+// Events come for all objects, with metadata. A whole object costs one request until it changes. A deleted one costs
+// none. Guarantees: T1, T2, T3
 func TestObjectsAreReadWhenTheyAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -82,7 +82,7 @@ func TestObjectsAreReadWhenTheyAreAskedFor(t *testing.T) {
 
 // Before the watch has a change, a read returns an object that is newer than its metadata, or that it is gone. A caller
 // that waits for its write reads it.
-// Guarantees: O5, O6
+// Guarantees: T1, T2
 func TestReadAheadOfTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -112,9 +112,9 @@ func TestReadAheadOfTheWatch(t *testing.T) {
 	})
 }
 
-// While the server is away, held objects are read, and others are an error that is not "not found". What fails reaches the
-// caller, and the next read tries again.
-// Guarantees: O7
+// While the server is away, held objects are read, and others are an error that is not "not found". What fails reaches
+// the caller, and the next read tries again.
+// Guarantees: T3
 func TestFailuresReachTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -156,9 +156,9 @@ func TestFailuresReachTheCaller(t *testing.T) {
 	})
 }
 
-// A server that was restored from a backup sends older objects than the store has metadata: an error, until the store has
-// followed. No object of the lost time is held then.
-// Guarantees: O5, O7
+// A server that was restored from a backup sends older objects than the store has metadata: an error, until the store
+// has followed. No object of the lost time is held then.
+// Guarantees: T1, T3
 func TestRestoredServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -184,7 +184,7 @@ func TestRestoredServer(t *testing.T) {
 }
 
 // The objects that a selector names are whole always, and need no requests. The limit does not count them.
-// Guarantees: O10
+// Guarantees: T6
 func TestKeptObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -216,7 +216,7 @@ func TestKeptObjects(t *testing.T) {
 }
 
 // A list says what it cost, selects by labels, and costs nothing for what is held.
-// Guarantees: O11
+// Guarantees: T7
 func TestListSaysWhatItCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -277,8 +277,8 @@ func TestTransform(t *testing.T) {
 	})
 }
 
-// A read before the first list waits for it, and says why it waited in vain. After Run, reads fail and nothing is held. An
-// informer runs once.
+// A read before the first list waits for it, and says why it waited in vain. After Run, reads fail and nothing is held.
+// An informer runs once.
 func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -368,9 +368,9 @@ func TestInvalid(t *testing.T) {
 	})
 }
 
-// Writers, failures and readers at random. No read is older than its metadata at the call, and each has a state that the
-// server had. In the end, everything can be read, and what is held equals the server.
-// Guarantees: O5, O6, O7
+// Writers, failures and readers at random. No read is older than its metadata at the call, and each has a state that
+// the server had. In the end, everything can be read, and what is held equals the server.
+// Guarantees: T1, T2, T3
 func TestReadsAgreeWithTheServer(t *testing.T) {
 	rounds := 20
 	if testing.Short() {

@@ -42,9 +42,9 @@ func (r *rig) reads(ctx context.Context, n int) <-chan result {
 	return results
 }
 
-// Reads of one version share a request. It has the values of the first context and the cancellation of none: a read whose
-// context ends returns, and the others get the object.
-// Guarantees: O8
+// Reads of one version share a request. It has the values of the first context and the cancellation of none: a read
+// whose context ends returns, and the others get the object.
+// Guarantees: T4
 func TestReadsShareARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -76,9 +76,9 @@ func TestReadsShareARequest(t *testing.T) {
 	})
 }
 
-// A request that nobody waits for any more ends. The next read begins another one. A read whose context has ended begins
-// none.
-// Guarantees: O8
+// A request that nobody waits for any more ends. The next read begins another one. A read whose context has ended
+// begins none.
+// Guarantees: T4
 func TestRequestEndsWithItsLastRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -117,7 +117,7 @@ func TestRequestEndsWithItsLastRead(t *testing.T) {
 }
 
 // A read that begins when the store has a newer version does not wait for the request of an older one.
-// Guarantees: O5, O8
+// Guarantees: T1, T4
 func TestVersionsHaveRequestsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
@@ -144,7 +144,7 @@ func TestVersionsHaveRequestsOfTheirOwn(t *testing.T) {
 }
 
 // Close ends the requests, and waits for them. Later reads fail, and nothing is held.
-// Guarantees: O9
+// Guarantees: T5
 func TestCloseEndsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)

@@ -56,7 +56,7 @@ func (r *rig) wantList(keys []Key, list ListFunc[*thing], want Cost) []*thing {
 
 // A list fetches a few missing objects one by one, and many by pages. Its cost says so, before and after. What it
 // fetched is held, so the next one costs nothing.
-// Guarantees: O11
+// Guarantees: T7
 func TestListCosts(t *testing.T) {
 	for _, c := range []struct {
 		objects int
@@ -90,7 +90,7 @@ func TestListCosts(t *testing.T) {
 }
 
 // What pages have in an old version, or lack, is fetched one by one. What is gone is left out.
-// Guarantees: O5, O11
+// Guarantees: T1, T7
 func TestListIsNotOlderThanTheMetadata(t *testing.T) {
 	r, keys := newList(t, 20)
 	defer r.Close()
@@ -116,7 +116,7 @@ func TestListIsNotOlderThanTheMetadata(t *testing.T) {
 }
 
 // A list holds its objects only if there is room. It drops none for them.
-// Guarantees: O9
+// Guarantees: T5
 func TestListDropsNothing(t *testing.T) {
 	r, keys := newList(t, 100, 40, 50)
 	defer r.Close()
@@ -156,8 +156,8 @@ func TestListFails(t *testing.T) {
 	}
 }
 
-// Pages follow the continue token in each namespace, and begin anew without a limit when it expires. A server that sends
-// the same token again is an error.
+// Pages follow the continue token in each namespace, and begin anew without a limit when it expires. A server that
+// sends the same token again is an error.
 func TestPages(t *testing.T) {
 	expired := apierrors.NewResourceExpired("continue")
 	for _, c := range []struct {

@@ -195,7 +195,7 @@ func (m *model) Rand(n int) int {
 // Readers, a server that changes, replicas that are behind and a watch that is behind, at random. No read is older than
 // the store was at its beginning, or anything that the server never had. In the end, exactly objects at the version of
 // their metadata are held.
-// Guarantees: O5, O6, O7, O8, O9
+// Guarantees: T1, T2, T3, T4, T5
 func TestReadsFollowAModel(t *testing.T) {
 	rounds := 300
 	if testing.Short() {

@@ -108,8 +108,8 @@ func answers(all ...any) func(context.Context, int, Key, string) (Object[*thing]
 	}
 }
 
-// What a read returns, for each answer of the server and each change of the store meanwhile. The store has u@5 at first.
-// Guarantees: O5, O6, O7, O8
+// What a read returns, for each answer of the server and each change of the store meanwhile. The store has u@5 at
+// first. Guarantees: T1, T2, T3, T4
 func TestReadIsNotOlderThanTheMetadata(t *testing.T) {
 	gone := apierrors.NewNotFound(secrets, "a")
 	forbidden := apierrors.NewForbidden(secrets, "a", errors.New("no"))
@@ -219,7 +219,7 @@ func TestReadOfAnObjectThatAlwaysChangesEnds(t *testing.T) {
 }
 
 // Reads of an object that is held send no request until its metadata change. A key without metadata never needs one.
-// Guarantees: O5, O6
+// Guarantees: T1, T2
 func TestHeldObjectNeedsNoRequest(t *testing.T) {
 	r := newRig(t, nil)
 	defer r.Close()
@@ -240,7 +240,7 @@ func TestHeldObjectNeedsNoRequest(t *testing.T) {
 }
 
 // A read that comes between a change of the store and the call of Changed does not get what is held.
-// Guarantees: O5
+// Guarantees: T1
 func TestReadBeforeTheChangeIsReported(t *testing.T) {
 	r := newRig(t, nil)
 	defer r.Close()
@@ -257,9 +257,9 @@ func TestReadBeforeTheChangeIsReported(t *testing.T) {
 	}
 }
 
-// If the store changes between the read that finds an object worth holding and the holding, the object is dropped, although
-// the change found nothing to drop.
-// Guarantees: O7
+// If the store changes between the read that finds an object worth holding and the holding, the object is dropped,
+// although the change found nothing to drop.
+// Guarantees: T1, T5
 func TestChangeBeforeAnObjectIsHeld(t *testing.T) {
 	r := newRig(t, nil)
 	defer r.Close()
@@ -279,7 +279,7 @@ func TestChangeBeforeAnObjectIsHeld(t *testing.T) {
 }
 
 // An object of a store of whole objects needs no request, unless it is older than its metadata.
-// Guarantees: O10
+// Guarantees: T6
 func TestKeptObjectNeedsNoRequest(t *testing.T) {
 	kept := object("u", "5", 0)
 	r := newRig(t, func(c *Config[*thing]) {
@@ -303,7 +303,7 @@ func TestKeptObjectNeedsNoRequest(t *testing.T) {
 
 // The objects that are held stay within the limit: those that were not read for the longest time go. One that is larger
 // than the limit is returned, not held.
-// Guarantees: O9
+// Guarantees: T5
 func TestHeldObjectsStayWithinTheLimit(t *testing.T) {
 	r := newRig(t, nil)
 	defer r.Close()
@@ -347,7 +347,7 @@ func TestHeldObjectsStayWithinTheLimit(t *testing.T) {
 }
 
 // An object that nobody reads for MaxIdle is dropped then.
-// Guarantees: O9
+// Guarantees: T5
 func TestIdleObjectsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
