@@ -163,8 +163,7 @@ func TestIndexField(t *testing.T) {
 	}
 }
 
-// An object that exists but could not be decoded is not NotFound, and a list that lacks it is an error with the other
-// objects.
+// An object that exists but could not be decoded is not NotFound, and a list that lacks it is an error with the other objects.
 func TestUndecodableObjectIsNotNotFound(t *testing.T) {
 	for _, namespaces := range []map[string]cache.Config{nil, {"a": {}, "b": {}}} {
 		for _, compact := range []bool{false, true} {
@@ -432,8 +431,7 @@ func TestWaitForCacheSyncIgnoresARemovedInformer(t *testing.T) {
 	})
 }
 
-// A Go type that stands for two kinds names neither: the scheme refuses to guess, also when one of them has an
-// informer.
+// A Go type that stands for two kinds names neither: the scheme refuses to guess, also when one of them has an informer.
 func TestTypeOfTwoKinds(t *testing.T) {
 	w := newWorld(t, false)
 	w.pod("a", "x")

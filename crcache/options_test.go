@@ -195,8 +195,8 @@ func TestUnsafeDisableDeepCopy(t *testing.T) {
 	}
 }
 
-// SyncPeriod, and that of a handler, repeat all objects. As in client-go, a handler that is added to an informer that
-// runs cannot make the period shorter.
+// SyncPeriod, and that of a handler, repeat all objects. As in client-go, a handler that is added to an informer that runs
+// cannot make the period shorter.
 func TestSyncPeriod(t *testing.T) {
 	for _, test := range []struct {
 		name string

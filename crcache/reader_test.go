@@ -15,8 +15,7 @@ import (
 	"github.com/typedinformer/informer/crcache"
 )
 
-// Whatever selects the objects, List returns copies that the caller may write to, unless UnsafeDisableDeepCopy says
-// otherwise.
+// Whatever selects the objects, List returns copies that the caller may write to, unless UnsafeDisableDeepCopy says otherwise.
 func TestListReturnsCopies(t *testing.T) {
 	label, field := client.MatchingLabels{"name": "x"}, client.MatchingFields{"node": "node-x"}
 	for _, test := range []struct {

@@ -210,8 +210,8 @@ var forms = []client.Object{
 	&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}},
 }
 
-// An informer of the cache is a SharedIndexInformer that does what that of controller-runtime's cache does, in each
-// form. That of several namespaces does the same.
+// An informer of the cache is a SharedIndexInformer that does what that of controller-runtime's cache does, in each form. That of several
+// namespaces does the same.
 // Guarantees: P1
 func TestInformersAreSharedIndexInformers(t *testing.T) {
 	for _, form := range forms {
@@ -241,8 +241,8 @@ func TestInformersAreSharedIndexInformers(t *testing.T) {
 	}
 }
 
-// The resync periods of handlers follow the rules of client-go: a handler that is added before the start may have a
-// shorter period than the informer, and a later one may not.
+// The resync periods of handlers follow the rules of client-go: a handler that is added before the start may have a shorter period than
+// the informer, and a later one may not.
 // Guarantees: P1
 func TestResyncPeriods(t *testing.T) {
 	for _, test := range []struct {

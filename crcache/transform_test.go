@@ -83,8 +83,8 @@ func (w *world) events(i cache.Informer) recorder {
 	return r
 }
 
-// A transform may drop the uid and the resource version. Readers and handlers then receive objects without them, in
-// each cache. Guarantees: P2
+// A transform may drop the uid and the resource version. Readers and handlers then receive objects without them, in each cache.
+// Guarantees: P2
 func TestTransformThatDropsTheIdentity(t *testing.T) {
 	for _, by := range caches {
 		t.Run(by.name, func(t *testing.T) {
@@ -169,8 +169,8 @@ func TestTypedReadsAfterATransformThatDropsTheIdentity(t *testing.T) {
 // slim is no runtime.Object.
 type slim struct{ metav1.ObjectMeta }
 
-// A transform may return another type. Handlers and indexers receive that, and a reader of the old type gets an error,
-// in each cache. Guarantees: P2
+// A transform may return another type. Handlers and indexers receive that, and a reader of the old type gets an error, in each cache.
+// Guarantees: P2
 func TestTransformToAnotherType(t *testing.T) {
 	// controller-runtime may call a transform with what it returned before.
 	of := func(to func(metav1.ObjectMeta) any) toolscache.TransformFunc {

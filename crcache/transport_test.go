@@ -109,8 +109,7 @@ func redirecting(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// The client's CheckRedirect decides about redirects, as in controller-runtime. Without it, the cache follows those to
-// the same server.
+// The client's CheckRedirect decides about redirects, as in controller-runtime. Without it, the cache follows those to the same server.
 func TestCheckRedirect(t *testing.T) {
 	for _, by := range caches[:2] {
 		t.Run(by.name, func(t *testing.T) {
@@ -154,8 +153,7 @@ func TestCheckRedirectRefuses(t *testing.T) {
 	}
 }
 
-// The timeout of rest.Config, or of the HTTP client, limits lists, and ends no watch. controller-runtime's cache ends
-// each watch after it.
+// The timeout of rest.Config, or of the HTTP client, limits lists, and ends no watch. controller-runtime's cache ends each watch after it.
 func TestTimeoutLimitsListsNotWatches(t *testing.T) {
 	const timeout = 20 * time.Second
 	for name, options := range map[string]func(*rest.Config, *cache.Options){

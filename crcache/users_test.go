@@ -126,8 +126,7 @@ func TestNewInformer(t *testing.T) {
 	}
 }
 
-// The cache shows what the user's informer has, whatever that is. Typed reads do so too, and what they cannot do is an
-// error.
+// The cache shows what the user's informer has, whatever that is. Typed reads do so too, and what they cannot do is an error.
 func TestReadsOfNewInformer(t *testing.T) {
 	w := newWorld(t, false)
 	m := maker{lists: &corev1.PodList{
@@ -197,8 +196,7 @@ func TestIgnoreNewInformer(t *testing.T) {
 	}
 }
 
-// Options that have no effect on the informers of the user are errors. Those that only our informers cannot support are
-// none.
+// Options that have no effect on the informers of the user are errors. Those that only our informers cannot support are none.
 func TestOptionsOfNewInformer(t *testing.T) {
 	no := false
 	for _, test := range []struct {
