@@ -100,10 +100,10 @@ func matching[T informer.Object](all []T, selector labels.Selector) []T {
 	}
 	matching := all[:0]
 	for _, obj := range all {
-		if l, ok := any(obj).(interface{ GetLabels() map[string]string }); ok && !selector.Matches(labels.Set(l.GetLabels())) {
-			continue
+		labeled, ok := any(obj).(interface{ GetLabels() map[string]string })
+		if !ok || selector.Matches(labels.Set(labeled.GetLabels())) {
+			matching = append(matching, obj)
 		}
-		matching = append(matching, obj)
 	}
 	return matching
 }
