@@ -104,6 +104,11 @@
 // runs in a bubble of testing/synctest, where an hour of backoff takes no time. Its DetectMutations finds code that
 // writes to cached objects. With the build tag assert, the store checks its invariants after each change.
 //
+// # Memory on demand
+//
+// Package readthrough follows the metadata of a collection, and reads whole objects when they are asked for: for large
+// collections of which a program reads little, such as Secrets.
+//
 // # Shards
 //
 // Replicas can share a large collection: with Resource.Shard, each holds only a part of it, and [Informer.SetShard]

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,11 +39,19 @@ type TypedClient[T Object] struct{ client *crud.Client }
 // NewTypedClient returns a client for one resource. If client, T or resource is wrong, each call returns a
 // [TerminalError] that says so.
 func NewTypedClient[T Object](client *Client, resource schema.GroupVersionResource) *TypedClient[T] {
+	var none T
+	return NewTypedClientOf(client, resource, none)
+}
+
+// NewTypedClientOf is like [NewTypedClient] for a T that is an interface type. prototype is a pointer of the type to
+// decode, as in Config.Prototype. The zero T means T itself.
+func NewTypedClientOf[T Object](client *Client, resource schema.GroupVersionResource, prototype T) *TypedClient[T] {
+	typed := Config[T]{Prototype: prototype}
 	collection := Resource{GroupVersionResource: resource}
 	config := crud.Config{
 		Resource:    resource,
 		Path:        collection.path,
-		Type:        reflect.TypeFor[T](),
+		Type:        typed.goType(),
 		Terminal:    TerminalError,
 		Undecodable: func(key Key, err error) error { return &DecodeError{Resource: collection, Key: key, Err: err} },
 	}

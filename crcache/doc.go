@@ -21,6 +21,12 @@
 // [Options] and [ByObject] choose how objects are held. DropManagedFields saves a third of a typical object. Share
 // makes objects share equal parts. Compact holds them compressed and decodes them when they are read.
 //
+// [ByObject.OnDemand] is for kinds that are large, and of which a program reads little, such as Secrets: the cache
+// follows their metadata, and reads a whole object from the server when Get or List asks for it. What it guarantees is
+// that of package readthrough. Handlers and predicates of such a kind receive objects that have metadata only.
+//
+//	crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Secret{}: {OnDemand: true}}}
+//
 // # Audits
 //
 // [Options.AuditEvery] makes each informer compare its objects with the server periodically, by a list of metadata;

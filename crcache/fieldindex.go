@@ -43,6 +43,9 @@ type fieldIndex struct {
 type fieldKey struct{ namespace, value string }
 
 func (k *kind) indexField(field string, extract client.IndexerFunc) error {
+	if d := k.parts[0].onDemand; d != nil {
+		return d.errNoIndex("IndexField")
+	}
 	if k.IsStopped() {
 		return k.errStopped()
 	}

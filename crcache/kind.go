@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +54,7 @@ type part struct {
 	series    series // of its metrics
 	config    cache.Config
 	informer  *informer.Informer[clientcache.Object] // nil before kind.started is closed
+	onDemand  *onDemand                              // nil if the informer has whole objects
 }
 
 // newKind creates the informers of a kind.
@@ -87,6 +89,10 @@ func (c *objectCache) newKind(id kindID) (*kind, error) {
 		part, err := c.addPart(k, mapping, namespace, namespaces[namespace])
 		if err != nil {
 			return nil, err
+		}
+		if s := c.storages.of(id.gvk); s.onDemand && id.form != metadataForm {
+			p := k.parts[len(k.parts)-1]
+			p.onDemand = newOnDemand(k, p, &part, prototype, s.DropManagedFields)
 		}
 		parts = append(parts, part)
 	}
@@ -154,6 +160,9 @@ func (c *objectCache) configOf(k *kind, prototype client.Object) clientcache.Con
 		Logger:            slog.New(logr.ToSlogHandler(c.log)),
 		OnStart:           k.start,
 	}
+	if k.parts[0].onDemand != nil {
+		config.Object, config.Options.DropManagedFields = &metav1.PartialObjectMetadata{}, true
+	}
 	if k.id.form == metadataForm { // the server sends the kind PartialObjectMetadata
 		config.Kind = k.id.gvk
 	}
@@ -167,6 +176,9 @@ func (k *kind) start(informers []*informer.Informer[clientcache.Object]) {
 	for n, p := range k.parts {
 		p.informer = informers[n]
 		k.observed.add(p, p.series)
+		if p.onDemand != nil {
+			p.onDemand.follow(p.informer)
+		}
 	}
 	for _, x := range k.fields {
 		x.start(k.parts)
@@ -199,6 +211,9 @@ func (k *kind) run(ctx context.Context) {
 	defer context.AfterFunc(k.removed, cancel)()
 	k.RunWithContext(ctx)
 	for _, p := range k.parts {
+		if p.onDemand != nil {
+			p.onDemand.reader.Close()
+		}
 		k.observed.remove(p)
 	}
 }

@@ -54,6 +54,15 @@ type ByObject struct {
 	DropManagedFields *bool
 	// AuditEvery is the period of audits of this kind. Zero means no periodic audits, also if Options.AuditEvery is set.
 	AuditEvery *time.Duration
+	// OnDemand makes the cache follow only the metadata of all objects, and read a whole object from the server when Get
+	// or List asks for it: for kinds of which a program reads few objects, such as Secrets. A Get sends a request unless
+	// the cache holds the object at the version of its metadata; see package readthrough for what it guarantees. The cache
+	// holds at most 16 MiB of such objects, and none that nobody has read for 5 minutes. The program needs the permission
+	// to get the objects.
+	//
+	// Handlers and predicates receive objects of the kind's type that have metadata only, without managedFields.
+	// IndexField, NewIndex and lists by fields return an error. Compact has no effect and must not be set.
+	OnDemand bool
 	// IgnoreNewInformer chooses between the informers of crcache and those of cache.Options.NewInformer.
 	IgnoreNewInformer *bool
 }
@@ -62,7 +71,8 @@ type ByObject struct {
 type storage struct {
 	clientcache.Options
 
-	users bool // cache.Options.NewInformer makes the informer: the options do not apply
+	onDemand bool // the informer has metadata only; the fields above say how
+	users    bool // cache.Options.NewInformer makes the informer: the options do not apply
 }
 
 // storages has the storage of each kind.
@@ -119,9 +129,15 @@ func (o *Options) storages(of kindOf, newInformer bool) (*storages, error) {
 		if by.IgnoreNewInformer != nil {
 			special.users = newInformer && !*by.IgnoreNewInformer
 		}
-		own.users = special.users
+		own.users, own.onDemand = special.users, by.OnDemand
 		if err := own.checkEffect(field); err != nil {
 			return nil, err
+		}
+		if by.OnDemand && by.Compact != nil && *by.Compact {
+			return nil, fmt.Errorf("%sOnDemand and Compact exclude each other: the cache has only metadata", field)
+		}
+		if special.onDemand = by.OnDemand; by.OnDemand {
+			special.Compact = false
 		}
 		if special.Compact && special.Share {
 			return nil, fmt.Errorf("crcache.Options.ByObject[%T]: Compact and Share exclude each other", obj)
@@ -155,6 +171,7 @@ func (s storage) checkEffect(fields string) error {
 		{"Share", s.Share},
 		{"DropManagedFields", s.DropManagedFields},
 		{"AuditEvery", s.AuditEvery != 0},
+		{"OnDemand", s.onDemand},
 	} {
 		if f.set {
 			return fmt.Errorf("%s%s has no effect on the informers of cache.Options.NewInformer: "+

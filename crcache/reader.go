@@ -43,16 +43,11 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 	}
 	var options client.GetOptions
 	options.ApplyOptions(opts)
-	snap := p.informer.Store().Snapshot()
 	copies := p.copies(options.UnsafeDisableDeepCopy)
-	if copies {
-		snap = informer.Copies(snap)
+	obj, err := k.object(ctx, p, key, copies)
+	if err != nil {
+		return err
 	}
-	held, ok := snap.Get(key)
-	if !ok {
-		return k.notFound(snap, key)
-	}
-	obj := clientcache.Result(held)
 	to, from := reflect.ValueOf(out), reflect.ValueOf(obj)
 	if to.Type() != from.Type() {
 		return k.anotherType(key, obj, to.Type().String())
@@ -62,6 +57,22 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 		out.GetObjectKind().SetGroupVersionKind(k.id.gvk)
 	}
 	return nil
+}
+
+// object returns what a part has of a key, or a copy.
+func (k *kind) object(ctx context.Context, p *part, key client.ObjectKey, copies bool) (any, error) {
+	if p.onDemand != nil {
+		return p.onDemand.get(ctx, key, copies)
+	}
+	snap := p.informer.Store().Snapshot()
+	if copies {
+		snap = informer.Copies(snap)
+	}
+	held, ok := snap.Get(key)
+	if !ok {
+		return nil, k.notFound(snap, key)
+	}
+	return clientcache.Result(held), nil
 }
 
 // anotherType returns the error of a reader that wants another type than the cache has.
@@ -107,10 +118,10 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	items := []runtime.Object{}
-	missing, err := k.list(&options, true, func(held clientcache.Object, copied bool) error {
-		obj, ok := clientcache.Result(held).(runtime.Object)
+	missing, err := k.list(ctx, &options, true, func(key client.ObjectKey, read any, copied bool) error {
+		obj, ok := read.(runtime.Object)
 		if !ok {
-			return k.anotherType(client.ObjectKeyFromObject(held), clientcache.Result(held), "runtime.Object")
+			return k.anotherType(key, read, "runtime.Object")
 		}
 		if copied {
 			obj.GetObjectKind().SetGroupVersionKind(id.gvk)
@@ -133,8 +144,8 @@ var errContinue = errors.New("continue list option is not supported by the cache
 // list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless
 // the configuration or options disable that. An error of take ends it. The error missing says that there may be more
 // objects, which could not be decoded. The values of their labels and fields are not known.
-func (k *kind) list(options *client.ListOptions, copy bool,
-	take func(held clientcache.Object, copied bool) error) (missing, err error) {
+func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
+	take func(key client.ObjectKey, obj any, copied bool) error) (missing, err error) {
 	if options.Continue != "" {
 		return nil, errContinue
 	}
@@ -153,12 +164,12 @@ func (k *kind) list(options *client.ListOptions, copy bool,
 	for _, p := range parts {
 		snap := p.informer.Store().Snapshot()
 		copies := copy && p.copies(options.UnsafeDisableDeepCopy)
-		objects, err := k.selected(p, snap, namespace, options, copies)
+		objects, err := k.read(ctx, p, snap, namespace, options, copies, left)
 		if err != nil {
 			return nil, err
 		}
-		for obj := range objects {
-			if err := take(obj, copies); err != nil {
+		for key, obj := range objects {
+			if err := take(key, obj, copies); err != nil {
 				return nil, err
 			}
 			if left--; left == 0 {
@@ -171,6 +182,30 @@ func (k *kind) list(options *client.ListOptions, copy bool,
 		missing = fmt.Errorf("list %s: %w", k.id.gvk.Kind, missing)
 	}
 	return missing, nil
+}
+
+// read yields the objects of a part that a list selects: those of snap, or whole ones for their metadata in snap, at
+// most limit of these if that is not negative.
+func (k *kind) read(ctx context.Context, p *part, snap *informer.Snapshot[clientcache.Object], namespace string,
+	options *client.ListOptions, copies bool, limit int64) (iter.Seq2[client.ObjectKey, any], error) {
+	if p.onDemand != nil {
+		all, err := p.onDemand.list(ctx, snap, namespace, options, limit)
+		return func(yield func(client.ObjectKey, any) bool) {
+			for _, w := range all {
+				if !yield(w.Key, w.result(copies)) {
+					return
+				}
+			}
+		}, err
+	}
+	objects, err := k.selected(p, snap, namespace, options, copies)
+	return func(yield func(client.ObjectKey, any) bool) {
+		for held := range objects {
+			if !yield(client.ObjectKeyFromObject(held), clientcache.Result(held)) {
+				return
+			}
+		}
+	}, err
 }
 
 // selected yields the objects of snap, a snapshot of a part, that match a namespace and the selectors of options.

@@ -36,14 +36,13 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 	if err != nil {
 		return none, err
 	}
-	snap := p.informer.Store().Snapshot()
-	held, ok := snap.Get(key)
-	if !ok {
-		return none, k.notFound(snap, key)
+	read, err := k.object(ctx, p, key, false)
+	if err != nil {
+		return none, err
 	}
-	obj, ok := clientcache.Result(held).(T)
+	obj, ok := read.(T)
 	if !ok {
-		return none, k.anotherType(key, clientcache.Result(held), reflect.TypeFor[T]().String())
+		return none, k.anotherType(key, read, reflect.TypeFor[T]().String())
 	}
 	return obj, nil
 }
@@ -62,10 +61,10 @@ func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.Li
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	var list []T
-	missing, err := k.list(&options, false, func(held clientcache.Object, _ bool) error {
-		obj, ok := clientcache.Result(held).(T)
+	missing, err := k.list(ctx, &options, false, func(key client.ObjectKey, read any, _ bool) error {
+		obj, ok := read.(T)
 		if !ok {
-			return k.anotherType(client.ObjectKeyFromObject(held), clientcache.Result(held), reflect.TypeFor[T]().String())
+			return k.anotherType(key, read, reflect.TypeFor[T]().String())
 		}
 		list = append(list, obj)
 		return nil
@@ -101,6 +100,9 @@ func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache,
 	}
 	x := &Index[T, K]{}
 	k := i.(*kind)
+	if d := k.parts[0].onDemand; d != nil {
+		return nil, d.errNoIndex("an Index")
+	}
 	k.whenStarted(func() {
 		var parts []*informer.Index[clientcache.Object, K]
 		for _, p := range k.parts {

@@ -27,6 +27,7 @@ var rooms = map[string][]string{
 	"intake":    {"decode", "fetch", "hashrange", "heapsize", "run"},
 	"line":      {"histogram", "run"},
 	"members":   nil,
+	"ondemand":  {"heapsize", "notfound", "run"},
 	"packed":    {"decode", "heapsize", "pack"},
 	"pipe":      {"run"},
 	"saved":     {"decode", "notfound", "run", "snapshotfile", "transport"},

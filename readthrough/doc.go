@@ -1,0 +1,56 @@
+// Package readthrough has an informer for collections that are too large to hold, and of which a program reads little,
+// such as Secrets and ConfigMaps. It follows the metadata of all objects, and reads a whole object when somebody asks
+// for it. A Secret is then in memory only while it is used.
+//
+//	secrets := readthrough.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")},
+//		readthrough.Config[*corev1.Secret]{KeepLabelSelector: "app.kubernetes.io/part-of=my-operator"})
+//	ctl.Watch(informer.EnqueueObject(secrets.Metadata()))
+//	go secrets.Run(ctx)
+//
+//	secret, err := secrets.Get(ctx, key)
+//
+// # Memory on demand
+//
+// Metadata take about a tenth of a kilobyte to one kilobyte for each object, whatever its data. Whole objects take
+// Config.MaxBytes at most, and those that nobody reads go after Config.MaxIdle, or when they change. Objects that
+// Config.KeepLabelSelector and KeepFieldSelector name are whole always: those that the program reads all the time.
+//
+// The first read of an object costs a request, and so does the first one after each change. If a program reads most
+// objects again and again, and they change often, use an [informer.Informer]: it needs one watch and no requests. Its
+// Compact and a struct with just the fields that are needed save memory too.
+//
+// The user of the program needs the permission to get the objects, as well as to list and watch them.
+//
+// # What it guarantees
+//
+//   - Get never returns an object that is older than the metadata in the store. An object counts as newer only by its
+//     resource version, compared as KEP-5504 defines it.
+//   - An object that was deleted is "not found" as soon as the store has seen that, also if it was on its way. So is an
+//     object that the server says does not exist, although the store still has its metadata. An object that was deleted
+//     and created again is never taken for the one before.
+//   - A failure is an error of Get, never an old object, and never "not found". While the server is away, Get returns
+//     the objects that are held at the version of their metadata, and errors for others. The watch of the metadata is
+//     then broken too, so the store may not know of a change; see Status.
+//   - Reads of one version at the same time share one request. Each read waits until its own context ends; the request
+//     ends when none waits.
+//   - Held objects are at exactly the version of their metadata. A change of the metadata drops the object.
+//   - Whole objects take at most MaxBytes, in addition to those that callers have, those under way and those that a
+//     selector names.
+//
+// # What it does not
+//
+// Handlers and indexes have metadata only. An index by a field of the object cannot be had: index an informer of
+// structs with just that field.
+//
+// Get may return an object that is newer than its metadata, and the next Get one that is older than the first, if
+// another API server answers. To read at least a version that you know, such as that of your own write, wait for it
+// first:
+//
+//	err := secrets.Metadata().WaitForObject(ctx, written)
+//
+// A list of whole objects needs many of them in memory, and requests for those that are not: [Informer.List] returns
+// what it cost, and [Informer.CostOf] what it would cost.
+//
+// A server that was restored from a backup can reach a resource version once more, with other content. The informer
+// drops all held objects when metadata go back to an earlier version.
+package readthrough
