@@ -14,9 +14,9 @@ require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/pprof v0.0.0-20250403155104-27863c87afa6
 	github.com/prometheus/client_golang v1.24.0
-	github.com/typedinformer/informer v0.0.0
-	github.com/typedinformer/informer/crcache v0.0.0
-	github.com/typedinformer/informer/informerprom v0.0.0
+	github.com/typedinformer/informer v0.1.0
+	github.com/typedinformer/informer/crcache v0.1.0
+	github.com/typedinformer/informer/informerprom v0.1.0
 	gonum.org/v1/plot v0.17.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
@@ -32,7 +32,7 @@ require (
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/typedinformer/informer/clientgo v0.0.0 // indirect
+	github.com/typedinformer/informer/clientgo v0.1.0 // indirect
 	golang.org/x/image v0.30.0 // indirect
 )
 

@@ -6,7 +6,7 @@ replace github.com/typedinformer/informer => ../
 
 require (
 	github.com/go-logr/logr v1.4.3
-	github.com/typedinformer/informer v0.0.0
+	github.com/typedinformer/informer v0.1.0
 	k8s.io/api v0.36.0
 	k8s.io/apimachinery v0.36.0
 	k8s.io/client-go v0.36.0

@@ -10,8 +10,8 @@ replace (
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/prometheus/client_golang v1.23.2
-	github.com/typedinformer/informer v0.0.0
-	github.com/typedinformer/informer/clientgo v0.0.0
+	github.com/typedinformer/informer v0.1.0
+	github.com/typedinformer/informer/clientgo v0.1.0
 	k8s.io/api v0.36.0
 	k8s.io/apimachinery v0.36.0
 	k8s.io/client-go v0.36.0

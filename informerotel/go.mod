@@ -5,7 +5,7 @@ go 1.26.0
 replace github.com/typedinformer/informer => ../
 
 require (
-	github.com/typedinformer/informer v0.0.0
+	github.com/typedinformer/informer v0.1.0
 	go.opentelemetry.io/otel v1.38.0
 	go.opentelemetry.io/otel/sdk v1.38.0
 	go.opentelemetry.io/otel/trace v1.38.0

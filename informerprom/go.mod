@@ -7,7 +7,7 @@ replace github.com/typedinformer/informer => ../
 require (
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/client_model v0.6.2
-	github.com/typedinformer/informer v0.0.0
+	github.com/typedinformer/informer v0.1.0
 	k8s.io/api v0.35.0
 	k8s.io/apimachinery v0.35.0
 	k8s.io/client-go v0.35.0

@@ -12,8 +12,8 @@ replace (
 )
 
 require (
-	github.com/typedinformer/informer v0.0.0
-	github.com/typedinformer/informer/bench v0.0.0
+	github.com/typedinformer/informer v0.1.0
+	github.com/typedinformer/informer/bench v0.1.0
 	golang.org/x/net v0.57.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2

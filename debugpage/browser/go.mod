@@ -7,7 +7,7 @@ replace github.com/typedinformer/informer => ../../
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/typedinformer/informer v0.0.0
+	github.com/typedinformer/informer v0.1.0
 	k8s.io/api v0.35.0
 	k8s.io/apimachinery v0.35.0
 )

@@ -9,8 +9,8 @@ replace (
 
 require (
 	github.com/prometheus/client_golang v1.23.2
-	github.com/typedinformer/informer v0.0.0
-	github.com/typedinformer/informer/informerprom v0.0.0
+	github.com/typedinformer/informer v0.1.0
+	github.com/typedinformer/informer/informerprom v0.1.0
 	golang.org/x/sync v0.18.0
 	golang.org/x/time v0.9.0
 	k8s.io/api v0.35.0

@@ -9,8 +9,8 @@ replace (
 )
 
 require (
-	github.com/typedinformer/informer v0.0.0
-	github.com/typedinformer/informer/crcache v0.0.0
+	github.com/typedinformer/informer v0.1.0
+	github.com/typedinformer/informer/crcache v0.1.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
@@ -56,7 +56,7 @@ require (
 	github.com/prometheus/common v0.70.0 // indirect
 	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
-	github.com/typedinformer/informer/clientgo v0.0.0 // indirect
+	github.com/typedinformer/informer/clientgo v0.1.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.1 // indirect

@@ -1,4 +1,4 @@
-// Package readme compiles the Go snippets of every README.
+// Package readme compiles the Go snippets of every README, and follows the links of all pages.
 package readme
 
 import (

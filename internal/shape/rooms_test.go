@@ -56,6 +56,7 @@ var rooms = map[string][]string{
 	"fleet":   nil,
 	"leak":    nil,
 	"queues":  nil,
+	"release": nil,
 	"spoil":   nil,
 	"testkit": nil,
 	"world":   {"testkit"},

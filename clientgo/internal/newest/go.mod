@@ -9,8 +9,8 @@ replace (
 )
 
 require (
-	github.com/typedinformer/informer v0.0.0
-	github.com/typedinformer/informer/clientgo v0.0.0
+	github.com/typedinformer/informer v0.1.0
+	github.com/typedinformer/informer/clientgo v0.1.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2

@@ -11,9 +11,9 @@ replace github.com/typedinformer/informer/clientgo => ../../../clientgo
 require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/go-cmp v0.7.0
-	github.com/typedinformer/informer v0.0.0
-	github.com/typedinformer/informer/clientgo v0.0.0
-	github.com/typedinformer/informer/codegen v0.0.0
+	github.com/typedinformer/informer v0.1.0
+	github.com/typedinformer/informer/clientgo v0.1.0
+	github.com/typedinformer/informer/codegen v0.1.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
