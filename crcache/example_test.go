@@ -32,6 +32,12 @@ func ExampleOptions() {
 	// Output: true
 }
 
+func ExampleByObject() {
+	options := crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Secret{}: {OnDemand: true}}}
+	fmt.Println(len(options.ByObject))
+	// Output: 1
+}
+
 func ExampleIndex() {
 	_ = func(ctx context.Context, mgr ctrl.Manager) error {
 		pods := mgr.GetCache()

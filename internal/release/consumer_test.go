@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 )
+
+var install = flag.Bool("install", false, "install the published modules as a new user would, which takes minutes")
 
 // next is the version of the modules in the proxy. It is no version of a release, so it cannot be taken for one.
 var next = version{0, 999, 0, 1}
@@ -56,6 +59,9 @@ func readReadme(t *testing.T, m module) (r readme) {
 
 // Whoever follows the README of a published module, from an empty folder, gets it, and compiles its programs and examples.
 func TestModulesInstall(t *testing.T) {
+	if !*install {
+		return
+	}
 	consumer := consumers(t, next)
 	for _, m := range published {
 		if m == "codegen" || testing.Short() && m != "informerprom" {

@@ -65,7 +65,8 @@ func testRelease(ctx context.Context, root string, out io.Writer) error {
 	return test.Run()
 }
 
-// edits returns the new contents of the files that the release changes, by name. It fails if the release is not possible.
+// edits returns the new contents of the files that the release changes, by name. It fails if the release is not
+// possible.
 func (r *release) edits(ctx context.Context) (map[string][]byte, error) {
 	tags, err := output(ctx, r.root, "git", "tag", "--list", "v*")
 	if err != nil {
