@@ -107,7 +107,7 @@
 // # Memory on demand
 //
 // Package readthrough follows the metadata of a collection, and reads whole objects when they are asked for: for large
-// collections of which a program reads little, such as Secrets.
+// collections that are rarely read, such as Secrets.
 //
 // # Shards
 //

@@ -21,7 +21,7 @@
 // [Options] and [ByObject] choose how objects are held. DropManagedFields saves a third of a typical object. Share
 // makes objects share equal parts. Compact holds them compressed and decodes them when they are read.
 //
-// [ByObject.OnDemand] is for kinds that are large, and of which a program reads little, such as Secrets: the cache
+// [ByObject.OnDemand] suits large kinds that a program rarely reads, such as Secrets: the cache
 // follows their metadata, and reads a whole object from the server when Get or List asks for it. What it guarantees is
 // that of package readthrough. Handlers and predicates of such a kind receive objects that have metadata only.
 //

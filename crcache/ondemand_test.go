@@ -167,7 +167,7 @@ func TestOnDemandEvents(t *testing.T) {
 	})
 }
 
-// What needs whole objects of all is an error that says so, and so are options that contradict each other.
+// Calls that need all whole objects return an error that says so. Options that contradict each other do too.
 // Guarantees: T8, P3
 func TestOnDemandHasNoIndexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

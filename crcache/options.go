@@ -55,8 +55,8 @@ type ByObject struct {
 	// AuditEvery is the period of audits of this kind. Zero means no periodic audits, also if Options.AuditEvery is set.
 	AuditEvery *time.Duration
 	// OnDemand makes the cache follow only the metadata of all objects, and read a whole object from the server when Get
-	// or List asks for it: for kinds of which a program reads few objects, such as Secrets. A Get sends a request unless
-	// the cache holds the object at the version of its metadata; see package readthrough for what it guarantees. The cache
+	// or List asks for it. It suits kinds with many objects that are rarely read, such as Secrets. A Get sends a request
+	// unless the cache holds the object at the version of its metadata; see package readthrough for what it guarantees. The cache
 	// holds at most 16 MiB of such objects, and none that nobody has read for 5 minutes. The program needs the permission
 	// to get the objects.
 	//

@@ -1,5 +1,5 @@
-// Package readthrough has an informer for collections that are too large to hold, and of which a program reads little,
-// such as Secrets and ConfigMaps. It follows the metadata of all objects, and reads a whole object when somebody asks
+// Package readthrough has an informer for large collections that a program rarely reads, such as Secrets and
+// ConfigMaps. It follows the metadata of all objects, and reads a whole object when somebody asks
 // for it. A Secret is then in memory only while it is used.
 //
 //	secrets := readthrough.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")},

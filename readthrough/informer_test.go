@@ -317,7 +317,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// What is wrong is an error of each method, before a request is sent.
+// Each method rejects a wrong configuration before it sends a request.
 func TestInvalid(t *testing.T) {
 	type funcs struct {
 		metav1.ObjectMeta `json:"metadata"`

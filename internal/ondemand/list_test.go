@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newList returns a rig with n objects, u@1 of which the reader holds some, and their keys.
+// newList returns a rig with n objects, all at u@1, and their keys. The reader holds some of them.
 func newList(t *testing.T, n int, held ...int) (*rig, []Key) {
 	r := newRig(t, func(c *Config[*thing]) { c.MaxBytes = 1 << 20 })
 	clear(r.metadata)
@@ -89,7 +89,7 @@ func TestListCosts(t *testing.T) {
 	}
 }
 
-// What pages have in an old version, or lack, is fetched one by one. What is gone is left out.
+// List fetches objects one by one if the pages lack them or have an old version. It leaves out deleted objects.
 // Guarantees: T1, T7
 func TestListIsNotOlderThanTheMetadata(t *testing.T) {
 	r, keys := newList(t, 20)

@@ -63,7 +63,7 @@ func (m *model) write(key Key) {
 	m.history = append(m.history, c)
 }
 
-// watch makes the store see some changes, of which the reader hears afterwards. Changes of one key may fold.
+// watch makes the store see some changes, and then tells the reader. Changes of one key may fold.
 func (m *model) watch() {
 	m.mu.Lock()
 	var keys []Key
