@@ -1,4 +1,4 @@
-// Package readme compiles the Go snippets of every README, and follows the links of all pages.
+// Package readme compiles the Go snippets of every README and of docs/, and follows the links of all pages.
 package readme
 
 import (
@@ -21,12 +21,16 @@ import (
 var packages = map[string]string{
 	"cache":        "k8s.io/client-go/tools/cache",
 	"context":      "context",
+	"debugpage":    "github.com/typedinformer/informer/debugpage",
 	"errors":       "errors",
 	"fmt":          "fmt",
+	"http":         "net/http",
 	"informer":     "github.com/typedinformer/informer",
 	"informers":    "k8s.io/client-go/informers",
 	"informertest": "github.com/typedinformer/informer/informertest",
 	"manager":      "github.com/typedinformer/informer/manager",
+	"review":       "github.com/typedinformer/informer/review",
+	"shard":        "github.com/typedinformer/informer/shard",
 	"testing":      "testing",
 	"time":         "time",
 	"appsv1":       "k8s.io/api/apps/v1",
@@ -42,7 +46,7 @@ var packages = map[string]string{
 
 const root = "../.." // the root of the repository, and of the module with all these packages
 
-// snippet is a block of Go in a README.
+// snippet is a block of Go in a page.
 type snippet struct {
 	file string // absolute
 	line int    // number of its first line
@@ -134,19 +138,20 @@ func compile(t *testing.T, snippets []snippet) string {
 	var failures strings.Builder
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	// The newest versions of client-go: the README compares with its typed informers.
-	args := []string{"build", "-modfile=go.newest.mod", "-overlay", filepath.Join(t.TempDir(), "overlay.json")}
+	on := filepath.Join(t.TempDir(), "overlay.json")
+	args := []string{"build", "-modfile=go.newest.mod", "-overlay", on, fmt.Sprint("-race=", raced)} // as those that are cached
 	for i, s := range snippets {
 		source, isFile, err := s.source()
 		if err != nil {
 			fmt.Fprintln(&failures, err)
 			continue
 		}
-		on := filepath.Join(t.TempDir(), "snippet.go")
-		if err := os.WriteFile(on, []byte(source), 0o600); err != nil {
+		file := filepath.Join(t.TempDir(), "snippet.go")
+		if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		name := fmt.Sprintf("internal/readme/snippet%d", i)
-		overlay.Replace[filepath.Join(module, name, "snippet.go")] = on
+		overlay.Replace[filepath.Join(module, name, "snippet.go")] = file
 		if !isFile {
 			overlay.Replace[filepath.Join(module, name, "given.go")] = given
 		}
@@ -156,7 +161,7 @@ func compile(t *testing.T, snippets []snippet) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(args[3], content, 0o600); err != nil {
+	if err := os.WriteFile(on, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	build := exec.CommandContext(t.Context(), "go", args...)
@@ -185,7 +190,8 @@ func TestSnippetsCompile(t *testing.T) {
 			}
 			return nil
 		}
-		if !strings.EqualFold(entry.Name(), "README.md") {
+		page := filepath.Base(filepath.Dir(path)) == "docs" && filepath.Ext(path) == ".md"
+		if !page && !strings.EqualFold(entry.Name(), "README.md") {
 			return nil
 		}
 		content, err := os.ReadFile(path)
@@ -207,7 +213,7 @@ func TestSnippetsCompile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(snippets) == 0 {
-		t.Fatal("no README has a snippet")
+		t.Fatal("no page has a snippet")
 	}
 	if failures := compile(t, snippets); failures != "" {
 		t.Error(failures)

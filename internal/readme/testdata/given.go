@@ -3,17 +3,24 @@ package snippet
 
 import (
 	"context"
+	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/debugpage"
 	"github.com/typedinformer/informer/informertest"
 	"github.com/typedinformer/informer/leader"
+	"github.com/typedinformer/informer/manager"
+	"github.com/typedinformer/informer/review"
+	"github.com/typedinformer/informer/shard"
 )
 
 // For every snippet.
@@ -29,6 +36,8 @@ var (
 
 	// run is the program under test.
 	run func(ctx context.Context, client *informer.Client) error
+	// testProgram tests run.
+	testProgram func(t *testing.T)
 )
 
 // For snippets about a controller.
@@ -47,11 +56,18 @@ var (
 	writer      *informer.TypedClient[*Website]
 )
 
-// For the snippet about a program.
+// For the snippets about a program and its debug page.
 var (
-	group   *informer.Group
-	ctl     *informer.Controller[informer.Key]
-	elector *leader.Elector
+	restConfig *rest.Config
+	group      *informer.Group
+	pods       *informer.Informer[*corev1.Pod]
+	byNode     *informer.Index[*corev1.Pod, string]
+	ctl        *informer.Controller[informer.Key]
+	elector    *leader.Elector
+	replica    *shard.Replica
+	m          *manager.Manager
+	reviewer   *review.Reviewer
+	config     debugpage.Config
 )
 
 // For snippets about listers.
