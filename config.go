@@ -144,3 +144,20 @@ func (e *DecodeError) Error() string {
 
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
+
+// witnessed returns a copy of c for an informer whose objects see receives. Each object has memory of its own.
+func (c Config[T]) witnessed(see func(obj any)) Config[T] {
+	transform := c.Transform
+	c.Share, c.Compact = false, false
+	c.Transform = func(obj T) (T, error) {
+		var err error
+		if transform != nil {
+			obj, err = transform(obj)
+		}
+		if err == nil {
+			see(obj)
+		}
+		return obj, err
+	}
+	return c
+}

@@ -48,6 +48,9 @@ type Controller[K comparable] struct {
 	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that
 	// is longer. False means that the delay is RequeueAfter, however short, and no limit applies.
 	LimitRequeueAfter bool
+	// OwnWrites makes the controller wait until its stores have what Reconcile wrote for a key before it reconciles that
+	// key again. The zero value does not wait.
+	OwnWrites OwnWrites
 	// OnPanic receives the value of a panic of Reconcile. It runs in the deferred function that recovers the panic, so
 	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the
 	// program.
@@ -109,6 +112,8 @@ type ControllerStatus struct {
 	LastError     error
 	LastErrorTime time.Time
 	LastErrorKey  string
+	// OwnWrites is the status of Controller.OwnWrites.
+	OwnWrites OwnWritesStatus
 	// Reconciles has the times that the calls of Reconcile took.
 	Reconciles Durations
 	// Queue is the status of the queue.
@@ -242,7 +247,7 @@ func (c *Controller[K]) Status() ControllerStatus {
 	if queue != nil {
 		s.Queue = queue.Status()
 	}
-	s.Name, s.Workers, s.Grace = c.name(), c.workers(), c.Grace
+	s.Name, s.Workers, s.Grace, s.OwnWrites = c.name(), c.workers(), c.Grace, c.OwnWrites.status()
 	f := c.failures.Status()
 	s.Failing, s.LastSuccess = f.Failing, f.LastSuccess
 	s.LastError, s.LastErrorTime, s.LastErrorKey = f.LastError, f.LastErrorTime, f.LastErrorKey
@@ -293,11 +298,7 @@ func (c *Controller[K]) InWork(match func(key K) bool) map[K]time.Time {
 // key. It waits until the sources have synced. It returns an error that wraps the cause of ctx if that ends first, and
 // the error of a source that cannot sync.
 func (c *Controller[K]) Replay(ctx context.Context, match func(key K) bool) error {
-	c.mu.Lock()
-	c.replays = slices.DeleteFunc(c.replays, func(r replay[K]) bool { return errors.Is(r.subscription.Err(), ErrClosed) })
-	replays := slices.Clone(c.replays)
-	c.mu.Unlock()
-	for _, r := range replays {
+	for _, r := range c.watched() {
 		keys, err := r.keys(ctx, match)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name(), err)
@@ -305,6 +306,14 @@ func (c *Controller[K]) Replay(ctx context.Context, match func(key K) bool) erro
 		c.queue().AddWith(AddOptions{Priority: LowPriority}, keys...)
 	}
 	return nil
+}
+
+// watched returns the sources that were not closed.
+func (c *Controller[K]) watched() []replay[K] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replays = slices.DeleteFunc(c.replays, func(r replay[K]) bool { return errors.Is(r.subscription.Err(), ErrClosed) })
+	return slices.Clone(c.replays)
 }
 
 func (c *Controller[K]) update(change func(*ControllerStatus)) {
@@ -327,6 +336,8 @@ func (c *Controller[K]) validate() error {
 		return fmt.Errorf("%s: Controller.MaxConcurrentReconciles is %d", c.name(), c.MaxConcurrentReconciles)
 	case c.Timeout < 0:
 		return fmt.Errorf("%s: Controller.Timeout is %v", c.name(), c.Timeout)
+	case c.OwnWrites.Deadline < 0:
+		return fmt.Errorf("%s: Controller.OwnWrites.Deadline is %v", c.name(), c.OwnWrites.Deadline)
 	}
 	return nil
 }
@@ -407,8 +418,12 @@ func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 		return
 	}
 	c.update(func(s *ControllerStatus) { s.Active++ })
+	ctx, writes := c.OwnWrites.note(ctx)
 	defer func() {
 		ended()
+		if writes != nil {
+			hold(&c.OwnWrites, queue, key, writes, c.watched(), c.logger())
+		}
 		c.update(func(s *ControllerStatus) { s.Active-- })
 		queue.Done(key)
 	}()

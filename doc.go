@@ -168,6 +168,7 @@
 // an informer asks of each reflector (internal/rollout). audited.go gives internal/audit what it compares with the
 // server. store.go and index.go read what edit.go wrote. informer.go is the face of all this, wait.go implements its
 // Wait methods, group.go shares informers (internal/members), and lister.go reads them as client-go's listers do.
+// ownwrites.go keeps a key from running again before the stores have what was written for it.
 // client.go configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s
 // and the generator in codegen build on these.
 //

@@ -16,6 +16,7 @@ import (
 type Source[K comparable] struct {
 	resync    time.Duration
 	subscribe func(queue *Queue[K], resync time.Duration) *Subscription
+	store     writtenStore
 }
 
 var errZeroSource = errors.New("the Source is zero: make one with EnqueueObject, EnqueueOwner, Enqueue or EnqueueBy")
@@ -67,7 +68,7 @@ func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue
 		}
 		return i.SubscribeWith(handler(queue), config)
 	}
-	return Source[K]{config.Resync, subscribe}
+	return Source[K]{config.Resync, subscribe, i}
 }
 
 // replay is a source whose keys can be had once more.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,6 +43,7 @@ func ExampleController() {
 	writer := informer.NewTypedClient[*corev1.ConfigMap](client, configMapGVR)
 
 	controller := &informer.Controller[informer.Key]{
+		OwnWrites: informer.OwnWrites{Deadline: 10 * time.Second}, // a reconcile sees what the one before created
 		Reconcile: func(ctx context.Context, key informer.Key) (informer.Result, error) {
 			pod, ok := pods.Store().Get(key)
 			if !ok || pod.Labels["config"] == "" {
@@ -50,7 +52,7 @@ func ExampleController() {
 			if _, ok := configMaps.Store().Get(key); ok {
 				return informer.Result{}, nil
 			}
-			created, err := writer.Create(ctx, &corev1.ConfigMap{
+			_, err := writer.Create(ctx, &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: key.Namespace, Name: key.Name,
 					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))},
@@ -60,10 +62,7 @@ func ExampleController() {
 			if apierrors.IsAlreadyExists(err) {
 				return informer.Result{Backoff: true}, nil
 			}
-			if err != nil {
-				return informer.Result{}, err
-			}
-			return informer.Result{}, configMaps.WaitForObject(ctx, created) // so that the next reconcile sees it
+			return informer.Result{}, err
 		},
 	}
 	controller.Watch(informer.EnqueueObject(pods))

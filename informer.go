@@ -6,6 +6,7 @@ import (
 
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/witness"
 )
 
 // Informer keeps a [Store] equal to a collection on the API server, and delivers each change to its handlers.
@@ -19,6 +20,7 @@ type Informer[T Object] struct {
 	synced   <-chan struct{} // closed when store has the whole collection
 	stopped  <-chan struct{} // closed when the informer has stopped
 	engine   engine[T]
+	server   string // the address of the API server; empty if the client is nil
 }
 
 // engine does the work of an [Informer]. Its methods are safe for concurrent use.
@@ -49,18 +51,25 @@ func New[T Object](client *Client, resource Resource, config Config[T]) *Informe
 
 // newInformer is New without the log, for a caller that returns the error.
 func newInformer[T Object](client *Client, resource Resource, config Config[T]) *Informer[T] {
+	if see := witness.Watcher(); see != nil {
+		config = config.witnessed(see)
+	}
 	if config.Compact {
 		c, store := newCompact(client, resource, config)
-		return newFace(resource, config, store, c, c.follower)
+		return newFace(client, resource, config, store, c, c.follower)
 	}
 	f := newFollower[T](client, resource, config, intake.Unpacked[T]{Decoded: config.goType()}, nil)
-	return newFace(resource, config, f.store, f, f)
+	return newFace(client, resource, config, f.store, f, f)
 }
 
 // newFace returns an informer that shows store. f does the work, as engine.
-func newFace[T, S Object](resource Resource, config Config[T], store *Store[T], engine engine[T],
+func newFace[T, S Object](client *Client, resource Resource, config Config[T], store *Store[T], engine engine[T],
 	f *follower[S]) *Informer[T] {
-	return &Informer[T]{resource, config, f.invalid, store, f.hub.Synced(), f.hub.Stopped(), engine}
+	i := &Informer[T]{resource, config, f.invalid, store, f.hub.Synced(), f.hub.Stopped(), engine, ""}
+	if client != nil {
+		i.server = client.http.Base.String()
+	}
+	return i
 }
 
 // Store returns the local copy. It is empty at first, complete once WaitSynced has returned nil, and stays readable

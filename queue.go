@@ -83,7 +83,8 @@ type QueueStatus struct {
 	Retries uint64
 	// Refused counts how often a key was added to a draining or closed queue.
 	Refused uint64
-	// Awaited is the number of keys that wait until this replica owns them; see [Controller.Own].
+	// Awaited is the number of keys that wait until this replica owns them, see [Controller.Own], or until stores have
+	// what was written for them, see [OwnWrites].
 	Awaited int
 	// Foreign counts how often the queue dropped a key because it was KeyForeign.
 	Foreign uint64
@@ -359,6 +360,20 @@ func (q *Queue[K]) putBack(key K) {
 	defer q.mu.Unlock()
 	q.line.PutBack(key)
 	q.armLocked()
+}
+
+// hold keeps key from being handed out until letGo, or until the queue drains.
+func (q *Queue[K]) hold(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.line.Hold(key)
+}
+
+// letGo ends a hold.
+func (q *Queue[K]) letGo(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.line.LetGo(key)
 }
 
 // owns reports whether the queue owns key.

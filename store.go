@@ -8,7 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/typedinformer/informer/internal/arrival"
 	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -27,6 +29,8 @@ type Store[T Object] struct {
 	mu    sync.Mutex     // serializes writers; protects the fields below
 	wake  chan struct{}  // closed at the next publication; nil if nothing waits
 	table table.Table[T] // makes the versions of the snapshots
+
+	board arrival.Board // has a lock of its own
 }
 
 // Snapshot returns the current state. It costs one atomic load.
@@ -65,8 +69,9 @@ func (s *Store[T]) published() <-chan struct{} {
 	return s.wake
 }
 
-// notifyLocked closes the channel that published returned.
+// notifyLocked tells those who wait for the current snapshot: it closes the channel that published returned.
 func (s *Store[T]) notifyLocked() {
+	s.board.Reached(arrivals[T]{s.Snapshot()})
 	if s.wake != nil {
 		close(s.wake)
 		s.wake = nil
@@ -267,3 +272,16 @@ func (s *Snapshot[T]) Len() int { return s.version.Len() }
 // version of these, comparing versions as decimal numbers, as KEP-5504 defines. It is empty before the first list, or
 // if the server sends no resource versions.
 func (s *Snapshot[T]) ResourceVersion() string { return s.sources.Lowest() }
+
+// arrivals is a snapshot as an [arrival.State].
+type arrivals[T Object] struct{ snapshot *Snapshot[T] }
+
+func (a arrivals[T]) Version(namespace string) string { return a.snapshot.sources.Version(namespace) }
+
+func (a arrivals[T]) UID(key Key) types.UID {
+	obj, ok := a.snapshot.Get(key)
+	if !ok {
+		return ""
+	}
+	return obj.GetUID()
+}

@@ -10,9 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/typedinformer/informer/internal/arrival"
 	"github.com/typedinformer/informer/internal/condition"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/sources"
+	"github.com/typedinformer/informer/internal/work"
+	"github.com/typedinformer/informer/internal/written"
 )
 
 // WaitForResourceVersion waits until the store has every change up to resourceVersion. The version may come from any
@@ -64,7 +67,10 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 }
 
 // follows reports whether obj may be in the store. It ignores field selectors on fields other than name and namespace.
-func (i *Informer[T]) follows(obj Versioned) bool {
+func (i *Informer[T]) follows(obj interface {
+	GetNamespace() string
+	GetName() string
+}) bool {
 	r := i.resource
 	if len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, obj.GetNamespace()) {
 		return false
@@ -80,6 +86,53 @@ func (i *Informer[T]) follows(obj Versioned) bool {
 		}
 		if namespace, ok := selector.RequiresExactMatch("metadata.namespace"); ok && namespace != obj.GetNamespace() {
 			return false
+		}
+	}
+	return true
+}
+
+// writtenStore is the store of a [Source], for a controller that waits for its writes.
+type writtenStore interface {
+	// await returns a function that waits until the store has w. It returns nil if the store will not have it.
+	await(w written.Write) work.Await
+}
+
+// await implements writtenStore.
+func (i *Informer[T]) await(w written.Write) work.Await {
+	if i.invalid != nil || w.Server != i.server || w.Resource != i.resource.GroupResource() {
+		return nil
+	}
+	want := arrival.Want{
+		Key:     Key{Namespace: w.Object.GetNamespace(), Name: w.Object.GetName()},
+		Version: w.Version,
+	}
+	if _, err := resourceversion.CompareResourceVersion(w.Version, w.Version); err != nil {
+		want.Version = "" // versions of this server have no order
+	}
+	if w.Gone {
+		want.UID = w.Object.GetUID()
+	}
+	store := i.store
+	snap := store.Snapshot()
+	follows := w.Gone || i.follows(w.Object) && snap.inShard(w.Object)
+	if want.Version == "" && want.UID == "" || !follows && !snap.version.Has(want.Key) {
+		return nil
+	}
+	state := func() arrival.State { return arrivals[T]{store.Snapshot()} }
+	return func(called func()) func() {
+		wait := store.board.Add(want, state, called)
+		if wait == nil {
+			return nil
+		}
+		return func() { store.board.Cancel(wait) }
+	}
+}
+
+// inShard reports whether the shard of s has obj.
+func (s *Snapshot[T]) inShard(obj written.Object) bool {
+	for _, src := range s.sources {
+		if src.Data.list != nil && (src.Namespace == "" || src.Namespace == obj.GetNamespace()) {
+			return src.Data.list.shard.Has(obj)
 		}
 	}
 	return true

@@ -101,7 +101,8 @@ func everything() informerprom.Config {
 		Groups: []func() []informer.InformerStatus{fixed([]informer.InformerStatus{{Resource: informer.Resource{GroupVersionResource: pods}}})},
 		Controllers: []func() informer.ControllerStatus{fixed(informer.ControllerStatus{
 			Name: "site", Running: true, Workers: 51, Active: 52, Succeeded: 53, RequeuedAfter: 54, BackedOff: 55, Failed: 56, Terminal: 57, Panicked: 58, Reconciles: durations(59),
-			Failing: 50, FailingKeys: []informer.FailingKey{{Key: "secret"}}, LastSuccess: time.UnixMilli(4_000_500), LastError: errors.New("secret"), LastErrorTime: time.UnixMilli(5_000_500), LastErrorKey: "secret",
+			OwnWrites: informer.OwnWritesStatus{Waiting: 103, Expired: 104, Waits: durations(105)},
+			Failing:   50, FailingKeys: []informer.FailingKey{{Key: "secret"}}, LastSuccess: time.UnixMilli(4_000_500), LastError: errors.New("secret"), LastErrorTime: time.UnixMilli(5_000_500), LastErrorKey: "secret",
 			Queue: informer.QueueStatus{
 				Name:    "sites",
 				Depth:   map[informer.Priority]int{informer.HighPriority: 61, informer.NormalPriority: 62, informer.LowPriority: 63},

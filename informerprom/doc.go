@@ -97,7 +97,7 @@
 //	informer_queue_oldest_ready_seconds         how long the oldest ready key that is not in work has been ready
 //	informer_queue_delayed_keys                 keys whose delay has not ended
 //	informer_queue_working_keys                 keys in work
-//	informer_queue_awaited_keys                 keys that wait until they belong to this replica
+//	informer_queue_awaited_keys                 keys that wait until they belong to this replica, or until their writes are in the stores
 //	informer_queue_foreign_total                how often a key was dropped because it belongs to another replica
 //	informer_queue_refused_total                how often a key was added to a draining or closed queue
 //
@@ -114,6 +114,9 @@
 //	controller_runtime_active_workers                  reconciles under way
 //	informer_controller_running                        1 if Run is under way
 //	informer_controller_failing_keys                   keys whose latest reconcile failed
+//	informer_controller_own_writes_waiting_keys        keys that wait until the stores have what was written for them
+//	informer_controller_own_writes_expired_total       how often a key did not wait longer, because of the deadline
+//	informer_controller_own_writes_wait_seconds        a histogram of the time that keys waited; no series before
 //	informer_controller_last_success_timestamp_seconds the time of the last reconcile without an error; no series before
 //	informer_controller_last_error_timestamp_seconds   the time of the last reconcile that failed; no series before
 //

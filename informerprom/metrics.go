@@ -157,7 +157,7 @@ var (
 		"How long the oldest ready key that is not in work has been ready.", most, ofQueue)
 	queueDelayed = gauge("informer_queue_delayed_keys", "Number of keys whose delay has not ended.", sum, ofQueue)
 	queueWorking = gauge("informer_queue_working_keys", "Number of keys in work.", sum, ofQueue)
-	queueAwaited = gauge("informer_queue_awaited_keys", "Number of keys that wait until they belong to this replica.",
+	queueAwaited = gauge("informer_queue_awaited_keys", "Number of keys that wait for their owner or their writes.",
 		sum, ofQueue)
 	queueForeign = counter("informer_queue_foreign_total",
 		"How often a key was dropped because it belongs to another replica.", ofQueue)
@@ -184,6 +184,12 @@ var (
 	controllerRunning = gauge("informer_controller_running", "Whether the controller runs: 1 or 0.", least, ofController)
 	controllerFailing = gauge("informer_controller_failing_keys", "Number of keys whose latest reconcile failed.", sum,
 		ofController)
+	controllerAwaits = gauge("informer_controller_own_writes_waiting_keys",
+		"Number of keys that wait until the stores have what was written for them.", sum, ofController)
+	controllerExpired = counter("informer_controller_own_writes_expired_total",
+		"How often a key was handed out at the deadline, before the stores had what was written for it.", ofController)
+	controllerAwaited = histogram("informer_controller_own_writes_wait_seconds",
+		"How long keys have waited until the stores had what was written for them.", ofController)
 	controllerSuccess = gauge("informer_controller_last_success_timestamp_seconds",
 		"Time of the last reconcile that returned no error since the Unix epoch.", most, ofController)
 	controllerError = gauge("informer_controller_last_error_timestamp_seconds",

@@ -278,6 +278,11 @@ func (p *page) addController(s informer.ControllerStatus) {
 	p.add(controllerActive, float64(s.Active), s.Name)
 	p.add(controllerRunning, truth(s.Running), s.Name)
 	p.add(controllerFailing, float64(s.Failing), s.Name)
+	p.add(controllerAwaits, float64(s.OwnWrites.Waiting), s.Name)
+	p.add(controllerExpired, float64(s.OwnWrites.Expired), s.Name)
+	if s.OwnWrites.Waits.Count > 0 {
+		p.observe(controllerAwaited, &s.OwnWrites.Waits, s.Name)
+	}
 	if !s.LastSuccess.IsZero() {
 		p.add(controllerSuccess, unix(s.LastSuccess), s.Name)
 	}

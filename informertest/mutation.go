@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/internal/witness"
 )
 
 // DetectMutations finds handlers and readers that write to cached objects, which all readers share. Call it with the
@@ -48,16 +49,46 @@ func DetectMutations[T informer.Object](t testing.TB, config *informer.Config[T]
 	return check
 }
 
-type mutationDetector[T informer.Object] struct {
+// DetectAllMutations is like [DetectMutations] for every informer that the process creates until t ends, for a program
+// that makes its configurations itself:
+//
+//	informertest.DetectAllMutations(t)
+//	err := run(ctx, client) // as main calls it
+//
+// Tests that run at the same time share informers with t, so call it in one that does not run in parallel with others.
+// t fails at once if another test detects all mutations.
+func DetectAllMutations(t testing.TB) (check func()) {
+	t.Helper()
+	var d mutationDetector[informer.Versioned]
+	end, ok := witness.Watch(func(obj any) {
+		if o, ok := obj.(informer.Versioned); ok {
+			d.remember(o)
+		}
+	})
+	if !ok {
+		t.Fatal("informertest.DetectAllMutations: another test does that now")
+	}
+	check = func() {
+		t.Helper()
+		d.check(t)
+	}
+	t.Cleanup(func() {
+		end()
+		check()
+	})
+	return check
+}
+
+// mutationDetector keeps copies of objects. T may be an interface.
+type mutationDetector[T informer.Versioned] struct {
 	mu   sync.Mutex // protects seen
 	seen []remembered[T]
 }
 
-type remembered[T informer.Object] struct{ object, copy T }
+type remembered[T any] struct{ object, copy T }
 
 func (d *mutationDetector[T]) remember(obj T) {
-	var none T
-	if obj == none { // the informer will reject it
+	if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() { // the informer will reject it
 		return
 	}
 	r := remembered[T]{obj, deepCopy(obj)}
@@ -78,8 +109,9 @@ func (d *mutationDetector[T]) check(t testing.TB) {
 		}
 		everything := cmp.Exporter(func(reflect.Type) bool { return true })
 		if diff := cmp.Diff(r.copy, r.object, everything); diff != "" {
-			t.Errorf("%T %s of resource version %s was modified in the cache (-original +now):\n%s",
-				r.copy, informer.KeyOf(r.copy), r.copy.GetResourceVersion(), diff)
+			key := informer.Key{Namespace: r.copy.GetNamespace(), Name: r.copy.GetName()}
+			t.Errorf("%T %s of resource version %s was modified in the cache (-original +now):\n%s", r.copy, key,
+				r.copy.GetResourceVersion(), diff)
 		}
 		r.copy = deepCopy(r.object)
 	}
@@ -89,9 +121,9 @@ func deepCopy[T any](obj T) T {
 	if o, ok := any(obj).(runtime.Object); ok {
 		return any(o.DeepCopyObject()).(T)
 	}
-	var c T
-	copyValue(reflect.ValueOf(&c).Elem(), reflect.ValueOf(obj))
-	return c
+	c := reflect.New(reflect.TypeOf(obj)).Elem() // T may be an interface
+	copyValue(c, reflect.ValueOf(obj))
+	return c.Interface().(T)
 }
 
 // copyValue sets to to a deep copy of from.

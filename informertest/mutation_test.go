@@ -2,6 +2,7 @@ package informertest_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -25,6 +26,11 @@ type failures struct {
 func (f *failures) Cleanup(c func()) { f.cleanup = c }
 func (f *failures) Errorf(text string, args ...any) {
 	f.errors = append(f.errors, fmt.Sprintf(text, args...))
+}
+
+func (f *failures) Fatal(args ...any) {
+	f.errors = append(f.errors, fmt.Sprint(args...))
+	runtime.Goexit()
 }
 
 // want checks that the only failure contains all of these texts, or that there is none if there are no texts.
@@ -60,7 +66,7 @@ func (s *slim) GetUID() types.UID          { return s.Metadata.UID }
 func (s *slim) GetResourceVersion() string { return s.Metadata.ResourceVersion }
 
 // follow returns an object of an informer's store with a mutation detector, and the detector.
-func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
+func follow[T informer.Object](t *testing.T, all bool) (T, *failures, func()) {
 	server := informertest.NewServer(informertest.Options{})
 	t.Cleanup(server.Close)
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
@@ -80,7 +86,12 @@ func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
 	}
 	f := &failures{TB: t}
 	config := informer.Config[T]{Share: true}
-	check := informertest.DetectMutations(f, &config)
+	var check func()
+	if all {
+		check = informertest.DetectAllMutations(f)
+	} else {
+		check = informertest.DetectMutations(f, &config)
+	}
 	inf := informer.New(client, informer.Resource{GroupVersionResource: gvr}, config)
 	ended := make(chan error)
 	go func() { ended <- inf.Run(t.Context()) }()
@@ -96,8 +107,14 @@ func follow[T informer.Object](t *testing.T) (T, *failures, func()) {
 }
 
 func TestDetectMutations(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		t.Run(fmt.Sprintf("all=%v", all), func(t *testing.T) { detectMutations(t, all) })
+	}
+}
+
+func detectMutations(t *testing.T, all bool) {
 	t.Run("Pod", func(t *testing.T) {
-		pod, f, check := follow[*corev1.Pod](t)
+		pod, f, check := follow[*corev1.Pod](t, all)
 		_ = pod.Spec.Containers[0].Resources.Requests.Cpu().String() // reading is not a mutation
 		check()
 		f.want()
@@ -111,15 +128,16 @@ func TestDetectMutations(t *testing.T) {
 		f.want("Requests", `"cpu"`)
 	})
 	t.Run("Unstructured", func(t *testing.T) {
-		pod, f, check := follow[*unstructured.Unstructured](t)
+		pod, f, check := follow[*unstructured.Unstructured](t, all)
 		check()
 		f.want()
 		pod.SetAnnotations(map[string]string{"seen": "yes"})
 		check()
 		f.want("default/a", `"annotations"`, `"seen"`)
+		f.cleanup()
 	})
 	t.Run("slim struct", func(t *testing.T) {
-		pod, f, check := follow[*slim](t)
+		pod, f, check := follow[*slim](t, all)
 		check()
 		f.want()
 		pod.note = "my own"
@@ -128,7 +146,27 @@ func TestDetectMutations(t *testing.T) {
 		pod.Metadata.Labels["app"] = "other"
 		check()
 		f.want("Labels", `"other"`)
+		f.cleanup()
 	})
+}
+
+// Only one test of a process can detect all mutations, and none does after its end.
+func TestDetectAllMutations_Once(t *testing.T) {
+	first, second := &failures{TB: t}, &failures{TB: t}
+	informertest.DetectAllMutations(first)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		informertest.DetectAllMutations(second)
+	}()
+	<-ended
+	second.want("another test")
+	first.cleanup()
+	pod, f, check := follow[*corev1.Pod](t, false)
+	pod.Labels["app"] = "other"
+	check()
+	f.want("Labels") // of its own detector
+	first.want()
 }
 
 // The copy shares no mutable memory.

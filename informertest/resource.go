@@ -81,6 +81,7 @@ func Register[T watchcache.Object](server *Server, resource Resource) *Collectio
 		Kind:                 resource.Kind,
 		SelectableFields:     resource.SelectableFields,
 		Window:               server.options.Window,
+		ManagedFieldsOptOut:  server.options.ManagedFieldsOptOut,
 	})
 	server.mu.Lock()
 	defer server.mu.Unlock()

@@ -79,6 +79,9 @@ type Options struct {
 	// Shards makes the server filter by shardSelector, like a kube-apiserver with the feature gate ShardedListAndWatch,
 	// alpha since 1.36. False means that it ignores the parameter.
 	Shards bool
+	// ManagedFieldsOptOut makes the server leave out managedFields from JSON if a client asks for that, like a
+	// kube-apiserver with the feature gate of that name (KEP-5958). False means that it ignores the wish.
+	ManagedFieldsOptOut bool
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.
 	Middleware func(http.Handler) http.Handler

@@ -58,6 +58,9 @@ type Config struct {
 	// in it; older versions fail with 410 Expired. The cache ends a watcher that falls three quarters of the window
 	// behind. The window keeps as many old versions of objects in memory. Zero means 8,192.
 	Window int
+	// ManagedFieldsOptOut lets clients that accept application/json;drop=metadata.managedFields have JSON without
+	// metadata.managedFields, as the feature gate of that name does (KEP-5958). False means that they have it.
+	ManagedFieldsOptOut bool
 }
 
 const (

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// format is one of the representations of an object: JSON or protobuf, whole or metadata only.
+// format is one of the representations of an object: JSON or protobuf, whole or metadata only; JSON also bare, which is
+// without managedFields.
 type format uint8
 
 const (
@@ -22,11 +23,27 @@ const (
 	formatProtobuf
 	formatMetadataJSON
 	formatMetadataProtobuf
+	formatBareJSON
+	formatBareMetadataJSON
 	formats // the number of formats
 )
 
 func (f format) protobuf() bool { return f == formatProtobuf || f == formatMetadataProtobuf }
-func (f format) metadata() bool { return f >= formatMetadataJSON }
+func (f format) metadata() bool { return f >= formatMetadataJSON && f != formatBareJSON }
+
+// bare returns f without managedFields, which only JSON can be.
+func (f format) bare() format {
+	switch f {
+	case formatJSON:
+		return formatBareJSON
+	case formatMetadataJSON:
+		return formatBareMetadataJSON
+	}
+	return f
+}
+
+// wholeJSON reports whether f is JSON and more than metadata.
+func (f format) wholeJSON() bool { return f == formatJSON || f == formatBareJSON }
 
 func (f format) contentType() string {
 	if f.protobuf() {
@@ -80,9 +97,9 @@ func (c *codec[T]) head(f format, kind schema.GroupVersionKind) []byte {
 	switch {
 	case f.protobuf():
 		return appendTypeMeta(nil, kind)
-	case f == formatJSON && c.dynamic:
+	case f.wholeJSON() && c.dynamic:
 		return nil
-	case f == formatJSON && c.custom:
+	case f.wholeJSON() && c.custom:
 		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q`, apiVersion, kind.Kind)
 	}
 	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q`, kind.Kind, apiVersion)
@@ -90,15 +107,19 @@ func (c *codec[T]) head(f format, kind schema.GroupVersionKind) []byte {
 
 // encode returns obj without its kind.
 func (c *codec[T]) encode(obj T, f format) ([]byte, error) {
+	if f >= formatBareJSON && len(obj.GetManagedFields()) > 0 {
+		obj = ShallowCopy(obj)
+		obj.SetManagedFields(nil)
+	}
 	switch f {
-	case formatJSON:
+	case formatJSON, formatBareJSON:
 		if u, ok := any(obj).(*unstructured.Unstructured); ok {
 			return json.Marshal(u.Object)
 		}
 		return json.Marshal(withoutKind(obj))
 	case formatProtobuf:
 		return any(obj).(protoMessage).Marshal()
-	case formatMetadataJSON:
+	case formatMetadataJSON, formatBareMetadataJSON:
 		return json.Marshal(metadataOf(obj))
 	default:
 		return metadataOf(obj).Marshal()
@@ -200,7 +221,7 @@ func (c *codec[T]) writeList(w *bufio.Writer, f format, list listMeta, items []*
 	if err != nil {
 		return err
 	}
-	sorted := f == formatJSON && c.custom
+	sorted := f.wholeJSON() && c.custom
 	if sorted {
 		fmt.Fprintf(w, `{"apiVersion":%q,"items":[`, kind.GroupVersion())
 		metadata, err = json.Marshal(customListMeta{list.Continue, list.RemainingItemCount, list.ResourceVersion})

@@ -39,8 +39,9 @@ func testPods(n int) (pods []*corev1.Pod) {
 		pods = append(pods, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "ns", Name: fmt.Sprint("pod-", i), ResourceVersion: fmt.Sprint(i + 1),
-				Labels:      map[string]string{"b": "<&>\u2028", "a": "é", "c": "\""},
-				Annotations: map[string]string{"z": "1", "y": "2"},
+				Labels:        map[string]string{"b": "<&>\u2028", "a": "é", "c": "\""},
+				Annotations:   map[string]string{"z": "1", "y": "2"},
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: metav1.ManagedFieldsOperationUpdate}},
 			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "A", Value: "x"}}}}},
 		})
@@ -83,6 +84,9 @@ func TestEncode_ListAsKubeAPIServer(t *testing.T) {
 						TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
 					for _, pod := range testPods(n) {
 						items = append(items, &element[*corev1.Pod]{obj: pod})
+						if pod = pod.DeepCopy(); f >= formatBareJSON {
+							pod.ManagedFields = nil
+						}
 						list.Items = append(list.Items, *pod)
 						partial.Items = append(partial.Items, metav1.PartialObjectMetadata{
 							TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
@@ -139,10 +143,14 @@ func TestEncode_EventAsKubeAPIServer(t *testing.T) {
 				return nil
 			})
 
-			var obj runtime.Object = el.obj.DeepCopy()
+			pod := el.obj.DeepCopy()
+			if f >= formatBareJSON {
+				pod.ManagedFields = nil
+			}
+			var obj runtime.Object = pod
 			obj.GetObjectKind().SetGroupVersionKind(c.codec.kind)
 			if f.metadata() {
-				obj = &metav1.PartialObjectMetadata{ObjectMeta: el.obj.ObjectMeta}
+				obj = &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}
 				obj.GetObjectKind().SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
 			}
 			if got, want := written(t, func(w *bufio.Writer) error { c.codec.writeObject(w, f, b); return nil }),

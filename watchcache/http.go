@@ -148,7 +148,7 @@ func unread(err error) error {
 // serveList serves a list, or returns the error to respond with.
 func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions,
 	sel selector[T]) error {
-	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadataList")
+	f, err := c.negotiate(r, "PartialObjectMetadataList")
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (c *Cache[T]) serveList(w http.ResponseWriter, r *http.Request, opts *inter
 
 // WriteList writes a list of objects of the cache's kind, which need not be in the cache.
 func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVersion string, objects []T) {
-	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadataList")
+	f, err := c.negotiate(r, "PartialObjectMetadataList")
 	if err == nil {
 		items := make([]*element[T], len(objects))
 		for i, obj := range objects {
@@ -288,7 +288,7 @@ func selectPage[T Object](snapshot *informer.Snapshot[*element[T]], sel selector
 // ServeObject serves a GET request for one object. A resourceVersion in the query requires a response that is not
 // older.
 func (c *Cache[T]) ServeObject(w http.ResponseWriter, r *http.Request, key informer.Key) {
-	if _, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata"); err != nil {
+	if _, err := c.negotiate(r, "PartialObjectMetadata"); err != nil {
 		WriteError(w, r, err) // even if there is no such object
 		return
 	}
@@ -326,7 +326,7 @@ func (c *Cache[T]) WriteObject(w http.ResponseWriter, r *http.Request, code int,
 }
 
 func (c *Cache[T]) writeElement(w http.ResponseWriter, r *http.Request, code int, el *element[T]) {
-	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
+	f, err := c.negotiate(r, "PartialObjectMetadata")
 	var b []byte
 	if err == nil {
 		b, err = c.bytesFor(r.Context(), el, f)
@@ -354,7 +354,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 
 // WriteStatus writes a status as the response to a request.
 func WriteStatus(w http.ResponseWriter, r *http.Request, status metav1.Status) {
-	f, err := negotiate(r, true, "")
+	f, _, err := negotiate(r, true, "")
 	if err != nil {
 		f = formatJSON
 	}

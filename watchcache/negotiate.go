@@ -18,10 +18,12 @@ import (
 // negotiate returns the first supported representation that the request accepts. JSON is always supported, protobuf if
 // protobuf is set, and both also as metadata only, requested as metadataKind of meta.k8s.io/v1. No Accept header means
 // JSON.
-func negotiate(r *http.Request, protobuf bool, metadataKind string) (format, error) {
+//
+// drop is the parameter of that name of the representation: the fields to leave out, with + between them.
+func negotiate(r *http.Request, protobuf bool, metadataKind string) (f format, drop string, err error) {
 	accept := r.Header.Values("Accept")
 	if len(accept) == 0 {
-		return formatJSON, nil
+		return formatJSON, "", nil
 	}
 	type clause struct {
 		mediaType string
@@ -42,7 +44,6 @@ func negotiate(r *http.Request, protobuf bool, metadataKind string) (format, err
 	}
 	slices.SortStableFunc(clauses, func(a, b clause) int { return cmp.Compare(b.q, a.q) })
 	for _, c := range clauses {
-		var f format
 		switch c.mediaType {
 		case runtime.ContentTypeJSON, "application/*", "*/*":
 			f = formatJSON
@@ -56,16 +57,25 @@ func negotiate(r *http.Request, protobuf bool, metadataKind string) (format, err
 		}
 		switch {
 		case c.params["as"] == "":
-			return f, nil
+			return f, c.params["drop"], nil
 		case c.params["as"] == metadataKind && c.params["g"] == metav1.GroupName && c.params["v"] == "v1":
-			return f + formatMetadataJSON, nil
+			return f + formatMetadataJSON, c.params["drop"], nil
 		}
 	}
-	return 0, &apierrors.StatusError{ErrStatus: metav1.Status{
+	return 0, "", &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure,
 		Code:   http.StatusNotAcceptable,
 		Reason: metav1.StatusReasonNotAcceptable,
 		Message: fmt.Sprintf("only the following media types are accepted: %s, %s", runtime.ContentTypeJSON,
 			runtime.ContentTypeProtobuf),
 	}}
+}
+
+// negotiate returns the representation of objects that the request accepts; see the function negotiate.
+func (c *Cache[T]) negotiate(r *http.Request, metadataKind string) (format, error) {
+	f, drop, err := negotiate(r, !c.codec.custom, metadataKind)
+	if err == nil && c.config.ManagedFieldsOptOut && slices.Contains(strings.Split(drop, "+"), "metadata.managedFields") {
+		f = f.bare()
+	}
+	return f, err
 }

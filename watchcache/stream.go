@@ -50,7 +50,7 @@ type stream[T Object] struct {
 // The caller must call follow.
 func (c *Cache[T]) startStream(w http.ResponseWriter, r *http.Request, opts *internalversion.ListOptions,
 	sel selector[T]) (*stream[T], error) {
-	f, err := negotiate(r, !c.codec.custom, "PartialObjectMetadata")
+	f, err := c.negotiate(r, "PartialObjectMetadata")
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,6 @@
 // Package crud reads and writes the objects of one resource at an API server, as informer.TypedClient documents it. It
-// builds requests, sends them again if the server asks for that, and decodes the responses. Objects are of any type.
+// builds requests, sends them again if the server asks for that, and decodes the responses. Objects are of any type. It
+// notes writes in the context; see package written.
 package crud
 
 import (
@@ -25,6 +26,7 @@ import (
 	"github.com/typedinformer/informer/internal/decode"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/transport"
+	"github.com/typedinformer/informer/internal/written"
 )
 
 // Key names an object. Its namespace may be empty.
@@ -143,7 +145,42 @@ func (c *Client) Delete(ctx context.Context, key Key, o metav1.DeleteOptions) er
 	if err != nil {
 		return c.refuse("delete", key, err)
 	}
-	return c.discard(ctx, request{method: http.MethodDelete, key: key, contentType: decode.MediaJSON, body: body})
+	r := request{method: http.MethodDelete, key: key, contentType: decode.MediaJSON, body: body}
+	if !written.Wanted(ctx) || len(o.DryRun) > 0 {
+		return c.discard(ctx, r)
+	}
+	resp, err := c.do(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer resp.Close()
+	answer, err := c.read(resp)
+	if err != nil {
+		return c.errorf(r.method, key, err)
+	}
+	c.noteDeletion(ctx, key, resp.Format, answer)
+	return nil
+}
+
+// noteDeletion notes the deletion that answer reports: a Status has the UID of an object that is gone; otherwise,
+// answer is the object, whose deletion has begun. An answer that is neither leaves nothing to wait for.
+func (c *Client) noteDeletion(ctx context.Context, key Key, format decode.Format, answer []byte) {
+	if status, err := format.Status(answer); err == nil && status.Status == metav1.StatusSuccess {
+		if status.Details != nil && status.Details.UID != "" {
+			c.note(ctx, written.Gone{Namespace: key.Namespace, Name: key.Name, UID: status.Details.UID})
+		}
+		return
+	}
+	if obj, err := c.decoders.Decode(format, answer, decode.Origin{}); err == nil {
+		c.note(ctx, obj)
+	}
+}
+
+// note notes that the server returned obj for a write.
+func (c *Client) note(ctx context.Context, obj any) {
+	if o, ok := obj.(written.Object); ok {
+		written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), o)
+	}
 }
 
 // List calls yield with each object of a namespace, or of all namespaces if that is empty, as o selects them.
@@ -300,13 +337,7 @@ func (c *Client) one(ctx context.Context, r request) (any, error) {
 		return nil, err
 	}
 	defer resp.Close()
-	body, err := io.ReadAll(io.LimitReader(resp, decode.MaxObjectBytes+1))
-	if err == nil && len(body) > decode.MaxObjectBytes {
-		err = decode.ErrTooLarge
-	}
-	if err == nil && resp.Format == decode.Protobuf {
-		body, err = decode.Unwrap(body)
-	}
+	body, err := c.read(resp)
 	var obj any
 	if err == nil {
 		obj, err = c.decoders.Decode(resp.Format, body, decode.Origin{Nameless: r.method == http.MethodPost})
@@ -314,7 +345,24 @@ func (c *Client) one(ctx context.Context, r request) (any, error) {
 	if err != nil {
 		return nil, c.errorf(r.method, r.key, err)
 	}
+	if r.method != http.MethodGet && !r.query.Has("dryRun") {
+		c.note(ctx, obj)
+	}
 	return obj, nil
+}
+
+// read reads the object in resp. In protobuf, it returns the message without its envelope.
+func (c *Client) read(resp *transport.Response) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(resp, decode.MaxObjectBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) > decode.MaxObjectBytes:
+		return nil, decode.ErrTooLarge
+	case resp.Format == decode.Protobuf:
+		return decode.Unwrap(body)
+	}
+	return body, nil
 }
 
 // discard sends r, and discards the response.

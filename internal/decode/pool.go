@@ -3,6 +3,7 @@ package decode
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,10 @@ type Pool struct {
 	first atomic.Pointer[Decoder] // an idle decoder that the garbage collector does not free
 	more  sync.Pool               // other idle ones, of type *Decoder
 }
+
+// DropManagedFields is a parameter of JSON in an Accept header. It asks the server to leave out managedFields
+// (KEP-5958). Servers without the feature ignore it.
+const DropManagedFields = ";drop=metadata.managedFields"
 
 // NewPool returns a pool for objects of type t, a pointer, that accepts the media types in configured from which
 // such objects can be decoded. An empty configured means protobuf and JSON.
@@ -43,11 +48,16 @@ func NewPool(t reflect.Type, configured string, keepManagedFields bool) (*Pool, 
 		media = []string{MediaJSON}
 	}
 	as := func(kind string) string {
-		if metadataOnly := t == reflect.TypeFor[*metav1.PartialObjectMetadata](); !metadataOnly {
-			return strings.Join(media, ",")
+		all := slices.Clone(media)
+		for i, m := range all {
+			if t == reflect.TypeFor[*metav1.PartialObjectMetadata]() {
+				all[i] += ";as=" + kind + ";g=" + metav1.GroupName + ";v=v1"
+			}
+			if f, err := FormatOf(m); err == nil && f == JSON && !keepManagedFields {
+				all[i] += DropManagedFields
+			}
 		}
-		suffix := ";as=" + kind + ";g=" + metav1.GroupName + ";v=v1"
-		return strings.Join(media, suffix+",") + suffix
+		return strings.Join(all, ",")
 	}
 	return &Pool{
 		goType:            t,

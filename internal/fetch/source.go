@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,7 @@ type Source struct {
 	Awaits Awaits // what the source waits for; its user may set it between requests
 
 	watched time.Time // when the last watch was opened
+	picky   bool      // the server does not accept a parameter of a media type that asks it to leave out fields
 	config  Config
 	url     *url.URL
 	lists   atomic.Int64 // requests
@@ -136,10 +138,12 @@ func (s *Source) send(ctx context.Context, query url.Values, accept, shard strin
 	}
 	u := *s.url
 	u.RawQuery = query.Encode()
-	s.Awaits.Set(AwaitingResponse)
-	resp, err := s.config.Client.Send(ctx, transport.Request{
-		Method: http.MethodGet, URL: &u, Watch: query.Has("watch"), Accept: accept, Resource: s.config.Resource,
-	})
+	resp, err := s.request(ctx, &u, query.Has("watch"), accept)
+	refused := transport.StatusCode(err) == http.StatusNotAcceptable
+	if refused && !s.picky && strings.Contains(accept, decode.DropManagedFields) {
+		s.picky = true
+		resp, err = s.request(ctx, &u, query.Has("watch"), accept)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +154,17 @@ func (s *Source) send(ctx context.Context, query url.Values, accept, shard strin
 	s.Awaits.Set(AwaitingData)
 	resp.ReadCloser = countedBody{resp.ReadCloser, &s.bytes}
 	return resp, nil
+}
+
+// request sends one request.
+func (s *Source) request(ctx context.Context, u *url.URL, watch bool, accept string) (*transport.Response, error) {
+	if s.picky {
+		accept = strings.ReplaceAll(accept, decode.DropManagedFields, "")
+	}
+	s.Awaits.Set(AwaitingResponse)
+	return s.config.Client.Send(ctx, transport.Request{
+		Method: http.MethodGet, URL: u, Watch: watch, Accept: accept, Resource: s.config.Resource,
+	})
 }
 
 // countedBody is the body of a response whose bytes are counted.

@@ -158,7 +158,7 @@ func (l *Line[K]) Next() (turn Turn[K], ok bool, foreign []K) {
 
 // nextOwned returns the key to hand out, or nil, and the keys that it has dropped.
 func (l *Line[K]) nextOwned() (e *entry[K], foreign []K) {
-	for e = l.ranks.next(); e != nil && l.owner.of != nil; e = l.ranks.next() {
+	for e = l.ranks.next(); e != nil && l.owner.restricts(); e = l.ranks.next() {
 		owned := l.owner.get(e.key)
 		if owned == Owned {
 			break
@@ -296,6 +296,22 @@ func (l *Line[K]) Own(of func(K) Ownership) (foreign []K) {
 	return foreign
 }
 
+// Hold makes key Awaited until LetGo, if it is Owned.
+func (l *Line[K]) Hold(key K) {
+	if l.state == Open {
+		l.owner.hold(key)
+	}
+}
+
+// LetGo ends a Hold. A key that waits for that becomes ready.
+func (l *Line[K]) LetGo(key K) {
+	l.owner.letGo(key)
+	if e := l.keys.find(key); e != nil && e.place == awaited && l.owner.get(key) == Owned {
+		l.owner.unpark(e)
+		l.makeReady(e)
+	}
+}
+
 // Owns reports whether key may be handed out.
 func (l *Line[K]) Owns(key K) bool { return l.owner.get(key) == Owned }
 
@@ -323,10 +339,13 @@ func (l *Line[K]) Abandon(r *Release[K]) (left int) {
 // Mark returns a channel that is closed when every key that is now ready or in work is done once or cancelled.
 func (l *Line[K]) Mark() <-chan struct{} { return l.turns.mark() }
 
-// Drain makes the line refuse keys, and drops those that are delayed or awaited.
+// Drain makes the line refuse keys, ends each Hold, and drops keys that are delayed or awaited.
 func (l *Line[K]) Drain() {
 	if l.state != Open {
 		return
+	}
+	for key := range l.owner.held {
+		l.LetGo(key)
 	}
 	l.state = Draining
 	for len(l.delayed) > 0 {
@@ -351,7 +370,7 @@ func (l *Line[K]) Close() {
 	l.ranks = ranks[K]{age: chain[K]{by: byAge}}
 	l.depth = [Levels]int{}
 	l.delayed = nil
-	l.owner.awaited = chain[K]{}
+	l.owner.awaited, l.owner.held = chain[K]{}, nil
 	l.keys = pool[K]{entries: map[K]*entry[K]{}}
 	for e := l.working.first; e != nil; e = l.working.next(e) {
 		e.place, e.waits = nowhere, nil

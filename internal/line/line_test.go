@@ -107,7 +107,7 @@ func TestEachKeyIsInOnePlace(t *testing.T) {
 
 func runRandomly(t *testing.T, random *rand.Rand) {
 	l, clock := newLine()
-	owned := map[int]Ownership{}
+	owned, held := map[int]Ownership{}, map[int]bool{}
 	keys := 1 + random.IntN(50)
 	var work []int
 	pick := func() (key int) {
@@ -135,14 +135,23 @@ func runRandomly(t *testing.T, random *rand.Rand) {
 				if l.owner.of != nil && owned[turn.Key] != Owned {
 					t.Fatalf("%d was handed out, but its ownership is %d", turn.Key, owned[turn.Key])
 				}
+				if held[turn.Key] {
+					t.Fatalf("%d was handed out, but is held", turn.Key)
+				}
 				work = append(work, turn.Key)
 			}
 		case op < 80:
 			l.Done(pick())
 		case op < 84:
 			l.PutBack(pick())
-		case op < 88:
+		case op < 86:
 			l.Cancel(key)
+		case op < 87:
+			l.Hold(key)
+			held[key] = true
+		case op < 88:
+			l.LetGo(key)
+			delete(held, key)
 		case op < 92:
 			owned[key] = Ownership(random.IntN(3))
 			if random.IntN(3) == 0 {
@@ -162,6 +171,11 @@ func runRandomly(t *testing.T, random *rand.Rand) {
 			}
 		}
 		check(t, l)
+		for e := l.owner.awaited.first; e != nil; e = l.owner.awaited.next(e) {
+			if l.Owns(e.key) {
+				t.Fatalf("%d waits, but may be handed out", e.key)
+			}
+		}
 	}
 	l.Own(nil)
 	l.Drain()
@@ -189,6 +203,38 @@ func runRandomly(t *testing.T, random *rand.Rand) {
 		if !run.IsClosed(mark) {
 			t.Error("every key is done, but a mark waits")
 		}
+	}
+}
+
+// A key that is held is not handed out, whatever it was added with, and others are. It is ready when it is let go. A Drain lets it go.
+// Guarantees: Q12
+func TestHeldKeyWaits(t *testing.T) {
+	for name, end := range map[string]func(l *Line[int]){
+		"let go": func(l *Line[int]) { l.LetGo(1) },
+		"drain":  func(l *Line[int]) { l.Drain() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, clock := newLine()
+			l.Add(1, Want{})
+			l.Next()
+			l.Hold(1)
+			l.Add(1, Want{After: time.Second, Retry: true})
+			l.Done(1)
+			l.Add(2, Want{})
+			clock.now = time.Second
+			l.Fall()
+			if turn, ok, foreign := l.Next(); !ok || turn.Key != 2 || foreign != nil {
+				t.Errorf("Next returned %v, %v, %v", turn, ok, foreign)
+			}
+			if _, ok, _ := l.Next(); ok || l.Status().Awaited != 1 {
+				t.Errorf("Next returned a key: %v. Awaited: %d", ok, l.Status().Awaited)
+			}
+			end(l)
+			check(t, l)
+			if turn, ok, _ := l.Next(); !ok || turn.Key != 1 {
+				t.Errorf("after the end, Next returned %v, %v", turn, ok)
+			}
+		})
 	}
 }
 

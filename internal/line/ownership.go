@@ -17,16 +17,41 @@ const (
 // ownership says which keys may be handed out, and has those that have to wait until they may.
 type ownership[K comparable] struct {
 	of       func(K) Ownership // nil means that all keys are Owned
+	held     map[K]struct{}    // keys that are Awaited although they are Owned; see Line.Hold
 	awaited  chain[K]          // the keys that became ready while Awaited
 	releases []*Release[K]
 }
 
+// restricts reports whether there may be keys that are not Owned.
+func (o *ownership[K]) restricts() bool { return o.of != nil || len(o.held) > 0 }
+
 // get returns whether key may be handed out.
 func (o *ownership[K]) get(key K) Ownership {
-	if o.of == nil {
-		return Owned
+	owned := Owned
+	if o.of != nil {
+		owned = o.of(key)
 	}
-	return o.of(key)
+	if owned == Owned && len(o.held) > 0 {
+		if _, ok := o.held[key]; ok {
+			return Awaited
+		}
+	}
+	return owned
+}
+
+func (o *ownership[K]) hold(key K) {
+	if o.held == nil {
+		o.held = map[K]struct{}{}
+	}
+	o.held[key] = struct{}{}
+}
+
+// letGo undoes hold.
+func (o *ownership[K]) letGo(key K) {
+	delete(o.held, key)
+	if len(o.held) == 0 {
+		o.held = nil // a map does not shrink
+	}
 }
 
 func (o *ownership[K]) park(e *entry[K]) {

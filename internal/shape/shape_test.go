@@ -184,6 +184,7 @@ var files = []string{
 	"limiter.go",
 	"queue.go",
 	"enqueue.go",
+	"ownwrites.go",
 	"controller.go",
 }
 

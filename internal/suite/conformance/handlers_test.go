@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"testing/synctest"
 	"time"
 
@@ -46,16 +45,19 @@ func (r *rig[T]) initialSync() {
 			r.Errorf("requests (-want +got):\n%s", diff)
 		}
 	}
-	media := "application/json"
-	if r.protobuf {
-		media = "application/vnd.kubernetes.protobuf," + media
-	}
-	accept := []string{media}
-	if r.kind == "PartialObjectMetadata" {
-		as := func(kind string) string {
-			suffix := ";as=" + kind + ";g=meta.k8s.io;v=v1"
-			return strings.ReplaceAll(media, ",", suffix+",") + suffix
+	media := func(suffix string) string {
+		json := "application/json" + suffix
+		if !r.keep {
+			json += ";drop=metadata.managedFields"
 		}
+		if r.protobuf {
+			return "application/vnd.kubernetes.protobuf" + suffix + "," + json
+		}
+		return json
+	}
+	accept := []string{media("")}
+	if r.kind == "PartialObjectMetadata" {
+		as := func(kind string) string { return media(";as=" + kind + ";g=meta.k8s.io;v=v1") }
 		if accept = []string{as("PartialObjectMetadata")}; r.paged {
 			accept = append(accept, as("PartialObjectMetadataList"))
 		}

@@ -428,7 +428,7 @@ func refuses[T informer.Object](w world.World) {
 		w.Errorf("%T: %v", *new(T), status.LastError)
 	}
 	for _, accept := range w.Accepts() {
-		if accept != "application/json" {
+		if accept != "application/json;drop=metadata.managedFields" {
 			w.Errorf("%T: requested %s", *new(T), accept)
 		}
 	}

@@ -1,0 +1,141 @@
+package arrival
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// state is the state of a store: the version of each namespace, and the UIDs of the objects.
+type state struct {
+	versions map[string]int
+	uids     map[types.NamespacedName]types.UID
+}
+
+func (s state) Version(namespace string) string {
+	if s.versions[namespace] == 0 {
+		return ""
+	}
+	return strconv.Itoa(s.versions[namespace])
+}
+
+func (s state) UID(key types.NamespacedName) types.UID { return s.uids[key] }
+
+var key = types.NamespacedName{Namespace: "a", Name: "x"}
+
+// Each kind of want ends with the state that has it, and not before.
+// Guarantees: Q12
+func TestWantEndsWithItsState(t *testing.T) {
+	have := func(version int, uid types.UID) state {
+		return state{map[string]int{"a": version, "b": 100}, map[types.NamespacedName]types.UID{key: uid}}
+	}
+	for name, c := range map[string]struct {
+		want          Want
+		before, after state
+	}{
+		"version":                {Want{Key: key, Version: "10"}, have(9, "u"), have(10, "u")},
+		"later version":          {Want{Key: key, Version: "10"}, have(9, "u"), have(11, "u")},
+		"no version yet":         {Want{Key: key, Version: "10"}, have(0, ""), have(10, "")},
+		"gone":                   {Want{Key: key, UID: "u"}, have(10, "u"), have(10, "")},
+		"recreated":              {Want{Key: key, UID: "u"}, have(10, "u"), have(10, "v")},
+		"created, then gone":     {Want{Key: key, Version: "10", UID: "u"}, have(9, ""), have(11, "")},
+		"created, not gone":      {Want{Key: key, Version: "10", UID: "u"}, have(10, "u"), have(11, "")},
+		"version after 9 is 10":  {Want{Key: key, Version: "10"}, have(9, ""), have(10, "")},
+		"shorter is not greater": {Want{Key: key, Version: "100"}, have(99, ""), have(100, "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b Board
+			calls := 0
+			called := func() { calls++ }
+			now := func(s state) func() State { return func() State { return s } }
+			if w := b.Add(c.want, now(c.after), called); w != nil {
+				t.Error("it waits for what the store has")
+			}
+			if b.Add(c.want, now(c.before), called) == nil {
+				t.Fatal("it does not wait")
+			}
+			b.Cancel(b.Add(c.want, now(c.before), func() { t.Error("called after Cancel") }))
+			if b.Reached(c.before); calls != 0 {
+				t.Error("called too early")
+			}
+			for range 2 {
+				if b.Reached(c.after); calls != 1 {
+					t.Errorf("called %d times", calls)
+				}
+			}
+			if n := b.waiting.Load(); n != 0 || len(b.gone)+len(b.versions) != 0 {
+				t.Errorf("%d waits are left in %+v", n, b.versions)
+			}
+		})
+	}
+}
+
+// Each wait ends with the first state that has its version, whatever the order of the waits.
+// Guarantees: Q12
+func TestWaitsEndInTheOrderOfTheirVersions(t *testing.T) {
+	const versions = 300
+	var b Board
+	s := state{versions: map[string]int{}}
+	ended := map[string]int{}
+	for _, v := range rand.Perm(versions) {
+		want := Want{Key: types.NamespacedName{Namespace: strconv.Itoa(v % 2), Name: "x"}, Version: strconv.Itoa(v + 1)}
+		wait := b.Add(want, func() State { return s }, func() { ended[want.Version] = s.versions[want.Key.Namespace] })
+		if v%7 == 0 {
+			b.Cancel(wait)
+		}
+	}
+	published := []int{1, 6, 7, 50, 51, 200, versions} // several versions come at once
+	for _, v := range published {
+		s.versions["0"], s.versions["1"] = v, v
+		b.Reached(s)
+	}
+	for v := range versions {
+		first := published[slices.IndexFunc(published, func(p int) bool { return p > v })]
+		at, ok := ended[strconv.Itoa(v+1)]
+		if cancelled := v%7 == 0; ok == cancelled || ok && at != first {
+			t.Errorf("the wait for version %d ended: %v, at %d, want %d", v+1, ok, at, first)
+		}
+	}
+}
+
+// shared is a state that many goroutines use.
+type shared struct{ version atomic.Int64 }
+
+func (s *shared) Version(string) string                  { return strconv.FormatInt(s.version.Load(), 10) }
+func (s *shared) UID(key types.NamespacedName) types.UID { return "" }
+
+// No wait is lost that begins while the store publishes what it waits for.
+// Guarantees: Q12
+func TestNoWaitIsLost(t *testing.T) {
+	const last = 2000
+	var b Board
+	s := &shared{}
+	var waiters sync.WaitGroup
+	for i := range 4 {
+		waiters.Go(func() {
+			for v := 1 + i; v <= last; v += 4 {
+				over := make(chan struct{})
+				want := Want{Key: types.NamespacedName{Name: fmt.Sprint(i)}, Version: strconv.Itoa(v)}
+				if b.Add(want, func() State { return s }, func() { close(over) }) != nil {
+					<-over
+				}
+				if have := s.version.Load(); have < int64(v) {
+					t.Errorf("the wait for %d ended at %d", v, have)
+				}
+			}
+		})
+	}
+	waiters.Go(func() {
+		for range last {
+			s.version.Add(1)
+			b.Reached(s)
+		}
+	})
+	waiters.Wait()
+}

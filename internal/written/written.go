@@ -1,0 +1,103 @@
+// Package written notes what a reconcile has written to API servers, so that its controller can wait until the stores
+// have it. The notes travel in the context of the reconcile.
+package written
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is an object as the server returned it.
+type Object interface {
+	GetNamespace() string
+	GetName() string
+	GetUID() types.UID
+	GetResourceVersion() string
+}
+
+// Write is the latest write of an object.
+type Write struct {
+	// Server is the address of the API server, and Resource the collection of the object.
+	Server   string
+	Resource schema.GroupResource
+	// Object is the object after the write, or, if Gone is true, a [Gone] of the object that the server no longer has.
+	Object Object
+	Gone   bool
+	// Version is the resource version of the latest write that returned one.
+	Version string
+}
+
+// Gone is the identity of an object that was deleted.
+type Gone struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// These methods implement Object.
+func (g Gone) GetNamespace() string     { return g.Namespace }
+func (g Gone) GetName() string          { return g.Name }
+func (g Gone) GetUID() types.UID        { return g.UID }
+func (Gone) GetResourceVersion() string { return "" }
+
+// id names what a Write is about.
+type id struct {
+	server          string
+	resource        schema.GroupResource
+	namespace, name string
+}
+
+// Notes has the writes of one reconcile. It is safe for concurrent use.
+type Notes struct {
+	mu     sync.Mutex // protects the field below
+	latest map[id]Write
+}
+
+type inContext struct{}
+
+// With returns a context whose writes go to notes, which starts empty.
+func With(ctx context.Context) (context.Context, *Notes) {
+	notes := &Notes{}
+	return context.WithValue(ctx, inContext{}, notes), notes
+}
+
+// Wanted reports whether Note keeps writes for ctx.
+func Wanted(ctx context.Context) bool { return ctx.Value(inContext{}) != nil }
+
+// Note notes that server returned obj for a write to resource, in place of an earlier write of the same object. obj may
+// be a [Gone]. Without notes in ctx, or for an object without a version, such as a review, it does nothing.
+func Note(ctx context.Context, server string, resource schema.GroupResource, obj Object) {
+	notes, ok := ctx.Value(inContext{}).(*Notes)
+	if !ok {
+		return
+	}
+	w := Write{Server: server, Resource: resource, Object: obj, Version: obj.GetResourceVersion()}
+	_, w.Gone = obj.(Gone)
+	of := id{server, resource, obj.GetNamespace(), obj.GetName()}
+	notes.mu.Lock()
+	defer notes.mu.Unlock()
+	switch {
+	case w.Gone:
+		w.Version = notes.latest[of].Version
+	case w.Version == "":
+		return
+	}
+	if notes.latest == nil {
+		notes.latest = map[id]Write{}
+	}
+	notes.latest[of] = w
+}
+
+// Take returns the writes noted until now, in no particular order, and forgets them.
+func (n *Notes) Take() []Write {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	writes := make([]Write, 0, len(n.latest))
+	for _, w := range n.latest {
+		writes = append(writes, w)
+	}
+	n.latest = nil
+	return writes
+}

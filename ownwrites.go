@@ -1,0 +1,79 @@
+package informer
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/typedinformer/informer/internal/work"
+	"github.com/typedinformer/informer/internal/written"
+)
+
+// OwnWrites makes a [Controller] wait for its own writes: a key whose reconcile wrote objects through a [TypedClient]
+// is not handed out again until the store of every source of the controller has these writes or newer versions. So
+// Reconcile never sees a state from before its own last call, which makes it create things twice, or fail with
+// conflicts.
+//
+// The key takes no worker meanwhile, and becomes ready in the moment in which the last store has the writes. Reconcile
+// must pass its context to the client. Objects that a store does not follow, because of their namespace, labels, name
+// or shard, need no wait. If a store follows by another field selector, a write of an object that does not match waits
+// for the next version that the store receives. DeleteCollection and other clients are not waited for.
+//
+// The zero value waits for nothing.
+type OwnWrites struct {
+	// Deadline is the time after which a key is handed out although a store lacks a write, because its watch is down or
+	// slow. The controller then logs a warning and counts it. Zero means that the controller does not wait for its writes.
+	Deadline time.Duration
+
+	holds work.Holds
+}
+
+// OwnWritesStatus is the status of [OwnWrites].
+type OwnWritesStatus struct {
+	// Waiting is the number of keys that wait for writes now. Expired counts those that were handed out at the deadline.
+	Waiting int
+	Expired uint64
+	// Waits has the times that keys have waited, from the end of Reconcile on. Those that did not have to wait do not
+	// count.
+	Waits Durations
+}
+
+func (o *OwnWrites) status() OwnWritesStatus {
+	s := o.holds.Status()
+	return OwnWritesStatus{s.Waiting, s.Expired, Durations(s.Waits)}
+}
+
+// note returns the context of a reconcile, and its notes of writes: nil if the zero value notes none.
+func (o *OwnWrites) note(ctx context.Context) (context.Context, *written.Notes) {
+	if o.Deadline <= 0 {
+		return ctx, nil
+	}
+	return written.With(ctx)
+}
+
+// hold keeps key, which is in work, from being handed out again until the stores of sources have the writes in notes.
+// log receives a warning at the deadline.
+func hold[K comparable](o *OwnWrites, queue *Queue[K], key K, notes *written.Notes, sources []replay[K],
+	log *slog.Logger) {
+	var waits []work.Await
+	var resources []string
+	for _, w := range notes.Take() {
+		for _, s := range sources {
+			if s.subscription.Err() != nil {
+				continue
+			}
+			if wait := s.source.store.await(w); wait != nil {
+				waits, resources = append(waits, wait), append(resources, w.Resource.String())
+			}
+		}
+	}
+	o.holds.Hold(work.Held{
+		Hold:     func() { queue.hold(key) },
+		LetGo:    func() { queue.letGo(key) },
+		Deadline: o.Deadline,
+		Late: func() {
+			log.Warn("a store lacks a write of the last reconcile at the deadline of OwnWrites", "key", key, "resources",
+				resources, "deadline", o.Deadline)
+		},
+	}, waits)
+}
