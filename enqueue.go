@@ -66,7 +66,7 @@ func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue
 		if config.Name == "" {
 			config.Name = "queue " + queue.config.Name
 		}
-		return i.SubscribeWith(handler(queue), config)
+		return i.Subscribe(handler(queue), config)
 	}
 	return Source[K]{config.Resync, subscribe, i}
 }

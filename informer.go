@@ -2,8 +2,10 @@ package informer
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
+	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/intake"
 	"github.com/typedinformer/informer/internal/run"
 	"github.com/typedinformer/informer/internal/witness"
@@ -98,17 +100,21 @@ func (i *Informer[T]) HasSynced() bool { return run.IsClosed(i.synced) }
 // error at once, whether Run was called or not.
 func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.waitSynced(ctx) }
 
-// Subscribe registers h. The subscription first calls OnAdd for every object in the store, and then delivers every
-// later change. No change is missed or delivered twice. On an informer that has stopped, Subscribe returns a
-// subscription that has ended; see [Subscription.Err].
-func (i *Informer[T]) Subscribe(h Handler[T]) *Subscription {
-	return i.SubscribeWith(h, SubscriptionConfig[T]{})
-}
-
-// SubscribeWith is like Subscribe, with a configuration. If config is wrong, SubscribeWith logs the error and returns a
-// subscription that has ended with it; see [Subscription.Err].
-func (i *Informer[T]) SubscribeWith(h Handler[T], config SubscriptionConfig[T]) *Subscription {
-	return i.engine.subscribe(h, config)
+// Subscribe registers h, with a configuration or without. The subscription first calls OnAdd for every object in the
+// store, and then delivers every later change. No change is missed or delivered twice.
+//
+// On an informer that has stopped, Subscribe returns a subscription that has ended; see [Subscription.Err]. So it does
+// if config is wrong or there are several; it then logs the error.
+func (i *Informer[T]) Subscribe(h Handler[T], config ...SubscriptionConfig[T]) *Subscription {
+	if len(config) == 0 {
+		return i.engine.subscribe(h, SubscriptionConfig[T]{})
+	}
+	if len(config) > 1 {
+		err := fmt.Errorf("%s: Subscribe has %d configurations: it takes one", i.resource, len(config))
+		i.config.logger().Error("the handler does not run", "err", err)
+		return &Subscription{deliver.Ended{Why: err}}
+	}
+	return i.engine.subscribe(h, config[0])
 }
 
 // Changes yields the events that a handler would receive, in the goroutine that iterates. It begins with an addition

@@ -94,7 +94,7 @@ func TestFlushDoesNotWaitForRoom(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &recorder{Gate: make(chan struct{})}
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(1)})
+		sub := inf.Subscribe(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(1)})
 		inf.put(list(1, "a"))
 		synctest.Wait()
 		for rv := 2; rv <= 10; rv++ {

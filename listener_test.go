@@ -165,7 +165,7 @@ func TestFilter(t *testing.T) {
 		defer inf.stop()
 		allowed := map[string]bool{"2": true, "3": true, "6": true}
 		rec := &recorder{}
-		sub := inf.SubscribeWith(rec, SubscriptionConfig[*thing]{Filter: func(o *thing) bool { return allowed[o.rv] }})
+		sub := inf.Subscribe(rec, SubscriptionConfig[*thing]{Filter: func(o *thing) bool { return allowed[o.rv] }})
 		inf.put(list(1, "a", "b"))
 		rec.Want(t)
 		if err := sub.WaitSynced(t.Context()); err != nil {
@@ -285,7 +285,7 @@ func TestPanicOfAHandlerIsSurvivedIfAsked(t *testing.T) {
 		var panics []string
 		other, told := &recorder{}, &recorder{}
 		inf.Subscribe(other)
-		sub := inf.SubscribeWith(HandlerFuncs[*thing]{
+		sub := inf.Subscribe(HandlerFuncs[*thing]{
 			Add: func(o *thing, initial bool) {
 				told.OnAdd(o, initial)
 				if o.name == "a" {
@@ -375,7 +375,7 @@ func TestResync(t *testing.T) {
 		defer inf.stop()
 		never, told := &recorder{}, &recorder{}
 		inf.Subscribe(never)
-		sub := inf.SubscribeWith(told, SubscriptionConfig[*thing]{Resync: 10 * time.Minute})
+		sub := inf.Subscribe(told, SubscriptionConfig[*thing]{Resync: 10 * time.Minute})
 		<-time.After(time.Hour)
 		told.Want(t) // no resync before the sync
 		inf.put(list(1, "a", "b"))
@@ -402,7 +402,7 @@ func TestResyncYieldsToChanges(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &recorder{Gate: make(chan struct{}, 100)}
-		inf.SubscribeWith(slow, SubscriptionConfig[*thing]{
+		inf.Subscribe(slow, SubscriptionConfig[*thing]{
 			Resync: time.Minute,
 			Filter: func(o *thing) bool { return o.name != "hidden" },
 		})
@@ -435,7 +435,7 @@ func TestResyncIsSpread(t *testing.T) {
 		began := time.Now()
 		var rounds []time.Duration
 		for range 100 {
-			inf.SubscribeWith(HandlerFuncs[*thing]{Update: func(_, _ *thing) { rounds = append(rounds, time.Since(began)) }},
+			inf.Subscribe(HandlerFuncs[*thing]{Update: func(_, _ *thing) { rounds = append(rounds, time.Since(began)) }},
 				SubscriptionConfig[*thing]{Resync: time.Hour})
 		}
 		inf.put(list(1, "a"))
@@ -463,7 +463,7 @@ func TestResyncsAndChangesAtOnce(t *testing.T) {
 		if n >= 4 {
 			config.Filter = func(o *thing) bool { return o.name != "b" }
 		}
-		inf.SubscribeWith(HandlerFuncs[*thing]{
+		inf.Subscribe(HandlerFuncs[*thing]{
 			Add: func(o *thing, _ bool) {
 				if chain[o.name] != nil {
 					t.Errorf("added again: %s", o.name)
@@ -508,7 +508,7 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 		f := startFed(t)
 		defer f.stop()
 		gates := make(chan time.Duration, 10)
-		sub := f.SubscribeWith(HandlerFuncs[*thing]{
+		sub := f.Subscribe(HandlerFuncs[*thing]{
 			Add:    func(*thing, bool) { <-time.After(<-gates) },
 			Update: func(_, _ *thing) { <-time.After(<-gates) },
 			Delete: func(*thing, bool) { <-time.After(<-gates) },
@@ -570,7 +570,7 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 			f.Status() // no lock is held
 		}
 		var takes atomic.Int64
-		sub := f.SubscribeWith(HandlerFuncs[*thing]{
+		sub := f.Subscribe(HandlerFuncs[*thing]{
 			Add:    func(*thing, bool) { <-time.After(time.Duration(takes.Load())) },
 			Update: func(_, _ *thing) { <-time.After(time.Duration(takes.Load())) },
 		}, SubscriptionConfig[*thing]{Name: "h"})

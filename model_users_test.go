@@ -216,7 +216,7 @@ func (u *Users[T]) Subscribe() {
 	}
 	config.Name = f.name
 	u.Step("subscribe %s", f.name)
-	f.sub.Store(u.Informer.SubscribeWith(f, config))
+	f.sub.Store(u.Informer.Subscribe(f, config))
 }
 
 func (u *Users[T]) newFollower(kind string) *Follower[T] {
@@ -261,7 +261,7 @@ func (u *Users[T]) checkLateSubscription() {
 	}
 	f := u.newFollower("late handler")
 	u.Step("subscribe %s", f.name)
-	f.sub.Store(u.Informer.SubscribeWith(f, SubscriptionConfig[T]{}))
+	f.sub.Store(u.Informer.Subscribe(f, SubscriptionConfig[T]{}))
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()

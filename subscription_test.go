@@ -23,7 +23,7 @@ func TestEveryChangeIsTold(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow := &recorder{Gate: make(chan struct{})}
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(0)})
+		sub := inf.Subscribe(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(0)})
 		inf.put(list(1, "0", "a", "b"))
 		inf.put(upsert(2, "a"), upsert(3, "a"), upsert(4, "c"), remove(5, "c"), upsert(6, "c"), remove(7, "b"))
 		synctest.Wait()
@@ -46,7 +46,7 @@ func TestEveryEndsTheSubscriptionThatIsTooFarBehind(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		slow, other := &recorder{Gate: make(chan struct{})}, &recorder{}
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(2)})
+		sub := inf.Subscribe(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(2)})
 		inf.Subscribe(other)
 		inf.put(list(1, "0", "a", "b", "c", "d", "e"))
 		synctest.Wait() // the handler blocks on the first object
@@ -93,7 +93,7 @@ func TestDefaultBacklog(t *testing.T) {
 		defer inf.stop()
 		slow := &recorder{Gate: make(chan struct{})}
 		defer close(slow.Gate)
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(0)})
+		sub := inf.Subscribe(slow, SubscriptionConfig[*thing]{Delivery: DeliverEvery(0)})
 		inf.put(list(1, "a"))
 		synctest.Wait()        // the handler blocks
 		const limit = 1024 + 1 // the first change of a key does not count
@@ -118,7 +118,7 @@ func TestEveryBlocksTheInformer(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		slow := &recorder{Gate: make(chan struct{})}
-		sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(2)})
+		sub := inf.Subscribe(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(2)})
 		inf.put(list(1, "a"))
 		const updates = 500
 		go func() {
@@ -155,7 +155,7 @@ func TestBlockedInformerStops(t *testing.T) {
 		Bubble(t, func(t *testing.T) {
 			inf := startFed(t)
 			slow := &recorder{Gate: make(chan struct{})}
-			sub := inf.SubscribeWith(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(1)})
+			sub := inf.Subscribe(slow, SubscriptionConfig[*thing]{Delivery: DeliverEveryBlocking(1)})
 			inf.put(list(1, "a"), upsert(2, "a"), upsert(3, "a"), upsert(4, "a"))
 			synctest.Wait()
 			if !sub.Status().Blocking {
@@ -328,7 +328,7 @@ func TestCloseInFilterDropsTheCallBehindIt(t *testing.T) {
 		rec := &recorder{}
 		passes := true
 		var sub *Subscription
-		sub = inf.SubscribeWith(rec, SubscriptionConfig[*thing]{Filter: func(o *thing) bool {
+		sub = inf.Subscribe(rec, SubscriptionConfig[*thing]{Filter: func(o *thing) bool {
 			if o.rv == "2" {
 				sub.Close()
 			}
@@ -361,7 +361,7 @@ func TestCloseBesideResyncKeepsTheChain(t *testing.T) {
 		all.Go(func() {
 			for range Short(40, 200) {
 				c := &recorder{}
-				sub := inf.SubscribeWith(c, SubscriptionConfig[*thing]{Resync: time.Nanosecond})
+				sub := inf.Subscribe(c, SubscriptionConfig[*thing]{Resync: time.Nanosecond})
 				if err := sub.WaitSynced(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -389,7 +389,7 @@ func TestNoCallAfterRunBesideClose(t *testing.T) {
 		var returned atomic.Bool
 		var all sync.WaitGroup
 		for range 4 {
-			sub := inf.SubscribeWith(HandlerFuncs[*thing]{Update: func(_, _ *thing) {
+			sub := inf.Subscribe(HandlerFuncs[*thing]{Update: func(_, _ *thing) {
 				if returned.Load() {
 					t.Error("a call after Run returned")
 				}
@@ -414,7 +414,7 @@ func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 			defer inf.stop()
 			rec := &recorder{}
 			var sub *Subscription
-			sub = inf.SubscribeWith(HandlerFuncs[*thing]{
+			sub = inf.Subscribe(HandlerFuncs[*thing]{
 				Add:    rec.OnAdd,
 				Delete: func(last *thing, final bool) { rec.OnDelete(last, final); sub.Close() },
 			}, SubscriptionConfig[*thing]{Filter: filter})
@@ -429,6 +429,24 @@ func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 	if filtered != 1 {
 		t.Errorf("the filter was called %d times, want once before Close", filtered)
 	}
+}
+
+// A subscription with several configurations has ended with an error that says so.
+func TestSubscribeTakesOneConfiguration(t *testing.T) {
+	Bubble(t, func(t *testing.T) {
+		inf := startFed(t)
+		defer inf.stop()
+		rec := &recorder{}
+		sub := inf.Subscribe(rec, SubscriptionConfig[*thing]{}, SubscriptionConfig[*thing]{})
+		if err := sub.WaitSynced(t.Context()); err == nil || err != sub.Err() || !strings.Contains(err.Error(), "things: Subscribe has 2 configurations") {
+			t.Errorf("the subscription ended with %v, %v", err, sub.Err())
+		}
+		inf.put(list(1, "a"))
+		if err := inf.WaitSynced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rec.Want(t)
+	})
 }
 
 // A subscription that ends releases everything that it refers to: the user may keep the Subscription.
@@ -482,7 +500,7 @@ func endedSubscription(t *testing.T, way string) (*Subscription, map[string]func
 	if way == "wrong config" {
 		config.Resync = -1
 	}
-	sub := inf.SubscribeWith(h, config)
+	sub := inf.Subscribe(h, config)
 	given := list(1, "a", "b")
 	inf.put(given)
 	if way != "wrong config" {
@@ -545,7 +563,7 @@ func endedSubscription(t *testing.T, way string) (*Subscription, map[string]func
 func TestSubscriptionThatCannotBe(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
-		sub := inf.SubscribeWith(&recorder{}, SubscriptionConfig[*thing]{Resync: -1})
+		sub := inf.Subscribe(&recorder{}, SubscriptionConfig[*thing]{Resync: -1})
 		<-sub.Done()
 		if err := sub.Err(); err == nil || !strings.Contains(err.Error(), "SubscriptionConfig.Resync") {
 			t.Errorf("Resync: %v", err)
@@ -555,7 +573,7 @@ func TestSubscriptionThatCannotBe(t *testing.T) {
 		}
 		sub.Close()
 		for _, config := range []SubscriptionConfig[*thing]{{}, {OnPanic: func(any) {}}} {
-			if err := inf.SubscribeWith(nil, config).Err(); err == nil || !strings.Contains(err.Error(), "the handler is nil") {
+			if err := inf.Subscribe(nil, config).Err(); err == nil || !strings.Contains(err.Error(), "the handler is nil") {
 				t.Errorf("without a handler: %v", err)
 			}
 		}

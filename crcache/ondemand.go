@@ -120,7 +120,7 @@ func copyMetadata(to client.Object, from *metav1.PartialObjectMetadata) {
 
 // follow makes the reader follow the changes of an informer.
 func (d *onDemand) follow(i *informer.Informer[clientcache.Object]) {
-	i.SubscribeWith(informer.HandlerFuncs[clientcache.Object]{
+	i.Subscribe(informer.HandlerFuncs[clientcache.Object]{
 		Update: func(old, new clientcache.Object) {
 			d.reader.Updated(informer.KeyOf(new), old.GetResourceVersion(), new.GetResourceVersion())
 		},

@@ -286,7 +286,7 @@ func followSoak[T informer.Object](s *soak, connection *rest.Config, resource in
 // visit subscribes for a short time during the run.
 func visit[T informer.Object](ctx context.Context, inf *informer.Informer[T]) []string {
 	told := newMirror[T]()
-	sub := inf.SubscribeWith(told, informer.SubscriptionConfig[T]{Name: "visitor"})
+	sub := inf.Subscribe(told, informer.SubscriptionConfig[T]{Name: "visitor"})
 	atLeast := inf.Store().Len() / 2 // never zero
 	err := sub.WaitSynced(ctx)
 	sub.Close()

@@ -218,7 +218,7 @@ func TestPageOfAProgram(t *testing.T) {
 // The series of an informer end when its last user releases it, and those of a subscription when it is closed.
 func TestSeriesEnd(t *testing.T) {
 	inProgram(t, func(p *program) {
-		s := p.pods.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "web"})
+		s := p.pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "web"})
 		p.rest(0)
 		p.has(`informer_subscription_synced{group="",handler="web",name="",resource="pods",version="v1"} 1`)
 		s.Close()

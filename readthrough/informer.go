@@ -97,7 +97,7 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 		return informer.ErrRunning
 	}
 	defer i.reader.Close()
-	i.metadata.SubscribeWith(i.changes(), informer.SubscriptionConfig[*metav1.PartialObjectMetadata]{
+	i.metadata.Subscribe(i.changes(), informer.SubscriptionConfig[*metav1.PartialObjectMetadata]{
 		Name:     "readthrough",
 		Delivery: informer.DeliverEvery(math.MaxInt), // an addition and a deletion must not cancel each other out
 	})

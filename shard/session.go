@@ -165,7 +165,7 @@ func (s *session) do(ctx context.Context, work func(context.Context) error) (err
 	s.epoch, s.endEpoch = context.WithCancel(renewing)
 	working, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	s.leases.SubscribeWith(informer.HandlerFuncs[*coordinationv1.Lease]{
+	s.leases.Subscribe(informer.HandlerFuncs[*coordinationv1.Lease]{
 		Add:    func(lease *coordinationv1.Lease, _ bool) { s.observe(lease, true) },
 		Update: func(old, lease *coordinationv1.Lease) { s.observe(lease, changed(old, lease)) },
 		Delete: func(*coordinationv1.Lease, bool) { run.Signal(s.wake) },

@@ -26,7 +26,7 @@ func connectInformer[T informer.Object](config informer.Config[T]) func(*rest.Co
 			pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")},
 				config)
 			for _, h := range handlers {
-				pods.SubscribeWith(informer.HandlerFuncs[T]{
+				pods.Subscribe(informer.HandlerFuncs[T]{
 					Add:    func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
 					Update: func(_, pod T) { h.told(pod.GetResourceVersion()) },
 					Delete: func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },

@@ -96,7 +96,7 @@ func (l liar) connect(config *rest.Config) (follow, error) {
 			i++
 			l.tell(i, pod.ResourceVersion, handlers[0].told)
 		}
-		pods.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{
+		pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 			Add:    func(pod *corev1.Pod, _ bool) { event(pod) },
 			Update: func(_, pod *corev1.Pod) { event(pod) },
 			Delete: func(pod *corev1.Pod, _ bool) { event(pod) },

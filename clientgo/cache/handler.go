@@ -87,7 +87,7 @@ func (r *registration) subscribe(to []*informer.Informer[Object]) error {
 		return nil
 	}
 	for n, i := range to {
-		sub := i.SubscribeWith(handler{r.handler, r}, informer.SubscriptionConfig[Object]{
+		sub := i.Subscribe(handler{r.handler, r}, informer.SubscriptionConfig[Object]{
 			Name: r.name,
 			// Each change, however many wait, as in client-go.
 			Delivery: informer.DeliverEvery(math.MaxInt),

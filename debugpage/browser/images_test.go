@@ -64,7 +64,7 @@ func TestImages(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	slow := informer.HandlerFuncs[*corev1.Pod]{Update: func(_, _ *corev1.Pod) { <-release }}
-	p.informer.SubscribeWith(slow, informer.SubscriptionConfig[*corev1.Pod]{Name: "index-search"})
+	p.informer.Subscribe(slow, informer.SubscriptionConfig[*corev1.Pod]{Name: "index-search"})
 	defer p.refuse("deployments", `User "system:serviceaccount:shop:controller" cannot watch resource "deployments" in API group "apps" at the cluster scope`)()
 	object := func(b *tab) {
 		b.visit("objects")

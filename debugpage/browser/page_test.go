@@ -488,7 +488,7 @@ func TestHTMLIsText(t *testing.T) {
 		p.config.Name = hostile
 		byName := informer.NewIndex(p.informer, func(pod *corev1.Pod) []string { return []string{hostile + pod.Name} })
 		p.config.Objects = append(p.config.Objects, debugpage.Objects(p.informer, debugpage.Index(hostile, byName)))
-		p.informer.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: hostile})
+		p.informer.Subscribe(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: hostile})
 		queue := informer.NewQueue(informer.QueueConfig[string]{Name: hostile})
 		p.config.Queues = []func() informer.QueueStatus{queue.Status}
 	})

@@ -106,7 +106,7 @@ func start(t *testing.T, config func(p *program)) *program {
 	p.informer = share[*corev1.Pod](p, informer.Resource{GroupVersionResource: core("pods")})
 	held := share[*corev1.Secret](p, informer.Resource{GroupVersionResource: core("secrets")})
 	byNode := informer.NewIndex(p.informer, func(pod *corev1.Pod) []string { return []string{pod.Spec.NodeName} })
-	p.informer.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "audit"})
+	p.informer.Subscribe(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "audit"})
 	p.queue = informer.NewQueue(informer.QueueConfig[informer.Key]{Name: "website"})
 	p.controller = &informer.Controller[informer.Key]{Name: "website", Queue: p.queue, MaxConcurrentReconciles: 4, Logger: quiet, Reconcile: func(context.Context, informer.Key) (informer.Result, error) {
 		return informer.Result{}, p.reconcile()

@@ -189,7 +189,7 @@ func (c *chain) client(config *rest.Config, shard informer.Shard, contentType st
 	l.Informer = informer.New(upstream, informer.Resource{GroupVersionResource: pods, Shard: shard}, informer.Config[*corev1.Pod]{
 		KeepManagedFields: true, Logger: slog.New(slog.DiscardHandler),
 	})
-	l.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{
+	l.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 		Add:    func(pod *corev1.Pod, _ bool) { l.see("+", nil, pod) },
 		Update: func(old, pod *corev1.Pod) { l.see("~", old, pod) },
 		Delete: func(pod *corev1.Pod, final bool) { l.see("-", pod, nil) },

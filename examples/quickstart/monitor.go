@@ -63,7 +63,7 @@ func newMonitor(client *informer.Client, resource informer.Resource, sim *simula
 		}
 		return []string{pod.Spec.NodeName}
 	})
-	m.handler = m.pods.SubscribeWith(m.events, informer.SubscriptionConfig[*corev1.Pod]{Name: "events"})
+	m.handler = m.pods.Subscribe(m.events, informer.SubscriptionConfig[*corev1.Pod]{Name: "events"})
 	return m
 }
 

@@ -293,7 +293,7 @@ func TestNewOnly(t *testing.T) {
 		var got [2][]string
 		for i, filter := range []func(*corev1.Pod) bool{nil, func(*corev1.Pod) bool { return true }} {
 			update := func(old, new *corev1.Pod) { got[i] = append(got[i], fmt.Sprintf("%t %s", old == nil, new.Labels["v"])) }
-			subs = append(subs, inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Update: update},
+			subs = append(subs, inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Update: update},
 				informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, Filter: filter, Resync: time.Hour}))
 		}
 		defer world.Start(w.T, inf)()

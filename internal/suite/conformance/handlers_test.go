@@ -217,7 +217,7 @@ func (r *rig[T]) panics() {
 	r.begin()
 	var values []any
 	f := &follower[T]{rig: r}
-	sub := r.inf.SubscribeWith(informer.HandlerFuncs[T]{
+	sub := r.inf.Subscribe(informer.HandlerFuncs[T]{
 		Add:    func(obj T, initial bool) { f.OnAdd(obj, initial); panic("add") },
 		Update: func(old, new T) { f.OnUpdate(old, new); panic("update") },
 		Delete: func(last T, final bool) { f.OnDelete(last, final); panic("delete") },

@@ -376,7 +376,7 @@ type follower[T labeled] struct {
 // follow subscribes a new follower.
 func (r *rig[T]) follow(config informer.SubscriptionConfig[T]) (*follower[T], *informer.Subscription) {
 	f := &follower[T]{rig: r, partial: config.Filter != nil}
-	return f, r.inf.SubscribeWith(f, config)
+	return f, r.inf.Subscribe(f, config)
 }
 
 func (f *follower[T]) OnAdd(obj T, initial bool) {

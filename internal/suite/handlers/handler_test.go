@@ -215,7 +215,7 @@ func TestBacklogCountsOneChangeOfAKeyLess(t *testing.T) {
 		}
 		inf := w.QuietInformer()
 		handler := &testkit.Recorder[*corev1.Pod]{}
-		sub := inf.SubscribeWith(handler, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery(limit)})
+		sub := inf.Subscribe(handler, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery(limit)})
 		defer world.Start(w.T, inf)()
 		synctest.Wait()
 		defer handler.Hold()()
@@ -251,7 +251,7 @@ func TestInvalidSubscriptionLogsTheError(t *testing.T) {
 		var log strings.Builder
 		config := informer.Config[*corev1.Pod]{Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
-		inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "mine", Resync: -1})
+		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{}, informer.SubscriptionConfig[*corev1.Pod]{Name: "mine", Resync: -1})
 		if !strings.Contains(log.String(), "handler=mine") || !strings.Contains(log.String(), "SubscriptionConfig.Resync is -1ns") {
 			w.Errorf("log %q", &log)
 		}

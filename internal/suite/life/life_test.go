@@ -270,7 +270,7 @@ func everythingAtOnce(w world.World, resync time.Duration, trouble func()) {
 			}
 		}
 		recorders, whole = append(recorders, rec), append(whole, last)
-		subs = append(subs, inf.SubscribeWith(rec, c))
+		subs = append(subs, inf.Subscribe(rec, c))
 	}
 	defer world.Start(t, inf)()
 
@@ -408,7 +408,7 @@ func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
 	w.Create(world.NewPod("ns", "a"))
 	gate, called := make(chan struct{}), make(chan struct{}, 2)
 	inf := w.QuietInformer()
-	inf.SubscribeWith(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
+	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
 		informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
 	defer world.Start(t, inf)()
 	ctx, cancel := context.WithCancel(t.Context())
