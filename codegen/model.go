@@ -21,6 +21,8 @@ type api struct {
 	Group, Version string
 	GroupGo        string // the group in client-gen's names: "Shop" for shop.example.com
 	Dir            string // of the generated package, below the output directory: "apps/v1"
+	DirGiven       bool   // Dir was chosen by +groupGoName or -group-dir
+	Path           string // the import path of the kinds' Go package; empty for CRDs
 	From           string // the source of the kinds, for comments: a Go import path, or "the CRDs of " a group
 	Kinds          []kind // sorted by name
 	Decls          []*decl
@@ -35,6 +37,7 @@ type kind struct {
 	Resource   string  // in the URL: "networkpolicies"
 	Namespaced bool    // false for a cluster-scoped resource
 	Stored     bool    // this is the storage version
+	RootOnly   bool    // only +kubebuilder:object:root=true requests it, which other objects have too
 	CanGet     bool    // the server supports get, so lister-gen would write a lister
 	Labeled    bool    // the Go type has GetLabels, which listers need
 	Indexes    []index // sorted by name
@@ -175,18 +178,6 @@ func (a *api) addIndexes(flags []*indexFlag) {
 		}
 	}
 	a.sort()
-}
-
-// checkDirs returns an error if two apis would be written to one directory.
-func checkDirs(apis []*api) error {
-	seen := map[string]*api{}
-	for _, a := range apis {
-		if other := seen[a.Dir]; other != nil {
-			return fmt.Errorf("%s and %s would both be written to %s: add +groupGoName to one of them, or generate them in separate runs, each with its own -output-dir", other.From, a.From, a.Dir)
-		}
-		seen[a.Dir] = a
-	}
-	return nil
 }
 
 var resourceName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)

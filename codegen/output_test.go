@@ -132,12 +132,12 @@ func TestFlags(t *testing.T) {
 		{"-crd testdata/crdfields/widgets.yaml -index Widget=spec.node", "want Kind:Name=path"},
 		{"-crd testdata/header.txt", "no CustomResourceDefinition in testdata/header.txt"},
 	} {
-		if err := run(strings.Fields(test.args), io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := run(strings.Fields(test.args), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", test.args, err, test.want)
 		}
 	}
 	var out strings.Builder
-	if err := run([]string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-plural-exceptions") {
+	if err := run([]string{"-h"}, &out, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-plural-exceptions") {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 }
@@ -146,16 +146,16 @@ func TestFlags(t *testing.T) {
 func TestCheckFailsWhenStale(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"-output-dir", dir, "./testdata/genclient/api/..."}
-	if err := run(append([]string{"-check"}, args...), io.Discard); err == nil || !strings.Contains(err.Error(), "shop/v1/informers.go") {
+	if err := run(append([]string{"-check"}, args...), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "shop/v1/informers.go") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "shop")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("-check has written something: %v", err)
 	}
-	if err := run(args, io.Discard); err != nil {
+	if err := run(args, io.Discard, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(append([]string{"-check"}, args...), io.Discard); err != nil {
+	if err := run(append([]string{"-check"}, args...), io.Discard, io.Discard); err != nil {
 		t.Error(err)
 	}
 }
