@@ -216,7 +216,7 @@ func (o *options) load() (apis []*api, err error) {
 	}
 	for name := range o.fields {
 		if name != "" && !slices.ContainsFunc(apis, func(a *api) bool { return a.has(name) }) {
-			return nil, fmt.Errorf("-fields %s: no kind has this name", name)
+			return nil, fmt.Errorf("-fields %s: no kind has this name; there is %s", name, kindNames(apis))
 		}
 	}
 	var errs []error
@@ -236,7 +236,8 @@ func (o *options) load() (apis []*api, err error) {
 		case len(flag.failed) > 0:
 			errs = append(errs, flag.failed.err())
 		case !slices.ContainsFunc(apis, func(a *api) bool { return a.has(flag.kind) }):
-			errs = append(errs, fmt.Errorf("-index %s:%s=%s: there is no kind %[1]s", flag.kind, flag.name, flag.path))
+			errs = append(errs, fmt.Errorf("-index %s:%s=%s: there is no kind %[1]s; there is %s",
+				flag.kind, flag.name, flag.path, kindNames(apis)))
 		}
 	}
 	return slices.DeleteFunc(apis, func(a *api) bool { return len(a.Kinds) == 0 }), errors.Join(errs...)

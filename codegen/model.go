@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -155,6 +156,17 @@ func (a *api) has(name string) bool {
 	return slices.ContainsFunc(a.Kinds, func(k kind) bool { return k.Name == name })
 }
 
+// kindNames returns the names of the kinds of apis, for messages.
+func kindNames(apis []*api) string {
+	names := map[string]bool{}
+	for _, a := range apis {
+		for _, k := range a.Kinds {
+			names[k.Name] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+}
+
 // addIndexes adds the indexes of -index. A version without the field gets no index.
 func (a *api) addIndexes(flags []*indexFlag) {
 	for i := range a.Kinds {
@@ -170,7 +182,7 @@ func (a *api) addIndexes(flags []*indexFlag) {
 				err = errors.New("indexes are methods of the lister, which needs metadata.labels")
 			}
 			if err != nil {
-				flag.failed.add(k.pos, k.Name, "-index", "%s", err)
+				flag.failed.add(k.pos, k.Name+" of "+a.GroupVersion(), "-index", "%s", err)
 				continue
 			}
 			flag.used = true

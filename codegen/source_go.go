@@ -42,14 +42,16 @@ func (s *goSource) load(patterns []string) ([]*api, error) {
 	var apis []*api
 	var errs []error
 	for _, pkg := range pkgs {
+		wrong := problemsOf(pkg)
+		if len(wrong.syntax) > 0 { // there may be types behind
+			errs = append(errs, errorList(wrong.syntax).err())
+			continue
+		}
 		a, err := s.api(pkg)
 		if err != nil {
 			// Code that does not compile may use types that are yet to be generated. Its errors matter only if they
 			// cause this one.
-			for _, e := range pkg.Errors {
-				err = fmt.Errorf("%w\n%v", err, e)
-			}
-			errs = append(errs, err)
+			errs = append(errs, err, wrong.err())
 			continue
 		}
 		if len(a.Kinds) > 0 {
@@ -70,9 +72,10 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 		return nil, err
 	}
 	var paths []string
+	var errs []error
 	for _, pkg := range pkgs {
-		if len(pkg.GoFiles) == 0 && len(pkg.Errors) > 0 {
-			return nil, pkg.Errors[0]
+		if len(pkg.GoFiles) == 0 {
+			errs = append(errs, problemsOf(pkg).err())
 		}
 		for _, file := range pkg.GoFiles {
 			text, err := os.ReadFile(file)
@@ -85,7 +88,7 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 			}
 		}
 	}
-	return paths, nil
+	return paths, errors.Join(errs...)
 }
 
 // apiPackage is a package with API types, while it is read.
