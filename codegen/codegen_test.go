@@ -23,7 +23,7 @@ import (
 var update = flag.Bool("update", false, "write the current output into testdata")
 
 // golden is one directory of testdata: Go packages or CRDs as the input, flags, and the expected output below out/, or
-// the expected error.
+// the expected error. The file notes has what codegen says that it leaves out.
 type golden struct{ dir string }
 
 // read returns the text of a file, or "" if it does not exist.
@@ -35,21 +35,24 @@ func (g golden) read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// generate runs codegen for the input of g.
-func (g golden) generate(t *testing.T) (map[string][]byte, error) {
+// generate runs codegen for the input of g. It also returns the notes, as lines.
+func (g golden) generate(t *testing.T) (files map[string][]byte, notes string, err error) {
 	args := append([]string{"-output-dir", filepath.Join(g.dir, "out")}, strings.Fields(g.read(t, "flags"))...)
 	if last := args[len(args)-1]; !slices.Contains(args, "-crd") && !strings.HasPrefix(last, "k8s.io/") {
 		args = append(args, "./"+g.dir+"/...")
 	}
 	o, err := parseOptions(args, io.Discard)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	files, err := o.generate()
+	files, err = o.generate()
 	for name, text := range files {
 		files[name] = outputDir(o.outputDir).dated(name, text)
 	}
-	return files, err
+	for _, note := range o.notes {
+		notes += strings.ReplaceAll(note, g.dir+"/", "") + "\n"
+	}
+	return files, notes, err
 }
 
 // expected returns the expected output.
@@ -71,14 +74,16 @@ func (g golden) expected(t *testing.T) map[string]string {
 }
 
 // accept makes the output the expected one.
-func (g golden) accept(t *testing.T, got map[string][]byte, failed string) {
+func (g golden) accept(t *testing.T, got map[string][]byte, notes, failed string) {
 	if err := outputDir(filepath.Join(g.dir, "out")).write(got); err != nil {
 		t.Fatal(err)
 	}
-	os.Remove(filepath.Join(g.dir, "error"))
-	if failed != "" {
-		if err := os.WriteFile(filepath.Join(g.dir, "error"), []byte(failed), 0o644); err != nil {
-			t.Fatal(err)
+	for name, text := range map[string]string{"notes": notes, "error": failed} {
+		os.Remove(filepath.Join(g.dir, name))
+		if text != "" {
+			if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -93,16 +98,19 @@ func TestGolden(t *testing.T) {
 	for _, dir := range dirs {
 		g := golden{filepath.ToSlash(filepath.Dir(dir))}
 		t.Run(path.Base(g.dir), func(t *testing.T) {
-			got, err := g.generate(t)
+			got, notes, err := g.generate(t)
 			failed := ""
 			if err != nil {
 				failed = strings.ReplaceAll(err.Error(), g.dir+"/", "") + "\n"
 			}
 			if *update {
-				g.accept(t, got, failed)
+				g.accept(t, got, notes, failed)
 			}
 			if diff := cmp.Diff(g.read(t, "error"), failed); diff != "" {
 				t.Errorf("error differs (-want +got), -update accepts it:\n%s", diff)
+			}
+			if diff := cmp.Diff(g.read(t, "notes"), notes); diff != "" {
+				t.Errorf("notes differ (-want +got), -update accepts them:\n%s", diff)
 			}
 			texts := map[string]string{}
 			for name, text := range got {

@@ -11,7 +11,7 @@ import (
 
 // decl is a type that a generated package declares: the type of a CRD, or a type with some fields of another.
 type decl struct {
-	Type      *types.Named // a struct or, with Values, a string
+	Type      *types.Named // a struct or, with Values, a string or an integer
 	Doc       string
 	FieldDocs []string // one per field, or none
 	Values    []enumValue
@@ -23,7 +23,7 @@ type decl struct {
 	Protobuf bool       // the type can be decoded from protobuf
 }
 
-// enumValue is a constant.
+// enumValue is a constant. Value is a literal.
 type enumValue struct{ Name, Value string }
 
 // generated represents the generated package.
@@ -51,6 +51,9 @@ func typeText(t types.Type) goType {
 
 // Name returns the name of the type.
 func (d *decl) Name() string { return d.Type.Obj().Name() }
+
+// Underlying returns the type that a type with Values has.
+func (d *decl) Underlying() string { return d.Type.Underlying().String() }
 
 // declField is a field, for the template.
 type declField struct {

@@ -49,6 +49,8 @@ func (f *factoryFlags) complete(o *options) error {
 		return nil
 	case len(o.crds) > 0 || len(o.fields) > 0:
 		return errors.New("-factory takes the types of a clientset, so it excludes -crd and -fields, which declare others")
+	case len(o.groupDirs) > 0:
+		return errors.New("-factory writes to the directories of informer-gen, so it excludes -group-dir")
 	case o.compat || len(o.indexes) > 0:
 		return errors.New("-factory uses the listers of lister-gen, so it excludes -compat and -index, which write others")
 	}

@@ -17,6 +17,7 @@ func TestFactoryFlags(t *testing.T) {
 		"-factory x/clientset/versioned -fields spec ./...":    "excludes -crd and -fields",
 		"-factory x/clientset/versioned -compat ./...":         "excludes -compat",
 		"-factory x/clientset/versioned -index A:B=spec ./...": "excludes -compat and -index",
+		"-factory x/clientset/versioned -group-dir a=b ./...":  "excludes -group-dir",
 		"-factory x/clientset/versioned ./...":                 "",
 		"-factory x -listers y ./...":                          "",
 	} {

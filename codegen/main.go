@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	switch err := run(os.Args[1:], os.Stdout); {
+	switch err := run(os.Args[1:], os.Stdout, os.Stderr); {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "codegen: %s\n", strings.ReplaceAll(err.Error(), "\n", "\ncodegen: "))
@@ -37,7 +37,8 @@ const usage = `codegen writes informers, listers and typed indexes for the types
 
 Packages are named as for go build: ./api/..., example.com/api/v1. Packages without markers are ignored. For each other
 package, codegen writes a package with the last two elements of its path into the output directory. For CRDs, it writes
-one for each version of each group, such as shop/v1 for shop.example.com/v1.
+one for each version of each group, such as shop/v1 for shop.example.com/v1. Groups that would share a directory get
+directories with their full names; -group-dir names others.
 
 With -factory, it writes the packages that informer-gen writes below externalversions, with the same names.
 
@@ -50,6 +51,7 @@ type options struct {
 	headerFile string
 	plurals    plurals
 	exclude    map[string]bool
+	groupDirs  groupDirs
 	compat     bool
 	factory    factoryFlags
 	check      bool
@@ -57,6 +59,7 @@ type options struct {
 	crds       []string
 	fields     fieldFlags
 	indexes    []*indexFlag
+	notes      []string // what is left out, filled in by load
 }
 
 // indexFlag is a parsed -index flag.
@@ -77,10 +80,13 @@ func parseIndexFlag(text string) (*indexFlag, error) {
 
 func parseOptions(args []string, out io.Writer) (o options, err error) {
 	o.plurals, o.exclude, o.fields = plurals{"Endpoints": "Endpoints"}, map[string]bool{}, fieldFlags{}
+	o.groupDirs = groupDirs{}
 	flags := flag.NewFlagSet("codegen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints errors
 	flags.StringVar(&o.dir, "C", ".", "`directory` to change to first; all other names are relative to it")
 	flags.StringVar(&o.outputDir, "output-dir", "informers", "`directory` to write to")
+	flags.Func("group-dir", "`group=directory` below the output directory for the packages of a group; can be repeated",
+		o.groupDirs.parse)
 	flags.StringVar(&o.headerFile, "go-header-file", "",
 		"`file` with a comment for the top of each file; YEAR in it becomes the year of the file's first generation")
 	flags.Func("plural-exceptions", "plurals that do not follow the usual rules, as `Kind:Plural,…`", o.plurals.parse)
@@ -131,8 +137,8 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	return o, o.factory.complete(&o)
 }
 
-// run is the program.
-func run(args []string, out io.Writer) error {
+// run is the program. It writes help to out, and notes to log.
+func run(args []string, out, log io.Writer) error {
 	o, err := parseOptions(args, out)
 	if err != nil {
 		return err
@@ -141,6 +147,9 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	files, err := o.generate()
+	for _, note := range o.notes {
+		fmt.Fprintf(log, "codegen: %s\n", note)
+	}
 	if err != nil {
 		return err
 	}
@@ -157,9 +166,6 @@ func (o *options) generate() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDirs(apis); err != nil {
-		return nil, err
-	}
 	p := &printer{compat: o.compat, expanded: outputDir(o.outputDir).has}
 	if o.headerFile != "" {
 		text, err := os.ReadFile(o.headerFile)
@@ -170,6 +176,9 @@ func (o *options) generate() (map[string][]byte, error) {
 	}
 	if o.factory.clientset != "" {
 		return p.factory(o.factory, outputDir(o.outputDir), apis)
+	}
+	if err := o.groupDirs.place(apis); err != nil {
+		return nil, err
 	}
 	all := map[string][]byte{}
 	for _, a := range apis {
@@ -186,10 +195,14 @@ func (o *options) generate() (map[string][]byte, error) {
 func (o *options) load() (apis []*api, err error) {
 	if len(o.patterns) > 0 {
 		source := &goSource{plurals: o.plurals, exclude: o.exclude}
-		if apis, err = source.load(o.patterns); err != nil {
+		apis, err = source.load(o.patterns)
+		if o.notes = source.notes; err != nil {
 			return nil, err
 		}
-		if len(apis) == 0 {
+		switch {
+		case len(apis) == 0 && len(o.notes) > 0:
+			return nil, fmt.Errorf("every type in %s is left out", strings.Join(o.patterns, " "))
+		case len(apis) == 0:
 			return nil, fmt.Errorf("no type in %s has one of the markers +genclient, +kubebuilder:object:root=true and +kubebuilder:resource", strings.Join(o.patterns, " "))
 		}
 	}
@@ -203,7 +216,7 @@ func (o *options) load() (apis []*api, err error) {
 	}
 	for name := range o.fields {
 		if name != "" && !slices.ContainsFunc(apis, func(a *api) bool { return a.has(name) }) {
-			return nil, fmt.Errorf("-fields %s: no kind has this name", name)
+			return nil, fmt.Errorf("-fields %s: no kind has this name; there is %s", name, kindNames(apis))
 		}
 	}
 	var errs []error
@@ -223,7 +236,8 @@ func (o *options) load() (apis []*api, err error) {
 		case len(flag.failed) > 0:
 			errs = append(errs, flag.failed.err())
 		case !slices.ContainsFunc(apis, func(a *api) bool { return a.has(flag.kind) }):
-			errs = append(errs, fmt.Errorf("-index %s:%s=%s: there is no kind %[1]s", flag.kind, flag.name, flag.path))
+			errs = append(errs, fmt.Errorf("-index %s:%s=%s: there is no kind %[1]s; there is %s",
+				flag.kind, flag.name, flag.path, kindNames(apis)))
 		}
 	}
 	return slices.DeleteFunc(apis, func(a *api) bool { return len(a.Kinds) == 0 }), errors.Join(errs...)

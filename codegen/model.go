@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,6 +22,8 @@ type api struct {
 	Group, Version string
 	GroupGo        string // the group in client-gen's names: "Shop" for shop.example.com
 	Dir            string // of the generated package, below the output directory: "apps/v1"
+	DirGiven       bool   // Dir was chosen by +groupGoName or -group-dir
+	Path           string // the import path of the kinds' Go package; empty for CRDs
 	From           string // the source of the kinds, for comments: a Go import path, or "the CRDs of " a group
 	Kinds          []kind // sorted by name
 	Decls          []*decl
@@ -35,6 +38,7 @@ type kind struct {
 	Resource   string  // in the URL: "networkpolicies"
 	Namespaced bool    // false for a cluster-scoped resource
 	Stored     bool    // this is the storage version
+	RootOnly   bool    // only +kubebuilder:object:root=true requests it, which other objects have too
 	CanGet     bool    // the server supports get, so lister-gen would write a lister
 	Labeled    bool    // the Go type has GetLabels, which listers need
 	Indexes    []index // sorted by name
@@ -152,6 +156,17 @@ func (a *api) has(name string) bool {
 	return slices.ContainsFunc(a.Kinds, func(k kind) bool { return k.Name == name })
 }
 
+// kindNames returns the names of the kinds of apis, for messages.
+func kindNames(apis []*api) string {
+	names := map[string]bool{}
+	for _, a := range apis {
+		for _, k := range a.Kinds {
+			names[k.Name] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+}
+
 // addIndexes adds the indexes of -index. A version without the field gets no index.
 func (a *api) addIndexes(flags []*indexFlag) {
 	for i := range a.Kinds {
@@ -167,7 +182,7 @@ func (a *api) addIndexes(flags []*indexFlag) {
 				err = errors.New("indexes are methods of the lister, which needs metadata.labels")
 			}
 			if err != nil {
-				flag.failed.add(k.pos, k.Name, "-index", "%s", err)
+				flag.failed.add(k.pos, k.Name+" of "+a.GroupVersion(), "-index", "%s", err)
 				continue
 			}
 			flag.used = true
@@ -175,18 +190,6 @@ func (a *api) addIndexes(flags []*indexFlag) {
 		}
 	}
 	a.sort()
-}
-
-// checkDirs returns an error if two apis would be written to one directory.
-func checkDirs(apis []*api) error {
-	seen := map[string]*api{}
-	for _, a := range apis {
-		if other := seen[a.Dir]; other != nil {
-			return fmt.Errorf("%s and %s would both be written to %s: add +groupGoName to one of them, or generate them in separate runs, each with its own -output-dir", other.From, a.From, a.Dir)
-		}
-		seen[a.Dir] = a
-	}
-	return nil
 }
 
 var resourceName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -96,7 +97,8 @@ func (n *namer) unique(name string) string {
 }
 
 // fieldNames returns the Go names of fields with these sorted JSON names. A field whose name is unique gets it first,
-// so that clashes of other fields do not change it.
+// so that clashes of other fields do not change it. Of type and Type, the first is Type, so that a property with an
+// unusual name does not change that of another.
 func fieldNames(jsonNames []string, taken *namer) map[string]string {
 	count := map[string]int{}
 	for _, json := range jsonNames {
@@ -108,9 +110,11 @@ func fieldNames(jsonNames []string, taken *namer) map[string]string {
 			names[json] = name
 		}
 	}
-	for _, json := range jsonNames {
-		if names[json] == "" {
-			names[json] = taken.unique(goName(json))
+	for _, usual := range []bool{true, false} {
+		for _, json := range jsonNames {
+			if names[json] == "" && usual == (json == lowerFirst(json)) {
+				names[json] = taken.unique(goName(json))
+			}
 		}
 	}
 	return names
@@ -186,4 +190,12 @@ func enumName(value string) string {
 		fmt.Fprintf(&name, "U%04X", r)
 	}
 	return name.String()
+}
+
+// numberName returns the end of the name of an integer's constant: "3", or "Minus3".
+func numberName(value int64) string {
+	if digits, negative := strings.CutPrefix(strconv.FormatInt(value, 10), "-"); negative {
+		return "Minus" + digits
+	}
+	return strconv.FormatInt(value, 10)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -36,12 +37,30 @@ func TestEnumName(t *testing.T) {
 	}
 }
 
+// The name of an integer's constant has its value.
+func TestNumberName(t *testing.T) {
+	for value, want := range map[int64]string{0: "0", 12: "12", -1: "Minus1", math.MinInt64: "Minus9223372036854775808"} {
+		if got := numberName(value); got != want {
+			t.Errorf("%d becomes %s, want %s", value, got, want)
+		}
+	}
+}
+
+// A property with an unusual name does not take the name of the field of another.
+func TestUsualFieldNames(t *testing.T) {
+	got := fieldNames([]string{"Host-Name", "Type", "hostName", "type"}, newNamer())
+	want := map[string]string{"type": "Type", "Type": "Type2", "hostName": "HostName", "Host-Name": "HostName2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A clash of names does not change other names. The result depends only on the names.
 func TestFieldNames(t *testing.T) {
 	names := []string{"URL", "url", "Url", "uRL2", "type", "deepCopy"}
 	slices.Sort(names)
 	got := fieldNames(names, newNamer("DeepCopy"))
-	want := map[string]string{"URL": "URL", "Url": "URL3", "url": "URL4", "uRL2": "URL2", "type": "Type", "deepCopy": "DeepCopy2"}
+	want := map[string]string{"url": "URL", "URL": "URL3", "Url": "URL4", "uRL2": "URL2", "type": "Type", "deepCopy": "DeepCopy2"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

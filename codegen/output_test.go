@@ -123,21 +123,25 @@ func TestFlags(t *testing.T) {
 		{"./nowhere/...", "nowhere"},
 		{"fmt", "no type in fmt has one of the markers"},
 		{"fmt -check", "-check follows a package or file: flags come first"},
-		{"-crd testdata/crdfields/widgets.yaml -fields Thing:spec", "-fields Thing: no kind has this name"},
+		{"-crd testdata/crdfields/widgets.yaml -fields Thing:spec", "-fields Thing: no kind has this name; there is Widget"},
 		{"-crd testdata/crdfields/widgets.yaml -fields Widget:", "want paths like spec.nodeName"},
 		{"-crd testdata/crdfields/widgets.yaml -fields spec.factory -index Widget:Factory=spec.factory", `type WidgetSpec: -fields: spec.factory: WidgetSpecSpec has no "factory"; it has a`},
-		{"-crd testdata/crdfields/widgets.yaml -fields Widget:spec.factory -index Widget:Factory=spec.factory", "type Widget: -index: indexes are methods of the lister, which needs metadata.labels"},
-		{"-crd testdata/crdfields/widgets.yaml -index Widget:Factory=spec.nowhere", `type Widget: -index: spec.nowhere: no field "nowhere"`},
-		{"-crd testdata/crdfields/widgets.yaml -index Thing:Node=spec.node", "-index Thing:Node=spec.node: there is no kind Thing"},
+		{"-crd testdata/crdfields/widgets.yaml -fields Widget:spec.factory -index Widget:Factory=spec.factory", "type Widget of shop.example.com/v1: -index: indexes are methods of the lister, which needs metadata.labels"},
+		{"-crd testdata/crdfields/widgets.yaml -index Widget:Factory=spec.nowhere", `type Widget of shop.example.com/v1: -index: spec.nowhere: WidgetSpec2 has no "nowhere"; it has anyValues, anything, bare, `},
+		{"-crd testdata/crdfields/widgets.yaml -index Thing:Node=spec.node", "-index Thing:Node=spec.node: there is no kind Thing; there is "},
+		{"-exclude excluded.shop.example.com -crd testdata/crd/widgets.yaml -index Widget:Node=spec.nowhere", "type Widget of shop.example.com/v1alpha1: -index: spec.nowhere: "},
+		{"-index Widget:Color=spec.color ./testdata/fields/...", "-index Widget:Color=spec.color: there is no kind Widget; there is "},
+		{"-index Thing:Table=spec.depth ./testdata/fields/...", `spec.depth: v1.ThingSpec has no "depth"; it has Labels, any, deep`},
+		{"-index Thing:Table=spec.labels.node ./testdata/fields/...", `it has Labels, which is its name in JSON, too, because the field has no json tag`},
 		{"-crd testdata/crdfields/widgets.yaml -index Widget=spec.node", "want Kind:Name=path"},
 		{"-crd testdata/header.txt", "no CustomResourceDefinition in testdata/header.txt"},
 	} {
-		if err := run(strings.Fields(test.args), io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := run(strings.Fields(test.args), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", test.args, err, test.want)
 		}
 	}
 	var out strings.Builder
-	if err := run([]string{"-h"}, &out); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-plural-exceptions") {
+	if err := run([]string{"-h"}, &out, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-plural-exceptions") {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 }
@@ -146,16 +150,16 @@ func TestFlags(t *testing.T) {
 func TestCheckFailsWhenStale(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"-output-dir", dir, "./testdata/genclient/api/..."}
-	if err := run(append([]string{"-check"}, args...), io.Discard); err == nil || !strings.Contains(err.Error(), "shop/v1/informers.go") {
+	if err := run(append([]string{"-check"}, args...), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "shop/v1/informers.go") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "shop")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("-check has written something: %v", err)
 	}
-	if err := run(args, io.Discard); err != nil {
+	if err := run(args, io.Discard, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(append([]string{"-check"}, args...), io.Discard); err != nil {
+	if err := run(append([]string{"-check"}, args...), io.Discard, io.Discard); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 )
@@ -238,7 +237,6 @@ func (f *fileData) funcs() template.FuncMap {
 		"runtime": quote(runtimePath), "metav1": quote(metav1Path), "types": quote(typesPath), "wire": quote(wirePath),
 		"cache": quote(cachePath), "factory": quote(factoryPath), "pkg": func(path string) string { return "«" + path + "»" },
 		"comment": comment, "escape": escape,
-		"quote":   func(s string) string { return escape(strconv.Quote(s)) },
 		"lower":   strings.ToLower,
 		"private": func(s string) string { return strings.ToLower(s[:1]) + s[1:] }, // as in gengo
 		"param":   paramName,

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -66,8 +67,8 @@ func loadKnownTypes() (*knownTypes, error) {
 	}
 	found := map[string]types.Type{}
 	for _, pkg := range pkgs {
-		if len(pkg.Errors) > 0 {
-			return nil, fmt.Errorf("%w (run codegen in a module that uses github.com/typedinformer/informer)", pkg.Errors[0])
+		if err := loadError(pkg); err != nil {
+			return nil, fmt.Errorf("%w: run codegen in a module that requires github.com/typedinformer/informer", err)
 		}
 		for _, name := range pkg.Types.Scope().Names() {
 			found[pkg.Name+"."+name] = pkg.Types.Scope().Lookup(name).Type()
@@ -170,10 +171,7 @@ func (b *schemaTypes) typeOf(s *schema, name, path string) types.Type {
 	case "number":
 		return types.Typ[types.Float64]
 	case "integer":
-		if s.Format == "int32" {
-			return types.Typ[types.Int32]
-		}
-		return types.Typ[types.Int64]
+		return b.integerType(s, name, path)
 	case "array":
 		if s.Items == nil {
 			return types.NewSlice(b.raw)
@@ -228,20 +226,51 @@ func (b *schemaTypes) stringType(s *schema, name, path string) types.Type {
 	case len(s.Enum) == 0:
 		return types.Typ[types.String]
 	}
+	return b.enum(types.Typ[types.String], s, name, path)
+}
+
+// integerType returns the type of an integer, which may be an enumeration.
+func (b *schemaTypes) integerType(s *schema, name, path string) types.Type {
+	t := types.Typ[types.Int64]
+	if s.Format == "int32" {
+		t = types.Typ[types.Int32]
+	}
+	if len(s.Enum) == 0 {
+		return t
+	}
+	return b.enum(t, s, name, path)
+}
+
+// enum declares a type with a constant for each value of s.
+func (b *schemaTypes) enum(t *types.Basic, s *schema, name, path string) types.Type {
+	if !slices.ContainsFunc(s.Enum, func(value any) bool { return value != nil }) {
+		return t
+	}
 	name = b.names.unique(name)
-	d := &decl{Type: newNamed(name, types.Typ[types.String]),
-		Doc: fmt.Sprintf("%s is the type of %s of a %s.", name, path, b.kind)}
+	d := &decl{Type: newNamed(name, t), Doc: fmt.Sprintf("%s is the type of %s of a %s.", name, path, b.kind)}
 	b.decls = append(b.decls, d)
 	for _, value := range s.Enum {
-		switch value := value.(type) {
-		case string:
-			d.Values = append(d.Values, enumValue{b.names.unique(name + enumName(value)), value})
-		case nil:
+		text, isText := value.(string)
+		number, isNumber := value.(int64)
+		switch {
+		case value == nil:
+		case isText && t.Kind() == types.String:
+			d.Values = append(d.Values, enumValue{b.names.unique(name + enumName(text)), strconv.Quote(text)})
+		case isNumber && t.Kind() != types.String:
+			d.Values = append(d.Values, enumValue{b.names.unique(name + numberName(number)), strconv.FormatInt(number, 10)})
 		default:
-			b.errorf(path, "the value %v of its enum is not a string", value)
+			b.errorf(path, "the value %v of its enum is not %s %s", value, article(s.Type), s.Type)
 		}
 	}
 	return d.Type
+}
+
+// article returns the indefinite article of a JSON type.
+func article(typ string) string {
+	if typ == "integer" {
+		return "an"
+	}
+	return "a"
 }
 
 // optional returns the type of a field with values of type t, and the options of its JSON tag. They make encoding

@@ -204,10 +204,9 @@ func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types
 // structure returns the struct t with just the fields in tree.
 func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*types.Struct, error) {
 	var fields []*types.Var
-	var tags, have []string
+	var tags []string
 	found := map[string]bool{}
 	for _, f := range jsonFields(t) {
-		have = append(have, f.name)
 		below := tree.below[f.name]
 		if below == nil || found[f.name] {
 			continue
@@ -234,9 +233,8 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 	}
 	for _, segment := range slices.Sorted(maps.Keys(tree.below)) {
 		if !found[segment] {
-			slices.Sort(have)
 			return nil, fmt.Errorf("%s: %s has no %q; it has %s", strings.TrimPrefix(path+"."+segment, "."), typeName(t),
-				segment, strings.Join(slices.Compact(have), ", "))
+				segment, fieldsOf(t, segment))
 		}
 	}
 	return types.NewStruct(fields, tags), nil

@@ -118,6 +118,8 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", pattern, err))
+		} else if len(files) == 0 && strings.ContainsAny(pattern, "*?[") {
+			errs = append(errs, fmt.Errorf("-crd %s: no file matches", pattern))
 		} else if len(files) == 0 {
 			files = []string{pattern} // reading it reports the error
 		}
@@ -132,9 +134,12 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 	if len(definitions)+len(errs) == 0 {
 		return nil, fmt.Errorf("no CustomResourceDefinition in %s", strings.Join(patterns, " "))
 	}
+	if len(definitions) == 0 {
+		return nil, errors.Join(errs...)
+	}
 	known, err := loadKnownTypes()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(append(errs, err)...)
 	}
 	slices.SortStableFunc(definitions, func(a,
 		b *definition) int {

@@ -21,7 +21,9 @@ import (
 // goSource finds apis in Go packages, by the markers on their types.
 type goSource struct {
 	plurals plurals
-	exclude map[string]bool // "import/path.Kind"
+	exclude map[string]bool            // "import/path.Kind"
+	notes   []string                   // what is left out, for the user
+	defined map[string]map[string]bool // the kinds that have CRDs, by directory of the module; see definedIn
 }
 
 // load returns an api for each package with marked types.
@@ -32,7 +34,7 @@ func (s *goSource) load(patterns []string) ([]*api, error) {
 	}
 	pkgs, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
-			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedExportFile,
+			packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedExportFile | packages.NeedModule,
 	}, paths...)
 	if err != nil {
 		return nil, err
@@ -40,14 +42,16 @@ func (s *goSource) load(patterns []string) ([]*api, error) {
 	var apis []*api
 	var errs []error
 	for _, pkg := range pkgs {
+		wrong := problemsOf(pkg)
+		if len(wrong.syntax) > 0 { // there may be types behind
+			errs = append(errs, errorList(wrong.syntax).err())
+			continue
+		}
 		a, err := s.api(pkg)
 		if err != nil {
 			// Code that does not compile may use types that are yet to be generated. Its errors matter only if they
 			// cause this one.
-			for _, e := range pkg.Errors {
-				err = fmt.Errorf("%w\n%v", err, e)
-			}
-			errs = append(errs, err)
+			errs = append(errs, err, wrong.err())
 			continue
 		}
 		if len(a.Kinds) > 0 {
@@ -68,9 +72,10 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 		return nil, err
 	}
 	var paths []string
+	var errs []error
 	for _, pkg := range pkgs {
-		if len(pkg.GoFiles) == 0 && len(pkg.Errors) > 0 {
-			return nil, pkg.Errors[0]
+		if len(pkg.GoFiles) == 0 {
+			errs = append(errs, problemsOf(pkg).err())
 		}
 		for _, file := range pkg.GoFiles {
 			text, err := os.ReadFile(file)
@@ -83,7 +88,7 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 			}
 		}
 	}
-	return paths, nil
+	return paths, errors.Join(errs...)
 }
 
 // apiPackage is a package with API types, while it is read.
@@ -92,14 +97,15 @@ type apiPackage struct {
 	source *goSource
 	errs   errorList
 	fields map[token.Pos]*ast.Field // of all structs, by the position of a name
+	roots  map[string]bool          // the types with +kubebuilder:object:root=true
 }
 
 func (s *goSource) api(pkg *packages.Package) (*api, error) {
-	p := &apiPackage{Package: pkg, source: s, fields: map[token.Pos]*ast.Field{}}
+	p := &apiPackage{Package: pkg, source: s, fields: map[token.Pos]*ast.Field{}, roots: map[string]bool{}}
 	if pkg.Types == nil {
 		return nil, fmt.Errorf("%s: the package has no types", pkg.PkgPath)
 	}
-	a := &api{From: pkg.PkgPath, Dir: path.Base(pkg.PkgPath)}
+	a := &api{From: pkg.PkgPath, Path: pkg.PkgPath, Dir: path.Base(pkg.PkgPath)}
 	for _, file := range pkg.Syntax {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if field, ok := n.(*ast.Field); ok {
@@ -128,16 +134,25 @@ func (s *goSource) api(pkg *packages.Package) (*api, error) {
 			}
 		}
 	}
+	p.leaveOut(a, p.outside)
 	if len(a.Kinds) == 0 && len(p.errs) == 0 {
 		return a, nil
 	}
 	p.groupVersion(a)
+	if a.Version == internalVersion {
+		return &api{}, nil
+	}
+	p.leaveOut(a, p.undefined(a.Group))
 	a.sort()
 	if err := a.check(); err != nil {
 		p.errs = append(p.errs, strings.Split(err.Error(), "\n")...)
 	}
 	return a, p.errs.err()
 }
+
+// internalVersion is the version of types that only an API server uses, for conversions. Its name in Go is
+// runtime.APIVersionInternal.
+const internalVersion = "__internal"
 
 // above returns the comment above a declaration and its doc comment, separated by one empty line. Markers are usually
 // there.
@@ -165,6 +180,9 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 		return fail(err)
 	}
 	root, _ := ms.get("kubebuilder:object:root")
+	if root.value == "true" {
+		p.roots[name] = true
+	}
 	why, genclient := ms.get("genclient")
 	hasVerb, err := ms.verbs()
 	if err != nil {
@@ -195,6 +213,7 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 		Plural:     p.source.plurals.of(name),
 		Namespaced: !ms.has("genclient:nonNamespaced"),
 		Stored:     ms.has("kubebuilder:storageversion"),
+		RootOnly:   !asked && !ms.ofResource() && len(indexes) == 0,
 		CanGet:     hasVerb("get"),
 		pos:        p.Fset.Position(spec.Name.Pos()),
 	}
@@ -306,7 +325,7 @@ func (p *apiPackage) groupVersion(a *api) {
 		if !token.IsIdentifier(name) {
 			p.errs.addMarker("", m.errorf("%q is not a Go identifier", name))
 		}
-		a.Dir = path.Join(strings.ToLower(name), path.Base(a.Dir))
+		a.Dir, a.DirGiven = path.Join(strings.ToLower(name), path.Base(a.Dir)), true
 	}
 }
 

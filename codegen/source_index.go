@@ -168,7 +168,7 @@ func resolvePath(t types.Type, text string) (types.Type, []pathStep, error) {
 		}
 		field, way := findField(t, segment)
 		if field == nil {
-			return nil, nil, fmt.Errorf("%s: no field %q", text, segment)
+			return nil, nil, fmt.Errorf("%s: %s has no %q; it has %s", text, typeName(t), segment, fieldsOf(t, segment))
 		}
 		t, steps = field.Type(), append(steps, way...)
 	}
@@ -230,6 +230,23 @@ func findField(t types.Type, name string) (*types.Var, []pathStep) {
 		}
 	}
 	return nil, nil
+}
+
+// fieldsOf returns the names of the fields of t, for messages: those in JSON. If one of them is wanted but for its
+// capitals, it says why.
+func fieldsOf(t types.Type, wanted string) string {
+	var names []string
+	for _, f := range jsonFields(t) {
+		if f.name == f.Name() && strings.EqualFold(f.name, wanted) {
+			return f.name + ", which is its name in JSON, too, because the field has no json tag"
+		}
+		names = append(names, f.name)
+	}
+	if len(names) == 0 {
+		return "no fields"
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 // jsonName returns the JSON name of a field, and whether JSON inlines its fields.

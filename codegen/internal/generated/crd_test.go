@@ -43,6 +43,7 @@ const fullWidget = `{
 		"group": "",
 		"items": [1, "two", {"three": 3}],
 		"large": 9007199254740993,
+		"level": 0,
 		"lists": {"none": [], "two": ["a", "b"]},
 		"matrix": [[{"x": 1, "y": [1, 2]}, {}], []],
 		"mode": "!=",
@@ -66,7 +67,8 @@ const fullWidget = `{
 		"some": {"known": "a"},
 		"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"l": "m"}}, "spec": {"image": "i"}},
 		"until": "2026-01-15T10:00:00Z",
-		"version": "v2"
+		"version": "v2",
+		"weight": 9007199254740993
 	},
 	"status": {
 		"phase": "Made",

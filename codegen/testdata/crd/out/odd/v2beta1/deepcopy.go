@@ -67,6 +67,9 @@ func (in *NameSpec) DeepCopyInto(out *NameSpec) {
 	if in.HTTPSOnly != nil {
 		out.HTTPSOnly = new(*in.HTTPSOnly)
 	}
+	if in.Type2 != nil {
+		out.Type2 = new(*in.Type2)
+	}
 	if in.A != nil {
 		out.A = new(NameSpecA)
 		in.A.DeepCopyInto(out.A)

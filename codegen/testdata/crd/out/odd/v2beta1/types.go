@@ -51,7 +51,8 @@ type NameSpec struct {
 	X               string                `json:"--,omitempty"`
 	X3scale         string                `json:"3scale,omitempty"`
 	HTTPSOnly       *bool                 `json:"HTTPSOnly,omitempty"`
-	URL             string                `json:"URL,omitempty"`
+	Type2           *NameSpecType2        `json:"Type,omitempty"`
+	URL2            string                `json:"URL,omitempty"`
 	A               *NameSpecA            `json:"a,omitempty"`
 	ABC             string                `json:"a.b/c,omitempty"`
 	AB              *NameSpecAB           `json:"aB,omitempty"`
@@ -71,12 +72,13 @@ type NameSpec struct {
 	Kind            string                `json:"kind,omitempty"`
 	Metadata        *NameSpecMetadata     `json:"metadata,omitempty"`
 	Missing         *runtime.RawExtension `json:"missing,omitempty"`
+	Nothing         string                `json:"nothing,omitempty"`
 	PodIP           string                `json:"podIP,omitempty"`
 	PodIPs          []string              `json:"podIPs,omitzero"`
 	Ref2            *NameSpecRef2         `json:"ref,omitempty"`
 	TLSConfig       *NameSpecTLSConfig    `json:"tlsConfig,omitempty"`
 	Type            string                `json:"type,omitempty"`
-	URL2            string                `json:"url"`
+	URL             string                `json:"url"`
 	URLs            []string              `json:"urls,omitzero"`
 	UserID          string                `json:"userId,omitempty"`
 	WithSpace       string                `json:"with space,omitempty"`
@@ -84,6 +86,15 @@ type NameSpec struct {
 	XBar            string                `json:"x_bar,omitempty"`
 	X日本             string                `json:"日本,omitempty"`
 }
+
+// NameSpecType2 is the type of spec.Type of a Name.
+type NameSpecType2 int64
+
+// The values of NameSpecType2.
+const (
+	NameSpecType2Minus9223372036854775808 NameSpecType2 = -9223372036854775808
+	NameSpecType27                        NameSpecType2 = 7
+)
 
 // NameSpecA is the type of spec.a of a Name.
 type NameSpecA struct {

@@ -113,6 +113,9 @@ func (in *WidgetSpec2) DeepCopyInto(out *WidgetSpec2) {
 	if in.Large != nil {
 		out.Large = new(*in.Large)
 	}
+	if in.Level != nil {
+		out.Level = new(*in.Level)
+	}
 	out.Lists = maps.Clone(in.Lists)
 	for k0, v0 := range in.Lists {
 		out.Lists[k0] = slices.Clone(v0)
@@ -194,6 +197,9 @@ func (in *WidgetSpec2) DeepCopyInto(out *WidgetSpec2) {
 	}
 	if in.Until != nil {
 		out.Until = new(*in.Until)
+	}
+	if in.Weight != nil {
+		out.Weight = new(*in.Weight)
 	}
 }
 

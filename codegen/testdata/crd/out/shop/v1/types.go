@@ -65,6 +65,7 @@ type WidgetSpec2 struct {
 	Group            *string                                `json:"group,omitempty"`
 	Items            []runtime.RawExtension                 `json:"items,omitzero"`
 	Large            *int64                                 `json:"large,omitempty"`
+	Level            *WidgetSpec2Level                      `json:"level,omitempty"`
 	Lists            map[string][]string                    `json:"lists,omitzero"`
 	Matrix           [][]WidgetSpec2Matrix                  `json:"matrix,omitzero"`
 	Mode             *WidgetSpec2Mode                       `json:"mode"`
@@ -89,6 +90,7 @@ type WidgetSpec2 struct {
 	Template         *WidgetSpec2Template                   `json:"template,omitempty"`
 	Until            *metav1.Time                           `json:"until,omitempty"`
 	Version          string                                 `json:"version,omitempty"`
+	Weight           *WidgetSpec2Weight                     `json:"weight,omitempty"`
 }
 
 // WidgetSpec2Bare is the type of spec.bare of a Widget.
@@ -106,6 +108,16 @@ const (
 	WidgetSpec2ColorGreen     WidgetSpec2Color = "green"
 	WidgetSpec2ColorDarkGreen WidgetSpec2Color = "dark-green"
 	WidgetSpec2ColorEmpty     WidgetSpec2Color = ""
+)
+
+// WidgetSpec2Level is the type of spec.level of a Widget.
+type WidgetSpec2Level int32
+
+// The values of WidgetSpec2Level.
+const (
+	WidgetSpec2Level1      WidgetSpec2Level = 1
+	WidgetSpec2LevelMinus1 WidgetSpec2Level = -1
+	WidgetSpec2Level0      WidgetSpec2Level = 0
 )
 
 // WidgetSpec2Matrix is the type of spec.matrix[*][*] of a Widget.
@@ -184,6 +196,15 @@ type WidgetSpec2Template struct {
 type WidgetSpec2TemplateSpec struct {
 	Image string `json:"image,omitempty"`
 }
+
+// WidgetSpec2Weight is the type of spec.weight of a Widget.
+type WidgetSpec2Weight int64
+
+// The values of WidgetSpec2Weight.
+const (
+	WidgetSpec2Weight10               WidgetSpec2Weight = 10
+	WidgetSpec2Weight9007199254740993 WidgetSpec2Weight = 9007199254740993
+)
 
 // WidgetStatus is the type of status of a Widget.
 type WidgetStatus struct {

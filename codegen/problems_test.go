@@ -1,0 +1,50 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// An error in a package is said once, with a file and a line where it has one.
+func TestProblems(t *testing.T) {
+	for name, test := range map[string]struct{ args, source, want string }{
+		"a missing folder": {"./nowhere", "package v1\n", "directory not found"},
+		"a missing package": {"example.com/nowhere/v1 example.com/nowhere/v2", "package v1\n",
+			"no required module provides package example.com/nowhere/v1\nno required module provides package example.com/nowhere/v2"},
+		"a syntax error": {"./v1", objects("+genclient", "Widget") + "}\n",
+			"v1/types.go:18: expected declaration, found '}'"},
+		"no metadata, because of an import": {"./...",
+			"// +groupName=a.b\npackage v1\n\nimport metav1 \"k8s.io/apimachinery/pkg/apis/meta/v1\"\n\n// +genclient\ntype W struct{ metav1.ObjectMeta }\n",
+			"v1/types.go:6: type W: +genclient: the type has no method GetNamespace: it does not embed metav1.ObjectMeta\n" +
+				"v1/types.go:4: could not import k8s.io/apimachinery/pkg/apis/meta/v1: no required module provides package k8s.io/apimachinery/pkg/apis/meta/v1"},
+		"an undefined name": {"./v1", "// +groupName=a.b\npackage v1\n\n// +genclient\ntype W struct{ missing.ObjectMeta }\n",
+			"v1/types.go:4: type W: +genclient: the type has no method GetNamespace: it does not embed metav1.ObjectMeta\n" +
+				"v1/types.go:5: undefined: missing"},
+		"CRDs without the library": {"-crd crd.yaml", "package v1\n",
+			"no required module provides package k8s.io/apimachinery/pkg/apis/meta/v1: run codegen in a module that requires github.com/typedinformer/informer"},
+		"a pattern without a match": {"-crd crds/*.yaml -crd more/*.json", "package v1\n",
+			"-crd crds/*.yaml: no file matches\n-crd more/*.json: no file matches"},
+		"a missing file": {"-crd more.yaml", "package v1\n", "open more.yaml: no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inModule(t, map[string]string{"v1/types.go": test.source, "crd.yaml": shopCRD})
+			err := run(strings.Fields(test.args), io.Discard, io.Discard)
+			if name == "a missing folder" && err != nil && strings.HasSuffix(err.Error(), test.want) && !strings.HasPrefix(err.Error(), "-") {
+				return // the rest is the name of a temporary folder
+			}
+			if err == nil || err.Error() != test.want {
+				t.Errorf("(-want +got):\n%s", cmp.Diff(test.want, errorText(err)))
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
