@@ -28,12 +28,12 @@
 //
 // # Not supported
 //
-// The server has no authentication, authorization, admission or defaulting, and validates only metadata. It rejects
-// unknown fields only with fieldValidation=Strict. Versions of a resource are separate resources, and custom resources
+// Authentication and authorization are off unless Options.Auth is set. The server has no admission or defaulting, and
+// validates only metadata. It rejects unknown fields only with fieldValidation=Strict. Versions of a resource are separate resources, and custom resources
 // have no schema. There are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful
 // deletion (a pod disappears at once), and a namespace need not exist.
 //
-// Subresources other than status, Tables (kubectl prints names and ages by itself), CBOR, compression, HTTP/2 and TLS
+// Subresources other than status, Tables (kubectl prints names and ages by itself), CBOR, compression and HTTP/2
 // are not served.
 //
 // # Time and goroutines
@@ -44,6 +44,7 @@ package informertest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -55,6 +56,7 @@ import (
 	"syscall"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/rest"
@@ -79,6 +81,8 @@ type Options struct {
 	// Shards makes the server filter by shardSelector, like a kube-apiserver with the feature gate ShardedListAndWatch,
 	// alpha since 1.36. False means that it ignores the parameter.
 	Shards bool
+	// Auth makes the server serve HTTPS and authenticate and authorize its clients. Nil means plain HTTP for everybody.
+	Auth *Auth
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.
 	Middleware func(http.Handler) http.Handler
@@ -94,6 +98,7 @@ type Server struct {
 
 	http    *http.Server
 	options Options
+	users   *users         // nil without Options.Auth
 	running sync.WaitGroup // http.Serve and the connections
 	cancel  context.CancelFunc
 
@@ -140,18 +145,28 @@ type Request struct {
 	Path        string
 	Query       url.Values
 	Header      http.Header
+	// User is who sent the request, or whom the sender impersonates. It is zero if the server has no Auth.
+	User authenticationv1.UserInfo
+
+	refused error // why the credentials are refused
 }
 
 // NewServer starts a server. It panics if it cannot listen, as httptest.NewServer does.
 func NewServer(options Options) *Server {
 	s := &Server{
-		URL:         "http://in-memory",
+		URL:         scheme(options) + "in-memory",
 		options:     options,
 		rv:          1, // like a new etcd: version 0 has a special meaning in a request
 		collections: map[schema.GroupVersionResource]collection{},
 		conns:       map[net.Conn]struct{}{},
 	}
-	handler := s.withFaults(http.HandlerFunc(s.serve))
+	if options.Auth != nil {
+		var err error
+		if s.users, err = newUsers(*options.Auth, "in-memory"); err != nil {
+			panic(fmt.Sprintf("informertest: certificates: %v", err))
+		}
+	}
+	handler := s.withFaults(s.withUsers(http.HandlerFunc(s.serve)))
 	if options.Middleware != nil {
 		handler = options.Middleware(handler)
 	}
@@ -161,9 +176,17 @@ func NewServer(options Options) *Server {
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.listen("127.0.0.1:0")
 	if !options.InMemory {
-		s.URL = "http://" + s.listener.Addr().String()
+		s.URL = scheme(options) + s.listener.Addr().String()
 	}
 	return s
+}
+
+// scheme returns the beginning of the server's URL.
+func scheme(options Options) string {
+	if options.Auth != nil {
+		return "https://"
+	}
+	return "http://"
 }
 
 // listen makes the server accept connections. Over TCP, it listens at address.
@@ -176,7 +199,7 @@ func (s *Server) listen(address string) {
 		}
 	}
 	s.listener = l
-	s.running.Go(func() { s.http.Serve(l) })
+	s.running.Go(func() { s.http.Serve(s.secured(l)) })
 }
 
 // dial connects to a server in memory. It has the signature of rest.Config.Dial.
@@ -190,16 +213,13 @@ func (s *Server) dial(ctx context.Context, network, address string) (net.Conn, e
 	return l.dial(ctx)
 }
 
-// Config returns a client configuration for the server, without a rate limit. Each call returns a new one.
+// Config returns a client configuration for the server, without a rate limit. If the server has an [Auth], it has the
+// credentials of a user who may do everything. Each call returns a new one.
 func (s *Server) Config() *rest.Config {
-	config := &rest.Config{Host: s.URL, QPS: -1}
-	if s.options.InMemory {
-		config.Dial = s.dial
-		// The host name is not real, so no proxy can know it. A function here also keeps client-go from caching the
-		// transport, which would outlive a synctest bubble.
-		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	if s.users != nil {
+		return s.ConfigFor(authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{masters}})
 	}
-	return config
+	return s.anonymousConfig()
 }
 
 // ResourceVersion returns the resource version of the latest change.
@@ -275,7 +295,7 @@ func (s *Server) CloseConnections() {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
 	for conn := range s.conns {
-		conn.Close()
+		breakOff(conn)
 	}
 }
 
@@ -297,7 +317,7 @@ func (s *Server) Start() {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
 	if s.listener == nil && !s.closed {
-		s.listen(strings.TrimPrefix(s.URL, "http://"))
+		s.listen(strings.TrimPrefix(s.URL, scheme(s.options)))
 	}
 }
 
@@ -320,12 +340,20 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 		s.running.Add(1)
 		s.conns[conn] = struct{}{}
 		if s.closed || s.listener == nil {
-			conn.Close()
+			breakOff(conn)
 		}
 	case http.StateClosed, http.StateHijacked:
 		delete(s.conns, conn)
 		s.running.Done()
 	}
+}
+
+// breakOff closes a connection without a farewell, which TLS would send, and wait until the peer reads it.
+func breakOff(conn net.Conn) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	conn.Close()
 }
 
 // commitLocked runs a write at the next resource version.
@@ -340,6 +368,9 @@ func (s *Server) commitLocked(write func(rv uint64)) {
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := parseRequest(r)
+		if s.users != nil {
+			s.users.identify(r, &req)
+		}
 		s.httpMu.Lock()
 		if len(s.requests) >= 2*maxRequests {
 			s.requests = slices.Clone(s.requests[maxRequests:])
