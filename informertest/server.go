@@ -23,18 +23,22 @@
 //   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
 //     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
 //     other patch fails with 415 Unsupported Media Type. metadata.managedFields are kept for applied objects.
+//   - The subresources scale, eviction (as a PodDisruptionBudget allows), binding, ephemeralcontainers, approval of a
+//     CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of authentication and
+//     authorization.
+//   - Users with client certificates and tokens, impersonation, and authorization by a function; see [Auth].
+//   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict.
 //   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply requests, /version, and /healthz,
 //     /livez, /readyz.
 //
 // # Not supported
 //
-// Authentication and authorization are off unless Options.Auth is set. The server has no admission or defaulting, and
-// validates only metadata. It rejects unknown fields only with fieldValidation=Strict. Versions of a resource are separate resources, and custom resources
-// have no schema. There are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful
-// deletion (a pod disappears at once), and a namespace need not exist.
+// The server has no admission or defaulting, and validates only metadata. Versions of a resource are separate resources,
+// and custom resources have no schema; module informertest/crds serves CustomResourceDefinitions, which have both. There
+// are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful deletion (a pod
+// disappears at once), and a namespace need not exist.
 //
-// Subresources other than status, Tables (kubectl prints names and ages by itself), CBOR, compression and HTTP/2
-// are not served.
+// Other subresources, Tables (kubectl prints names and ages by itself), CBOR, compression and HTTP/2 are not served.
 //
 // # Time and goroutines
 //
@@ -105,31 +109,24 @@ type Server struct {
 	// mu serializes writes, so that the changes of all resources are in the order of their resource versions.
 	mu          sync.Mutex
 	rv          uint64
-	collections map[schema.GroupVersionResource]collection
+	collections map[schema.GroupVersionResource]*collection
+	reviews     map[schema.GroupVersionResource]review
 
 	httpMu   sync.Mutex   // protects the fields below
 	listener net.Listener // nil while stopped
 	requests []Request
 	faults   []*activeFault
+	holds    []*Hold
+	streams  []*watchStream // the open watches, in the order of their start
+	heldMore chan struct{}  // closed when another event is held; nil if nobody waits for that
 	conns    map[net.Conn]struct{}
 	closed   bool
-}
-
-// collection is a [Collection] of any type.
-type collection interface {
-	serve(w http.ResponseWriter, r *http.Request, req Request)
-	described() Resource
-	bookmark(rv uint64)
-	endWatches()
-	compact()
-	snapshot() (restore func(rv uint64))
-	clear(rv uint64)
 }
 
 // Snapshot is the state of a [Server] at one time, like a backup of etcd.
 type Snapshot struct {
 	rv      uint64
-	restore map[collection]func(rv uint64)
+	restore map[*collection]func(rv uint64)
 }
 
 // Request is an entry of the server's request log.
@@ -157,7 +154,7 @@ func NewServer(options Options) *Server {
 		URL:         scheme(options) + "in-memory",
 		options:     options,
 		rv:          1, // like a new etcd: version 0 has a special meaning in a request
-		collections: map[schema.GroupVersionResource]collection{},
+		collections: map[schema.GroupVersionResource]*collection{},
 		conns:       map[net.Conn]struct{}{},
 	}
 	if options.Auth != nil {
@@ -172,7 +169,7 @@ func NewServer(options Options) *Server {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.http = &http.Server{Handler: s.logged(handler), ConnState: s.connState,
+	s.http = &http.Server{Handler: s.logged(s.withHolds(handler)), ConnState: s.connState,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.listen("127.0.0.1:0")
 	if !options.InMemory {
@@ -246,22 +243,22 @@ func (s *Server) ResetRequests() {
 
 // EndWatches ends all watches cleanly, as kube-apiserver does at their timeout.
 func (s *Server) EndWatches() {
-	s.eachCollection(collection.endWatches)
+	s.eachCollection(func(c *collection) { c.cache.EndWatches() })
 }
 
 // Compact forgets all versions but the current one, as a compaction of etcd does. A watch, list or page from an older
 // version fails with 410 Expired. Watches that are up to date continue.
 func (s *Server) Compact() {
-	s.eachCollection(collection.compact)
+	s.eachCollection(func(c *collection) { c.cache.Compact() })
 }
 
 // Snapshot returns the current state.
 func (s *Server) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	backup := &Snapshot{rv: s.rv, restore: map[collection]func(uint64){}}
+	backup := &Snapshot{rv: s.rv, restore: map[*collection]func(uint64){}}
 	for _, c := range s.collections {
-		backup.restore[c] = c.snapshot()
+		backup.restore[c] = c.snapshotLocked()
 	}
 	return backup
 }
@@ -277,12 +274,12 @@ func (s *Server) Restore(backup *Snapshot) {
 		if restore, ok := backup.restore[c]; ok {
 			restore(s.rv)
 		} else {
-			c.clear(s.rv)
+			c.clearLocked(s.rv)
 		}
 	}
 }
 
-func (s *Server) eachCollection(do func(collection)) {
+func (s *Server) eachCollection(do func(*collection)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.collections {
@@ -361,7 +358,7 @@ func (s *Server) commitLocked(write func(rv uint64)) {
 	s.rv++
 	write(s.rv)
 	for _, c := range s.collections {
-		c.bookmark(s.rv) // the versions of all collections advance together, as in one etcd
+		c.bookmarkLocked(s.rv) // the versions of all collections advance together, as in one etcd
 	}
 }
 
@@ -388,7 +385,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	req := r.Context().Value(requestKey{}).(Request)
 	s.mu.Lock()
 	c, ok := s.collections[req.Resource]
+	review, isReview := s.reviews[req.Resource]
 	s.mu.Unlock()
+	if isReview {
+		s.serveReview(w, r, req, review)
+		return
+	}
 	if !ok {
 		if !s.serveOther(w, r) {
 			http.NotFound(w, r) // as kube-apiserver: not even a Status

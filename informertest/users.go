@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -52,7 +53,13 @@ type users struct {
 	serving   *tls.Config
 
 	mu     sync.Mutex // protects tokens
-	tokens map[string]authenticationv1.UserInfo
+	tokens map[string]credential
+}
+
+// credential is what a token proves.
+type credential struct {
+	user    authenticationv1.UserInfo
+	expires time.Time // zero means never
 }
 
 // newUsers returns the users of a server at that host.
@@ -65,7 +72,7 @@ func newUsers(auth Auth, host string) (*users, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &users{auth: auth, authority: authority, serving: serving, tokens: map[string]authenticationv1.UserInfo{}}, nil
+	return &users{auth: auth, authority: authority, serving: serving, tokens: map[string]credential{}}, nil
 }
 
 // ConfigFor returns a client configuration like [Server.Config], with the credentials of that user: a client
@@ -87,7 +94,7 @@ func (s *Server) ConfigFor(user authenticationv1.UserInfo) *rest.Config {
 
 // TokenFor returns a new bearer token of that user. It panics if the server has no [Auth].
 func (s *Server) TokenFor(user authenticationv1.UserInfo) string {
-	return s.mustHaveUsers().add(rand.Text(), user)
+	return s.mustHaveUsers().add(rand.Text(), credential{user: user})
 }
 
 // RevokeToken makes the server refuse a token from now on, with 401 Unauthorized.
@@ -166,11 +173,11 @@ func (s *Server) secured(l net.Listener) net.Listener {
 	return tls.NewListener(l, s.users.serving)
 }
 
-// add adds a token of a user and returns it.
-func (u *users) add(token string, user authenticationv1.UserInfo) string {
+// add adds a token and returns it.
+func (u *users) add(token string, proves credential) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.tokens[token] = user
+	u.tokens[token] = proves
 	return token
 }
 
@@ -194,11 +201,11 @@ func (u *users) authenticate(r *http.Request) (user authenticationv1.UserInfo, k
 func (u *users) byToken(token string) (user authenticationv1.UserInfo, known bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	user, known = u.tokens[token]
-	if !known {
+	found, known := u.tokens[token]
+	if !known || !found.expires.IsZero() && time.Now().After(found.expires) {
 		return user, false
 	}
-	return withGroup(user, authenticated), true
+	return withGroup(found.user, authenticated), true
 }
 
 // withGroup returns user as a member of group too.
