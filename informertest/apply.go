@@ -20,15 +20,25 @@ import (
 // tracking starts with the first apply of an object, as in early versions of kube-apiserver.
 
 // canApply reports whether the resource supports server-side apply.
-func (c *Collection[T]) canApply() bool { return c.custom || c.server.options.TypeConverter != nil }
+func (c *collection) canApply() bool { return c.custom || c.typeConverter() != nil }
+
+// typeConverter returns what knows the lists of the objects that apply merges, or nil.
+func (c *collection) typeConverter() managedfields.TypeConverter {
+	if c.resource.TypeConverter != nil {
+		return c.resource.TypeConverter
+	}
+	return c.server.options.TypeConverter
+}
 
 // fieldManager returns the manager of metadata.managedFields for the resource or its status subresource.
-func (c *Collection[T]) fieldManager(status bool) (*managedfields.FieldManager, error) {
+func (c *collection) fieldManager(status bool) (*managedfields.FieldManager, error) {
 	kind := c.resource.GroupVersion().WithKind(c.resource.Kind)
-	converter, build := c.server.options.TypeConverter, managedfields.NewDefaultFieldManager
+	converter, build := c.typeConverter(), managedfields.NewDefaultFieldManager
 	if c.custom {
-		// Like a CustomResourceDefinition whose lists have no x-kubernetes-list-type.
-		converter, build = managedfields.NewDeducedTypeConverter(), managedfields.NewDefaultCRDFieldManager
+		converter, build = c.resource.TypeConverter, managedfields.NewDefaultCRDFieldManager
+		if converter == nil { // like a CustomResourceDefinition whose lists have no x-kubernetes-list-type
+			converter = managedfields.NewDeducedTypeConverter()
+		}
 	}
 	subresource := ""
 	var reset map[fieldpath.APIVersion]fieldpath.Filter
@@ -63,7 +73,7 @@ func (sameVersion) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return u, nil
 }
 
-func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions, patch []byte,
+func (c *collection) serveApply(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions, patch []byte,
 	options metav1.PatchOptions) error {
 	opts.manager = ""
 	applied := &unstructured.Unstructured{}
@@ -78,22 +88,26 @@ func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req R
 		return err
 	}
 	force := options.Force != nil && *options.Force
-	merge := func(live *unstructured.Unstructured) (T, error) {
-		var none T
+	merge := func(live *unstructured.Unstructured) (object, error) {
 		merged, err := manager.Apply(live, applied, options.FieldManager, force)
 		if err != nil {
-			return none, err
+			return nil, err
 		}
 		obj, err := c.fromUnstructured(merged.(*unstructured.Unstructured))
 		if err != nil {
-			return none, err
+			return nil, err
+		}
+		if c.resource.Hooks.Decode != nil {
+			if _, err := c.resource.Hooks.Decode(obj); err != nil {
+				return nil, undecoded(err)
+			}
 		}
 		if obj.GetNamespace() == "" {
 			obj.SetNamespace(req.Namespace)
 		}
 		return obj, c.named(obj, req)
 	}
-	obj, err := c.modify(req.key(), opts, func(old T) (T, error) {
+	obj, err := c.modify(req.key(), opts, func(old object) (object, error) {
 		live, err := c.toUnstructured(old)
 		if err != nil {
 			return old, err
@@ -123,7 +137,7 @@ func (c *Collection[T]) serveApply(w http.ResponseWriter, r *http.Request, req R
 }
 
 // track records the changes of a write in the managedFields of obj, if the object has been applied before.
-func (c *Collection[T]) track(old, obj T, opts writeOptions) (T, error) {
+func (c *collection) track(old, obj object, opts writeOptions) (object, error) {
 	if len(old.GetManagedFields()) == 0 || opts.whole || opts.manager == "" || !c.canApply() {
 		return obj, nil
 	}
@@ -142,7 +156,7 @@ func (c *Collection[T]) track(old, obj T, opts writeOptions) (T, error) {
 	return c.fromUnstructured(manager.UpdateNoErrors(live, changed, opts.manager).(*unstructured.Unstructured))
 }
 
-func (c *Collection[T]) toUnstructured(obj T) (*unstructured.Unstructured, error) {
+func (c *collection) toUnstructured(obj object) (*unstructured.Unstructured, error) {
 	b, err := c.marshal(obj)
 	if err != nil {
 		return nil, err
@@ -151,7 +165,7 @@ func (c *Collection[T]) toUnstructured(obj T) (*unstructured.Unstructured, error
 	return u, decode(b, runtime.ContentTypeJSON, u)
 }
 
-func (c *Collection[T]) fromUnstructured(u *unstructured.Unstructured) (T, error) {
+func (c *collection) fromUnstructured(u *unstructured.Unstructured) (object, error) {
 	obj := c.newObject()
 	b, err := json.Marshal(u.Object)
 	if err != nil {

@@ -99,13 +99,17 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// registered returns the served resources, ordered by group, then version with the newest first, then name.
-func (s *Server) registered() []Resource {
+// Resources returns the resources that the server serves, ordered by group, then version with the newest first, then
+// name.
+func (s *Server) Resources() []Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []Resource
 	for _, c := range s.collections {
-		all = append(all, c.described())
+		all = append(all, c.resource)
+	}
+	for _, r := range s.reviews {
+		all = append(all, r.resource)
 	}
 	slices.SortFunc(all, func(a, b Resource) int {
 		return cmp.Or(
@@ -135,7 +139,7 @@ func groups(all []Resource) (groups []metav1.APIGroup) {
 
 // serveGroups serves /api for the core group, or /apis for the others.
 func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request, core bool) {
-	all := slices.DeleteFunc(s.registered(), func(r Resource) bool { return (r.Group == "") != core })
+	all := slices.DeleteFunc(s.Resources(), func(r Resource) bool { return (r.Group == "") != core })
 	if accepts(r, "APIGroupDiscoveryList") {
 		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		json.NewEncoder(w).Encode(aggregated(all))
@@ -151,20 +155,20 @@ func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request, core bool) 
 				versions.Versions = append(versions.Versions, v.Version)
 			}
 		}
-		writeTyped(w, r, schema.GroupVersionKind{Kind: "APIVersions"}, &versions) // without a version, as kube-apiserver
+		writeTyped(w, r, http.StatusOK, schema.GroupVersionKind{Kind: "APIVersions"}, &versions) // without a version, as kube-apiserver
 		return
 	}
 	list := metav1.APIGroupList{Groups: groups(all)}
 	if list.Groups == nil {
 		list.Groups = []metav1.APIGroup{}
 	}
-	writeTyped(w, r, schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"}, &list)
+	writeTyped(w, r, http.StatusOK, schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"}, &list)
 }
 
 func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request, name string) bool {
-	for _, group := range groups(s.registered()) {
+	for _, group := range groups(s.Resources()) {
 		if group.Name == name && name != "" {
-			writeTyped(w, r, schema.GroupVersionKind{Version: "v1", Kind: "APIGroup"}, &group)
+			writeTyped(w, r, http.StatusOK, schema.GroupVersionKind{Version: "v1", Kind: "APIGroup"}, &group)
 			return true
 		}
 	}
@@ -173,7 +177,7 @@ func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request, name string)
 
 func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) bool {
 	list := metav1.APIResourceList{GroupVersion: gv.String()}
-	for _, r := range s.registered() {
+	for _, r := range s.Resources() {
 		if r.GroupVersion() == gv {
 			list.APIResources = append(list.APIResources, r.discovery()...)
 		}
@@ -181,7 +185,7 @@ func (s *Server) serveVersion(w http.ResponseWriter, r *http.Request, gv schema.
 	if list.APIResources == nil {
 		return false
 	}
-	writeTyped(w, r, schema.GroupVersionKind{Version: "v1", Kind: "APIResourceList"}, &list)
+	writeTyped(w, r, http.StatusOK, schema.GroupVersionKind{Version: "v1", Kind: "APIResourceList"}, &list)
 	return true
 }
 
@@ -194,10 +198,10 @@ var (
 func (r Resource) discovery() []metav1.APIResource {
 	entries := []metav1.APIResource{{
 		Name:         r.Resource,
-		SingularName: strings.ToLower(r.Kind),
+		SingularName: r.singular(),
 		Namespaced:   !r.ClusterScoped,
 		Kind:         r.Kind,
-		Verbs:        resourceVerbs,
+		Verbs:        r.allVerbs(),
 		ShortNames:   r.ShortNames,
 		Categories:   r.categories(),
 	}}
@@ -205,10 +209,26 @@ func (r Resource) discovery() []metav1.APIResource {
 		entries = append(entries, metav1.APIResource{Name: r.Resource + "/status", Namespaced: !r.ClusterScoped, Kind: r.Kind,
 			Verbs: statusVerbs})
 	}
+	for _, s := range r.subresources() {
+		entries = append(entries, s.discovery(r))
+	}
+	slices.SortFunc(entries, func(a, b metav1.APIResource) int { return cmp.Compare(a.Name, b.Name) })
 	return entries
 }
 
+func (r Resource) allVerbs() metav1.Verbs {
+	if r.verbs != nil {
+		return r.verbs
+	}
+	return resourceVerbs
+}
+
+func (r Resource) singular() string { return cmp.Or(r.Singular, strings.ToLower(r.Kind)) }
+
 func (r Resource) categories() []string {
+	if r.Categories != nil {
+		return r.Categories
+	}
 	return builtinNames[schema.GroupKind{Group: r.Group, Kind: r.Kind}].categories
 }
 
@@ -231,21 +251,29 @@ func aggregated(all []Resource) *apidiscovery.APIGroupDiscoveryList {
 			Resource:         r.Resource,
 			ResponseKind:     kind,
 			Scope:            apidiscovery.ScopeNamespace,
-			SingularResource: strings.ToLower(r.Kind),
-			Verbs:            resourceVerbs,
+			SingularResource: r.singular(),
+			Verbs:            r.allVerbs(),
 			ShortNames:       r.ShortNames,
 			Categories:       r.categories(),
 		}
 		if r.ClusterScoped {
 			entry.Scope = apidiscovery.ScopeCluster
 		}
-		if r.StatusSubresource {
-			entry.Subresources = []apidiscovery.APISubresourceDiscovery{{Subresource: "status", ResponseKind: kind,
-				Verbs: statusVerbs}}
+		for _, sub := range r.discovery()[1:] {
+			entry.Subresources = append(entry.Subresources, aggregatedSubresource(r, sub))
 		}
 		version.Resources = append(version.Resources, entry)
 	}
 	return list
+}
+
+func aggregatedSubresource(r Resource, entry metav1.APIResource) apidiscovery.APISubresourceDiscovery {
+	kind := metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: entry.Kind}
+	if entry.Version != "" {
+		kind.Group, kind.Version = entry.Group, entry.Version
+	}
+	_, name, _ := strings.Cut(entry.Name, "/")
+	return apidiscovery.APISubresourceDiscovery{Subresource: name, ResponseKind: &kind, Verbs: entry.Verbs}
 }
 
 // accepts reports whether a request accepts JSON of that kind of apidiscovery.k8s.io/v2.
@@ -261,7 +289,7 @@ func accepts(r *http.Request, kind string) bool {
 }
 
 // writeTyped writes an object of a generated type, in protobuf if the request accepts only that.
-func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersionKind, obj interface {
+func writeTyped(w http.ResponseWriter, r *http.Request, code int, kind schema.GroupVersionKind, obj interface {
 	runtime.Object
 	Marshal() ([]byte, error)
 }) {
@@ -269,12 +297,14 @@ func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersion
 	if !strings.Contains(accept, runtime.ContentTypeProtobuf) || strings.Contains(accept, runtime.ContentTypeJSON) ||
 		strings.Contains(accept, "*/*") {
 		obj.GetObjectKind().SetGroupVersionKind(kind)
-		writeJSON(w, obj)
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		w.WriteHeader(code)
+		json.NewEncoder(w).Encode(obj)
 		return
 	}
 	raw, err := obj.Marshal()
 	if err != nil {
-		panic(err) // it has only strings
+		panic(err) // it is no type of the user's
 	}
 	body := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind},
 		Raw: raw}
@@ -283,6 +313,7 @@ func writeTyped(w http.ResponseWriter, r *http.Request, kind schema.GroupVersion
 		panic(err)
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	w.WriteHeader(code)
 	w.Write(append([]byte("k8s\x00"), encoded...))
 }
 

@@ -2,6 +2,7 @@ package informertest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
@@ -27,20 +29,36 @@ import (
 const maxBody = 3 << 20
 
 // serve answers a request for this collection.
-func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Request) {
+func (c *collection) serve(w http.ResponseWriter, r *http.Request, req Request) {
 	across := !c.resource.ClusterScoped && req.Namespace == "" // all namespaces support only list and watch
-	known := !(across && req.Name != "") && (req.Subresource == "" || req.Subresource == "status" &&
+	sub, hasSub := c.resource.subresource(req.Subresource)
+	known := !(across && req.Name != "") && (req.Subresource == "" || hasSub || req.Subresource == "status" &&
 		c.resource.StatusSubresource)
 	if !known || c.resource.ClusterScoped && req.Namespace != "" {
 		http.NotFound(w, r)
 		return
 	}
+	if c.resource.Warning != "" {
+		warn(w, c.resource.Warning)
+	}
 	opts := writeOptions{status: req.Subresource == "status", manager: managerOf(r, req)}
-	var err error
+	if hasSub {
+		if err := c.serveSubresource(w, r, req, opts, sub); err != nil {
+			watchcache.WriteError(w, r, err)
+		}
+		return
+	}
 	if across && req.Verb != "list" && req.Verb != "watch" {
 		watchcache.WriteError(w, r, apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb))
 		return
 	}
+	if err := c.serveVerb(w, r, req, opts); err != nil {
+		watchcache.WriteError(w, r, err)
+	}
+}
+
+// serveVerb serves a request for an object, its status, or the collection.
+func (c *collection) serveVerb(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) (err error) {
 	switch req.Verb {
 	case "list", "watch":
 		c.cache.ServeList(w, r, req.Namespace)
@@ -59,12 +77,10 @@ func (c *Collection[T]) serve(w http.ResponseWriter, r *http.Request, req Reques
 	default:
 		err = apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
-	if err != nil {
-		watchcache.WriteError(w, r, err)
-	}
+	return err
 }
 
-func (c *Collection[T]) serveCreate(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+func (c *collection) serveCreate(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
 	if req.Name != "" {
 		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
@@ -74,7 +90,7 @@ func (c *Collection[T]) serveCreate(w http.ResponseWriter, r *http.Request, req 
 		return err
 	}
 	opts.dryRun = len(options.DryRun) > 0
-	obj, err := c.readObject(r, req)
+	obj, err := c.readObject(w, r, req)
 	if err != nil {
 		return err
 	}
@@ -85,7 +101,7 @@ func (c *Collection[T]) serveCreate(w http.ResponseWriter, r *http.Request, req 
 	return nil
 }
 
-func (c *Collection[T]) serveUpdate(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+func (c *collection) serveUpdate(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
 	if req.Name == "" {
 		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
@@ -95,7 +111,7 @@ func (c *Collection[T]) serveUpdate(w http.ResponseWriter, r *http.Request, req 
 		return err
 	}
 	opts.dryRun = len(options.DryRun) > 0
-	obj, err := c.readObject(r, req)
+	obj, err := c.readObject(w, r, req)
 	if err != nil {
 		return err
 	}
@@ -109,7 +125,7 @@ func (c *Collection[T]) serveUpdate(w http.ResponseWriter, r *http.Request, req 
 	return nil
 }
 
-func (c *Collection[T]) serveDelete(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+func (c *collection) serveDelete(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
 	if opts.status {
 		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
@@ -139,7 +155,7 @@ func (c *Collection[T]) serveDelete(w http.ResponseWriter, r *http.Request, req 
 	return nil
 }
 
-func (c *Collection[T]) serveDeleteCollection(w http.ResponseWriter, r *http.Request, req Request,
+func (c *collection) serveDeleteCollection(w http.ResponseWriter, r *http.Request, req Request,
 	opts writeOptions) error {
 	options, err := deleteOptions(r, req)
 	if err != nil {
@@ -151,7 +167,7 @@ func (c *Collection[T]) serveDeleteCollection(w http.ResponseWriter, r *http.Req
 		return err
 	}
 	rv := c.cache.ResourceVersion()
-	deleted := []T{}
+	deleted := []object{}
 	for _, obj := range selected {
 		obj, _, err := c.delete(informer.KeyOf(obj), options.Preconditions, opts)
 		if apierrors.IsNotFound(err) {
@@ -194,27 +210,26 @@ func checkOptions(kind string, err error, errs field.ErrorList) error {
 }
 
 // readObject decodes the object of a create or update request.
-func (c *Collection[T]) readObject(r *http.Request, req Request) (T, error) {
-	var none T
+func (c *collection) readObject(w http.ResponseWriter, r *http.Request, req Request) (object, error) {
 	body, mediaType, err := readBody(r)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	obj := c.newObject()
-	if err := c.decode(body, mediaType, obj, req); err != nil {
-		return none, err
+	if err := c.decode(w, body, mediaType, obj, req); err != nil {
+		return nil, err
 	}
-	if typed, ok := any(obj).(runtime.Object); ok {
+	if typed, ok := obj.(runtime.Object); ok {
 		want := c.resource.GroupVersion().WithKind(c.resource.Kind)
 		if got := typed.GetObjectKind().GroupVersionKind(); !got.Empty() && got != want {
-			return none, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got, want))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", got, want))
 		}
 	}
 	if obj.GetNamespace() == "" {
 		obj.SetNamespace(req.Namespace)
 	}
 	if obj.GetNamespace() != req.Namespace {
-		return none, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return obj, nil
 }
@@ -235,24 +250,66 @@ func readBody(r *http.Request) (body []byte, mediaType string, err error) {
 	return body, mediaType, nil
 }
 
-func (c *Collection[T]) newObject() T {
-	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+func (c *collection) newObject() object {
+	return reflect.New(c.typ.Elem()).Interface().(object)
 }
 
-// decode decodes a body into obj. With fieldValidation=Strict, it rejects JSON fields that T does not have.
-func (c *Collection[T]) decode(body []byte, mediaType string, obj T, req Request) error {
-	if err := decode(body, mediaType, obj); err != nil {
+// decode decodes a body into obj and completes it by the hook. Fields that the kind does not have, and duplicates, are an
+// error with fieldValidation=Strict, and by default warnings.
+func (c *collection) decode(w http.ResponseWriter, body []byte, mediaType string, obj object, req Request) error {
+	directive := cmp.Or(req.Query.Get("fieldValidation"), metav1.FieldValidationWarn)
+	var dropped []error
+	var err error
+	_, kinded := obj.(runtime.Object) // without this, apiVersion and kind would be unknown fields
+	if kinded && mediaType == runtime.ContentTypeJSON && directive != metav1.FieldValidationIgnore {
+		if dropped, err = kjson.UnmarshalStrict(body, target(obj)); err != nil {
+			err = undecoded(err)
+		}
+	} else {
+		err = decode(body, mediaType, obj)
+	}
+	if err != nil {
 		return err
 	}
-	_, kinded := any(obj).(runtime.Object) // without this, apiVersion and kind would be unknown fields
-	if !kinded || req.Query.Get("fieldValidation") != metav1.FieldValidationStrict ||
-		mediaType != runtime.ContentTypeJSON || c.dynamic {
-		return nil
+	if c.resource.Hooks.Decode != nil {
+		paths, err := c.resource.Hooks.Decode(obj)
+		if err != nil {
+			return undecoded(err)
+		}
+		for _, path := range paths {
+			dropped = append(dropped, fmt.Errorf("unknown field %q", path))
+		}
 	}
-	if unknown, err := kjson.UnmarshalStrict(body, c.newObject()); err == nil && len(unknown) > 0 {
-		return apierrors.NewBadRequest(runtime.NewStrictDecodingError(unknown).Error())
+	switch {
+	case len(dropped) == 0 || directive == metav1.FieldValidationIgnore:
+	case directive == metav1.FieldValidationStrict:
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %[1]s: %v", c.resource.Kind,
+			c.resource.Version, runtime.NewStrictDecodingError(dropped)))
+	default:
+		for _, err := range dropped {
+			warn(w, err.Error())
+		}
 	}
 	return nil
+}
+
+// warn adds a warning to a response, which kubectl and client-go print.
+func warn(w http.ResponseWriter, text string) {
+	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+		w.Header().Add("Warning", header)
+	}
+}
+
+// target returns what to decode JSON into for obj.
+func target(obj any) any {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return &u.Object
+	}
+	return obj
+}
+
+func undecoded(err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("the body cannot be decoded: %v", err))
 }
 
 // decode decodes a body into obj, a pointer to a Kubernetes type with a kind.
@@ -260,11 +317,7 @@ func decode(body []byte, mediaType string, obj any) error {
 	var err error
 	switch message, isMessage := obj.(interface{ Unmarshal([]byte) error }); {
 	case mediaType == runtime.ContentTypeJSON:
-		if u, ok := obj.(*unstructured.Unstructured); ok {
-			err = json.Unmarshal(body, &u.Object)
-		} else {
-			err = json.Unmarshal(body, obj)
-		}
+		err = json.Unmarshal(body, target(obj))
 	case mediaType == runtime.ContentTypeProtobuf && isMessage:
 		raw, isKubernetes := bytes.CutPrefix(body, []byte("k8s\x00"))
 		if !isKubernetes {
@@ -278,7 +331,7 @@ func decode(body []byte, mediaType string, obj any) error {
 		return unsupportedMediaType(fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf))
 	}
 	if err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the body cannot be decoded: %v", err))
+		return undecoded(err)
 	}
 	return nil
 }

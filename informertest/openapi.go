@@ -10,7 +10,7 @@ import (
 
 func (s *Server) openAPIIndex() any {
 	paths := map[string]any{}
-	for _, r := range s.registered() {
+	for _, r := range s.Resources() {
 		path := strings.Trim(r.root(), "/")
 		paths[path] = map[string]any{"serverRelativeURL": "/openapi/v3/" + path}
 	}
@@ -20,8 +20,8 @@ func (s *Server) openAPIIndex() any {
 // openAPIDocument returns the document of a group version by its path, such as "apis/apps/v1", or nil.
 func (s *Server) openAPIDocument(path string) any {
 	paths, schemas := map[string]any{}, map[string]any{}
-	for _, r := range s.registered() {
-		if strings.Trim(r.root(), "/") != path {
+	for _, r := range s.Resources() {
+		if strings.Trim(r.root(), "/") != path || r.verbs != nil {
 			continue
 		}
 		kind := map[string]any{"group": r.Group, "version": r.Version, "kind": r.Kind}

@@ -23,7 +23,7 @@ import (
 )
 
 // patchTypes returns the media types of patches that the resource supports.
-func (c *Collection[T]) patchTypes() []string {
+func (c *collection) patchTypes() []string {
 	patchTypes := []string{string(types.JSONPatchType), string(types.MergePatchType)}
 	if !c.custom {
 		patchTypes = append(patchTypes, string(types.StrategicMergePatchType))
@@ -34,7 +34,7 @@ func (c *Collection[T]) patchTypes() []string {
 	return patchTypes
 }
 
-func (c *Collection[T]) servePatch(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+func (c *collection) servePatch(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
 	if req.Name == "" {
 		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
 	}
@@ -56,8 +56,8 @@ func (c *Collection[T]) servePatch(w http.ResponseWriter, r *http.Request, req R
 	if mediaType == string(types.ApplyYAMLPatchType) {
 		return c.serveApply(w, r, req, opts, patch, options)
 	}
-	obj, err := c.modify(req.key(), opts, func(old T) (T, error) {
-		obj, err := c.patched(old, types.PatchType(mediaType), patch, req)
+	obj, err := c.modify(req.key(), opts, func(old object) (object, error) {
+		obj, err := c.patched(w, old, types.PatchType(mediaType), patch, req)
 		if err == nil {
 			err = c.named(obj, req)
 		}
@@ -71,64 +71,92 @@ func (c *Collection[T]) servePatch(w http.ResponseWriter, r *http.Request, req R
 }
 
 // patched returns obj with a patch applied.
-func (c *Collection[T]) patched(obj T, patchType types.PatchType, patch []byte, req Request) (T, error) {
-	var none T
+func (c *collection) patched(w http.ResponseWriter, obj object, patchType types.PatchType, patch []byte,
+	req Request) (object, error) {
 	before, err := c.marshal(obj)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
-	var after []byte
+	after, err := patchJSON(before, patchType, patch, c.newObject())
+	if err != nil {
+		return nil, err
+	}
+	patched := c.newObject()
+	if err := c.decode(w, after, runtime.ContentTypeJSON, patched, req); err != nil {
+		return nil, unpatchable(after, err)
+	}
+	return patched, nil
+}
+
+// patchInto patches an object of a generated type, into another of that type.
+func patchInto(obj any, patchType types.PatchType, patch []byte, patched any) error {
+	before, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	after, err := patchJSON(before, patchType, patch, patched)
+	if err != nil {
+		return err
+	}
+	if err := decode(after, runtime.ContentTypeJSON, patched); err != nil {
+		return unpatchable(after, err)
+	}
+	return nil
+}
+
+// unpatchable returns the error of a patch whose result, after, cannot be decoded.
+func unpatchable(after []byte, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "",
+		field.ErrorList{field.Invalid(field.NewPath("patch"), string(after), err.Error())})
+}
+
+// patchJSON returns the JSON of an object with a patch applied. typed is an object of the Go type.
+func patchJSON(before []byte, patchType types.PatchType, patch []byte, typed any) (after []byte, err error) {
 	switch patchType {
 	case types.JSONPatchType:
 		operations, err := jsonpatch.DecodePatch(patch)
 		if err != nil {
-			return none, apierrors.NewBadRequest(err.Error())
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		if n := len(operations); n > maxPatchOperations {
-			return none, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, n))
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, n))
 		}
 		if after, err = applyJSONPatch(before, operations); err != nil {
-			return none, unprocessable(err)
+			return nil, unprocessable(err)
 		}
 	case types.MergePatchType:
 		after, err = jsonpatch.MergePatch(before, patch)
 		if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
-			return none, apierrors.NewBadRequest(err.Error())
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	case types.StrategicMergePatchType:
-		after, err = strategicpatch.StrategicMergePatch(before, patch, c.newObject())
+		after, err = strategicpatch.StrategicMergePatch(before, patch, typed)
 		switch {
 		case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
 			errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err,
 				mergepatch.ErrBadPatchFormatForSetElementOrderList),
 			errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
-			return none, apierrors.NewBadRequest(err.Error())
+			return nil, apierrors.NewBadRequest(err.Error())
 		case err != nil:
-			return none, unprocessable(err)
+			return nil, unprocessable(err)
 		}
+	default:
+		return nil, unsupportedMediaType("the body of the request was in an unknown format")
 	}
-	if err != nil {
-		return none, err
-	}
-	patched := c.newObject()
-	if err := c.decode(after, runtime.ContentTypeJSON, patched, req); err != nil {
-		return none, apierrors.NewInvalid(schema.GroupKind{}, "",
-			field.ErrorList{field.Invalid(field.NewPath("patch"), string(after), err.Error())})
-	}
-	return patched, nil
+	return after, err
 }
 
 // marshal returns obj in JSON, with its kind.
-func (c *Collection[T]) marshal(obj T) ([]byte, error) {
-	if _, ok := any(obj).(runtime.Object); ok {
+func (c *collection) marshal(obj object) ([]byte, error) {
+	if _, ok := obj.(runtime.Object); ok {
 		obj = watchcache.ShallowCopy(obj)
-		any(obj).(runtime.Object).GetObjectKind().SetGroupVersionKind(c.resource.GroupVersion().WithKind(c.resource.Kind))
+		obj.(runtime.Object).GetObjectKind().SetGroupVersionKind(c.resource.GroupVersion().WithKind(c.resource.Kind))
 	}
 	return json.Marshal(obj)
 }
 
 // named checks that obj is the object that the request names.
-func (c *Collection[T]) named(obj T, req Request) error {
+func (c *collection) named(obj object, req Request) error {
 	if obj.GetName() != req.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
 			obj.GetName(), req.Name))

@@ -1,15 +1,14 @@
 package informertest
 
 import (
-	"context"
-	"fmt"
 	"iter"
 	"reflect"
-	"slices"
-	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/watchcache"
@@ -30,6 +29,42 @@ type Resource struct {
 	// ShortNames are kubectl's short names of the resource. Nil means those of kube-apiserver, for kinds of Kubernetes
 	// itself.
 	ShortNames []string
+	// Singular is the singular name, and Categories are groups of resources, such as kubectl's all. Empty means the kind
+	// in lower case, and the categories of kube-apiserver for kinds of Kubernetes itself.
+	Singular   string
+	Categories []string
+	// Scale gives the objects a scale subresource. Nil means none, but those kinds of Kubernetes itself that have it.
+	Scale *ScalePaths
+	// Hooks are called when clients write objects.
+	Hooks Hooks
+	// TypeConverter knows the lists of the objects that server-side apply merges by key. Nil means Options.TypeConverter
+	// and, for types without protobuf, that no list is merged.
+	TypeConverter managedfields.TypeConverter
+	// Warning, if not empty, is sent with every response, as for a version that is deprecated.
+	Warning string
+	// ObjectsOf, if not nil, is a collection of the same kind, whose objects this resource serves too, in its own version:
+	// a write to one is a write to both. If it is registered for this very resource, the new registration replaces it, and
+	// its watches end. If it is not registered any more, its objects are copied.
+	ObjectsOf *Collection[*unstructured.Unstructured]
+
+	verbs metav1.Verbs // nil means those of every collection
+}
+
+// Hooks are functions that a [Server] calls when clients write objects of a resource. They do what a
+// CustomResourceDefinition, or kube-apiserver's own code for a kind, adds to the rules that hold for all kinds. Each may
+// be nil. A [Collection], which writes as the cluster itself, does not call them. They may be called concurrently.
+type Hooks struct {
+	// Decode completes an object that has just been decoded: it drops fields that the kind does not have, and fills in
+	// defaults. It returns the paths of the fields that it has dropped, which the client may want to know.
+	Decode func(obj metav1.Object) (dropped []string, err error)
+	// Validate returns what is wrong with an object, also with its metadata, which the server checks only if this is nil.
+	// old is nil for a new object. The subresource is empty or "status". It must not write to the objects, nor call the
+	// server.
+	Validate func(obj, old metav1.Object, subresource string) field.ErrorList
+	// Delete prepares the deletion of an object, such as by a finalizer, which defers it. It must not call the server.
+	Delete func(obj metav1.Object)
+	// Changed is called after a write to the object with that key, before the client gets the response.
+	Changed func(key informer.Key)
 }
 
 // Collection gives the program that runs a [Server] direct access to the objects of one resource, without HTTP and
@@ -40,15 +75,7 @@ type Resource struct {
 // an object points to after storing it, or to a returned object.
 //
 // All methods are safe for concurrent use.
-type Collection[T watchcache.Object] struct {
-	server   *Server
-	resource Resource
-	cache    *watchcache.Cache[T]
-	dynamic  bool // T is *unstructured.Unstructured
-	custom   bool // T has no protobuf encoding, and is served like custom resources
-	spec     int  // the index of the struct's field Spec, or -1
-	status   int  // likewise, of Status
-}
+type Collection[T watchcache.Object] struct{ core *collection }
 
 // Register makes server serve a resource as objects of type T: a pointer to a type of k8s.io/api, to the Go type of a
 // custom resource, or *unstructured.Unstructured. A type without a protobuf encoding is served like a custom resource,
@@ -56,119 +83,57 @@ type Collection[T watchcache.Object] struct {
 //
 // It panics if the resource is registered already, has no kind, or names selectable fields that T lacks.
 func Register[T watchcache.Object](server *Server, resource Resource) *Collection[T] {
-	var none T
-	c := &Collection[T]{server: server, spec: -1, status: -1}
-	_, proto := any(none).(interface{ Marshal() ([]byte, error) })
-	c.custom = !proto
-	if _, c.dynamic = any(none).(*unstructured.Unstructured); !c.dynamic {
-		t := reflect.TypeFor[T]().Elem()
-		if resource.Kind == "" {
-			resource.Kind = t.Name()
-		}
-		c.spec, c.status = fieldIndex(t, "Spec"), fieldIndex(t, "Status")
-		resource.StatusSubresource = c.status >= 0
-	}
-	if resource.Kind == "" || resource.Resource == "" || resource.Version == "" {
-		panic(fmt.Sprintf("informertest: resource %v (%T) needs a version, resource and kind", resource.GroupVersionResource,
-			none))
-	}
-	if resource.ShortNames == nil {
-		resource.ShortNames = builtinNames[schema.GroupKind{Group: resource.Group, Kind: resource.Kind}].short
-	}
-	c.resource = resource
-	c.cache = watchcache.New[T](watchcache.Config{
-		GroupVersionResource: resource.GroupVersionResource,
-		Kind:                 resource.Kind,
-		SelectableFields:     resource.SelectableFields,
-		Window:               server.options.Window,
-		ManagedFieldsOptOut:  server.options.ManagedFieldsOptOut,
-	})
-	server.mu.Lock()
-	defer server.mu.Unlock()
-	if _, taken := server.collections[resource.GroupVersionResource]; taken {
-		panic(fmt.Sprintf("informertest: resource %v is registered already", resource.GroupVersionResource))
-	}
-	c.put(informer.Delta[T]{Type: informer.Replaced}, server.rv)
-	server.collections[resource.GroupVersionResource] = c
-	return c
-}
-
-func fieldIndex(t reflect.Type, name string) int {
-	if f, ok := t.FieldByName(name); ok && len(f.Index) == 1 {
-		return f.Index[0]
-	}
-	return -1
+	return &Collection[T]{server.register(resource, reflect.TypeFor[T]())}
 }
 
 // Create adds an object and returns it as stored. It ignores the object's resourceVersion.
 func (c *Collection[T]) Create(obj T) (T, error) {
-	return c.create(obj, writeOptions{whole: true})
+	return as[T](c.core.create(obj, writeOptions{whole: true}))
 }
 
 // Update replaces an object, including its status, and returns it as stored. If obj has a resourceVersion, it must
 // match the stored object.
 func (c *Collection[T]) Update(obj T) (T, error) {
-	return c.update(obj, writeOptions{whole: true})
+	return as[T](c.core.update(obj, writeOptions{whole: true}))
 }
 
 // Delete removes an object, or marks it for deletion if it has finalizers, and returns its last state.
 func (c *Collection[T]) Delete(key informer.Key) (T, error) {
-	obj, _, err := c.delete(key, nil, writeOptions{})
-	return obj, err
+	obj, _, err := c.core.delete(key, nil, writeOptions{whole: true})
+	return as[T](obj, err)
 }
 
 // Get returns the object with that key.
-func (c *Collection[T]) Get(key informer.Key) (T, bool) { return c.cache.Get(key) }
+func (c *Collection[T]) Get(key informer.Key) (T, bool) {
+	obj, ok := c.core.cache.Get(key)
+	typed, _ := obj.(T)
+	return typed, ok
+}
 
 // All yields every object, ordered by namespace, then name, from one snapshot.
-func (c *Collection[T]) All() iter.Seq[T] { return c.cache.All() }
+func (c *Collection[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for obj := range c.core.cache.All() {
+			if !yield(obj.(T)) {
+				return
+			}
+		}
+	}
+}
 
 // Len returns the number of objects.
-func (c *Collection[T]) Len() int { return c.cache.Len() }
+func (c *Collection[T]) Len() int { return c.core.cache.Len() }
 
 // Watchers returns the number of open watches of this resource.
-func (c *Collection[T]) Watchers() int { return c.cache.Watchers() }
+func (c *Collection[T]) Watchers() int { return c.core.cache.Watchers() }
 
 // Unregister removes the resource from the server, as if its CustomResourceDefinition was deleted: watches end,
 // requests fail with 404 Not Found, and discovery lacks the resource. Do not write to the collection afterwards. The
 // resource can be registered again.
-func (c *Collection[T]) Unregister() {
-	s := c.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.collections[c.resource.GroupVersionResource] == collection(c) {
-		delete(s.collections, c.resource.GroupVersionResource)
-		c.cache.EndWatches()
-	}
-}
+func (c *Collection[T]) Unregister() { c.core.unregister() }
 
-func (c *Collection[T]) groupKind() schema.GroupKind {
-	return schema.GroupKind{Group: c.resource.Group, Kind: c.resource.Kind}
-}
-
-func (c *Collection[T]) described() Resource { return c.resource }
-
-func (c *Collection[T]) bookmark(rv uint64) {
-	c.put(informer.Delta[T]{Type: informer.Bookmarked}, rv)
-}
-
-func (c *Collection[T]) endWatches() { c.cache.EndWatches() }
-
-func (c *Collection[T]) compact() { c.cache.Compact() }
-
-func (c *Collection[T]) snapshot() (restore func(rv uint64)) {
-	items := slices.Collect(c.cache.All())
-	return func(rv uint64) { c.put(informer.Delta[T]{Type: informer.Replaced, Items: items}, rv) }
-}
-
-func (c *Collection[T]) clear(rv uint64) {
-	c.put(informer.Delta[T]{Type: informer.Replaced}, rv)
-}
-
-// put puts a change into the cache. The caller holds the server's lock.
-func (c *Collection[T]) put(d informer.Delta[T], rv uint64) {
-	d.ResourceVersion = strconv.FormatUint(rv, 10)
-	if err := c.cache.Put(context.Background(), d); err != nil {
-		panic(err) // versions come from one counter, in order
-	}
+// as returns the results of a write as those of a Collection.
+func as[T watchcache.Object](obj object, err error) (T, error) {
+	typed, _ := obj.(T)
+	return typed, err
 }

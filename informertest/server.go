@@ -23,18 +23,22 @@
 //   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
 //     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
 //     other patch fails with 415 Unsupported Media Type. metadata.managedFields are kept for applied objects.
+//   - The subresources scale, eviction (as a PodDisruptionBudget allows), binding, ephemeralcontainers, approval of a
+//     CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of authentication and
+//     authorization.
+//   - Users with client certificates and tokens, impersonation, and authorization by a function; see [Auth].
+//   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict.
 //   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply requests, /version, and /healthz,
 //     /livez, /readyz.
 //
 // # Not supported
 //
-// The server has no authentication, authorization, admission or defaulting, and validates only metadata. It rejects
-// unknown fields only with fieldValidation=Strict. Versions of a resource are separate resources, and custom resources
-// have no schema. There are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful
-// deletion (a pod disappears at once), and a namespace need not exist.
+// The server has no admission or defaulting, and validates only metadata. Versions of a resource are separate resources,
+// and custom resources have no schema; module informertest/crds serves CustomResourceDefinitions, which have both. There
+// are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful deletion (a pod
+// disappears at once), and a namespace need not exist.
 //
-// Subresources other than status, Tables (kubectl prints names and ages by itself), CBOR, compression, HTTP/2 and TLS
-// are not served.
+// Other subresources, Tables (kubectl prints names and ages by itself), CBOR, compression and HTTP/2 are not served.
 //
 // # Time and goroutines
 //
@@ -44,6 +48,7 @@ package informertest
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -55,6 +60,7 @@ import (
 	"syscall"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/rest"
@@ -82,6 +88,8 @@ type Options struct {
 	// ManagedFieldsOptOut makes the server leave out managedFields from JSON if a client asks for that, like a
 	// kube-apiserver with the feature gate of that name (KEP-5958). False means that it ignores the wish.
 	ManagedFieldsOptOut bool
+	// Auth makes the server serve HTTPS and authenticate and authorize its clients. Nil means plain HTTP for everybody.
+	Auth *Auth
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.
 	Middleware func(http.Handler) http.Handler
@@ -97,37 +105,31 @@ type Server struct {
 
 	http    *http.Server
 	options Options
+	users   *users         // nil without Options.Auth
 	running sync.WaitGroup // http.Serve and the connections
 	cancel  context.CancelFunc
 
 	// mu serializes writes, so that the changes of all resources are in the order of their resource versions.
 	mu          sync.Mutex
 	rv          uint64
-	collections map[schema.GroupVersionResource]collection
+	collections map[schema.GroupVersionResource]*collection
+	reviews     map[schema.GroupVersionResource]review
 
 	httpMu   sync.Mutex   // protects the fields below
 	listener net.Listener // nil while stopped
 	requests []Request
 	faults   []*activeFault
+	holds    []*Hold
+	streams  []*watchStream // the open watches, in the order of their start
+	heldMore chan struct{}  // closed when another event is held; nil if nobody waits for that
 	conns    map[net.Conn]struct{}
 	closed   bool
-}
-
-// collection is a [Collection] of any type.
-type collection interface {
-	serve(w http.ResponseWriter, r *http.Request, req Request)
-	described() Resource
-	bookmark(rv uint64)
-	endWatches()
-	compact()
-	snapshot() (restore func(rv uint64))
-	clear(rv uint64)
 }
 
 // Snapshot is the state of a [Server] at one time, like a backup of etcd.
 type Snapshot struct {
 	rv      uint64
-	restore map[collection]func(rv uint64)
+	restore map[*collection]func(rv uint64)
 }
 
 // Request is an entry of the server's request log.
@@ -143,30 +145,48 @@ type Request struct {
 	Path        string
 	Query       url.Values
 	Header      http.Header
+	// User is who sent the request, or whom the sender impersonates. It is zero if the server has no Auth.
+	User authenticationv1.UserInfo
+
+	refused error // why the credentials are refused
 }
 
 // NewServer starts a server. It panics if it cannot listen, as httptest.NewServer does.
 func NewServer(options Options) *Server {
 	s := &Server{
-		URL:         "http://in-memory",
+		URL:         scheme(options) + "in-memory",
 		options:     options,
 		rv:          1, // like a new etcd: version 0 has a special meaning in a request
-		collections: map[schema.GroupVersionResource]collection{},
+		collections: map[schema.GroupVersionResource]*collection{},
 		conns:       map[net.Conn]struct{}{},
 	}
-	handler := s.withFaults(http.HandlerFunc(s.serve))
+	if options.Auth != nil {
+		var err error
+		if s.users, err = newUsers(*options.Auth, "in-memory"); err != nil {
+			panic(fmt.Sprintf("informertest: certificates: %v", err))
+		}
+	}
+	handler := s.withFaults(s.withUsers(http.HandlerFunc(s.serve)))
 	if options.Middleware != nil {
 		handler = options.Middleware(handler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.http = &http.Server{Handler: s.logged(handler), ConnState: s.connState,
+	s.http = &http.Server{Handler: s.logged(s.withHolds(handler)), ConnState: s.connState,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.listen("127.0.0.1:0")
 	if !options.InMemory {
-		s.URL = "http://" + s.listener.Addr().String()
+		s.URL = scheme(options) + s.listener.Addr().String()
 	}
 	return s
+}
+
+// scheme returns the beginning of the server's URL.
+func scheme(options Options) string {
+	if options.Auth != nil {
+		return "https://"
+	}
+	return "http://"
 }
 
 // listen makes the server accept connections. Over TCP, it listens at address.
@@ -179,7 +199,7 @@ func (s *Server) listen(address string) {
 		}
 	}
 	s.listener = l
-	s.running.Go(func() { s.http.Serve(l) })
+	s.running.Go(func() { s.http.Serve(s.secured(l)) })
 }
 
 // dial connects to a server in memory. It has the signature of rest.Config.Dial.
@@ -193,16 +213,13 @@ func (s *Server) dial(ctx context.Context, network, address string) (net.Conn, e
 	return l.dial(ctx)
 }
 
-// Config returns a client configuration for the server, without a rate limit. Each call returns a new one.
+// Config returns a client configuration for the server, without a rate limit. If the server has an [Auth], it has the
+// credentials of a user who may do everything. Each call returns a new one.
 func (s *Server) Config() *rest.Config {
-	config := &rest.Config{Host: s.URL, QPS: -1}
-	if s.options.InMemory {
-		config.Dial = s.dial
-		// The host name is not real, so no proxy can know it. A function here also keeps client-go from caching the
-		// transport, which would outlive a synctest bubble.
-		config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	if s.users != nil {
+		return s.ConfigFor(authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{masters}})
 	}
-	return config
+	return s.anonymousConfig()
 }
 
 // ResourceVersion returns the resource version of the latest change.
@@ -229,22 +246,22 @@ func (s *Server) ResetRequests() {
 
 // EndWatches ends all watches cleanly, as kube-apiserver does at their timeout.
 func (s *Server) EndWatches() {
-	s.eachCollection(collection.endWatches)
+	s.eachCollection(func(c *collection) { c.cache.EndWatches() })
 }
 
 // Compact forgets all versions but the current one, as a compaction of etcd does. A watch, list or page from an older
 // version fails with 410 Expired. Watches that are up to date continue.
 func (s *Server) Compact() {
-	s.eachCollection(collection.compact)
+	s.eachCollection(func(c *collection) { c.cache.Compact() })
 }
 
 // Snapshot returns the current state.
 func (s *Server) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	backup := &Snapshot{rv: s.rv, restore: map[collection]func(uint64){}}
+	backup := &Snapshot{rv: s.rv, restore: map[*collection]func(uint64){}}
 	for _, c := range s.collections {
-		backup.restore[c] = c.snapshot()
+		backup.restore[c] = c.snapshotLocked()
 	}
 	return backup
 }
@@ -260,12 +277,12 @@ func (s *Server) Restore(backup *Snapshot) {
 		if restore, ok := backup.restore[c]; ok {
 			restore(s.rv)
 		} else {
-			c.clear(s.rv)
+			c.clearLocked(s.rv)
 		}
 	}
 }
 
-func (s *Server) eachCollection(do func(collection)) {
+func (s *Server) eachCollection(do func(*collection)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.collections {
@@ -278,7 +295,7 @@ func (s *Server) CloseConnections() {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
 	for conn := range s.conns {
-		conn.Close()
+		breakOff(conn)
 	}
 }
 
@@ -300,7 +317,7 @@ func (s *Server) Start() {
 	s.httpMu.Lock()
 	defer s.httpMu.Unlock()
 	if s.listener == nil && !s.closed {
-		s.listen(strings.TrimPrefix(s.URL, "http://"))
+		s.listen(strings.TrimPrefix(s.URL, scheme(s.options)))
 	}
 }
 
@@ -323,7 +340,7 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 		s.running.Add(1)
 		s.conns[conn] = struct{}{}
 		if s.closed || s.listener == nil {
-			conn.Close()
+			breakOff(conn)
 		}
 	case http.StateClosed, http.StateHijacked:
 		delete(s.conns, conn)
@@ -331,18 +348,29 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	}
 }
 
+// breakOff closes a connection without a farewell, which TLS would send, and wait until the peer reads it.
+func breakOff(conn net.Conn) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	conn.Close()
+}
+
 // commitLocked runs a write at the next resource version.
 func (s *Server) commitLocked(write func(rv uint64)) {
 	s.rv++
 	write(s.rv)
 	for _, c := range s.collections {
-		c.bookmark(s.rv) // the versions of all collections advance together, as in one etcd
+		c.bookmarkLocked(s.rv) // the versions of all collections advance together, as in one etcd
 	}
 }
 
 func (s *Server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := parseRequest(r)
+		if s.users != nil {
+			s.users.identify(r, &req)
+		}
 		s.httpMu.Lock()
 		if len(s.requests) >= 2*maxRequests {
 			s.requests = slices.Clone(s.requests[maxRequests:])
@@ -360,7 +388,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	req := r.Context().Value(requestKey{}).(Request)
 	s.mu.Lock()
 	c, ok := s.collections[req.Resource]
+	review, isReview := s.reviews[req.Resource]
 	s.mu.Unlock()
+	if isReview {
+		s.serveReview(w, r, req, review)
+		return
+	}
 	if !ok {
 		if !s.serveOther(w, r) {
 			http.NotFound(w, r) // as kube-apiserver: not even a Status

@@ -31,7 +31,7 @@ var statusMetadata = map[schema.GroupKind]struct{ labels, ownerReferences bool }
 }
 
 // statusWrite returns old after a write of obj to the status subresource.
-func (c *Collection[T]) statusWrite(old, obj T, opts writeOptions) T {
+func (c *collection) statusWrite(old, obj object, opts writeOptions) object {
 	merged := watchcache.ShallowCopy(old)
 	c.copyStatus(merged, obj)
 	if opts.manager == "" {
@@ -54,7 +54,7 @@ func (c *Collection[T]) statusWrite(old, obj T, opts writeOptions) T {
 }
 
 // ignoredByStatus returns the fields that an applier to the status subresource does not own.
-func (c *Collection[T]) ignoredByStatus() *fieldpath.Set {
+func (c *collection) ignoredByStatus() *fieldpath.Set {
 	ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
 	kept, written := statusMetadata[c.groupKind()]
 	switch {

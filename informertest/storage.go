@@ -25,8 +25,9 @@ import (
 
 // writeOptions are the options of a write.
 type writeOptions struct {
-	whole  bool // a write by the cluster itself: status and system metadata are taken as given
-	status bool // a write to the status subresource
+	whole  bool                                  // a write by the cluster itself: status and system metadata are taken as given
+	status bool                                  // a write to the status subresource
+	part   func(old, obj object) (object, error) // of another subresource: returns old with the part of obj that it writes
 	dryRun bool
 	// manager is the field manager of a client's update. It is empty for an apply, which keeps metadata.managedFields
 	// itself.
@@ -34,18 +35,20 @@ type writeOptions struct {
 }
 
 // create stores a copy of obj.
-func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
-	var none T
+func (c *collection) create(obj object, opts writeOptions) (_ object, err error) {
 	obj = c.own(obj)
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(obj.GetGenerateName() + rand.String(5))
 	}
 	if err := c.validate(obj); err != nil {
-		return none, err
+		return nil, err
 	}
 	if !opts.whole {
-		if err := c.invalid(obj.GetName(), c.validateMeta(obj)); err != nil {
-			return none, err
+		obj.SetDeletionTimestamp(nil)
+		obj.SetDeletionGracePeriodSeconds(nil)
+		c.copyStatus(obj, nil)
+		if err := c.invalid(obj.GetName(), c.check(obj, nil, opts)); err != nil {
+			return nil, err
 		}
 	}
 	if !opts.whole || obj.GetUID() == "" {
@@ -54,68 +57,69 @@ func (c *Collection[T]) create(obj T, opts writeOptions) (T, error) {
 	if created := obj.GetCreationTimestamp(); !opts.whole || created.IsZero() {
 		obj.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
 	}
-	if !opts.whole {
-		obj.SetDeletionTimestamp(nil)
-		obj.SetDeletionGracePeriodSeconds(nil)
-		c.copyStatus(obj, none)
-	}
 	if c.counted() && (!opts.whole || obj.GetGeneration() == 0) {
 		obj.SetGeneration(1)
 	}
 
 	// as in kube-apiserver, whose storage reports this; a dry run does not reach it
 	if obj.GetResourceVersion() != "" && !opts.whole && !opts.dryRun {
-		return none, internal("resourceVersion should not be set on objects to be created")
+		return nil, internal("resourceVersion should not be set on objects to be created")
 	}
 
+	defer c.changed(informer.KeyOf(obj), opts, &err)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if _, exists := c.cache.Get(informer.KeyOf(obj)); exists {
-		return none, apierrors.NewAlreadyExists(c.resource.GroupResource(), obj.GetName())
+		return nil, apierrors.NewAlreadyExists(c.resource.GroupResource(), obj.GetName())
 	}
 	c.storeLocked(informer.Upserted, obj, opts.dryRun)
 	return obj, nil
 }
 
 // update replaces the object with the key of obj by a copy of obj.
-func (c *Collection[T]) update(obj T, opts writeOptions) (T, error) {
+func (c *collection) update(obj object, opts writeOptions) (object, error) {
 	obj = c.own(obj)
 	if err := c.validate(obj); err != nil {
-		var none T
-		return none, err
+		return nil, err
 	}
-	return c.modify(informer.KeyOf(obj), opts, func(T) (T, error) { return obj, nil })
+	return c.modify(informer.KeyOf(obj), opts, func(object) (object, error) { return obj, nil })
 }
 
 // modify replaces the object with that key by the result of change, a new object with the same key.
-func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(old T) (T, error)) (T, error) {
-	var none T
+func (c *collection) modify(key informer.Key, opts writeOptions,
+	change func(old object) (object, error)) (_ object, err error) {
+	defer c.changed(key, opts, &err)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	old, exists := c.cache.Get(key)
 	if !exists {
-		return none, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
+		return nil, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
 	}
 	obj, err := change(old)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	obj = c.own(obj)
 	if obj.GetResourceVersion() == "" && c.custom && !opts.whole {
-		return none, c.invalid(key.Name, field.ErrorList{
+		return nil, c.invalid(key.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
 	}
 	if rv := obj.GetResourceVersion(); rv != "" && rv != old.GetResourceVersion() {
-		return none, c.conflict(key.Name,
+		return nil, c.conflict(key.Name,
 			"the object has been modified; please apply your changes to the latest version and try again")
 	}
 	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
-		return none, c.conflict(key.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
+		return nil, c.conflict(key.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
 			uid, old.GetUID()))
 	}
-	if opts.status {
+	switch {
+	case opts.part != nil:
+		if obj, err = opts.part(old, obj); err != nil {
+			return nil, err
+		}
+	case opts.status:
 		obj = c.statusWrite(old, obj, opts)
-	} else if !opts.whole {
+	case !opts.whole:
 		c.copyStatus(obj, old)
 	}
 	obj.SetUID(old.GetUID())
@@ -129,14 +133,12 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetResourceVersion(old.GetResourceVersion())
 	if !opts.whole {
-		errs := c.validateMeta(obj)
-		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))...)
-		if err := c.invalid(key.Name, errs); err != nil {
-			return none, err
+		if err := c.invalid(key.Name, c.check(obj, old, opts)); err != nil {
+			return nil, err
 		}
 	}
 	if obj, err = c.track(old, obj, opts); err != nil {
-		return none, err
+		return nil, err
 	}
 	obj = c.own(obj)
 	if equality.Semantic.DeepEqual(obj, old) {
@@ -158,24 +160,24 @@ func (c *Collection[T]) modify(key informer.Key, opts writeOptions, change func(
 
 // delete removes an object, or marks it for deletion if it has finalizers. gone reports whether it was removed. pre may
 // be nil.
-func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions,
-	opts writeOptions) (obj T, gone bool, err error) {
+func (c *collection) delete(key informer.Key, pre *metav1.Preconditions,
+	opts writeOptions) (obj object, gone bool, err error) {
+	defer c.changed(key, opts, &err)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	old, exists := c.cache.Get(key)
 	if !exists {
 		return old, false, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
 	}
-	if pre != nil && pre.UID != nil && *pre.UID != old.GetUID() {
-		return old, false, c.conflict(key.Name,
-			fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
-	}
-	if pre != nil && pre.ResourceVersion != nil && *pre.ResourceVersion != old.GetResourceVersion() {
-		return old, false, c.conflict(key.Name,
-			fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
+	if err := c.checkPreconditions(old, pre); err != nil {
+		return old, false, err
 	}
 	obj = watchcache.ShallowCopy(old)
-	if len(old.GetFinalizers()) == 0 {
+	if old.GetDeletionTimestamp() == nil && c.resource.Hooks.Delete != nil && !opts.whole {
+		obj = c.deepCopy(old)
+		c.resource.Hooks.Delete(obj)
+	}
+	if len(obj.GetFinalizers()) == 0 {
 		c.storeLocked(informer.Removed, obj, opts.dryRun)
 		return obj, true, nil
 	}
@@ -192,22 +194,44 @@ func (c *Collection[T]) delete(key informer.Key, pre *metav1.Preconditions,
 	return obj, false, nil
 }
 
+// checkPreconditions returns the error of a deletion that expects another object or version. pre may be nil.
+func (c *collection) checkPreconditions(old object, pre *metav1.Preconditions) error {
+	if pre != nil && pre.UID != nil && *pre.UID != old.GetUID() {
+		return c.conflict(old.GetName(),
+			fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
+	}
+	if pre != nil && pre.ResourceVersion != nil && *pre.ResourceVersion != old.GetResourceVersion() {
+		return c.conflict(old.GetName(),
+			fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
+	}
+	return nil
+}
+
+// changed calls the hook after a write by a client that succeeded.
+func (c *collection) changed(key informer.Key, opts writeOptions, err *error) {
+	if *err == nil && !opts.whole && !opts.dryRun && c.resource.Hooks.Changed != nil {
+		c.resource.Hooks.Changed(key)
+	}
+}
+
 // storeLocked gives obj its resource version and puts it into the cache.
-func (c *Collection[T]) storeLocked(change informer.DeltaType, obj T, dryRun bool) {
+func (c *collection) storeLocked(change informer.DeltaType, obj object, dryRun bool) {
 	if dryRun {
 		return
 	}
 	c.server.commitLocked(func(rv uint64) {
 		obj.SetResourceVersion(strconv.FormatUint(rv, 10))
-		c.put(informer.Delta[T]{Type: change, Object: obj}, rv)
+		for _, member := range c.kin.members {
+			member.put(informer.Delta[object]{Type: change, Object: member.versioned(obj)}, rv)
+		}
 	})
 }
 
 // own returns a copy of obj with metadata that can be set, and with the kind that the server stores: none for a Go
 // type.
-func (c *Collection[T]) own(obj T) T {
+func (c *collection) own(obj object) object {
 	obj = watchcache.ShallowCopy(obj)
-	if typed, ok := any(obj).(runtime.Object); ok {
+	if typed, ok := obj.(runtime.Object); ok {
 		kind := schema.GroupVersionKind{}
 		if c.dynamic { // the kind is part of the content
 			kind = c.resource.GroupVersion().WithKind(c.resource.Kind)
@@ -217,8 +241,13 @@ func (c *Collection[T]) own(obj T) T {
 	return obj
 }
 
+// deepCopy returns a copy of obj that shares nothing with it.
+func (c *collection) deepCopy(obj object) object {
+	return obj.(runtime.Object).DeepCopyObject().(object)
+}
+
 // validate checks name and namespace.
-func (c *Collection[T]) validate(obj T) error {
+func (c *collection) validate(obj object) error {
 	switch {
 	case obj.GetName() == "":
 		return c.invalid("", field.ErrorList{field.Required(field.NewPath("metadata", "name"),
@@ -231,10 +260,23 @@ func (c *Collection[T]) validate(obj T) error {
 	return nil
 }
 
-// validateMeta returns the errors in the metadata of obj.
-func (c *Collection[T]) validateMeta(obj T) field.ErrorList {
-	return apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped,
-		apivalidation.ValidateNameFunc(pathSegment), field.NewPath("metadata"))
+// check returns what is wrong with an object that a client sends: by the hook, or else in its metadata. old is nil for a
+// new object.
+func (c *collection) check(obj, old object, opts writeOptions) field.ErrorList {
+	if c.resource.Hooks.Validate != nil {
+		subresource := ""
+		if opts.status {
+			subresource = "status"
+		}
+		return c.resource.Hooks.Validate(obj, old, subresource)
+	}
+	metadata := field.NewPath("metadata")
+	errs := apivalidation.ValidateObjectMetaAccessor(obj, !c.resource.ClusterScoped,
+		apivalidation.ValidateNameFunc(pathSegment), metadata)
+	if old != nil {
+		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, metadata)...)
+	}
+	return errs
 }
 
 // pathSegment validates a name, for kinds without a rule of their own.
@@ -246,7 +288,7 @@ func pathSegment(name string, prefix bool) []string {
 }
 
 // invalid returns the error for an object of that name, or nil if errs is empty.
-func (c *Collection[T]) invalid(name string, errs field.ErrorList) error {
+func (c *collection) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
@@ -263,27 +305,31 @@ func internal(text string) error {
 }
 
 // conflict returns the error of a write that expects another version. The texts are kube-apiserver's.
-func (c *Collection[T]) conflict(name, text string) error {
+func (c *collection) conflict(name, text string) error {
 	return apierrors.NewConflict(c.resource.GroupResource(), name, errors.New(text))
 }
 
 // counted reports whether objects have a generation: custom resources, and built-in types with a spec.
-func (c *Collection[T]) counted() bool { return c.dynamic || c.spec >= 0 }
+func (c *collection) counted() bool { return c.dynamic || c.spec >= 0 }
 
 // sameSpec reports whether a and b may have the same generation. For unstructured objects it compares everything except
 // metadata and status.
-func (c *Collection[T]) sameSpec(a, b T) bool {
+func (c *collection) sameSpec(a, b object) bool {
 	if !c.dynamic {
 		return equality.Semantic.DeepEqual(fieldOf(a, c.spec).Addr().Interface(), fieldOf(b, c.spec).Addr().Interface())
 	}
+	status := "status"
+	if !c.resource.StatusSubresource {
+		status = "metadata" // the status is a field like any other
+	}
 	x, y := content(a), content(b)
 	for key := range x {
-		if _, both := y[key]; !both && key != "status" {
+		if _, both := y[key]; !both && key != status {
 			return false
 		}
 	}
 	for key, value := range y {
-		if key != "metadata" && key != "status" && !equality.Semantic.DeepEqual(x[key], value) {
+		if key != "metadata" && key != status && !equality.Semantic.DeepEqual(x[key], value) {
 			return false
 		}
 	}
@@ -292,28 +338,27 @@ func (c *Collection[T]) sameSpec(a, b T) bool {
 
 // copyStatus copies the status of from to to. If from is nil, it clears the status. Without a status subresource, it
 // does nothing.
-func (c *Collection[T]) copyStatus(to, from T) {
-	var none T
+func (c *collection) copyStatus(to, from object) {
 	switch {
 	case !c.resource.StatusSubresource:
 	case c.dynamic:
 		delete(content(to), "status")
-		if from != none {
+		if from != nil {
 			if status, ok := content(from)["status"]; ok {
 				content(to)["status"] = status
 			}
 		}
-	case from == none:
+	case from == nil:
 		fieldOf(to, c.status).SetZero()
 	default:
 		fieldOf(to, c.status).Set(fieldOf(from, c.status))
 	}
 }
 
-func content[T watchcache.Object](obj T) map[string]any {
-	return any(obj).(*unstructured.Unstructured).Object
+func content(obj object) map[string]any {
+	return obj.(*unstructured.Unstructured).Object
 }
 
-func fieldOf[T watchcache.Object](obj T, index int) reflect.Value {
+func fieldOf(obj object, index int) reflect.Value {
 	return reflect.ValueOf(obj).Elem().Field(index)
 }

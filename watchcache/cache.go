@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -50,6 +51,9 @@ type Config struct {
 	GroupVersionResource schema.GroupVersionResource
 	// Kind is the kind of the objects.
 	Kind string
+	// Type is the type of the objects, a pointer to a struct, if the type parameter of the cache is an interface such as
+	// metav1.Object. Nil means the type parameter.
+	Type reflect.Type
 	// SelectableFields are the fields, beside metadata.name and metadata.namespace, that a field selector may name, as
 	// paths of JSON names: "spec.nodeName". Their values are strings, booleans or integers. Nil means those fields of
 	// the Go type that kube-apiserver supports for the kind; for custom resources, none.
@@ -61,6 +65,14 @@ type Config struct {
 	// ManagedFieldsOptOut lets clients that accept application/json;drop=metadata.managedFields have JSON without
 	// metadata.managedFields, as the feature gate of that name does (KEP-5958). False means that they have it.
 	ManagedFieldsOptOut bool
+}
+
+// typeOf returns the type of the objects of a cache.
+func typeOf[T Object](config Config) reflect.Type {
+	if config.Type != nil {
+		return config.Type
+	}
+	return reflect.TypeFor[T]()
 }
 
 const (
@@ -82,7 +94,8 @@ type Cache[T Object] struct {
 	sent   atomic.Uint64 // events that watches have sent
 	slow   atomic.Uint64 // watches that were ended because they were too slow
 
-	bookmark atomic.Pointer[bookmark[T]] // the latest one; nil before the first
+	bookmark atomic.Pointer[bookmark[T]]   // the latest one; nil before the first
+	nudge    atomic.Pointer[chan struct{}] // closed and replaced when every watch is to send a bookmark
 
 	objects *informer.Store[*element[T]]
 	index   *informer.Index[*element[T], string] // by the field fields.index; nil if there is none
@@ -106,10 +119,11 @@ func New[T Object](config Config) *Cache[T] {
 	}
 	c := &Cache[T]{
 		config:   config,
-		codec:    newCodec[T](config.GroupVersionResource.GroupVersion().WithKind(config.Kind)),
+		codec:    newCodec[T](config.GroupVersionResource.GroupVersion().WithKind(config.Kind), typeOf[T](config)),
 		watchers: map[*watcher[T]]struct{}{},
 		groups:   newGroups(),
 	}
+	c.nudge.Store(new(make(chan struct{})))
 	c.fields = newSelectableFields[T](config, c.codec.custom)
 	c.objects, c.writer = informer.NewStore[*element[T]]()
 	if value, ok := c.fields.values[c.fields.index]; ok {
@@ -292,6 +306,9 @@ func (c *Cache[T]) EndWatches() {
 	defer c.mu.Unlock()
 	c.endAllLocked()
 }
+
+// SendBookmarks makes every watch that requests bookmarks send one now, after the events up to its version.
+func (c *Cache[T]) SendBookmarks() { close(*c.nudge.Swap(new(make(chan struct{})))) }
 
 func (c *Cache[T]) endAllLocked() {
 	for w := range c.watchers {

@@ -101,7 +101,7 @@ func ShallowCopy[T Object](obj T) T {
 		}
 		return any(&unstructured.Unstructured{Object: content}).(T)
 	}
-	v := reflect.New(reflect.TypeFor[T]().Elem())
+	v := reflect.New(reflect.TypeOf(obj).Elem())
 	v.Elem().Set(reflect.ValueOf(obj).Elem())
 	return v.Interface().(T)
 }

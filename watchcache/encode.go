@@ -65,6 +65,7 @@ var protobufPrefix = []byte{'k', '8', 's', 0}
 // the items of a list, and writes them around it where they belong.
 type codec[T Object] struct {
 	kind schema.GroupVersionKind
+	typ  reflect.Type // of the objects, a pointer to a struct
 	// custom is set for types without protobuf, such as custom resources. Their lists have sorted keys, and items with
 	// a kind.
 	custom bool
@@ -73,11 +74,9 @@ type codec[T Object] struct {
 	heads   [formats][]byte // the beginning of an object with its kind
 }
 
-func newCodec[T Object](kind schema.GroupVersionKind) codec[T] {
-	var none T
-	_, dynamic := any(none).(*unstructured.Unstructured)
-	_, proto := any(none).(protoMessage)
-	c := codec[T]{kind: kind, custom: !proto, dynamic: dynamic}
+func newCodec[T Object](kind schema.GroupVersionKind, typ reflect.Type) codec[T] {
+	c := codec[T]{kind: kind, typ: typ, custom: !typ.Implements(reflect.TypeFor[protoMessage]()),
+		dynamic: typ == reflect.TypeFor[*unstructured.Unstructured]()}
 	for f := range formats {
 		c.heads[f] = c.head(f, c.kindOf(f))
 	}
@@ -148,7 +147,7 @@ func withoutKind[T Object](obj T) T {
 
 // empty returns a new object of type T that has only a resource version, like a bookmark.
 func (c *codec[T]) empty(rv uint64) T {
-	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	obj := reflect.New(c.typ.Elem()).Interface().(T)
 	if u, ok := any(obj).(*unstructured.Unstructured); ok {
 		u.Object = map[string]any{}
 		u.SetGroupVersionKind(c.kind)

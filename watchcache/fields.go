@@ -23,6 +23,7 @@ type selectableFields[T Object] struct {
 func newSelectableFields[T Object](config Config, custom bool) selectableFields[T] {
 	gvk := config.GroupVersionResource.GroupVersion().WithKind(config.Kind)
 	kind, builtin := builtinKinds[gvk.GroupKind()]
+	typ := typeOf[T](config)
 	if config.SelectableFields != nil {
 		kind = builtinKind{}
 		for _, path := range config.SelectableFields {
@@ -34,9 +35,9 @@ func newSelectableFields[T Object](config Config, custom bool) selectableFields[
 		s.values["metadata.namespace"] = T.GetNamespace
 	}
 	for _, f := range kind.fields {
-		value, ok := valueOf[T](f, custom)
+		value, ok := valueOf[T](f, typ, custom)
 		if !ok && config.SelectableFields != nil {
-			panic(fmt.Sprintf("watchcache: %v has no field %q", reflect.TypeFor[T](), f.label))
+			panic(fmt.Sprintf("watchcache: %v has no field %q", typ, f.label))
 		}
 		if ok {
 			s.values[f.label] = value
@@ -158,10 +159,10 @@ var builtinKinds = map[schema.GroupKind]builtinKind{
 }
 
 // valueOf returns the function that reads f, and whether T has f.
-func valueOf[T Object](f builtinField, custom bool) (value func(T) string, ok bool) {
+func valueOf[T Object](f builtinField, typ reflect.Type, custom bool) (value func(T) string, ok bool) {
 	var values []func(T) string
 	for _, path := range f.paths {
-		if at, ok := valueAt[T](path, custom); ok {
+		if at, ok := valueAt[T](path, typ, custom); ok {
 			values = append(values, at)
 		}
 	}
@@ -180,16 +181,15 @@ func valueOf[T Object](f builtinField, custom bool) (value func(T) string, ok bo
 
 // valueAt returns the function that reads the field at a path of JSON names, and whether T has that field. For a custom
 // resource, a field that JSON omits is empty.
-func valueAt[T Object](path string, custom bool) (value func(T) string, ok bool) {
+func valueAt[T Object](path string, typ reflect.Type, custom bool) (value func(T) string, ok bool) {
 	names := strings.Split(path, ".")
-	var none T
-	if _, dynamic := any(none).(*unstructured.Unstructured); dynamic {
+	if typ == reflect.TypeFor[*unstructured.Unstructured]() {
 		return func(obj T) string {
 			v, _, _ := unstructured.NestedFieldNoCopy(any(obj).(*unstructured.Unstructured).Object, names...)
 			return fieldValue(reflect.ValueOf(v))
 		}, true
 	}
-	index, omitted, ok := locate(reflect.TypeFor[T](), names)
+	index, omitted, ok := locate(typ, names)
 	return func(obj T) string {
 		v := reflect.ValueOf(obj)
 		for _, i := range index {

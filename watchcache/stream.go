@@ -110,6 +110,7 @@ func (s *stream[T]) follow() {
 	timer := time.NewTimer(s.untilBookmark())
 	defer timer.Stop()
 	for bookmarkDue := false; ; {
+		nudge := *s.cache.nudge.Load() // before the events, so that a bookmark has the version of the nudge
 		wake, ok := s.catchUp(bookmarkDue)
 		if !ok {
 			return
@@ -125,6 +126,8 @@ func (s *stream[T]) follow() {
 				return
 			}
 			bookmarkDue = true
+		case <-nudge:
+			bookmarkDue = s.bookmarks
 		case <-s.ctx.Done():
 			return
 		}

@@ -1,0 +1,209 @@
+package informertest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ScalePaths say where the objects of a resource have what the scale subresource reads and writes, as paths such as
+// .spec.replicas.
+type ScalePaths struct {
+	SpecReplicas   string
+	StatusReplicas string
+	// Selector is the path of a label selector, as a string or, in a kind of Kubernetes itself, as an object. Empty means
+	// that the scale has none.
+	Selector string
+}
+
+var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+
+var scaleSubresource = subresource{
+	name:  "scale",
+	kind:  scaleKind,
+	verbs: statusVerbs,
+	serve: (*collection).serveScale,
+}
+
+// scalePaths returns the paths for the scale subresource, or nil if the resource does not have it.
+func (r Resource) scalePaths() *ScalePaths {
+	if r.Scale != nil {
+		return r.Scale
+	}
+	switch r.GroupResource() {
+	case schema.GroupResource{Resource: "replicationcontrollers"},
+		schema.GroupResource{Group: "apps", Resource: "deployments"},
+		schema.GroupResource{Group: "apps", Resource: "replicasets"},
+		schema.GroupResource{Group: "apps", Resource: "statefulsets"}:
+		return &ScalePaths{SpecReplicas: ".spec.replicas", StatusReplicas: ".status.replicas", Selector: ".spec.selector"}
+	}
+	return nil
+}
+
+func (c *collection) serveScale(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions) error {
+	scale := &autoscalingv1.Scale{}
+	switch req.Verb {
+	case "get":
+		obj, ok := c.cache.Get(req.key())
+		if !ok {
+			return apierrors.NewNotFound(c.resource.GroupResource(), req.Name)
+		}
+		var err error
+		if scale, err = c.scaleOf(obj); err != nil {
+			return err
+		}
+	case "update", "patch":
+		next, err := readScale(r, req, &opts)
+		if err != nil {
+			return err
+		}
+		obj, err := c.modify(req.key(), opts, func(old object) (object, error) { return c.scaled(old, req, next) })
+		if err != nil {
+			return err
+		}
+		if scale, err = c.scaleOf(obj); err != nil {
+			return err
+		}
+	}
+	writeTyped(w, r, http.StatusOK, scaleKind, scale)
+	return nil
+}
+
+// readScale returns the function that makes of an object's scale the one that a request wants.
+func readScale(r *http.Request, req Request,
+	opts *writeOptions) (next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error), err error) {
+	body, mediaType, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	if req.Verb == "patch" {
+		var options metav1.PatchOptions
+		err := metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
+		errs := validation.ValidatePatchOptions(&options, types.PatchType(mediaType))
+		opts.dryRun = len(options.DryRun) > 0
+		return func(scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+			patched := &autoscalingv1.Scale{}
+			return patched, patchInto(scale, types.PatchType(mediaType), body, patched)
+		}, checkOptions("PatchOptions", err, errs)
+	}
+	var options metav1.UpdateOptions
+	err = metav1.Convert_url_Values_To_v1_UpdateOptions(&req.Query, &options, nil)
+	if err := checkOptions("UpdateOptions", err, validation.ValidateUpdateOptions(&options)); err != nil {
+		return nil, err
+	}
+	opts.dryRun = len(options.DryRun) > 0
+	scale := &autoscalingv1.Scale{}
+	return func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil }, decode(body, mediaType, scale)
+}
+
+// scaled returns old with the replicas of the scale that a request wants.
+func (c *collection) scaled(old object, req Request,
+	next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) (object, error) {
+	scale, err := c.scaleOf(old)
+	if err != nil {
+		return nil, err
+	}
+	if scale, err = next(scale); err != nil {
+		return nil, err
+	}
+	if scale.Namespace == "" {
+		scale.Namespace = req.Namespace
+	}
+	if err := c.named(scale, req); err != nil {
+		return nil, err
+	}
+	if n := scale.Spec.Replicas; n < 0 {
+		return nil, apierrors.NewInvalid(scaleKind.GroupKind(), req.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")})
+	}
+	if scale.UID != "" && scale.UID != old.GetUID() {
+		return nil, c.conflict(req.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
+			scale.UID, old.GetUID()))
+	}
+	u, err := c.toUnstructured(old)
+	if err != nil {
+		return nil, err
+	}
+	err = unstructured.SetNestedField(u.Object, int64(scale.Spec.Replicas), split(c.resource.scalePaths().SpecReplicas)...)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	u.SetResourceVersion(scale.ResourceVersion)
+	return c.fromUnstructured(u)
+}
+
+// scaleOf returns the scale of an object.
+func (c *collection) scaleOf(obj object) (*autoscalingv1.Scale, error) {
+	u, err := c.toUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	paths := c.resource.scalePaths()
+	replicas, _, err := unstructured.NestedInt64(u.Object, split(paths.SpecReplicas)...)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	current, _, err := unstructured.NestedInt64(u.Object, split(paths.StatusReplicas)...)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	selector, err := c.selectorAt(u, paths.Selector)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              obj.GetName(),
+			Namespace:         obj.GetNamespace(),
+			UID:               obj.GetUID(),
+			ResourceVersion:   obj.GetResourceVersion(),
+			CreationTimestamp: obj.GetCreationTimestamp(),
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(replicas)},
+		Status: autoscalingv1.ScaleStatus{Replicas: int32(current), Selector: selector},
+	}, nil
+}
+
+// selectorAt returns the label selector at a path: a string, labels (as in a ReplicationController), or an object.
+func (c *collection) selectorAt(u *unstructured.Unstructured, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	value, _, err := unstructured.NestedFieldNoCopy(u.Object, split(path)...)
+	if err != nil {
+		return "", err
+	}
+	switch value := value.(type) {
+	case string:
+		return value, nil
+	case map[string]any:
+		if c.resource.Kind == "ReplicationController" {
+			set, _, err := unstructured.NestedStringMap(u.Object, split(path)...)
+			return labels.SelectorFromSet(set).String(), err
+		}
+		object := &metav1.LabelSelector{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(value, object); err != nil {
+			return "", err
+		}
+		selector, err := metav1.LabelSelectorAsSelector(object)
+		if err != nil {
+			return "", err
+		}
+		return selector.String(), nil
+	}
+	return "", nil
+}
+
+// split returns the names of a path such as .spec.replicas.
+func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
