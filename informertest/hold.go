@@ -210,6 +210,9 @@ func (w *watchStream) FlushError() error {
 	return w.flushLocked()
 }
 
+// Flush is FlushError for a Middleware that asks for an http.Flusher.
+func (w *watchStream) Flush() { _ = w.FlushError() }
+
 func (w *watchStream) flushLocked() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
