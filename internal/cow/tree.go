@@ -153,8 +153,8 @@ func (t *Tree[K, D]) Build(gen uint64, items []Item[K, D]) {
 	t.root = level[0]
 }
 
-// Set adds it to the tree. It replaces the item at the same place, if there is one. It returns the key that the tree now
-// has there, which can be an equal one in memory that others have too.
+// Set adds it to the tree. It replaces the item at the same place, if there is one. It returns the key that the tree
+// now has there, which can be an equal one in memory that others have too.
 func (t *Tree[K, D]) Set(gen uint64, it Item[K, D]) K {
 	if t.root == nil {
 		t.root = &node[K, D]{gen: gen, count: 1, items: []Item[K, D]{it}}

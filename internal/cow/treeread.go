@@ -22,7 +22,8 @@ func (t Tree[K, D]) Get(p *Place[K]) *Item[K, D] {
 	for n.kids != nil {
 		n = n.kids[n.kid(t.order, p)]
 	}
-	if t.order.mask == ByName && t.order.keys == nil { // a binary search would access a record, and so wait for memory, at each comparison
+	if t.order.mask == ByName && t.order.keys == nil {
+		// a binary search would access a record, and so wait for memory, at each comparison
 		for i := range n.items {
 			if it := &n.items[i]; it.Hash == p.Hash && it.Record.Name == p.Name && it.Record.Space == p.Space {
 				return it
@@ -36,8 +37,8 @@ func (t Tree[K, D]) Get(p *Place[K]) *Item[K, D] {
 	return nil
 }
 
-// Find returns the item of r with that hash, or nil if there is none. The tree must not be sorted by key. The caller must not modify it. In a tree with
-// many equal hashes, Find accesses fewer records than [Tree.Get].
+// Find returns the item of r with that hash, or nil if there is none. The tree must not be sorted by key. The caller
+// must not modify it. In a tree with many equal hashes, Find accesses fewer records than [Tree.Get].
 func (t Tree[K, D]) Find(hash uint32, r *Record[D]) *Item[K, D] {
 	n := t.root
 	if n == nil {
@@ -177,7 +178,8 @@ func (n *node[K, D]) ascendFrom(rank int, yield func([]Item[K, D]) bool) bool {
 	return n.kids[k].ascendFrom(rank, yield) && n.leaves(k+1, yield)
 }
 
-// descendFrom calls yield with the first rank items of n's subtree, of which there is at least one, the last leaf first.
+// descendFrom calls yield with the first rank items of n's subtree, of which there is at least one, the last leaf
+// first.
 func (n *node[K, D]) descendFrom(rank int, yield func([]Item[K, D]) bool) bool {
 	if n.kids == nil {
 		return yield(n.items[:rank])

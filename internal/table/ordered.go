@@ -171,8 +171,8 @@ func (t *sortedTree[T, K]) file(gen uint64, r *record, keys []K) {
 	t.note(r.Data.slot, keys)
 }
 
-// sortAgain replaces the items of r by those of keys, and builds the tree again. It is for a comparison that contradicts
-// itself or what it returned earlier: the tree then does not find the items that it has.
+// sortAgain replaces the items of r by those of keys, and builds the tree again. It is for a comparison that
+// contradicts itself or what it returned earlier: the tree then does not find the items that it has.
 func (t *sortedTree[T, K]) sortAgain(gen uint64, r *record, keys []K) {
 	items := make([]item[K], 0, t.tree.Len())
 	t.tree.All(func(leaf []item[K]) bool {

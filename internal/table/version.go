@@ -51,8 +51,8 @@ type record = cow.Record[filed]
 // filed is the part of a record that the table uses.
 type filed struct {
 	slot uint32 // of the object in Version.objects
-	// hashes has one part for each [Index], in the order of Version.indexes: the number of the object's keys, then the hash
-	// of each key with its ordinal. Only the writer reads and writes it.
+	// hashes has one part for each [Index], in the order of Version.indexes: the number of the object's keys, then the
+	// hash of each key with its ordinal. Only the writer reads and writes it.
 	hashes []uint32
 }
 
