@@ -166,11 +166,11 @@
 // internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch
 // decides what a 404 means, and its state machine chooses the next request. reshard.go is the change of a shard, which
 // an informer asks of each reflector (internal/rollout). audited.go gives internal/audit what it compares with the
-// server. store.go and index.go read what edit.go wrote. informer.go is the face of all this, wait.go implements its
-// Wait methods, group.go shares informers (internal/members), and lister.go reads them as client-go's listers do.
-// ownwrites.go keeps a key from running again before the stores have what was written for it.
-// client.go configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s
-// and the generator in codegen build on these.
+// server. store.go, index.go and orderedindex.go read what edit.go wrote. informer.go is the face of all this, wait.go
+// implements its Wait methods, group.go shares informers (internal/members), and lister.go reads them as client-go's
+// listers do. ownwrites.go keeps a key from running again before the stores have what was written for it. client.go
+// configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s and the
+// generator in codegen build on these.
 //
 // The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

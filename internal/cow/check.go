@@ -18,7 +18,7 @@ func (t Tree[K, D]) Check() error {
 	t.All(func(items []Item[K, D]) bool {
 		for i := range items {
 			it := &items[i]
-			if before != nil && Compare(t.order, before, it) >= 0 {
+			if before != nil && t.Compare(before, it) >= 0 {
 				err = fmt.Errorf("item %v of %s comes before %v of %s", before.Key, before.Record, it.Key, it.Record)
 				return false
 			}
@@ -47,8 +47,8 @@ func (n *node[K, D]) check() (depth int, err error) {
 			return 0, err
 		case i > 0 && d != depth:
 			return 0, fmt.Errorf("leaves at depths %d and %d", depth, d)
-		case n.seps[i] != kid.first():
-			return 0, fmt.Errorf("separator %s differs from the first item of its kid, %s", n.seps[i].record, kid.first().record)
+		case !n.seps[i].same(kid.first()):
+			return 0, fmt.Errorf("separator %s differs from the first item of its kid, %s", n.seps[i].Record, kid.first().Record)
 		case kid.gen > n.gen:
 			return 0, fmt.Errorf("node of generation %d has a kid of generation %d", n.gen, kid.gen)
 		}
@@ -58,6 +58,12 @@ func (n *node[K, D]) check() (depth int, err error) {
 		return 0, fmt.Errorf("node counts %d items but has %d", n.count, count)
 	}
 	return depth + 1, nil
+}
+
+// same reports whether it is other. A key that does not equal itself, such as NaN, is not compared.
+func (it Item[K, D]) same(other Item[K, D]) bool {
+	return it.Hash == other.Hash && it.Slot == other.Slot && it.Record == other.Record &&
+		(it.Key == other.Key || it.Key != it.Key)
 }
 
 // Check returns an error if a node is newer than its parent, and otherwise nil. A write could change such a node in

@@ -32,16 +32,20 @@ type Item[K comparable, D any] struct {
 	Record *Record[D]
 }
 
-// Place is a position in a [Tree]. The tree need not have an item there.
-type Place struct {
+// Place is a position in a [Tree]. The tree need not have an item there. Key counts only in a tree that is sorted by
+// key, and Hash only in others.
+type Place[K comparable] struct {
+	Key         K
 	Hash        uint32
 	Space, Name string
 }
 
 // Place returns the position of the item.
-func (it *Item[K, D]) Place() Place { return Place{it.Hash, it.Record.Space, it.Record.Name} }
+func (it *Item[K, D]) Place() Place[K] {
+	return Place[K]{it.Key, it.Hash, it.Record.Space, it.Record.Name}
+}
 
-// Order is the sort order of a [Tree]: [ByName], which is the zero value, or [ByHash].
+// Order is the sort order of a [Tree] that is not sorted by key: [ByName], which is the zero value, or [ByHash].
 //
 // An Order is a bit mask. A tree sorts by the hash bits in the mask, then by space and name, then by the other hash
 // bits.
@@ -61,25 +65,28 @@ const (
 	OrdinalBits = 8
 )
 
-// compare compares an item that has this hash and record with p, like [cmp.Compare].
-func compare[D any](o Order, hash uint32, r *Record[D], p *Place) int {
-	if mask := uint32(o); hash&mask != p.Hash&mask {
-		return cmp.Compare(hash, p.Hash)
-	}
-	if c := cmp.Compare(r.Space, p.Space); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(r.Name, p.Name); c != 0 || o == ByName {
-		return c
-	}
-	return cmp.Compare(hash, p.Hash)
+// order is the sort order of a tree: that of mask or, if keys is not nil, by key, then space, then name.
+type order[K comparable] struct {
+	mask Order
+	keys func(a, b K) int
 }
 
-// Compare returns a negative number if a comes before b in a tree of order o, a positive number if it comes after b,
-// and zero if both have the same place.
-func Compare[K comparable, D any](o Order, a, b *Item[K, D]) int {
-	p := b.Place()
-	return compare(o, a.Hash, a.Record, &p)
+// compare compares it with p, like [cmp.Compare].
+func compare[K comparable, D any](o order[K], it *Item[K, D], p *Place[K]) int {
+	if o.keys != nil {
+		if c := o.keys(it.Key, p.Key); c != 0 {
+			return c
+		}
+	} else if mask := uint32(o.mask); it.Hash&mask != p.Hash&mask {
+		return cmp.Compare(it.Hash, p.Hash)
+	}
+	if c := cmp.Compare(it.Record.Space, p.Space); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(it.Record.Name, p.Name); c != 0 || o.mask == ByName {
+		return c
+	}
+	return cmp.Compare(it.Hash, p.Hash)
 }
 
 // Tree is a persistent B+ tree: a sorted map from places to items. A write takes O(log n) time and copies at most one
@@ -89,111 +96,35 @@ func Compare[K comparable, D any](o Order, a, b *Item[K, D]) int {
 // documentation for generations and concurrency.
 type Tree[K comparable, D any] struct {
 	root  *node[K, D] // nil when the tree is empty
-	order Order
+	order order[K]
 }
 
 // NewTree returns an empty tree with the given order.
-func NewTree[K comparable, D any](o Order) Tree[K, D] { return Tree[K, D]{order: o} }
+func NewTree[K comparable, D any](o Order) Tree[K, D] { return Tree[K, D]{order: order[K]{mask: o}} }
+
+// NewTreeByKey returns an empty tree that is sorted by key, then space, then name. compare compares two keys, like
+// [cmp.Compare]. A tree has one item for each space, name and key; two keys are one if compare returns 0.
+//
+// If compare contradicts itself, the tree has its items in some order, and may fail to find an item that it has, so Set
+// can add it a second time and Delete can leave it. [Tree.Len] shows both.
+func NewTreeByKey[K comparable, D any](compare func(a, b K) int) Tree[K, D] {
+	return Tree[K, D]{order: order[K]{keys: compare}}
+}
+
+// Compare returns a negative number if a comes before b in the order of the tree, a positive number if it comes after
+// b, and zero if both have the same place.
+func (t Tree[K, D]) Compare(a, b *Item[K, D]) int {
+	p := b.Place()
+	return compare(t.order, a, &p)
+}
 
 // node is a leaf if kids is nil, and otherwise an inner node without items.
 type node[K comparable, D any] struct {
 	gen   uint64 // the generation that may write to this node
 	count int    // items in this subtree
 	items []Item[K, D]
-	seps  []separator[D] // seps[i] is the smallest item in the subtree of kids[i]
+	seps  []Item[K, D] // seps[i] is the first item in the subtree of kids[i]
 	kids  []*node[K, D]
-}
-
-type separator[D any] struct {
-	hash   uint32
-	record *Record[D]
-}
-
-// Len returns the number of items.
-func (t Tree[K, D]) Len() int {
-	if t.root == nil {
-		return 0
-	}
-	return t.root.count
-}
-
-// Get returns the item at p, or nil if there is none. The caller must not modify it.
-func (t Tree[K, D]) Get(p *Place) *Item[K, D] {
-	n := t.root
-	if n == nil {
-		return nil
-	}
-	for n.kids != nil {
-		n = n.kids[n.kid(t.order, p)]
-	}
-	if t.order == ByName { // a binary search would access a record, and so wait for memory, at each comparison
-		for i := range n.items {
-			if it := &n.items[i]; it.Hash == p.Hash && it.Record.Name == p.Name && it.Record.Space == p.Space {
-				return it
-			}
-		}
-		return nil
-	}
-	if i, ok := n.find(t.order, p); ok {
-		return &n.items[i]
-	}
-	return nil
-}
-
-// Find returns the item of r with that hash, or nil if there is none. The caller must not modify it. In a tree with
-// many equal hashes, Find accesses fewer records than [Tree.Get].
-func (t Tree[K, D]) Find(hash uint32, r *Record[D]) *Item[K, D] {
-	n := t.root
-	if n == nil {
-		return nil
-	}
-	p := Place{hash, r.Space, r.Name}
-	for n.kids != nil {
-		n = n.kids[n.kid(t.order, &p)]
-	}
-	for i := range n.items {
-		if it := &n.items[i]; it.Record == r && it.Hash == hash {
-			return it
-		}
-	}
-	return nil
-}
-
-// Rank returns the number of items before p. It takes O(log n) time.
-func (t Tree[K, D]) Rank(p *Place) (rank int) {
-	n := t.root
-	if n == nil {
-		return 0
-	}
-	for n.kids != nil {
-		k := n.kid(t.order, p)
-		for _, before := range n.kids[:k] {
-			rank += before.count
-		}
-		n = n.kids[k]
-	}
-	i, _ := n.find(t.order, p)
-	return rank + i
-}
-
-// Ascend calls yield with the items at and after p, in order, until yield returns false. Each call gets the items of
-// one leaf, at least one. yield must not modify or keep the slice, and must not write to this version of the tree.
-func (t Tree[K, D]) Ascend(p *Place, yield func([]Item[K, D]) bool) {
-	if t.root != nil {
-		t.root.ascend(t.order, p, yield)
-	}
-}
-
-// All calls yield with all items, in order, until yield returns false. Each call gets the items of one leaf, at least
-// one. yield must not modify or keep the slice, and must not write to this version of the tree.
-func (t Tree[K, D]) All(yield func([]Item[K, D]) bool) {
-	switch {
-	case t.root == nil:
-	case t.root.kids == nil:
-		yield(t.root.items)
-	default:
-		t.root.leaves(0, yield)
-	}
 }
 
 // Build replaces the contents of the tree with items. They must be in the tree's order and have distinct places. Build
@@ -222,22 +153,24 @@ func (t *Tree[K, D]) Build(gen uint64, items []Item[K, D]) {
 	t.root = level[0]
 }
 
-// Set adds it to the tree. It replaces the item at the same place, if there is one.
-func (t *Tree[K, D]) Set(gen uint64, it Item[K, D]) {
+// Set adds it to the tree. It replaces the item at the same place, if there is one. It returns the key that the tree
+// now has there, which can be an equal one in memory that others have too.
+func (t *Tree[K, D]) Set(gen uint64, it Item[K, D]) K {
 	if t.root == nil {
 		t.root = &node[K, D]{gen: gen, count: 1, items: []Item[K, D]{it}}
-		return
+		return it.Key
 	}
 	p := it.Place()
-	root, split, _ := t.root.set(gen, t.order, &p, it)
+	root, split, _ := t.root.set(gen, t.order, &p, &it)
 	if split != nil {
 		root = newInner(gen, []*node[K, D]{root, split})
 	}
 	t.root = root
+	return it.Key
 }
 
 // Delete removes the item at p, if there is one.
-func (t *Tree[K, D]) Delete(gen uint64, p *Place) {
+func (t *Tree[K, D]) Delete(gen uint64, p *Place[K]) {
 	if t.root == nil {
 		return
 	}
@@ -247,70 +180,16 @@ func (t *Tree[K, D]) Delete(gen uint64, p *Place) {
 	}
 }
 
-// find returns the index of the first item at or after p, and whether that item is at p.
-func (n *node[K, D]) find(o Order, p *Place) (int, bool) {
-	low, high := 0, len(n.items)
-	for low < high {
-		mid := int(uint(low+high) >> 1)
-		switch c := compare(o, n.items[mid].Hash, n.items[mid].Record, p); {
-		case c < 0:
-			low = mid + 1
-		case c > 0:
-			high = mid
-		default:
-			return mid, true
-		}
-	}
-	return low, false
-}
-
-// kid returns the index of the kid whose subtree has the items at p.
-func (n *node[K, D]) kid(o Order, p *Place) int {
-	low, high := 1, len(n.seps)
-	for low < high {
-		mid := int(uint(low+high) >> 1)
-		if compare(o, n.seps[mid].hash, n.seps[mid].record, p) <= 0 {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low - 1
-}
-
-// first returns the smallest item in n's subtree.
-func (n *node[K, D]) first() separator[D] {
+// first returns the first item in n's subtree.
+func (n *node[K, D]) first() Item[K, D] {
 	if n.kids != nil {
 		return n.seps[0]
 	}
-	return separator[D]{n.items[0].Hash, n.items[0].Record}
-}
-
-func (n *node[K, D]) ascend(o Order, p *Place, yield func([]Item[K, D]) bool) bool {
-	if n.kids == nil {
-		i, _ := n.find(o, p)
-		return i == len(n.items) || yield(n.items[i:])
-	}
-	k := n.kid(o, p)
-	return n.kids[k].ascend(o, p, yield) && n.leaves(k+1, yield)
-}
-
-// leaves calls yield with the items of each leaf below kids[from:], in order.
-func (n *node[K, D]) leaves(from int, yield func([]Item[K, D]) bool) bool {
-	for _, kid := range n.kids[from:] {
-		if kid.kids == nil {
-			if !yield(kid.items) {
-				return false
-			}
-		} else if !kid.leaves(0, yield) {
-			return false
-		}
-	}
-	return true
+	return n.items[0]
 }
 
 func newInner[K comparable, D any](gen uint64, kids []*node[K, D]) *node[K, D] {
-	n := &node[K, D]{gen: gen, kids: kids, seps: make([]separator[D], len(kids))}
+	n := &node[K, D]{gen: gen, kids: kids, seps: make([]Item[K, D], len(kids))}
 	for i, kid := range kids {
 		n.seps[i] = kid.first()
 		n.count += kid.count
@@ -320,18 +199,18 @@ func newInner[K comparable, D any](gen uint64, kids []*node[K, D]) *node[K, D] {
 
 // set returns the node that replaces n. If that node became too large, split is its second half. grew reports whether
 // the number of items grew.
-func (n *node[K, D]) set(gen uint64, o Order, p *Place, it Item[K, D]) (own, split *node[K, D], grew bool) {
+func (n *node[K, D]) set(gen uint64, o order[K], p *Place[K], it *Item[K, D]) (own, split *node[K, D], grew bool) {
 	if n.kids == nil {
 		i, found := n.find(o, p)
 		n = n.own(gen)
 		if found {
-			n.items[i] = it
+			n.items[i] = *it
 			return n, nil, false
 		}
 		if i > 0 && n.items[i-1].Key == it.Key {
 			it.Key = n.items[i-1].Key // equal strings then share memory, and comparing them is faster
 		}
-		n.items = slices.Insert(n.items, i, it)
+		n.items = slices.Insert(n.items, i, *it)
 		n.count++
 		if len(n.items) > maxNode {
 			split = n.split(i)
@@ -364,7 +243,7 @@ func (n *node[K, D]) own(gen uint64) *node[K, D] {
 	if n.kids == nil {
 		own.items = append(make([]Item[K, D], 0, min(len(n.items)+4, maxNode+1)), n.items...)
 	} else {
-		own.seps = append(make([]separator[D], 0, len(n.seps)+1), n.seps...)
+		own.seps = append(make([]Item[K, D], 0, len(n.seps)+1), n.seps...)
 		own.kids = append(make([]*node[K, D], 0, len(n.kids)+1), n.kids...)
 	}
 	return own
@@ -398,7 +277,7 @@ func (n *node[K, D]) split(inserted int) *node[K, D] {
 }
 
 // delete returns the node that replaces n, or nil if n became empty, and whether it removed an item.
-func (n *node[K, D]) delete(gen uint64, o Order, p *Place) (own *node[K, D], removed bool) {
+func (n *node[K, D]) delete(gen uint64, o order[K], p *Place[K]) (own *node[K, D], removed bool) {
 	if n.kids == nil {
 		i, found := n.find(o, p)
 		switch {

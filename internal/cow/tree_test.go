@@ -1,6 +1,7 @@
 package cow
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -23,9 +24,35 @@ func record(name string) *testRecord {
 	return &testRecord{Space: space, Name: name}
 }
 
-func place(hash uint32, name string) *Place {
+func place(hash uint32, name string) *Place[string] {
 	r := record(name)
-	return &Place{hash, r.Space, r.Name}
+	return &Place[string]{Hash: hash, Space: r.Space, Name: r.Name}
+}
+
+// byLength orders keys by length, so different keys can have the same place.
+func byLength(a, b string) int { return len(a) - len(b) }
+
+// empty returns an empty tree in each order.
+var empty = map[string]func() testTree{
+	"name": func() testTree { return NewTree[string, int](ByName) },
+	"hash": func() testTree { return NewTree[string, int](ByHash) },
+	"key":  func() testTree { return NewTreeByKey[string, int](byLength) },
+}
+
+// model is what a tree should have, by a place that is equal for equal places of that tree.
+type model map[Place[string]]testItem
+
+func (m model) set(t testTree, it testItem)                 { m[m.place(t, it)] = it }
+func (m model) delete(t testTree, p Place[string])          { delete(m, m.of(t, p)) }
+func (m model) place(t testTree, it testItem) Place[string] { return m.of(t, it.Place()) }
+
+func (m model) of(t testTree, p Place[string]) Place[string] {
+	if t.order.keys == nil {
+		p.Key = ""
+	} else {
+		p.Key, p.Hash = strings.Repeat("k", len(p.Key)), 0
+	}
+	return p
 }
 
 // all returns the items of t as "key hash space/name".
@@ -41,9 +68,13 @@ func all(t testTree) (list []string) {
 
 func describe(it testItem) string { return fmt.Sprint(it.Key, " ", it.Hash, " ", it.Record) }
 
-// sorted returns the items of a model in a tree's order.
-func sorted(o Order, model map[Place]testItem) (list []string) {
-	for _, it := range slices.SortedFunc(maps.Values(model), func(a, b testItem) int { return Compare(o, &a, &b) }) {
+// sorted returns the items of m in the order of t.
+func (m model) sorted(t testTree) []testItem {
+	return slices.SortedFunc(maps.Values(m), func(a, b testItem) int { return t.Compare(&a, &b) })
+}
+
+func describeAll(items []testItem) (list []string) {
+	for _, it := range items {
 		list = append(list, describe(it))
 	}
 	return list
@@ -52,24 +83,25 @@ func sorted(o Order, model map[Place]testItem) (list []string) {
 // After the same writes, a tree has the items of a map, in its order. So does each earlier version, and writes that the writer
 // abandons change none of them.
 func TestTreeAndItsVersionsEqualAMap(t *testing.T) {
-	for _, o := range []Order{ByName, ByHash} {
+	for order, empty := range empty {
 		for seed := range uint64(10) {
-			t.Run(fmt.Sprintf("order=%x,seed=%d", uint32(o), seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("order=%s,seed=%d", order, seed), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 0))
 				names := 1 + random.IntN(1<<(2+seed%10))
 				item := func() testItem {
 					n := random.IntN(names)
 					r := record(fmt.Sprintf("s%d/n%d", n%3, n))
 					hash := uint32(n * 7919) // in ByName, a function of the name
-					if o == ByHash {
+					if order == "hash" {
 						hash = uint32(random.IntN(5))<<OrdinalBits | uint32(random.IntN(2))
 					}
-					return testItem{Key: strconv.Itoa(random.IntN(50)), Hash: hash, Record: r}
+					return testItem{Key: strings.Repeat(strconv.Itoa(random.IntN(2)), random.IntN(50)), Hash: hash,
+						Slot: random.Uint32(), Record: r}
 				}
-				tree, model := NewTree[string, int](o), map[Place]testItem{}
+				tree, model := empty(), model{}
 				type version struct {
-					tree  testTree
-					model map[Place]testItem
+					tree testTree
+					want []string
 				}
 				var kept []version
 				for gen := range uint64(40) {
@@ -86,32 +118,36 @@ func TestTreeAndItsVersionsEqualAMap(t *testing.T) {
 					if random.IntN(10) == 0 {
 						clear(model)
 						for range random.IntN(3 * names) {
-							it := item()
-							model[it.Place()] = it
+							model.set(tree, item())
 						}
-						items := slices.SortedFunc(maps.Values(model), func(a, b testItem) int { return Compare(o, &a, &b) })
-						tree.Build(gen, items)
+						tree.Build(gen, model.sorted(tree))
 					}
 					deletes := random.IntN(10)
 					for range random.IntN(100) {
 						it := item()
 						if p := it.Place(); random.IntN(10) < deletes {
 							tree.Delete(gen, &p)
-							delete(model, p)
+							model.delete(tree, p)
 						} else {
 							tree.Set(gen, it)
-							model[p] = it
+							model.set(tree, it)
 						}
 					}
 					if err := tree.Check(); err != nil {
 						t.Fatalf("generation %d: %v", gen, err)
 					}
-					if got, want := all(tree), sorted(o, model); !slices.Equal(got, want) || tree.Len() != len(want) {
+					items := model.sorted(tree)
+					want := describeAll(items)
+					if got := all(tree); !slices.Equal(got, want) || tree.Len() != len(want) {
 						t.Fatalf("generation %d: got %v, want %v", gen, got, want)
 					}
-					for p, want := range model {
-						if got := tree.Get(&p); got == nil || describe(*got) != describe(want) {
-							t.Fatalf("generation %d: Get(%v) = %v, want %v", gen, p, got, want)
+					for rank, want := range items {
+						p := want.Place()
+						if got := tree.Get(&p); got == nil || describe(*got) != describe(want) || tree.Rank(&p) != rank {
+							t.Fatalf("generation %d: Get(%v) = %v, want %v of rank %d", gen, p, got, want, rank)
+						}
+						if order == "key" {
+							continue
 						}
 						if got := tree.Find(want.Hash, want.Record); got == nil || describe(*got) != describe(want) {
 							t.Fatalf("generation %d: Find(%v) = %v, want %v", gen, p, got, want)
@@ -120,33 +156,125 @@ func TestTreeAndItsVersionsEqualAMap(t *testing.T) {
 							t.Fatalf("generation %d: Find(%v) with another hash = %v", gen, p, got)
 						}
 					}
-					kept = append(kept, version{tree, maps.Clone(model)})
+					kept = append(kept, version{tree, want})
 				}
 				for i, v := range kept {
-					if got, want := all(v.tree), sorted(o, v.model); !slices.Equal(got, want) {
-						t.Fatalf("version %d changed: got %v, want %v", i+1, got, want)
+					if got := all(v.tree); !slices.Equal(got, v.want) {
+						t.Fatalf("version %d changed: got %v, want %v", i+1, got, v.want)
 					}
 				}
-				from := item()
-				p := from.Place()
-				var got []string
-				tree.Ascend(&p, func(items []testItem) bool {
-					for _, it := range items {
-						got = append(got, describe(it))
-					}
-					return len(got) < names
-				})
-				rest := maps.Clone(model)
-				maps.DeleteFunc(rest, func(_ Place, it testItem) bool { return Compare(o, &it, &from) < 0 })
-				if want := sorted(o, rest); len(got) < min(names, len(want)) || !slices.Equal(got, want[:len(got)]) {
-					t.Errorf("Ascend(%v): %v, want %v", p, got, want)
-				}
-				if rank, want := tree.Rank(&p), tree.Len()-len(rest); rank != want {
-					t.Errorf("Rank(%v) is %d, want %d", p, rank, want)
-				}
+				checkReads(t, tree, model.sorted(tree), item())
 			})
 		}
 	}
+}
+
+// checkReads fails the test unless the reads of tree that begin at a place or a rank agree with items.
+func checkReads(t *testing.T, tree testTree, items []testItem, from testItem) {
+	t.Helper()
+	want, p := describeAll(items), from.Place()
+	rank, _ := slices.BinarySearchFunc(items, from, func(a, b testItem) int { return tree.Compare(&a, &b) })
+	if got := tree.Rank(&p); got != rank {
+		t.Errorf("Rank(%v) is %d, want %d", p, got, rank)
+	}
+	if got := tree.Search(func(it *testItem) bool { return tree.Compare(it, &from) < 0 }); got != rank {
+		t.Errorf("Search for %v returns %d, want %d", p, got, rank)
+	}
+	for _, most := range []int{1, 50, len(items)} {
+		// read returns at least the first items that a method yields, up to most, each leaf as order returns it.
+		read := func(walk func(yield func([]testItem) bool), order func(leaf []testItem)) (got []string) {
+			walk(func(leaf []testItem) bool {
+				leaf = slices.Clone(leaf)
+				order(leaf)
+				if len(leaf) == 0 || len(got) >= most {
+					t.Errorf("yield is called with %d items after %d, want up to %d", len(leaf), len(got), most)
+				}
+				got = append(got, describeAll(leaf)...)
+				return len(got) < most
+			})
+			return got
+		}
+		asIs, reversed := func([]testItem) {}, slices.Reverse[[]testItem]
+		got := read(func(yield func([]testItem) bool) { tree.Ascend(&p, yield) }, asIs)
+		if want := want[rank:]; len(got) < min(most, len(want)) || !slices.Equal(got, want[:len(got)]) {
+			t.Errorf("Ascend(%v): %v, want %v", p, got, want)
+		}
+		for _, rank := range []int{-1, 0, 1, rank, len(items) / 2, len(items) - 1, len(items), len(items) + 1} {
+			inside := min(max(rank, 0), len(items))
+			got := read(func(yield func([]testItem) bool) { tree.AscendFrom(rank, yield) }, asIs)
+			if want := want[inside:]; len(got) < min(most, len(want)) || !slices.Equal(got, want[:len(got)]) {
+				t.Errorf("AscendFrom(%d): %v, want %v", rank, got, want)
+			}
+			got = read(func(yield func([]testItem) bool) { tree.DescendFrom(rank, yield) }, reversed)
+			want := slices.Clone(want[:inside])
+			slices.Reverse(want)
+			if len(got) < min(most, len(want)) || !slices.Equal(got, want[:len(got)]) {
+				t.Errorf("DescendFrom(%d): %v, want %v", rank, got, want)
+			}
+		}
+	}
+}
+
+// Reads at a rank are right at the borders of the nodes of each level.
+func TestReadsAtARankAgreeOnThreeLevels(t *testing.T) {
+	const n = 1500 // 32^2 < n
+	tree := numbered(n)
+	var items []testItem
+	tree.All(func(leaf []testItem) bool { items = append(items, leaf...); return true })
+	for _, from := range []int{0, 31, 32, 33, 1023, 1024, 1025, n - 1} {
+		checkReads(t, tree, items, items[from])
+	}
+}
+
+// A key that does not equal itself has a place in a tree that is sorted by key, if the comparison gives it one.
+func TestTreeByKeyFindsNaN(t *testing.T) {
+	tree := NewTreeByKey[float64, int](cmp.Compare[float64])
+	for i, key := range []float64{1, math.NaN(), math.Inf(-1), math.NaN(), 0, math.Copysign(0, -1)} {
+		for gen := range uint64(2) {
+			tree.Set(gen, Item[float64, int]{Key: key, Slot: uint32(i), Record: record("/" + string(rune('a'+i%5)))})
+		}
+	}
+	if err := tree.Check(); err != nil {
+		t.Error(err)
+	}
+	var got []string
+	tree.All(func(items []Item[float64, int]) bool {
+		for _, it := range items {
+			got = append(got, fmt.Sprint(it.Key, " ", it.Record))
+		}
+		return true
+	})
+	if want := []string{"NaN /b", "NaN /d", "-Inf /c", "-0 /a", "0 /e", "1 /a"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for i := range 2 {
+		tree.Delete(3, &Place[float64]{Key: math.NaN(), Name: string(rune('b' + 2*i))})
+	}
+	if tree.Len() != 4 {
+		t.Errorf("%d items after the deletion of NaN, want 4", tree.Len())
+	}
+}
+
+// An item that replaces one at the same place can have another key, slot and record. The separators above follow.
+func TestSetReplacesTheWholeItem(t *testing.T) {
+	tree := NewTreeByKey[string, int](byLength)
+	for i := range 5 * maxNode {
+		tree.Set(1, testItem{Key: strings.Repeat("a", i), Record: record("/r")})
+	}
+	for i := range 5 * maxNode {
+		tree.Set(2, testItem{Key: strings.Repeat("b", i), Slot: 7, Record: record("/r")})
+		if err := tree.Check(); err != nil || tree.Len() != 5*maxNode {
+			t.Fatalf("item %d: %v, %d items", i, err, tree.Len())
+		}
+	}
+	tree.All(func(items []testItem) bool {
+		for _, it := range items {
+			if strings.Contains(it.Key, "a") || it.Slot != 7 {
+				t.Errorf("%+v is left", it)
+			}
+		}
+		return true
+	})
 }
 
 // Items with equal hashes are neighbours and sorted by name, then by ordinal.
@@ -163,7 +291,7 @@ func TestByHashDistinguishesItemsWithEqualHashes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	tree.Ascend(&Place{Hash: 512}, func(items []testItem) bool {
+	tree.Ascend(&Place[string]{Hash: 512}, func(items []testItem) bool {
 		for _, it := range items {
 			got = append(got, describe(it))
 		}
@@ -298,7 +426,7 @@ func TestEqualKeysOfNeighboursShareMemory(t *testing.T) {
 	var floats Tree[float64, int] // NaN does not equal itself, so it must not be replaced
 	floats.Set(1, Item[float64, int]{Key: math.NaN(), Record: record("/a")})
 	floats.Set(1, Item[float64, int]{Key: 1, Record: record("/b")})
-	if it := floats.Get(place(0, "/b")); it == nil || it.Key != 1 {
+	if it := floats.Get(&Place[float64]{Name: "b"}); it == nil || it.Key != 1 {
 		t.Errorf("the neighbour of NaN is %v", it)
 	}
 }

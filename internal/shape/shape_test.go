@@ -173,6 +173,7 @@ var files = []string{
 	"edit.go",
 	"audited.go",
 	"index.go",
+	"orderedindex.go",
 	"listener.go",
 	"follower.go",
 	"informerstatus.go",

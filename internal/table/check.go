@@ -171,7 +171,7 @@ func (t *keyTree[T, K]) check(hashes map[*record][]uint32) error {
 func (t *keyTree[T, K]) checkRecord(r *record, hashes []uint32) error {
 	keys := make(map[K]bool, len(hashes))
 	for _, hash := range hashes {
-		it := t.tree.Get(&cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
+		it := t.tree.Get(&cow.Place[K]{Hash: hash, Space: r.Space, Name: r.Name})
 		switch {
 		case it == nil:
 			return fmt.Errorf("record %s is not filed under one of its keys", r)
@@ -184,6 +184,35 @@ func (t *keyTree[T, K]) checkRecord(r *record, hashes []uint32) error {
 			return fmt.Errorf("record %s is filed under key %v twice", r, it.Key)
 		}
 		keys[it.Key] = true
+	}
+	return nil
+}
+
+func (t *sortedTree[T, K]) check(hashes map[*record][]uint32) error {
+	if err := t.tree.Check(); err != nil {
+		return err
+	}
+	items := 0
+	for r := range hashes {
+		for _, key := range t.keysIn(r.Data.slot) {
+			it := t.tree.Get(&cow.Place[K]{Key: key, Space: r.Space, Name: r.Name})
+			switch {
+			case it == nil:
+				return fmt.Errorf("record %s is not filed under its key %v", r, key)
+			case it.Record != r || it.Slot != r.Data.slot:
+				return fmt.Errorf("key %v of %s leads to an outdated record", key, r)
+			case it.Key != key && it.Key == it.Key:
+				return fmt.Errorf("record %s is filed under key %v, which should be %v", r, it.Key, key)
+			}
+			items++
+		}
+	}
+	filed := 0
+	for _, keys := range *t.filed {
+		filed += len(keys)
+	}
+	if n := t.tree.Len(); n != items || filed != items {
+		return fmt.Errorf("%d items and %d filed keys, but the records have %d keys", n, filed, items)
 	}
 	return nil
 }

@@ -13,15 +13,16 @@ import (
 func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 	type state struct {
 		*Table[*thing]
-		v     *Version[*thing]
-		index *keyTree[*thing, string]
+		v       *Version[*thing]
+		index   *keyTree[*thing, string]
+		ordered *sortedTree[*thing, string]
 	}
 	stored := func(s state, name string) *item[struct{}] { // points into the tree
 		p := s.v.place(Key{Name: name})
 		return s.v.records.Get(&p)
 	}
 	indexed := func(s state, key string) *item[string] {
-		return s.index.tree.Get(&cow.Place{Hash: s.index.index.hash(key), Name: "n00"})
+		return s.index.tree.Get(&cow.Place[string]{Hash: s.index.index.hash(key), Name: "n00"})
 	}
 	for want, spoil := range map[string]func(s state){
 		"": func(state) {},
@@ -61,7 +62,22 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 			indexed(s, "a").Record = &again
 		},
 		"index 0: key other of /n00 is filed with another hash": func(s state) { indexed(s, "a").Key = "other" },
-		"has hashes of more than 1": func(s state) {
+		"index 1: record /n00 is not filed under its key b": func(s state) {
+			s.ordered.tree.Delete(s.gen, &cow.Place[string]{Key: "b", Name: "n00"})
+		},
+		"index 1: record /n00 is filed under key a, which should be A": func(s state) { s.ordered.keysIn(0)[0] = "A" },
+		"index 1: key a of /n00 leads to an outdated record": func(s state) {
+			again := *s.v.record(Key{Name: "n00"})
+			s.ordered.tree.Set(s.gen, newItem("a", 0, &again))
+		},
+		"index 1: 3 items and 2 filed keys, but the records have 2": func(s state) {
+			s.ordered.tree.Set(s.gen, newItem("ghost", 0, &record{Name: "ghost"}))
+		},
+		"index 1: 2 items and 3 filed keys, but the records have 2": func(s state) { s.ordered.note(60, []string{"ghost"}) },
+		"index 1: item": func(s state) {
+			s.ordered.tree.All(func(items []item[string]) bool { slices.Reverse(items[1:]); items[0].Key = "z"; return false })
+		},
+		"has hashes of more than 2": func(s state) {
 			r := s.v.record(Key{Name: "n05"})
 			r.Data.hashes = append(r.Data.hashes, 0)
 		},
@@ -69,7 +85,10 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			o := newOwner()
-			o.edit(func(e *Edit[*thing]) { addIndex(e, tagsOf) })
+			o.edit(func(e *Edit[*thing]) {
+				addIndex(e, tagsOf)
+				e.AddIndex(NewOrdered(tagsOf, byLetter))
+			})
 			var things []*thing
 			for i := range 64 {
 				things = append(things, &thing{name: fmt.Sprintf("n%02d", i)})
@@ -77,7 +96,8 @@ func TestCheckReportsEachBrokenInvariant(t *testing.T) {
 			things[0].tags = []string{"a", "b"}
 			o.replace(things...)
 			o.remove(Key{Name: "n60"})
-			spoil(state{&o.table, &o.published, o.published.indexes[0].(*keyTree[*thing, string])})
+			indexes := o.published.indexes
+			spoil(state{&o.table, &o.published, indexes[0].(*keyTree[*thing, string]), indexes[1].(*sortedTree[*thing, string])})
 			switch err := o.table.Check(&o.published); {
 			case err == nil && want != "":
 				t.Error("Check returned nil")

@@ -14,6 +14,9 @@
 // An update of an object copies three small nodes of an array, and no node of the tree of names. It changes an index
 // only if a key of the object changes.
 //
+// An [Index] finds the objects that have a key. An [Ordered] has the objects in the order of their keys, and the number
+// of those before each: a [Span] is a range of them.
+//
 // # Slots
 //
 // Each object has a slot, a small number, from its addition to its removal. A later object can have the same slot. The

@@ -22,8 +22,8 @@ func (t *Table[T]) Edits() uint64 { return t.gen }
 
 // Edit makes the next version of a table. [Table.Begin] returns one.
 //
-// An edit writes to its own versions of the trees and the array. It changes five things in place: Table.free,
-// Table.next, Table.records, the hints, and the hashes in the records.
+// An edit writes to its own versions of the trees and the array. It changes six things in place: Table.free,
+// Table.next, Table.records, the hints, the hashes in the records, and the keys that each Ordered has filed.
 //
 // An edit calls functions of indexes and methods of objects, which may panic or end the goroutine. If End is therefore
 // not called, the things that the edit changed in place do not match the published version. The next edit notices that
@@ -68,7 +68,7 @@ func (t *Table[T]) restore(v *Version[T]) {
 		}
 	}
 	for _, x := range v.indexes {
-		x.restoreHashes(v)
+		x.restore(v)
 	}
 	v.buildHints()
 }
@@ -133,7 +133,7 @@ func (e *Edit[T]) drop(r *record) {
 	e.next.objects.Set(e.gen, r.Data.slot, none)
 	hash := e.next.hints.Hash(r.Space, r.Name)
 	e.next.hints.Drop(hash, r.Data.slot)
-	e.next.records.Delete(e.gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
+	e.next.records.Delete(e.gen, &cow.Place[struct{}]{Hash: hash, Space: r.Space, Name: r.Name})
 	old := r.Data.hashes
 	for _, x := range e.next.indexes {
 		old = x.drop(e.gen, r, old)

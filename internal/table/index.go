@@ -25,7 +25,7 @@ func NewIndex[T Object, K comparable](keys func(T) []K) *Index[T, K] {
 	return &Index[T, K]{keys: keys, seed: maphash.MakeSeed()}
 }
 
-// AnyIndex is an [Index] of keys of any type.
+// AnyIndex is an [Index] or an [Ordered] of keys of any type.
 type AnyIndex[T Object] interface {
 	// newTree returns the empty state of the index, which is at that place in Version.indexes. It is called once.
 	newTree(at int) indexTree[T]
@@ -55,7 +55,7 @@ func (x *Index[T, K]) Lookup(v *Version[T], key K, yield func(T) bool) (has bool
 		t.slots(key, func(slot uint32) bool { return v.open(slot, yield) })
 		return true
 	}
-	p := cow.Place{Hash: x.hash(key)}
+	p := cow.Place[K]{Hash: x.hash(key)}
 	objects := v.objects.Reader()
 	t.tree.Ascend(&p, func(items []item[K]) bool {
 		for i := range items {
@@ -80,9 +80,9 @@ func (x *Index[T, K]) AtMost(v *Version[T], key K) int {
 	}
 	end := t.tree.Len()
 	if next := hash + 1<<cow.OrdinalBits; next > hash {
-		end = t.tree.Rank(&cow.Place{Hash: next})
+		end = t.tree.Rank(&cow.Place[K]{Hash: next})
 	}
-	return end - t.tree.Rank(&cow.Place{Hash: hash})
+	return end - t.tree.Rank(&cow.Place[K]{Hash: hash})
 }
 
 // Keys calls yield with each key that at least one object of v has, once, in no particular order, until yield returns
@@ -151,7 +151,7 @@ next:
 }
 
 // indexTree is the state of an index in a version. The methods build, add and update append the part of this index to
-// the hashes of each record that they file.
+// the hashes of each record that they file. The part of an [Ordered] is nothing at all.
 type indexTree[T Object] interface {
 	clone() indexTree[T]
 	// build files all objects of v in an empty index.
@@ -162,8 +162,9 @@ type indexTree[T Object] interface {
 	update(gen uint64, r *record, hashes []uint32, obj T) []uint32
 	// drop removes r. The first part of hashes is that of its object; drop returns the rest.
 	drop(gen uint64, r *record, hashes []uint32) []uint32
-	// restoreHashes appends the part of this index to the hashes of each record of v.
-	restoreHashes(v *Version[T])
+	// restore appends the part of this index to the hashes of each record of v, and restores everything else that edits
+	// of this index change in place.
+	restore(v *Version[T])
 	// check returns an error that names a broken invariant, or nil. It removes the part of this index, which comes first,
 	// from each record's hashes in the map.
 	check(hashes map[*record][]uint32) error
@@ -178,7 +179,7 @@ type keyTree[T Object, K comparable] struct {
 
 // slots calls yield with the slot of each object that has key, until yield returns false.
 func (t *keyTree[T, K]) slots(key K, yield func(slot uint32) bool) {
-	p := cow.Place{Hash: t.index.hash(key)}
+	p := cow.Place[K]{Hash: t.index.hash(key)}
 	t.tree.Ascend(&p, func(items []item[K]) bool {
 		for i := range items {
 			if items[i].Hash>>cow.OrdinalBits != p.Hash>>cow.OrdinalBits {
@@ -204,7 +205,7 @@ func (t *keyTree[T, K]) build(gen uint64, v *Version[T]) {
 		items = t.index.items(r, v.Shared(r.Data.slot), items)
 		noteHashes(r, items[before:])
 	})
-	slices.SortFunc(items, func(a, b item[K]) int { return cow.Compare(cow.ByHash, &a, &b) })
+	slices.SortFunc(items, func(a, b item[K]) int { return t.tree.Compare(&a, &b) })
 	t.tree.Build(gen, items)
 }
 
@@ -227,7 +228,7 @@ func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []
 	}
 	for _, hash := range old {
 		if !slices.ContainsFunc(t.buf, func(it item[K]) bool { return it.Hash == hash }) {
-			t.tree.Delete(gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
+			t.tree.Delete(gen, &cow.Place[K]{Hash: hash, Space: r.Space, Name: r.Name})
 		}
 	}
 	clear(t.buf) // it must not keep records in memory
@@ -236,12 +237,12 @@ func (t *keyTree[T, K]) update(gen uint64, r *record, hashes []uint32, obj T) []
 
 func (t *keyTree[T, K]) drop(gen uint64, r *record, hashes []uint32) []uint32 {
 	for _, hash := range hashes[1 : 1+hashes[0]] {
-		t.tree.Delete(gen, &cow.Place{Hash: hash, Space: r.Space, Name: r.Name})
+		t.tree.Delete(gen, &cow.Place[K]{Hash: hash, Space: r.Space, Name: r.Name})
 	}
 	return hashes[1+hashes[0]:]
 }
 
-func (t *keyTree[T, K]) restoreHashes(v *Version[T]) {
+func (t *keyTree[T, K]) restore(v *Version[T]) {
 	count := make(map[*record]int, v.Len()) // where a record's hashes have the number of its keys in this index
 	v.eachRecord(func(r *record) {
 		count[r] = len(r.Data.hashes)

@@ -129,9 +129,9 @@ func (t *openedTree[T, S]) drop(gen uint64, r *record, hashes []uint32) []uint32
 	return t.tree.drop(gen, r, hashes)
 }
 
-func (t *openedTree[T, S]) restoreHashes(v *Version[S]) {
+func (t *openedTree[T, S]) restore(v *Version[S]) {
 	all := Version[T]{records: v.records}
-	t.tree.restoreHashes(&all)
+	t.tree.restore(&all)
 }
 
 func (t *openedTree[T, S]) check(hashes map[*record][]uint32) error { return t.tree.check(hashes) }

@@ -60,7 +60,7 @@ func (e *Edit[T]) steps(namespace string, items []T, policy Policy[T]) (steps []
 		next++
 	}
 	objects := e.next.objects.Reader()
-	e.next.records.Ascend(&cow.Place{Space: namespace}, func(leaf []item[struct{}]) bool {
+	e.next.records.Ascend(&cow.Place[struct{}]{Space: namespace}, func(leaf []item[struct{}]) bool {
 		for i := range leaf {
 			r := leaf[i].Record
 			if namespace != "" && r.Space != namespace {

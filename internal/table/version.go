@@ -51,8 +51,8 @@ type record = cow.Record[filed]
 // filed is the part of a record that the table uses.
 type filed struct {
 	slot uint32 // of the object in Version.objects
-	// hashes has one part for each index, in the order of Version.indexes: the number of the object's keys, then the hash
-	// of each key with its ordinal. Only the writer reads and writes it.
+	// hashes has one part for each [Index], in the order of Version.indexes: the number of the object's keys, then the
+	// hash of each key with its ordinal. Only the writer reads and writes it.
 	hashes []uint32
 }
 
@@ -134,8 +134,8 @@ func (v *Version[T]) record(key Key) *record {
 }
 
 // place returns the place of key's record in records.
-func (v *Version[T]) place(key Key) cow.Place {
-	return cow.Place{Hash: v.hints.Hash(key.Namespace, key.Name), Space: key.Namespace, Name: key.Name}
+func (v *Version[T]) place(key Key) cow.Place[struct{}] {
+	return cow.Place[struct{}]{Hash: v.hints.Hash(key.Namespace, key.Name), Space: key.Namespace, Name: key.Name}
 }
 
 // Range is a range of keys. The zero value has all keys.
@@ -151,7 +151,7 @@ func (v *Version[T]) Walk(r Range, yield func(T) bool) {
 		return
 	}
 	objects := v.objects.Reader()
-	v.records.Ascend(&cow.Place{Space: r.From.Namespace, Name: r.From.Name}, func(items []item[struct{}]) bool {
+	v.records.Ascend(&cow.Place[struct{}]{Space: r.From.Namespace, Name: r.From.Name}, func(items []item[struct{}]) bool {
 		inside := r.inside(items)
 		for i := range items[:inside] {
 			if !yield(objects.Get(items[i].Slot)) {
@@ -192,7 +192,7 @@ func (v *Version[T]) WalkSome(r Range, want func(slot uint32) bool, yield func(T
 
 // walkSlots is like Walk, but calls yield with the slots of the objects.
 func (v *Version[T]) walkSlots(r Range, yield func(slot uint32) bool) {
-	v.records.Ascend(&cow.Place{Space: r.From.Namespace, Name: r.From.Name}, func(items []item[struct{}]) bool {
+	v.records.Ascend(&cow.Place[struct{}]{Space: r.From.Namespace, Name: r.From.Name}, func(items []item[struct{}]) bool {
 		inside := r.inside(items)
 		for i := range items[:inside] {
 			if !yield(items[i].Slot) {

@@ -103,7 +103,7 @@ func (s *Set) Without(key Key) *Set {
 	}
 	next := *s
 	next.gen++
-	next.keys.Delete(next.gen, &cow.Place{Space: key.Namespace, Name: key.Name})
+	next.keys.Delete(next.gen, &cow.Place[reason]{Space: key.Namespace, Name: key.Name})
 	if next.Len() == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (s *Set) find(key Key) *cow.Item[reason, ID] {
 	if s == nil {
 		return nil
 	}
-	return s.keys.Get(&cow.Place{Space: key.Namespace, Name: key.Name})
+	return s.keys.Get(&cow.Place[reason]{Space: key.Namespace, Name: key.Name})
 }
 
 // Unknown returns why an object with any key may be in the set: its name is unknown. It returns nil if the set has no
@@ -154,7 +154,7 @@ func (s *Set) In(namespace string) iter.Seq2[Key, error] {
 		if s == nil {
 			return
 		}
-		s.keys.Ascend(&cow.Place{Space: namespace}, func(items []cow.Item[reason, ID]) bool {
+		s.keys.Ascend(&cow.Place[reason]{Space: namespace}, func(items []cow.Item[reason, ID]) bool {
 			for i := range items {
 				r := items[i].Record
 				if namespace != "" && r.Space != namespace ||

@@ -119,6 +119,8 @@ func (c *counted) UnmarshalJSON(raw []byte) error {
 }
 
 // A read decodes only the objects that it returns, and a label selector sees the labels of the present version.
+//
+// Guarantees: I3, I6
 func TestCompactDecodesOnlyWhatIsReturned(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		for i := range 20 {
@@ -127,7 +129,8 @@ func TestCompactDecodesOnlyWhatIsReturned(t *testing.T) {
 		config := world.Quiet[*counted]()
 		config.Compact = true
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
-		byV := informer.NewIndex(inf, func(c *counted) []string { return []string{c.Labels["v"]} })
+		v := func(c *counted) []string { return []string{c.Labels["v"]} }
+		byV, inOrder := informer.NewIndex(inf, v), informer.NewOrderedIndex(inf, v)
 		defer world.Start(w.T, inf)()
 		w.Relabel("ns0", "p00", "4")
 		synctest.Wait()
@@ -144,6 +147,10 @@ func TestCompactDecodesOnlyWhatIsReturned(t *testing.T) {
 			"Namespace": {func() []*counted { return slices.Collect(store.Namespace("ns1")) },
 				"ns1/p01 ns1/p03 ns1/p05 ns1/p07 ns1/p09 ns1/p11 ns1/p13 ns1/p15 ns1/p17 ns1/p19"},
 			"Lookup":              {func() []*counted { return slices.Collect(byV.Lookup("4")) }, "ns0/p00 ns0/p08 ns0/p18 ns1/p09 ns1/p19"},
+			"Range":               {func() []*counted { return inOrder.Range().Skip(3).Limit(2).List() }, "ns0/p02 ns0/p12"},
+			"Descending":          {func() []*counted { return inOrder.Range().Descending().Limit(2).List() }, "ns1/p19 ns1/p09"},
+			"Equal":               {func() []*counted { return inOrder.Range().Equal("4").Limit(1).List() }, "ns0/p00"},
+			"Len":                 {func() []*counted { inOrder.Range().Above("1").Len(); return nil }, ""},
 			"List":                {func() []*counted { return lister.List(four) }, "ns0/p00 ns0/p08 ns0/p18 ns1/p09 ns1/p19"},
 			"List of a namespace": {func() []*counted { return lister.Namespace("ns1").List(four) }, "ns1/p09 ns1/p19"},
 			"Select":              {func() []*counted { return slices.Collect(informer.Select(store.Snapshot(), "ns0", one)) }, "ns0/p02 ns0/p12"},
@@ -314,19 +321,22 @@ func TestNewOnly(t *testing.T) {
 }
 
 // An index reads snapshots of other stores, whether these are compact or not.
-// Guarantees: C5, D3
+// Guarantees: C5, D3, I6
 func TestCompactIndexReadsOtherSnapshots(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
 		w.Create(world.NewPod("ns", "a", "v=1"), world.NewPod("ns", "b", "v=2"), world.NewPod("ns", "c", "v=1"))
 		var informers []*informer.Informer[*corev1.Pod]
 		var indexes []*informer.Index[*corev1.Pod, string]
+		var ordered []*informer.OrderedIndex[*corev1.Pod, string]
 		for _, compact := range []bool{false, true} {
 			config := world.Quiet[*corev1.Pod]()
 			config.Compact = compact
 			inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 			defer world.Start(w.T, inf)()
 			informers = append(informers, inf)
-			indexes = append(indexes, informer.NewIndex(inf, func(p *corev1.Pod) []string { return []string{p.Labels["v"]} }))
+			v := func(p *corev1.Pod) []string { return []string{p.Labels["v"]} }
+			indexes = append(indexes, informer.NewIndex(inf, v))
+			ordered = append(ordered, informer.NewOrderedIndex(inf, v))
 		}
 		for i, inf := range informers {
 			for j, index := range indexes {
@@ -336,6 +346,15 @@ func TestCompactIndexReadsOtherSnapshots(t *testing.T) {
 				}
 				if n := index.CountIn(inf.Store().Snapshot(), "2"); n != 1 || !slices.Equal(names, []string{"a", "c"}) {
 					w.Errorf("index %d finds %q and %d in snapshot %d", j, names, n, i)
+				}
+			}
+			for j, index := range ordered {
+				for name, snap := range map[string]*informer.Snapshot[*corev1.Pod]{
+					"own": inf.Store().Snapshot(), "copies": informer.Copies(inf.Store().Snapshot()),
+				} {
+					if got := world.Names(index.RangeIn(snap).List()); got != "ns/a ns/c ns/b" {
+						w.Errorf("ordered index %d has %q in snapshot %d, %s", j, got, i, name)
+					}
 				}
 			}
 		}
