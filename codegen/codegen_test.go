@@ -70,6 +70,11 @@ func (g golden) expected(t *testing.T) map[string]string {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
+	copies, _ := filepath.Glob(filepath.Join(g.dir, "*/*", copiesFile))
+	for _, file := range copies {
+		name, _ := filepath.Rel(g.dir, file)
+		files["../"+filepath.ToSlash(name)] = g.read(t, name)
+	}
 	return files
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"go/token"
 	"go/types"
 	"slices"
@@ -81,90 +80,8 @@ func (d *decl) Fields() (fields []declField) {
 
 // DeepCopy returns statements that turn *out from a shallow copy of *in into a deep copy.
 func (d *decl) DeepCopy() string {
-	var text strings.Builder
-	u := d.Type.Underlying().(*types.Struct)
-	for i := range u.NumFields() {
-		name := u.Field(i).Name()
-		text.WriteString(deepCopy("in."+name, "out."+name, u.Field(i).Type(), 0))
-	}
-	return text.String()
-}
-
-// deepCopy returns statements that turn out, a shallow copy of in, into a deep copy. Both are addressable. Values that
-// cannot be copied, such as channels, stay shared; decoded values have none.
-func deepCopy(in, out string, t types.Type, depth int) string {
-	if isPlain(t) {
-		return ""
-	}
-	switch u := t.Underlying().(type) {
-	case *types.Struct:
-		if isLocal(t) || hasMethod(t, "DeepCopyInto") {
-			return fmt.Sprintf("%s.DeepCopyInto(&%s)\n", in, out)
-		}
-		var text string
-		for i := range u.NumFields() {
-			if name := u.Field(i).Name(); token.IsExported(name) {
-				text += deepCopy(in+"."+name, out+"."+name, u.Field(i).Type(), depth)
-			}
-		}
-		return text
-	case *types.Pointer:
-		if _, isStruct := u.Elem().Underlying().(*types.Struct); isStruct && !isPlain(u.Elem()) &&
-			(isLocal(u.Elem()) || hasMethod(u.Elem(), "DeepCopyInto")) {
-			return fmt.Sprintf("if %s != nil {\n%s = new(%s)\n%s.DeepCopyInto(%s)\n}\n", in, out, typeText(u.Elem()), in, out)
-		}
-		return fmt.Sprintf("if %s != nil {\n%s = new(*%s)\n%s}\n", in, out, in,
-			deepCopy("(*"+in+")", "(*"+out+")", u.Elem(), depth))
-	case *types.Slice:
-		text := fmt.Sprintf("%s = «slices».Clone(%s)\n", out, in)
-		i := fmt.Sprint("i", depth)
-		if each := deepCopy(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1); each != "" {
-			text += fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, each)
-		}
-		return text
-	case *types.Array:
-		i := fmt.Sprint("i", depth)
-		return fmt.Sprintf("for %s := range %s {\n%s}\n", i, in, deepCopy(in+"["+i+"]", out+"["+i+"]", u.Elem(), depth+1))
-	case *types.Map:
-		text := fmt.Sprintf("%s = «maps».Clone(%s)\n", out, in)
-		k, v := fmt.Sprint("k", depth), fmt.Sprint("v", depth)
-		each := deepCopy(v, out+"["+k+"]", u.Elem(), depth+1)
-		switch u.Elem().Underlying().(type) {
-		case *types.Struct, *types.Array: // they are not addressable in a map
-			c := fmt.Sprint("c", depth)
-			if each = deepCopy(v, c, u.Elem(), depth+1); each != "" {
-				each = fmt.Sprintf("%s := %s\n%s%s[%s] = %[1]s\n", c, v, each, out, k)
-			}
-		}
-		if each != "" {
-			text += fmt.Sprintf("for %s, %s := range %s {\n%s}\n", k, v, in, each)
-		}
-		return text
-	case *types.Interface:
-		if u.Empty() { // decoded values are JSON
-			return fmt.Sprintf("%s = «%s».DeepCopyJSONValue(%s)\n", out, runtimePath, in)
-		}
-	}
-	return ""
-}
-
-// isPlain reports whether copies of a t share no mutable memory.
-func isPlain(t types.Type) bool {
-	switch u := t.Underlying().(type) {
-	case *types.Basic:
-		return true
-	case *types.Array:
-		return isPlain(u.Elem())
-	case *types.Struct:
-		for i := range u.NumFields() {
-			if !isPlain(u.Field(i).Type()) {
-				return types.TypeString(t, nil) == "time.Time" || types.TypeString(t,
-					nil) == "k8s.io/apimachinery/pkg/apis/meta/v1.Time"
-			}
-		}
-		return true
-	}
-	return false
+	c := &copier{pkg: generated, has: func(t types.Type) bool { return isLocal(t) || hasOwnMethod(t, "DeepCopyInto") }}
+	return c.fields(d.Type.Underlying().(*types.Struct))
 }
 
 func hasMethod(t types.Type, name string) bool {

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -53,6 +54,7 @@ type options struct {
 	exclude    map[string]bool
 	groupDirs  groupDirs
 	compat     bool
+	deepCopy   bool
 	factory    factoryFlags
 	check      bool
 	patterns   []string
@@ -108,6 +110,8 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 			return err
 		})
 	flags.BoolVar(&o.compat, "compat", false, "write listers with the interfaces of client-go's lister-gen")
+	flags.BoolVar(&o.deepCopy, "deepcopy", false,
+		"also write deep copies of the types, into their packages: "+copiesFile)
 	flags.StringVar(&o.factory.clientset, "factory", "",
 		"instead, write shared informers with the names of informer-gen, for the clientset of client-gen with this `import path`")
 	flags.StringVar(&o.factory.listers, "listers", "",
@@ -133,6 +137,9 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	}
 	if len(o.patterns)+len(o.crds) == 0 {
 		return o, errors.New("name packages, like ./..., or CRDs, by -crd file.yaml (-h explains more)")
+	}
+	if o.deepCopy && (len(o.crds) > 0 || len(o.fields) > 0 || o.factory.clientset != "") {
+		return o, errors.New("-deepcopy copies the types of Go packages, so it excludes -crd and -fields, which always write deep copies, and -factory")
 	}
 	return o, o.factory.complete(&o)
 }
@@ -187,6 +194,16 @@ func (o *options) generate() (map[string][]byte, error) {
 			return nil, err
 		}
 		maps.Copy(all, files)
+		if a.Copied == nil || len(a.Copied.types) == 0 {
+			continue
+		}
+		name, err := outputDir(o.outputDir).relative(filepath.Join(a.Copied.dir, copiesFile))
+		if err != nil {
+			return nil, err
+		}
+		if all[name], err = p.deepCopies(a); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
@@ -194,7 +211,7 @@ func (o *options) generate() (map[string][]byte, error) {
 // load returns the apis of all sources, with -fields and -index applied.
 func (o *options) load() (apis []*api, err error) {
 	if len(o.patterns) > 0 {
-		source := &goSource{plurals: o.plurals, exclude: o.exclude}
+		source := &goSource{plurals: o.plurals, exclude: o.exclude, copies: o.deepCopy}
 		apis, err = source.load(o.patterns)
 		if o.notes = source.notes; err != nil {
 			return nil, err

@@ -27,7 +27,8 @@ type api struct {
 	From           string // the source of the kinds, for comments: a Go import path, or "the CRDs of " a group
 	Kinds          []kind // sorted by name
 	Decls          []*decl
-	Complete       bool // Decls are all types of the group version, with all their fields
+	Copied         *copiedPackage // the types of the Go package that get deep copies; nil means none
+	Complete       bool           // Decls are all types of the group version, with all their fields
 }
 
 // kind is a type of objects.

@@ -21,6 +21,16 @@ func (d outputDir) path(name string) string {
 	return filepath.Join(string(d), filepath.FromSlash(name))
 }
 
+// relative returns the name of a file, which may be outside of d.
+func (d outputDir) relative(file string) (string, error) {
+	dir, err := filepath.Abs(string(d))
+	if err != nil {
+		return "", err
+	}
+	name, err := filepath.Rel(dir, file)
+	return filepath.ToSlash(name), err
+}
+
 // has reports whether there is a file of that name.
 func (d outputDir) has(name string) bool {
 	_, err := os.Stat(d.path(name))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"go/format"
@@ -97,8 +98,14 @@ func (p *printer) files(a *api) (map[string][]byte, error) {
 
 // file returns one file.
 func (p *printer) file(a *api, text string, kinds []kind) ([]byte, error) {
-	f := &fileData{api: a, Kinds: kinds, Compat: p.compat, imports: map[string]string{}}
+	f := &fileData{api: a, Kinds: kinds, Compat: p.compat, Copies: copies(a.Decls), imports: map[string]string{}}
 	return p.render(f, f, text)
+}
+
+// deepCopies returns the file with the deep copies of a's Go package.
+func (p *printer) deepCopies(a *api) ([]byte, error) {
+	f := &fileData{api: a, Copies: a.Copied.types, pkg: a.Copied.name, imports: map[string]string{}}
+	return p.render(f, f, deepCopyText)
 }
 
 // render returns the file f, by a template with its data.
@@ -140,6 +147,8 @@ type fileData struct {
 	*api
 	Kinds   []kind
 	Compat  bool
+	Copies  []copiedType
+	pkg     string            // the name of the package, if not that of its directory
 	imports map[string]string // names by path
 	named   map[string]string // names that imports must have, by path
 	local   []string          // names of the template that no import may have
@@ -162,7 +171,7 @@ func identifier(text string) string {
 }
 
 // PackageName is the name of the generated package.
-func (f *fileData) PackageName() string { return identifier(path.Base(f.Dir)) }
+func (f *fileData) PackageName() string { return cmp.Or(f.pkg, identifier(path.Base(f.Dir))) }
 
 // use imports a package and returns its name in this file.
 func (f *fileData) use(importPath string) string {

@@ -8,10 +8,7 @@ import (
 )
 
 // isMessage reports whether a type is a protobuf message by itself, and not because it embeds one.
-func isMessage(t types.Type) bool {
-	method := types.NewMethodSet(types.NewPointer(t)).Lookup(nil, "Unmarshal")
-	return method != nil && len(method.Index()) == 1
-}
+func isMessage(t types.Type) bool { return hasOwnMethod(t, "Unmarshal") }
 
 // readsProtobuf marks decls, the types of one slim type, as decodable from protobuf. It does nothing unless every field
 // has a number and a supported type.

@@ -22,6 +22,7 @@ import (
 type goSource struct {
 	plurals plurals
 	exclude map[string]bool            // "import/path.Kind"
+	copies  bool                       // find the types that get deep copies
 	notes   []string                   // what is left out, for the user
 	defined map[string]map[string]bool // the kinds that have CRDs, by directory of the module; see definedIn
 }
@@ -116,6 +117,7 @@ func (s *goSource) api(pkg *packages.Package) (*api, error) {
 			return true
 		})
 	}
+	marks := map[string]markers{}
 	for _, file := range pkg.Syntax {
 		for _, decl := range file.Decls {
 			gen, ok := decl.(*ast.GenDecl)
@@ -128,7 +130,9 @@ func (s *goSource) api(pkg *packages.Package) (*api, error) {
 				if gen.Lparen.IsValid() {
 					from, doc = spec.Pos(), spec.Doc
 				}
-				if k, ok := p.kind(spec, parseMarkers(pkg.Fset, above(pkg.Fset, file, from, doc), doc)); ok {
+				ms := parseMarkers(pkg.Fset, above(pkg.Fset, file, from, doc), doc)
+				marks[spec.Name.Name] = ms
+				if k, ok := p.kind(spec, ms); ok {
 					a.Kinds = append(a.Kinds, k)
 				}
 			}
@@ -143,6 +147,9 @@ func (s *goSource) api(pkg *packages.Package) (*api, error) {
 		return &api{}, nil
 	}
 	p.leaveOut(a, p.undefined(a.Group))
+	if s.copies {
+		a.Copied = p.deepCopies(marks, a.Kinds)
+	}
 	a.sort()
 	if err := a.check(); err != nil {
 		p.errs = append(p.errs, strings.Split(err.Error(), "\n")...)
