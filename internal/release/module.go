@@ -14,7 +14,8 @@ type module string
 
 // published are the modules that users import, or run as a tool. All others serve this repository only: they have no
 // tag, and no documentation tells users to get them.
-var published = []module{".", "clientgo", "codegen", "crcache", "informerotel", "informerprom"}
+var published = []module{".", "clientgo", "codegen", "crcache", "informerotel", "informerprom",
+	"informertest/crds"}
 
 func (m module) path() string { return path.Join(rootPath, string(m)) }
 

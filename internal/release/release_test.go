@@ -142,7 +142,7 @@ func TestReleaseWritesCommitsAndTags(t *testing.T) {
 		}
 	}
 	tags, err := output(t.Context(), r.root, "git", "tag", "--points-at", "HEAD")
-	if want := "clientgo/v0.2.0\ncodegen/v0.2.0\ncrcache/v0.2.0\ninformerotel/v0.2.0\ninformerprom/v0.2.0\nv0.2.0"; err != nil || tags != want {
+	if want := "clientgo/v0.2.0\ncodegen/v0.2.0\ncrcache/v0.2.0\ninformerotel/v0.2.0\ninformerprom/v0.2.0\ninformertest/crds/v0.2.0\nv0.2.0"; err != nil || tags != want {
 		t.Errorf("the tags are (%v)\n%s\nwant\n%s", err, tags, want)
 	}
 }
