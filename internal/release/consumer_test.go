@@ -97,6 +97,7 @@ func TestModulesInstall(t *testing.T) {
 			if len(examples)+len(r.programs) == 0 {
 				t.Fatal("nothing to compile")
 			}
+			c.run("go", "mod", "tidy") // as everybody does who has added an import
 			c.run("go", append([]string{"vet"}, append(race(), "./...")...)...)
 		})
 	}
