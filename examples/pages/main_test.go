@@ -235,7 +235,7 @@ func TestRun(t *testing.T) {
 	if stop(); <-ended != nil {
 		t.Error("run returns an error")
 	}
-	for _, args := range [][]string{{"-pods", "0"}, {"-rate", "-1"}, {"-kubeconfig", "/none"}, {"-addr", "nowhere:-1"}} {
+	for _, args := range [][]string{{"-pods", "0"}, {"-rate", "-1"}, {"-rate", "2000000000"}, {"-kubeconfig", "/none"}, {"-addr", "nowhere:-1"}} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q: no error", args)
 		}
