@@ -59,6 +59,7 @@ type (
 // list serves the pods of a store as pages.
 type list struct {
 	store   *informer.Store[*corev1.Pod]
+	synced  func() bool        // false while the first list is under way
 	indexes map[string]*sorted // by column
 	access  access
 
@@ -72,7 +73,8 @@ type kept struct {
 }
 
 func newList(pods *informer.Informer[*corev1.Pod], access access) *list {
-	l := &list{store: pods.Store(), indexes: map[string]*sorted{}, access: access, kept: map[string]kept{}}
+	l := &list{store: pods.Store(), synced: pods.HasSynced, indexes: map[string]*sorted{}, access: access,
+		kept: map[string]kept{}}
 	for name, column := range columns {
 		l.indexes[name] = informer.NewOrderedIndexFunc(pods, func(p *corev1.Pod) []row {
 			value, phase := column(p), string(p.Status.Phase)
@@ -140,6 +142,11 @@ func (p *page) With(name, value string) string {
 
 // ServeHTTP serves the page that the query asks for: namespace, phase, sort, order, page, and the list that it is of.
 func (l *list) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !l.synced() {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the pods are not listed yet", http.StatusServiceUnavailable)
+		return
+	}
 	snap, id := l.find(r.FormValue("list"))
 	p := &page{Values: r.Form, ResourceVersion: snap.ResourceVersion()}
 	p.Set("list", id)

@@ -51,8 +51,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return nil
 	case err != nil:
 		return err
-	case *pods < 1 || *rate < 0:
-		return errors.New("-pods must be positive, -rate not negative")
+	case *pods < 1 || *rate < 0 || *rate > 10_000:
+		return errors.New("-pods must be positive, and -rate 0 to 10,000")
 	}
 	m := manager.New(manager.Config{})
 	var config *rest.Config

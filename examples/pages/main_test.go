@@ -163,6 +163,11 @@ func TestAccessIsByNamespace(t *testing.T) {
 	if len(l.kept) != before {
 		t.Error("requests that were refused keep lists")
 	}
+	l.synced = func() bool { return false }
+	if status, body := request(l, ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "not listed yet") {
+		t.Errorf("before the first list: %d %s", status, body)
+	}
+	l.synced = func() bool { return true }
 	l.access = func(*http.Request, string) (bool, error) { return true, fmt.Errorf("no answer") }
 	if status, _ := request(l, ""); status != http.StatusServiceUnavailable {
 		t.Errorf("without an answer about access: %d", status)
@@ -235,7 +240,7 @@ func TestRun(t *testing.T) {
 	if stop(); <-ended != nil {
 		t.Error("run returns an error")
 	}
-	for _, args := range [][]string{{"-pods", "0"}, {"-rate", "-1"}, {"-kubeconfig", "/none"}, {"-addr", "nowhere:-1"}} {
+	for _, args := range [][]string{{"-pods", "0"}, {"-rate", "-1"}, {"-rate", "2000000000"}, {"-kubeconfig", "/none"}, {"-addr", "nowhere:-1"}} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%q: no error", args)
 		}
