@@ -46,7 +46,7 @@ func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
 	}
 }
 
-// typed registers some kinds as their Go types. The compiler takes a second for each.
+// typed registers some kinds as their Go types.
 var typed = map[schema.GroupVersionKind]func(*informertest.Server) (create func(runtime.Object) error){
 	corev1.SchemeGroupVersion.WithKind("Pod"):               register[*corev1.Pod],
 	corev1.SchemeGroupVersion.WithKind("Node"):              register[*corev1.Node],

@@ -155,7 +155,8 @@ func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request, core bool) 
 				versions.Versions = append(versions.Versions, v.Version)
 			}
 		}
-		writeTyped(w, r, http.StatusOK, schema.GroupVersionKind{Kind: "APIVersions"}, &versions) // without a version, as kube-apiserver
+		// without a version, as kube-apiserver
+		writeTyped(w, r, http.StatusOK, schema.GroupVersionKind{Kind: "APIVersions"}, &versions)
 		return
 	}
 	list := metav1.APIGroupList{Groups: groups(all)}

@@ -42,19 +42,26 @@ func (c *collection) serve(w http.ResponseWriter, r *http.Request, req Request) 
 		warn(w, c.resource.Warning)
 	}
 	opts := writeOptions{status: req.Subresource == "status", manager: managerOf(r, req)}
-	if hasSub {
-		if err := c.serveSubresource(w, r, req, opts, sub); err != nil {
-			watchcache.WriteError(w, r, err)
-		}
-		return
-	}
-	if across && req.Verb != "list" && req.Verb != "watch" {
-		watchcache.WriteError(w, r, apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb))
-		return
-	}
-	if err := c.serveVerb(w, r, req, opts); err != nil {
+	if err := c.answer(w, r, req, opts, sub); err != nil {
 		watchcache.WriteError(w, r, err)
 	}
+}
+
+// answer serves a request for the collection, an object or a subresource, or returns the error to respond with.
+func (c *collection) answer(w http.ResponseWriter, r *http.Request, req Request, opts writeOptions,
+	sub subresource) (err error) {
+	if sub.serve == nil { // the others write no object of this kind
+		if opts.admission, err = c.admission(w, r, req); err != nil {
+			return err
+		}
+	}
+	switch {
+	case sub.name != "":
+		return c.serveSubresource(w, r, req, opts, sub)
+	case !c.resource.ClusterScoped && req.Namespace == "" && req.Verb != "list" && req.Verb != "watch":
+		return apierrors.NewMethodNotSupported(c.resource.GroupResource(), req.Verb)
+	}
+	return c.serveVerb(w, r, req, opts)
 }
 
 // serveVerb serves a request for an object, its status, or the collection.

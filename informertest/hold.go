@@ -357,7 +357,8 @@ func (w *watchStream) parse(frame []byte) HeldEvent {
 	if w.frames.protobuf {
 		var message metav1.WatchEvent
 		var unknown runtime.Unknown
-		if message.Unmarshal(frame[4:]) == nil && unknown.Unmarshal(bytes.TrimPrefix(message.Object.Raw, protobufPrefix)) == nil {
+		if message.Unmarshal(frame[4:]) == nil &&
+			unknown.Unmarshal(bytes.TrimPrefix(message.Object.Raw, protobufPrefix)) == nil {
 			event.Object.Unmarshal(unknown.Raw) // every type has its metadata as the first field
 		}
 		event.Type = watch.EventType(message.Type)

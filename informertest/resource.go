@@ -1,6 +1,7 @@
 package informertest
 
 import (
+	"fmt"
 	"iter"
 	"reflect"
 
@@ -84,6 +85,26 @@ type Collection[T watchcache.Object] struct{ core *collection }
 // It panics if the resource is registered already, has no kind, or names selectable fields that T lacks.
 func Register[T watchcache.Object](server *Server, resource Resource) *Collection[T] {
 	return &Collection[T]{server.register(resource, reflect.TypeFor[T]())}
+}
+
+// RegisterType is like [Register] for a type that only the running program knows: a pointer to a struct that is a
+// metav1.Object. It panics if it is not.
+func RegisterType(server *Server, resource Resource, t reflect.Type) *Collection[metav1.Object] {
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[metav1.Object]()) {
+		panic(fmt.Sprintf("informertest: %v is not a pointer to a struct with metadata", t))
+	}
+	return &Collection[metav1.Object]{server.register(resource, t)}
+}
+
+// CollectionOf returns the collection of a resource that somebody has registered, and whether there is one of type T.
+func CollectionOf[T watchcache.Object](server *Server, resource schema.GroupVersionResource) (*Collection[T], bool) {
+	server.mu.Lock()
+	defer server.mu.Unlock()
+	c, ok := server.collections[resource]
+	if !ok || !c.typ.AssignableTo(reflect.TypeFor[T]()) {
+		return nil, false
+	}
+	return &Collection[T]{c}, true
 }
 
 // Create adds an object and returns it as stored. It ignores the object's resourceVersion.

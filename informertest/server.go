@@ -27,13 +27,16 @@
 //     CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of authentication and
 //     authorization.
 //   - Users with client certificates and tokens, impersonation, and authorization by a function; see [Auth].
+//   - Admission webhooks, mutating and validating, if their configurations are registered as resources. They are called by
+//     URL, and may call the server. The server does not evaluate matchConditions, converts no version for them, and does
+//     not ask about eviction, binding, scale and token.
 //   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict.
 //   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply requests, /version, and /healthz,
 //     /livez, /readyz.
 //
 // # Not supported
 //
-// The server has no admission or defaulting, and validates only metadata. Versions of a resource are separate resources,
+// The server has no defaulting or admission plugins, and validates only metadata. Versions of a resource are separate resources,
 // and custom resources have no schema; module informertest/crds serves CustomResourceDefinitions, which have both. There
 // are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful deletion (a pod
 // disappears at once), and a namespace need not exist.

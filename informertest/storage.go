@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -25,18 +26,22 @@ import (
 
 // writeOptions are the options of a write.
 type writeOptions struct {
-	whole  bool                                  // a write by the cluster itself: status and system metadata are taken as given
+	whole  bool                                  // by the cluster itself: status and system metadata are taken as given
 	status bool                                  // a write to the status subresource
 	part   func(old, obj object) (object, error) // of another subresource: returns old with the part of obj that it writes
 	dryRun bool
 	// manager is the field manager of a client's update. It is empty for an apply, which keeps metadata.managedFields
 	// itself.
-	manager string
+	manager   string
+	admission *admission // asks the webhooks; nil if there is none to ask
 }
 
 // create stores a copy of obj.
 func (c *collection) create(obj object, opts writeOptions) (_ object, err error) {
-	obj = c.own(obj)
+	write := write{operation: admissionv1.Create, obj: c.own(obj), dryRun: opts.dryRun}
+	if obj, err = opts.admission.mutate(write); err != nil {
+		return nil, err
+	}
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(obj.GetGenerateName() + rand.String(5))
 	}
@@ -66,6 +71,10 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 		return nil, internal("resourceVersion should not be set on objects to be created")
 	}
 
+	write.obj = obj
+	if err := opts.admission.validate(write); err != nil {
+		return nil, err
+	}
 	defer c.changed(informer.KeyOf(obj), opts, &err)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -85,21 +94,40 @@ func (c *collection) update(obj object, opts writeOptions) (object, error) {
 	return c.modify(informer.KeyOf(obj), opts, func(object) (object, error) { return obj, nil })
 }
 
-// modify replaces the object with that key by the result of change, a new object with the same key.
+// modify replaces the object with that key by the result of change, a new object with the same key. It holds no lock
+// meanwhile, because webhooks may call the server. If another write comes first, it begins again.
 func (c *collection) modify(key informer.Key, opts writeOptions,
 	change func(old object) (object, error)) (_ object, err error) {
 	defer c.changed(key, opts, &err)
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	old, exists := c.cache.Get(key)
-	if !exists {
-		return nil, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
+	for {
+		old, exists := c.cache.Get(key)
+		if !exists {
+			return nil, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
+		}
+		obj, err := c.modified(old, key, opts, change)
+		if err != nil {
+			return nil, err
+		}
+		if equality.Semantic.DeepEqual(obj, old) {
+			return old, nil // as in etcd, an update without changes is no write
+		}
+		if c.replace(old, obj, opts) {
+			return obj, nil
+		}
 	}
+}
+
+// modified returns what is to be stored in the place of old, or why it cannot be.
+func (c *collection) modified(old object, key informer.Key, opts writeOptions,
+	change func(old object) (object, error)) (object, error) {
 	obj, err := change(old)
 	if err != nil {
 		return nil, err
 	}
-	obj = c.own(obj)
+	write := write{operation: admissionv1.Update, obj: c.own(obj), old: old, dryRun: opts.dryRun}
+	if obj, err = opts.admission.mutate(write); err != nil {
+		return nil, err
+	}
 	if obj.GetResourceVersion() == "" && c.custom && !opts.whole {
 		return nil, c.invalid(key.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
@@ -141,11 +169,22 @@ func (c *collection) modify(key informer.Key, opts writeOptions,
 		return nil, err
 	}
 	obj = c.own(obj)
-	if equality.Semantic.DeepEqual(obj, old) {
-		return old, nil // as in etcd, an update without changes is no write
+	write.obj = obj
+	if err := opts.admission.validate(write); err != nil {
+		return nil, err
 	}
 	if !opts.status && c.counted() && !c.sameSpec(obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+	return obj, nil
+}
+
+// replace stores obj in the place of old. It returns false if old is not the stored object any more.
+func (c *collection) replace(old, obj object, opts writeOptions) bool {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if current, exists := c.cache.Get(informer.KeyOf(old)); !exists || current != old {
+		return false
 	}
 	// The object is removed with its last finalizer. The cluster itself may also store an object that is being deleted
 	// and has no finalizers.
@@ -155,13 +194,22 @@ func (c *collection) modify(key informer.Key, opts writeOptions,
 	} else {
 		c.storeLocked(informer.Upserted, obj, opts.dryRun)
 	}
-	return obj, nil
+	return true
 }
 
 // delete removes an object, or marks it for deletion if it has finalizers. gone reports whether it was removed. pre may
 // be nil.
 func (c *collection) delete(key informer.Key, pre *metav1.Preconditions,
 	opts writeOptions) (obj object, gone bool, err error) {
+	if old, exists := c.cache.Get(key); exists && opts.admission != nil {
+		write := write{operation: admissionv1.Delete, old: old, dryRun: opts.dryRun}
+		if _, err := opts.admission.mutate(write); err != nil {
+			return nil, false, err
+		}
+		if err := opts.admission.validate(write); err != nil {
+			return nil, false, err
+		}
+	}
 	defer c.changed(key, opts, &err)
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()

@@ -138,7 +138,8 @@ func Kubeconfig(config *rest.Config) ([]byte, error) {
 			ImpersonateGroups:     config.Impersonate.Groups,
 			ImpersonateUserExtra:  config.Impersonate.Extra,
 		}}},
-		Contexts:       []clientcmdapi.NamedContext{{Name: name, Context: clientcmdapi.Context{Cluster: name, AuthInfo: name}}},
+		Contexts: []clientcmdapi.NamedContext{{Name: name,
+			Context: clientcmdapi.Context{Cluster: name, AuthInfo: name}}},
 		CurrentContext: name,
 	})
 }

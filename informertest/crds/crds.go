@@ -15,8 +15,8 @@
 //     for a webhook.
 //   - Structural schemas prune, default and validate objects, with x-kubernetes-validations (CEL), embedded resources,
 //     list types and ratcheting, by the packages of k8s.io/apiextensions-apiserver. So do they validate definitions.
-//   - Scope, names and their conflicts, categories, the subresources status and scale, selectableFields, deprecation warnings, and
-//     server-side apply with the list types of the schema.
+//   - Scope, names and their conflicts, categories, the subresources status and scale, selectableFields, deprecation
+//     warnings, and server-side apply with the list types of the schema.
 //
 // A Server.Restore restores the objects of resources that have been registered since, but not what definitions define.
 // The kind of a list is always the kind with the suffix List.
@@ -234,7 +234,7 @@ func validate(crd, old *apiextensionsv1.CustomResourceDefinition, subresource st
 	return apiextensionsvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), after, before)
 }
 
-// storedVersions returns the versions in which objects may be stored: those so far, and the version that is for storage now.
+// storedVersions returns the versions in which objects may be stored: those so far, and the one for storage.
 func storedVersions(crd *apiextensionsv1.CustomResourceDefinition) []string {
 	versions := slices.Clone(crd.Status.StoredVersions)
 	for _, v := range crd.Spec.Versions {

@@ -125,7 +125,8 @@ func (d *Definitions) serveLocked(crd *apiextensionsv1.CustomResourceDefinition)
 	s := d.served[crd.Name]
 	if s == nil {
 		s = &served{versions: map[string]*collection{}}
-	} else if equality.Semantic.DeepEqual(s.spec, crd.Spec) && equality.Semantic.DeepEqual(s.names, crd.Status.AcceptedNames) {
+	} else if equality.Semantic.DeepEqual(s.spec, crd.Spec) &&
+		equality.Semantic.DeepEqual(s.names, crd.Status.AcceptedNames) {
 		return nil
 	}
 	resources, err := d.resources(crd)
@@ -198,7 +199,8 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 }
 
 // deprecation returns the warning that comes with every response for a version, or nothing.
-func deprecation(crd *apiextensionsv1.CustomResourceDefinition, v apiextensionsv1.CustomResourceDefinitionVersion) string {
+func deprecation(crd *apiextensionsv1.CustomResourceDefinition,
+	v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	if !v.Deprecated {
 		return ""
 	}

@@ -1,0 +1,342 @@
+package informertest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/typedinformer/informer"
+)
+
+// The resources whose objects register webhooks. A server without them calls none.
+var (
+	mutatingConfigurations   = registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+	validatingConfigurations = registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
+	namespaces               = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+)
+
+// admission asks the webhooks about one write of a client.
+type admission struct {
+	c   *collection
+	w   http.ResponseWriter
+	r   *http.Request
+	req Request
+
+	mutating, validating []webhook
+}
+
+// admission returns what asks the webhooks about a request, or nil if there is none to ask.
+func (c *collection) admission(w http.ResponseWriter, r *http.Request, req Request) (*admission, error) {
+	if c.resource.Group == registrationv1.GroupName || slices.Contains([]string{"get", "list", "watch"}, req.Verb) {
+		return nil, nil // webhooks cannot keep others from changing them
+	}
+	a := &admission{c: c, w: w, r: r, req: req}
+	var err error
+	if a.mutating, err = c.server.mutatingWebhooks(); err != nil {
+		return nil, err
+	}
+	if a.validating, err = c.server.validatingWebhooks(); err != nil {
+		return nil, err
+	}
+	if len(a.mutating)+len(a.validating) == 0 {
+		return nil, nil
+	}
+	return a, nil
+}
+
+// write is a write that webhooks are asked about. obj is nil for a deletion, and old for a creation.
+type write struct {
+	operation admissionv1.Operation
+	obj, old  object
+	dryRun    bool
+}
+
+// mutate returns the object of a write as the mutating webhooks want it, or why they refuse the write. Those that ask
+// for it are called again if a later one has changed the object.
+func (a *admission) mutate(write write) (object, error) {
+	if a == nil {
+		return write.obj, nil
+	}
+	var called, again []webhook
+	for _, hook := range a.mutating {
+		changed, invoked, err := a.callMutating(hook, &write)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			again = slices.Clone(called)
+		}
+		if invoked && hook.again {
+			called = append(called, hook)
+		}
+	}
+	for _, hook := range again {
+		if _, _, err := a.callMutating(hook, &write); err != nil {
+			return nil, err
+		}
+	}
+	return write.obj, nil
+}
+
+// callMutating calls a webhook, unless the write is none of its business, and patches the object.
+func (a *admission) callMutating(hook webhook, write *write) (changed, invoked bool, err error) {
+	response, err := a.ask(hook, *write)
+	if err != nil || response == nil {
+		return false, response != nil, err
+	}
+	if len(response.Patch) == 0 {
+		return false, true, nil
+	}
+	if write.obj == nil {
+		return false, true, apierrors.NewInternalError(fmt.Errorf(
+			"admission webhook %q attempted to modify the object, which is not supported for this operation", hook.name))
+	}
+	operations, err := jsonpatch.DecodePatch(response.Patch)
+	if err != nil {
+		return false, true, hook.failed(fmt.Errorf("received undecodable patch in webhook response: %w", err))
+	}
+	obj, err := a.c.patchedBy(operations, write.obj)
+	if err != nil {
+		return false, true, apierrors.NewInternalError(err)
+	}
+	changed = !equality.Semantic.DeepEqual(obj, write.obj)
+	write.obj = obj
+	return changed, true, nil
+}
+
+// patchedBy returns obj with the patch of a webhook applied.
+func (c *collection) patchedBy(operations jsonpatch.Patch, obj object) (object, error) {
+	before, err := c.marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	after, err := applyJSONPatch(before, operations)
+	if err != nil {
+		return nil, err
+	}
+	patched := c.newObject()
+	if err := decode(after, runtime.ContentTypeJSON, patched); err != nil {
+		return nil, err
+	}
+	if c.resource.Hooks.Decode != nil {
+		if _, err := c.resource.Hooks.Decode(patched); err != nil {
+			return nil, err
+		}
+	}
+	return c.own(patched), nil
+}
+
+// validate returns why the validating webhooks refuse a write, or nil.
+func (a *admission) validate(write write) error {
+	if a == nil {
+		return nil
+	}
+	for _, hook := range a.validating {
+		if _, err := a.ask(hook, write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask calls a webhook and returns its response, or nil if it is not called, or its failure is ignored.
+func (a *admission) ask(hook webhook, write write) (*admissionv1.AdmissionResponse, error) {
+	if concerned, err := a.concerns(hook, write); err != nil || !concerned {
+		return nil, err
+	}
+	if write.dryRun && !hook.harmless {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", hook.name))
+	}
+	request, err := a.request(write)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	response, err := hook.call(a.r.Context(), request)
+	if err != nil {
+		if hook.ignore && a.r.Context().Err() == nil {
+			return nil, nil
+		}
+		return nil, hook.failed(err)
+	}
+	for _, text := range response.Warnings {
+		warn(a.w, text)
+	}
+	if !response.Allowed {
+		return nil, denied(hook.name, response.Result)
+	}
+	return response, nil
+}
+
+// request returns what a webhook is told about a write.
+func (a *admission) request(write write) (*admissionv1.AdmissionRequest, error) {
+	resource := a.c.resource
+	kind := metav1.GroupVersionKind{Group: resource.Group, Version: resource.Version, Kind: resource.Kind}
+	gvr := metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource}
+	request := &admissionv1.AdmissionRequest{
+		UID:                uuid.NewUUID(),
+		Kind:               kind,
+		Resource:           gvr,
+		SubResource:        a.req.Subresource,
+		RequestKind:        &kind,
+		RequestResource:    &gvr,
+		RequestSubResource: a.req.Subresource,
+		Operation:          write.operation,
+		UserInfo:           a.c.server.userOf(a.req),
+		DryRun:             &write.dryRun,
+	}
+	request.Name, request.Namespace = write.name(resource)
+	options := map[admissionv1.Operation]string{admissionv1.Create: "CreateOptions", admissionv1.Update: "UpdateOptions",
+		admissionv1.Delete: "DeleteOptions"}[write.operation]
+	if a.req.Verb == "patch" {
+		options = "PatchOptions"
+	}
+	request.Options.Raw = fmt.Appendf(nil, `{"kind":%q,"apiVersion":"meta.k8s.io/v1"}`, options)
+	var err, oldErr error
+	if write.obj != nil {
+		request.Object.Raw, err = a.c.marshal(write.obj)
+	}
+	if write.old != nil {
+		request.OldObject.Raw, oldErr = a.c.marshal(write.old)
+	}
+	return request, errors.Join(err, oldErr)
+}
+
+// name returns the name and namespace of a write. A namespace is in itself.
+func (w write) name(resource Resource) (name, namespace string) {
+	obj := w.obj
+	if obj == nil {
+		obj = w.old
+	}
+	if resource.GroupVersionResource == namespaces {
+		return obj.GetName(), obj.GetName()
+	}
+	return obj.GetName(), obj.GetNamespace()
+}
+
+// concerns reports whether the rules and selectors of a webhook match a write.
+func (a *admission) concerns(hook webhook, write write) (bool, error) {
+	_, namespace := write.name(a.c.resource)
+	if !slices.ContainsFunc(hook.rules, func(rule registrationv1.RuleWithOperations) bool {
+		return a.matches(rule, write.operation, namespace)
+	}) {
+		return false, nil
+	}
+	objects, err := metav1.LabelSelectorAsSelector(hook.objectSelector)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	if !objects.Empty() && !(selects(objects, write.obj) || selects(objects, write.old)) {
+		return false, nil
+	}
+	if namespace == "" {
+		return true, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(hook.namespaceSelector)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	return selector.Matches(a.namespaceLabels(write, namespace)), nil
+}
+
+func selects(selector labels.Selector, obj object) bool {
+	return obj != nil && selector.Matches(labels.Set(obj.GetLabels()))
+}
+
+// namespaceLabels returns the labels of the namespace of a write, which need not exist.
+func (a *admission) namespaceLabels(write write, namespace string) labels.Set {
+	set := labels.Set{"kubernetes.io/metadata.name": namespace}
+	obj := write.obj
+	if a.c.resource.GroupVersionResource != namespaces || obj == nil {
+		a.c.server.mu.Lock()
+		c := a.c.server.collections[namespaces]
+		a.c.server.mu.Unlock()
+		if c == nil {
+			return set
+		}
+		var ok bool
+		if obj, ok = c.cache.Get(informer.Key{Name: namespace}); !ok {
+			return set
+		}
+	}
+	return labels.Merge(set, obj.GetLabels())
+}
+
+// matches reports whether a rule is about the write.
+func (a *admission) matches(rule registrationv1.RuleWithOperations, operation admissionv1.Operation,
+	namespace string) bool {
+	resource := a.c.resource
+	isNamespace := resource.GroupVersionResource == namespaces
+	if rule.Scope != nil {
+		clusterScoped := isNamespace || namespace == ""
+		if *rule.Scope == registrationv1.NamespacedScope && clusterScoped ||
+			*rule.Scope == registrationv1.ClusterScope && !clusterScoped {
+			return false
+		}
+	}
+	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
+	if !has(rule.APIGroups, resource.Group) || !has(rule.APIVersions, resource.Version) ||
+		!slices.Contains(rule.Operations, registrationv1.OperationAll) &&
+			!slices.Contains(rule.Operations, registrationv1.OperationType(operation)) {
+		return false
+	}
+	return slices.ContainsFunc(rule.Resources, func(text string) bool {
+		name, subresource, _ := strings.Cut(text, "/")
+		return (name == "*" || name == resource.Resource) && (subresource == "*" || subresource == a.req.Subresource)
+	})
+}
+
+// denied returns the error of a write that a webhook refuses. The texts are kube-apiserver's.
+func denied(webhook string, result *metav1.Status) error {
+	status := metav1.Status{}
+	if result != nil {
+		status = *result
+	}
+	status.Code = max(status.Code, http.StatusBadRequest)
+	status.Status = metav1.StatusFailure
+	by := fmt.Sprintf("admission webhook %q denied the request", webhook)
+	switch {
+	case status.Message != "":
+		status.Message = by + ": " + status.Message
+	case status.Reason != "":
+		status.Message = by + ": " + string(status.Reason)
+	default:
+		status.Message = by + " without explanation"
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// configurations returns the objects of a resource that registers webhooks, ordered by name.
+func configurations[T any](s *Server, resource schema.GroupVersionResource) (all []T, err error) {
+	s.mu.Lock()
+	c := s.collections[resource]
+	s.mu.Unlock()
+	if c == nil {
+		return nil, nil
+	}
+	for obj := range c.cache.All() {
+		var configuration T
+		b, err := c.marshal(obj)
+		if err == nil {
+			err = json.Unmarshal(b, &configuration)
+		}
+		if err != nil {
+			return nil, apierrors.NewInternalError(fmt.Errorf("%s %s: %w", resource.Resource, obj.GetName(), err))
+		}
+		all = append(all, configuration)
+	}
+	return all, nil
+}

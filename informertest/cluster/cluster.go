@@ -1,0 +1,155 @@
+// Package cluster makes a server of package informertest look like a new cluster: it serves every built-in type, and has
+// the namespaces and the Service that each cluster has.
+//
+//	server := cluster.New(informertest.Options{})
+//	defer server.Close()
+//	pods, _ := informertest.CollectionOf[*corev1.Pod](server, corev1.SchemeGroupVersion.WithResource("pods"))
+//
+// The package is apart from informertest because it links every type of Kubernetes.
+package cluster
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/typedinformer/informer/informertest"
+)
+
+// New starts a server that serves every type of k8s.io/api that kube-apiserver serves by default, in its newest stable
+// version, with server-side apply; and the reviews of authentication and authorization. The namespaces default,
+// kube-node-lease, kube-public and kube-system exist, and the Service kubernetes. There are no controllers.
+//
+// Events of v1 and of events.k8s.io/v1 are separate objects. HorizontalPodAutoscalers are of autoscaling/v2 only. If
+// options.TypeConverter is nil, New sets it. New panics if it cannot listen.
+func New(options informertest.Options) *informertest.Server {
+	if options.TypeConverter == nil {
+		options.TypeConverter = &lazyConverter{}
+	}
+	server := informertest.NewServer(options)
+	for _, kind := range kinds() {
+		informertest.RegisterType(server, resourceOf(kind), reflect.PointerTo(scheme.Scheme.AllKnownTypes()[kind]))
+	}
+	informertest.RegisterReviews(server)
+	populate(server)
+	return server
+}
+
+// stable is the version of a type that is served by default.
+var stable = regexp.MustCompile(`^v\d+$`)
+
+// transient are the stable kinds with metadata that are not stored: their requests are subresources and reviews.
+var transient = []schema.GroupVersionKind{
+	{Version: "v1", Kind: "Binding"},
+	{Version: "v1", Kind: "ComponentStatus"},
+	{Version: "v1", Kind: "PodStatusResult"},
+	{Version: "v1", Kind: "RangeAllocation"},
+	{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"}, // there is v2
+	{Group: "autoscaling", Version: "v1", Kind: "Scale"},
+	{Group: "policy", Version: "v1", Kind: "Eviction"},
+}
+
+// clusterScoped are the stable kinds that are not in namespaces.
+var clusterScoped = []string{
+	"CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ClusterTrustBundle", "CSIDriver", "CSINode",
+	"DeviceClass", "DeviceTaintRule", "FlowSchema", "IPAddress", "IngressClass", "MutatingAdmissionPolicy",
+	"MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume", "PriorityClass",
+	"PriorityLevelConfiguration", "ResourceSlice", "RuntimeClass", "ServiceCIDR", "StorageClass", "StorageVersionMigration",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
+	"VolumeAttributesClass",
+}
+
+// kinds returns the kinds that are served.
+func kinds() (all []schema.GroupVersionKind) {
+	for kind, t := range scheme.Scheme.AllKnownTypes() {
+		_, hasMetadata := reflect.New(t).Interface().(metav1.Object)
+		switch {
+		case !hasMetadata, !stable.MatchString(kind.Version), slices.Contains(transient, kind):
+		case kind.Group == metav1.GroupName, strings.HasPrefix(kind.Group, "auth"): // authentication.k8s.io and such
+		default:
+			all = append(all, kind)
+		}
+	}
+	return all
+}
+
+func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	return informertest.Resource{
+		GroupVersionResource: plural,
+		Kind:                 kind.Kind,
+		ClusterScoped:        slices.Contains(clusterScoped, kind.Kind),
+	}
+}
+
+// populate creates what a new cluster has.
+func populate(server *informertest.Server) {
+	namespaces, _ := informertest.CollectionOf[*corev1.Namespace](server,
+		corev1.SchemeGroupVersion.WithResource("namespaces"))
+	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
+		create(namespaces, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
+			Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+			Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		})
+	}
+	services, _ := informertest.CollectionOf[*corev1.Service](server, corev1.SchemeGroupVersion.WithResource("services"))
+	within, single := corev1.ServiceInternalTrafficPolicyCluster, corev1.IPFamilyPolicySingleStack
+	create(services, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes",
+			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}},
+		Spec: corev1.ServiceSpec{
+			Type:                  corev1.ServiceTypeClusterIP,
+			ClusterIP:             "10.0.0.1",
+			ClusterIPs:            []string{"10.0.0.1"},
+			IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
+			IPFamilyPolicy:        &single,
+			InternalTrafficPolicy: &within,
+			SessionAffinity:       corev1.ServiceAffinityNone,
+			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443,
+				TargetPort: intstr.FromInt32(6443)}},
+		},
+	})
+}
+
+func create[T interface {
+	comparable
+	metav1.Object
+}](c *informertest.Collection[T], obj T) {
+	if _, err := c.Create(obj); err != nil {
+		panic(err) // the server is new
+	}
+}
+
+// lazyConverter is client-go's converter, which takes a while to make, from its first use on.
+type lazyConverter struct {
+	once      sync.Once
+	converter managedfields.TypeConverter
+}
+
+func (c *lazyConverter) get() managedfields.TypeConverter {
+	c.once.Do(func() { c.converter = applyconfigurations.NewTypeConverter(scheme.Scheme) })
+	return c.converter
+}
+
+func (c *lazyConverter) ObjectToTyped(obj runtime.Object,
+	options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	return c.get().ObjectToTyped(obj, options...)
+}
+
+func (c *lazyConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
+	return c.get().TypedToObject(value)
+}

@@ -1,0 +1,114 @@
+package cluster_test
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/informertest/cluster"
+)
+
+// inBubble runs test with a new cluster in a bubble.
+func inBubble(t *testing.T, test func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset)) {
+	synctest.Test(t, func(t *testing.T) {
+		server := cluster.New(informertest.Options{InMemory: true})
+		defer server.Close()
+		clients, err := kubernetes.NewForConfig(server.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, server, clients)
+	})
+}
+
+// notServed are the methods of stable clients for what has no objects of its own, or is served in a newer version.
+var notServed = []string{"AutoscalingV1.HorizontalPodAutoscalers", "CoreV1.ComponentStatuses", "PolicyV1.Evictions",
+	"AuthenticationV1", "AuthorizationV1"}
+
+// The clientset says which resources there are, and which are in namespaces: its methods have the namespace.
+func TestEveryResourceOfTheClientsetIsServed(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		served := map[string]bool{} // by version and resource: whether it is cluster-scoped
+		for _, r := range server.Resources() {
+			served[r.Version+"."+r.Resource] = r.ClusterScoped
+		}
+		stable := regexp.MustCompile(`^[A-Za-z]+(V\d+)$`)
+		count := 0
+		for group := range reflect.TypeFor[kubernetes.Interface]().Methods() {
+			version := stable.FindStringSubmatch(group.Name)
+			if version == nil || slices.Contains(notServed, group.Name) {
+				continue
+			}
+			for method := range group.Type.Out(0).Methods() {
+				if method.Name == "RESTClient" || slices.Contains(notServed, group.Name+"."+method.Name) {
+					continue
+				}
+				count++
+				name := strings.ToLower(version[1] + "." + method.Name)
+				clusterScoped, ok := served[name]
+				if !ok || clusterScoped != (method.Type.NumIn() == 0) {
+					t.Errorf("%s.%s: served %v, cluster-scoped %v", group.Name, method.Name, ok, clusterScoped)
+				}
+			}
+		}
+		if count < 50 {
+			t.Errorf("the clientset has only %d resources", count)
+		}
+	})
+}
+
+func TestANewClusterHasNamespacesAndAService(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		var names []string
+		namespaces, err := clients.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Active"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, namespace := range namespaces.Items {
+			names = append(names, namespace.Name)
+		}
+		if got := fmt.Sprint(names); got != "[default kube-node-lease kube-public kube-system]" {
+			t.Errorf("the namespaces are %s", got)
+		}
+		if _, err := clients.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestApplyOfBuiltInTypes(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		apply := func(manager, container string) error {
+			pod := corev1apply.Pod("a", "default").WithSpec(corev1apply.PodSpec().WithContainers(corev1apply.Container().WithName(container).WithImage(manager)))
+			_, err := clients.CoreV1().Pods("default").Apply(t.Context(), pod, metav1.ApplyOptions{FieldManager: manager})
+			return err
+		}
+		for _, manager := range []string{"one", "two"} {
+			if err := apply(manager, manager); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := apply("three", "one"); !apierrors.IsConflict(err) {
+			t.Errorf("got %v, want a conflict", err)
+		}
+		pods, ok := informertest.CollectionOf[*corev1.Pod](server, corev1.SchemeGroupVersion.WithResource("pods"))
+		if !ok {
+			t.Fatal("there are no pods")
+		}
+		if pod, _ := pods.Get(informer.Key{Namespace: "default", Name: "a"}); len(pod.Spec.Containers) != 2 {
+			t.Errorf("got %+v", pod.Spec)
+		}
+	})
+}
