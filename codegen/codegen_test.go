@@ -17,7 +17,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	_ "k8s.io/api/core/v1" // and apimachinery: testdata is generated from them
+	_ "k8s.io/api/core/v1"                           // and apimachinery: testdata is generated from them
+	_ "k8s.io/client-go/applyconfigurations/core/v1" // apply configurations contain them
+	_ "k8s.io/client-go/tools/cache"                 // the factory in testdata imports it
 )
 
 var update = flag.Bool("update", false, "write the current output into testdata")

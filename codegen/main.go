@@ -55,6 +55,7 @@ type options struct {
 	groupDirs  groupDirs
 	compat     bool
 	deepCopy   bool
+	apply      bool
 	factory    factoryFlags
 	check      bool
 	patterns   []string
@@ -112,6 +113,7 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags.BoolVar(&o.compat, "compat", false, "write listers with the interfaces of client-go's lister-gen")
 	flags.BoolVar(&o.deepCopy, "deepcopy", false,
 		"also write deep copies of the types, into their packages: "+copiesFile)
+	flags.BoolVar(&o.apply, "apply", false, "also write apply configurations, for server-side apply, below "+applyDir)
 	flags.StringVar(&o.factory.clientset, "factory", "",
 		"instead, write shared informers with the names of informer-gen, for the clientset of client-gen with this `import path`")
 	flags.StringVar(&o.factory.listers, "listers", "",
@@ -140,6 +142,9 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	}
 	if o.deepCopy && (len(o.crds) > 0 || len(o.fields) > 0 || o.factory.clientset != "") {
 		return o, errors.New("-deepcopy copies the types of Go packages, so it excludes -crd and -fields, which always write deep copies, and -factory")
+	}
+	if o.apply && (len(o.fields) > 0 || o.factory.clientset != "") {
+		return o, errors.New("-apply takes types with all of their fields, so it excludes -fields and -factory")
 	}
 	return o, o.factory.complete(&o)
 }
@@ -187,13 +192,20 @@ func (o *options) generate() (map[string][]byte, error) {
 	if err := o.groupDirs.place(apis); err != nil {
 		return nil, err
 	}
-	all := map[string][]byte{}
+	all, external := map[string][]byte{}, clientConfigs{}
 	for _, a := range apis {
 		files, err := p.files(a)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(all, files)
+		if o.apply {
+			name, text, err := p.apply(a, outputDir(o.outputDir), external)
+			if err != nil {
+				return nil, err
+			}
+			all[name] = text
+		}
 		if a.Copied == nil || len(a.Copied.types) == 0 {
 			continue
 		}

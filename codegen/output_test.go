@@ -133,6 +133,7 @@ func TestFlags(t *testing.T) {
 		{"-index Widget:Color=spec.color ./testdata/fields/...", "-index Widget:Color=spec.color: there is no kind Widget; there is "},
 		{"-index Thing:Table=spec.depth ./testdata/fields/...", `spec.depth: v1.ThingSpec has no "depth"; it has Labels, any, deep`},
 		{"-index Thing:Table=spec.labels.node ./testdata/fields/...", `it has Labels, which is its name in JSON, too, because the field has no json tag`},
+		{"-apply -fields spec ./...", "-apply takes types with all of their fields, so it excludes -fields and -factory"},
 		{"-deepcopy k8s.io/api/core/v1", "-deepcopy: k8s.io/api/core/v1 belongs to another module, k8s.io/api. Deep copies are methods"},
 		{"-deepcopy -crd testdata/crdfields/widgets.yaml", "-deepcopy copies the types of Go packages, so it excludes -crd and -fields"},
 		{"-crd testdata/crdfields/widgets.yaml -index Widget=spec.node", "want Kind:Name=path"},

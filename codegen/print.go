@@ -182,13 +182,9 @@ func (f *fileData) use(importPath string) string {
 		f.imports[importPath] = name
 		return name
 	}
-	base := path.Base(importPath)
-	name := identifier(base)
-	if versionLike.MatchString(base) {
-		name = identifier(path.Base(path.Dir(importPath)) + base)
-		if importPath == metav1Path {
-			name = "metav1"
-		}
+	name := importName(importPath)
+	if importPath == metav1Path {
+		name = "metav1"
 	}
 	taken := func(name string) bool {
 		for _, other := range f.imports {
@@ -251,6 +247,7 @@ func (f *fileData) funcs() template.FuncMap {
 		"param":   paramName,
 		"keys":    keysFunc,
 		"gvr":     gvr,
+		"setter":  newSetter, "metaConfigs": func() string { return metaConfigsPath },
 	}
 }
 
