@@ -36,6 +36,8 @@ var packages = map[string]string{
 	"appsv1":       "k8s.io/api/apps/v1",
 	"corev1":       "k8s.io/api/core/v1",
 
+	"authenticationv1": "k8s.io/api/authentication/v1",
+
 	"clientinformers": "k8s.io/client-go/informers/core/v1",
 	"corev1informers": "github.com/typedinformer/informer/k8s/core/v1",
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,6 +37,8 @@ var (
 
 	// run is the program under test.
 	run func(ctx context.Context, client *informer.Client) error
+	// allowed says what the users of the server may do.
+	allowed func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
 	// testProgram tests run.
 	testProgram func(t *testing.T)
 )
@@ -61,6 +64,7 @@ var (
 	restConfig *rest.Config
 	group      *informer.Group
 	pods       *informer.Informer[*corev1.Pod]
+	nodes      *informer.Informer[*corev1.Node]
 	byNode     *informer.Index[*corev1.Pod, string]
 	ctl        *informer.Controller[informer.Key]
 	elector    *leader.Elector
