@@ -47,7 +47,7 @@ func (f *factoryFlags) complete(o *options) error {
 		return errors.New("-listers says where a factory finds its listers: name its clientset by -factory")
 	case f.clientset == "":
 		return nil
-	case len(o.crds) > 0 || len(o.fields) > 0:
+	case len(o.crds)+len(o.cluster.names) > 0 || len(o.fields) > 0:
 		return errors.New("-factory takes the types of a clientset, so it excludes -crd and -fields, which declare others")
 	case len(o.groupDirs) > 0:
 		return errors.New("-factory writes to the directories of informer-gen, so it excludes -group-dir")

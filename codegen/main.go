@@ -60,6 +60,7 @@ type options struct {
 	check      bool
 	patterns   []string
 	crds       []string
+	cluster    clusterFlags
 	fields     fieldFlags
 	indexes    []*indexFlag
 	notes      []string // what is left out, filled in by load
@@ -103,6 +104,9 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 		o.crds = append(o.crds, text)
 		return nil
 	})
+	flags.Func("from-cluster", "CRDs of a cluster, by the `names` of CRDs or groups, separated by commas; can be repeated", o.cluster.parse)
+	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "`file` with the access for -from-cluster; default: as kubectl")
+	flags.StringVar(&o.cluster.context, "context", "", "`name` of a context of the kubeconfig; default: its current one")
 	flags.Func("fields", "declare types with just the fields `[Kind:]path,…`, for every kind or for that one; can be repeated", o.fields.parse)
 	flags.Func("index", "`Kind:Name=path`: give the kind's lister a method ByName, like +informer:index; can be repeated",
 		func(text string) error {
@@ -137,14 +141,17 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 			o.patterns = append(o.patterns, arg)
 		}
 	}
-	if len(o.patterns)+len(o.crds) == 0 {
+	if len(o.patterns)+len(o.crds)+len(o.cluster.names) == 0 {
 		return o, errors.New("name packages, like ./..., or CRDs, by -crd file.yaml (-h explains more)")
 	}
-	if o.deepCopy && (len(o.crds) > 0 || len(o.fields) > 0 || o.factory.clientset != "") {
+	if o.deepCopy && (len(o.crds)+len(o.cluster.names) > 0 || len(o.fields) > 0 || o.factory.clientset != "") {
 		return o, errors.New("-deepcopy copies the types of Go packages, so it excludes -crd and -fields, which always write deep copies, and -factory")
 	}
 	if o.apply && (len(o.fields) > 0 || o.factory.clientset != "") {
 		return o, errors.New("-apply takes types with all of their fields, so it excludes -fields and -factory")
+	}
+	if err := o.cluster.complete(); err != nil {
+		return o, err
 	}
 	return o, o.factory.complete(&o)
 }
@@ -235,8 +242,8 @@ func (o *options) load() (apis []*api, err error) {
 			return nil, fmt.Errorf("no type in %s has one of the markers +genclient, +kubebuilder:object:root=true and +kubebuilder:resource", strings.Join(o.patterns, " "))
 		}
 	}
-	if len(o.crds) > 0 {
-		source := &crdSource{plurals: o.plurals, exclude: o.exclude}
+	if len(o.crds)+len(o.cluster.names) > 0 {
+		source := &crdSource{plurals: o.plurals, exclude: o.exclude, cluster: o.cluster}
 		defined, err := source.load(o.crds)
 		if err != nil {
 			return nil, err

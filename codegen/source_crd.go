@@ -24,6 +24,7 @@ import (
 type crdSource struct {
 	plurals plurals
 	exclude map[string]bool // "widgets.shop.example.com"
+	cluster clusterFlags    // where to read more of them
 }
 
 // definition is the relevant part of a CustomResourceDefinition of apiextensions.k8s.io/v1. It is a separate type, so
@@ -131,6 +132,11 @@ func (s *crdSource) load(patterns []string) ([]*api, error) {
 			definitions = append(definitions, found...)
 		}
 	}
+	live, err := s.cluster.definitions()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	definitions = append(definitions, live...)
 	if len(definitions)+len(errs) == 0 {
 		return nil, fmt.Errorf("no CustomResourceDefinition in %s", strings.Join(patterns, " "))
 	}
@@ -277,7 +283,6 @@ func definitionsIn(raw []byte, pos token.Position) ([]*definition, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return nil, nil // not an API object
 	}
-	d := &definition{pos: pos}
 	group, version, _ := strings.Cut(head.APIVersion, "/")
 	switch {
 	case strings.HasSuffix(head.Kind, "List"):
@@ -293,14 +298,23 @@ func definitionsIn(raw []byte, pos token.Position) ([]*definition, error) {
 	case head.Kind != "CustomResourceDefinition" || group != "apiextensions.k8s.io":
 		return nil, nil
 	}
-	err := kjson.UnmarshalCaseSensitivePreserveInts(raw, d)
+	d, err := decodeDefinition(raw, pos)
 	switch {
 	case version != "v1":
 		return nil, d.errorf("the apiVersion is %s; API servers accept apiextensions.k8s.io/v1", head.APIVersion)
 	case err != nil:
-		return nil, d.errorf("%s", err)
+		return nil, err
 	}
 	return []*definition{d}, nil
+}
+
+// decodeDefinition returns a definition, which an error names as far as it could be decoded.
+func decodeDefinition(raw []byte, pos token.Position) (*definition, error) {
+	d := &definition{pos: pos}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, d); err != nil {
+		return d, d.errorf("%s", err)
+	}
+	return d, nil
 }
 
 // declareKind declares the type of a kind, its list type, and the types that they consist of.
