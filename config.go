@@ -148,7 +148,12 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // witnessed returns a copy of c for an informer whose objects see receives. Each object has memory of its own.
 func (c Config[T]) witnessed(see func(obj any)) Config[T] {
 	transform := c.Transform
-	c.Share, c.Compact = false, false
+	if !c.Share || !c.Compact { // both are an error, which stays
+		c.Share, c.Compact = false, false
+	}
+	if transform == nil && c.Filter == nil && c.WarmStart.Revision == "" {
+		c.WarmStart.Revision = "witnessed" // a Transform needs one
+	}
 	c.Transform = func(obj T) (T, error) {
 		var err error
 		if transform != nil {

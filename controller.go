@@ -175,6 +175,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", c.name(), ErrRunning)
 	}
 	defer c.update(func(s *ControllerStatus) { s.Running = false })
+	defer c.OwnWrites.holds.End()
 	if err := c.WaitSources(ctx); err != nil {
 		return err
 	}

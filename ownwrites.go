@@ -19,6 +19,9 @@ import (
 // or shard, need no wait. If a store follows by another field selector, a write of an object that does not match waits
 // for the next version that the store receives. DeleteCollection and other clients are not waited for.
 //
+// A key that waits does not count as ready for [Queue.WaitProcessed] and [Controller.WaitSynced]. The waits end with
+// Run, and when the queue drains.
+//
 // The zero value waits for nothing.
 type OwnWrites struct {
 	// Deadline is the time after which a key is handed out although a store lacks a write, because its watch is down or
@@ -68,7 +71,7 @@ func hold[K comparable](o *OwnWrites, queue *Queue[K], key K, notes *written.Not
 		}
 	}
 	o.holds.Hold(work.Held{
-		Hold:     func() { queue.hold(key) },
+		Hold:     func() bool { return queue.hold(key) },
 		LetGo:    func() { queue.letGo(key) },
 		Deadline: o.Deadline,
 		Late: func() {

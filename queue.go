@@ -362,11 +362,11 @@ func (q *Queue[K]) putBack(key K) {
 	q.armLocked()
 }
 
-// hold keeps key from being handed out until letGo, or until the queue drains.
-func (q *Queue[K]) hold(key K) {
+// hold keeps key from being handed out until letGo, or until the queue drains. It returns false if the queue does.
+func (q *Queue[K]) hold(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.line.Hold(key)
+	return q.line.Hold(key)
 }
 
 // letGo ends a hold.

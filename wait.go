@@ -114,7 +114,10 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 	}
 	store := i.store
 	snap := store.Snapshot()
-	follows := w.Gone || i.follows(w.Object) && snap.inShard(w.Object)
+	follows := i.follows(w.Object) && snap.inShard(w.Object)
+	if w.Gone && i.resource.LabelSelector != "" {
+		follows = false // its labels are not known
+	}
 	if want.Version == "" && want.UID == "" || !follows && !snap.version.Has(want.Key) {
 		return nil
 	}

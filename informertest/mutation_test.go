@@ -1,6 +1,7 @@
 package informertest_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -148,6 +149,36 @@ func detectMutations(t *testing.T, all bool) {
 		f.want("Labels", `"other"`)
 		f.cleanup()
 	})
+}
+
+// The informers of a program run with the configurations that they run with otherwise.
+func TestDetectAllMutations_WarmStart(t *testing.T) {
+	server := informertest.NewServer(informertest.Options{})
+	t.Cleanup(server.Close)
+	gvr := corev1.SchemeGroupVersion.WithResource("pods")
+	informertest.Register[*corev1.Pod](server, informertest.Resource{GroupVersionResource: gvr})
+	client, err := informer.NewClient(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	informertest.DetectAllMutations(t)
+	for name, c := range map[string]struct {
+		config informer.Config[*corev1.Pod]
+		valid  bool
+	}{
+		"warm start": {informer.Config[*corev1.Pod]{WarmStart: informer.WarmStartConfig{Storage: informer.WarmStartDir(t.TempDir())}}, true},
+		"both":       {informer.Config[*corev1.Pod]{Share: true, Compact: true}, false},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		i := informer.New(client, informer.Resource{GroupVersionResource: gvr}, c.config)
+		ended := make(chan error, 1)
+		go func() { ended <- i.Run(ctx) }()
+		if err := i.WaitSynced(ctx); (err == nil) != c.valid {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+		<-ended
+	}
 }
 
 // Only one test of a process can detect all mutations, and none does after its end.

@@ -154,7 +154,7 @@ func (c *Client) Delete(ctx context.Context, key Key, o metav1.DeleteOptions) er
 		return err
 	}
 	defer resp.Close()
-	answer, err := c.read(resp)
+	answer, err := io.ReadAll(io.LimitReader(resp, decode.MaxObjectBytes))
 	if err != nil {
 		return c.errorf(r.method, key, err)
 	}
@@ -165,6 +165,12 @@ func (c *Client) Delete(ctx context.Context, key Key, o metav1.DeleteOptions) er
 // noteDeletion notes the deletion that answer reports: a Status has the UID of an object that is gone; otherwise,
 // answer is the object, whose deletion has begun. An answer that is neither leaves nothing to wait for.
 func (c *Client) noteDeletion(ctx context.Context, key Key, format decode.Format, answer []byte) {
+	if format == decode.Protobuf {
+		var err error
+		if answer, err = decode.Unwrap(answer); err != nil {
+			return
+		}
+	}
 	if status, err := format.Status(answer); err == nil && status.Status == metav1.StatusSuccess {
 		if status.Details != nil && status.Details.UID != "" {
 			c.note(ctx, written.Gone{Namespace: key.Namespace, Name: key.Name, UID: status.Details.UID})
@@ -178,9 +184,30 @@ func (c *Client) noteDeletion(ctx context.Context, key Key, format decode.Format
 
 // note notes that the server returned obj for a write.
 func (c *Client) note(ctx context.Context, obj any) {
-	if o, ok := obj.(written.Object); ok {
-		written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), o)
+	o, ok := obj.(written.Object)
+	if !ok || !written.Wanted(ctx) {
+		return
 	}
+	server, resource := c.config.HTTP.Base.String(), c.config.Resource.GroupResource()
+	written.Note(ctx, server, resource, o)
+	if deleted(obj) {
+		written.Note(ctx, server, resource, written.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()})
+	}
+}
+
+// deleted reports whether the write that returned obj removed the last finalizer of an object to be deleted.
+// kube-apiserver then deletes the object and returns it at the version before.
+func deleted(obj any) bool {
+	o, ok := obj.(interface {
+		GetDeletionTimestamp() *metav1.Time
+		GetDeletionGracePeriodSeconds() *int64
+		GetFinalizers() []string
+	})
+	if !ok || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
+		return false
+	}
+	grace := o.GetDeletionGracePeriodSeconds()
+	return grace == nil || *grace == 0
 }
 
 // List calls yield with each object of a namespace, or of all namespaces if that is empty, as o selects them.

@@ -296,11 +296,12 @@ func (l *Line[K]) Own(of func(K) Ownership) (foreign []K) {
 	return foreign
 }
 
-// Hold makes key Awaited until LetGo, if it is Owned.
-func (l *Line[K]) Hold(key K) {
+// Hold makes key Awaited until LetGo, if it is Owned. It returns false, and does not, if the line is not Open.
+func (l *Line[K]) Hold(key K) bool {
 	if l.state == Open {
 		l.owner.hold(key)
 	}
+	return l.state == Open
 }
 
 // LetGo ends a Hold. A key that waits for that becomes ready.

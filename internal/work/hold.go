@@ -1,6 +1,8 @@
 package work
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +14,9 @@ import (
 //
 // Invariant: a key that was held is let go exactly once: when the last of its waits ends, or at the deadline.
 type Holds struct {
-	mu     sync.Mutex // protects the field below
+	mu     sync.Mutex // protects the fields below
 	status HoldStatus
+	held   map[*hold]struct{} // those that wait
 }
 
 // HoldStatus is the status of Holds; see informer.OwnWritesStatus.
@@ -29,8 +32,9 @@ type Await func(called func()) (cancel func())
 
 // Held is a key to hold.
 type Held struct {
-	// Hold holds the key, and LetGo ends that.
-	Hold, LetGo func()
+	// Hold holds the key, or returns false if it cannot. LetGo ends that.
+	Hold  func() bool
+	LetGo func()
 	// Deadline is the time after which LetGo is called at the latest. Late is called before it then.
 	Deadline time.Duration
 	Late     func()
@@ -42,7 +46,7 @@ type hold struct {
 	held  Held
 	began time.Time
 
-	mu      sync.Mutex // protects the fields below
+	mu      sync.Mutex // protects the fields below; after Holds.mu
 	left    int        // the waits that are not over, and one for Holds.Hold
 	over    bool
 	timer   *time.Timer // calls expire; nil before the first wait has begun
@@ -55,7 +59,9 @@ func (h *Holds) Hold(held Held, waits []Await) {
 		return
 	}
 	k := &hold{of: h, held: held, began: time.Now(), left: 1}
-	held.Hold() // before a wait ends
+	if !held.Hold() { // before a wait ends
+		return
+	}
 	var cancels []func()
 	for _, await := range waits {
 		k.add(1)
@@ -69,11 +75,17 @@ func (h *Holds) Hold(held Held, waits []Await) {
 		held.LetGo()
 		return
 	}
-	h.update(func(s *HoldStatus) { s.Waiting++ })
+	h.mu.Lock()
+	h.status.Waiting++
+	if h.held == nil {
+		h.held = map[*hold]struct{}{}
+	}
+	h.held[k] = struct{}{}
 	k.mu.Lock()
 	k.cancels = cancels
 	k.timer = time.AfterFunc(held.Deadline, k.expire)
 	k.mu.Unlock()
+	h.mu.Unlock()
 	k.done()
 }
 
@@ -100,37 +112,52 @@ func (k *hold) done() {
 
 // expire is called at the deadline.
 func (k *hold) expire() {
+	if k.cancel() {
+		k.held.Late()
+		k.end(true)
+	}
+}
+
+// cancel ends the waits that are not over. It returns false if there are none.
+func (k *hold) cancel() bool {
 	k.mu.Lock()
-	late := !k.over
+	waits := !k.over
 	k.over = true
+	k.timer.Stop()
 	cancels := k.cancels
 	k.mu.Unlock()
-	if !late {
-		return
+	if !waits {
+		return false
 	}
 	for _, cancel := range cancels {
 		cancel()
 	}
-	k.held.Late()
-	k.end(true)
+	return true
 }
 
 func (k *hold) end(late bool) {
-	took := time.Since(k.began)
-	k.of.update(func(s *HoldStatus) {
-		s.Waiting--
-		s.Waits.Add(took)
-		if late {
-			s.Expired++
-		}
-	})
+	h := k.of
+	h.mu.Lock()
+	delete(h.held, k)
+	h.status.Waiting--
+	h.status.Waits.Add(time.Since(k.began))
+	if late {
+		h.status.Expired++
+	}
+	h.mu.Unlock()
 	k.held.LetGo()
 }
 
-func (h *Holds) update(change func(*HoldStatus)) {
+// End lets all keys go that are held now.
+func (h *Holds) End() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	change(&h.status)
+	held := slices.Collect(maps.Keys(h.held))
+	h.mu.Unlock()
+	for _, k := range held {
+		if k.cancel() {
+			k.end(false)
+		}
+	}
 }
 
 // Status returns the present status.

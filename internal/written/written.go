@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // Object is an object as the server returned it.
@@ -26,7 +27,7 @@ type Write struct {
 	// Object is the object after the write, or, if Gone is true, a [Gone] of the object that the server no longer has.
 	Object Object
 	Gone   bool
-	// Version is the resource version of the latest write that returned one.
+	// Version is the highest resource version that a write returned, if versions can be compared, or else the latest.
 	Version string
 }
 
@@ -83,6 +84,11 @@ func Note(ctx context.Context, server string, resource schema.GroupResource, obj
 		w.Version = notes.latest[of].Version
 	case w.Version == "":
 		return
+	default: // writes at the same time can return in another order
+		before := notes.latest[of].Version
+		if c, err := resourceversion.CompareResourceVersion(before, w.Version); err == nil && c > 0 {
+			w.Version = before
+		}
 	}
 	if notes.latest == nil {
 		notes.latest = map[id]Write{}

@@ -31,6 +31,10 @@ func TestNotesHaveTheLatestWriteOfEachObject(t *testing.T) {
 			Note(ctx, "s", pods, object("x", "1"))
 			Note(ctx, "s", pods, object("x", "2"))
 		}, map[string]Write{"2": {}}},
+		"returned in another order": {func(ctx context.Context) {
+			Note(ctx, "s", pods, object("x", "11"))
+			Note(ctx, "s", pods, object("x", "9"))
+		}, map[string]Write{"11": {}}},
 		"of several names": {func(ctx context.Context) {
 			Note(ctx, "s", pods, object("x", "1"))
 			Note(ctx, "s", pods, object("y", "2"))

@@ -95,6 +95,7 @@ type rig struct {
 	ctl    *informer.Controller[informer.Key]
 	log    *testkit.Log
 	began  time.Time
+	stop   func() // ends the controller
 
 	mu    sync.Mutex // protects the fields below
 	do    func(ctx context.Context) error
@@ -120,7 +121,8 @@ func newRig(w world.World, resource informer.Resource, config informer.Config[*c
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan struct{})
 	go func() { r.ctl.Run(ctx); close(ended) }()
-	w.Cleanup(func() { cancel(); <-ended })
+	r.stop = func() { cancel(); <-ended }
+	w.Cleanup(r.stop)
 	synctest.Wait()
 	r.began = time.Now()
 	return r
@@ -349,6 +351,47 @@ func TestKeyDoesNotWaitForAStoreThatDoesNotFollow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Neither does it wait for a store that never had an object which the same reconcile created and deleted.
+// Guarantees: Q12
+func TestKeyDoesNotWaitForADeletionElsewhere(t *testing.T) {
+	for name, resource := range map[string]informer.Resource{
+		"another namespace": {Namespaces: []string{"other"}},
+		"another name":      {FieldSelector: "metadata.name=b"},
+		"another label":     {LabelSelector: "v=3"},
+		"another shard":     {Shard: informer.Shard{Field: informer.ShardByNamespace, Ranges: rangesWithout("ns")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.Bubble(t, func(w world.World) {
+				r := newRig(w, resource, informer.Config[*corev1.Pod]{}, ten)
+				r.do = func(ctx context.Context) error { return writes["create and delete"].do(r, ctx) }
+				r.ctl.Queue.Add(world.KeyA)
+				synctest.Wait()
+				if s := r.ctl.Status().OwnWrites; s.Waiting != 0 {
+					t.Errorf("status %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// The end of Run ends the waits, without a warning.
+// Guarantees: Q12
+func TestEndOfRunEndsTheWaits(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		r := newRig(w, informer.Resource{}, informer.Config[*corev1.Pod]{}, ten)
+		r.gate.shut()
+		defer r.gate.lift()
+		r.do = func(ctx context.Context) error { return r.patch(ctx, metav1.PatchOptions{}) }
+		r.ctl.Queue.Add(world.KeyA)
+		synctest.Wait()
+		r.stop()
+		time.Sleep(time.Minute)
+		if s := r.ctl.Status().OwnWrites; s.Waiting != 0 || s.Expired != 0 || strings.Contains(r.log.String(), "WARN") {
+			t.Errorf("status %+v, logged %q", s, r.log)
+		}
+	})
 }
 
 // rangesWithout returns all hashes but that of value.
