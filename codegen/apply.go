@@ -182,8 +182,8 @@ func (s *applySource) field(t types.Type) (field, param goType, how howSet) {
 	return "*" + s.text(t), s.text(t), byPointer
 }
 
-// metadata returns the fields of client-go's configuration of the metadata, except those of which the object has
-// another field.
+// metadata returns the fields of client-go's configuration of metadata. It leaves out fields whose names the object uses
+// for fields of its own.
 func (s *applySource) metadata(meta types.Type, fields []applyField) (list []applyField) {
 	taken := newNamer()
 	for _, f := range fields {

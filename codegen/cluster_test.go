@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cluster serves CRDs in pages of one, to whoever has the token of the kubeconfig that it returns.
+// cluster starts a server that lists CRDs in pages of one. Clients need the token in the kubeconfig that it returns.
 func cluster(t *testing.T, names ...string) (kubeconfig string) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" {

@@ -181,7 +181,7 @@ func (a *admission) ask(hook webhook, write write) (*admissionv1.AdmissionRespon
 	return response, nil
 }
 
-// request returns what a webhook is told about a write.
+// request returns the request that describes a write to a webhook.
 func (a *admission) request(write write) (*admissionv1.AdmissionRequest, error) {
 	resource := a.c.resource
 	kind := metav1.GroupVersionKind{Group: resource.Group, Version: resource.Version, Kind: resource.Kind}

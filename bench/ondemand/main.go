@@ -65,7 +65,7 @@ func (o *options) setReads(list string) error {
 	return nil
 }
 
-// compare measures each program by turns, and prints a table.
+// compare runs the programs in turn, and prints a table of their figures.
 func compare(to io.Writer, o options) error {
 	address, stop, err := measure.Serve("-as=server", fmt.Sprint("-objects=", o.objects))
 	if err != nil {

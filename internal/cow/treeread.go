@@ -178,8 +178,7 @@ func (n *node[K, D]) ascendFrom(rank int, yield func([]Item[K, D]) bool) bool {
 	return n.kids[k].ascendFrom(rank, yield) && n.leaves(k+1, yield)
 }
 
-// descendFrom calls yield with the first rank items of n's subtree, of which there is at least one, the last leaf
-// first.
+// descendFrom calls yield with the first rank items of n's subtree, beginning with the last leaf. rank is at least one.
 func (n *node[K, D]) descendFrom(rank int, yield func([]Item[K, D]) bool) bool {
 	if n.kids == nil {
 		return yield(n.items[:rank])
