@@ -217,7 +217,7 @@ func (w *edit[T]) list(d *Delta[T]) undecodable {
 
 // checkedAtOnce is the number of objects up to which assertLocked checks a store at every publication. It checks a
 // store that is n times as large at every nth publication only, so that the average cost of a write does not grow.
-const checkedAtOnce = 512
+const checkedAtOnce = 128
 
 // assertLocked panics if next breaks an invariant. Builds with the tag assert call it before each publication. It
 // visits every object.

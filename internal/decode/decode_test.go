@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,74 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/typedinformer/informer/internal/decode/proto"
-	"github.com/typedinformer/informer/internal/testkit"
 )
-
-// A list that is truncated anywhere is an error, never a shorter list. In protobuf, the fields after the list may be missing.
-func TestTruncatedList(t *testing.T) {
-	t.Parallel()
-	fuzzFormats(func(f Format, pods [][]byte) {
-		for _, items := range [][][]byte{nil, pods[:1], pods[:2]} {
-			body := encodeList(f, podKind, items)
-			for cut := range body {
-				n := 0
-				err := readList(bytes.NewReader(body[:cut]), f, &ListInfo{}, func([]byte) { n++ })
-				behind := f == JSON && cut == len(body)-1 || f == Protobuf && strings.HasSuffix("\x1a\x00\x22\x00", string(body[cut:]))
-				switch {
-				case !behind && !errors.Is(err, io.ErrUnexpectedEOF):
-					t.Fatalf("format %d cut at %d of %d: %d items, %v", f, cut, len(body), n, err)
-				case behind && err == nil && n != len(items):
-					t.Fatalf("format %d cut at %d of %d: %d items of %d", f, cut, len(body), n, len(items))
-				}
-			}
-		}
-	})
-}
-
-// A watch that is truncated anywhere yields its whole frames, and then an error, unless the cut is between two frames.
-func TestTruncatedWatch(t *testing.T) {
-	t.Parallel()
-	fuzzFormats(func(f Format, pods [][]byte) {
-		var stream []byte
-		ends := map[int]int{0: 0} // the number of frames there
-		for i, pod := range pods[:2] {
-			stream = append(stream, encodeFrame(f, "MODIFIED", pod)...)
-			ends[len(stream)] = i + 1
-			if f == JSON {
-				ends[len(stream)-1] = i + 1 // before the line break
-			}
-		}
-		for cut := range stream {
-			frames := NewFrames(bytes.NewReader(stream[:cut]), f)
-			n := 0
-			var err error
-			for ; err == nil; n++ {
-				_, err = nextFrame(frames)
-			}
-			n--
-			if whole, clean := ends[cut]; clean && (err != io.EOF || n != whole) || !clean && !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Fatalf("format %d cut at %d of %d: %d frames, %v", f, cut, len(stream), n, err)
-			}
-		}
-	})
-}
-
-// Peek and cut agree with decoding, wherever an object is truncated.
-func TestTruncatedObject(t *testing.T) {
-	t.Parallel()
-	fuzzFormats(func(f Format, pods [][]byte) {
-		raw := pods[1]
-		if f == Protobuf {
-			raw, _ = Unwrap(raw)
-		}
-		if id := f.Peek(raw); len(id.Name) == 0 || len(id.UID) == 0 || len(f.cut(raw, nil)) == len(raw) {
-			t.Errorf("format %d: peeked %+v", f, id)
-		}
-		for cut := 0; cut < len(raw); cut += testkit.Short(7, 1) {
-			checkPeek(t, f, raw[:cut])
-		}
-	})
-}
 
 // Malformed protobuf is no list, not even an empty one, and yields no fields.
 // Guarantees: R22
@@ -305,33 +237,6 @@ func TestPeekAllocatesNothing(t *testing.T) {
 	})
 }
 
-// An object may have up to MaxObjectBytes and not much more, whatever surrounds it.
-func TestObjectSizeLimit(t *testing.T) {
-	for _, size := range []int{MaxObjectBytes - 1000, MaxObjectBytes + 100<<10} {
-		pad := strings.Repeat("x", size-len(`{"metadata":{"name":"a"},"x":""}`))
-		raw := []byte(`{"metadata":{"name":"a"},"x":"` + pad + `"}`)
-		for _, body := range []io.Reader{
-			bytes.NewReader(encodeList(JSON, podKind, [][]byte{raw, raw})),
-			&chunkReader{encodeList(JSON, podKind, [][]byte{raw})},
-		} {
-			err := readList(body, JSON, &ListInfo{}, func(got []byte) {
-				if len(got) != size {
-					t.Errorf("an item of %d bytes, not %d", len(got), size)
-				}
-			})
-			if want := size > MaxObjectBytes; errors.Is(err, ErrTooLarge) != want || !want && err != nil {
-				t.Errorf("%d bytes: %v", size, err)
-			}
-		}
-		frames := NewFrames(bytes.NewReader(bytes.Repeat(encodeFrame(JSON, "ADDED", raw), 2)), JSON)
-		for range 2 {
-			if _, err := nextFrame(frames); (err != nil) != (size > MaxObjectBytes) {
-				t.Errorf("a frame with %d bytes: %v", size, err)
-			}
-		}
-	}
-}
-
 // chunkReader returns at most a megabyte at a time.
 type chunkReader struct{ b []byte }
 
@@ -467,47 +372,6 @@ func TestPromotedUnmarshalIsNoProtobuf(t *testing.T) {
 	obj, err := meta.decode(JSON, []byte(`{"metadata":{"name":"a"},"spec":{"nodeName":"n"}}`), nil, false)
 	if err != nil || obj.Name != "a" || obj.Spec.NodeName != "n" {
 		t.Errorf("%+v, %v", obj, err)
-	}
-}
-
-// A reader inspects each byte once or twice, however the body is split and whatever is large in it. Otherwise this takes minutes.
-func TestReadingTakesLinearTime(t *testing.T) {
-	t.Parallel()
-	large := func(s string) string { return strings.Repeat(s, 4<<20/len(s)) }
-	for name, item := range map[string]string{
-		"string":      `"` + large("x") + `"`,
-		"escapes":     `"` + large(`\"`) + `"`,
-		"number":      large("7"),
-		"white space": large(" \n") + "{}",
-		"nesting":     strings.Repeat("[", 2<<20) + strings.Repeat("]", 2<<20),
-		"strings":     `{"a":[` + large(`"x",`) + `""]}`,
-	} {
-		read := func(body string) (err error) {
-			list := NewList(&shortReader{strings.NewReader(body)}, JSON)
-			frames := NewFrames(&shortReader{strings.NewReader(body)}, JSON)
-			for err == nil || err == ErrMore {
-				if _, err = list.Next(); err == ErrMore {
-					_ = list.Fill()
-				}
-			}
-			if err == io.EOF {
-				err = nil
-			}
-			for wait := true; wait; {
-				_, frameErr := frames.Next()
-				if wait = frameErr == ErrMore; wait {
-					_ = frames.Fill()
-				}
-			}
-			return err
-		}
-		if err := read(`{"items":[` + item + `]}`); err != nil {
-			t.Errorf("%s as an item: %v", name, err)
-		}
-		if err := read(`{"x":` + item + `,"items":[]}`); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s beside the items: %v", name, err)
-		}
-		_ = read(`{"type":"ADDED","object":` + item + `}`)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
@@ -180,67 +178,6 @@ type OddBig struct {
 	B int
 }
 
-// The memory of one object is limited, however few bytes encode it, in our decoders and with the libraries.
-// Guarantees: R22
-func TestDecodedSizeLimit(t *testing.T) {
-	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
-	containersJSON := `"spec":{"containers":[` + strings.Repeat(`{},`, many) + `{}]}}`
-	containersProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many)))
-	// The memory of these overflows a 32-bit int to a small number. The decoder counts 16 more bytes for each.
-	overflowing := (1<<32)/(uint64(unsafe.Sizeof(corev1.Container{}))+16) + 1
-	overflowingProtobuf := appendField(nil, 2, []byte(strings.Repeat("\x12\x00", int(overflowing))))
-	const twoNames = "\x0a\x03\x0a\x01a\x0a\x03\x0a\x01b" // our decoder rejects this
-	quantity := make([]byte, maxDecoded/unknownBytes+1)
-	for _, number := range []int{2, 1, 8, 2, 2} { // spec.containers[].resources.limits[].value
-		quantity = appendField(nil, number, quantity)
-	}
-	pod := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
-	podError := func(f Format, raw string) error { _, err := pod.decode(f, []byte(raw), nil, false); return err }
-	anything := codec[*unstructured.Unstructured]{element: reflect.TypeFor[unstructured.Unstructured]()}
-	anyError := func(raw string) error { _, err := anything.decode(JSON, []byte(raw), nil, false); return err }
-	const big = maxDecoded/1024 + 1 // this many are too many
-	oddError := func(typ reflect.Type, raw string) error {
-		return (&codec[anyObject]{}).typed(reflect.New(typ).Interface(), JSON, []byte(raw), false)
-	}
-	for name, err := range map[string]error{
-		"any":                  oddError(reflect.TypeFor[oddNumbers](), `{"any":[`+strings.Repeat(`[],`, maxDecoded/valueBytes)+`[]]}`),
-		"any by the library":   oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`[],`, maxDecoded/valueBytes)+`[]]}`),
-		"objects by it":        oddError(reflect.TypeFor[oddString](), `{"any":[`+strings.Repeat(`{},`, maxDecoded/mapBytes)+`{}]}`),
-		"arrays in a map":      oddError(reflect.TypeFor[map[int8][1024]byte](), `{`+strings.Repeat(`"7":null,`, big)+`"7":null}`),
-		"elements of an array": oddError(reflect.TypeFor[[2][][1024]byte](), `[[],[`+strings.Repeat(`[],`, big)+`[]]]`),
-		"embedded pointers": oddError(reflect.TypeFor[struct {
-			*OddBig
-			List []struct{ *OddBig }
-		}](), `{"List":[`+strings.Repeat(`{"B":1},`, big)+`{}]}`),
-		"an escaped name": oddError(reflect.TypeFor[struct {
-			List [][1024]byte
-			Odd  int `json:",string"`
-		}](), `{"L\u0069st":[`+strings.Repeat(`[],`, big)+`[]]}`),
-		"pointers":                     oddError(reflect.TypeFor[[1][]*[1024]byte](), `[[`+strings.Repeat(`[],`, big)+`[]]]`),
-		"JSON":                         podError(JSON, "{"+containersJSON),
-		"JSON by the library":          podError(JSON, `{"kind":"Pod","kind":"Pod",`+containersJSON),
-		"protobuf":                     podError(Protobuf, string(containersProtobuf)),
-		"protobuf by its own method":   podError(Protobuf, twoNames+string(containersProtobuf)),
-		"unstructured: lists":          anyError(`{"a":[` + strings.Repeat(`[],`, maxDecoded/valueBytes) + `[]]}`),
-		"unstructured: objects":        anyError(`{"a":[` + strings.Repeat(`{},`, maxDecoded/(valueBytes+mapBytes)) + `{}]}`),
-		"protobuf, beyond 32 bits":     podError(Protobuf, string(overflowingProtobuf)),
-		"protobuf of unknown messages": podError(Protobuf, twoNames+string(quantity)),
-	} {
-		if !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for _, f := range []Format{JSON, Protobuf} { // a small object that our decoder rejects is still decoded
-		raw := twoNames
-		if f == JSON {
-			raw = `{"metadata":{"name":"a","name":"b"}}`
-		}
-		if err := podError(f, raw); err != nil {
-			t.Errorf("format %d: %v", f, err)
-		}
-	}
-}
-
 // The reader skips other members of a watch frame, which no server sends today.
 func TestFrameWithMoreMembers(t *testing.T) {
 	stream := `{"type":"ADDED","object":{"metadata":{"name":"a"}},"more":{"x":"}"}}` + "\n" + `{"type":"MODIFIED","object":{"metadata":{"name":"b"}}}` + "\n" + `{"more":{},"object":{"metadata":{"name":"c"}},"type":"DELETED"}` + "\n"
@@ -306,26 +243,6 @@ func TestFramesOnOneLine(t *testing.T) {
 		}
 		if _, err := nextFrame(frames); err != io.EOF {
 			t.Error(err)
-		}
-	}
-}
-
-// The limit for an object's memory also holds if the message begins with fields that only generated code accepts.
-func TestDecodedSizeLimitBehindAGroup(t *testing.T) {
-	many := maxDecoded/int(unsafe.Sizeof(corev1.Container{})) + 1
-	containers := string(appendField(nil, 2, []byte(strings.Repeat("\x12\x00", many))))
-	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
-	for name, prefix := range map[string]string{
-		"a group":                      "\x9b\x06\x9c\x06",
-		"a number with too many bits":  "\x98\x06" + strings.Repeat("\xff", 9) + "\x7f",
-		"a field with too many bits":   "\x8a\x80\x80\x80\x80\x01\x03\x0a\x01b",
-		"the spec, with too many bits": "\x92\x80\x80\x80\x80\x01\x00",
-	} {
-		if _, err := c.decode(Protobuf, []byte("\x0a\x03\x0a\x01a"+prefix+containers), nil, false); !errors.Is(err, ErrTooLarge) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if pod, err := c.decode(Protobuf, []byte("\x0a\x03\x0a\x01a"+prefix), nil, false); err != nil || pod.Name == "" {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"reflect"
@@ -10,8 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,64 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/typedinformer/informer/internal/fleet"
-	"github.com/typedinformer/informer/internal/testkit"
 )
-
-// decodeFleet decodes the pods of a fleet from a list.
-func decodeFleet(t *testing.T, f Format, pods int, share bool) []*corev1.Pod {
-	t.Helper()
-	var list bytes.Buffer
-	write := fleet.WriteListJSON
-	if f == Protobuf {
-		write = fleet.WriteListProtobuf
-	}
-	if err := write(&list, metav1.ListMeta{ResourceVersion: "1"}, fleet.New(fleet.Config{Pods: pods}).All()); err != nil {
-		t.Fatal(err)
-	}
-	c := codec[*corev1.Pod]{element: reflect.TypeFor[corev1.Pod]()}
-	var info ListInfo
-	var decoded []*corev1.Pod
-	err := readList(&list, f, &info, func(raw []byte) {
-		pod, err := c.decode(f, raw, &info, share)
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoded = append(decoded, pod)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decoded
-}
-
-// Objects that share parts equal those that do not, and take much less memory.
-// Guarantees: D2
-func TestShare(t *testing.T) {
-	const pods = 3000
-	for _, f := range []Format{JSON, Protobuf} {
-		before := testkit.LiveMemory()
-		own := decodeFleet(t, f, pods, false)
-		between := testkit.LiveMemory()
-		shared := decodeFleet(t, f, pods, true)
-		ownSize, sharedSize := between-before, testkit.LiveMemory()-between
-		if !reflect.DeepEqual(own, shared) {
-			t.Fatalf("format %d: differs (-own +shared):\n%s", f, cmp.Diff(own, shared))
-		}
-		if sharedSize*10 > ownSize*7 {
-			t.Errorf("format %d: %d bytes shared, %d own", f, sharedSize, ownSize)
-		}
-		seen := map[*corev1.Toleration]bool{}
-		for _, pod := range own {
-			for i := range pod.Spec.Tolerations {
-				if at := &pod.Spec.Tolerations[i]; seen[at] {
-					t.Fatalf("format %d: %s shares without Share", f, pod.Name)
-				} else {
-					seen[at] = true
-				}
-			}
-		}
-	}
-}
 
 // The sharer's memory is released by the next garbage collection.
 func TestShareHoldsWeakly(t *testing.T) {
@@ -198,58 +138,6 @@ var kindsJSON = map[string][]string{
 	"time": {`"2026-01-02T03:04:05Z"`, `"2026-01-02T04:04:05+01:00"`, `"0001-01-01T00:00:00Z"`}, "toTime": {`"2026-01-02T03:04:05Z"`, `"0001-01-01T00:00:00Z"`},
 	"micro": {`"2026-01-02T03:04:05.000001Z"`, `"2026-01-02T03:04:05.000000Z"`}, "quantity": {`"0"`, `"1"`, `"1000m"`, `1`}, "toQuantity": {`"0"`, `"1"`, `"1000m"`},
 	"limits": {`{}`, `{"cpu":"1"}`, `{"cpu":"1000m"}`, `{"cpu":null}`}, "port": {"0", `""`, `"0"`, "1"}, "raw": {`{}`, `{"a":1}`, `[]`},
-}
-
-// A new version is the same with Share as without, whatever kind of value changed. nil differs from empty, and a nil pointer
-// from a pointer to zero.
-func TestShareDistinguishesNilFromEmpty(t *testing.T) {
-	for i := range reflect.TypeFor[kinds]().NumField() {
-		if name := reflect.TypeFor[kinds]().Field(i).Tag.Get("json"); i > 1 && len(kindsJSON[name]) < 2 {
-			t.Errorf("%s: too few values", name)
-		}
-	}
-	for name, values := range kindsJSON {
-		versions := []string{`{"metadata":{"name":"a"}}`}
-		for _, value := range append(values, "null") {
-			versions = append(versions, `{"metadata":{"name":"a"},"`+name+`":`+value+`}`)
-		}
-		checkShare[*kinds](t, JSON, versions)
-		checkShare[*unstructured.Unstructured](t, JSON, versions)
-	}
-	metadata := string(appendField(nil, objectMetadata, appendField(nil, metaName, []byte("a"))))
-	of := func(obj message) string {
-		obj.(metav1.Object).SetName("a")
-		raw, err := obj.(interface{ Marshal() ([]byte, error) }).Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(raw)
-	}
-	zero, one, no := int64(0), int64(1), false
-	checkShare[*corev1.Pod](t, Protobuf, []string{
-		metadata,
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": ""}}}),
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}),
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{""}, DeletionTimestamp: &metav1.Time{}}}),
-		of(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"", ""}, DeletionGracePeriodSeconds: &zero}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &zero, SecurityContext: &corev1.PodSecurityContext{}, EnableServiceLinks: &no}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &one, SecurityContext: &corev1.PodSecurityContext{RunAsUser: &zero}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{SecurityContext: &corev1.PodSecurityContext{SupplementalGroups: []int64{0}, RunAsNonRoot: &no}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1")}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{""}}, {}}, Overhead: corev1.ResourceList{"cpu": resource.MustParse("1000m")}}}),
-		of(&corev1.Pod{Spec: corev1.PodSpec{Overhead: corev1.ResourceList{"cpu": {}}}}),
-	})
-	checkShare[*corev1.Secret](t, Protobuf, []string{
-		metadata,
-		of(&corev1.Secret{Data: map[string][]byte{"a": {}}, Immutable: &no}),
-		of(&corev1.Secret{Data: map[string][]byte{"a": {0}}}),
-		of(&corev1.Secret{StringData: map[string]string{"a": ""}}),
-		metadata + "\x12\x03\x0a\x01a", // a missing value
-	})
-	checkShare[*appsv1.ControllerRevision](t, Protobuf, []string{metadata, metadata + "\x12\x00", metadata + "\x12\x02\x0a\x00", metadata + "\x12\x03\x0a\x01x"})
-	checkShare[*admissionregistrationv1.ValidatingWebhookConfiguration](t, Protobuf, []string{
-		metadata, metadata + "\x12\x00", metadata + "\x12\x02\x12\x00", metadata + "\x12\x04\x12\x02\x12\x00", metadata + "\x12\x05\x12\x03\x12\x01x",
-	})
 }
 
 // checkShare decodes each version after each other one, with Share and without.

@@ -141,7 +141,7 @@ func compile(t *testing.T, snippets []snippet) string {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	// The newest versions of client-go: the README compares with its typed informers.
 	on := filepath.Join(t.TempDir(), "overlay.json")
-	args := []string{"build", "-modfile=go.newest.mod", "-overlay", on, fmt.Sprint("-race=", raced)} // as those that are cached
+	args := []string{"list", "-export", "-modfile=go.newest.mod", "-overlay", on, fmt.Sprint("-race=", raced)} // as those that are cached
 	for i, s := range snippets {
 		source, isFile, err := s.source()
 		if err != nil {
