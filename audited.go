@@ -12,14 +12,20 @@ import (
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
-// newAuditor returns an auditor of store without sources. stopped is closed when nothing writes to the store any more.
-func newAuditor[T Object](client *Client, resource Resource, config Config[T], store *Store[T],
-	stopped <-chan struct{}) *audit.Auditor {
+// newAuditor returns an auditor of the store of f.
+func newAuditor[T Object](client *Client, f *follower[T]) *audit.Auditor {
+	resource, config := f.resource, f.config
 	c := audit.Config{
-		Every:     config.AuditEvery,
-		Published: store.published,
+		Every: config.AuditEvery,
+		Sources: func() (sources []audit.Source) {
+			for _, m := range f.feeder.mirrors() {
+				sources = append(sources, m.audited...)
+			}
+			return sources
+		},
+		Published: f.store.published,
 		Older:     sources.Older,
-		Stopped:   stopped,
+		Stopped:   f.hub.Stopped(),
 		Different: func(r audit.Result) error {
 			config.logger().Error("the store differs from the server", "resource", resource.String(), "differ", r.Differ,
 				"objects", r.Objects, "resourceVersion", r.Version, "first", audit.Text(r.Named, r.Differ))

@@ -55,11 +55,11 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 	engine := followerOf(inf)
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = engine.drain.Run(ctx)
+		_ = engine.mirror().drain.Run(ctx)
 		engine.stop()
 	})
 	put := func(d Delta[*corev1.Pod]) {
-		if err := engine.fifo.Put(ctx, d); err != nil {
+		if err := engine.mirror().fifo.Put(ctx, d); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -318,10 +318,10 @@ func TestStatusHasWhatTheStoreLacks(t *testing.T) {
 		}
 		inf := New(client, Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "things"}}, Config[*thing]{})
 		d := Delta[*thing]{Type: Replaced, ResourceVersion: "1", Undecoded: decodeErrors(Key{Namespace: "a", Name: "x"})}
-		if err := followerOf(inf).fifo.Put(t.Context(), d); err != nil {
+		if err := followerOf(inf).mirror().fifo.Put(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if err := followerOf(inf).drain.Next(t.Context()); err != nil {
+		if err := followerOf(inf).mirror().drain.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s := inf.Status(); s.Reflectors[0].Stale != 1 || s.Undecodable != 1 || s.Missing != 1 {

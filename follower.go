@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/pprof"
@@ -11,34 +12,39 @@ import (
 	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/heapsize"
 	"github.com/typedinformer/informer/internal/intake"
-	"github.com/typedinformer/informer/internal/pipe"
-	"github.com/typedinformer/informer/internal/rollout"
 	"github.com/typedinformer/informer/internal/run"
-	"github.com/typedinformer/informer/internal/saved"
 )
 
-// follower is the engine of an [Informer]. It keeps a store equal to a collection on the API server: reflectors put
-// deltas into a FIFO, and the follower writes them to the store and to the backlog of each handler.
+// follower is the engine of an [Informer]: it has the store and the handlers, and a feeder that writes to both.
 type follower[T Object] struct {
-	resource   Resource
-	config     Config[T]
-	invalid    error // the reason why New rejected its arguments; nil if it did not
-	store      *Store[T]
-	memory     *heapsize.Estimate[T]
-	beside     func(context.Context) // runs beside the rest; nil for none
-	reflectors []*Reflector[T]
-	fifo       *FIFO[T]
-	hub        *deliver.Hub[T]
-	sharding   *rollout.Rollout[Shard]
-	audits     *audit.Auditor
-	end        context.CancelCauseFunc // ends run
+	resource Resource
+	config   Config[T]
+	invalid  error // the reason why New rejected its arguments; nil if it did not
+	store    *Store[T]
+	memory   *heapsize.Estimate[T]
+	beside   func(context.Context) // runs beside the rest; nil for none
+	feeder   feeder[T]
+	hub      *deliver.Hub[T]
+	audits   *audit.Auditor
+	changes  []change[T] // scratch memory of write
 
-	drain   pipe.Drain[Delta[T]] // moves deltas from fifo to the store and to every backlog, by apply
-	changes []change[T]          // scratch memory of apply
-
-	mu      sync.Mutex // protects the fields below
+	mu      sync.Mutex // protects started
 	started bool
-	listed  map[string]bool // the namespaces whose first list is in the store
+}
+
+// feeder keeps the store of a follower equal to what it follows. Its methods are safe for concurrent use.
+type feeder[T Object] interface {
+	// run feeds the store until ctx ends or the store fails, and returns the cause. When it returns, every goroutine that
+	// it started has ended.
+	run(ctx context.Context) error
+	// close ends a feeder that does not run. Nobody can feed the store then.
+	close()
+	// mirrors returns the mirrors of the collections that the store consists of.
+	mirrors() []*mirror[T]
+	// setShard makes the store have another shard.
+	setShard(Shard)
+	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when to ask again.
+	sharded() (ok bool, changed <-chan struct{})
 }
 
 // newFollower returns a follower that holds a T for each object. packing is that of newReflector. If invalid is not
@@ -51,147 +57,52 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 		resource: resource,
 		config:   config,
 		memory:   heapsize.NewEstimate(packing.Measure),
-		fifo:     NewFIFO[T](0),
 		store:    store,
 		hub:      newHub(resource, store),
-		listed:   map[string]bool{},
-		sharding: rollout.New(resource.Shard.clone(), Shard.equal),
 	}
-	f.audits = newAuditor(client, resource, config, store, f.hub.Stopped())
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
-	f.drain.Pipe, f.drain.Few, f.drain.Apply = f.fifo.pipe, fewChanges, f.apply
-	f.drain.Wait, f.drain.Full = f.hub.WaitForRoom, f.hub.Full
-	f.drain.Exited = func() { f.end(f.exited()) } // the reflector must not retry then
-	if f.invalid = invalid; invalid == nil {
-		f.invalid = f.makeReflectors(client, packing)
-	}
-	if f.invalid != nil {
+	f.audits = newAuditor(client, f)
+	m, err := newMirror(client, resource, config, packing, store, f.hub, f.write)
+	m.done = f.hub.Load
+	f.feeder = m
+	if f.invalid = cmp.Or(invalid, err); f.invalid != nil {
 		f.hub.Stop(f.invalid)
+	}
+	for _, r := range m.reflectors {
+		r.resumed = f.audits.Resumed
 	}
 	return f
 }
 
-// makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config
-// is wrong.
-func (f *follower[T]) makeReflectors(client *Client, packing intake.Packing[T]) error {
-	if err := f.resource.validate(); err != nil {
-		return err
+// write writes a batch to the store and to every backlog.
+func (f *follower[T]) write(batch []Delta[T], initial bool) (err error) {
+	f.changes, err = writeTo(f.hub, f.store, batch, f.changes, initial)
+	clear(f.changes)
+	if f.changes = f.changes[:0]; cap(f.changes) > fifoCapacity {
+		f.changes = nil // only a list has that many changes, and lists are rare
 	}
-	for _, namespace := range f.resource.sources() {
-		part := f.resource
-		if namespace != "" {
-			part.Namespaces = []string{namespace}
-		}
-		r, err := newReflector(client, part, feed[T]{f}, f.config, packing)
-		if err != nil {
-			return err
-		}
-		r.decoder.Own = true // only the reflectors write to the store
-		f.sharding.Add(namespace, r.reshard.want)
-		f.reflectors = append(f.reflectors, r)
-		f.audits.Add(newAudited(client, part, r, f.store))
-		r.resumed = f.audits.Resumed
-	}
-	if len(f.reflectors) > 1 {
-		decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
-		for _, r := range f.reflectors {
-			r.decoder.Decoding, r.decoder.Calling = decoding, calling
-		}
-	}
-	return nil
+	return err
 }
-
-// feed is the [Holder] and the batcher that the reflectors feed.
-type feed[T Object] struct{ follower *follower[T] }
-
-func (f feed[T]) Put(ctx context.Context, d Delta[T]) error { return f.follower.fifo.Put(ctx, d) }
-func (f feed[T]) Get(key Key) (T, bool)                     { return f.follower.store.Get(key) }
-func (f feed[T]) queue(ctx context.Context, d Delta[T]) error {
-	return f.follower.fifo.pipe.Queue(ctx, &d)
-}
-func (f feed[T]) flush() error { return f.follower.drain.Flush() }
 
 // run implements engine.
-func (f *follower[T]) run(ctx context.Context) error {
+func (f *follower[T]) run(ctx context.Context) (err error) {
 	if err := f.begin(); err != nil {
 		return err
 	}
 	defer f.stop()
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	f.end = end
-	var running sync.WaitGroup
-	labels := pprof.WithLabels(ctx, pprof.Labels("informer", f.resource.String()))
-	run := func(do func(context.Context) error) {
-		running.Go(func() {
-			pprof.SetGoroutineLabels(labels)
-			defer end(f.exited()) // only the first cause counts
-			end(do(ctx))
-		})
-	}
-	for _, r := range f.reflectors {
-		run(r.Run)
-	}
-	run(f.drain.Run)
-	saver := f.saver()
-	if saver != nil {
-		running.Go(func() {
-			pprof.SetGoroutineLabels(labels)
-			saver.Run(ctx, f.waitSynced)
-		})
-	}
-	running.Go(func() {
-		pprof.SetGoroutineLabels(labels)
-		f.runAudits(ctx)
+	pprof.Do(ctx, pprof.Labels("informer", f.resource.String()), func(ctx context.Context) {
+		ctx, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		var running sync.WaitGroup
+		running.Go(func() { f.runAudits(ctx) })
+		if f.beside != nil {
+			running.Go(func() { f.beside(ctx) })
+		}
+		err = f.feeder.run(ctx)
+		end(nil)
+		running.Wait()
 	})
-	if f.beside != nil {
-		running.Go(func() {
-			pprof.SetGoroutineLabels(labels)
-			f.beside(ctx)
-		})
-	}
-	running.Wait()
-	if saver != nil {
-		saver.Save(context.WithoutCancel(ctx), true)
-	}
-	return context.Cause(ctx)
-}
-
-// exited is the error of a goroutine that a function of the user has ended.
-func (f *follower[T]) exited() error { return fmt.Errorf("%s: %w", f.resource, run.ErrGoroutineEnded) }
-
-// saver returns the saver of the store. It returns nil without Config.WarmStart.
-func (f *follower[T]) saver() *saved.Saver {
-	if f.config.WarmStart.Storage == nil {
-		return nil
-	}
-	s := &saved.Saver{Interval: f.config.WarmStart.interval(), Content: f.content}
-	for _, r := range f.reflectors {
-		s.States = append(s.States, r.warm.state)
-	}
-	return s
-}
-
-// content returns the content of a namespace of the store to save. It returns false before the first list.
-func (f *follower[T]) content(namespace string) (c saved.Content, ok bool) {
-	snap := f.store.Snapshot()
-	src, ok := snap.sources.Of(namespace)
-	if !ok || src.Version == "" || src.Data.list == nil {
-		return c, false
-	}
-	return saved.Content{
-		Objects: func(yield func(saved.Object) bool) {
-			for obj := range snap.in(namespace) {
-				if !yield(obj) {
-					return
-				}
-			}
-		},
-		Version: src.Version,
-		Shard:   src.Data.list.shard.String(),
-		Listed:  src.Data.list.listed,
-		Stale:   src.Data.undecoded.Len() > 0,
-	}, true
+	return err
 }
 
 func (f *follower[T]) begin() error {
@@ -236,24 +147,23 @@ func (f *follower[T]) unsynced(cause error) error {
 	}
 	var why []string
 	errs := []error{cause}
-	for _, r := range f.reflectors {
-		if f.listed[r.decoder.Namespace] {
-			continue
+	for _, m := range f.feeder.mirrors() {
+		for _, r := range m.lacking() {
+			s := r.Status()
+			text := s.State.String()
+			if s.WarmStart.CatchUpTo != "" {
+				text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
+					", " + text
+			}
+			if s.Namespace != "" {
+				text = "namespace " + s.Namespace + ": " + text
+			}
+			if s.LastError != nil {
+				text += " after: " + s.LastError.Error()
+				errs = append(errs, s.LastError)
+			}
+			why = append(why, text)
 		}
-		s := r.Status()
-		text := s.State.String()
-		if s.WarmStart.CatchUpTo != "" {
-			text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
-				", " + text
-		}
-		if s.Namespace != "" {
-			text = "namespace " + s.Namespace + ": " + text
-		}
-		if s.LastError != nil {
-			text += " after: " + s.LastError.Error()
-			errs = append(errs, s.LastError)
-		}
-		why = append(why, text)
 	}
 	return &NotSyncedError{Resource: f.resource, Why: strings.Join(why, "; "), errs: errs}
 }
@@ -270,64 +180,6 @@ func (f *follower[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Sub
 
 // pull implements engine.
 func (f *follower[T]) pull(ctx context.Context, yield func(Event[T]) bool) { pull(ctx, f.hub, yield) }
-
-// fewChanges is the largest number of changes that a reflector applies by itself. It leaves more to another goroutine,
-// and continues to decode.
-const fewChanges = 32
-
-// apply writes a batch of the FIFO to the store and to every backlog. The drain calls it, for one batch at a time.
-func (f *follower[T]) apply(batch []Delta[T]) (err error) {
-	for len(batch) > 0 {
-		n, initial := f.step(batch)
-		if f.changes, err = writeTo(f.hub, f.store, batch[:n], f.changes, initial); err != nil {
-			return fmt.Errorf("%s: %w", f.resource, err)
-		}
-		f.note(&batch[n-1])
-		batch = batch[n:]
-		clear(f.changes)
-		f.changes = f.changes[:0]
-	}
-	if cap(f.changes) > fifoCapacity {
-		f.changes = nil // only a list has that many changes, and lists are rare
-	}
-	return nil
-}
-
-// step returns the number of deltas of batch to apply in one step, and whether their additions are initial. They are
-// initial until the store has the first list of their namespace, or every change since a warm start.
-func (f *follower[T]) step(batch []Delta[T]) (n int, initial bool) {
-	if len(f.listed) == len(f.reflectors) {
-		return len(batch), false
-	}
-	n, initial = 1, !f.listed[batch[0].Namespace]
-	for n < len(batch) && batch[n-1].from == nil && !f.listed[batch[n].Namespace] == initial {
-		n++
-	}
-	return n, initial
-}
-
-// note notes which list and which shard the store has after d, the last delta of a step.
-func (f *follower[T]) note(d *Delta[T]) {
-	from := d.whence()
-	if d.Type != Replaced && from.kind != caughtUp || from.kind == olderState {
-		return
-	}
-	if !f.listed[d.Namespace] {
-		f.noteFirstList(d.Namespace)
-	}
-	f.sharding.Note(d.Namespace, from.change)
-}
-
-// noteFirstList notes that the store has the first list of a namespace, or what equals it. Only apply calls it.
-func (f *follower[T]) noteFirstList(namespace string) {
-	f.mu.Lock()
-	f.listed[namespace] = true
-	complete := len(f.listed) == len(f.reflectors)
-	f.mu.Unlock()
-	if complete {
-		f.hub.Load()
-	}
-}
 
 // audit implements engine.
 func (f *follower[T]) audit(ctx context.Context) (AuditResult, error) {
@@ -348,9 +200,11 @@ func (f *follower[T]) runAudits(ctx context.Context) {
 	if f.waitSynced(ctx) != nil {
 		return
 	}
-	for _, r := range f.reflectors {
-		if r.Status().WarmStart.Loaded {
-			f.audits.Due()
+	for _, m := range f.feeder.mirrors() {
+		for _, r := range m.reflectors {
+			if r.Status().WarmStart.Loaded {
+				f.audits.Due()
+			}
 		}
 	}
 	f.audits.Run(ctx)
@@ -364,9 +218,9 @@ func (f *follower[T]) setShard(ctx context.Context, shard Shard) error {
 	if err := shard.validate(); err != nil {
 		return err
 	}
-	f.sharding.Want(shard.clone())
+	f.feeder.setShard(shard.clone())
 	for {
-		ok, changed := f.sharding.Arrived()
+		ok, changed := f.feeder.sharded()
 		if ok {
 			return nil
 		}
@@ -400,7 +254,7 @@ func (f *follower[T]) reportSlow(s deliver.Status) {
 // stop ends all subscriptions, waits for the calls under way, and drops the deltas that are not in the store.
 func (f *follower[T]) stop() {
 	f.hub.Stop(ErrStopped)
-	f.fifo.Close(false)
+	f.feeder.close()
 }
 
 // abandon implements engine.

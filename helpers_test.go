@@ -47,6 +47,9 @@ func packedFollowerOf[T Object](i *Informer[T]) *follower[*packed] {
 	return i.engine.(compact[T]).follower
 }
 
+// mirror returns what feeds f, which follows one collection.
+func (f *follower[T]) mirror() *mirror[T] { return f.feeder.(*mirror[T]) }
+
 // silence is a server that never answers.
 type silence struct{}
 
@@ -76,7 +79,7 @@ func startFed(t *testing.T) fed {
 func (f fed) put(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.fifo.Put(f.t.Context(), d); err != nil {
+		if err := f.engine.mirror().fifo.Put(f.t.Context(), d); err != nil {
 			f.t.Fatal(err)
 		}
 	}

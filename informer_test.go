@@ -11,11 +11,11 @@ import (
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
-		if err := f.engine.fifo.pipe.Queue(f.t.Context(), &d); err != nil {
+		if err := f.engine.mirror().fifo.pipe.Queue(f.t.Context(), &d); err != nil {
 			f.t.Fatal(err)
 		}
 	}
-	if err := f.engine.drain.Flush(); err != nil {
+	if err := f.engine.mirror().drain.Flush(); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -56,13 +56,13 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 		before.from = &origin{kind: olderState, change: 1}
 		inf.put(before)
 		told.Want(t, "add a @1 initial=true")
-		if has := inf.engine.sharding.Has(""); inf.HasSynced() || has != 0 {
+		if has := inf.engine.mirror().sharding.Has(""); inf.HasSynced() || has != 0 {
 			t.Errorf("synced %v with the shard %d after older objects", inf.HasSynced(), has)
 		}
 		last := Delta[*thing]{Type: Bookmarked, ResourceVersion: "3", from: &origin{kind: caughtUp, change: 1}}
 		inf.queued(upsert(2, "b"), last, upsert(4, "c"))
 		told.Want(t, "add b @2 initial=true", "add c @4 initial=false")
-		if has := inf.engine.sharding.Has(""); !inf.HasSynced() || has != 1 {
+		if has := inf.engine.mirror().sharding.Has(""); !inf.HasSynced() || has != 1 {
 			t.Errorf("synced %v with the shard %d after every change", inf.HasSynced(), has)
 		}
 	})
@@ -71,14 +71,14 @@ func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 // While a namespace lacks its first list, only its additions are initial.
 // Guarantees: S4
 func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
-	f := &follower[*thing]{listed: map[string]bool{"b": true}, reflectors: make([]*Reflector[*thing], 2)}
+	m := &mirror[*thing]{listed: map[string]bool{"b": true}, reflectors: make([]*Reflector[*thing], 2)}
 	var batch []Delta[*thing]
 	for _, namespace := range []string{"a", "b", "b", "a"} {
 		batch = append(batch, Delta[*thing]{Type: Upserted, Namespace: namespace})
 	}
 	var steps []string
 	for len(batch) > 0 {
-		n, initial := f.step(batch)
+		n, initial := m.step(batch)
 		steps = append(steps, fmt.Sprint(n, initial))
 		batch = batch[n:]
 	}
@@ -168,8 +168,8 @@ func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 		synctest.Wait()
 		exits = true
 		go func() {
-			_ = inf.engine.fifo.pipe.Queue(t.Context(), new(upsert(2, "a")))
-			_ = inf.engine.drain.Flush()
+			_ = inf.engine.mirror().fifo.pipe.Queue(t.Context(), new(upsert(2, "a")))
+			_ = inf.engine.mirror().drain.Flush()
 		}()
 		synctest.Wait()
 		if err := inf.Subscribe(&recorder{}).Err(); err == nil {

@@ -40,17 +40,27 @@ func (f *follower[T]) status() InformerStatus {
 		Memory:          f.memory.Of(snap.Len(), snap.version.Indexes(), snap.All()),
 	}
 	s.Undecodable, s.Missing = snap.undecodable()
-	s.Queued, s.Blocked = f.fifo.Len()
 	s.Audit = auditStatus(f.resource, f.audits.Status())
-	s.Resource.Shard = f.sharding.Latest().clone()
-	for _, r := range f.reflectors {
-		part := r.Status()
-		src, _ := snap.sources.Of(r.decoder.Namespace)
-		part.Stale = src.Data.undecoded.Len() // so that who sees a list in the store also sees what it lacks
-		s.Reflectors = append(s.Reflectors, part)
+	for _, m := range f.feeder.mirrors() {
+		m.addStatus(&s)
 	}
 	for _, l := range f.hub.All() {
 		s.Handlers = append(s.Handlers, subscriptionStatus(l.Status()))
 	}
 	return s
+}
+
+// addStatus adds what s has of m.
+func (m *mirror[T]) addStatus(s *InformerStatus) {
+	snap := m.store.Snapshot()
+	queued, blocked := m.fifo.Len()
+	s.Queued += queued
+	s.Blocked += blocked
+	s.Resource.Shard = m.sharding.Latest().clone()
+	for _, r := range m.reflectors {
+		part := r.Status()
+		src, _ := snap.sources.Of(r.decoder.Namespace)
+		part.Stale = src.Data.undecoded.Len() // so that who sees a list in the store also sees what it lacks
+		s.Reflectors = append(s.Reflectors, part)
+	}
 }

@@ -35,21 +35,21 @@ func TestUsersOfAnInformerThatIsFedAgreeWithAMap(t *testing.T) {
 		m.Step("namespaces %q, compact=%v, FIFO of %d", resource.Namespaces, compact, capacity)
 		// feed returns a function that puts d into the FIFO.
 		feed := func(d Delta[*thing]) (put func(context.Context) error) {
-			return func(ctx context.Context) error { return followerOf(inf).fifo.Put(ctx, d) }
+			return func(ctx context.Context) error { return followerOf(inf).mirror().fifo.Put(ctx, d) }
 		}
 		if compact {
 			packer := newThingPacker(m)
 			engine := packedFollowerOf(inf)
-			engine.fifo = NewFIFO[*packed](capacity)
-			engine.drain.Pipe = engine.fifo.pipe
+			engine.mirror().fifo = NewFIFO[*packed](capacity)
+			engine.mirror().drain.Pipe = engine.mirror().fifo.pipe
 			feed = func(d Delta[*thing]) func(context.Context) error {
 				packed := packer.delta(d)
-				return func(ctx context.Context) error { return engine.fifo.Put(ctx, packed) }
+				return func(ctx context.Context) error { return engine.mirror().fifo.Put(ctx, packed) }
 			}
 		} else {
 			engine := followerOf(inf)
-			engine.fifo = NewFIFO[*thing](capacity)
-			engine.drain.Pipe = engine.fifo.pipe
+			engine.mirror().fifo = NewFIFO[*thing](capacity)
+			engine.mirror().drain.Pipe = engine.mirror().fifo.pipe
 		}
 		users := &Users[*thing]{
 			Model:    m,

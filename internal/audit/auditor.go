@@ -46,6 +46,7 @@ type Status struct {
 // Config describes an [Auditor].
 type Config struct {
 	Every     time.Duration                                       // zero for no periodic audits
+	Sources   func() []Source                                     // of the store, at the beginning of an audit
 	Published func() <-chan struct{}                              // returns a channel that is closed when a view changes
 	Older     func(version, than string) bool                     // compares resource versions
 	Alone     func(ctx context.Context) (leave func(), err error) // waits until no other audit of the client runs
@@ -59,7 +60,6 @@ type Config struct {
 // Auditor audits one store. Its methods are safe for concurrent use; Run may be called once.
 type Auditor struct {
 	config   Config
-	sources  []Source
 	schedule schedule
 	resumed  chan struct{} // holds a token when a watch has resumed after a failure
 
@@ -72,9 +72,6 @@ func New(c Config) *Auditor {
 	return &Auditor{config: c, schedule: schedule{every: c.Every, due: make(chan struct{}, 1)},
 		resumed: make(chan struct{}, 1)}
 }
-
-// Add adds a source. It must not be called after Run or Audit.
-func (a *Auditor) Add(s Source) { a.sources = append(a.sources, s) }
 
 // Due makes an audit due. It begins at a random time within half a minute.
 func (a *Auditor) Due() { run.Signal(a.schedule.due) }
@@ -178,7 +175,7 @@ func (a *Auditor) compareAll(ctx context.Context, r *Result) error {
 		return err
 	}
 	defer leave()
-	for _, s := range a.sources {
+	for _, s := range a.config.Sources() {
 		err := run.Apart(func() error { return a.compareSource(ctx, s, r) }) // List may call functions of the user
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)

@@ -28,6 +28,7 @@ func newRig(every time.Duration) *rig {
 	r := &rig{view: objects{version: "1"}, published: make(chan struct{}), stopped: make(chan struct{}), identity: "one"}
 	r.Auditor = New(Config{
 		Every:     every,
+		Sources:   func() []Source { return []Source{r} },
 		Published: func() <-chan struct{} { return r.published },
 		Older:     func(version, than string) bool { return version < than },
 		Alone:     func(context.Context) (func(), error) { return func() {}, nil },
@@ -35,7 +36,6 @@ func newRig(every time.Duration) *rig {
 		Different: func(Result) error { return errors.New("different") },
 		Stopped:   r.stopped,
 	})
-	r.Add(r)
 	return r
 }
 

@@ -12,52 +12,47 @@ import (
 // Source is the source of one namespace, or of all if Namespace is empty.
 type Source[D comparable] struct {
 	Namespace string
+	Part      string // the name of a part of the namespace; empty for all of it
 	// Version is the resource version up to which the source has reported every change. Empty means unknown.
 	Version string
 	Data    D // what else the store has of it
 }
 
-// Sources are the sources of a store, sorted by namespace. It never changes: Set and Advance return another one. Nil
-// has none.
+// Sources are the sources of a store, sorted by namespace and part. It never changes: Set, Advance and Without return
+// another one. Nil has none.
 type Sources[D comparable] []Source[D]
 
-// Of returns the source of namespace. It returns false if there is none.
+// Of returns the source of namespace that has no part. It returns false if there is none.
 func (s Sources[D]) Of(namespace string) (src Source[D], ok bool) {
-	if i, found := s.search(namespace); found {
+	if i, found := s.search(namespace, ""); found {
 		return s[i], true
 	}
 	return src, false
 }
 
-// Version returns the resource version that the source of the objects of namespace has reached, or "" if it has
-// reported nothing.
+// Version returns the lowest resource version of the sources of the objects of namespace, or "" if one of them is
+// unknown or there is none.
 func (s Sources[D]) Version(namespace string) string {
-	for i := range s {
-		if s[i].Namespace == namespace || s[i].Namespace == "" {
-			return s[i].Version
-		}
-	}
-	return ""
+	return s.lowest(func(of string) bool { return of == namespace || of == "" })
 }
 
-// Lowest returns the lowest resource version of the sources, or "" if one of them is unknown.
-func (s Sources[D]) Lowest() string {
-	if len(s) == 0 {
-		return ""
-	}
-	lowest := s[0].Version
-	for _, src := range s[1:] {
-		if Older(src.Version, lowest) {
-			lowest = src.Version
+// Lowest returns the lowest resource version of the sources, or "" if one of them is unknown or there is none.
+func (s Sources[D]) Lowest() string { return s.lowest(func(string) bool { return true }) }
+
+func (s Sources[D]) lowest(counts func(namespace string) bool) (lowest string) {
+	found := false
+	for i := range s {
+		if src := &s[i]; counts(src.Namespace) && (!found || Older(src.Version, lowest)) {
+			lowest, found = src.Version, true
 		}
 	}
 	return lowest
 }
 
-// Set returns the sources with src instead of the one of its namespace. It can go back: a server that was restored from
+// Set returns the sources with src instead of the one of its namespace and part. It can go back: a server that was restored from
 // a backup has older versions.
 func (s Sources[D]) Set(src Source[D]) Sources[D] {
-	i, found := s.search(src.Namespace)
+	i, found := s.search(src.Namespace, src.Part)
 	next := slices.Clone(s)
 	if found {
 		next[i] = src
@@ -76,20 +71,30 @@ func (s Sources[D]) Advance(namespace, version string, data D) Sources[D] {
 	if version == have.Version && data == have.Data {
 		return s
 	}
-	return s.Set(Source[D]{namespace, version, data})
+	return s.Set(Source[D]{Namespace: namespace, Version: version, Data: data})
 }
 
-// search returns the index of the source of namespace, or where to insert it.
-func (s Sources[D]) search(namespace string) (int, bool) {
-	return slices.BinarySearchFunc(s, namespace, func(src Source[D], namespace string) int {
-		return cmp.Compare(src.Namespace, namespace)
-	})
+// Without returns the sources without one.
+func (s Sources[D]) Without(namespace, part string) Sources[D] {
+	if i, found := s.search(namespace, part); found {
+		return slices.Delete(slices.Clone(s), i, i+1)
+	}
+	return s
 }
 
-// Check returns an error if s is not sorted or has a namespace twice.
+// search returns the index of a source, or where to insert it.
+func (s Sources[D]) search(namespace, part string) (int, bool) {
+	return slices.BinarySearchFunc(s, Source[D]{Namespace: namespace, Part: part}, compare)
+}
+
+func compare[D comparable](a, b Source[D]) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Part, b.Part))
+}
+
+// Check returns an error if s is not sorted or has a source twice.
 func (s Sources[D]) Check() error {
 	for i := 1; i < len(s); i++ {
-		if s[i-1].Namespace >= s[i].Namespace {
+		if compare(s[i-1], s[i]) >= 0 {
 			return fmt.Errorf("sources %v are not sorted or not distinct", s)
 		}
 	}

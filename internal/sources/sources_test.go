@@ -18,21 +18,21 @@ func TestSourcesAdvance(t *testing.T) {
 		want               string
 	}{
 		{"b", "", 0, false, "[]"}, // nothing is known
-		{"b", "5", 0, false, "[{b 5 0}]"},
-		{"a", "7", 0, false, "[{a 7 0} {b 5 0}]"},
-		{"c", "", 1, false, "[{a 7 0} {b 5 0} {c  1}]"},
-		{"b", "10", 0, false, "[{a 7 0} {b 10 0} {c  1}]"},
-		{"b", "9", 0, false, "[{a 7 0} {b 10 0} {c  1}]"},
-		{"b", "9", 2, false, "[{a 7 0} {b 10 2} {c  1}]"},
-		{"b", "", 3, false, "[{a 7 0} {b 10 3} {c  1}]"},
-		{"b", "0", 3, false, "[{a 7 0} {b 10 3} {c  1}]"},
-		{"b", "4", 1, true, "[{a 7 0} {b 4 1} {c  1}]"},
-		{"b", "", 0, true, "[{a 7 0} {b  0} {c  1}]"},
-		{"ab", "1", 0, true, "[{a 7 0} {ab 1 0} {b  0} {c  1}]"},
+		{"b", "5", 0, false, "[{b  5 0}]"},
+		{"a", "7", 0, false, "[{a  7 0} {b  5 0}]"},
+		{"c", "", 1, false, "[{a  7 0} {b  5 0} {c   1}]"},
+		{"b", "10", 0, false, "[{a  7 0} {b  10 0} {c   1}]"},
+		{"b", "9", 0, false, "[{a  7 0} {b  10 0} {c   1}]"},
+		{"b", "9", 2, false, "[{a  7 0} {b  10 2} {c   1}]"},
+		{"b", "", 3, false, "[{a  7 0} {b  10 3} {c   1}]"},
+		{"b", "0", 3, false, "[{a  7 0} {b  10 3} {c   1}]"},
+		{"b", "4", 1, true, "[{a  7 0} {b  4 1} {c   1}]"},
+		{"b", "", 0, true, "[{a  7 0} {b   0} {c   1}]"},
+		{"ab", "1", 0, true, "[{a  7 0} {ab  1 0} {b   0} {c   1}]"},
 	} {
 		before, text := s, fmt.Sprint(s)
 		if c.set {
-			s = s.Set(Source[int]{c.namespace, c.version, c.data})
+			s = s.Set(Source[int]{Namespace: c.namespace, Version: c.version, Data: c.data})
 		} else {
 			s = s.Advance(c.namespace, c.version, c.data)
 		}
@@ -47,14 +47,14 @@ func TestSourcesAdvance(t *testing.T) {
 
 // Nothing is copied if nothing changes.
 func TestSourcesThatStayAreNotCopied(t *testing.T) {
-	s := Sources[int]{{"a", "5", 1}, {"b", "5", 1}}
+	s := Sources[int]{{"a", "", "5", 1}, {"b", "", "5", 1}}
 	if n := testing.AllocsPerRun(100, func() { s = s.Advance("b", "4", 1) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func TestSourceOfANamespace(t *testing.T) {
-	s := Sources[int]{{"a", "12", 1}, {"b", "9", 2}}
+	s := Sources[int]{{"a", "", "12", 1}, {"b", "", "9", 2}}
 	if src, ok := s.Of("b"); !ok || src.Data != 2 {
 		t.Errorf("b: %v %v", src, ok)
 	}
@@ -64,7 +64,7 @@ func TestSourceOfANamespace(t *testing.T) {
 	if a, c := s.Version("a"), s.Version("c"); a != "12" || c != "" {
 		t.Errorf("versions %q and %q", a, c)
 	}
-	whole := Sources[int]{{"", "7", 0}}
+	whole := Sources[int]{{"", "", "7", 0}}
 	if v := whole.Version("a"); v != "7" {
 		t.Errorf("the source of all namespaces: %q", v)
 	}
@@ -86,7 +86,7 @@ func TestLowestVersion(t *testing.T) {
 }
 
 func TestCheckFindsWrongOrder(t *testing.T) {
-	s := Sources[int]{{"a", "", 0}, {"b", "", 0}}
+	s := Sources[int]{{"a", "", "", 0}, {"b", "", "", 0}}
 	slices.Reverse(s)
 	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "not sorted") {
 		t.Error(err)
@@ -109,5 +109,22 @@ func TestVersionsAreNumbers(t *testing.T) {
 		if older, reached := Older(c.a, c.b), Reached(c.a, c.b); older != c.older || reached != c.reached {
 			t.Errorf("%q and %q: older %v, reached %v", c.a, c.b, older, reached)
 		}
+	}
+}
+
+// A namespace can have several parts, and is as far as the last one.
+func TestPartsOfANamespace(t *testing.T) {
+	var s Sources[int]
+	for _, src := range []Source[int]{{"a", "x", "12", 1}, {"a", "", "9", 2}, {"", "y", "7", 3}, {"a", "x", "13", 4}} {
+		s = s.Set(src)
+	}
+	if got := fmt.Sprint(s); got != "[{ y 7 3} {a  9 2} {a x 13 4}]" || s.Check() != nil {
+		t.Error(got, s.Check())
+	}
+	if src, ok := s.Of("a"); !ok || src.Data != 2 || s.Version("a") != "7" || s.Version("b") != "7" {
+		t.Errorf("%v: %v, versions %q and %q", s, src, s.Version("a"), s.Version("b"))
+	}
+	if left := s.Without("", "y").Without("none", ""); left.Version("a") != "9" || left.Version("b") != "" || len(s) != 3 {
+		t.Errorf("%v after %v", left, s)
 	}
 }

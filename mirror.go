@@ -1,0 +1,253 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/typedinformer/informer/internal/audit"
+	"github.com/typedinformer/informer/internal/deliver"
+	"github.com/typedinformer/informer/internal/intake"
+	"github.com/typedinformer/informer/internal/pipe"
+	"github.com/typedinformer/informer/internal/rollout"
+	"github.com/typedinformer/informer/internal/run"
+	"github.com/typedinformer/informer/internal/saved"
+)
+
+// mirror keeps a store equal to a collection on the API server: reflectors put deltas into a FIFO, and the mirror
+// writes them to the store. It is the feeder of a follower whose store is that store.
+type mirror[T Object] struct {
+	resource   Resource
+	config     Config[T]
+	store      *Store[T]
+	reflectors []*Reflector[T]
+	audited    []audit.Source
+	fifo       *FIFO[T]
+	sharding   *rollout.Rollout[Shard]
+	end        context.CancelCauseFunc // ends run
+
+	drain pipe.Drain[Delta[T]] // moves deltas from fifo to the store, by apply
+	// write writes a batch to the store. Its additions are initial if initial is true.
+	write func(batch []Delta[T], initial bool) error
+	whole chan struct{} // closed when the store has the first list of each namespace
+	done  func()        // called then
+
+	mu     sync.Mutex      // protects listed
+	listed map[string]bool // the namespaces whose first list is in the store
+}
+
+// newMirror returns a mirror that writes to store by write, after hub has room. packing is that of newReflector. It
+// returns a mirror without reflectors, and an error, if the client, the resource or the config is wrong.
+func newMirror[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T], store *Store[T],
+	hub *deliver.Hub[T], write func(batch []Delta[T], initial bool) error) (*mirror[T], error) {
+	m := &mirror[T]{
+		resource: resource,
+		config:   config,
+		store:    store,
+		fifo:     NewFIFO[T](0),
+		sharding: rollout.New(resource.Shard.clone(), Shard.equal),
+		write:    write,
+		whole:    make(chan struct{}),
+		listed:   map[string]bool{},
+	}
+	m.drain.Pipe, m.drain.Few, m.drain.Apply = m.fifo.pipe, fewChanges, m.apply
+	m.drain.Wait, m.drain.Full = hub.WaitForRoom, hub.Full
+	m.drain.Exited = func() { m.end(m.exited()) } // the reflector must not retry then
+	return m, m.makeReflectors(client, packing)
+}
+
+// makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config
+// is wrong.
+func (m *mirror[T]) makeReflectors(client *Client, packing intake.Packing[T]) error {
+	if err := m.resource.validate(); err != nil {
+		return err
+	}
+	for _, namespace := range m.resource.sources() {
+		part := m.resource
+		if namespace != "" {
+			part.Namespaces = []string{namespace}
+		}
+		r, err := newReflector(client, part, feed[T]{m}, m.config, packing)
+		if err != nil {
+			return err
+		}
+		r.decoder.Own = true // only the reflectors write to the store
+		m.sharding.Add(namespace, r.reshard.want)
+		m.reflectors = append(m.reflectors, r)
+		m.audited = append(m.audited, newAudited(client, part, r, m.store))
+	}
+	if len(m.reflectors) > 1 {
+		shareWork(m.reflectors)
+	}
+	return nil
+}
+
+// shareWork makes reflectors decode no more at once than one of them, and call one function of the user at a time.
+func shareWork[T Object](reflectors []*Reflector[T]) {
+	decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
+	for _, r := range reflectors {
+		r.decoder.Decoding, r.decoder.Calling = decoding, calling
+	}
+}
+
+// feed is the [Holder] and the batcher that the reflectors feed.
+type feed[T Object] struct{ mirror *mirror[T] }
+
+func (f feed[T]) Put(ctx context.Context, d Delta[T]) error { return f.mirror.fifo.Put(ctx, d) }
+func (f feed[T]) Get(key Key) (T, bool)                     { return f.mirror.store.Get(key) }
+func (f feed[T]) queue(ctx context.Context, d Delta[T]) error {
+	return f.mirror.fifo.pipe.Queue(ctx, &d)
+}
+func (f feed[T]) flush() error { return f.mirror.drain.Flush() }
+
+// run implements feeder.
+func (m *mirror[T]) run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	m.end = end
+	var running sync.WaitGroup
+	run := func(do func(context.Context) error) {
+		running.Go(func() {
+			defer end(m.exited()) // only the first cause counts
+			end(do(ctx))
+		})
+	}
+	for _, r := range m.reflectors {
+		run(r.Run)
+	}
+	run(m.drain.Run)
+	saver := m.saver()
+	if saver != nil {
+		running.Go(func() { saver.Run(ctx, m.waitWhole) })
+	}
+	running.Wait()
+	if saver != nil {
+		saver.Save(context.WithoutCancel(ctx), true)
+	}
+	return context.Cause(ctx)
+}
+
+// close implements feeder.
+func (m *mirror[T]) close() { m.fifo.Close(false) }
+
+// mirrors implements feeder.
+func (m *mirror[T]) mirrors() []*mirror[T] { return []*mirror[T]{m} }
+
+// setShard implements feeder.
+func (m *mirror[T]) setShard(shard Shard) { m.sharding.Want(shard) }
+
+// sharded implements feeder.
+func (m *mirror[T]) sharded() (ok bool, changed <-chan struct{}) { return m.sharding.Arrived() }
+
+// waitWhole waits until the store has the first list of each namespace.
+func (m *mirror[T]) waitWhole(ctx context.Context) error {
+	select {
+	case <-m.whole:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lacking returns the reflectors whose first list is not in the store.
+func (m *mirror[T]) lacking() (reflectors []*Reflector[T]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.reflectors {
+		if !m.listed[r.decoder.Namespace] {
+			reflectors = append(reflectors, r)
+		}
+	}
+	return reflectors
+}
+
+// saver returns the saver of the store. It returns nil without Config.WarmStart.
+func (m *mirror[T]) saver() *saved.Saver {
+	if m.config.WarmStart.Storage == nil {
+		return nil
+	}
+	s := &saved.Saver{Interval: m.config.WarmStart.interval(), Content: m.content}
+	for _, r := range m.reflectors {
+		s.States = append(s.States, r.warm.state)
+	}
+	return s
+}
+
+// content returns the content of a namespace of the store to save. It returns false before the first list.
+func (m *mirror[T]) content(namespace string) (c saved.Content, ok bool) {
+	snap := m.store.Snapshot()
+	src, ok := snap.sources.Of(namespace)
+	if !ok || src.Version == "" || src.Data.list == nil {
+		return c, false
+	}
+	return saved.Content{
+		Objects: func(yield func(saved.Object) bool) {
+			for obj := range snap.in(namespace) {
+				if !yield(obj) {
+					return
+				}
+			}
+		},
+		Version: src.Version,
+		Shard:   src.Data.list.shard.String(),
+		Listed:  src.Data.list.listed,
+		Stale:   src.Data.undecoded.Len() > 0,
+	}, true
+}
+
+// fewChanges is the largest number of changes that a reflector applies by itselm. It leaves more to another goroutine,
+// and continues to decode.
+const fewChanges = 32
+
+// apply writes a batch of the FIFO to the store. The drain calls it, for one batch at a time.
+func (m *mirror[T]) apply(batch []Delta[T]) error {
+	for len(batch) > 0 {
+		n, initial := m.step(batch)
+		if err := m.write(batch[:n], initial); err != nil {
+			return fmt.Errorf("%s: %w", m.resource, err)
+		}
+		m.note(&batch[n-1])
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// step returns the number of deltas of batch to apply in one step, and whether their additions are initial. They are
+// initial until the store has the first list of their namespace, or every change since a warm start.
+func (m *mirror[T]) step(batch []Delta[T]) (n int, initial bool) {
+	if len(m.listed) == len(m.reflectors) {
+		return len(batch), false
+	}
+	n, initial = 1, !m.listed[batch[0].Namespace]
+	for n < len(batch) && batch[n-1].from == nil && !m.listed[batch[n].Namespace] == initial {
+		n++
+	}
+	return n, initial
+}
+
+// note notes which list and which shard the store has after d, the last delta of a step.
+func (m *mirror[T]) note(d *Delta[T]) {
+	from := d.whence()
+	if d.Type != Replaced && from.kind != caughtUp || from.kind == olderState {
+		return
+	}
+	if !m.listed[d.Namespace] {
+		m.noteFirstList(d.Namespace)
+	}
+	m.sharding.Note(d.Namespace, from.change)
+}
+
+// noteFirstList notes that the store has the first list of a namespace, or what equals it. Only apply calls it.
+func (m *mirror[T]) noteFirstList(namespace string) {
+	m.mu.Lock()
+	m.listed[namespace] = true
+	complete := len(m.listed) == len(m.reflectors)
+	m.mu.Unlock()
+	if complete {
+		close(m.whole)
+		m.done()
+	}
+}
+
+// exited is the error of a goroutine that a function of the user has ended.
+func (m *mirror[T]) exited() error { return fmt.Errorf("%s: %w", m.resource, run.ErrGoroutineEnded) }
