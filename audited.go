@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/fetch"
@@ -12,20 +13,16 @@ import (
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
-// newAuditor returns an auditor of the store of f.
-func newAuditor[T Object](client *Client, f *follower[T]) *audit.Auditor {
-	resource, config := f.resource, f.config
+// newAuditor returns an auditor of store, which consists of what each returns. stopped is closed when nothing writes to
+// the store any more.
+func newAuditor[T Object](client *Client, resource Resource, config Config[T], store *Store[T], stopped <-chan struct{},
+	each func() []audit.Source) *audit.Auditor {
 	c := audit.Config{
-		Every: config.AuditEvery,
-		Sources: func() (sources []audit.Source) {
-			for _, m := range f.feeder.mirrors() {
-				sources = append(sources, m.audited...)
-			}
-			return sources
-		},
-		Published: f.store.published,
+		Every:     config.AuditEvery,
+		Sources:   each,
+		Published: store.published,
 		Older:     sources.Older,
-		Stopped:   f.hub.Stopped(),
+		Stopped:   stopped,
 		Different: func(r audit.Result) error {
 			config.logger().Error("the store differs from the server", "resource", resource.String(), "differ", r.Differ,
 				"objects", r.Objects, "resourceVersion", r.Version, "first", audit.Text(r.Named, r.Differ))
@@ -57,17 +54,26 @@ type audited[T Object] struct {
 
 // newAudited returns the source of r, a reflector of resource that feeds store.
 func newAudited[T Object](client *Client, resource Resource, r *Reflector[T], store *Store[T]) audited[T] {
-	metadata := r.decoder.Metadata
-	return audited[T]{store, r, fetch.NewSource(fetch.Config{
+	return audited[T]{store, r, newMetadataSource(client, resource, r, Key{}), r.config.PageSize}
+}
+
+// newMetadataSource returns the source of the metadata of the objects of r, a reflector of resource, or of one of them
+// if key has a name.
+func newMetadataSource[T Object](client *Client, resource Resource, r *Reflector[T], key Key) *fetch.Source {
+	metadata, of, namespace := r.decoder.Metadata, resource.FieldSelector, r.decoder.Namespace
+	if key.Name != "" {
+		of, namespace = strings.TrimPrefix(of+",metadata.name="+key.Name, ","), key.Namespace
+	}
+	return fetch.NewSource(fetch.Config{
 		Client:        client.http,
-		Path:          resource.path(r.decoder.Namespace),
+		Path:          resource.path(namespace),
 		Resource:      resource.GroupResource(),
 		LabelSelector: resource.LabelSelector,
-		FieldSelector: resource.FieldSelector,
+		FieldSelector: of,
 		AcceptList:    metadata.AcceptList() + "," + r.decoder.Pool.AcceptList(), // not every server has metadata alone
 		Background:    true,
 		Check:         metadata.Check,
-	}), r.config.PageSize}
+	})
 }
 
 // View implements audit.Source.

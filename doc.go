@@ -150,11 +150,10 @@
 //	                  a version that the sink holds already, calls Config.Filter, decodes the bytes into a T
 //	                  (internal/decode), and calls Config.Transform
 //	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
-//	outlet.go         puts a Delta into the sink, which then has every change up to the event's resource version
+//	reflector.go      puts a Delta into the sink, which then has every change up to the event's resource version
 //	fifo.go           queues the delta; a full queue blocks the reader, and so the server (internal/pipe)
-//	follower.go       takes a batch of deltas, on the reader if they are few (internal/pipe)
+//	mirror.go         takes a batch of deltas, on the reader if they are few (internal/pipe)
 //	edit.go           applies it to the store and its indexes in one step (internal/table)
-//	listener.go       has the handlers of the follower
 //	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler
 //	compact.go        with Config.Compact only: decodes what the handler receives (internal/packed)
 //	enqueue.go        is a handler that adds keys
@@ -165,12 +164,13 @@
 // puts them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and
 // internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch
 // decides what a 404 means, and its state machine chooses the next request. reshard.go is the change of a shard, which
-// an informer asks of each reflector (internal/rollout). audited.go gives internal/audit what it compares with the
-// server. store.go, index.go and orderedindex.go read what edit.go wrote. informer.go is the face of all this, wait.go
-// implements its Wait methods, group.go shares informers (internal/members), and lister.go reads them as client-go's
-// listers do. ownwrites.go keeps a key from running again before the stores have what was written for it. client.go
-// configures the requests, and typedclient.go reads and writes single objects (internal/crud). Package k8s and the
-// generator in codegen build on these.
+// an informer asks of each reflector (internal/rollout). selections.go merges several mirrors into one store
+// (internal/union), and follower.go has the store, the handlers and what feeds them. audited.go gives internal/audit
+// what it compares with the server. store.go, index.go and orderedindex.go read what edit.go wrote. informer.go is the
+// face of all this, wait.go implements its Wait methods, group.go shares informers (internal/members), and lister.go
+// reads them as client-go's listers do. ownwrites.go keeps a key from running again before the stores have what was
+// written for it. client.go configures the requests, and typedclient.go reads and writes single objects
+// (internal/crud). Package k8s and the generator in codegen build on these.
 //
 // The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

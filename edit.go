@@ -54,6 +54,17 @@ func (s *Store[T]) apply(batch []Delta[T], changes []change[T]) ([]change[T], er
 	return s.applyLocked(batch, edit[T]{changes: changes})
 }
 
+// merge applies one edit that do makes, and appends its effects to changes, in order.
+func (s *Store[T]) merge(changes []change[T], do func(*edit[T])) []change[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := edit[T]{changes: changes}
+	w.beginLocked(s)
+	do(&w)
+	w.publishLocked()
+	return w.changes
+}
+
 // applyLocked applies batch with w, which has not begun. It returns the changes of w.
 func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error) {
 	for i := range batch {

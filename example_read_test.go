@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,12 +158,14 @@ func ExampleInformer_Await() {
 	defer start(pods)()
 	writer := informer.NewTypedClient[*corev1.Pod](client, podGVR)
 	ctx, key := context.Background(), informer.Key{Namespace: "default", Name: "web-0"}
-	go func() {
+	var writing sync.WaitGroup
+	defer writing.Wait() // before the server closes
+	writing.Go(func() {
 		patch := []byte(`{"metadata":{"labels":{"checked":"yes"}}}`)
 		if _, err := writer.Patch(ctx, key, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			log.Fatal(err)
 		}
-	}()
+	})
 	pod, err := pods.Await(ctx, key, func(pod *corev1.Pod) bool { return pod != nil && pod.Labels["checked"] != "" })
 	if err != nil {
 		log.Fatal(err)
@@ -283,4 +286,27 @@ func ExampleWarmStartConfig() {
 	// Output:
 	// 3 false
 	// 3 true
+}
+
+// One store of the pods of two applications, then of one of them and of a namespace that RBAC may not allow yet.
+func ExampleInformer_SetSelections() {
+	client, closeServer := servePods()
+	defer closeServer()
+	pods := informer.New(client, informer.Resource{GroupVersionResource: podGVR, Selections: []informer.Selection{
+		{LabelSelector: "app=web"},
+		{LabelSelector: "app=db"},
+	}}, informer.Config[*corev1.Pod]{})
+	defer start(pods)()
+	fmt.Println(pods.Store().Len(), pods.Resource())
+
+	err := pods.SetSelections(context.Background(),
+		informer.Selection{LabelSelector: "app=db"},
+		informer.Selection{Namespace: "tenant", Optional: true})
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(pods.Store().Len(), pods.Status().Resource)
+	// Output:
+	// 3 v1 pods with labels app=web or with labels app=db
+	// 1 v1 pods with labels app=db or in tenant
 }

@@ -26,7 +26,6 @@ type follower[T Object] struct {
 	feeder   feeder[T]
 	hub      *deliver.Hub[T]
 	audits   *audit.Auditor
-	changes  []change[T] // scratch memory of write
 
 	mu      sync.Mutex // protects started
 	started bool
@@ -41,9 +40,12 @@ type feeder[T Object] interface {
 	close()
 	// mirrors returns the mirrors of the collections that the store consists of.
 	mirrors() []*mirror[T]
+	// latest returns the resource with the latest shard and selections.
+	latest() Resource
 	// setShard makes the store have another shard.
 	setShard(Shard)
-	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when to ask again.
+	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when to ask
+	// again.
 	sharded() (ok bool, changed <-chan struct{})
 }
 
@@ -61,26 +63,26 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 		hub:      newHub(resource, store),
 	}
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
-	f.audits = newAuditor(client, f)
-	m, err := newMirror(client, resource, config, packing, store, f.hub, f.write)
-	m.done = f.hub.Load
-	f.feeder = m
+	f.audits = newAuditor(client, resource, config, store, f.hub.Stopped(), f.audited)
+	err := f.feed(client, packing)
 	if f.invalid = cmp.Or(invalid, err); f.invalid != nil {
 		f.hub.Stop(f.invalid)
-	}
-	for _, r := range m.reflectors {
-		r.resumed = f.audits.Resumed
 	}
 	return f
 }
 
-// write writes a batch to the store and to every backlog.
-func (f *follower[T]) write(batch []Delta[T], initial bool) (err error) {
-	f.changes, err = writeTo(f.hub, f.store, batch, f.changes, initial)
-	clear(f.changes)
-	if f.changes = f.changes[:0]; cap(f.changes) > fifoCapacity {
-		f.changes = nil // only a list has that many changes, and lists are rare
+// feed makes the feeder of f.
+func (f *follower[T]) feed(client *Client, packing intake.Packing[T]) error {
+	if len(f.resource.Selections) > 0 {
+		s := newSelections(client, f.resource, f.config, packing, f.store, f.hub, f.audits.Resumed)
+		f.feeder = s
+		return s.want(f.resource.Selections)
 	}
+	m, err := newMirror(client, f.resource, f.config, packing, f.store, f.hub)
+	for _, r := range m.reflectors {
+		r.resumed = f.audits.Resumed
+	}
+	f.feeder = m
 	return err
 }
 
@@ -155,7 +157,9 @@ func (f *follower[T]) unsynced(cause error) error {
 				text = "catching up from a saved state at resource version " + s.ResourceVersion + " to " + s.WarmStart.CatchUpTo +
 					", " + text
 			}
-			if s.Namespace != "" {
+			if len(f.resource.Selections) > 0 {
+				text = cmp.Or(strings.TrimPrefix(m.resource.where(), " "), "all namespaces") + ": " + text
+			} else if s.Namespace != "" {
 				text = "namespace " + s.Namespace + ": " + text
 			}
 			if s.LastError != nil {
@@ -180,6 +184,14 @@ func (f *follower[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Sub
 
 // pull implements engine.
 func (f *follower[T]) pull(ctx context.Context, yield func(Event[T]) bool) { pull(ctx, f.hub, yield) }
+
+// audited returns what audits compare with the server.
+func (f *follower[T]) audited() (all []audit.Source) {
+	for _, m := range f.feeder.mirrors() {
+		all = append(all, m.audited...)
+	}
+	return all
+}
 
 // audit implements engine.
 func (f *follower[T]) audit(ctx context.Context) (AuditResult, error) {
@@ -219,20 +231,49 @@ func (f *follower[T]) setShard(ctx context.Context, shard Shard) error {
 		return err
 	}
 	f.feeder.setShard(shard.clone())
+	if err := f.waitUntil(ctx, f.feeder.sharded); err != nil {
+		return fmt.Errorf("%s has not changed its shard: %w", f.resource, err)
+	}
+	return nil
+}
+
+// setSelections implements engine.
+func (f *follower[T]) setSelections(ctx context.Context, selected []Selection) error {
+	if f.invalid != nil {
+		return f.invalid
+	}
+	s, ok := f.feeder.(*selections[T])
+	if !ok {
+		return fmt.Errorf("%s: SetSelections is for a Resource with Selections", f.resource)
+	}
+	if err := s.want(selected); err != nil {
+		return err
+	}
+	if err := f.waitUntil(ctx, s.members.Settled); err != nil {
+		return fmt.Errorf("%s has not changed its selections: %w", f.resource, err)
+	}
+	return nil
+}
+
+// waitUntil waits until done returns true. The channel that it returns otherwise is closed when to ask again.
+func (f *follower[T]) waitUntil(ctx context.Context, done func() (bool, <-chan struct{})) error {
 	for {
-		ok, changed := f.feeder.sharded()
+		ok, changed := done()
 		if ok {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-f.hub.Stopped():
-			return fmt.Errorf("%s has not changed its shard: %w", f.resource, ErrStopped)
+			return ErrStopped
 		case <-ctx.Done():
-			return fmt.Errorf("%s has not changed its shard: %w", f.resource, context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 	}
 }
+
+// latest implements engine.
+func (f *follower[T]) latest() Resource { return f.feeder.latest() }
 
 // report logs that a subscription ended by itself.
 func (f *follower[T]) report(handler string, why error) {

@@ -56,7 +56,7 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
 	key := shareKey{reflect.TypeFor[T](), config.goType(),
 		fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector,
-			sorted.FieldSelector, sorted.Shard.String()})}
+			sorted.FieldSelector, fmt.Sprintf("%+v", sorted.Selections), sorted.Shard.String()})}
 
 	create := func() (sharedInformer, error) {
 		i := newInformer(g.client, resource, config)

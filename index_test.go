@@ -246,7 +246,7 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 		var told []string
 		inf.Subscribe(HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) { told = append(told, obj.name) }})
 		batch := []Delta[*thing]{upsert(1, "a"), upsert(2, "b")}
-		if attempt(func() { writeTo(inf.engine.hub, inf.store, batch, nil, false) }) {
+		if attempt(func() { inf.engine.mirror().write(batch, false) }) {
 			t.Fatal("the function did not panic")
 		}
 		bad = false

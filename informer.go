@@ -34,6 +34,9 @@ type engine[T Object] interface {
 	pull(ctx context.Context, yield func(Event[T]) bool)
 	status() InformerStatus
 	setShard(ctx context.Context, shard Shard) error
+	setSelections(ctx context.Context, selections []Selection) error
+	// latest returns the resource with the latest shard and selections.
+	latest() Resource
 	audit(ctx context.Context) (AuditResult, error)
 	// abandon ends an engine that was not started, so that nobody waits for it. run then returns [ErrStopped].
 	abandon()
@@ -78,8 +81,8 @@ func newFace[T, S Object](client *Client, resource Resource, config Config[T], s
 // after the informer has stopped.
 func (i *Informer[T]) Store() *Store[T] { return i.store }
 
-// Resource returns the collection that the informer follows. Its Shard is the one at the beginning; Status has the
-// present one.
+// Resource returns the collection that the informer follows. Its Shard and Selections are those at the beginning;
+// Status has the present ones.
 func (i *Informer[T]) Resource() Resource { return i.resource }
 
 // Run follows the collection until ctx ends, and returns the cause of ctx. If New rejected its arguments, Run returns
@@ -139,6 +142,18 @@ func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 // counts, and SetShard waits for that one. The error wraps [ErrStopped] if the informer stops.
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	return i.engine.setShard(ctx, shard)
+}
+
+// SetSelections makes the store hold the objects that at least one of these selections has, and returns when it does.
+// It is for an informer whose Resource has Selections.
+//
+// The informer lists only the selections that it does not have yet. Objects of selections that it no longer has stay
+// until it has the new ones, and then leave with final=false unless another selection has them. No selections mean that
+// the store becomes empty. If ctx ends first, SetSelections returns an error that wraps the cause of ctx, and the
+// change continues. Before Run, SetSelections waits. If another call comes meanwhile, its selections count, and both
+// calls wait for these. The error wraps [ErrStopped] if the informer stops.
+func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection) error {
+	return i.engine.setSelections(ctx, selections)
 }
 
 // Audit compares the store with the server, and returns what differs. It waits until the store has the whole

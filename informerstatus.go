@@ -1,9 +1,15 @@
 package informer
 
-import "github.com/typedinformer/informer/internal/run"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/typedinformer/informer/internal/run"
+)
 
 // InformerStatus is the status of an [Informer].
 type InformerStatus struct {
+	// Resource is the collection, with the shard and the selections that the informer follows now.
 	Resource Resource
 	// Synced is true once the store has received the whole collection. It stays true.
 	Synced bool
@@ -18,7 +24,8 @@ type InformerStatus struct {
 	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are
 	// measured at most once a minute. Memory that several objects share counts as often as among these 32.
 	Memory int64
-	// Reflectors has one status for each namespace of Resource, or one for all namespaces.
+	// Reflectors has one status for each namespace of Resource, or one for all namespaces. With Selections, it has one for
+	// each of them, in their order, and then one for each that SetSelections is removing.
 	Reflectors []ReflectorStatus
 	// Queued is the number of changes that wait to enter the store. Blocked is the number of reflectors that wait because
 	// that queue is full.
@@ -29,11 +36,24 @@ type InformerStatus struct {
 	Handlers []SubscriptionStatus
 }
 
+// SourceName returns a name for Reflectors[i] that no other reflector of the informer has: its namespace, or a text for
+// its selection, such as "ns with labels app=web". It is empty for the only reflector of a whole collection.
+func (s InformerStatus) SourceName(i int) string {
+	switch selections := s.Resource.Selections; {
+	case len(selections) == 0:
+		return s.Reflectors[i].Namespace
+	case i >= len(selections):
+		return fmt.Sprintf("%s (removed, %d)", s.Reflectors[i].Namespace, i)
+	default:
+		return strings.TrimPrefix(strings.TrimPrefix(s.Resource.part(selections[i]).where(), " in"), " ")
+	}
+}
+
 // status implements engine.
 func (f *follower[T]) status() InformerStatus {
 	snap := f.store.Snapshot()
 	s := InformerStatus{
-		Resource:        f.resource,
+		Resource:        f.feeder.latest(),
 		Synced:          run.IsClosed(f.hub.Synced()),
 		ResourceVersion: snap.ResourceVersion(),
 		Objects:         snap.Len(),
@@ -56,7 +76,6 @@ func (m *mirror[T]) addStatus(s *InformerStatus) {
 	queued, blocked := m.fifo.Len()
 	s.Queued += queued
 	s.Blocked += blocked
-	s.Resource.Shard = m.sharding.Latest().clone()
 	for _, r := range m.reflectors {
 		part := r.Status()
 		src, _ := snap.sources.Of(r.decoder.Namespace)

@@ -260,13 +260,6 @@ func newHub[T Object](resource Resource, store *Store[T]) *deliver.Hub[T] {
 	return h
 }
 
-// writeTo writes batch to store and to every backlog of h, and appends its changes to changes. They are initial
-// additions if initial is true.
-func writeTo[T Object](h *deliver.Hub[T], store *Store[T], batch []Delta[T], changes []change[T],
-	initial bool) ([]change[T], error) {
-	return h.Apply(func() ([]change[T], error) { return store.apply(batch, changes) }, initial)
-}
-
 // newListener returns a listener of handler, and an error if the handler or config is wrong. [deliver.Hub.Join] takes
 // both.
 func newListener[T Object](h *deliver.Hub[T], handler Handler[T],

@@ -26,30 +26,33 @@ type mirror[T Object] struct {
 	sharding   *rollout.Rollout[Shard]
 	end        context.CancelCauseFunc // ends run
 
-	drain pipe.Drain[Delta[T]] // moves deltas from fifo to the store, by apply
-	// write writes a batch to the store. Its additions are initial if initial is true.
-	write func(batch []Delta[T], initial bool) error
-	whole chan struct{} // closed when the store has the first list of each namespace
-	done  func()        // called then
+	hub *deliver.Hub[T]
+
+	drain   pipe.Drain[Delta[T]]                       // moves deltas from fifo to the store, by apply
+	write   func(batch []Delta[T], initial bool) error // writes a batch to the store; its additions may be initial
+	changes []change[T]                                // scratch memory of write
+	whole   chan struct{}                              // closed when the store has the first list of each namespace
+	done    func()                                     // called then
 
 	mu     sync.Mutex      // protects listed
 	listed map[string]bool // the namespaces whose first list is in the store
 }
 
-// newMirror returns a mirror that writes to store by write, after hub has room. packing is that of newReflector. It
+// newMirror returns a mirror that writes to store and to the backlogs of hub. packing is that of newReflector. It
 // returns a mirror without reflectors, and an error, if the client, the resource or the config is wrong.
-func newMirror[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T], store *Store[T],
-	hub *deliver.Hub[T], write func(batch []Delta[T], initial bool) error) (*mirror[T], error) {
+func newMirror[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
+	store *Store[T], hub *deliver.Hub[T]) (*mirror[T], error) {
 	m := &mirror[T]{
 		resource: resource,
 		config:   config,
 		store:    store,
 		fifo:     NewFIFO[T](0),
 		sharding: rollout.New(resource.Shard.clone(), Shard.equal),
-		write:    write,
+		hub:      hub,
 		whole:    make(chan struct{}),
 		listed:   map[string]bool{},
 	}
+	m.write, m.done = m.writeOwn, hub.Load
 	m.drain.Pipe, m.drain.Few, m.drain.Apply = m.fifo.pipe, fewChanges, m.apply
 	m.drain.Wait, m.drain.Full = hub.WaitForRoom, hub.Full
 	m.drain.Exited = func() { m.end(m.exited()) } // the reflector must not retry then
@@ -133,6 +136,13 @@ func (m *mirror[T]) close() { m.fifo.Close(false) }
 // mirrors implements feeder.
 func (m *mirror[T]) mirrors() []*mirror[T] { return []*mirror[T]{m} }
 
+// latest implements feeder.
+func (m *mirror[T]) latest() Resource {
+	r := m.resource
+	r.Shard = m.sharding.Latest().clone()
+	return r
+}
+
 // setShard implements feeder.
 func (m *mirror[T]) setShard(shard Shard) { m.sharding.Want(shard) }
 
@@ -210,6 +220,16 @@ func (m *mirror[T]) apply(batch []Delta[T]) error {
 		batch = batch[n:]
 	}
 	return nil
+}
+
+// writeOwn writes a batch to the store and to every backlog.
+func (m *mirror[T]) writeOwn(batch []Delta[T], initial bool) (err error) {
+	m.changes, err = m.hub.Apply(func() ([]change[T], error) { return m.store.apply(batch, m.changes) }, initial)
+	clear(m.changes)
+	if m.changes = m.changes[:0]; cap(m.changes) > fifoCapacity {
+		m.changes = nil // only a list has that many changes, and lists are rare
+	}
+	return err
 }
 
 // step returns the number of deltas of batch to apply in one step, and whether their additions are initial. They are

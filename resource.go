@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -22,28 +23,73 @@ type Resource struct {
 	// LabelSelector and FieldSelector restrict the collection, in the syntax of metav1.ListOptions. The server evaluates
 	// them, and reports an object that stops matching as deleted. Empty means all objects.
 	LabelSelector, FieldSelector string
+	// Selections make the informer follow the objects that at least one of them has, each by a list and a watch of its
+	// own; see [Informer.SetSelections]. Namespaces, LabelSelector and FieldSelector must then be empty. Empty means one
+	// collection.
+	Selections []Selection
 	// Shard restricts the collection to the objects whose UID or namespace has a hash in some ranges; see
 	// [Informer.SetShard]. The zero Shard means all objects.
 	Shard Shard
 }
 
+// Selection is a part of a collection, for Resource.Selections. The zero Selection is the whole collection.
+type Selection struct {
+	// Namespace is the namespace of the objects. Empty means all namespaces.
+	Namespace string
+	// LabelSelector and FieldSelector are those of [Resource].
+	LabelSelector, FieldSelector string
+	// Optional makes the informer sync without the selection while the server refuses it with 403 Forbidden, as it does
+	// until a RoleBinding allows it. The informer tries again as after any failure, which [ReflectorStatus] shows. False
+	// means that the informer does not sync until the server sends the objects.
+	Optional bool
+}
+
+// part returns the resource that has the objects of one selection.
+func (r Resource) part(s Selection) Resource {
+	r.Selections, r.Namespaces = nil, nil
+	if s.Namespace != "" {
+		r.Namespaces = []string{s.Namespace}
+	}
+	r.LabelSelector, r.FieldSelector = s.LabelSelector, s.FieldSelector
+	return r
+}
+
+// isLike reports whether both select the same objects.
+func (s Selection) isLike(other Selection) bool {
+	s.Optional = other.Optional
+	return s == other
+}
+
+// part returns the name of s among the selections of its namespace.
+func (s Selection) part() string {
+	return fmt.Sprintf("%q", []any{s.LabelSelector, s.FieldSelector, s.Optional})
+}
+
 // String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web". It lacks the
 // shard, which may change.
 func (r Resource) String() string {
-	var b strings.Builder
-	b.WriteString(r.GroupVersion().String())
-	b.WriteByte(' ')
-	b.WriteString(r.Resource)
+	text := r.GroupVersion().String() + " " + r.Resource + r.where()
+	for i, selection := range r.Selections {
+		if i > 0 {
+			text += " or"
+		}
+		text += cmp.Or(r.part(selection).where(), " in all namespaces")
+	}
+	return text
+}
+
+// where returns the part of String after the name of the resource, without Selections.
+func (r Resource) where() (text string) {
 	if len(r.Namespaces) > 0 {
-		b.WriteString(" in " + strings.Join(r.Namespaces, ","))
+		text += " in " + strings.Join(r.Namespaces, ",")
 	}
 	if r.LabelSelector != "" {
-		b.WriteString(" with labels " + r.LabelSelector)
+		text += " with labels " + r.LabelSelector
 	}
 	if r.FieldSelector != "" {
-		b.WriteString(" with fields " + r.FieldSelector)
+		text += " with fields " + r.FieldSelector
 	}
-	return b.String()
+	return text
 }
 
 // validate names the field that is wrong.
@@ -74,10 +120,61 @@ func (r Resource) validate() error {
 	if _, err := fields.ParseSelector(r.FieldSelector); err != nil {
 		return fmt.Errorf("Resource.FieldSelector of %s: %w", r.Resource, err)
 	}
+	if err := r.validateSelections(); err != nil {
+		return fmt.Errorf("Resource.Selections of %s: %w", r.Resource, err)
+	}
 	if err := r.Shard.validate(); err != nil {
 		return fmt.Errorf("%s: Resource.%w", r.Resource, err)
 	}
 	return nil
+}
+
+func (r Resource) validateSelections() error {
+	if len(r.Selections) > 0 && (len(r.Namespaces) > 0 || r.LabelSelector != "" || r.FieldSelector != "") {
+		return errors.New("leave Namespaces, LabelSelector and FieldSelector empty: each selection has its own")
+	}
+	for i, selection := range r.Selections {
+		if slices.ContainsFunc(r.Selections[:i], selection.isLike) {
+			return fmt.Errorf("selection %d repeats another one, %+v", i, selection)
+		}
+		if err := r.part(selection).validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follows reports whether the collection may have obj. It ignores field selectors on fields other than name and
+// namespace.
+func (r Resource) follows(obj interface {
+	GetNamespace() string
+	GetName() string
+}) bool {
+	if len(r.Selections) > 0 {
+		return slices.ContainsFunc(r.Selections, func(s Selection) bool { return r.part(s).follows(obj) })
+	}
+	if len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, obj.GetNamespace()) {
+		return false
+	}
+	if labeled, ok := obj.(interface{ GetLabels() map[string]string }); ok {
+		if selector, err := labels.Parse(r.LabelSelector); err == nil && !selector.Matches(labels.Set(labeled.GetLabels())) {
+			return false
+		}
+	}
+	if selector, err := fields.ParseSelector(r.FieldSelector); err == nil {
+		if name, ok := selector.RequiresExactMatch("metadata.name"); ok && name != obj.GetName() {
+			return false
+		}
+		if namespace, ok := selector.RequiresExactMatch("metadata.namespace"); ok && namespace != obj.GetNamespace() {
+			return false
+		}
+	}
+	return true
+}
+
+// byLabels reports whether labels decide about an object.
+func (r Resource) byLabels() bool {
+	return r.LabelSelector != "" || slices.ContainsFunc(r.Selections, func(s Selection) bool { return s.LabelSelector != "" })
 }
 
 // sources returns the namespaces that need a list and a watch each. A single "" means one for all namespaces.

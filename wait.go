@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/typedinformer/informer/internal/arrival"
@@ -29,7 +26,11 @@ func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersio
 		return err
 	}
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		return len(s.sources) == len(i.resource.sources()) && sources.Reached(s.ResourceVersion(), resourceVersion)
+		complete := len(s.sources) == len(i.resource.sources())
+		if len(i.resource.Selections) > 0 {
+			complete = i.HasSynced()
+		}
+		return complete && sources.Reached(s.ResourceVersion(), resourceVersion)
 	})
 }
 
@@ -50,7 +51,7 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
 		return err
 	}
-	if i.invalid == nil && !i.follows(obj) {
+	if i.invalid == nil && !i.engine.latest().follows(obj) {
 		return nil
 	}
 	key := Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
@@ -64,31 +65,6 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 		return sources.Reached(s.sources.Version(key.Namespace), rv)
 	})
 	return cmp.Or(err, undecodable)
-}
-
-// follows reports whether obj may be in the store. It ignores field selectors on fields other than name and namespace.
-func (i *Informer[T]) follows(obj interface {
-	GetNamespace() string
-	GetName() string
-}) bool {
-	r := i.resource
-	if len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, obj.GetNamespace()) {
-		return false
-	}
-	if labeled, ok := obj.(interface{ GetLabels() map[string]string }); ok {
-		if selector, err := labels.Parse(r.LabelSelector); err == nil && !selector.Matches(labels.Set(labeled.GetLabels())) {
-			return false
-		}
-	}
-	if selector, err := fields.ParseSelector(r.FieldSelector); err == nil {
-		if name, ok := selector.RequiresExactMatch("metadata.name"); ok && name != obj.GetName() {
-			return false
-		}
-		if namespace, ok := selector.RequiresExactMatch("metadata.namespace"); ok && namespace != obj.GetNamespace() {
-			return false
-		}
-	}
-	return true
 }
 
 // writtenStore is the store of a [Source], for a controller that waits for its writes.
@@ -114,8 +90,9 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 	}
 	store := i.store
 	snap := store.Snapshot()
-	follows := i.follows(w.Object) && snap.inShard(w.Object)
-	if w.Gone && i.resource.LabelSelector != "" {
+	resource := i.engine.latest()
+	follows := resource.follows(w.Object) && snap.inShard(w.Object)
+	if w.Gone && resource.byLabels() {
 		follows = false // its labels are not known
 	}
 	if want.Version == "" && want.UID == "" || !follows && !snap.version.Has(want.Key) {

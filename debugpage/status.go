@@ -561,10 +561,10 @@ func (b *builder) informer(s informer.InformerStatus) Informer {
 		Watches:         []Watch{},
 		Subscriptions:   []Subscription{},
 	}
-	for _, r := range s.Reflectors {
+	for n, r := range s.Reflectors {
 		of := name
 		if len(s.Reflectors) > 1 {
-			of += ", namespace " + r.Namespace
+			of += ", namespace " + s.SourceName(n)
 		}
 		w := b.watch(of, r)
 		i.Watches = append(i.Watches, w)

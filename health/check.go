@@ -86,10 +86,10 @@ func synced(s informer.InformerStatus) string {
 }
 
 // watching says which watches are down for longer than limit, or open without a resource version for longer than age. A
-// resource that the server does not serve has none.
+// resource that the server does not serve has none, nor has an optional selection that the server refuses.
 func watching(s informer.InformerStatus, limit, age time.Duration) string {
 	var failures []string
-	for _, r := range s.Reflectors {
+	for i, r := range s.Reflectors {
 		fresh := r.ResourceVersionTime
 		if fresh.Before(r.Since) { // the watch was down before
 			fresh = r.Since
@@ -97,7 +97,8 @@ func watching(s informer.InformerStatus, limit, age time.Duration) string {
 		if old := time.Since(fresh); r.WatchOpen && !r.ResourceVersionTime.IsZero() && old > age {
 			failures = append(failures, fmt.Sprintf("no resource version for %v, %s", round(old), describe(r)))
 		}
-		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent {
+		optional := i < len(s.Resource.Selections) && s.Resource.Selections[i].Optional && apierrors.IsForbidden(r.LastError)
+		if r.NoWatchSince.IsZero() || r.State == informer.ReflectorAbsent || optional {
 			continue
 		}
 		if down := time.Since(r.NoWatchSince); down > limit {

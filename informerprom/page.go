@@ -166,7 +166,8 @@ func (p *page) addInformer(name string, s informer.InformerStatus) {
 	p.add(informerBlocked, float64(s.Blocked), name, group, version, resource)
 	p.add(informerVersion, lastDigits(s.ResourceVersion), name, group, version, resource)
 	p.addAudits(&s.Audit, name, group, version, resource)
-	for _, r := range s.Reflectors {
+	for i, r := range s.Reflectors {
+		r.Namespace = s.SourceName(i) // or selections of one namespace would have the same series
 		p.addReflector(name, s.Resource, r)
 	}
 	for i := range s.Handlers {

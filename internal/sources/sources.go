@@ -49,8 +49,8 @@ func (s Sources[D]) lowest(counts func(namespace string) bool) (lowest string) {
 	return lowest
 }
 
-// Set returns the sources with src instead of the one of its namespace and part. It can go back: a server that was restored from
-// a backup has older versions.
+// Set returns the sources with src instead of the one of its namespace and part. It can go back: a server that was
+// restored from a backup has older versions.
 func (s Sources[D]) Set(src Source[D]) Sources[D] {
 	i, found := s.search(src.Namespace, src.Part)
 	next := slices.Clone(s)

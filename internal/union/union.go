@@ -121,8 +121,8 @@ func (u *Union[T]) Left(key Key, version string, last T, final bool, content Con
 	u.resolve(l, content)
 }
 
-// resolve removes the object of l from the content if no part has it or can get it. If a part does not know, l waits for
-// that part.
+// resolve removes the object of l from the content if no part has it or can get it. If a part does not know, l waits
+// for that part.
 func (u *Union[T]) resolve(l *leave[T], content Content[T]) {
 	u.unwait(l)
 	var behind Part[T]

@@ -1,0 +1,399 @@
+// Package selections tests informers whose resource has Selections.
+package selections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer"
+	"github.com/typedinformer/informer/informertest"
+	"github.com/typedinformer/informer/internal/testkit"
+	"github.com/typedinformer/informer/internal/world"
+)
+
+type selection = informer.Selection
+
+var (
+	one = selection{LabelSelector: "v=1"}
+	two = selection{LabelSelector: "v=2"}
+)
+
+// selected returns the resource of pods with these selections.
+func selected(selections ...selection) informer.Resource {
+	return informer.Resource{GroupVersionResource: world.PodGVR, Selections: selections}
+}
+
+// matches reports whether one of the selections has pod.
+func matches(pod *corev1.Pod, selections []selection) bool {
+	return slices.ContainsFunc(selections, func(s selection) bool {
+		selector, err := labels.Parse(s.LabelSelector)
+		return err == nil && selector.Matches(labels.Set(pod.Labels)) && (s.Namespace == "" || s.Namespace == pod.Namespace) &&
+			(s.FieldSelector == "" || s.FieldSelector == "metadata.name="+pod.Name)
+	})
+}
+
+// equalsServer checks that the store of inf has the pods of the server that one of the selections has.
+func equalsServer(w world.World, inf *informer.Informer[*corev1.Pod], selections []selection) {
+	w.Helper()
+	var want []*corev1.Pod
+	for p := range w.Pods.All() {
+		if matches(p, selections) {
+			want = append(want, world.SeenAs[*corev1.Pod](p, false))
+		}
+	}
+	if got := slices.Collect(inf.Store().All()); len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
+		w.Errorf("%v: store differs from server (-server +store):\n%s", selections, cmp.Diff(want, got))
+	}
+}
+
+// started returns an informer of selections that has synced, and what a handler has seen since.
+func started(w world.World, client *informer.Client, config informer.Config[*corev1.Pod], selections ...selection) (
+	inf *informer.Informer[*corev1.Pod], rec *testkit.Recorder[*corev1.Pod], stop func()) {
+	w.Helper()
+	inf, rec = informer.New(client, selected(selections...), config), &testkit.Recorder[*corev1.Pod]{}
+	inf.Subscribe(rec)
+	stop = world.Start(w.T, inf)
+	synctest.Wait()
+	rec.Take()
+	return inf, rec, stop
+}
+
+// The store has what at least one selection has, and a handler sees each object once.
+// Guarantees: U1
+func TestUnionOfSelections(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=2"), world.NewPod("a", "z", "v=3"), world.NewPod("b", "x", "v=3"), world.NewPod("b", "y", "v=1"))
+		all := []selection{one, two, {Namespace: "b"}, {Namespace: "b", LabelSelector: "v=1"}, {FieldSelector: "metadata.name=x"}}
+		inf, rec := informer.New(client, selected(all...), config), &testkit.Recorder[*corev1.Pod]{}
+		inf.Subscribe(rec)
+		defer world.Start(w.T, inf)()
+		synctest.Wait()
+		equalsServer(w, inf, all)
+		told := rec.Take()
+		slices.Sort(told)
+		if got, want := strings.Join(told, ", "), "add a/x 1 initial=true, add a/y 2 initial=true, add b/x 3 initial=true, add b/y 1 initial=true"; got != want {
+			w.Errorf("told %s, want %s", got, want)
+		}
+		w.Relabel("a", "z", "2")
+		w.Relabel("b", "y", "3")
+		if err := inf.WaitForObject(w.Context(), w.Relabel("a", "x", "2")); err != nil {
+			w.Error(err)
+		}
+		synctest.Wait()
+		equalsServer(w, inf, all)
+		if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 || r.Objects == 0 {
+			w.Errorf("audit: %+v, %v", r, err)
+		}
+		if s := inf.Status(); len(s.Reflectors) != len(all) || s.Reflectors[2].Namespace != "b" || !reflect.DeepEqual(s.Resource.Selections, all) {
+			w.Errorf("status %+v", s)
+		}
+		if rec.Broken() > 0 {
+			w.Errorf("%d events do not follow", rec.Broken())
+		}
+	})
+}
+
+// An object that moves from one selection to another is updated, whichever of the two watches is first.
+// Guarantees: U2
+func TestMoveBetweenSelections(t *testing.T) {
+	for _, first := range []string{"v=1", "v=2"} {
+		world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+			w.Create(world.NewPod("a", "x", "v=1"))
+			inf, rec, stop := started(w, client, config, one, two)
+			defer stop()
+			hold := w.Server.Hold(informertest.Watches{Match: func(r informertest.Request) bool { return r.Query.Get("labelSelector") != first }})
+			w.Relabel("a", "x", "2")
+			time.Sleep(time.Minute) // the server is asked meanwhile
+			hold.Release()
+			synctest.Wait()
+			rec.Want(w.T, "update a/x 1->2")
+			equalsServer(w, inf, []selection{one, two})
+		})
+	}
+}
+
+// An object that is deleted, or that no selection has any more, leaves once, with its last state. The server is asked,
+// as a selection without changes has no bookmark for a minute.
+// Guarantees: U2
+func TestLeavesAllSelections(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=1"), world.NewPod("a", "z", "v=2"))
+		inf, rec, stop := started(w, client, config, one, two)
+		defer stop()
+		w.Server.ResetRequests()
+		w.Delete("a", "x")
+		synctest.Wait()
+		if inf.Store().Len() != 3 {
+			w.Error("left before each selection knows")
+		}
+		time.Sleep(2 * time.Second)
+		rec.Want(w.T, "delete a/x 1 final=true")
+		w.WantRequests("list resourceVersion=5 resourceVersionMatch=NotOlderThan limit=500", "list resourceVersion=5 resourceVersionMatch=Exact limit=500")
+		w.Relabel("a", "y", "3")
+		time.Sleep(2 * time.Second)
+		rec.Want(w.T, "delete a/y 1 final=true")
+		w.Server.ResetRequests()
+		w.Delete("a", "z")
+		w.Create(world.NewPod("a", "late", "v=1")) // so the other selection knows
+		synctest.Wait()
+		rec.Want(w.T, "add a/late 1 initial=false", "delete a/z 2 final=true")
+		time.Sleep(time.Minute)
+		w.WantRequests()
+	})
+}
+
+// SetSelections lists only selections that come. What other selections have stays as it is.
+// Guarantees: U3
+func TestSetSelections(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=2"), world.NewPod("b", "z", "v=1"), world.NewPod("b", "zz", "v=3"))
+		inf, rec, stop := started(w, client, config, one)
+		defer stop()
+		w.Server.ResetRequests()
+		for _, step := range []struct {
+			selections []selection
+			requests   int
+			want       string
+		}{
+			{[]selection{one, two}, 1, "add a/y 2 initial=false"},
+			{[]selection{two, one}, 0, ""},
+			{[]selection{two, {Namespace: "b"}}, 1, "add b/zz 3 initial=false, delete a/x 1 final=false"},
+			{[]selection{{Namespace: "b", LabelSelector: "v=1"}}, 1, "delete a/y 2 final=false, delete b/zz 3 final=false"},
+			{nil, 0, "delete b/z 1 final=false"},
+			{[]selection{{}}, 1, "add a/x 1 initial=false, add a/y 2 initial=false, add b/z 1 initial=false, add b/zz 3 initial=false"},
+			{[]selection{one}, 1, "delete a/y 2 final=false, delete b/zz 3 final=false"},
+		} {
+			if err := inf.SetSelections(w.Context(), step.selections...); err != nil {
+				w.Fatal(err)
+			}
+			equalsServer(w, inf, step.selections)
+			synctest.Wait()
+			told := rec.Take()
+			slices.Sort(told)
+			if got := strings.Join(told, ", "); got != step.want {
+				w.Errorf("%v: told %s, want %s", step.selections, got, step.want)
+			}
+			lists := 0
+			for _, r := range w.Server.Requests() {
+				if r.Verb == "list" || world.Streamed(r) {
+					lists++
+				}
+			}
+			if lists != step.requests {
+				w.Errorf("%v: %q, want %d lists", step.selections, w.Requests(), step.requests)
+			}
+			w.Server.ResetRequests()
+		}
+		w.Relabel("a", "y", "1")
+		synctest.Wait()
+		rec.Want(w.T, "add a/y 1 initial=false")
+	})
+}
+
+// While a change of selections is under way, the store has all that it had.
+// Guarantees: U3
+func TestSelectionsChangeWhenTheNewOnesHaveListed(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x", "v=1"))
+		inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one)
+		defer stop()
+		remove := w.Server.Inject(informertest.Fault{Error: apierrors.NewServiceUnavailable("later")})
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		if err := inf.SetSelections(ctx, two); !errors.Is(err, context.DeadlineExceeded) || inf.Store().Len() != 1 {
+			w.Errorf("%v, %d objects", err, inf.Store().Len())
+		}
+		remove()
+		if err := inf.SetSelections(w.Context(), two); err != nil || inf.Store().Len() != 0 {
+			w.Errorf("%v, %d objects", err, inf.Store().Len())
+		}
+		rec.Want(w.T, "delete a/x 1 final=false")
+	})
+}
+
+// A selection that the server refuses is reported. Without Optional, the informer waits for it; with it, the informer
+// syncs, waits for no answer of it, and has its objects as soon as the server sends them.
+// Guarantees: U4
+func TestRefusedSelection(t *testing.T) {
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("b", "y", "v=1"))
+		failures := 0
+		config.OnFailure = func(error) { failures++ }
+		remove := w.Server.Inject(informertest.Fault{Error: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no")), Match: func(r informertest.Request) bool { return r.Namespace == "b" }})
+		strict := informer.New(client, selected(selection{Namespace: "a"}, selection{Namespace: "b"}), config)
+		stopStrict := world.Run(w, strict)
+		defer func() { stopStrict() }()
+		inf, rec, stop := started(w, client, config, selection{Namespace: "a"}, selection{Namespace: "b", Optional: true}, one)
+		defer stop()
+		if s := inf.Status(); !s.Synced || s.Objects != 2 || s.Reflectors[1].LastError == nil || failures == 0 {
+			w.Errorf("status %+v, %d failures", s, failures)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err := strict.WaitSynced(ctx); err == nil || !strings.Contains(err.Error(), "in b: Backoff after: ") {
+			w.Errorf("synced without a selection: %v", err)
+		}
+		status := inf.Status()
+		if got := status.SourceName(0) + ", " + status.SourceName(1) + ", " + status.SourceName(2); got != "a, b, with labels v=1" {
+			w.Errorf("names %s", got)
+		}
+		w.Relabel("b", "y", "2")
+		time.Sleep(2 * time.Second)
+		rec.Want(w.T, "delete b/y 1 final=true") // it is not known whether it exists
+		remove()
+		time.Sleep(time.Hour)
+		rec.Want(w.T, "add b/y 2 initial=false")
+		if !strict.HasSynced() {
+			w.Error("not synced")
+		}
+	})
+}
+
+// A start from saved states lists nothing, and has what has changed since.
+// Guarantees: U1
+func TestSelectionsStartWarm(t *testing.T) {
+	dir := t.TempDir()
+	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		config.WarmStart.Storage = informer.WarmStartDir(filepath.Join(dir, w.Name()))
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("a", "y", "v=2"), world.NewPod("b", "z", "v=2"))
+		_, _, stop := started(w, client, config, one, two)
+		stop()
+		w.Relabel("a", "x", "2")
+		w.Relabel("a", "y", "1")
+		w.Delete("b", "z")
+		w.Server.ResetRequests()
+		inf, _, stop := started(w, client, config, one, two)
+		defer stop()
+		time.Sleep(2 * time.Second)
+		equalsServer(w, inf, []selection{one, two})
+		for _, r := range inf.Status().Reflectors {
+			if len(r.Traffic.ListsBy) != 0 || !r.WarmStart.Loaded {
+				w.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
+// What cannot be followed is an error that names it.
+func TestWrongSelections(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		for want, r := range map[string]informer.Resource{
+			"leave Namespaces, LabelSelector and FieldSelector empty": {GroupVersionResource: world.PodGVR, LabelSelector: "a", Selections: []selection{one}},
+			"Selections of pods: selection 2 repeats another one":     selected(one, two, one),
+			"Resource.LabelSelector of pods":                          selected(selection{LabelSelector: "!!"}),
+			`Resource v1 pods in a/b: "a/b": may`:                     selected(selection{Namespace: "a/b"}),
+		} {
+			if err := informer.New(w.Client(), r, world.Quiet[*corev1.Pod]()).Run(w.Context()); err == nil || !strings.Contains(err.Error(), want) {
+				w.Errorf("%v, want %s", err, want)
+			}
+		}
+		inf, _, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one)
+		defer stop()
+		if err := inf.SetSelections(w.Context(), one, one); err == nil || !strings.Contains(err.Error(), "selection 1 repeats another one") {
+			w.Error(err)
+		}
+		if got, want := selected(one, selection{}, selection{Namespace: "b"}).String(), "v1 pods with labels v=1 or in all namespaces or in b"; got != want {
+			w.Errorf("%s, want %s", got, want)
+		}
+		if err := w.QuietInformer().SetSelections(w.Context(), one); err == nil || !strings.Contains(err.Error(), "is for a Resource with Selections") {
+			w.Error(err)
+		}
+	})
+}
+
+// Whatever happens: in the end the store has what the selections have, and each event follows the one before.
+// Guarantees: U1, U2, U3
+func TestSelectionsModel(t *testing.T) {
+	for seed := range int64(testkit.Short(40, 400)) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			world.BubbleWith(t, informertest.Options{Shards: seed%3 == 0}, func(w world.World) { model(w, rand.New(rand.NewSource(seed))) })
+		})
+	}
+}
+
+func model(w world.World, random *rand.Rand) {
+	config := world.Quiet[*corev1.Pod]()
+	config.PagedList, config.PageSize = random.Intn(2) == 0, 3
+	switch random.Intn(3) {
+	case 0:
+		config.Compact = true
+	case 1:
+		config.Share = true
+	}
+	client := w.Client(func(c *rest.Config) { c.ContentType = []string{world.JSONType, world.ProtobufType}[random.Intn(2)] })
+	choices := []selection{one, two, {LabelSelector: "v!=1"}, {Namespace: "a"}, {Namespace: "b", LabelSelector: "v=2"}, {FieldSelector: "metadata.name=p1"}, {Namespace: "b", Optional: true}}
+	choose := func() []selection {
+		random.Shuffle(len(choices), func(i, k int) { choices[i], choices[k] = choices[k], choices[i] })
+		return slices.Clone(choices[:1+random.Intn(4)])
+	}
+	selections := choose()
+	inf, rec := informer.New(client, selected(selections...), config), &testkit.Recorder[*corev1.Pod]{}
+	inf.Subscribe(rec)
+	defer world.Start(w.T, inf)()
+	shard := informer.Shard{}
+	for range 60 {
+		namespace, name := string(rune('a'+random.Intn(2))), fmt.Sprint("p", random.Intn(4))
+		_, exists := w.Pods.Get(informer.Key{Namespace: namespace, Name: name})
+		switch n := random.Intn(20); {
+		case n < 12 && !exists:
+			w.Create(world.NewPod(namespace, name, fmt.Sprint("v=", random.Intn(4))))
+		case n < 9:
+			w.Relabel(namespace, name, fmt.Sprint(random.Intn(4)))
+		case n < 12:
+			w.Delete(namespace, name)
+		case n == 12:
+			w.Server.EndWatches()
+		case n == 13:
+			w.Server.CloseConnections()
+		case n == 14:
+			w.Server.Compact()
+		case n == 15:
+			selections = choose()
+			if err := inf.SetSelections(w.Context(), selections...); err != nil {
+				w.Fatal(err)
+			}
+		case n == 16:
+			shard = informer.Shard{}
+			if random.Intn(2) == 0 {
+				shard.Ranges = []informer.HashRange{{First: random.Uint64() / 2, Last: 1<<64 - 1}}
+			}
+			if err := inf.SetShard(w.Context(), shard); err != nil {
+				w.Fatal(err)
+			}
+		case n == 17:
+			synctest.Wait()
+		case n == 18:
+			time.Sleep(time.Duration(random.Intn(5000)) * time.Millisecond)
+		}
+	}
+	if err := inf.SetShard(w.Context(), informer.Shard{}); err != nil {
+		w.Fatal(err)
+	}
+	time.Sleep(10 * time.Minute)
+	equalsServer(w, inf, selections)
+	if r, err := inf.Audit(w.Context()); err != nil || r.Differ != 0 {
+		w.Errorf("audit: %+v, %v", r, err)
+	}
+	if rec.Broken() > 0 {
+		w.Errorf("%d events do not follow", rec.Broken())
+	}
+	if has := rec.Has(); len(has) != inf.Store().Len() {
+		w.Errorf("the handler has %d objects, the store %d", len(has), inf.Store().Len())
+	}
+}
