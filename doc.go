@@ -2,7 +2,8 @@
 // informers, stores and indexers with a type parameter that reaches from the HTTP body to your handler.
 //
 //	client, err := informer.NewClient(restConfig)
-//	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
+//	resource := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
+//	pods := informer.New(client, resource, informer.Config[*corev1.Pod]{})
 //	byNode := informer.NewIndex(pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 //	pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 //		Update: func(old, new *corev1.Pod) { … },

@@ -17,10 +17,12 @@
 //
 // Run starts four phases, one after the other:
 //
-//	Servers        the server of the probes, other servers, and what must run before the informers, such as a conversion webhook
+//	Servers        the server of the probes, other servers, and runnables that the informers need, such as a
+//	               conversion webhook
 //	Caches         informers and groups. Run waits until all have synced
-//	EveryReplica   what runs on all replicas, such as an event recorder
-//	LeaderOnly     controllers, and what else may run on one replica only. With Config.Elector, this replica must lead first
+//	EveryReplica   runnables for all replicas, such as an event recorder
+//	LeaderOnly     controllers, and other runnables for one replica only. With Config.Elector, this replica must lead
+//	               first
 //
 // Run stops when its context ends, or when something fails. Readiness probes fail from then on. It ends the context of
 // each phase in the reverse order, and waits until everything in the phase has returned before it goes on with the next

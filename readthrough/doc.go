@@ -2,7 +2,8 @@
 // ConfigMaps. It follows the metadata of all objects, and reads a whole object on demand. A Secret is then in memory
 // only while it is used.
 //
-//	secrets := readthrough.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")},
+//	resource := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets")}
+//	secrets := readthrough.New(client, resource,
 //		readthrough.Config[*corev1.Secret]{KeepLabelSelector: "app.kubernetes.io/part-of=my-operator"})
 //	ctl.Watch(informer.EnqueueObject(secrets.Metadata()))
 //	go secrets.Run(ctx)

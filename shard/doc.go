@@ -26,7 +26,8 @@
 //
 //	the new owner    its informers list the objects of the slot
 //	the new owner    claims the slot in its Lease
-//	the old owner    starts no reconcile in the slot, and waits for those under way, or ends their contexts after Config.Grace
+//	the old owner    starts no reconcile in the slot, and waits for those under way
+//	                 after Config.Grace, their contexts end
 //	the old owner    writes its Lease without the claim
 //	the new owner    adds all keys of the slot to its queues, and reconciles
 //
