@@ -2,7 +2,8 @@
 // informers, stores and indexers with a type parameter that reaches from the HTTP body to your handler.
 //
 //	client, err := informer.NewClient(restConfig)
-//	pods := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
+//	resource := informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}
+//	pods := informer.New(client, resource, informer.Config[*corev1.Pod]{})
 //	byNode := informer.NewIndex(pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 //	pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
 //		Update: func(old, new *corev1.Pod) { … },
@@ -28,9 +29,9 @@
 //   - A handler receives changes one at a time, after the store has them. The changes of each key form a chain: old is
 //     exactly the object that this handler received last. If an object is deleted and recreated under the same name,
 //     the handler receives a deletion and an addition, even if the informer missed the deletion.
-//   - A slow handler delays nobody else. Neither does a handler that panics, if SubscriptionConfig.OnPanic is set.
-//     Changes of one key that wait for the handler fold into one, so its backlog has at most one entry for each key.
-//     With [DeliverEvery], the handler receives each change, within a limit.
+//   - A slow handler delays no other handler. Neither does a handler that panics, if SubscriptionConfig.OnPanic is set.
+//     Unread changes of one key fold into one, so its backlog has at most one entry for each key. With [DeliverEvery],
+//     the handler receives each change, within a limit.
 //   - A subscription may begin at any time. It starts with the objects in the store. No change is missed or delivered
 //     twice.
 //   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for no handler, so any
@@ -56,22 +57,22 @@
 // Do not write to an object that came from the package: every reader shares it. With Config.Share, other objects share
 // parts of it. Copy it first.
 //
-// With Config.Compact, the same objects in the same order come from compressed bytes. A read then takes microseconds,
-// so do not read the whole collection where an [Index] or a [Lister] finds what you need.
+// With Config.Compact, each read decodes objects from compressed bytes, which takes microseconds for each. So do not
+// read the whole collection where an [Index] or a [Lister] finds what you need.
 //
 // Do not assume that a handler sees every version. It sees the latest one, and the version that it received before.
 // With [DeliverEvery] it sees each version that the informer saw. The store may be ahead of the handler, never behind.
 //
-// Each handler receives the changes of a key in order. There is no order between handlers or informers.
+// Each handler receives the changes of a key in order. Calls of different handlers or informers have no order.
 //
-// Do not block in a function that the informer calls. The function of an index delays the store. The informer calls
-// Config.Transform, Filter, OnDecodeError and OnFailure between the network and the store, one at a time. So a slow one
-// delays every namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with Filter or
-// without. These goroutines call a type's own UnmarshalJSON concurrently, for different objects.
+// Do not block in a function that the informer calls. A slow index function blocks writes to the store. The informer
+// calls Config.Transform, Filter, OnDecodeError and OnFailure between the network and the store, one at a time. So a
+// slow function delays every namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with
+// Filter or without. These goroutines call a type's own UnmarshalJSON concurrently, for different objects.
 //
 // Do not call runtime.Goexit in such a function, as FailNow and Fatal of a test do. In a function of Config, or in
-// UnmarshalJSON, it fails the list or watch, which the informer retries after a backoff. In the function of an index it
-// ends the informer. In a handler it ends the subscription. A panic crashes the program, unless an OnPanic recovers it.
+// UnmarshalJSON, it fails the list or watch, which the informer retries after a backoff. In an index function it ends
+// the informer. In a handler it ends the subscription. A panic crashes the program, unless an OnPanic recovers it.
 //
 // The informer drops metadata.managedFields unless Config.KeepManagedFields is set. If they matter to you, do not send
 // an object from the store by Update. A patch or server-side apply is safe.
@@ -80,9 +81,9 @@
 //
 // A [Controller] calls your function for each key, one worker per key, and again after a failure. [Controller.Watch]
 // adds a source of keys: [EnqueueObject], [EnqueueOwner] and [Enqueue] choose the keys, and a [Predicate] selects
-// events. The controller reconciles nothing before all its sources have synced. A [Queue] holds each key once, by
-// priority, with delays and a rate limit: the initial list and a resync yield to changes as they happen. A
-// [TypedClient] writes. Package leader elects one of several replicas, which then runs the controller.
+// events. The controller starts when all its sources have synced. A [Queue] holds each key once, by priority, with
+// delays and a rate limit: the initial list and a resync yield to changes as they happen. A [TypedClient] writes.
+// Package leader elects one of several replicas, which then runs the controller.
 //
 //	ctl := &informer.Controller[informer.Key]{
 //		MaxConcurrentReconciles: 4,
@@ -113,8 +114,8 @@
 //
 // Replicas can share a large collection: with Resource.Shard, each holds only a part of it, and [Informer.SetShard]
 // changes the part while the informer runs. [Controller.Own] makes a controller reconcile only some keys. Package shard
-// does both: it divides the objects among the replicas that are there, by Leases, so that at most one replica
-// reconciles a key at a time.
+// does both: replicas announce themselves through Leases and divide the objects, and at most one replica reconciles a
+// key at a time.
 //
 // # Warm start
 //
@@ -133,44 +134,44 @@
 //
 // [Informer.Status] returns what each watch does and waits for, the last failure, the resource version, and the backlog
 // and the times of each handler. Queues, controllers and clients have a status too. If [Informer.WaitSynced] fails, its
-// error names what is missing. The log has one line for each state that a watch enters, and none while all is well.
+// error names what is missing. The log has one line for each state that a watch enters, and no lines while all is well.
 //
-// The rest builds on these: package health has handlers for readiness and liveness probes, package debugpage a page for
-// the browser, module informerprom metrics for Prometheus, and module informerotel spans for OpenTelemetry. Package
-// manager runs a whole program. In profiles, goroutines have labels that name their informer, handler or controller.
+// Other packages build on these: health has handlers for readiness and liveness probes, debugpage a page for the
+// browser, module informerprom metrics for Prometheus, and module informerotel spans for OpenTelemetry. Package manager
+// runs a whole program. In profiles, goroutines have labels that name their informer, handler or controller.
 //
 // # Reading the source
 //
-// The path of one watch event. Each step calls the next one, hands the event to a goroutine that takes it there, or
-// returns to an earlier step, which then calls the next one:
+// This is the path of one watch event. Each step calls the next one, hands the event to another goroutine that does, or
+// returns it to an earlier step that does:
 //
-//	reflectorstep.go  opens a watch at the resource version up to which the sink has every change
-//	internal/fetch    sends the request (internal/transport), reads frames, and gives the object of each to an intake
-//	internal/intake   adds it to a batch, which a worker takes, or the reader if few events came (internal/run). It skips
-//	                  a version that the sink holds already, calls Config.Filter, decodes the bytes into a T
+//	reflectorstep.go  opens a watch at the resource version that the sink has reached
+//	internal/fetch    sends the request (internal/transport), reads frames, and passes each object to an intake
+//	internal/intake   adds it to a batch. A worker takes the batch, or the reader itself after few events (internal/run).
+//	                  It skips a version that the sink already holds, calls Config.Filter, decodes the bytes into a T
 //	                  (internal/decode), and calls Config.Transform
 //	packed.go         with Config.Compact only: compresses the bytes instead (internal/packed)
-//	reflector.go      puts a Delta into the sink, which then has every change up to the event's resource version
+//	reflector.go      puts a Delta into the sink, which has then reached the event's resource version
 //	fifo.go           queues the delta; a full queue blocks the reader, and so the server (internal/pipe)
 //	mirror.go         takes a batch of deltas, on the reader if they are few (internal/pipe)
 //	edit.go           applies it to the store and its indexes in one step (internal/table)
 //	internal/deliver  adds the change to the backlog of each handler, whose goroutine calls the handler
 //	compact.go        with Config.Compact only: decodes what the handler receives (internal/packed)
-//	enqueue.go        is a handler that adds keys
+//	enqueue.go        has handlers that add keys to a queue
 //	queue.go          holds each key once, by priority (internal/line)
 //	controller.go     takes keys and reconciles them (internal/work)
 //
 // A list takes the same path: internal/fetch reads its pages, internal/intake collects the objects, and the reflector
 // puts them into the sink as one Replaced. warmstart.go loads a saved state in place of the first list, and
 // internal/saved saves one at intervals. reflectorrun.go is the loop of a reflector. After each failure, internal/fetch
-// decides what a 404 means, and its state machine chooses the next request. reshard.go is the change of a shard, which
-// an informer asks of each reflector (internal/rollout). selections.go merges several mirrors into one store
-// (internal/union), and follower.go has the store, the handlers and what feeds them. audited.go gives internal/audit
-// what it compares with the server. store.go, index.go and orderedindex.go read what edit.go wrote. informer.go is the
-// face of all this, wait.go implements its Wait methods, group.go shares informers (internal/members), and lister.go
-// reads them as client-go's listers do. ownwrites.go keeps a key from running again before the stores have what was
-// written for it. client.go configures the requests, and typedclient.go reads and writes single objects
-// (internal/crud). Package k8s and the generator in codegen build on these.
+// finds out what a 404 means, and its state machine chooses the next request. reshard.go changes the shard of a
+// reflector; an informer changes it in all its reflectors by internal/rollout. selections.go merges several mirrors
+// into one store (internal/union), and follower.go has the store and the handlers that mirrors feed. audited.go passes
+// the store to internal/audit, which compares it with the server. store.go, index.go and orderedindex.go read what
+// edit.go wrote. informer.go ties all this together, wait.go implements its Wait methods, group.go shares informers
+// (internal/members), and lister.go reads them as client-go's listers do. ownwrites.go delays a key until the stores
+// have the writes of its last reconcile. client.go configures the requests, and typedclient.go reads and writes single
+// objects (internal/crud). Package k8s and the generator in codegen build on these.
 //
 // The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.

@@ -64,26 +64,26 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 	}
 	f.hub.Unsynced, f.hub.Report, f.hub.Slow = f.unsynced, f.report, f.reportSlow
 	f.audits = newAuditor(client, resource, config, store, f.hub.Stopped(), f.audited)
-	err := f.feed(client, packing)
-	if f.invalid = cmp.Or(invalid, err); f.invalid != nil {
+	feed := f.feed(client, packing)
+	if f.invalid = invalid; invalid == nil {
+		f.invalid = feed()
+	}
+	if f.invalid != nil {
 		f.hub.Stop(f.invalid)
 	}
 	return f
 }
 
-// feed makes the feeder of f.
-func (f *follower[T]) feed(client *Client, packing intake.Packing[T]) error {
+// feed makes the feeder of f. It returns a function that makes its reflectors, or an error if they cannot be made.
+func (f *follower[T]) feed(client *Client, packing intake.Packing[T]) func() error {
 	if len(f.resource.Selections) > 0 {
 		s := newSelections(client, f.resource, f.config, packing, f.store, f.hub, f.audits.Resumed)
 		f.feeder = s
-		return s.want(f.resource.Selections)
+		return func() error { return s.want(f.resource.Selections) }
 	}
-	m, err := newMirror(client, f.resource, f.config, packing, f.store, f.hub)
-	for _, r := range m.reflectors {
-		r.resumed = f.audits.Resumed
-	}
+	m := newMirror(f.resource, f.config, f.store, f.hub)
 	f.feeder = m
-	return err
+	return func() error { return m.reflect(client, packing, f.audits.Resumed) }
 }
 
 // run implements engine.

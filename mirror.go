@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/typedinformer/informer/internal/audit"
 	"github.com/typedinformer/informer/internal/deliver"
@@ -38,10 +39,8 @@ type mirror[T Object] struct {
 	listed map[string]bool // the namespaces whose first list is in the store
 }
 
-// newMirror returns a mirror that writes to store and to the backlogs of hub. packing is that of newReflector. It
-// returns a mirror without reflectors, and an error, if the client, the resource or the config is wrong.
-func newMirror[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
-	store *Store[T], hub *deliver.Hub[T]) (*mirror[T], error) {
+// newMirror returns a mirror without reflectors that writes to store and to the backlogs of hub.
+func newMirror[T Object](resource Resource, config Config[T], store *Store[T], hub *deliver.Hub[T]) *mirror[T] {
 	m := &mirror[T]{
 		resource: resource,
 		config:   config,
@@ -56,12 +55,12 @@ func newMirror[T Object](client *Client, resource Resource, config Config[T], pa
 	m.drain.Pipe, m.drain.Few, m.drain.Apply = m.fifo.pipe, fewChanges, m.apply
 	m.drain.Wait, m.drain.Full = hub.WaitForRoom, hub.Full
 	m.drain.Exited = func() { m.end(m.exited()) } // the reflector must not retry then
-	return m, m.makeReflectors(client, packing)
+	return m
 }
 
-// makeReflectors makes one reflector for each namespace. It returns an error if the client, the resource or the config
-// is wrong.
-func (m *mirror[T]) makeReflectors(client *Client, packing intake.Packing[T]) error {
+// reflect makes one reflector for each namespace, which tells resumed after a failure. packing is that of newReflector.
+// It returns an error if the client, the resource or the config is wrong.
+func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed func(away time.Duration)) error {
 	if err := m.resource.validate(); err != nil {
 		return err
 	}
@@ -75,6 +74,7 @@ func (m *mirror[T]) makeReflectors(client *Client, packing intake.Packing[T]) er
 			return err
 		}
 		r.decoder.Own = true // only the reflectors write to the store
+		r.resumed = resumed
 		m.sharding.Add(namespace, r.reshard.want)
 		m.reflectors = append(m.reflectors, r)
 		m.audited = append(m.audited, newAudited(client, part, r, m.store))

@@ -98,12 +98,11 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 	}
 	store, _ := NewStore[T]()
 	store.same = s.packing.SameContent
-	var err error
-	m.mirror, err = newMirror(s.client, resource, config, s.packing, store, s.hub)
+	m.mirror = newMirror(resource, config, store, s.hub)
 	m.write = func(batch []Delta[T], initial bool) error { return s.write(m, batch, initial) }
 	m.done = s.members.Settle
+	err := m.reflect(s.client, s.packing, s.resumed)
 	for _, r := range m.reflectors {
-		r.resumed = s.resumed
 		r.decoder.Decoding, r.decoder.Calling = s.decoding, s.calling
 	}
 	return m, err

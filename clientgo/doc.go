@@ -1,5 +1,5 @@
-// Package clientgo has no code. The packages of this module let a program that uses client-go's informers have those
-// of this library, by one changed import. Handlers, listers, indexers and everything else stay as they are:
+// Package clientgo has no code. With the packages of this module, a program replaces client-go's informers by those of
+// this library: it changes one import. Handlers, listers, indexers and everything else stay as they are:
 //
 //   - clientgo/informers replaces k8s.io/client-go/informers.
 //   - clientgo/dynamicinformer replaces k8s.io/client-go/dynamic/dynamicinformer, and clientgo/metadatainformer
@@ -16,12 +16,12 @@
 //
 // # Versions of client-go
 //
-// The module works with client-go 0.36 and 0.37. The typed informers of 0.37 are there, because its generated code
-// wraps the informers of this library.
+// The module works with client-go 0.36 and 0.37. With 0.37, its typed informers work too: its generated code wraps the
+// informers of this library.
 //
-// A factory of clientgo/informers embeds one of client-go. A group that a newer client-go adds to 0.36 comes from
-// there, so its informers are client-go's own: with 0.37, that is Lifecycle. Start, WaitForCacheSync, Shutdown and the
-// options of the factory apply to them, except WithStorage and WithClient.
+// A factory of clientgo/informers embeds one of client-go. It inherits groups that are newer than 0.36, so their
+// informers are client-go's own: with 0.37, those of Lifecycle. Start, WaitForCacheSync, Shutdown and the options of
+// the factory apply to them, except WithStorage and WithClient.
 //
 // # Less memory
 //
@@ -42,10 +42,11 @@
 // the list options and hand-written functions work. The informer of this library then sends its requests with the
 // transport and the rate limit of the program's clientset.
 //
-// Some informers cannot be replaced: those of a fake clientset; those whose function sets a transform, a watch error
-// handler or a handler, which cannot be read from the informer; and those that do not use the clientset of their
-// function. The program then gets client-go's own informer. The factory logs the reason, except for a fake clientset.
-// With DropManagedFields, a transform within the function is left out if it does only that to an example of the object.
+// A factory cannot replace three kinds of informers: those of a fake clientset; those whose function sets a transform,
+// a watch error handler or a handler, because nothing can read these from an informer; and those that do not use the
+// clientset of their function. The program then gets client-go's own informer. The factory logs the reason, except for
+// a fake clientset. With DropManagedFields, the factory ignores a transform in the function that only drops
+// managedFields from an example of the object.
 //
 // # Differences from client-go
 //
@@ -55,8 +56,8 @@
 //     cache.DeletedFinalStateUnknown, then an addition. client-go delivers an update.
 //   - A relist delivers no events for objects that did not change. client-go delivers updates to handlers that
 //     resync.
-//   - An update counts as one also if a transform drops the resource version. client-go takes it for a resync: after
-//     the first resync of the informer, only handlers that are due receive it.
+//   - If a transform drops the resource version, an update still counts as an update. client-go takes it for a resync:
+//     after the first resync of the informer, only handlers that are due receive it.
 //   - A resync begins between one and 1.1 periods after the previous one.
 //
 // The store:
@@ -71,7 +72,8 @@
 // Transforms:
 //
 //   - A transform is called once for each version of an object, and never for a cache.DeletedFinalStateUnknown. Its
-//     error concerns that object only: it is as one that cannot be decoded. It may return any type that has metadata.
+//     error affects only that object, which counts as one that cannot be decoded. It may return any type that has
+//     metadata.
 //   - If it changes the name or the namespace, the object stays under the key of the server.
 //
 // Requests:
@@ -82,8 +84,8 @@
 //     with client-go.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
 //     backoff do not apply: see informer.Reflector for what follows a failure. The default handler does nothing.
-//   - The warning handler and the content type of a clientset are not known: see cache.ClientFor. WithClient sets a
-//     client. The dynamic and the metadata factory know both, since they take a *rest.Config.
+//   - The module cannot read the warning handler and the content type of a clientset: see cache.ClientFor. WithClient
+//     sets a client. The dynamic and the metadata factory read both from their *rest.Config.
 //
 // Diagnosis:
 //

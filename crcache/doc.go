@@ -1,10 +1,10 @@
-// Package crcache is a cache for controller-runtime that holds its objects in informers of package informer. A manager
-// uses it by one line:
+// Package crcache is a cache for controller-runtime that holds its objects in informers of package informer. One line
+// makes a manager use it:
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{NewCache: crcache.New(crcache.Options{})})
 //
 // Nothing else changes: clients, controllers, sources and predicates work as before, and every field of cache.Options
-// does what it does in controller-runtime, or creating the cache fails with an error that names the field.
+// works as in controller-runtime, or creating the cache fails with an error that names the field.
 //
 // # Typed access
 //
@@ -21,9 +21,9 @@
 // [Options] and [ByObject] choose how objects are held. DropManagedFields saves a third of a typical object. Share
 // makes objects share equal parts. Compact holds them compressed and decodes them when they are read.
 //
-// [ByObject.OnDemand] suits large kinds that a program rarely reads, such as Secrets: the cache
-// follows their metadata, and reads a whole object from the server when Get or List asks for it. What it guarantees is
-// that of package readthrough. Handlers and predicates of such a kind receive objects that have metadata only.
+// [ByObject.OnDemand] suits large kinds that a program rarely reads, such as Secrets: the cache follows their metadata,
+// and reads a whole object from the server when Get or List asks for it. It has the guarantees of package readthrough.
+// Handlers and predicates of such a kind receive objects that have metadata only.
 //
 //	crcache.Options{ByObject: map[client.Object]crcache.ByObject{&corev1.Secret{}: {OnDemand: true}}}
 //
@@ -37,30 +37,30 @@
 //
 //   - Order. Reads return objects ordered by namespace, then name. A List of several configured namespaces returns one
 //     namespace after the other, and then all others if cache.AllNamespaces is one of them.
-//   - First list. A Get, List or GetInformer that waits for a first list fails with an error that says what is missing
-//     and why.
-//   - Recreated objects. A handler that receives a deletion which the cache missed receives it as such, even if an
-//     object of the same name exists again: a deletion with toolscache.DeletedFinalStateUnknown, then an addition.
+//   - First list. If a Get, List or GetInformer waits for a first list and fails, its error says what is missing and
+//     why.
+//   - Recreated objects. If the cache missed a deletion, handlers receive it even if an object of the same name exists
+//     again: a deletion with toolscache.DeletedFinalStateUnknown, then an addition.
 //   - Relists. A relist delivers no events for objects that did not change.
 //   - Undecodable objects. An object that cannot be decoded does not keep the cache from syncing. Get of such an object
 //     returns an [*informer.DecodeError], never NotFound, unless the cache has an older version of it. A List that may
 //     lack such an object, which is any List of its namespace or of all, returns the other objects and an error: the
 //     labels and fields of the object are not known, so no selector rules it out.
-//   - Removed resources. If the server no longer serves a resource, says its discovery, the objects are gone, and
-//     handlers receive deletions with toolscache.DeletedFinalStateUnknown. The cache of controller-runtime keeps the
-//     objects.
-//   - Failing transforms. A transform that fails for an object makes that one undecodable, and stops no other.
+//   - Removed resources. If discovery shows that the server no longer serves a resource, the cache drops its objects,
+//     and handlers receive deletions with toolscache.DeletedFinalStateUnknown. The cache of controller-runtime keeps
+//     the objects.
+//   - Failing transforms. A transform that fails for an object makes only that object undecodable.
 //   - Renaming transforms. If a transform changes namespace or name, the object stays under those of the server.
 //   - Transforms that drop the resource version. Handlers receive each update. With controller-runtime's cache, a
 //     handler without resync does not, once a resync period has passed.
 //   - Timeouts. The timeout of rest.Config or of HTTPClient limits lists, and ends no watch.
-//   - Redirects. Without a CheckRedirect of HTTPClient, the informers follow redirects to the same server only.
+//   - Redirects. Unless HTTPClient has a CheckRedirect, the informers follow redirects to the same server only.
 //   - Bookmarks. EnableWatchBookmarks must not be false, because the informers resume their watches from bookmarks.
 //   - Several namespaces. An informer of several configured namespaces is a toolscache.SharedIndexInformer, too. Its
 //     store has the objects of all of them.
 //   - Writes. While the cache runs, the methods of the store of an informer that write return an error. Before, they
 //     work, for tests; Start then drops what they have written.
-//   - Fields. The indexes of IndexField are not among those of an informer.
+//   - Fields. An informer does not have the indexes of IndexField.
 //   - Watch errors. DefaultWatchErrorHandler receives a toolscache.Reflector that has a name only, at each failure of a
 //     request or a watch, and for the differences that audits find.
 //

@@ -1,5 +1,4 @@
-// Package debugpage has a page that shows what informers, controllers and queues are doing, for a person with a
-// browser, and the same as JSON.
+// Package debugpage shows what informers, controllers and queues are doing: as a page for the browser, and as JSON.
 //
 //	mux.Handle("/debug/informers/", debugpage.New(debugpage.Config{
 //		Groups:      []func() []informer.InformerStatus{group.Status},
@@ -9,17 +8,17 @@
 //	}))
 //
 // The page shows problems first, then informers with their audits, their watches with the history of their states,
-// subscriptions, queues, controllers, clients, replicas that share objects, managers and electors. It draws the events per second, the lag,
-// the backlog and the memory while it is open. It polls every two seconds, and pauses in a hidden tab. The handler
-// itself has no goroutine and keeps no history.
+// subscriptions, queues, controllers, clients, replicas that share objects, managers and electors. While it is open, it
+// draws the events per second, the lag, the backlog and the memory. It polls every two seconds, and pauses in a hidden
+// tab. The handler itself has no goroutine and keeps no history.
 //
 // # Who sees what
 //
-// Whoever reaches the handler sees the status: the names and selectors of resources, namespaces, the names of handlers,
-// queues and controllers, the identities of replicas, counts, times, and what kind of error came last, such as "403
-// Forbidden". As with net/http/pprof, do not mount the handler where the public can reach it. The handler answers only
-// requests to localhost, to an address of loopback, to a host of Config.Hosts, and on a Unix socket. So no other web
-// page can have a browser read it (DNS rebinding).
+// Every caller that reaches the handler sees the status: the names and selectors of resources, namespaces, the names of
+// handlers, queues and controllers, the identities of replicas, counts, times, and the kind of the last error, such as
+// "403 Forbidden". As with net/http/pprof, do not mount the handler where the public can reach it. The handler answers
+// only requests to localhost, to an address of loopback, to a host of Config.Hosts, and on a Unix socket. So no other
+// web page can have a browser read it (DNS rebinding).
 //
 // Only callers whom Config.Authorize admits see the objects of Config.Objects, the keys of objects, indexes and queues,
 // and the text of errors, which may come from the server, a proxy or a login plugin. Without Authorize, nobody does.
@@ -29,10 +28,10 @@
 // lengths of the values. The values of their annotations are masked, because
 // kubectl.kubernetes.io/last-applied-configuration, and those of other tools, have a copy of the data. The keys of
 // their indexes are hidden, because index functions compute keys from the content. So are the keys that their audits
-// have found, also in the text of errors. A Secret or ConfigMap is one by its
-// resource, in any group, by its kind, or by its Go type; objects that have none of these, such as metadata of Secrets
-// under another resource, need Config.Mask. Config.Mask adds resources, and Config.Unmask shows the values. Other
-// objects are shown whole: if a custom resource holds credentials, add it to Config.Mask.
+// have found, also in the text of errors. The page recognizes Secrets and ConfigMaps by their resource, in any group,
+// by their kind, or by their Go type. Objects that have none of these, such as metadata of Secrets under another
+// resource, need Config.Mask. Config.Mask adds resources, and Config.Unmask shows the values. Other objects are shown
+// whole: if a custom resource holds credentials, add it to Config.Mask.
 //
 // # Requests
 //

@@ -10,9 +10,9 @@
 // # Requests
 //
 // The span of a request is of kind client. Its name is the verb and the resource, such as "update deployments.apps", or
-// "get discovery" for a discovery document. It ends when the body of the response was read or closed. So the span of a
-// watch is as long as the watch: usually several minutes. It has the attributes of the semantic conventions for HTTP
-// clients and three others:
+// "get discovery" for a discovery document. It ends when the client has read or closed the body of the response. So the
+// span of a watch is as long as the watch: usually several minutes. It has the attributes of the semantic conventions
+// for HTTP clients and three others:
 //
 //	http.request.method       such as "GET"
 //	http.response.status_code missing if there was no response

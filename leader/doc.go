@@ -15,8 +15,7 @@
 //     default. The cause of its context has that time; see [ErrLost]. An informer.Controller ends its calls of
 //     Reconcile a second before, even if its Grace is longer. Only the end of the process can stop work that takes
 //     longer, so Config.Fatal ends it.
-//   - A lease that has passed RenewDeadline is lost for good. A renewal that succeeds later gives the work no more
-//     time.
+//   - A lease that has passed RenewDeadline is lost for good, even if a renewal succeeds later.
 //   - After the context of Run has ended, the replica renews the lease until the work has returned. It then releases
 //     the lease, so the next replica need not wait until it expires.
 //   - The clocks of the replicas may differ by any amount. Each replica measures time spans on its own clock, and none

@@ -17,14 +17,16 @@
 //
 // Run starts four phases, one after the other:
 //
-//	Servers        the server of the probes, other servers, and what must run before the informers, such as a conversion webhook
+//	Servers        the server of the probes, other servers, and runnables that the informers need, such as a
+//	               conversion webhook
 //	Caches         informers and groups. Run waits until all have synced
-//	EveryReplica   what runs on all replicas, such as an event recorder
-//	LeaderOnly     controllers, and what else may run on one replica only. With Config.Elector, this replica must lead first
+//	EveryReplica   runnables for all replicas, such as an event recorder
+//	LeaderOnly     controllers, and other runnables for one replica only. With Config.Elector, this replica must lead
+//	               first
 //
-// Run stops when its context ends, or when something fails. Probes of readiness fail from then on. It ends the context
-// of each phase in the reverse order, and waits until everything in the phase has returned before it goes on with the
-// next one:
+// Run stops when its context ends, or when something fails. Readiness probes fail from then on. It ends the context of
+// each phase in the reverse order, and waits until everything in the phase has returned before it goes on with the next
+// one:
 //
 //	LeaderOnly     controllers finish the calls of Reconcile under way, each within its Grace
 //	               the lease is released
@@ -45,13 +47,13 @@
 //
 // # What you must not assume
 //
-//   - That a panic is recovered. It ends the program, as in every Go program. Controller.OnPanic recovers those of
+//   - That Run recovers a panic. A panic ends the program, as in every Go program. Controller.OnPanic recovers those of
 //     Reconcile.
 //   - That a runnable which returns nil before its context has ended stops the program. It may be a job that is done.
 //   - That everything stops in time. Return from main when Run has returned: the end of the process stops the rest.
-//   - That a lost lease is waited for again. Run returns an error that wraps [leader.ErrLost], and the pod starts
-//     again. The runnables have the time that package leader gives them, 4 s by default. Controllers end their calls of
-//     Reconcile within it, even if their Grace is longer. After that, leader.Config.Fatal ends the process.
+//   - That Run waits for a lost lease. It returns an error that wraps [leader.ErrLost], and the pod starts again. The
+//     runnables have the time that package leader gives them, 4 s by default. Controllers end their calls of Reconcile
+//     within it, even if their Grace is longer. After that, leader.Config.Fatal ends the process.
 //   - That a pod receives no connection once it stops. The nodes learn some seconds later that it is no longer an
 //     endpoint of its Service. Set Config.DrainDelay if a server is reached through a Service.
 //   - That the replica becomes ready if an informer cannot sync. It stays unready, without a limit of time, unless

@@ -4,10 +4,11 @@
 //	reviewer := review.New(client, review.Config{})
 //	debugpage.Config{…, Authorize: reviewer.Authorize(review.Path("get", "/debug/informers"))}
 //
-// The program needs the rights of the ClusterRole system:auth-delegator. Callers need a rule for what is asked, such as
+// The program needs the rights of the ClusterRole system:auth-delegator. Callers need a rule for the path or resource, such as
 //
-//   - nonResourceURLs: [/debug/informers]
-//     verbs: [get]
+//	rules:
+//	- nonResourceURLs: [/debug/informers]
+//	  verbs: [get]
 //
 // Everything fails closed: no token, a token that the server does not know, an error and a timeout all mean no.
 package review

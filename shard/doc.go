@@ -26,7 +26,8 @@
 //
 //	the new owner    its informers list the objects of the slot
 //	the new owner    claims the slot in its Lease
-//	the old owner    starts no reconcile in the slot, and waits for those under way, or ends their contexts after Config.Grace
+//	the old owner    starts no reconcile in the slot, and waits for those under way
+//	                 after Config.Grace, their contexts end
 //	the old owner    writes its Lease without the claim
 //	the new owner    adds all keys of the slot to its queues, and reconciles
 //
@@ -43,18 +44,18 @@
 //     same way.
 //   - After the last fault, every slot has an owner that reconciles it within LeaseDuration + RetryPeriod and the time
 //     of one list. That covers a replica that was killed, or lost its lease. After an outage of the API server, a list
-//     may begin up to 30 s late, which is the longest backoff of an informer. A slot that moves
-//     between replicas that work has no owner while the calls of Reconcile in it return, which takes as long as the
-//     longest of them, or Config.Grace and the time that a call needs after its context has ended. That holds for a
-//     replica that shuts down, too, if another one has listed the objects within Config.HandOverTimeout. See
-//     docs/scale.md for figures.
+//     may begin up to 30 s late, which is the longest backoff of an informer. A slot that moves between working
+//     replicas has no owner while the calls of Reconcile in it return, which takes as long as the longest of them, or
+//     Config.Grace and the time that a call needs after its context has ended. That holds for a replica that shuts
+//     down, too, if another one has listed the objects within Config.HandOverTimeout. See docs/scale.md for figures.
 //   - A call of Reconcile that does not return keeps no slot for ever. After a lost lease, its replica does not renew
 //     before all calls have returned, so Fatal ends the process [Margin] before the end of the lease. If the call is in
 //     a slot that moves to another replica, its context ends after Config.Grace. Config.StuckAfter later, its replica
 //     hands over all other slots within Config.HandOverTimeout and then stops renewing. The bound of the previous item
-//     counts from there. Status.Overdue has the keys.
-//   - A replica that cannot list what it should own leaves it to others after Config.ListTimeout, and takes it back
-//     when it can. Slots that have an owner stay there. Status.Yielded counts them.
+//     starts then. Status.Overdue has the keys.
+//   - A replica that cannot list the objects of its planned slots yields these slots to others after
+//     Config.ListTimeout, and takes them back when it can. Slots that have an owner stay with it. Status.Yielded counts
+//     them.
 //   - Every key of a slot is reconciled by the new owner at least once. No change is lost: the new owner's store has
 //     it, or receives it.
 //   - A replica that is suspended starts no reconcile when it continues after its lease has ended, even if it cannot
@@ -64,8 +65,8 @@
 //
 //   - That a suspended process stops in the middle of a call. When it continues, the contexts of its calls end within a
 //     quarter of a second. A request that is sent before may arrive after another replica has taken over; see below.
-//   - That a call of Reconcile that ignores its context is harmless. While no other replica should have its slot, it
-//     holds up only its key and a worker; see Controller.Timeout. Otherwise it costs the process.
+//   - That a call of Reconcile that ignores its context is harmless. As long as its slot stays on this replica, it
+//     blocks only its key and a worker; see Controller.Timeout. If the slot has to move, the call costs the process.
 //   - That a replica notices an informer whose watch fails after it has listed. It keeps its slots, with objects that
 //     get old. The status of the informer shows it.
 //   - That a controller sees the deletion of an object whose slot moves meanwhile, as with every restart. Use a
@@ -73,14 +74,14 @@
 //   - That the store of a new owner has the last writes of the old one. As in every informer, they may arrive later.
 //     Write with a resourceVersion.
 //   - That shards are equal. A replica has at most 1.1 times the mean number of slots, rounded up to a whole slot: with
-//     ten slots for each replica, 11. With [informer.ShardByNamespace], namespaces differ in size. The hash of KEP-5866 also puts names that differ only in their last three characters
-//     into few slots.
+//     ten slots for each replica, 11. With [informer.ShardByNamespace], namespaces differ in size. The hash of KEP-5866
+//     also puts names that differ only in their last three characters into few slots.
 //   - That more slots are better. A request names at most 64 ranges, so a replica with more slots holds objects of
 //     others, too.
 //   - That Config.Slots or Config.Field can change in a rolling update. While the Leases of old replicas exist, new
 //     ones own nothing.
-//   - That a slot has an owner if no replica can list its objects. Its old owner keeps it, but if that ends, nobody has
-//     it until a list succeeds.
+//   - That a slot has an owner if no replica can list its objects. Its old owner keeps it. If that replica ends, the
+//     slot has no owner until a list succeeds.
 //   - That a backup of etcd may be restored while replicas run. Their Leases then go back in time, and for a few
 //     seconds a replica that joins may take a slot that has an owner.
 //   - That a Lease may be edited or deleted by hand. Its replica loses its slots at once, while its last calls may
@@ -90,8 +91,8 @@
 //
 // # What is not fenced
 //
-// The server does not know the owners of slots. A request of a former owner that arrives late, after a suspension or in
-// a slow network, is rejected only if it says which version it is about:
+// The server does not know the owners of slots. It rejects a late request of a former owner, after a suspension or in a
+// slow network, only if the request names the version that it changes:
 //
 //	fenced once the next owner has written    not fenced
 //	an update with a resourceVersion          an update without one

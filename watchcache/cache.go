@@ -15,7 +15,7 @@
 //   - A list, and each page of it, is from one snapshot. Every version that a watch can start from can also be listed.
 //   - An object that many clients receive at a time is encoded once for each representation, not once for each client.
 //   - The cache ends a watcher that does not read, or reads too slowly, while its version is still in the window, so
-//     that it can resume. No other watcher, nor Put, is affected.
+//     that it can resume. This affects neither other watchers nor Put.
 package watchcache
 
 import (

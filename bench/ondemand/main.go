@@ -5,9 +5,9 @@
 //	go run ./ondemand -objects 30000 -reads 1,10,100 -runs 3
 //
 // Half of the objects are Secrets, half are ConfigMaps. Each program waits until it has synced, reads the share of them
-// that -reads says, each object once, and then measures its live heap. Compared are client-go's informers with
+// that -reads says, each object once, and then measures its live heap. It compares client-go's informers with
 // managedFields dropped by a transform, this library's informers by default and with Share, and read-through with its
-// default limit and with one that holds everything that is read.
+// default limit and with a limit that holds everything that is read.
 package main
 
 import (

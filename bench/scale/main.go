@@ -149,7 +149,7 @@ func leases(b *strings.Builder) {
 		"are n² / RetryPeriod. " +
 		"RetryPeriod\nis a fifth of LeaseDuration. An event has the Lease with its claims and its managedFields, in " +
 		"protobuf. " +
-		"`go test ./scale\n-run TestLeaseBytes -v` in bench prints the claims. Each replica has one watch of the Leases, " +
+		"`cd bench &&\ngo test ./scale -run TestLeaseBytes -v` prints the claims. Each replica has one watch of the Leases, " +
 		"and one for each informer.\n\n")
 	b.WriteString("| replicas | slots | bytes of an event | LeaseDuration | writes/s | events/s | bandwidth |\n| " +
 		"---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
@@ -191,7 +191,7 @@ func fanOut(b *strings.Builder) {
 		"A fan-out also filters: clients that are shards receive only their objects, whatever the API server can do.\n\n")
 	fmt.Fprintf(b, "It holds objects whole, with managedFields, and the last 8,192 changes. Its peak memory without "+
 		"clients is %s + %s for\n"+
-		"each pod, by `go run ./fanout` in bench:\n\n", bytes(fanOutBase), bytes(fanOutObject))
+		"each pod, by `cd bench && go run ./fanout`:\n\n", bytes(fanOutBase), bytes(fanOutObject))
 	b.WriteString("| pods | peak memory | with 1,000 clients over TCP |\n| ---: | ---: | ---: |\n")
 	for _, pods := range []float64{10e3, 30e3, 100e3, 300e3, 1e6} {
 		memory := fanOutBase + pods*fanOutObject

@@ -6,8 +6,8 @@
 //	go run . -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real cluster; in a pod, it finds its own
 //
 // It listens on loopback, where every program of the machine can read what fanout's own credentials may read. It
-// listens elsewhere only with TLS, and only if it knows its clients and what they may read. It never passes its
-// credentials on.
+// listens elsewhere only with TLS, and only if it authenticates clients and checks what they may read. It never passes
+// on its credentials.
 //
 // To build on it, read run, then proxy.go. Leave out simulate.go.
 package main

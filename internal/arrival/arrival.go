@@ -1,5 +1,5 @@
-// Package arrival calls functions when a store has reached what they wait for: a resource version, or that an object is
-// gone. Nothing polls, and no goroutine waits.
+// Package arrival calls a function when a store has reached a resource version, or when an object is gone from it.
+// Nothing polls, and no goroutine waits.
 package arrival
 
 import (

@@ -1,4 +1,4 @@
-// Package audit compares what a store has of a collection with what the server has at the same resource version.
+// Package audit compares a store with the server's collection at the same resource version.
 //
 // A store that follows a watch equals the server as long as both agree on the past. They disagree after a restore of
 // the server from a backup that other writes have moved past the store's version, after a lost event, and after any

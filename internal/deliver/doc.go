@@ -1,5 +1,5 @@
-// Package deliver brings the changes of a store to handlers. Each handler has a backlog of its own, and a goroutine
-// while there is something to deliver, so a slow handler delays nobody else.
+// Package deliver delivers the changes of a store to handlers. Each handler has a backlog of its own, and a goroutine
+// while changes wait, so a slow handler delays no other.
 //
 // # Locks
 //

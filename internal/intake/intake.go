@@ -1,6 +1,6 @@
 // Package intake decodes the objects of responses on several goroutines, and hands on the results in order. A [Decoder]
-// has what all responses of one source have in common. It makes an intake for each: of a watch, or of a page of a list,
-// whose objects a [Collector] collects.
+// has the settings that all responses of one source share. It makes an intake for each response: a watch, or a page of
+// a list, whose objects a [Collector] collects.
 package intake
 
 import (

@@ -4,7 +4,7 @@
 // reads the channels of a Line without the lock.
 //
 //	line.go        the Line: its operations, in the order of a key's life
-//	status.go      what a Line says about itself
+//	status.go      the status of a Line
 //	entry.go       the state of one key, and its place
 //	pool.go        all entries by key, and those of keys that are done, for reuse
 //	ranks.go       the ready keys, by priority and by age

@@ -1,4 +1,4 @@
-// Package members is the engine of a group: a table of shared members, which run from their first user to their last.
+// Package members is the engine of a group: a table of shared members. A member runs while it has users.
 package members
 
 import (

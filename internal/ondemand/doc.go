@@ -2,17 +2,17 @@
 //
 // # Invariant
 //
-// A [Reader] returns an object only if a state of the metadata store that it read after it had the object says that the
-// object is not older: the store has metadata of the key, and these have the UID and the resource version of the
-// object, or a lower resource version. So a reader never returns
+// After a [Reader] has received an object, it reads the metadata store. It returns the object only if the store then
+// has metadata of the key that are not newer: with the same UID and resource version, or with a lower resource version.
+// So a reader never returns
 //
-//   - an object that the store has seen deleted, also if the deletion arrived while the object was on its way,
+//   - an object that the store has seen deleted, even if the deletion arrived while the object was on its way,
 //   - a version before the one that the store has, whatever server answered,
 //   - an object that was deleted and created again under the name, once the store has the new one.
 //
 // A key without metadata is "not found", without a request. If the server says that an object does not exist whose
 // metadata the store has, the watch is behind: the reader returns "not found" too, unless the metadata changed since.
-// Any other failure is an error. The reader never answers it with an object that the store knows to be old.
+// Any other failure is an error. After a failure, the reader never returns an object that the store knows to be old.
 //
 // An object is held only while it is at exactly the UID and the resource version of its metadata. A request adds its
 // object and then reads the store; each change of the store is followed by [Reader.Changed]. So the last of the two

@@ -1,4 +1,5 @@
-// Package readme compiles the Go snippets of every README and of docs/, and follows the links of all pages.
+// Package readme compiles the Go snippets of every README and of docs/, follows the links of all pages and doc comments,
+// and checks that tables of figures name commands that exist.
 package readme
 
 import (

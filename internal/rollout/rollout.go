@@ -1,4 +1,4 @@
-// Package rollout has a value that several parts take on, each in its own time.
+// Package rollout distributes a value to several parts, which adopt it at different times.
 package rollout
 
 import "sync"

@@ -5,7 +5,7 @@
 //
 // The first block has kind 'h' and the header, the last one kind 'e' and nothing. Those between have kind 'r' and whole
 // records. S2 compresses each payload. The sum is the CRC-32C of all bytes of the file before it, without earlier sums.
-// So a change, a loss or an exchange of bytes shows before anything of the block is used, and a file that ends early
+// So a reader detects changed, lost or swapped bytes before it uses anything of the block, and a file that ends early
 // has no block of kind 'e'.
 //
 // The checksums find damage. They do not protect against somebody who writes the file on purpose. A [Reader] of such a

@@ -1,4 +1,4 @@
-// Package sources has the state of the sources of a store: up to which resource version each has reported its changes.
+// Package sources tracks the sources of a store, and the resource version up to which each has reported its changes.
 package sources
 
 import (

@@ -25,9 +25,9 @@
 //
 // # Readers of other objects
 //
-// A table can hold its objects in a form from which each read makes what the reader gets, for example compressed. An
-// [Opener] makes these objects: [Opened] returns a version for readers of them, and [OpenedIndex] adds an index of them
-// to the table. [Version.Copies] is for readers that get a copy of each object.
+// A table can hold its objects in another form, for example compressed. Each read then makes the object for the reader.
+// An [Opener] makes these objects: [Opened] returns a version for readers of them, and [OpenedIndex] adds an index of
+// them to the table. [Version.Copies] is for readers that get a copy of each object.
 //
 // # Concurrency
 //

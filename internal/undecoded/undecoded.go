@@ -1,4 +1,4 @@
-// Package undecoded has the set of the objects that the server has and that could not be decoded.
+// Package undecoded holds the set of objects of the server that could not be decoded.
 package undecoded
 
 import (

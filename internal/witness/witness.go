@@ -1,5 +1,5 @@
-// Package witness shows tests the objects of all informers of the process, before anybody else sees them. Outside of
-// tests nobody watches.
+// Package witness shows the objects of all informers of the process to a test, before anybody else sees them. Outside
+// of tests, it does nothing.
 package witness
 
 import "sync/atomic"

@@ -9,5 +9,5 @@
 // copy where it creates caches. The second command leaves the copy unchanged, which shows what controller-runtime's own
 // cache passes on the same servers. The third one tests a cache with options.
 //
-// Every spec must pass, except those of [different] with options.
+// Every spec must pass, except those that the list different has for some options.
 package controllerruntime

@@ -34,9 +34,9 @@
 //	ratio           to client-go's
 //	heap of caches  what the live heap is larger than with an empty cluster
 //
-// The informers of metadata of kube-controller-manager and those of dynamic objects of kube-scheduler stay client-go's:
-// there are no custom resources, so they have no objects. All pods have nodes that are ready, and no owners, so that
-// controllers have nothing to do; their number must be the same at the end.
+// kube-controller-manager's informers of metadata and kube-scheduler's dynamic informers stay client-go's: without
+// custom resources, they have no objects. All pods have nodes that are ready, and no owners, so that controllers have
+// nothing to do; their number must be the same at the end.
 //
 // -bin keeps the compiled programs for later runs, -keep the logs and heap profiles. The command needs the go command
 // and the network, and compiles kube-apiserver and etcd from the module e2e at first. docs/proofs.md has the results.

@@ -1,8 +1,13 @@
-// Searches the sections of all pages. index.json, which Hugo writes, has them; it is loaded at the first search.
+// Searches the sections of all pages. index.json, which Hugo writes, has them; the first search loads it. A link with
+// ?q=words shows what a search for them finds.
 const script = document.currentScript
 const query = document.getElementById('query'), found = document.getElementById('found')
 let sections
-query.addEventListener('input', async () => {
+query.addEventListener('input', search)
+query.value = new URLSearchParams(location.search).get('q') ?? ''
+if (query.value) search()
+
+async function search() {
   sections ??= fetch(script.dataset.index).then(response => response.json())
   const all = await sections
   const words = query.value.toLowerCase().split(/\s+/).filter(word => word.length > 1)
@@ -11,7 +16,7 @@ query.addEventListener('input', async () => {
   found.replaceChildren(...hits.slice(0, 12).map(({ s }) => item(s, words)))
   found.hidden = words.length === 0
   if (words.length && !hits.length) found.textContent = 'nothing found'
-})
+}
 
 // score is zero unless a section has every word. Words in titles count more.
 function score(section, words) {
