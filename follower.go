@@ -246,6 +246,9 @@ func (f *follower[T]) setSelections(ctx context.Context, selected []Selection) e
 	if !ok {
 		return fmt.Errorf("%s: SetSelections is for a Resource with Selections", f.resource)
 	}
+	if run.IsClosed(f.hub.Stopped()) {
+		return fmt.Errorf("%s: %w", f.resource, ErrStopped)
+	}
 	if err := s.want(selected); err != nil {
 		return err
 	}

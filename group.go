@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,9 @@ func NewGroup(client *Client) *Group {
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
+	sorted.Selections = slices.SortedFunc(slices.Values(resource.Selections), func(a, b Selection) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.part(), b.part()))
+	})
 	key := shareKey{reflect.TypeFor[T](), config.goType(),
 		fmt.Sprintf("%q", []any{sorted.Group, sorted.Version, sorted.Resource, sorted.Namespaces, sorted.LabelSelector,
 			sorted.FieldSelector, fmt.Sprintf("%+v", sorted.Selections), sorted.Shard.String()})}

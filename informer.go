@@ -162,6 +162,7 @@ func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection
 // Filter apply; Filter is called once more for each object. If the server no longer has that version, Audit takes the
 // next one of the store. The requests wait for the rate limit of the client and while one of its informers lists. One
 // audit of a client runs at a time.
+// With Selections, it compares each of them, and counts an object of several as often.
 //
 // The informer repairs a difference: it lists everything again, and compares contents. Handlers receive the changes as
 // after any list. It logs the difference with the keys of the objects, counts it in [AuditStatus], and calls

@@ -39,7 +39,8 @@ type Selection struct {
 	// LabelSelector and FieldSelector are those of [Resource].
 	LabelSelector, FieldSelector string
 	// Optional makes the informer sync without the selection while the server refuses it with 403 Forbidden, as it does
-	// until a RoleBinding allows it. The informer tries again as after any failure, which [ReflectorStatus] shows. False
+	// until a RoleBinding allows it. The informer tries again as after any failure, which [ReflectorStatus] shows. If the
+	// server refuses it later, the store keeps the objects that it has of it, and nothing waits for their changes. False
 	// means that the informer does not sync until the server sends the objects.
 	Optional bool
 }
@@ -150,7 +151,7 @@ func (r Resource) follows(obj interface {
 	GetNamespace() string
 	GetName() string
 }) bool {
-	if len(r.Selections) > 0 {
+	if r.Selections != nil {
 		return slices.ContainsFunc(r.Selections, func(s Selection) bool { return r.part(s).follows(obj) })
 	}
 	if len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, obj.GetNamespace()) {

@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,8 +33,9 @@ type selections[T Object] struct {
 	decoding run.Limit
 	calling  run.Limit
 
-	mu    sync.Mutex // protects shard
-	shard Shard
+	sharding sync.Mutex // serializes setShard
+	mu       sync.Mutex // protects shard
+	shard    Shard
 }
 
 // newSelections returns a feeder of store and hub. It has no members before want.
@@ -76,7 +76,8 @@ func (s *selections[T]) want(wanted []Selection) error {
 type member[T Object] struct {
 	*mirror[T]
 	Selection
-	refused atomic.Bool // the server refuses the selection, which is optional
+	// the server refuses the selection, which is optional: nobody waits for it, and it keeps what it has
+	refused atomic.Bool
 }
 
 // newMember returns the member for a selection.
@@ -104,16 +105,27 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 	err := m.reflect(s.client, s.packing, s.resumed)
 	for _, r := range m.reflectors {
 		r.decoder.Decoding, r.decoder.Calling = s.decoding, s.calling
+		r.decoder.Held = func(key Key) (T, bool) { // an object of several selections is decoded and held once
+			if obj, ok := store.Get(key); ok {
+				return obj, true
+			}
+			return s.store.Get(key)
+		}
+		if highest := s.store.Snapshot().sources.Highest(); highest != "" {
+			r.state.List.Least = highest // an older list would have objects that are gone
+		}
 	}
 	return m, err
 }
 
-// refuse notes that the server refuses m, which then counts as empty.
+// refuse notes that the server refuses m.
 func (s *selections[T]) refuse(m *member[T]) {
-	if run.IsClosed(m.whole) || m.refused.Swap(true) {
-		return
-	}
-	s.step(false, func(c content[T]) { s.members.Advanced(m, c) })
+	s.step(false, func(c content[T]) {
+		m.refused.Store(true)
+		c.edit.next.sources = c.edit.next.sources.Without(m.Namespace, m.part())
+		s.members.Advanced(m, c)
+	})
+	m.sharding.Wake()
 	s.members.Settle()
 }
 
@@ -130,65 +142,70 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 		if !s.members.Contains(m) { // dropped
 			return nil, nil
 		}
-		m.refused.Store(false)
+		before := m.store.Snapshot().ResourceVersion()
 		if s.scratch, err = m.store.apply(batch, s.scratch); err != nil {
 			return nil, err
 		}
-		changes = s.store.merge(nil, func(w *edit[T]) { s.merge(m, batch, content[T]{w}) })
+		m.refused.Store(false)
+		changes = s.store.merge(nil, func(w *edit[T]) { s.merge(m, before, content[T]{w}) })
 		clear(s.scratch)
-		s.scratch = s.scratch[:0]
+		if s.scratch = s.scratch[:0]; cap(s.scratch) > fifoCapacity {
+			s.scratch = nil
+		}
 		return changes, nil
 	}, initial && !run.IsClosed(s.hub.Synced()))
 	s.members.Changed()
 	return err
 }
 
-// merge merges what a batch of m has changed in its store.
-func (s *selections[T]) merge(m *member[T], batch []Delta[T], c content[T]) {
+// merge merges what a write of m has changed in its store, which was at version before.
+func (s *selections[T]) merge(m *member[T], before string, c content[T]) {
 	var none T
 	snap := m.store.Snapshot()
+	src, _ := snap.sources.Of(m.Namespace)
 	for i := range s.scratch {
 		switch change := &s.scratch[i]; {
 		case change.New != none:
 			s.members.Entered(change.Old, change.New, c)
 		case change.Deleted:
-			s.members.Left(change.Key, snap.ResourceVersion(), change.Last, change.Final, c)
+			moves := src.Data.list != nil && !src.Data.list.shard.Has(change.Last) // to another shard
+			s.members.Left(change.Key, src.Version, change.Last, change.Final, moves, c)
 		}
 	}
-	if slices.ContainsFunc(batch, func(d Delta[T]) bool { return d.Type == Replaced && d.Restored }) {
-		s.members.Restored(m, snap.All(), c)
+	if sources.Older(src.Version, before) && src.Version != "" {
+		s.members.WentBack(m, c)
 	}
 	s.members.Advanced(m, c)
-	for _, src := range snap.sources {
-		src.Part = m.part()
-		c.edit.next.sources = c.edit.next.sources.Set(src)
-	}
+	src.Namespace, src.Part = m.Namespace, m.part()
+	c.edit.next.sources = c.edit.next.sources.Set(src)
 }
 
 // run implements feeder.
 func (s *selections[T]) run(ctx context.Context) error { return s.members.Run(ctx) }
 
 // lacked implements union.Config.
-func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version string) {
-	for _, m := range s.mirrors() {
-		r := m.reflectors[0]
-		if ns := r.decoder.Namespace; ns != "" && ns != q.Key.Namespace {
+func (s *selections[T]) lacked(ctx context.Context, q union.Question) (version string, err error) {
+	members, _ := s.members.All()
+	for _, of := range members {
+		m := of.(*member[T])
+		if !m.Covers(q.Key.Namespace) || m.refused.Load() {
 			continue
 		}
-		has := false
-		ids := r.decoder.Identities(asked(Shard{}, false), func(Key, string, string) { has = true })
+		has, r, shard := false, m.reflectors[0], m.latest().Shard
+		ids := r.decoder.Identities(asked(shard, false), func(Key, string, string) { has = true })
 		source := newMetadataSource(s.client, m.resource, r, q.Key)
-		var err error
-		if version == "" {
-			version, err = source.List(ctx, q.Version, 0, ids, "")
-		} else {
-			err = source.ListAt(ctx, version, 0, ids, "")
-		}
+		err = run.Apart(func() (err error) { // it calls Config.Filter
+			if version == "" {
+				version, err = source.List(ctx, q.Version, 0, ids, shard.String())
+				return err
+			}
+			return source.ListAt(ctx, version, 0, ids, shard.String())
+		})
 		if err != nil || has {
-			return ""
+			return "", err
 		}
 	}
-	return version
+	return version, nil
 }
 
 // close implements feeder.
@@ -210,7 +227,8 @@ func (s *selections[T]) mirrors() (mirrors []*mirror[T]) {
 // latest implements feeder.
 func (s *selections[T]) latest() Resource {
 	r := s.resource
-	_, r.Selections = s.members.All()
+	_, selections := s.members.All()
+	r.Selections = append([]Selection{}, selections...) // never nil: that would be the whole collection
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.Shard = s.shard.clone()
@@ -219,6 +237,8 @@ func (s *selections[T]) latest() Resource {
 
 // setShard implements feeder.
 func (s *selections[T]) setShard(shard Shard) {
+	s.sharding.Lock()
+	defer s.sharding.Unlock()
 	s.mu.Lock()
 	s.shard = shard // for members to come
 	s.mu.Unlock()
@@ -229,8 +249,10 @@ func (s *selections[T]) setShard(shard Shard) {
 
 // sharded implements feeder.
 func (s *selections[T]) sharded() (ok bool, changed <-chan struct{}) {
-	for _, m := range s.mirrors() {
-		if ok, changed := m.sharded(); !ok {
+	members, _ := s.members.All()
+	for _, m := range members {
+		m := m.(*member[T])
+		if ok, changed := m.sharded(); !ok && !m.refused.Load() {
 			return false, changed
 		}
 	}
@@ -243,28 +265,38 @@ func (m *member[T]) Run(ctx context.Context) error { return m.run(ctx) }
 // Arrived implements union.Member.
 func (m *member[T]) Arrived() bool { return run.IsClosed(m.whole) || m.refused.Load() }
 
+// Added implements union.Member.
+func (m *member[T]) Added(c union.Content[T]) {
+	next := c.(content[T]).edit.next
+	next.sources = next.sources.Set(source{Namespace: m.Namespace, Part: m.part()}) // its version is unknown
+}
+
 // Dropped implements union.Member.
 func (m *member[T]) Dropped(c union.Content[T]) (objects []T, version string) {
-	m.sharding.Note(m.Namespace, math.MaxUint64) // nobody has to wait for it
-	next := c.(content[T]).edit.next
+	next, had := c.(content[T]).edit.next, m.store.Snapshot()
 	next.sources = next.sources.Without(m.Namespace, m.part())
-	had := m.store.Snapshot()
+	m.sharding.Note(m.Namespace, math.MaxUint64)                                    // nobody has to wait for it
+	_, _ = m.store.apply([]Delta[T]{{Type: Replaced, Namespace: m.Namespace}}, nil) // nor to audit it, or to save it
 	return had.List(), had.ResourceVersion()
 }
 
-// Covers implements union.Part.
+// Covers implements union.Part. What a mirror has before its first list is not known.
 func (m *member[T]) Covers(namespace string) bool {
-	return (m.Namespace == "" || m.Namespace == namespace) && !m.refused.Load()
+	_, listed := m.store.Snapshot().sources.Of(m.Namespace)
+	return listed && (m.Namespace == "" || m.Namespace == namespace)
 }
 
-// Has implements union.Part.
-func (m *member[T]) Has(key Key) bool { return m.store.Snapshot().version.Has(key) }
+// Get implements union.Part.
+func (m *member[T]) Get(key Key) (T, bool) {
+	_, obj, ok := m.store.Snapshot().version.Find(key)
+	return obj, ok
+}
 
 // Knows implements union.Part. A mirror without a version has everything: its resource is absent, or the server sends
 // no versions.
 func (m *member[T]) Knows(version string) bool {
-	src, listed := m.store.Snapshot().sources.Of(m.Namespace)
-	return listed && (src.Version == "" || !sources.Older(src.Version, version))
+	src, _ := m.store.Snapshot().sources.Of(m.Namespace)
+	return m.refused.Load() || src.Version == "" || !sources.Older(src.Version, version)
 }
 
 // content is the content of the follower's store while an edit is under way. It implements [union.Content].

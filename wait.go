@@ -26,11 +26,8 @@ func (i *Informer[T]) WaitForResourceVersion(ctx context.Context, resourceVersio
 		return err
 	}
 	return i.waitUntil(ctx, func(s *Snapshot[T]) bool {
-		complete := len(s.sources) == len(i.resource.sources())
-		if len(i.resource.Selections) > 0 {
-			complete = i.HasSynced()
-		}
-		return complete && sources.Reached(s.ResourceVersion(), resourceVersion)
+		all := len(i.resource.Selections) > 0 || len(s.sources) == len(i.resource.sources())
+		return all && sources.Reached(s.ResourceVersion(), resourceVersion)
 	})
 }
 

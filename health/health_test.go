@@ -142,6 +142,23 @@ func TestChecks(t *testing.T) {
 			<-time.After(6 * time.Minute)
 			r.expect(health.Ready(r.config()), `informer/v1 pods/watch failed: no watch for 6m0s, .*: 403 Forbidden`)
 		},
+		"an optional selection is forbidden": func(r *rig) {
+			config := r.config()
+			status := informer.InformerStatus{
+				Resource: informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Selections: []informer.Selection{{Namespace: "a", Optional: true}, {Namespace: "b"}}},
+				Synced:   true,
+				Reflectors: []informer.ReflectorStatus{
+					{Namespace: "a", State: informer.ReflectorBackoff, NoWatchSince: time.Now(), LastError: forbidden()},
+					{Namespace: "b", State: informer.ReflectorWatching, WatchOpen: true},
+				},
+			}
+			config.Informers = []func() informer.InformerStatus{func() informer.InformerStatus { return status }}
+			<-time.After(6 * time.Minute)
+			status.Reflectors[1].Since = time.Now()
+			r.expect(health.Ready(config), "")
+			status.Resource.Selections[0].Optional = false
+			r.expect(health.Ready(config), `informer/v1 secrets in a or in b/watch failed: no watch for 6m0s, .*: 403 Forbidden`)
+		},
 		"stopped": func(r *rig) {
 			ctx, cancel := context.WithCancel(r.ctx)
 			r.tasks.Go(func() { _ = r.pods.Run(ctx) })

@@ -228,6 +228,22 @@ func TestEqualLabels(t *testing.T) {
 	}
 }
 
+// Selections of one namespace have series of their own.
+func TestSelections(t *testing.T) {
+	registry := registryOf(informerprom.New(informerprom.Config{Informers: []func() informer.InformerStatus{fixed(informer.InformerStatus{
+		Resource:   informer.Resource{GroupVersionResource: pods, Selections: []informer.Selection{{Namespace: "a"}, {Namespace: "a", LabelSelector: "app=web"}, {FieldSelector: "spec.nodeName=n"}}},
+		Reflectors: []informer.ReflectorStatus{{Namespace: "a", Failures: 1}, {Namespace: "a", Failures: 2}, {Failures: 3}, {Namespace: "b", Failures: 4}},
+	})}}))
+	expect(t, registry, `
+# HELP informer_reflector_failures Number of consecutive failures, which determines the backoff.
+# TYPE informer_reflector_failures gauge
+informer_reflector_failures{group="",name="",resource="pods",version="v1",watch_namespace="a"} 1
+informer_reflector_failures{group="",name="",resource="pods",version="v1",watch_namespace="a with labels app=web"} 2
+informer_reflector_failures{group="",name="",resource="pods",version="v1",watch_namespace="with fields spec.nodeName=n"} 3
+informer_reflector_failures{group="",name="",resource="pods",version="v1",watch_namespace="b (removed, 3)"} 4
+`, "informer_reflector_failures")
+}
+
 // sharedPage returns the expected page of TestEqualLabels.
 func sharedPage() string {
 	return `

@@ -75,7 +75,18 @@ func (r *Rollout[V]) Note(name string, change uint64) {
 	defer r.mu.Unlock()
 	if change > r.has[name] {
 		r.has[name] = change
-		close(r.changed)
-		r.changed = make(chan struct{})
+		r.wakeLocked()
 	}
+}
+
+// Wake makes those ask again who wait for the latest value to arrive.
+func (r *Rollout[V]) Wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wakeLocked()
+}
+
+func (r *Rollout[V]) wakeLocked() {
+	close(r.changed)
+	r.changed = make(chan struct{})
 }

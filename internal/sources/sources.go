@@ -39,6 +39,16 @@ func (s Sources[D]) Version(namespace string) string {
 // Lowest returns the lowest resource version of the sources, or "" if one of them is unknown or there is none.
 func (s Sources[D]) Lowest() string { return s.lowest(func(string) bool { return true }) }
 
+// Highest returns the highest resource version of the sources, or "" if none is known.
+func (s Sources[D]) Highest() (highest string) {
+	for i := range s {
+		if Older(highest, s[i].Version) {
+			highest = s[i].Version
+		}
+	}
+	return highest
+}
+
 func (s Sources[D]) lowest(counts func(namespace string) bool) (lowest string) {
 	found := false
 	for i := range s {

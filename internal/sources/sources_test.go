@@ -124,6 +124,9 @@ func TestPartsOfANamespace(t *testing.T) {
 	if src, ok := s.Of("a"); !ok || src.Data != 2 || s.Version("a") != "7" || s.Version("b") != "7" {
 		t.Errorf("%v: %v, versions %q and %q", s, src, s.Version("a"), s.Version("b"))
 	}
+	if s.Highest() != "13" || (Sources[int]{}).Highest() != "" {
+		t.Errorf("%v: highest %s", s, s.Highest())
+	}
 	if left := s.Without("", "y").Without("none", ""); left.Version("a") != "9" || left.Version("b") != "" || len(s) != 3 {
 		t.Errorf("%v after %v", left, s)
 	}

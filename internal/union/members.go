@@ -17,6 +17,8 @@ type Member[T Object] interface {
 	Run(ctx context.Context) error
 	// Arrived reports whether the content has the first list of the member, or does not wait for it.
 	Arrived() bool
+	// Added is called when the member has become a part.
+	Added(Content[T])
 	// Dropped is called when the member is no part any more. It returns its objects, and the version that it has reached.
 	Dropped(Content[T]) (objects []T, version string)
 }
@@ -45,9 +47,8 @@ type Config[S comparable, T Object] struct {
 	Step func(do func(Content[T]))
 	// Loaded is called once, when every member has arrived for the first time.
 	Loaded func()
-	// Lacked asks the server about q. It returns the version at which no part of the union has the object, or "" if there is
-	// none, or if that is not known.
-	Lacked func(ctx context.Context, q Question) (version string)
+	// Lacked asks the server about q. It returns a version at which no part of the union has the object, or "" if one has.
+	Lacked func(ctx context.Context, q Question) (version string, err error)
 }
 
 // running is a member and its selection.
@@ -90,7 +91,10 @@ func (s *Members[S, T]) Want(wanted []S) error {
 	}
 	s.members = next
 	for _, m := range added {
-		s.config.Step(func(Content[T]) { s.Add(m.Member) })
+		s.config.Step(func(content Content[T]) {
+			s.Add(m.Member)
+			m.Added(content)
+		})
 		if s.start != nil {
 			s.start(m)
 		}
@@ -108,6 +112,9 @@ func (s *Members[S, T]) Settle() {
 
 // settleLocked lets members go that nobody wants, once the others have arrived.
 func (s *Members[S, T]) settleLocked() {
+	if s.start == nil {
+		return
+	}
 	if slices.ContainsFunc(s.members, func(m *running[S, T]) bool { return !m.leaves && !m.Arrived() }) {
 		return
 	}
@@ -136,14 +143,16 @@ func (s *Members[S, T]) drop(m *running[S, T]) {
 		objects, version := m.Dropped(content)
 		s.Remove(m.Member, version, objects, content)
 	})
+	s.Changed()
 }
 
 // Settled reports whether the union has the members that were wanted last, and no others. If not, it returns a channel
-// that is closed when to ask again.
+// that is closed when to ask again. Before Run and after it, they are not settled.
 func (s *Members[S, T]) Settled() (ok bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.ContainsFunc(s.members, func(m *running[S, T]) bool { return m.leaves || !m.Arrived() }), s.changed
+	waits := func(m *running[S, T]) bool { return m.leaves || !m.Arrived() }
+	return s.start != nil && !slices.ContainsFunc(s.members, waits), s.changed
 }
 
 // All returns the members: first those that are wanted, in the order of Want, and their selections, then the others.
@@ -177,6 +186,7 @@ func (s *Members[S, T]) Run(ctx context.Context) error {
 	for _, m := range s.members {
 		start(m)
 	}
+	s.settleLocked()
 	s.mu.Unlock()
 	s.ask(ctx)
 	s.mu.Lock()
@@ -189,9 +199,16 @@ func (s *Members[S, T]) Run(ctx context.Context) error {
 // Changed must be called after a member has reported a change.
 func (s *Members[S, T]) Changed() { run.Signal(s.unclear) }
 
-// askAfter is the time after which the server is asked whether an object is gone that no member has any more. Members
-// usually know earlier.
-const askAfter = time.Second
+const (
+	// askAfter is the time after which the server is asked whether an object is gone that no member has any more. Members
+	// usually know earlier.
+	askAfter = time.Second
+	// maxQuestions is the number of questions that are asked then. The bookmarks of the members, about once a minute, are
+	// soon better for more.
+	maxQuestions = 20
+	// askAgainAfter is the time after which questions are asked again that the server did not answer.
+	askAgainAfter = 15 * time.Second
+)
 
 // ask asks the server about objects that no member has any more, until ctx ends. A member without changes would know
 // only with its next bookmark, about a minute later.
@@ -206,11 +223,33 @@ func (s *Members[S, T]) ask(ctx context.Context) {
 			return
 		}
 		var questions []Question
-		s.config.Step(func(Content[T]) { questions = s.Questions() })
-		for _, q := range questions {
-			if at := s.config.Lacked(ctx, q); at != "" {
-				s.config.Step(func(content Content[T]) { s.Lacked(q, at, content) })
-			}
+		s.config.Step(func(Content[T]) { questions = s.Questions(maxQuestions) })
+		if len(questions) == maxQuestions {
+			s.Changed()
+		}
+		if s.askEach(ctx, questions) != nil {
+			_ = run.Sleep(ctx, askAgainAfter)
+			s.Changed()
 		}
 	}
+}
+
+// askEach asks the server. It returns the error of the last question that the server did not answer.
+func (s *Members[S, T]) askEach(ctx context.Context, questions []Question) (last error) {
+	for _, q := range questions {
+		open := false
+		if s.config.Step(func(Content[T]) { open = s.Open(q) }); !open {
+			continue
+		}
+		at, err := s.config.Lacked(ctx, q)
+		s.config.Step(func(content Content[T]) {
+			if err != nil {
+				last = err
+				s.Unanswered(q)
+			} else if at != "" {
+				s.Lacked(q, at, content)
+			}
+		})
+	}
+	return last
 }

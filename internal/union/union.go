@@ -6,7 +6,6 @@
 package union
 
 import (
-	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -28,8 +27,8 @@ type Object interface {
 
 // Part is one of the collections. A type of Part must be comparable.
 type Part[T Object] interface {
-	// Has reports whether the part has an object with that key now.
-	Has(key Key) bool
+	// Get returns the object with that key that the part has now.
+	Get(key Key) (T, bool)
 	// Covers reports whether the part can have objects of a namespace.
 	Covers(namespace string) bool
 	// Knows reports whether the part has every change up to a resource version.
@@ -47,13 +46,13 @@ type Content[T Object] interface {
 // Union is a union of parts. It is not safe for concurrent use: a part changes only together with the call that reports
 // the change. [New] returns one.
 //
-// Invariant: a leave of an object is in leaves while a part that covers it does not know the version of the leave. It
-// is then in the waits of one such part. While it is in leaves, no older state of the object is put into the content
-// after it was removed.
+// Invariant: a leave of an object is in leaves while a part that covers it does not know its version. It then waits for
+// one such part. Until then, no older state of the object is put into the content. As soon as each part knows, the
+// content has the newest state that a part has.
 type Union[T Object] struct {
 	parts  []Part[T]
 	leaves map[Key]*leave[T]
-	waits  map[Part[T]][]*leave[T] // the lowest version first
+	waits  map[Part[T]][]*leave[T] // the lowest version first; some wait for another part by now, or are over
 }
 
 // leave says that an object has left a part.
@@ -63,9 +62,9 @@ type leave[T Object] struct {
 	last    T
 	final   bool
 	awaits  Part[T] // the part that does not know the version
-	lacked  bool    // no part had it at version on the server, whether the part knows or not
 	asked   bool    // Questions has returned it
-	removed bool    // from the content
+	removed bool    // from the content, although a part does not know the version
+	over    bool
 }
 
 // New returns a union without parts.
@@ -83,11 +82,11 @@ func (u *Union[T]) Contains(p Part[T]) bool { return slices.Contains(u.parts, p)
 func (u *Union[T]) Entered(old, obj T, content Content[T]) {
 	key := keyOf(obj)
 	if l := u.leaves[key]; l != nil && !sources.Older(obj.GetResourceVersion(), l.version) {
-		u.forget(l)
+		u.end(l)
 	}
 	have, ok := content.Get(key)
 	switch {
-	case !ok && u.leaves[key] != nil: // the part is behind
+	case !ok && u.leaves[key] != nil: // the part may be behind
 	// What follows the present state in the part that has it is the next state, also if a restored server counts from a
 	// lower version.
 	case !ok, isVersion(have, old), isNewer(obj, have):
@@ -109,46 +108,79 @@ func isNewer[T Object](obj, have T) bool {
 }
 
 // Left reports that an object has left a part, which has every change up to version. last is the last state of the
-// object there, and final reports whether the server sent that.
-func (u *Union[T]) Left(key Key, version string, last T, final bool, content Content[T]) {
+// object there, and final reports whether the server sent that. If now is true, the object leaves the content at once
+// unless another part has it.
+func (u *Union[T]) Left(key Key, version string, last T, final, now bool, content Content[T]) {
 	l := u.leaves[key]
-	if l == nil {
-		l = &leave[T]{key: key, version: version, last: last, final: final}
-		u.leaves[key] = l
-	} else if !sources.Older(version, l.version) {
-		*l = leave[T]{key: key, version: version, last: last, final: final, awaits: l.awaits}
+	if l == nil || !sources.Older(version, l.version) {
+		l = u.replace(l, leave[T]{key: key, version: version, last: last, final: final})
 	}
-	u.resolve(l, content)
+	if _, has := u.newest(key); now && !has {
+		u.remove(l, content)
+	}
+	u.settle(l, content)
 }
 
-// resolve removes the object of l from the content if no part has it or can get it. If a part does not know, l waits
-// for that part.
-func (u *Union[T]) resolve(l *leave[T], content Content[T]) {
-	u.unwait(l)
-	var behind Part[T]
-	has := false
-	for _, p := range u.parts {
-		if !p.Covers(l.key.Namespace) {
-			continue
-		}
-		if p.Knows(l.version) {
-			has = has || p.Has(l.key)
-			continue
-		}
-		if behind = p; !l.lacked {
-			u.wait(l, p)
-			return
-		}
+// replace notes l in the place of old, which may be nil.
+func (u *Union[T]) replace(old *leave[T], l leave[T]) *leave[T] {
+	if old != nil {
+		l.removed = old.removed
+		u.end(old)
 	}
-	if !has && !l.removed {
+	u.leaves[l.key] = &l
+	return &l
+}
+
+// end drops l.
+func (u *Union[T]) end(l *leave[T]) {
+	l.over = true
+	delete(u.leaves, l.key)
+}
+
+// remove removes the object of l from the content.
+func (u *Union[T]) remove(l *leave[T], content Content[T]) {
+	if !l.removed {
 		l.removed = true
 		content.Remove(l.key, l.last, l.final)
 	}
-	if behind == nil {
-		delete(u.leaves, l.key)
+}
+
+// newest returns the newest state of an object that a part has.
+func (u *Union[T]) newest(key Key) (newest T, ok bool) {
+	for _, p := range u.parts {
+		if !p.Covers(key.Namespace) {
+			continue
+		}
+		if obj, has := p.Get(key); has && (!ok || isNewer(obj, newest)) {
+			newest, ok = obj, true
+		}
+	}
+	return newest, ok
+}
+
+// settle ends l if each part knows its version. Otherwise, l waits for one that does not.
+func (u *Union[T]) settle(l *leave[T], content Content[T]) {
+	for _, p := range u.parts {
+		if !p.Covers(l.key.Namespace) || p.Knows(l.version) {
+			continue
+		}
+		if l.awaits != p {
+			u.wait(l, p)
+		}
 		return
 	}
-	u.wait(l, behind) // which may yet report older states
+	u.conclude(l, content)
+}
+
+// conclude ends l, and makes the content have what the parts have.
+func (u *Union[T]) conclude(l *leave[T], content Content[T]) {
+	u.end(l)
+	newest, has := u.newest(l.key)
+	if !has {
+		u.remove(l, content)
+	} else if have, ok := content.Get(l.key); !ok || !isVersion(have, newest) {
+		content.Put(newest)
+	}
 }
 
 // wait makes l wait for p.
@@ -164,59 +196,39 @@ func (u *Union[T]) wait(l *leave[T], p Part[T]) {
 	u.waits[p] = slices.Insert(waits, i, l)
 }
 
-// unwait makes l wait for no part.
-func (u *Union[T]) unwait(l *leave[T]) {
-	if l.awaits == nil {
-		return
+// take removes the first n waits of p, and returns those that are neither over nor wait for another part.
+func (u *Union[T]) take(p Part[T], n int) (taken []*leave[T]) {
+	for _, l := range u.waits[p][:n] {
+		if !l.over && l.awaits == p {
+			l.awaits = nil
+			taken = append(taken, l)
+		}
 	}
-	left := slices.DeleteFunc(u.waits[l.awaits], func(other *leave[T]) bool { return other == l })
-	if u.waits[l.awaits] = left; len(left) == 0 {
-		delete(u.waits, l.awaits)
+	if u.waits[p] = slices.Delete(u.waits[p], 0, n); len(u.waits[p]) == 0 {
+		delete(u.waits, p)
 	}
-	l.awaits = nil
+	return taken
 }
 
-// forget drops l.
-func (u *Union[T]) forget(l *leave[T]) {
-	u.unwait(l)
-	delete(u.leaves, l.key)
-}
-
-// Advanced reports that p has reached a later version, or can have no objects for now.
+// Advanced reports that p has reached a later version, or is not waited for any more.
 func (u *Union[T]) Advanced(p Part[T], content Content[T]) {
-	for {
-		waits := u.waits[p]
-		if len(waits) == 0 || p.Covers(waits[0].key.Namespace) && !p.Knows(waits[0].version) {
-			return
+	n := 0
+	for _, l := range u.waits[p] {
+		if !l.over && p.Covers(l.key.Namespace) && !p.Knows(l.version) {
+			break
 		}
-		u.resolve(waits[0], content)
+		n++
+	}
+	for _, l := range u.take(p, n) {
+		u.settle(l, content)
 	}
 }
 
-// Restored reports that p has listed all its objects again, from a server that may have gone back in time. What was
-// known of the versions before says nothing any more.
-func (u *Union[T]) Restored(p Part[T], objects iter.Seq[T], content Content[T]) {
-	for obj := range objects {
-		if l := u.leaves[keyOf(obj)]; l != nil {
-			u.forget(l)
-		}
-		if have, ok := content.Get(keyOf(obj)); !ok || !isVersion(have, obj) {
-			content.Put(obj)
-		}
-	}
-	for _, l := range slices.Clone(u.waits[p]) {
-		u.forget(l)
-		if !l.removed && !slices.ContainsFunc(u.parts, func(p Part[T]) bool { return p.Has(l.key) }) {
-			content.Remove(l.key, l.last, l.final)
-		}
-	}
-}
-
-// Lacked reports that at a version of the server, which does not precede that of q, no part had the object of q.
-func (u *Union[T]) Lacked(q Question, at string, content Content[T]) {
-	if l := u.leaves[q.Key]; l != nil && l.version == q.Version {
-		l.version, l.lacked = at, true
-		u.resolve(l, content)
+// WentBack reports that p follows a server that was restored, and has reached a lower version than before. The versions
+// of leaves from before say nothing any more.
+func (u *Union[T]) WentBack(p Part[T], content Content[T]) {
+	for _, l := range u.take(p, len(u.waits[p])) {
+		u.conclude(l, content)
 	}
 }
 
@@ -226,10 +238,16 @@ type Question struct {
 	Version string
 }
 
-// Questions returns a question for each object that waits and that no part has, once for each leave.
-func (u *Union[T]) Questions() (questions []Question) {
+// Questions returns up to limit questions: for objects that wait, that no part has, and for which there was none yet.
+func (u *Union[T]) Questions(limit int) (questions []Question) {
 	for _, l := range u.leaves {
-		if !l.asked && !l.removed && !slices.ContainsFunc(u.parts, func(p Part[T]) bool { return p.Has(l.key) }) {
+		if len(questions) == limit {
+			break
+		}
+		if l.asked || l.removed {
+			continue
+		}
+		if _, has := u.newest(l.key); !has {
 			l.asked = true
 			questions = append(questions, Question{l.key, l.version})
 		}
@@ -237,13 +255,37 @@ func (u *Union[T]) Questions() (questions []Question) {
 	return questions
 }
 
+// Open reports whether the answer to q is of use.
+func (u *Union[T]) Open(q Question) bool {
+	l := u.leaves[q.Key]
+	return l != nil && l.version == q.Version && !l.removed
+}
+
+// Unanswered makes Questions return q again.
+func (u *Union[T]) Unanswered(q Question) {
+	if u.Open(q) {
+		u.leaves[q.Key].asked = false
+	}
+}
+
+// Lacked reports that at a version of the server, which does not precede that of q, no part had the object of q.
+func (u *Union[T]) Lacked(q Question, at string, content Content[T]) {
+	if !u.Open(q) {
+		return
+	}
+	old := u.leaves[q.Key]
+	l := u.replace(old, leave[T]{key: q.Key, version: at, last: old.last, final: old.final})
+	u.remove(l, content)
+	u.settle(l, content)
+}
+
 // Remove removes a part. had are its objects, as of version.
 func (u *Union[T]) Remove(p Part[T], version string, had []T, content Content[T]) {
 	u.parts = slices.DeleteFunc(u.parts, func(other Part[T]) bool { return other == p })
-	for _, l := range slices.Clone(u.waits[p]) {
-		u.resolve(l, content)
+	for _, l := range u.take(p, len(u.waits[p])) {
+		u.settle(l, content)
 	}
 	for _, obj := range had {
-		u.Left(keyOf(obj), version, obj, false, content)
+		u.Left(keyOf(obj), version, obj, false, true, content)
 	}
 }

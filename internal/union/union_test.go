@@ -53,9 +53,9 @@ type part struct {
 	refused bool
 }
 
-func (p *part) Has(key Key) bool    { return p.have[key.Name] != nil }
-func (p *part) Covers(string) bool  { return !p.refused }
-func (p *part) Knows(v string) bool { return p.reached >= version(v) }
+func (p *part) Get(key Key) (*thing, bool) { t, ok := p.have[key.Name]; return t, ok }
+func (p *part) Covers(string) bool         { return !p.refused }
+func (p *part) Knows(v string) bool        { return p.reached >= version(v) }
 
 func version(text string) int {
 	v, _ := strconv.Atoi(text)
@@ -73,7 +73,7 @@ func (p *part) step(u *Union[*thing], c *content) {
 		u.Entered(old, w.obj, c)
 	case old != nil:
 		delete(p.have, w.obj.name)
-		u.Left(Key{Name: w.obj.name}, strconv.Itoa(p.reached), w.obj, true, c)
+		u.Left(Key{Name: w.obj.name}, strconv.Itoa(p.reached), w.obj, true, false, c)
 	}
 	u.Advanced(p, c)
 }
@@ -154,14 +154,14 @@ func TestMoves(t *testing.T) {
 // A part that cannot have objects is not waited for, nor is one that is known to lack the object.
 func TestPartsThatAreNotWaitedFor(t *testing.T) {
 	for name, end := range map[string]func(u *Union[*thing], b *part, c *content){
-		"refused": func(u *Union[*thing], b *part, c *content) { b.refused = true; u.Advanced(b, c) },
-		"listed":  func(u *Union[*thing], b *part, c *content) { u.Restored(b, maps.Values(b.have), c) },
-		"removed": func(u *Union[*thing], b *part, c *content) { u.Remove(b, "0", nil, c) },
+		"refused":  func(u *Union[*thing], b *part, c *content) { b.refused = true; u.Advanced(b, c) },
+		"restored": func(u *Union[*thing], b *part, c *content) { u.WentBack(b, c) },
+		"removed":  func(u *Union[*thing], b *part, c *content) { u.Remove(b, "0", nil, c) },
 		"asked": func(u *Union[*thing], b *part, c *content) {
 			u.Lacked(Question{Key{Name: "x"}, "1"}, "2", c) // an older question
-			q := u.Questions()
-			if len(q) != 1 || q[0] != (Question{Key{Name: "x"}, "2"}) || len(u.Questions()) != 0 {
-				t.Errorf("questions %v, then %v", q, u.Questions())
+			q := u.Questions(9)
+			if len(q) != 1 || q[0] != (Question{Key{Name: "x"}, "2"}) || len(u.Questions(9)) != 0 {
+				t.Errorf("questions %v, then %v", q, u.Questions(9))
 			}
 			u.Lacked(q[0], "2", c)
 			if c.have["x"] != nil {
@@ -214,12 +214,79 @@ func TestRestoredServer(t *testing.T) {
 		t.Error(got)
 	}
 	// y had left at a version that the restored server has not reached.
-	u.Left(Key{Name: "y"}, "120", &thing{name: "y", uid: "v", version: 120}, true, content)
+	u.Left(Key{Name: "y"}, "120", &thing{name: "y", uid: "v", version: 120}, true, false, content)
 	y := &thing{name: "y", uid: "v", version: 60}
 	parts[1].have["y"] = y
-	u.Restored(parts[1], maps.Values(parts[1].have), content)
+	u.Entered(nil, y, content)
+	for _, p := range parts {
+		u.WentBack(p, content)
+	}
 	if got := content.have["y"]; got != y || len(u.leaves) != 0 || len(u.waits) != 0 {
 		t.Error(content.events, u.leaves)
+	}
+}
+
+// A part that comes has an object that left the others before. It stays.
+func TestPartThatComesHasWhatOthersLack(t *testing.T) {
+	u, parts, content := newUnion("ab", object("a"), object("c"))
+	parts[0].step(u, content)
+	parts[0].step(u, content)
+	u.Lacked(u.Questions(9)[0], "12", content)
+	if len(content.have) != 0 {
+		t.Errorf("has %v", content.have)
+	}
+	c := &part{server: parts[0].server, letter: "c", reached: 13, have: map[string]*thing{"x": parts[0].server.writes[1].obj}}
+	u.Add(c)
+	u.Entered(nil, c.have["x"], content)
+	for _, p := range parts {
+		p.reached = 13
+		u.Advanced(p, content)
+	}
+	if content.have["x"] != c.have["x"] || len(u.leaves) != 0 {
+		t.Errorf("has %v, %d leaves", content.have, len(u.leaves))
+	}
+}
+
+// A list that is older than the content changes nothing for long.
+func TestOlderList(t *testing.T) {
+	u, parts, content := newUnion("ab", object("ab"), object("b"))
+	older, newer := parts[0].server.writes[0].obj, parts[0].server.writes[1].obj
+	for _, p := range parts {
+		p.step(u, content)
+	}
+	parts[1].step(u, content)
+	u.Entered(nil, older, content) // a list of the first part
+	if content.have["x"] != newer {
+		t.Errorf("has %v", content.have)
+	}
+	parts[0].step(u, content)
+	if content.have["x"] != newer || len(u.leaves) != 0 {
+		t.Errorf("has %v, %d leaves", content.have, len(u.leaves))
+	}
+}
+
+// Leaves take linear time, however many there are at once.
+func TestManyLeaves(t *testing.T) {
+	for _, end := range []func(u *Union[*thing], p *part, c *content){
+		func(u *Union[*thing], p *part, c *content) { p.reached = 1000; u.Advanced(p, c) },
+		func(u *Union[*thing], p *part, c *content) { u.WentBack(p, c) },
+		func(u *Union[*thing], p *part, c *content) { u.Remove(p, "0", nil, c) },
+	} {
+		u, parts, content := newUnion("ab")
+		parts[0].reached = 1000
+		const many = 200_000
+		for i := range many {
+			obj := &thing{name: strconv.Itoa(i), uid: "u", version: 1}
+			u.Entered(nil, obj, content)
+			u.Left(keyOf(obj), "5", obj, true, false, content)
+		}
+		if n := len(u.Questions(20)); n != 20 || len(content.have) != many {
+			t.Errorf("%d questions, %d objects", n, len(content.have))
+		}
+		end(u, parts[1], content)
+		if len(content.have) != 0 || len(u.leaves) != 0 || len(u.waits) != 0 {
+			t.Errorf("%d objects, %d leaves, %d waits", len(content.have), len(u.leaves), len(u.waits))
+		}
 	}
 }
 
@@ -251,7 +318,7 @@ func TestUnionModel(t *testing.T) {
 					p.step(u, content)
 				}
 			}
-			if q := u.Questions(); len(q) > 0 && random.Intn(2) == 0 {
+			if q := u.Questions(9); len(q) > 0 && random.Intn(2) == 0 {
 				at := len(s.writes) - random.Intn(len(s.writes)-version(q[0].Version)+1)
 				if now := s.at(at, "")[q[0].Key.Name]; now == nil || now.labels == "" {
 					u.Lacked(q[0], strconv.Itoa(at), content)
@@ -267,8 +334,8 @@ func TestUnionModel(t *testing.T) {
 		for _, p := range parts {
 			maps.Copy(want, s.at(len(s.writes), p.letter))
 		}
-		if !maps.Equal(content.have, want) || len(u.leaves) != 0 || len(u.waits) != 0 {
-			t.Fatalf("seed %d: has %v, want %v; %d leaves, %d waits", seed, content.have, want, len(u.leaves), len(u.waits))
+		if !maps.Equal(content.have, want) || len(u.leaves) != 0 {
+			t.Fatalf("seed %d: has %v, want %v; %d leaves", seed, content.have, want, len(u.leaves))
 		}
 		checkEvents(t, seed, s, content.events)
 	}

@@ -227,6 +227,108 @@ func TestSelectionsChangeWhenTheNewOnesHaveListed(t *testing.T) {
 	})
 }
 
+// When SetSelections or SetShard returns, the store has what it promises, also if a selection has been quiet while others
+// changed.
+// Guarantees: U3
+func TestChangeWhileASelectionIsBehind(t *testing.T) {
+	world.ForEachModeWith(t, informertest.Options{Shards: true}, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
+		for i := range 20 {
+			w.Create(world.NewPod("a", fmt.Sprint("p", i), fmt.Sprint("v=", 1+i%2)))
+		}
+		inf, rec, stop := started(w, client, config, one, two)
+		defer stop()
+		w.Create(world.NewPod("a", "late", "v=1")) // the second selection does not know
+		synctest.Wait()
+		half := informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 1 << 63}}}
+		if err := inf.SetShard(w.Context(), half); err != nil {
+			w.Fatal(err)
+		}
+		for pod := range inf.Store().All() {
+			if !half.Has(pod) {
+				w.Errorf("%s is not in the shard", pod.Name)
+			}
+		}
+		if err := inf.SetShard(w.Context(), informer.Shard{}); err != nil {
+			w.Fatal(err)
+		}
+		w.Create(world.NewPod("a", "later", "v=1"))
+		synctest.Wait()
+		if err := inf.SetSelections(w.Context(), two); err != nil {
+			w.Fatal(err)
+		}
+		equalsServer(w, inf, []selection{two})
+		if rec.Broken() > 0 {
+			w.Errorf("%d events do not follow", rec.Broken())
+		}
+	})
+}
+
+// A wait for an object does not end because another selection has reached its version.
+// Guarantees: C9
+func TestWaitForAnObjectOfASelection(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		pod := w.Create(world.NewPod("a", "x", "v=2"))
+		remove := w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Query.Get("labelSelector") == "v=2" }, Error: apierrors.NewServiceUnavailable("later")})
+		inf := informer.New(w.Client(), selected(one, two), world.Quiet[*corev1.Pod]())
+		defer world.Run(w, inf)()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		if err := inf.WaitForObject(ctx, pod); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("%v, although the store has %d objects", err, inf.Store().Len())
+		}
+		remove()
+		if err := inf.WaitForObject(w.Context(), pod); err != nil || inf.Store().Len() != 1 {
+			w.Errorf("%v, %d objects", err, inf.Store().Len())
+		}
+	})
+}
+
+// Before Run, SetSelections waits; after it, it fails and leaves the store as it is.
+// Guarantees: U3
+func TestSetSelectionsBeforeAndAfterRun(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x", "v=1"))
+		inf := informer.New(w.Client(), selected(two), world.Quiet[*corev1.Pod]())
+		for _, selections := range [][]selection{nil, {one}} {
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			if err := inf.SetSelections(ctx, selections...); !errors.Is(err, context.DeadlineExceeded) || inf.HasSynced() {
+				w.Errorf("%v, synced %v", err, inf.HasSynced())
+			}
+			cancel()
+		}
+		stop := world.Start(w.T, inf)
+		equalsServer(w, inf, []selection{one})
+		stop()
+		if err := inf.SetSelections(w.Context()); !errors.Is(err, informer.ErrStopped) {
+			w.Error(err)
+		}
+		equalsServer(w, inf, []selection{one})
+	})
+}
+
+// A selection that the server refuses later keeps its objects, and holds back neither deletions of others nor a shard.
+// Guarantees: U4
+func TestSelectionThatIsRefusedLater(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("b", "y", "v=2"))
+		inf, rec, stop := started(w, w.Client(), world.Quiet[*corev1.Pod](), one, selection{LabelSelector: "v!=1", Optional: true})
+		defer stop()
+		remove := w.Server.Inject(informertest.Fault{Match: func(r informertest.Request) bool { return r.Query.Get("labelSelector") == "v!=1" }, Error: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))})
+		w.Server.EndWatches()
+		time.Sleep(time.Minute)
+		w.Delete("a", "x")
+		synctest.Wait()
+		rec.Want(w.T, "delete a/x 1 final=true")
+		if err := inf.SetShard(w.Context(), informer.Shard{Ranges: []informer.HashRange{{First: 0, Last: 1<<64 - 1}}}); err != nil || inf.Store().Len() != 1 {
+			w.Errorf("%v, %d objects", err, inf.Store().Len())
+		}
+		w.Relabel("b", "y", "3")
+		remove()
+		time.Sleep(time.Hour)
+		rec.Want(w.T, "update b/y 2->3")
+	})
+}
+
 // A selection that the server refuses is reported. Without Optional, the informer waits for it; with it, the informer
 // syncs, waits for no answer of it, and has its objects as soon as the server sends them.
 // Guarantees: U4
