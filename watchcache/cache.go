@@ -314,7 +314,11 @@ func (c *Cache[T]) Compact() {
 func (c *Cache[T]) EndWatches() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.endAllLocked()
+	for w := range c.watchers {
+		delete(c.watchers, w)
+		w.last = c.ring.next
+	}
+	c.groups.ringAllLocked(c.ring.next)
 }
 
 // SendBookmarks makes every watch that requests bookmarks send one now, after the events up to its version.
