@@ -80,8 +80,7 @@ func applyTypes(a *api, of string, external clientConfigs) ([]*applyType, error)
 		return nil, err
 	}
 	if meta == nil {
-		return nil, fmt.Errorf("-apply: there is no package %s: run codegen in a module that requires "+
-			"github.com/typedinformer/informer", metaConfigsPath)
+		return nil, needLibrary(fmt.Errorf("-apply: there is no package %s", metaConfigsPath))
 	}
 	for i := range a.Kinds {
 		k := &a.Kinds[i]

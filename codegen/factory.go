@@ -43,8 +43,13 @@ type factoryFlags struct {
 // complete returns an error for flags that do not go together, and fills in the listers.
 func (f *factoryFlags) complete(o *options) error {
 	switch {
+	case f.listers != "" && o.compat && f.clientset == "" && (len(o.crds)+len(o.cluster.names) > 0 || len(o.fields) > 0):
+		return errors.New("-listers takes the types of Go packages, so it excludes -crd and -fields, which declare others")
+	case f.listers != "" && o.compat && f.clientset == "":
+		return nil
 	case f.clientset == "" && f.listers != "":
-		return errors.New("-listers says where a factory finds its listers: name its clientset by -factory")
+		return errors.New("-listers says where listers of lister-gen are: for a factory, add -factory, or for listers of " +
+			"this library with their interfaces, -compat")
 	case f.clientset == "":
 		return nil
 	case len(o.crds)+len(o.cluster.names) > 0 || len(o.fields) > 0:
@@ -178,8 +183,7 @@ func factoryGroups(flags factoryFlags, root string, apis []*api) ([]*factoryGrou
 		if len(kinds) == 0 {
 			continue
 		}
-		parts := strings.Split(strings.ToLower(a.From), "/")
-		dir := path.Join(parts[max(len(parts)-2, 0):]...)
+		dir := genDir(a.From)
 		switch other := byDir[dir]; {
 		case path.Dir(dir) == "." || path.Dir(dir) == "internalinterfaces":
 			return nil, fmt.Errorf("%s: the path of a package must end in a group and a version, such as shop/v1", a.From)

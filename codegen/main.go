@@ -121,7 +121,8 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags.StringVar(&o.factory.clientset, "factory", "",
 		"instead, write shared informers with the names of informer-gen, for the clientset of client-gen with this `import path`")
 	flags.StringVar(&o.factory.listers, "listers", "",
-		"the `import path` above the listers of lister-gen, for -factory; default: listers beside its clientset")
+		"the `import path` above the listers of lister-gen. For -factory, the default is listers beside its clientset. "+
+			"With -compat, write only listers, which implement the interfaces there")
 	flags.BoolVar(&o.check, "check", false, "write nothing; fail if a file is out of date, missing, or no longer generated")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(out, usage)
@@ -195,6 +196,12 @@ func (o *options) generate() (map[string][]byte, error) {
 	}
 	if o.factory.clientset != "" {
 		return p.factory(o.factory, outputDir(o.outputDir), apis)
+	}
+	if o.factory.listers != "" {
+		if err := findListers(o.factory.listers, apis); err != nil {
+			return nil, err
+		}
+		apis = slices.DeleteFunc(apis, func(a *api) bool { return len(a.Kinds) == 0 })
 	}
 	if err := o.groupDirs.place(apis); err != nil {
 		return nil, err

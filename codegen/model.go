@@ -33,17 +33,18 @@ type api struct {
 
 // kind is a type of objects.
 type kind struct {
-	Name       string  // such as "NetworkPolicy"
-	Type       goType  // the Go type, a struct
-	Plural     string  // of Name, for Go names: "NetworkPolicies"
-	Resource   string  // in the URL: "networkpolicies"
-	Namespaced bool    // false for a cluster-scoped resource
-	Stored     bool    // this is the storage version
-	RootOnly   bool    // only +kubebuilder:object:root=true requests it, which other objects have too
-	CanGet     bool    // the server supports get, so lister-gen would write a lister
-	Labeled    bool    // the Go type has GetLabels, which listers need
-	Indexes    []index // sorted by name
-	List       string  // the list type, if Decls has it
+	Name       string        // such as "NetworkPolicy"
+	Type       goType        // the Go type, a struct
+	Plural     string        // of Name, for Go names: "NetworkPolicies"
+	Resource   string        // in the URL: "networkpolicies"
+	Namespaced bool          // false for a cluster-scoped resource
+	Stored     bool          // this is the storage version
+	RootOnly   bool          // only +kubebuilder:object:root=true requests it, which other objects have too
+	CanGet     bool          // the server supports get, so lister-gen would write a lister
+	Labeled    bool          // the Go type has GetLabels, which listers need
+	Indexes    []index       // sorted by name
+	Lister     *clientLister // of lister-gen, with -compat and -listers
+	List       string        // the list type, if Decls has it
 	object     types.Type
 	pos        token.Position
 }

@@ -113,6 +113,8 @@ func (d outputDir) stale(files map[string][]byte) (stale staleFiles, err error) 
 			return nil
 		case err != nil:
 			return err
+		case entry.IsDir() && file != string(d) && hasRunOfItsOwn(file):
+			return filepath.SkipDir
 		case entry.IsDir() || filepath.Ext(file) != ".go":
 			return nil
 		}
@@ -131,6 +133,19 @@ func (d outputDir) stale(files map[string][]byte) (stale staleFiles, err error) 
 		return err
 	})
 	return stale, err
+}
+
+// runsCodegen matches a comment that runs codegen.
+var runsCodegen = regexp.MustCompile(`(?m)^//go:generate .*\bcodegen\b`)
+
+// hasRunOfItsOwn reports whether a file in a directory says how to run codegen there. What is in the directory is then
+// that run's.
+func hasRunOfItsOwn(dir string) bool {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && runsCodegen.Match(text) && !isGenerated(text)
+	})
 }
 
 // anyGenerated matches the comment of a file that some generator wrote.

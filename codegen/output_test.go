@@ -56,6 +56,31 @@ func TestOutputDir(t *testing.T) {
 	}
 }
 
+// A run leaves alone what another run generates below its directory.
+func TestOtherRunsFilesStay(t *testing.T) {
+	dir := outputDir(t.TempDir())
+	generated := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
+	for name, text := range map[string]string{
+		"other/doc.go":    "package other\n\n//go:generate go tool codegen -output-dir . ./...\n",
+		"other/v1/old.go": string(generated),
+		"mine/doc.go":     "package mine\n\n//go:generate go tool stringer\n",
+		"mine/v1/old.go":  string(generated),
+	} {
+		if err := os.MkdirAll(filepath.Dir(dir.path(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir.path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := dir.write(map[string][]byte{"new.go": generated}); err != nil {
+		t.Fatal(err)
+	}
+	if !dir.has("other/v1/old.go") || dir.has("mine/v1/old.go") || !dir.has("new.go") {
+		t.Error("write must remove what codegen wrote, but not below a directory with a run of its own")
+	}
+}
+
 // A file that somebody wrote by hand is neither overwritten nor reported as out of date.
 func TestHandWrittenFileStays(t *testing.T) {
 	dir := outputDir(t.TempDir())
@@ -137,6 +162,13 @@ func TestFlags(t *testing.T) {
 		{"-deepcopy k8s.io/api/core/v1", "-deepcopy: k8s.io/api/core/v1 belongs to another module, k8s.io/api. Deep copies are methods"},
 		{"-deepcopy -crd testdata/crdfields/widgets.yaml", "-deepcopy copies the types of Go packages, so it excludes -crd and -fields"},
 		{"-crd testdata/crdfields/widgets.yaml -index Widget=spec.node", "want Kind:Name=path"},
+		{"-listers k8s.io/client-go/listers ./...", "for listers of this library with their interfaces, -compat"},
+		{"-compat -listers example.com/listers -crd testdata/crdfields/widgets.yaml", "-listers takes the types of Go packages"},
+		{"-compat -listers github.com/typedinformer/informer/codegen/nowhere ./testdata/factory/api/shop/v1",
+			"-listers: github.com/typedinformer/informer/codegen/nowhere/shop/v1: "},
+		{"-compat -listers github.com/typedinformer/informer/codegen/testdata/factory/client/listers ./testdata/factory/api/shop/v1",
+			"type Widget: -listers: github.com/typedinformer/informer/codegen/testdata/factory/client/listers/shop/v1.WidgetLister " +
+				"has no method Widgets. To leave the type out: -exclude github.com/typedinformer/informer/codegen/testdata/factory/api/shop/v1.Widget"},
 		{"-crd testdata/header.txt", "no CustomResourceDefinition in testdata/header.txt"},
 	} {
 		if err := run(strings.Fields(test.args), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {

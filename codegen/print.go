@@ -55,6 +55,9 @@ type printer struct {
 
 // files returns the files of a's package, by their names below the output directory.
 func (p *printer) files(a *api) (map[string][]byte, error) {
+	if len(a.Kinds) > 0 && a.Kinds[0].Lister != nil {
+		return p.listers(a)
+	}
 	files := map[string][]byte{}
 	add := func(name, text string, kinds []kind) (err error) {
 		if len(kinds) > 0 {
@@ -238,7 +241,7 @@ func (f *fileData) importBlock() string {
 func (f *fileData) funcs() template.FuncMap {
 	quote := func(path string) func() string { return func() string { return "«" + path + "»" } }
 	return template.FuncMap{
-		"informer": quote(informerPath), "compat": quote(compatPath), "labels": quote(labelsPath), "schema": quote(schemaPath), "iter": quote("iter"),
+		"informer": quote(informerPath), "compat": quote(compatPath), "indexer": quote(indexerPath), "labels": quote(labelsPath), "schema": quote(schemaPath), "iter": quote("iter"),
 		"runtime": quote(runtimePath), "metav1": quote(metav1Path), "types": quote(typesPath), "wire": quote(wirePath),
 		"cache": quote(cachePath), "factory": quote(factoryPath), "pkg": func(path string) string { return "«" + path + "»" },
 		"comment": comment, "escape": escape,

@@ -46,18 +46,19 @@ var (
 	errorPosition  = regexp.MustCompile(`^(.*?):([0-9]+)(?::[0-9]+)?$`)
 	errorLine      = regexp.MustCompile(`^([^\s:]+:[0-9]+)(?::[0-9]+)?: (.*)$`)
 	failedImport   = regexp.MustCompile(`^could not import (\S+) \(`)
-	adviceOfGo     = regexp.MustCompile(`; to add it:\s+go get \S+`)
+	adviceOfGo     = regexp.MustCompile(`; to add(?: it)?:\s+(go (?:get|mod download) \S+)`)
 	compiledHeader = regexp.MustCompile(`^# \S+( \[.*\])?\n`)
 )
 
-// problemTexts returns the texts of an error, with relative file names.
+// problemTexts returns the texts of an error, with relative file names. If a line of go.mod or go.sum is missing, the
+// text ends with the command that adds it.
 func problemTexts(pkg *packages.Package, e packages.Error) (texts []string) {
 	if m := failedImport.FindStringSubmatch(e.Msg); m != nil {
 		if imported := pkg.Imports[m[1]]; imported != nil && len(imported.Errors) > 0 {
 			e.Msg = "could not import " + m[1] + ": " + imported.Errors[0].Msg
 		}
 	}
-	msg := adviceOfGo.ReplaceAllString(e.Msg, "")
+	msg := adviceOfGo.ReplaceAllString(e.Msg, ": run $1")
 	if m := errorPosition.FindStringSubmatch(e.Pos); m != nil {
 		line, _ := strconv.Atoi(m[2])
 		return []string{position(token.Position{Filename: m[1], Line: line}) + ": " + msg}
@@ -70,6 +71,12 @@ func problemTexts(pkg *packages.Package, e packages.Error) (texts []string) {
 		texts = append(texts, line)
 	}
 	return texts
+}
+
+// needLibrary returns an error that says how to get the packages that generated code needs.
+func needLibrary(err error) error {
+	text, _, _ := strings.Cut(err.Error(), ": run go ")
+	return errors.New(text + ": run go get github.com/typedinformer/informer")
 }
 
 // loadError returns the first problem of a package that an import needs.

@@ -18,7 +18,9 @@ func inModule(t *testing.T, files map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files["go.mod"] = "module example.com/shop\n\ngo 1.26\n"
+	if files["go.mod"] == "" {
+		files["go.mod"] = "module example.com/shop\n\ngo 1.26\n"
+	}
 	for name, text := range files {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
 			t.Fatal(err)

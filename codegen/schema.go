@@ -60,7 +60,7 @@ type knownTypes struct {
 // loadKnownTypes loads the types from the module that codegen runs in, because that module compiles the output.
 func loadKnownTypes() (*knownTypes, error) {
 	k := &knownTypes{}
-	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes | packages.NeedExportFile},
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes | packages.NeedExportFile | packages.NeedImports},
 		metav1Path, runtimePath, "k8s.io/apimachinery/pkg/util/intstr", "k8s.io/apimachinery/pkg/api/resource")
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func loadKnownTypes() (*knownTypes, error) {
 	found := map[string]types.Type{}
 	for _, pkg := range pkgs {
 		if err := loadError(pkg); err != nil {
-			return nil, fmt.Errorf("%w: run codegen in a module that requires github.com/typedinformer/informer", err)
+			return nil, needLibrary(err)
 		}
 		for _, name := range pkg.Types.Scope().Names() {
 			found[pkg.Name+"."+name] = pkg.Types.Scope().Lookup(name).Type()

@@ -231,7 +231,10 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	methods := types.NewMethodSet(types.NewPointer(obj.Type()))
 	for _, method := range []string{"GetNamespace", "GetName", "GetUID", "GetResourceVersion"} {
 		if methods.Lookup(nil, method) == nil {
-			if !asked { // a list of objects, or a configuration file
+			switch {
+			case !asked && embedsUnknown(obj.Type()):
+				return fail(root.errorf("the type of an embedded field is not known"))
+			case !asked: // a list of objects, or a configuration file
 				return kind{}, false
 			}
 			return fail(why.errorf("the type has no method %s: it does not embed metav1.ObjectMeta", method))
@@ -273,6 +276,14 @@ func (p *apiPackage) kind(spec *ast.TypeSpec, ms markers) (k kind, ok bool) {
 	}
 	p.fieldIndexes(&k, obj)
 	return k, true
+}
+
+// embedsUnknown reports whether t is a struct with an embedded field whose type could not be loaded.
+func embedsUnknown(t types.Type) bool {
+	u, ok := t.Underlying().(*types.Struct)
+	return ok && slices.ContainsFunc(slices.Collect(u.Fields()), func(f *types.Var) bool {
+		return f.Embedded() && types.Unalias(f.Type()) == types.Typ[types.Invalid]
+	})
 }
 
 // resourceMarker returns the first marker +kubebuilder:resource.

@@ -51,6 +51,8 @@ type Config struct {
 	GroupVersionResource schema.GroupVersionResource
 	// Kind is the kind of the objects.
 	Kind string
+	// ListKind is the kind of their lists. Empty means the kind with the suffix List.
+	ListKind string
 	// Type is the type of the objects, a pointer to a struct, if the type parameter of the cache is an interface such as
 	// metav1.Object. Nil means the type parameter.
 	Type reflect.Type
@@ -62,6 +64,8 @@ type Config struct {
 	// in it; older versions fail with 410 Expired. The cache ends a watcher that falls three quarters of the window
 	// behind. The window keeps as many old versions of objects in memory. Zero means 8,192.
 	Window int
+	// Table makes the Tables that kubectl get requests. Nil means the columns Name and Age.
+	Table *Table
 	// ManagedFieldsOptOut lets clients that accept application/json;drop=metadata.managedFields have JSON without
 	// metadata.managedFields, as the feature gate of that name does (KEP-5958). False means that they have it.
 	ManagedFieldsOptOut bool
@@ -117,9 +121,15 @@ func New[T Object](config Config) *Cache[T] {
 	if config.Window <= 0 {
 		config.Window = defaultWindow
 	}
+	if config.ListKind == "" {
+		config.ListKind = config.Kind + "List"
+	}
+	if config.Table == nil {
+		config.Table = defaultTable
+	}
 	c := &Cache[T]{
 		config:   config,
-		codec:    newCodec[T](config.GroupVersionResource.GroupVersion().WithKind(config.Kind), typeOf[T](config)),
+		codec:    newCodec[T](config),
 		watchers: map[*watcher[T]]struct{}{},
 		groups:   newGroups(),
 	}
@@ -300,11 +310,15 @@ func (c *Cache[T]) Compact() {
 	c.ring.reset(c.config.Window, c.rv, c.objects.Snapshot())
 }
 
-// EndWatches ends every watch cleanly, between two events. Clients can resume at their version.
+// EndWatches ends every watch cleanly, after the events so far. Clients can resume at their version.
 func (c *Cache[T]) EndWatches() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.endAllLocked()
+	for w := range c.watchers {
+		delete(c.watchers, w)
+		w.last = c.ring.next
+	}
+	c.groups.ringAllLocked(c.ring.next)
 }
 
 // SendBookmarks makes every watch that requests bookmarks send one now, after the events up to its version.

@@ -282,7 +282,8 @@ func TestBadRequests(t *testing.T) {
 			{"limit=x", "", 400, metav1.StatusReasonBadRequest},
 			{"fieldSelector=a", "", 400, metav1.StatusReasonBadRequest},
 			{"", "text/html", 406, metav1.StatusReasonNotAcceptable},
-			{"", "application/json;as=Table;g=meta.k8s.io;v=v1", 406, metav1.StatusReasonNotAcceptable},
+			{"", "application/json;as=Table;g=meta.k8s.io;v=v2", 406, metav1.StatusReasonNotAcceptable},
+			{"", "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", 406, metav1.StatusReasonNotAcceptable},
 		} {
 			request, err := http.NewRequestWithContext(r.Context(), "GET", r.server.URL+"/api/v1/pods?"+test.query, nil)
 			r.must(err)

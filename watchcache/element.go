@@ -23,7 +23,7 @@ type element[T Object] struct {
 	mu sync.Mutex // protects encoded; held while encoding, so that no two watchers do the same work
 	// The bytes stay as long as they are among the latest encodings (see latest), then until the next garbage
 	// collection. So their memory does not grow with the number of objects.
-	encoded [formats]weak.Pointer[[]byte]
+	encoded [formatTable]weak.Pointer[[]byte]
 }
 
 // An element is an informer.Object.
@@ -34,6 +34,9 @@ func (el *element[T]) GetResourceVersion() string { return el.obj.GetResourceVer
 
 // bytes returns the element in that format. It encodes the element if needed.
 func (c *Cache[T]) bytes(el *element[T], f format) ([]byte, error) {
+	if f.table() {
+		return c.rowOf(f, true, el)
+	}
 	el.mu.Lock()
 	defer el.mu.Unlock()
 	if b := el.encoded[f].Value(); b != nil {

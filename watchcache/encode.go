@@ -15,7 +15,7 @@ import (
 )
 
 // format is one of the representations of an object: JSON or protobuf, whole or metadata only; JSON also bare, which is
-// without managedFields.
+// without managedFields; or a Table in JSON, with the metadata of its objects, with nothing of them, or with all.
 type format uint8
 
 const (
@@ -25,11 +25,18 @@ const (
 	formatMetadataProtobuf
 	formatBareJSON
 	formatBareMetadataJSON
+	formatTable // the first one that is not kept, since its cells change with time
+	formatBareTable
+	formatObjectTable
 	formats // the number of formats
 )
 
 func (f format) protobuf() bool { return f == formatProtobuf || f == formatMetadataProtobuf }
-func (f format) metadata() bool { return f >= formatMetadataJSON && f != formatBareJSON }
+func (f format) table() bool    { return f >= formatTable }
+
+func (f format) metadata() bool {
+	return f == formatMetadataJSON || f == formatMetadataProtobuf || f == formatBareMetadataJSON
+}
 
 // bare returns f without managedFields, which only JSON can be.
 func (f format) bare() format {
@@ -64,8 +71,9 @@ var protobufPrefix = []byte{'k', '8', 's', 0}
 // codec writes objects of one kind as kube-apiserver does. It encodes an object without its kind and apiVersion, like
 // the items of a list, and writes them around it where they belong.
 type codec[T Object] struct {
-	kind schema.GroupVersionKind
-	typ  reflect.Type // of the objects, a pointer to a struct
+	kind     schema.GroupVersionKind
+	listKind string
+	typ      reflect.Type // of the objects, a pointer to a struct
 	// custom is set for types without protobuf, such as custom resources. Their lists have sorted keys, and items with
 	// a kind.
 	custom bool
@@ -74,8 +82,10 @@ type codec[T Object] struct {
 	heads   [formats][]byte // the beginning of an object with its kind
 }
 
-func newCodec[T Object](kind schema.GroupVersionKind, typ reflect.Type) codec[T] {
-	c := codec[T]{kind: kind, typ: typ, custom: !typ.Implements(reflect.TypeFor[protoMessage]()),
+func newCodec[T Object](config Config) codec[T] {
+	typ := typeOf[T](config)
+	c := codec[T]{kind: config.GroupVersionResource.GroupVersion().WithKind(config.Kind), listKind: config.ListKind,
+		typ: typ, custom: !typ.Implements(reflect.TypeFor[protoMessage]()),
 		dynamic: typ == reflect.TypeFor[*unstructured.Unstructured]()}
 	for f := range formats {
 		c.heads[f] = c.head(f, c.kindOf(f))
@@ -96,7 +106,7 @@ func (c *codec[T]) head(f format, kind schema.GroupVersionKind) []byte {
 	switch {
 	case f.protobuf():
 		return appendTypeMeta(nil, kind)
-	case f.wholeJSON() && c.dynamic:
+	case f.wholeJSON() && c.dynamic, f.table():
 		return nil
 	case f.wholeJSON() && c.custom:
 		return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q`, apiVersion, kind.Kind)
@@ -212,7 +222,11 @@ func writeEventHead(w *bufio.Writer, eventType string, objectSize int) {
 func (c *codec[T]) writeList(w *bufio.Writer, f format, list listMeta, items []*element[T],
 	size func(*element[T]) (int, error), bytes func(*element[T]) ([]byte, error)) error {
 	kind := c.kindOf(f)
-	kind.Kind += "List"
+	if f.metadata() {
+		kind.Kind += "List"
+	} else {
+		kind.Kind = c.listKind
+	}
 	if f.protobuf() {
 		return c.writeProtobufList(w, f, kind, list, items, size, bytes)
 	}

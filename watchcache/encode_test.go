@@ -74,7 +74,7 @@ func TestEncode_ListAsKubeAPIServer(t *testing.T) {
 		"page":  {ResourceVersion: "12", Continue: "abc", RemainingItemCount: &remaining},
 	} {
 		for _, n := range []int{0, 1, 3} {
-			for f := range formats {
+			for f := range formatTable {
 				t.Run(fmt.Sprint(name, "/", n, "/", f), func(t *testing.T) {
 					c := podCache()
 					var items []*element[*corev1.Pod]
@@ -130,7 +130,7 @@ func TestEncode_CustomListAsKubeAPIServer(t *testing.T) {
 }
 
 func TestEncode_EventAsKubeAPIServer(t *testing.T) {
-	for f := range formats {
+	for f := range formatTable {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
 			c := podCache()
 			el := &element[*corev1.Pod]{obj: testPods(1)[0]}

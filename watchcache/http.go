@@ -28,8 +28,8 @@ import (
 // ServeList serves a GET request for the collection, or for one namespace of it if namespace is not empty. The query
 // says whether it is a list or a watch. ServeList implements all of
 // https://kubernetes.io/docs/reference/using-api/api-concepts/ on resource versions, selectors, pages, bookmarks,
-// streaming lists and metadata-only representations, except Tables. It also
-// implements shardSelector (KEP-5866), whatever the feature gates of kube-apiserver.
+// streaming lists, metadata-only representations and Tables. It also implements shardSelector (KEP-5866), whatever the
+// feature gates of kube-apiserver.
 //
 // The http.ResponseWriter must support flushing and write deadlines, by itself or through Unwrap (see
 // http.ResponseController). Without deadlines, a watcher that is stuck in a write ends only when the write returns.
@@ -194,6 +194,9 @@ func (c *Cache[T]) WriteList(w http.ResponseWriter, r *http.Request, resourceVer
 // writeItems writes a list, or returns the error to respond with.
 func (c *Cache[T]) writeItems(w http.ResponseWriter, r *http.Request, f format, list listMeta,
 	items []*element[T]) (err error) {
+	if f.table() {
+		return c.writeTable(w, f, list, items)
+	}
 	w.Header().Set("Content-Type", f.contentType())
 	out := takeBuffer(w)
 	defer returnBuffer(out)

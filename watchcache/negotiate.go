@@ -16,8 +16,8 @@ import (
 )
 
 // negotiate returns the first supported representation that the request accepts. JSON is always supported, protobuf if
-// protobuf is set, and both also as metadata only, requested as metadataKind of meta.k8s.io/v1. No Accept header means
-// JSON.
+// protobuf is set, and both also as metadata only, requested as metadataKind of meta.k8s.io/v1, and JSON as a Table. An
+// empty metadataKind means neither. No Accept header means JSON.
 //
 // drop is the parameter of that name of the representation: the fields to leave out, with + between them.
 func negotiate(r *http.Request, protobuf bool, metadataKind string) (f format, drop string, err error) {
@@ -60,6 +60,9 @@ func negotiate(r *http.Request, protobuf bool, metadataKind string) (f format, d
 			return f, c.params["drop"], nil
 		case c.params["as"] == metadataKind && c.params["g"] == metav1.GroupName && c.params["v"] == "v1":
 			return f + formatMetadataJSON, c.params["drop"], nil
+		case c.params["as"] == "Table" && c.params["g"] == metav1.GroupName && c.params["v"] == "v1" && metadataKind != "" &&
+			f == formatJSON:
+			return formatTable, "", nil
 		}
 	}
 	return 0, "", &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -76,6 +79,9 @@ func (c *Cache[T]) negotiate(r *http.Request, metadataKind string) (format, erro
 	f, drop, err := negotiate(r, !c.codec.custom, metadataKind)
 	if err == nil && c.config.ManagedFieldsOptOut && slices.Contains(strings.Split(drop, "+"), "metadata.managedFields") {
 		f = f.bare()
+	}
+	if f == formatTable {
+		return tableFormat(r)
 	}
 	return f, err
 }

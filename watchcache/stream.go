@@ -39,6 +39,7 @@ type stream[T Object] struct {
 	format     format
 	selector   selector[T]
 	bookmarks  bool // the client requests them
+	headless   bool // of a Table: an event before had the columns
 	unsent     int  // events since the last flush
 
 	initial    *informer.Snapshot[*element[T]] // the objects to begin with; nil if the client wants none
@@ -236,7 +237,7 @@ func (s *stream[T]) untilBookmark() time.Duration {
 }
 
 func (s *stream[T]) event(eventType string, el *element[T]) error {
-	b, err := s.cache.bytesFor(s.ctx, el, s.format)
+	b, err := s.bytes(el)
 	if err != nil {
 		return err
 	}
@@ -245,6 +246,16 @@ func (s *stream[T]) event(eventType string, el *element[T]) error {
 	s.unsent++
 	_, err = s.w.Write(nil) // the error of earlier writes, if any
 	return err
+}
+
+// bytes returns an element as the watch sends it. The columns of a Table come with its first event only.
+func (s *stream[T]) bytes(el *element[T]) ([]byte, error) {
+	if !s.format.table() {
+		return s.cache.bytesFor(s.ctx, el, s.format)
+	}
+	headers := !s.headless
+	s.headless = true
+	return s.cache.rowOf(s.format, headers, el)
 }
 
 // bookmark writes a bookmark. initialEnd marks the one after the initial events (KEP-3157).

@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -12,8 +13,9 @@ import (
 //
 //	startWatch ──► following ──► ended
 //
-// It ends when the collection is replaced, when EndWatches is called, or when it falls too far behind. In the first two
-// cases it finishes the current frame. In the last case the request is aborted, as it may be stuck in a write.
+// It ends when the collection is replaced, when EndWatches is called, or when it falls too far behind. In the first case
+// it finishes the current frame, and in the second one also the events so far. In the last case the request is aborted, as
+// it may be stuck in a write.
 //
 // take, done and the field scanned belong to the goroutine of the request.
 type watcher[T Object] struct {
@@ -23,7 +25,8 @@ type watcher[T Object] struct {
 	scanned uint64                // the sequence number of the first event that take has not visited
 	next    atomic.Uint64         // that of the first event that the watcher has not finished
 	asleep  atomic.Pointer[alarm] // what it waits for; nil after take has returned events
-	ended   atomic.Bool
+	last    uint64                // it ends before the event with this sequence number; protected by Cache.mu
+	ended   atomic.Bool           // it ends now
 
 	mu      sync.Mutex // protects stopped; held by abort, so that fail is not called after the watch
 	stopped bool
@@ -47,7 +50,7 @@ func (c *Cache[T]) startWatch(ctx context.Context, s start, key groupKey,
 	if err := c.waitFresh(ctx, fresh); err != nil {
 		return nil, nil, 0, err
 	}
-	w := &watcher[T]{cache: c, fail: fail}
+	w := &watcher[T]{cache: c, fail: fail, last: math.MaxUint64}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.initial {
@@ -92,12 +95,15 @@ func (w *watcher[T]) take(buf []*event[T]) (events []*event[T], rv uint64, wake 
 	if w.scanned < c.ring.first || w.ended.Load() {
 		return nil, 0, nil, false
 	}
-	for ; w.scanned < c.ring.next && len(buf) < cap(buf); w.scanned++ {
+	for ; w.scanned < min(c.ring.next, w.last) && len(buf) < cap(buf); w.scanned++ {
 		if e := c.ring.at(w.scanned); e.concerns(w.group) {
 			buf = append(buf, e)
 		}
 	}
 	if len(buf) == 0 {
+		if w.scanned >= w.last {
+			return nil, 0, nil, false
+		}
 		a := w.group.wait()
 		w.asleep.Store(a)
 		wake = a.ringing

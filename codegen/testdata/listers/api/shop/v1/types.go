@@ -1,0 +1,31 @@
+// +groupName=shop.example.com
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// +genclient
+type Widget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+func (w *Widget) DeepCopyObject() runtime.Object { return &Widget{w.TypeMeta, *w.DeepCopy()} }
+
+// +genclient
+// +genclient:nonNamespaced
+type Warehouse struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+func (w *Warehouse) DeepCopyObject() runtime.Object { return &Warehouse{w.TypeMeta, *w.DeepCopy()} }
+
+// +genclient
+// +genclient:skipVerbs=get
+type Ticket struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
