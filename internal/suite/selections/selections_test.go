@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -335,16 +336,16 @@ func TestSelectionThatIsRefusedLater(t *testing.T) {
 func TestRefusedSelection(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
 		w.Create(world.NewPod("a", "x", "v=1"), world.NewPod("b", "y", "v=1"))
-		failures := 0
-		config.OnFailure = func(error) { failures++ }
+		var failures atomic.Int64
+		config.OnFailure = func(error) { failures.Add(1) }
 		remove := w.Server.Inject(informertest.Fault{Error: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no")), Match: func(r informertest.Request) bool { return r.Namespace == "b" }})
 		strict := informer.New(client, selected(selection{Namespace: "a"}, selection{Namespace: "b"}), config)
 		stopStrict := world.Run(w, strict)
 		defer func() { stopStrict() }()
 		inf, rec, stop := started(w, client, config, selection{Namespace: "a"}, selection{Namespace: "b", Optional: true}, one)
 		defer stop()
-		if s := inf.Status(); !s.Synced || s.Objects != 2 || s.Reflectors[1].LastError == nil || failures == 0 {
-			w.Errorf("status %+v, %d failures", s, failures)
+		if s := inf.Status(); !s.Synced || s.Objects != 2 || s.Reflectors[1].LastError == nil || failures.Load() == 0 {
+			w.Errorf("status %+v, %d failures", s, failures.Load())
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
