@@ -41,13 +41,13 @@ type Config[T Object] struct {
 	// unchanged parts with its own previous versions unless Transform is set.
 	Share bool
 	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a
-	// tenth of the memory that it takes in client-go; what cannot be compressed, like most secrets, saves nothing. A read
-	// takes microseconds: [Store.Get] returns a decoded object, and while a caller holds it, all readers get that one.
-	// Iterators decode one object after the other, so reading the whole collection takes little memory. Keys, label
+	// tenth of the memory that it takes in client-go; data that cannot be compressed, such as most secrets, saves nothing.
+	// A read takes microseconds: [Store.Get] returns a decoded object, and while a caller holds it, all readers get that
+	// one. Iterators decode one object after the other, so reading the whole collection takes little memory. Keys, label
 	// selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A handler receives
 	// decoded objects; see SubscriptionConfig.NewOnly.
 	//
-	// The function of an index is still called once for each version. With Transform, the informer encodes the result of
+	// The informer still calls an index function once for each version. With Transform, the informer encodes the result of
 	// Transform and holds that, so nothing that Transform drops takes memory. If the encoding loses something, because a
 	// field has none, the informer holds the decoded object. T must decode the same bytes to the same object each time. If
 	// a type's own UnmarshalJSON fails for an object of the store, the informer logs that, and the object is as one that

@@ -131,9 +131,9 @@ func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 // the shard before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no
 // event unless they have changed, those that come are added, and those that go are deleted with final=false.
 //
-// If the store has a part of shard, and the server filters by shard, the informer lists only what comes, as of the
-// resource version of the store, and resumes the watch there. If nothing comes, it needs no list. Otherwise, also if
-// shard is the one that the store has, it lists the whole shard, and changes of objects that stay raise events when it
+// If the store has a part of shard, and the server filters by shard, the informer lists only the newly added ranges, as
+// of the resource version of the store, and resumes the watch there. If no range is new, it needs no list. Otherwise,
+// even if the store already has shard, it lists the whole shard, and changes of objects that stay raise events when it
 // has the list. It does none of this while it waits to try again after a failure. If another call for the same shard is
 // under way, or has ended before the informer had it, they share the list.
 //

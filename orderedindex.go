@@ -14,7 +14,7 @@ import (
 // An object has one entry for each of its keys. Entries are in the order of their keys, then of the namespaces and
 // names of their objects.
 //
-// What Index says about its function also holds here, and for the comparison: both run during writes to the store. A
+// The rules for the function of an Index also hold here, and for the comparison: both run during writes to the store. A
 // comparison that contradicts itself, for example because it returns 0 for NaN and any number, makes the order
 // arbitrary and writes slow, but no object gets lost.
 //

@@ -65,7 +65,7 @@ func (c *Config) complete() error {
 	case c.LeaseDuration < 0 || c.LeaseDuration%time.Second != 0 || c.LeaseDuration > 24*time.Hour:
 		return fmt.Errorf("Config.LeaseDuration is %v: it must be in whole seconds, and at most a day", c.LeaseDuration)
 	case c.RetryPeriod < 0:
-		return fmt.Errorf("Config.RetryPeriod is %v", c.RetryPeriod)
+		return fmt.Errorf("Config.RetryPeriod is %v: it must not be negative", c.RetryPeriod)
 	case c.RenewDeadline < 2*c.RetryPeriod:
 		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline,
 			c.RetryPeriod)

@@ -62,7 +62,7 @@ func (l *lease) renew(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.New("somebody else writes the Lease all the time")
+	return errors.New("gave up: repeated conflicts updating the Lease")
 }
 
 // release lets another replica take the lease at once, if this one holds it.

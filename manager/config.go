@@ -48,9 +48,9 @@ const defaultShutdownTimeout = 30 * time.Second
 func (c *Config) validate() error {
 	switch {
 	case c.CacheSyncTimeout < 0:
-		return fmt.Errorf("Config.CacheSyncTimeout is %v", c.CacheSyncTimeout)
+		return fmt.Errorf("Config.CacheSyncTimeout is %v: it must not be negative", c.CacheSyncTimeout)
 	case c.DrainDelay < 0:
-		return fmt.Errorf("Config.DrainDelay is %v", c.DrainDelay)
+		return fmt.Errorf("Config.DrainDelay is %v: it must not be negative", c.DrainDelay)
 	case c.GracefulShutdownTimeout > 0 && c.DrainDelay >= c.GracefulShutdownTimeout:
 		return fmt.Errorf("Config.DrainDelay is %v: it must be less than GracefulShutdownTimeout, %v", c.DrainDelay,
 			c.GracefulShutdownTimeout)
@@ -112,7 +112,7 @@ func (r *Runnable) validate() error {
 	case r.Run == nil:
 		return fmt.Errorf("%s: Runnable.Run is nil", r.Name)
 	case r.Phase >= phases:
-		return fmt.Errorf("%s: Runnable.Phase is %v", r.Name, r.Phase)
+		return fmt.Errorf("%s: Runnable.Phase is %v, which does not exist", r.Name, r.Phase)
 	case r.WaitSynced != nil && r.Phase != Caches:
 		return fmt.Errorf("%s: Runnable.WaitSynced is set, but Phase is %v, not Caches", r.Name, r.Phase)
 	}

@@ -385,7 +385,7 @@ func TestFailuresByKind(t *testing.T) {
 			s.must(s.m.AddGroup("group", group))
 			s.must(s.m.AddGroup("group", group))
 		},
-		"exits: it ended its goroutine": func(s *stage) {
+		"exits: it called runtime.Goexit": func(s *stage) {
 			s.must(s.m.Add(manager.Runnable{Name: "exits", Run: func(context.Context) error { runtime.Goexit(); return nil }}))
 		},
 	} {

@@ -206,7 +206,7 @@ func TestDrainDelayIsNotWaitedForInVain(t *testing.T) {
 		}
 	})
 	for want, config := range map[string]manager.Config{
-		"Config.DrainDelay is -1ns": {DrainDelay: -1},
+		"Config.DrainDelay is -1ns: it must not be negative":                          {DrainDelay: -1},
 		"Config.DrainDelay is 30s: it must be less than GracefulShutdownTimeout, 30s": {DrainDelay: 30 * time.Second},
 		"Config.DrainDelay is 11s: it must be less than GracefulShutdownTimeout, 10s": {DrainDelay: 11 * time.Second, GracefulShutdownTimeout: 10 * time.Second},
 	} {

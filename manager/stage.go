@@ -85,7 +85,7 @@ func (s *stage) end(cause error) {
 }
 
 // errExited indicates that a runnable called runtime.Goexit, as t.FailNow does.
-var errExited = errors.New("it ended its goroutine")
+var errExited = errors.New("it called runtime.Goexit")
 
 func (s *stage) launchLocked(t *task) {
 	t.enter(TaskRunning)

@@ -46,7 +46,7 @@ func (c *RecorderConfig) complete() error {
 	case c.Component == "":
 		return errors.New("RecorderConfig.Component is empty")
 	case c.Capacity < 0:
-		return fmt.Errorf("RecorderConfig.Capacity is %d", c.Capacity)
+		return fmt.Errorf("RecorderConfig.Capacity is %d: it must not be negative", c.Capacity)
 	}
 	if c.Instance == "" {
 		host, err := os.Hostname()

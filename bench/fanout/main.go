@@ -194,7 +194,7 @@ func until(ctx context.Context, reached func() bool) error {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return errors.Join(errors.New("the process did not get there"), ctx.Err())
+			return errors.Join(errors.New("the process did not become ready"), ctx.Err())
 		}
 	}
 	return nil

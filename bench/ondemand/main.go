@@ -58,7 +58,7 @@ func (o *options) setReads(list string) error {
 	for part := range strings.SplitSeq(list, ",") {
 		percent, err := strconv.Atoi(part)
 		if err != nil || percent < 0 || percent > 100 {
-			return fmt.Errorf("-reads: %q is no percentage", part)
+			return fmt.Errorf("-reads: %q is not a percentage", part)
 		}
 		o.reads = append(o.reads, percent)
 	}

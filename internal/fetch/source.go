@@ -76,7 +76,7 @@ func (s *Source) Traffic() Traffic {
 // Awaiting is what a Source waits for.
 type Awaiting uint8
 
-// What a Source waits for; see informer.ReflectorStatus.
+// These say for what a Source waits; see informer.ReflectorStatus.
 const (
 	AwaitingNothing Awaiting = iota
 	AwaitingRateLimit

@@ -10,7 +10,7 @@ import (
 
 var (
 	// ErrRunning indicates that Run has been called before.
-	ErrRunning = errors.New("the members run already")
+	ErrRunning = errors.New("the members are already running")
 	// ErrStopped indicates that Run has ended, so that no member can join.
 	ErrStopped = errors.New("the members have stopped")
 )

@@ -64,7 +64,7 @@ func isGone(err error, key Key) bool {
 // nobody takes it for a missing object.
 func asFetched(err error, key Key) error {
 	if apierrors.IsNotFound(err) && !isGone(err, key) {
-		return fmt.Errorf("get %s: the server does not say that the object does not exist, but: %v", key, err)
+		return fmt.Errorf("get %s: the 404 is not about the object: %v", key, err)
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func commandsOf(page, content string) (commands []command, figures []string) {
 	return commands, slices.Compact(figures)
 }
 
-var isCommand = regexp.MustCompile(`^(cd \S+ && )?go (run|test) `)
+var isCommand = regexp.MustCompile(`^(cd \S+ && )?([A-Z]+=\S+ )*go (run|test) `)
 
 // check returns an error unless the packages, tests, benchmarks and flags of a command exist.
 func (c command) check() error {
@@ -83,6 +83,7 @@ func (c command) check() error {
 	case c.dir != "":
 		dirs = []string{filepath.Join(root, c.dir)}
 	}
+	words = words[slices.Index(words, "go"):] // without variables
 	i := parseArguments(words[1], words[2:])
 	if strings.Contains(strings.Join(i.packages, " "), "@") {
 		return nil // a program of others

@@ -20,7 +20,7 @@ var versionText = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)
 func parseVersion(text string) (v version, err error) {
 	parts := versionText.FindStringSubmatch(text)
 	if parts == nil {
-		return version{}, fmt.Errorf("%q is no version such as v0.2.0 or v0.2.0-rc.1", text)
+		return version{}, fmt.Errorf("%q is not a version such as v0.2.0 or v0.2.0-rc.1", text)
 	}
 	v.candidate = math.MaxInt
 	for i, number := range []*int{&v.major, &v.minor, &v.patch, &v.candidate} {

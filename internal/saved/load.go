@@ -170,8 +170,8 @@ func (s *State) usable(h *Header, shard string) error {
 func sameServer(h *Header, cluster, current string) error {
 	switch {
 	case h.Cluster != cluster && (h.Cluster == "" || cluster == ""):
-		return coldBecause("the saved state is not usable: the UID of the namespace kube-system would show whether it is " +
-			"from this server, but the informer may not get that namespace, or could not at the save")
+		return coldBecause("the saved state is not usable: it may be from another server. The informer compares the UID of " +
+			"the namespace kube-system, and cannot get that namespace, or could not when it saved the state")
 	case h.Cluster != cluster:
 		return coldBecause("the saved state is not usable: it is from another cluster, "+
 			"whose namespace kube-system has the UID %.100s, not %s", h.Cluster, cluster)
@@ -202,7 +202,7 @@ func (s *State) GiveUp(why error) {
 	if errors.As(why, new(*snapshotfile.DamagedError)) {
 		level = slog.LevelWarn
 	}
-	s.config.Log.Log(context.Background(), level, "list instead of a warm start", "why", why)
+	s.config.Log.Log(context.Background(), level, "listing instead of a warm start", "why", why)
 }
 
 // block is a block of a saved state, and its objects.

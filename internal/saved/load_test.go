@@ -98,7 +98,7 @@ func TestHeaderOfASavedStateIsChecked(t *testing.T) {
 		{"server", "Server", is("https://other"), "it is from the server https://other"},
 		{"certificate authority", "CA", is("other"), "another certificate authority"},
 		{"cluster", "Cluster", is("other"), "has the UID other, not cluster"},
-		{"unknown cluster", "Cluster", is(""), "could not at the save"},
+		{"unknown cluster", "Cluster", is(""), "could not when it saved"},
 		{"resource", "Resource", is(map[string]string{"Group": "", "Version": "v1", "Resource": "nodes"}), "another resource, namespace or selector"},
 		{"namespace", "Namespace", is("other"), "another resource, namespace or selector"},
 		{"label selector", "LabelSelector", is("a"), "another resource, namespace or selector"},

@@ -65,7 +65,7 @@ func (s *State) save(ctx context.Context, c Content, last bool) {
 		st.SavedObjects, st.SavedVersion, st.SavedBytes = objects, c.Version, bytes
 	})
 	if failing {
-		s.config.Log.Info("the state is saved again", "objects", objects, "resourceVersion", c.Version)
+		s.config.Log.Info("saving the state succeeds again", "objects", objects, "resourceVersion", c.Version)
 	}
 }
 

@@ -172,7 +172,7 @@ func TestBrokenStorageIsLoggedOnce(t *testing.T) {
 		world.EqualsServer(w, inf.Informer)
 		inf.stop()
 		log := strings.Join(inf.log.Take(), "\n")
-		if strings.Count(log, "cannot be saved") != 1 || strings.Count(log, "is saved again") != 1 {
+		if strings.Count(log, "cannot be saved") != 1 || strings.Count(log, "succeeds again") != 1 {
 			t.Errorf("log:\n%s", log)
 		}
 	})

@@ -270,7 +270,7 @@ func TestColdStartSaysWhy(t *testing.T) {
 		{name: "other certificate authority", after: func(s *saved) { s.change = func(c *rest.Config) { c.CAData = certificate(t) } }, why: "another certificate authority"},
 		{name: "other cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "u2" }, why: "has the UID u1, not u2"},
 		{name: "same cluster", before: func(s *saved) { s.uid = "u1" }},
-		{name: "unknown cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "" }, why: "may not get that namespace"},
+		{name: "unknown cluster", before: func(s *saved) { s.uid = "u1" }, after: func(s *saved) { s.uid = "" }, why: "cannot get that namespace"},
 		{name: "restored server", before: func(s *saved) { s.backup = s.Server.Snapshot(); s.Relabel("ns", "a", "2") }, after: func(s *saved) { s.Server.Restore(s.backup) }, why: "the server was restored to resource version"},
 		{name: "expired", after: func(s *saved) { s.Relabel("ns", "a", "2"); s.Delete("ns", "b"); s.Server.Compact() }, why: "the watch cannot resume at resource version"},
 		{name: "other revision", after: func(s *saved) { s.config.WarmStart.Revision = "2" }, why: `it has the revision "", not "2"`},
@@ -322,7 +322,7 @@ func TestColdStartSaysWhy(t *testing.T) {
 				t.Errorf("the reason is %v, want %s", got, test.why)
 			}
 			log := strings.Join(again.log.Take(), "\n")
-			if n := strings.Count(log, "list instead of a warm start"); n != min(1, len(test.why)) {
+			if n := strings.Count(log, "listing instead of a warm start"); n != min(1, len(test.why)) {
 				t.Errorf("the log has the reason %d times:\n%s", n, log)
 			}
 			if !s.config.KeepManagedFields && s.resource.LabelSelector == "" {
