@@ -64,7 +64,11 @@ func TestModulesInstall(t *testing.T) {
 	}
 	consumer := consumers(t, next)
 	for _, m := range published {
-		if m == "codegen" || testing.Short() && m != "informerprom" {
+		if testing.Short() && m != "informerprom" {
+			continue
+		}
+		if m == "codegen" {
+			t.Run(m.path(), func(t *testing.T) { followCodegen(consumer(t)) })
 			continue
 		}
 		t.Run(m.path(), func(t *testing.T) {
@@ -101,4 +105,14 @@ func TestModulesInstall(t *testing.T) {
 			c.run("go", append([]string{"vet"}, append(race(), "./...")...)...)
 		})
 	}
+	if testing.Short() {
+		return
+	}
+	t.Run("codegen of this folder", func(t *testing.T) {
+		c := consumer(t)
+		c.replace(".", "codegen")
+		followCodegen(c)
+	})
+	t.Run("codegen that go.mod does not have", func(t *testing.T) { runOnce(consumer(t)) })
+	t.Run("docs/getting-started.md", func(t *testing.T) { followGettingStarted(consumer(t)) })
 }
