@@ -390,7 +390,7 @@ func (s *side) object(obj map[string]any) string {
 		}
 	}
 	if obj["kind"] == "Table" {
-		obj = map[string]any{"kind": "Table"} // the other side has no Table to compare with
+		obj = map[string]any{"kind": "Table"} // the columns of built-in types differ
 	}
 	if s.resource.prune != nil {
 		s.resource.prune(obj)

@@ -26,11 +26,8 @@ var differences = map[string]string{
 	"pods history": "no graceful deletion: kube-apiserver marks a pod in a separate write before it deletes it",
 	"pods ?fieldSelector=status.phase%3DPending":      noDefaults,
 	"pods ?fieldSelector=spec.restartPolicy%3DAlways": noDefaults,
-	"pods /a/log":                                   "no kubelet to ask",
-	"? as table":                                    noTable,
-	"? as tableorjson":                              noTable,
-	"/a as table":                                   noTable,
-	"?watch=1&resourceVersion={s3} as table":        noTable,
+	"pods /a/log": "no kubelet to ask",
+	"pods ?watch=1&resourceVersion={s3} as table": "no graceful deletion, as in the history",
 	"? as yaml":                                     noYAML,
 	"?watch=1&resourceVersion={s3} as yaml":         noYAML,
 	"?watch=1&resourceVersion={s3} as metadatas":    "kube-apiserver returns 200 and then breaks off, because it finds no list to send; a 406 gives the reason",
@@ -47,7 +44,6 @@ var differences = map[string]string{
 
 const (
 	noDefaults = "no defaults: kube-apiserver fills in the field"
-	noTable    = "no Tables; a client that accepts nothing else gets a 406"
 	noYAML     = "no YAML; a client that accepts nothing else gets a 406"
 	noStatus   = "404 too, but in plain text, as from kube-apiserver outside the groups that it knows"
 )

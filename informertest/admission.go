@@ -158,12 +158,15 @@ func (a *admission) ask(hook webhook, write write) (*admissionv1.AdmissionRespon
 	if concerned, err := a.concerns(hook, write); err != nil || !concerned {
 		return nil, err
 	}
-	if write.dryRun && !hook.harmless {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", hook.name))
-	}
 	request, err := a.request(write)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
+	}
+	if matches, err := a.meets(hook, request); err != nil || !matches {
+		return nil, err
+	}
+	if write.dryRun && !hook.harmless {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", hook.name))
 	}
 	response, err := hook.call(a.r.Context(), request)
 	if err != nil {
@@ -179,6 +182,27 @@ func (a *admission) ask(hook webhook, write write) (*admissionv1.AdmissionRespon
 		return nil, denied(hook.name, response.Result)
 	}
 	return response, nil
+}
+
+// meets reports whether a request meets the matchConditions of a webhook. If that is unknown, the failure policy decides.
+func (a *admission) meets(hook webhook, request *admissionv1.AdmissionRequest) (bool, error) {
+	if len(hook.conditions) == 0 {
+		return true, nil
+	}
+	evaluate := a.c.server.options.MatchConditions
+	if evaluate == nil {
+		evaluate = func([]registrationv1.MatchCondition, *admissionv1.AdmissionRequest) (bool, error) {
+			return false, errors.New("informertest.Options.MatchConditions is not set")
+		}
+	}
+	matches, err := evaluate(hook.conditions, request)
+	switch {
+	case err == nil:
+		return matches, nil
+	case hook.ignore:
+		return false, nil
+	}
+	return false, apierrors.NewForbidden(a.c.resource.GroupResource(), request.Name, err)
 }
 
 // request returns the request that describes a write to a webhook.

@@ -58,9 +58,11 @@ func (s *Server) register(resource Resource, typ reflect.Type) *collection {
 	c.cache = watchcache.New[object](watchcache.Config{
 		GroupVersionResource: resource.GroupVersionResource,
 		Kind:                 resource.Kind,
+		ListKind:             resource.ListKind,
 		Type:                 typ,
 		SelectableFields:     resource.SelectableFields,
 		Window:               s.options.Window,
+		Table:                resource.Table,
 		ManagedFieldsOptOut:  s.options.ManagedFieldsOptOut,
 	})
 	s.mu.Lock()

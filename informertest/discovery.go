@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/typedinformer/informer/watchcache"
 )
 
 // serverVersion is the version of Kubernetes that the server emulates.
@@ -82,11 +84,15 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) bool {
 	case len(parts) == 2 && parts[0] == "openapi" && parts[1] == "v3":
 		writeJSON(w, s.openAPIIndex())
 	case len(parts) > 3 && parts[0] == "openapi" && parts[1] == "v3":
-		document := s.openAPIDocument(strings.Join(parts[2:], "/"))
-		if document == nil {
+		document, err := s.openAPIDocument(strings.Join(parts[2:], "/"))
+		switch {
+		case err != nil:
+			watchcache.WriteError(w, r, err)
+		case document == nil:
 			return false
+		default:
+			writeJSON(w, document)
 		}
-		writeJSON(w, document)
 	case len(parts) == 2 && parts[0] == "api":
 		return s.serveVersion(w, r, schema.GroupVersion{Version: parts[1]})
 	case len(parts) == 2 && parts[0] == "apis":

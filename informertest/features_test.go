@@ -359,8 +359,8 @@ func TestServer_BadRequests(t *testing.T) {
 		if pods.Len() != 0 || server.ResourceVersion() != "1" {
 			t.Error("a dry run wrote")
 		}
-		if a := ask(t, server, "/api/v1/pods", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"); a.code != 406 {
-			t.Errorf("a Table only: %d %s", a.code, a.body)
+		if a := ask(t, server, "/api/v1/pods", "Accept: application/yaml"); a.code != 406 {
+			t.Errorf("YAML only: %d %s", a.code, a.body)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,11 +142,11 @@ func (c *collection) serveDelete(w http.ResponseWriter, r *http.Request, req Req
 		return err
 	}
 	opts.dryRun = len(options.DryRun) > 0
-	obj, gone, err := c.delete(req.key(), options.Preconditions, opts)
+	obj, gone, err := c.delete(req.key(), options, opts)
 	if err != nil {
 		return err
 	}
-	if !gone {
+	if !gone || slices.Contains(returned, c.resource.GroupResource()) {
 		c.cache.WriteObject(w, r, http.StatusOK, obj)
 		return nil
 	}
@@ -176,7 +177,7 @@ func (c *collection) serveDeleteCollection(w http.ResponseWriter, r *http.Reques
 	rv := c.cache.ResourceVersion()
 	deleted := []object{}
 	for _, obj := range selected {
-		obj, _, err := c.delete(informer.KeyOf(obj), options.Preconditions, opts)
+		obj, _, err := c.delete(informer.KeyOf(obj), options, opts)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -84,6 +84,8 @@ func TestKubectl(t *testing.T) {
 		{"get widgets.example.com -A -o name", `^widget.example.com/w\n$`},
 		{"get all -o name", `^pod/a\n$`},
 		{"api-resources --no-headers", `(?s)pods +po +v1 +true +Pod\n.*widgets +example.com/v1 +true +Widget`},
+		{"explain pods.spec.nodeName", `(?s)KIND: +Pod.*FIELD: nodeName <string>`},
+		{"explain pods.spec.containers", `(?s)FIELD: containers <\[\]Container>.*image\s+<string>`},
 		{"get nodes", `the server doesn't have a resource type "nodes"`},
 		{"label pod a k=v", `^pod/a labeled\n$`},
 		{"annotate pod a k=v", `^pod/a annotated\n$`},
@@ -131,7 +133,7 @@ func TestKubectl_Requests(t *testing.T) {
 			{"GET", "/version?timeout=5s", plain + ", */*", "", "", 200, `"gitVersion":"v1.`},
 			{"GET", "/api?timeout=32s", discovery, "", "", 200, `"resource":"pods"`},
 			{"GET", "/apis?timeout=32s", discovery, "", "", 200, `"kind":"APIGroupDiscoveryList"`},
-			{"GET", "/api/v1/namespaces/ns/pods?limit=500", table, "", "", 200, `"kind":"PodList"`},
+			{"GET", "/api/v1/namespaces/ns/pods?limit=500", table, "", "", 200, `"cells":["a",`},
 			{"GET", "/api/v1/namespaces/ns/pods?resourceVersion=2&watch=true&timeoutSeconds=1", table, "", "", 200, ""},
 			{"GET", "/api/v1/namespaces/ns/pods/a", plain, "", "", 200, `"name":"a"`},
 			{"PATCH", "/api/v1/namespaces/ns/pods/a?fieldManager=kubectl-label", plain, "application/merge-patch+json", `{"metadata":{"labels":{"k":"v"}}}`, 200, `"k":"v"`},
@@ -142,7 +144,7 @@ func TestKubectl_Requests(t *testing.T) {
 			{"POST", "/api/v1/namespaces/ns/pods?fieldManager=kubectl-client-side-apply&fieldValidation=Strict", plain, plain,
 				`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"applied","namespace":"ns"},"spec":{"containers":[{"image":"i","name":"c"}]}}`, 201, `"name":"applied"`},
 			{"PATCH", "/api/v1/namespaces/ns/pods/applied?fieldManager=kubectl&fieldValidation=Strict&force=true", plain, apply, strings.ReplaceAll(manifest, "COLOR", "red"), 200, `"color":"red"`},
-			{"DELETE", "/api/v1/namespaces/ns/pods/applied", plain, plain, `{"propagationPolicy":"Background"}`, 200, `"status":"Success"`},
+			{"DELETE", "/api/v1/namespaces/ns/pods/applied", plain, plain, `{"propagationPolicy":"Background"}`, 200, `"kind":"Pod"`},
 		} {
 			request, err := http.NewRequestWithContext(t.Context(), step.method, server.URL+step.path, strings.NewReader(step.body))
 			must(t, err)

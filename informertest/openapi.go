@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// openAPIIndex and openAPIDocument serve the minimum of OpenAPI v3 that kubectl apply and create need: the server
-// validates fields itself. There are no schemas.
+// openAPIIndex and openAPIDocument serve the part of OpenAPI v3 that kubectl needs for apply, create and explain: which
+// kinds there are, and their schemas.
 
 func (s *Server) openAPIIndex() any {
 	paths := map[string]any{}
@@ -18,39 +18,54 @@ func (s *Server) openAPIIndex() any {
 }
 
 // openAPIDocument returns the document of a group version by its path, such as "apis/apps/v1", or nil.
-func (s *Server) openAPIDocument(path string) any {
-	paths, schemas := map[string]any{}, map[string]any{}
-	for _, r := range s.Resources() {
-		if strings.Trim(r.root(), "/") != path || r.verbs != nil {
-			continue
-		}
+func (s *Server) openAPIDocument(path string) (any, error) {
+	paths, all := map[string]any{}, schemas{}
+	for _, c := range s.served(path) {
+		r := c.resource
 		kind := map[string]any{"group": r.Group, "version": r.Version, "kind": r.Kind}
 		collection := r.root()
 		if !r.ClusterScoped {
 			collection += "/namespaces/{namespace}"
 		}
-		paths[collection+"/"+r.Resource+"/{name}"] = map[string]any{"patch": map[string]any{
-			"x-kubernetes-action":             "patch",
-			"x-kubernetes-group-version-kind": kind,
-			"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query",
-				"schema": map[string]any{"type": "string"}}},
-			"responses": map[string]any{"200": map[string]any{"description": http.StatusText(http.StatusOK)}},
-		}}
-		schemas[strings.ReplaceAll(path, "/", ".")+"."+r.Kind] = map[string]any{
-			"type":                                 "object",
-			"x-kubernetes-preserve-unknown-fields": true,
-			"x-kubernetes-group-version-kind":      []any{kind},
+		collection += "/" + r.Resource
+		paths[collection] = map[string]any{"get": operation("list", kind)}
+		patch := operation("patch", kind)
+		patch["parameters"] = []any{map[string]any{"name": "fieldValidation", "in": "query",
+			"schema": map[string]any{"type": "string"}}}
+		paths[collection+"/{name}"] = map[string]any{"get": operation("get", kind), "patch": patch}
+		if err := all.add(c); err != nil {
+			return nil, err
 		}
 	}
 	if len(paths) == 0 {
-		return nil
+		return nil, nil
 	}
 	return map[string]any{
 		"openapi":    "3.0.0",
 		"info":       map[string]any{"title": "Kubernetes", "version": serverVersion.GitVersion},
 		"paths":      paths,
-		"components": map[string]any{"schemas": schemas},
+		"components": map[string]any{"schemas": all},
+	}, nil
+}
+
+func operation(action string, kind map[string]any) map[string]any {
+	return map[string]any{
+		"x-kubernetes-action":             action,
+		"x-kubernetes-group-version-kind": kind,
+		"responses":                       map[string]any{"200": map[string]any{"description": http.StatusText(http.StatusOK)}},
 	}
+}
+
+// served returns the collections of a group version by its path.
+func (s *Server) served(path string) (all []*collection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.collections {
+		if strings.Trim(c.resource.root(), "/") == path {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // root returns the path below which the group version of the resource is served.

@@ -154,9 +154,10 @@ func (c *collection) serveEviction(w http.ResponseWriter, r *http.Request, req R
 	if eviction.Name != req.Name {
 		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	var preconditions *metav1.Preconditions
-	if options := eviction.DeleteOptions; options != nil {
-		preconditions, opts.dryRun = options.Preconditions, opts.dryRun || len(options.DryRun) > 0
+	var options metav1.DeleteOptions
+	if eviction.DeleteOptions != nil {
+		options = *eviction.DeleteOptions
+		opts.dryRun = opts.dryRun || len(options.DryRun) > 0
 	}
 	obj, ok := c.cache.Get(req.key())
 	if !ok {
@@ -169,7 +170,7 @@ func (c *collection) serveEviction(w http.ResponseWriter, r *http.Request, req R
 	if err := c.server.disrupt(pod, opts); err != nil {
 		return err
 	}
-	if err := c.evict(req.key(), preconditions, opts); err != nil {
+	if err := c.evict(req.key(), options, opts); err != nil {
 		return err
 	}
 	writeCreated(w, r)
@@ -177,9 +178,9 @@ func (c *collection) serveEviction(w http.ResponseWriter, r *http.Request, req R
 }
 
 // evict marks a pod as evicted, which others see if finalizers keep it, and deletes it.
-func (c *collection) evict(key informer.Key, preconditions *metav1.Preconditions, opts writeOptions) error {
+func (c *collection) evict(key informer.Key, options metav1.DeleteOptions, opts writeOptions) error {
 	marked, err := c.modify(key, writeOptions{whole: true, dryRun: opts.dryRun}, func(old object) (object, error) {
-		if err := c.checkPreconditions(old, preconditions); err != nil {
+		if err := c.checkPreconditions(old, options.Preconditions); err != nil {
 			return nil, err
 		}
 		pod := &corev1.Pod{}
@@ -194,7 +195,8 @@ func (c *collection) evict(key informer.Key, preconditions *metav1.Preconditions
 		return err
 	}
 	uid := marked.GetUID()
-	_, _, err = c.delete(key, &metav1.Preconditions{UID: &uid}, opts)
+	options.Preconditions = &metav1.Preconditions{UID: &uid}
+	_, _, err = c.delete(key, options, opts)
 	return err
 }
 

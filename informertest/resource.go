@@ -20,6 +20,8 @@ type Resource struct {
 	schema.GroupVersionResource
 	// Kind is the kind of the objects. Empty means the name of the Go type; unstructured objects require it.
 	Kind string
+	// ListKind is the kind of lists. Empty means the kind with the suffix List.
+	ListKind string
 	// ClusterScoped says that the objects are not in namespaces.
 	ClusterScoped bool
 	// StatusSubresource gives unstructured objects a status subresource. A Go type has one if it has a field Status.
@@ -36,11 +38,16 @@ type Resource struct {
 	Categories []string
 	// Scale gives the objects a scale subresource. Nil means none, but those kinds of Kubernetes itself that have it.
 	Scale *ScalePaths
+	// Table makes the Tables that kubectl get requests. Nil means the columns Name and Age.
+	Table *watchcache.Table
 	// Hooks are called when clients write objects.
 	Hooks Hooks
 	// TypeConverter knows the lists of the objects that server-side apply merges by key. Nil means Options.TypeConverter
 	// and, for types without protobuf, that no list is merged.
 	TypeConverter managedfields.TypeConverter
+	// Schema is the OpenAPI v3 schema of the objects, for kubectl explain: something that encoding/json encodes so. Nil
+	// means that of the Go type, and no fields for unstructured objects.
+	Schema any
 	// Warning, if not empty, is sent with every response, as for a version that is deprecated.
 	Warning string
 	// ObjectsOf, if not nil, is a collection of the same kind, whose objects this resource serves too, in its own version:
@@ -58,6 +65,8 @@ type Hooks struct {
 	// Decode completes an object that has just been decoded: it drops fields that the kind does not have, and fills in
 	// defaults. It returns the paths of the fields that it has dropped, which the client may want to know.
 	Decode func(obj metav1.Object) (dropped []string, err error)
+	// Create returns why an object cannot be created at present, or nil. It is called before webhooks and Validate.
+	Create func(obj metav1.Object) error
 	// Validate returns what is wrong with an object, also with its metadata, which the server checks only if this is nil.
 	// old is nil for a new object. The subresource is empty or "status". It must not write to the objects, nor call the
 	// server.
@@ -118,9 +127,10 @@ func (c *Collection[T]) Update(obj T) (T, error) {
 	return as[T](c.core.update(obj, writeOptions{whole: true}))
 }
 
-// Delete removes an object, or marks it for deletion if it has finalizers, and returns its last state.
+// Delete removes an object, or marks it for deletion if it has finalizers, and returns its last state. A pod goes at
+// once, and a namespace as for clients; see [Controllers].
 func (c *Collection[T]) Delete(key informer.Key) (T, error) {
-	obj, _, err := c.core.delete(key, nil, writeOptions{whole: true})
+	obj, _, err := c.core.delete(key, metav1.DeleteOptions{}, writeOptions{whole: true})
 	return as[T](obj, err)
 }
 

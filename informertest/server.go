@@ -15,33 +15,35 @@
 // # Supported
 //
 //   - The registered resources, by a Go type or as unstructured objects: create, get, list, watch, update, patch,
-//     delete, deletecollection and the status subresource. Encodings are JSON, protobuf for types that have it, and
-//     metadata only.
+//     delete, deletecollection and the status subresource. Encodings are JSON, protobuf for types that have it,
+//     metadata only, and Tables.
 //   - The object semantics of kube-apiserver and etcd: one counter of resource versions for all objects, optimistic
 //     concurrency, uid, generation, creationTimestamp, generateName, finalizers and deletionTimestamp, dry runs,
 //     preconditions, and errors as metav1.Status.
 //   - JSON patch, JSON merge patch, and strategic merge patch for types that have protobuf. Server-side apply for
 //     custom resources, with lists as atomic values; for Kubernetes' own types, it needs Options.TypeConverter. Any
 //     other patch fails with 415 Unsupported Media Type. metadata.managedFields are kept for applied objects.
-//   - The subresources scale, eviction (as a PodDisruptionBudget allows), binding, ephemeralcontainers, approval of a
-//     CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of authentication and
-//     authorization.
+//   - The subresources scale, eviction (as a PodDisruptionBudget allows), binding, ephemeralcontainers, finalize, approval
+//     of a CertificateSigningRequest, and token of a ServiceAccount. With [RegisterReviews], the reviews of
+//     authentication and authorization.
+//   - Controllers of a cluster, each if it is turned on; see [Controllers].
 //   - Users with client certificates and tokens, impersonation, and authorization by a function; see [Auth].
 //   - Admission webhooks, mutating and validating, if their configurations are registered as resources. They are called by
-//     URL, and may call the server. The server does not evaluate matchConditions, converts no version for them, and does
-//     not ask about eviction, binding, scale and token.
+//     URL, and may call the server. Options.MatchConditions evaluates their matchConditions. The server converts no
+//     version for them, and does not ask about eviction, binding, scale and token.
 //   - fieldValidation: JSON fields that a type does not have, and duplicates, are warnings, or errors if it is Strict.
-//   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply requests, /version, and /healthz,
-//     /livez, /readyz.
+//   - Discovery, aggregated or by group, the parts of OpenAPI v3 that kubectl apply and explain request, /version, and
+//     /healthz, /livez, /readyz.
 //
 // # Not supported
 //
 // The server has no defaulting or admission plugins, and validates only metadata. Versions of a resource are separate resources,
 // and custom resources have no schema; module informertest/crds serves CustomResourceDefinitions, which have both. There
-// are no controllers: no garbage collection by owner (propagationPolicy is ignored), no graceful deletion (a pod
-// disappears at once), and a namespace need not exist.
+// are no controllers but those of [Controllers]: by default, owners and propagationPolicy have no effect, a pod disappears
+// at once, and a namespace need not exist.
 //
-// Other subresources, Tables (kubectl prints names and ages by itself), CBOR, compression and HTTP/2 are not served.
+// Other subresources, CBOR, compression and HTTP/2 are not served. Tables have the columns Name and Age, if
+// Resource.Table has no others.
 //
 // # Time and goroutines
 //
@@ -63,6 +65,8 @@ import (
 	"syscall"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -93,6 +97,12 @@ type Options struct {
 	ManagedFieldsOptOut bool
 	// Auth makes the server serve HTTPS and authenticate and authorize its clients. Nil means plain HTTP for everybody.
 	Auth *Auth
+	// Controllers are the controllers of a cluster that the server has. The zero value has none, like envtest.
+	Controllers Controllers
+	// MatchConditions evaluates the matchConditions of admission webhooks for a request: whether all of them are true. It
+	// may be called concurrently. crds.NewMatchConditions in module informertest/crds makes one. Nil means that they have
+	// an error, so that the failurePolicy of the webhook decides.
+	MatchConditions func(all []registrationv1.MatchCondition, request *admissionv1.AdmissionRequest) (bool, error)
 	// Middleware, if not nil, wraps the server's own handler; the request log is outside of it. It can do what a
 	// [Fault] cannot. If it wraps the http.ResponseWriter, the wrapper needs an Unwrap method.
 	Middleware func(http.Handler) http.Handler
@@ -106,11 +116,12 @@ type Server struct {
 	// URL is the address of the server, without a slash at the end.
 	URL string
 
-	http    *http.Server
-	options Options
-	users   *users         // nil without Options.Auth
-	running sync.WaitGroup // http.Serve and the connections
-	cancel  context.CancelFunc
+	http        *http.Server
+	options     Options
+	controllers *controllers
+	users       *users         // nil without Options.Auth
+	running     sync.WaitGroup // http.Serve, the connections and the controllers
+	cancel      context.CancelFunc
 
 	// mu serializes writes, so that the changes of all resources are in the order of their resource versions.
 	mu          sync.Mutex
@@ -177,6 +188,10 @@ func NewServer(options Options) *Server {
 	s.cancel = cancel
 	s.http = &http.Server{Handler: s.logged(s.withHolds(handler)), ConnState: s.connState,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
+	s.controllers = newControllers(s)
+	if options.Controllers != (Controllers{}) {
+		s.running.Go(func() { s.controllers.run(ctx) })
+	}
 	s.listen("127.0.0.1:0")
 	if !options.InMemory {
 		s.URL = scheme(options) + s.listener.Addr().String()

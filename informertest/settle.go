@@ -13,8 +13,8 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// Settle waits until all that the server has so far has arrived in the parts of a program, and none of these has
-// anything left to do. A part is
+// Settle waits until all that the server has so far has arrived in the parts of a program, and neither these nor the
+// server's [Controllers] have anything left to do. A part is
 //
 //   - an *informer.Informer: its store has every change, and its handlers have been called with them,
 //   - an *informer.Controller: it reconciles nothing, and no key is ready,
@@ -71,6 +71,9 @@ func (s *Server) look(ctx context.Context, parts []any) (state, busy string, err
 		if what != "" && busy == "" {
 			busy = what
 		}
+	}
+	if !s.controllers.idle() {
+		note("the controllers of the server")
 	}
 	for _, part := range parts {
 		switch part := part.(type) {

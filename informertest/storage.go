@@ -38,6 +38,9 @@ type writeOptions struct {
 
 // create stores a copy of obj.
 func (c *collection) create(obj object, opts writeOptions) (_ object, err error) {
+	if err := c.open(obj, opts); err != nil {
+		return nil, err
+	}
 	write := write{operation: admissionv1.Create, obj: c.own(obj), dryRun: opts.dryRun}
 	if obj, err = opts.admission.mutate(write); err != nil {
 		return nil, err
@@ -52,6 +55,9 @@ func (c *collection) create(obj object, opts writeOptions) (_ object, err error)
 		obj.SetDeletionTimestamp(nil)
 		obj.SetDeletionGracePeriodSeconds(nil)
 		c.copyStatus(obj, nil)
+		if obj, err = c.prepared(obj); err != nil {
+			return nil, err
+		}
 		if err := c.invalid(obj.GetName(), c.check(obj, nil, opts)); err != nil {
 			return nil, err
 		}
@@ -149,6 +155,9 @@ func (c *collection) modified(old object, key informer.Key, opts writeOptions,
 		obj = c.statusWrite(old, obj, opts)
 	case !opts.whole:
 		c.copyStatus(obj, old)
+		if obj, err = c.retained(obj, old); err != nil {
+			return nil, err
+		}
 	}
 	obj.SetUID(old.GetUID())
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())
@@ -189,70 +198,12 @@ func (c *collection) replace(old, obj object, opts writeOptions) bool {
 	// The object is removed with its last finalizer. The cluster itself may also store an object that is being deleted
 	// and has no finalizers.
 	waited := !opts.whole || len(old.GetFinalizers()) > 0
-	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && waited {
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && waited && !c.keeps(obj) {
 		c.storeLocked(informer.Removed, obj, opts.dryRun)
 	} else {
 		c.storeLocked(informer.Upserted, obj, opts.dryRun)
 	}
 	return true
-}
-
-// delete removes an object, or marks it for deletion if it has finalizers. gone reports whether it was removed. pre may
-// be nil.
-func (c *collection) delete(key informer.Key, pre *metav1.Preconditions,
-	opts writeOptions) (obj object, gone bool, err error) {
-	if old, exists := c.cache.Get(key); exists && opts.admission != nil {
-		write := write{operation: admissionv1.Delete, old: old, dryRun: opts.dryRun}
-		if _, err := opts.admission.mutate(write); err != nil {
-			return nil, false, err
-		}
-		if err := opts.admission.validate(write); err != nil {
-			return nil, false, err
-		}
-	}
-	defer c.changed(key, opts, &err)
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	old, exists := c.cache.Get(key)
-	if !exists {
-		return old, false, apierrors.NewNotFound(c.resource.GroupResource(), key.Name)
-	}
-	if err := c.checkPreconditions(old, pre); err != nil {
-		return old, false, err
-	}
-	obj = watchcache.ShallowCopy(old)
-	if old.GetDeletionTimestamp() == nil && c.resource.Hooks.Delete != nil && !opts.whole {
-		obj = c.deepCopy(old)
-		c.resource.Hooks.Delete(obj)
-	}
-	if len(obj.GetFinalizers()) == 0 {
-		c.storeLocked(informer.Removed, obj, opts.dryRun)
-		return obj, true, nil
-	}
-	if old.GetDeletionTimestamp() != nil {
-		return old, false, nil
-	}
-	now, zero := metav1.Now().Rfc3339Copy(), int64(0)
-	obj.SetDeletionTimestamp(&now)
-	obj.SetDeletionGracePeriodSeconds(&zero)
-	if c.counted() {
-		obj.SetGeneration(old.GetGeneration() + 1)
-	}
-	c.storeLocked(informer.Upserted, obj, opts.dryRun)
-	return obj, false, nil
-}
-
-// checkPreconditions returns the error of a deletion that expects another object or version. pre may be nil.
-func (c *collection) checkPreconditions(old object, pre *metav1.Preconditions) error {
-	if pre != nil && pre.UID != nil && *pre.UID != old.GetUID() {
-		return c.conflict(old.GetName(),
-			fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *pre.UID, old.GetUID()))
-	}
-	if pre != nil && pre.ResourceVersion != nil && *pre.ResourceVersion != old.GetResourceVersion() {
-		return c.conflict(old.GetName(),
-			fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, old.GetResourceVersion()))
-	}
-	return nil
 }
 
 // changed calls the hook after a write by a client that succeeded.
@@ -267,12 +218,30 @@ func (c *collection) storeLocked(change informer.DeltaType, obj object, dryRun b
 	if dryRun {
 		return
 	}
+	old, _ := c.cache.Get(informer.KeyOf(obj))
 	c.server.commitLocked(func(rv uint64) {
 		obj.SetResourceVersion(strconv.FormatUint(rv, 10))
 		for _, member := range c.kin.members {
 			member.put(informer.Delta[object]{Type: change, Object: member.versioned(obj)}, rv)
 		}
 	})
+	if change == informer.Removed {
+		obj = nil
+	}
+	c.server.controllers.noteLocked(c, old, obj)
+}
+
+// open returns why a client cannot create an object at present.
+func (c *collection) open(obj object, opts writeOptions) error {
+	if opts.whole {
+		return nil
+	}
+	if c.resource.Hooks.Create != nil {
+		if err := c.resource.Hooks.Create(obj); err != nil {
+			return err
+		}
+	}
+	return c.openNamespace(obj)
 }
 
 // own returns a copy of obj with metadata that can be set, and with the kind that the server stores: none for a Go

@@ -34,6 +34,8 @@ func (r Resource) subresources() []subresource {
 	switch r.GroupResource() {
 	case schema.GroupResource{Resource: "pods"}:
 		all = []subresource{bindingSubresource, ephemeralContainersSubresource, evictionSubresource}
+	case namespaces.GroupResource():
+		all = []subresource{finalizeSubresource}
 	case schema.GroupResource{Resource: "serviceaccounts"}:
 		all = []subresource{tokenSubresource}
 	case schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:

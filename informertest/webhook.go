@@ -111,9 +111,6 @@ func (h webhook) failed(err error) error {
 // call sends a request to the webhook and returns its response.
 func (h webhook) call(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse,
 	error) {
-	if len(h.conditions) > 0 {
-		return nil, errors.New("informertest does not evaluate matchConditions")
-	}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	review := admissionv1.AdmissionReview{Request: request}

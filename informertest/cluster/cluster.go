@@ -31,7 +31,8 @@ import (
 
 // New starts a server that serves every type of k8s.io/api that kube-apiserver serves by default, in its newest stable
 // version, with server-side apply; and the reviews of authentication and authorization. The namespaces default,
-// kube-node-lease, kube-public and kube-system exist, and the Service kubernetes. There are no controllers.
+// kube-node-lease, kube-public and kube-system exist, and the Service kubernetes. There are no controllers but those of
+// options.Controllers. kubectl get shows the columns of kube-apiserver for the kinds that people look at most.
 //
 // Events of v1 and of events.k8s.io/v1 are separate objects. HorizontalPodAutoscalers are of autoscaling/v2 only. If
 // options.TypeConverter is nil, New sets it. New panics if it cannot listen.
@@ -92,6 +93,7 @@ func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
 		GroupVersionResource: plural,
 		Kind:                 kind.Kind,
 		ClusterScoped:        slices.Contains(clusterScoped, kind.Kind),
+		Table:                tables[kind.GroupKind()],
 	}
 }
 

@@ -15,11 +15,11 @@
 //     for a webhook.
 //   - Structural schemas prune, default and validate objects, with x-kubernetes-validations (CEL), embedded resources,
 //     list types and ratcheting, by the packages of k8s.io/apiextensions-apiserver. So do they validate definitions.
-//   - Scope, names and their conflicts, categories, the subresources status and scale, selectableFields, deprecation
-//     warnings, and server-side apply with the list types of the schema.
+//   - Scope, names and their conflicts, categories, the subresources status and scale, selectableFields, printer columns,
+//     deprecation warnings, and server-side apply with the list types of the schema.
+//   - While a definition is being deleted, no object of it can be created.
 //
 // A Server.Restore restores the objects of resources that have been registered since, but not what definitions define.
-// The kind of a list is always the kind with the suffix List.
 //
 // The module is apart from informertest because apiextensions-apiserver has many dependencies.
 package crds

@@ -1,6 +1,8 @@
 package crds
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +10,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -114,7 +118,7 @@ func (d *Definitions) takenLocked(crd *apiextensionsv1.CustomResourceDefinition)
 	}
 	for _, r := range d.server.Resources() {
 		if r.Group == crd.Spec.Group && !defined[r.Resource] {
-			add(r.Resource, strings.ToLower(r.Kind), r.Kind, r.Kind+"List", r.ShortNames)
+			add(r.Resource, strings.ToLower(r.Kind), r.Kind, cmp.Or(r.ListKind, r.Kind+"List"), r.ShortNames)
 		}
 	}
 	return t
@@ -165,9 +169,14 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 		if err != nil {
 			return nil, fmt.Errorf("the schema of version %s, for server-side apply: %w", v.Name, err)
 		}
+		columns, err := table(v)
+		if err != nil {
+			return nil, fmt.Errorf("the additionalPrinterColumns of version %s: %w", v.Name, err)
+		}
 		resource := informertest.Resource{
 			GroupVersionResource: gv.WithResource(names.Plural),
 			Kind:                 names.Kind,
+			ListKind:             names.ListKind,
 			ClusterScoped:        crd.Spec.Scope == apiextensionsv1.ClusterScoped,
 			StatusSubresource:    v.Subresources != nil && v.Subresources.Status != nil,
 			ShortNames:           names.ShortNames,
@@ -175,8 +184,11 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 			Categories:           names.Categories,
 			TypeConverter:        converter,
 			Warning:              deprecation(crd, v),
+			Table:                columns,
+			Schema:               openAPISchema(v),
 			Hooks: informertest.Hooks{
 				Decode:   schema.complete,
+				Create:   func(obj metav1.Object) error { return d.open(crd.Name, obj, gv.WithResource(names.Plural)) },
 				Validate: schema.validate,
 				Changed:  func(informer.Key) { d.objectChanged(informer.Key{Name: crd.Name}) },
 			},
@@ -196,6 +208,16 @@ func (d *Definitions) resources(crd *apiextensionsv1.CustomResourceDefinition) (
 		all = append(all, resource)
 	}
 	return all, nil
+}
+
+// open returns why an object cannot be created, which is when its definition is being deleted.
+func (d *Definitions) open(definition string, obj metav1.Object, resource runtimeschema.GroupVersionResource) error {
+	crd, ok := d.crds.Get(informer.Key{Name: definition})
+	if ok && apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Terminating) {
+		return apierrors.NewForbidden(resource.GroupResource(), obj.GetName(),
+			errors.New("create not allowed while custom resource definition is terminating"))
+	}
+	return nil
 }
 
 // deprecation returns the warning that comes with every response for a version, or nothing.
