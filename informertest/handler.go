@@ -291,7 +291,7 @@ func (c *collection) decode(w http.ResponseWriter, body []byte, mediaType string
 	switch {
 	case len(dropped) == 0 || directive == metav1.FieldValidationIgnore:
 	case directive == metav1.FieldValidationStrict:
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %[1]s: %v", c.resource.Kind,
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %[1]s: %[3]v", c.resource.Kind,
 			c.resource.Version, runtime.NewStrictDecodingError(dropped)))
 	default:
 		for _, err := range dropped {

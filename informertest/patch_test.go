@@ -405,6 +405,15 @@ func TestServer_Refuses(t *testing.T) {
 	})
 }
 
+func TestFieldValidation_StrictNamesTheField(t *testing.T) {
+	forEachEncoding(t, func(t *testing.T, clients *kubernetes.Clientset, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
+		err := clients.CoreV1().RESTClient().Post().Namespace("ns").Resource("pods").Param("fieldValidation", "Strict").
+			SetHeader("Content-Type", "application/json").Body([]byte(`{"x":1,"metadata":{"name":"b"}}`)).Do(t.Context()).Error()
+		wantAnswer(t, "an unknown field", err,
+			`400 Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "x"`)
+	})
+}
+
 // A DELETE with a body takes its options from there, and ignores those of the query, as in kube-apiserver.
 func TestDelete_OptionsOfTheBodyAreAll(t *testing.T) {
 	bubble(t, informertest.Options{}, func(t *testing.T, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {

@@ -14,7 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/yaml"
 )
 
 // ScalePaths say where the objects of a resource have what the scale subresource reads and writes, as paths such as
@@ -64,7 +67,7 @@ func (c *collection) serveScale(w http.ResponseWriter, r *http.Request, req Requ
 			return err
 		}
 	case "update", "patch":
-		next, err := readScale(r, req, &opts)
+		next, err := c.readScale(r, req, &opts)
 		if err != nil {
 			return err
 		}
@@ -80,9 +83,11 @@ func (c *collection) serveScale(w http.ResponseWriter, r *http.Request, req Requ
 	return nil
 }
 
-// readScale returns the function that makes of an object's scale the one that a request wants.
-func readScale(r *http.Request, req Request,
-	opts *writeOptions) (next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error), err error) {
+// nextScale returns the scale that a request wants an object to have. Its managedFields, if any, are those of the object.
+type nextScale func(old object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error)
+
+// readScale returns what a request wants, and adds its options to opts.
+func (c *collection) readScale(r *http.Request, req Request, opts *writeOptions) (next nextScale, err error) {
 	body, mediaType, err := readBody(r)
 	if err != nil {
 		return nil, err
@@ -92,10 +97,17 @@ func readScale(r *http.Request, req Request,
 		err := metav1.Convert_url_Values_To_v1_PatchOptions(&req.Query, &options, nil)
 		errs := validation.ValidatePatchOptions(&options, types.PatchType(mediaType))
 		opts.dryRun = len(options.DryRun) > 0
-		return func(scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		if err := checkOptions("PatchOptions", err, errs); err != nil {
+			return nil, err
+		}
+		if mediaType == string(types.ApplyYAMLPatchType) {
+			opts.manager = ""
+			return c.applyScale(body, options)
+		}
+		return func(_ object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 			patched := &autoscalingv1.Scale{}
 			return patched, patchInto(scale, types.PatchType(mediaType), body, patched)
-		}, checkOptions("PatchOptions", err, errs)
+		}, nil
 	}
 	var options metav1.UpdateOptions
 	err = metav1.Convert_url_Values_To_v1_UpdateOptions(&req.Query, &options, nil)
@@ -104,17 +116,64 @@ func readScale(r *http.Request, req Request,
 	}
 	opts.dryRun = len(options.DryRun) > 0
 	scale := &autoscalingv1.Scale{}
-	return func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil }, decode(body, mediaType, scale)
+	err = decode(body, mediaType, scale)
+	scale.ManagedFields = nil
+	return func(object, *autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return scale, nil }, err
+}
+
+// applyScale returns what a server-side apply to a scale wants.
+func (c *collection) applyScale(body []byte, options metav1.PatchOptions) (nextScale, error) {
+	applied := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(body, &applied.Object); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	if kind := applied.GroupVersionKind(); kind != scaleKind {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid object type: %v", kind))
+	}
+	manager, err := managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), sameVersion{},
+		sameVersion{}, sameVersion{}, scaleKind, scaleKind.GroupVersion(), "scale", nil)
+	if err != nil {
+		return nil, err
+	}
+	force := options.Force != nil && *options.Force
+	path := []any{}
+	for _, name := range split(c.resource.scalePaths().SpecReplicas) {
+		path = append(path, name)
+	}
+	replicas := managedfields.ResourcePathMappings{c.resource.GroupVersion().String(): fieldpath.MakePathOrDie(path...)}
+	return func(old object, scale *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		owners := managedfields.NewScaleHandler(old.GetManagedFields(), c.resource.GroupVersion(), replicas)
+		fields, err := owners.ToSubresource()
+		if err != nil {
+			return nil, err
+		}
+		scale.ManagedFields = fields
+		scale.SetGroupVersionKind(scaleKind)
+		live, err := runtime.DefaultUnstructuredConverter.ToUnstructured(scale)
+		if err != nil {
+			return nil, err
+		}
+		merged, err := manager.Apply(&unstructured.Unstructured{Object: live}, applied, options.FieldManager, force)
+		if err != nil {
+			return nil, err
+		}
+		next := &autoscalingv1.Scale{}
+		content := merged.(*unstructured.Unstructured).Object
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, next); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		next.ManagedFields, err = owners.ToParent(next.ManagedFields)
+		return next, err
+	}, nil
 }
 
 // scaled returns old with the replicas of the scale that a request wants.
-func (c *collection) scaled(old object, req Request,
-	next func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) (object, error) {
+func (c *collection) scaled(old object, req Request, next nextScale) (object, error) {
 	scale, err := c.scaleOf(old)
 	if err != nil {
 		return nil, err
 	}
-	if scale, err = next(scale); err != nil {
+	if scale, err = next(old, scale); err != nil {
 		return nil, err
 	}
 	if scale.Namespace == "" {
@@ -140,6 +199,9 @@ func (c *collection) scaled(old object, req Request,
 		return nil, apierrors.NewInternalError(err)
 	}
 	u.SetResourceVersion(scale.ResourceVersion)
+	if scale.ManagedFields != nil {
+		u.SetManagedFields(scale.ManagedFields)
+	}
 	return c.fromUnstructured(u)
 }
 

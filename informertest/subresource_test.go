@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	autoscalingv1apply "k8s.io/client-go/applyconfigurations/autoscaling/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -94,6 +95,38 @@ func TestScale(t *testing.T) {
 		if *stored.Spec.Replicas != 7 || scale.Spec.Replicas != 7 {
 			t.Errorf("patched to %d, scale %d", *stored.Spec.Replicas, scale.Spec.Replicas)
 		}
+	})
+}
+
+// A field manager owns the replicas that it has applied to the scale, in the managedFields of the object.
+func TestScale_Apply(t *testing.T) {
+	forEachEncoding(t, func(t *testing.T, clients *kubernetes.Clientset, server *informertest.Server, pods *informertest.Collection[*corev1.Pod]) {
+		deployments := informertest.Register[*appsv1.Deployment](server, informertest.Resource{
+			GroupVersionResource: appsv1.SchemeGroupVersion.WithResource("deployments")})
+		_, err := deployments.Create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
+		must(t, err)
+		apply := func(manager string, replicas int32, force bool) error {
+			scale := autoscalingv1apply.Scale().WithSpec(autoscalingv1apply.ScaleSpec().WithReplicas(replicas))
+			_, err := clients.AppsV1().Deployments("default").ApplyScale(t.Context(), "web", scale,
+				metav1.ApplyOptions{FieldManager: manager, Force: force})
+			return err
+		}
+		must(t, apply("one", 3, false))
+		must(t, apply("two", 3, false))
+		wantAnswer(t, "another value", apply("two", 4, false), `409 Apply failed with 1 conflict: conflict with "one" with subresource "scale": .spec.replicas`)
+		must(t, apply("two", 4, true))
+		stored, _ := deployments.Get(informer.Key{Namespace: "default", Name: "web"})
+		if len(stored.ManagedFields) != 1 || *stored.Spec.Replicas != 4 {
+			t.Fatalf("got %d replicas, managed by %v", *stored.Spec.Replicas, stored.ManagedFields)
+		}
+		entry := stored.ManagedFields[0]
+		got := fmt.Sprint(entry.Manager, " ", entry.Operation, " ", entry.APIVersion, " ", entry.Subresource, " ", entry.FieldsV1)
+		if want := `two Apply apps/v1 scale {"f:spec":{"f:replicas":{}}}`; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		_, err = clients.AppsV1().Deployments("default").ApplyScale(t.Context(), "web", autoscalingv1apply.Scale().
+			WithKind("Other"), metav1.ApplyOptions{FieldManager: "one"})
+		wantAnswer(t, "another kind", err, "400 invalid object type: autoscaling/v1, Kind=Other")
 	})
 }
 

@@ -9,6 +9,7 @@
 package cluster
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -34,6 +35,10 @@ import (
 // kube-node-lease, kube-public and kube-system exist, and the Service kubernetes. There are no controllers but those of
 // options.Controllers. kubectl get shows the columns of kube-apiserver for the kinds that people look at most.
 //
+// Names are validated as kube-apiserver does for the kinds that programs write most. So are the containers of Pods and of
+// what creates them, the selectors of workloads, and fields that may not change: selectors, the type of a Secret, and
+// immutable ConfigMaps and Secrets. The stringData of a Secret become its data. There are no other defaults.
+//
 // Events of v1 and of events.k8s.io/v1 are separate objects. HorizontalPodAutoscalers are of autoscaling/v2 only. If
 // options.TypeConverter is nil, New sets it. New panics if it cannot listen.
 func New(options informertest.Options) *informertest.Server {
@@ -42,12 +47,21 @@ func New(options informertest.Options) *informertest.Server {
 	}
 	server := informertest.NewServer(options)
 	for _, kind := range kinds() {
-		informertest.RegisterType(server, resourceOf(kind), reflect.PointerTo(scheme.Scheme.AllKnownTypes()[kind]))
+		informertest.RegisterType(server, resourceOf(kind), reflect.PointerTo(builtin().AllKnownTypes()[kind]))
 	}
 	informertest.RegisterReviews(server)
 	populate(server)
 	return server
 }
+
+// builtin has the types of k8s.io/api. client-go's own scheme may have more, because programs add theirs to it.
+var builtin = sync.OnceValue(func() *runtime.Scheme {
+	types := runtime.NewScheme()
+	if err := scheme.AddToScheme(types); err != nil {
+		panic(fmt.Sprintf("cluster: the scheme of client-go: %v", err))
+	}
+	return types
+})
 
 // stable is the version of a type that is served by default.
 var stable = regexp.MustCompile(`^v\d+$`)
@@ -75,7 +89,7 @@ var clusterScoped = []string{
 
 // kinds returns the kinds that are served.
 func kinds() (all []schema.GroupVersionKind) {
-	for kind, t := range scheme.Scheme.AllKnownTypes() {
+	for kind, t := range builtin().AllKnownTypes() {
 		_, hasMetadata := reflect.New(t).Interface().(metav1.Object)
 		switch {
 		case !hasMetadata, !stable.MatchString(kind.Version), slices.Contains(transient, kind):
@@ -94,6 +108,7 @@ func resourceOf(kind schema.GroupVersionKind) informertest.Resource {
 		Kind:                 kind.Kind,
 		ClusterScoped:        slices.Contains(clusterScoped, kind.Kind),
 		Table:                tables[kind.GroupKind()],
+		Hooks:                hooks,
 	}
 }
 
@@ -143,7 +158,7 @@ type lazyConverter struct {
 }
 
 func (c *lazyConverter) get() managedfields.TypeConverter {
-	c.once.Do(func() { c.converter = applyconfigurations.NewTypeConverter(scheme.Scheme) })
+	c.once.Do(func() { c.converter = applyconfigurations.NewTypeConverter(builtin()) })
 	return c.converter
 }
 

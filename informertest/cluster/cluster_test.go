@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/informertest"
@@ -84,6 +86,21 @@ func TestANewClusterHasNamespacesAndAService(t *testing.T) {
 		}
 		if _, err := clients.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// own is a type that a program adds to client-go's scheme, for its clients.
+type own struct{ corev1.ConfigMap }
+
+// A program may add its own types to client-go's scheme. These are not built in.
+func TestTypesOfTheProgramAreNotServed(t *testing.T) {
+	scheme.Scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Own"}, &own{})
+	inBubble(t, func(t *testing.T, server *informertest.Server, clients *kubernetes.Clientset) {
+		for _, r := range server.Resources() {
+			if r.Group == "example.com" {
+				t.Errorf("%v is served", r.GroupVersionResource)
+			}
 		}
 	})
 }

@@ -229,7 +229,7 @@ func validate(crd, old *apiextensionsv1.CustomResourceDefinition, subresource st
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	if subresource == "status" {
-		return apiextensionsvalidation.ValidateUpdateCustomResourceDefinitionStatus(after, before)
+		return validateStatus(after, before)
 	}
 	return apiextensionsvalidation.ValidateCustomResourceDefinitionUpdate(context.Background(), after, before)
 }

@@ -122,7 +122,7 @@ func (s *schema) validate(obj, old metav1.Object, subresource string) field.Erro
 			field.NewPath("metadata"))
 		errs = append(errs, validation.ValidateCustomResource(nil, content, s.whole)...)
 		errs = append(errs, s.validateScale(content, subresource)...)
-		errs = append(errs, objectmeta.Validate(nil, content, s.structural, false)...)
+		errs = append(errs, validateEmbedded(content, s.structural)...)
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, content)...)
 		return s.validateRules(content, nil, errs)
 	}
@@ -138,7 +138,7 @@ func (s *schema) validate(obj, old metav1.Object, subresource string) field.Erro
 	}
 	errs = append(errs, s.validateScale(content, subresource)...)
 	if subresource == "" {
-		errs = append(errs, objectmeta.Validate(nil, content, s.structural, false)...)
+		errs = append(errs, validateEmbedded(content, s.structural)...)
 	}
 	if len(listtype.ValidateListSetsAndMaps(nil, s.structural, before)) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, content)...)

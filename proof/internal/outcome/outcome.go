@@ -203,6 +203,16 @@ func Text(output []byte) string {
 	return text.String()
 }
 
+// Took returns how long the tests in the output of go test -json ran, without their compilation.
+func Took(output []byte) (took time.Duration) {
+	_ = events(output, func(e event) {
+		if e.Test == "" && e.Elapsed > 0 { // the end of a package
+			took += time.Duration(e.Elapsed * float64(time.Second))
+		}
+	})
+	return took
+}
+
 // Count has how many tests ended how.
 type Count struct{ Passed, Failed, Skipped int }
 

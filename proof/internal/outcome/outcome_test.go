@@ -88,3 +88,14 @@ func TestSpecs(t *testing.T) {
 		t.Error("a report that is no report gives no error")
 	}
 }
+
+// The tests of a package take what go test says at their end.
+func TestTook(t *testing.T) {
+	output := `{"Action":"pass","Package":"p","Test":"TestGood","Elapsed":1.5}
+{"Action":"fail","Package":"p","Elapsed":2.5}
+{"Action":"pass","Package":"q","Elapsed":0.5}
+`
+	if got := Took([]byte(output)); got != 3*time.Second {
+		t.Errorf("got %v, want 3s", got)
+	}
+}

@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
+
+	"github.com/typedinformer/informer/informertest"
+)
+
+// hooks are what kube-apiserver's own code adds for the kinds that programs write most.
+var hooks = informertest.Hooks{Decode: complete, Validate: validate}
+
+// complete fills in what a client may write in another form.
+func complete(obj metav1.Object) (dropped []string, err error) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return nil, nil
+	}
+	if secret.Data == nil && len(secret.StringData) > 0 {
+		secret.Data = map[string][]byte{}
+	}
+	for key, value := range secret.StringData {
+		secret.Data[key] = []byte(value)
+	}
+	secret.StringData = nil
+	if secret.Type == "" {
+		secret.Type = corev1.SecretTypeOpaque
+	}
+	return nil, nil
+}
+
+// validate returns what is wrong with an object. The texts are kube-apiserver's.
+func validate(obj, old metav1.Object, subresource string) field.ErrorList {
+	metadata := field.NewPath("metadata")
+	errs := apivalidation.ValidateObjectMetaAccessor(obj, obj.GetNamespace() != "", nameRule(obj), metadata)
+	if old != nil {
+		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, metadata)...)
+	}
+	if subresource != "" {
+		return errs
+	}
+	return append(errs, validateContent(obj, old)...)
+}
+
+// nameRule returns the rule for the names of objects of that type.
+func nameRule(obj metav1.Object) apivalidation.ValidateNameFunc {
+	switch obj.(type) {
+	case *corev1.Namespace:
+		return apivalidation.ValidateNamespaceName
+	case *corev1.Service:
+		return apivalidation.NameIsDNS1035Label
+	case *corev1.Pod, *corev1.ConfigMap, *corev1.Secret, *corev1.ServiceAccount, *corev1.Node, *appsv1.Deployment,
+		*appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob:
+		return apivalidation.NameIsDNSSubdomain
+	}
+	return func(name string, prefix bool) []string {
+		if prefix {
+			return rest.IsValidPathSegmentPrefix(name)
+		}
+		return rest.IsValidPathSegmentName(name)
+	}
+}
+
+// validateContent returns what is wrong with the content of an object. old is nil for a new one.
+func validateContent(obj, old metav1.Object) field.ErrorList {
+	spec := field.NewPath("spec")
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		return validatePod(obj.Spec, spec)
+	case *corev1.ConfigMap:
+		return validateConfigMap(obj, old)
+	case *corev1.Secret:
+		return validateSecret(obj, old)
+	case *appsv1.Deployment:
+		return validateWorkload("deployment", obj.Spec.Selector, obj.Spec.Template, old)
+	case *appsv1.ReplicaSet:
+		return validateWorkload("deployment", obj.Spec.Selector, obj.Spec.Template, old)
+	case *appsv1.DaemonSet:
+		return validateWorkload("daemonset", obj.Spec.Selector, obj.Spec.Template, old)
+	case *appsv1.StatefulSet:
+		return validateWorkload("statefulset", obj.Spec.Selector, obj.Spec.Template, old)
+	case *batchv1.Job:
+		return validatePod(obj.Spec.Template.Spec, spec.Child("template", "spec"))
+	case *batchv1.CronJob:
+		return validatePod(obj.Spec.JobTemplate.Spec.Template.Spec,
+			spec.Child("jobTemplate", "spec", "template", "spec"))
+	}
+	return nil
+}
+
+// validatePod checks that a pod has containers, with names and images.
+func validatePod(pod corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	containers := path.Child("containers")
+	if len(pod.Containers) == 0 {
+		errs = append(errs, field.Required(containers, ""))
+	}
+	names := map[string]bool{}
+	for i, c := range pod.Containers {
+		errs = append(errs, validateContainer(c, names, containers.Index(i))...)
+	}
+	for i, c := range pod.InitContainers {
+		errs = append(errs, validateContainer(c, names, path.Child("initContainers").Index(i))...)
+	}
+	return errs
+}
+
+// validateContainer checks a container, and adds its name to names.
+func validateContainer(c corev1.Container, names map[string]bool, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case c.Name == "":
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	case names[c.Name]:
+		errs = append(errs, field.Duplicate(path.Child("name"), c.Name))
+	default:
+		for _, text := range apivalidation.NameIsDNSLabel(c.Name, false) {
+			errs = append(errs, field.Invalid(path.Child("name"), c.Name, text))
+		}
+	}
+	names[c.Name] = true
+	if c.Image == "" {
+		errs = append(errs, field.Required(path.Child("image"), ""))
+	}
+	return errs
+}
+
+// validateWorkload checks that a workload selects the pods that it creates, and goes on to select the same ones. kind is
+// the kind in a text of kube-apiserver.
+func validateWorkload(kind string, selector *metav1.LabelSelector, template corev1.PodTemplateSpec,
+	old metav1.Object) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	path, templatePath := spec.Child("selector"), spec.Child("template")
+	if selector == nil {
+		errs = append(errs, field.Required(path, ""))
+	} else {
+		errs = metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+		if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
+		}
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		if err == nil && !parsed.Matches(labels.Set(template.Labels)) {
+			errs = append(errs, field.Invalid(templatePath.Child("metadata", "labels"), template.Labels,
+				"`selector` does not match template `labels`"))
+		}
+	}
+	if before := selectorOf(old); before != nil {
+		errs = append(errs, apivalidation.ValidateImmutableField(selector, before, path)...)
+	}
+	return append(errs, validatePod(template.Spec, templatePath.Child("spec"))...)
+}
+
+// selectorOf returns the selector of a workload that may not change it, or nil.
+func selectorOf(obj metav1.Object) *metav1.LabelSelector {
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		return obj.Spec.Selector
+	case *appsv1.ReplicaSet:
+		return obj.Spec.Selector
+	case *appsv1.DaemonSet:
+		return obj.Spec.Selector
+	}
+	return nil
+}
+
+// validateConfigMap checks that an immutable one stays as it is.
+func validateConfigMap(obj *corev1.ConfigMap, old metav1.Object) (errs field.ErrorList) {
+	before, _ := old.(*corev1.ConfigMap)
+	if before == nil || before.Immutable == nil || !*before.Immutable {
+		return nil
+	}
+	if obj.Immutable == nil || !*obj.Immutable {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set"))
+	}
+	if !maps.Equal(obj.Data, before.Data) {
+		errs = append(errs, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"))
+	}
+	return errs
+}
+
+// validateSecret checks that the type of a Secret, and an immutable one, stay as they are.
+func validateSecret(obj *corev1.Secret, old metav1.Object) (errs field.ErrorList) {
+	before, _ := old.(*corev1.Secret)
+	if before == nil {
+		return nil
+	}
+	errs = apivalidation.ValidateImmutableField(obj.Type, before.Type, field.NewPath("type"))
+	if before.Immutable == nil || !*before.Immutable {
+		return errs
+	}
+	if obj.Immutable == nil || !*obj.Immutable {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set"))
+	}
+	same := func(a, b []byte) bool { return string(a) == string(b) }
+	if !maps.EqualFunc(obj.Data, before.Data, same) {
+		errs = append(errs, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"))
+	}
+	return errs
+}

@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/typedinformer/informer/e2e/cluster"
+	"github.com/typedinformer/informer/proof/internal/choice"
+	"github.com/typedinformer/informer/proof/internal/copied"
+	"github.com/typedinformer/informer/proof/internal/outcome"
+)
+
+var (
+	whose = flag.String("server", "ours", "`whose` server the suites start: ours or binaries")
+	which = flag.String("suites", strings.Join(choice.Names(suites), ","), "the `packages` whose suites run")
+	only  = flag.String("focus", "", "run only specs that match this `regexp`, and expect nothing of others")
+	keep  = flag.String("keep", "", "the `folder` that gets the output of each suite")
+)
+
+// controller-runtime's suites pass with a server of package informertest.
+func TestSuites(t *testing.T) {
+	if testing.Short() {
+		t.Log("compiles and runs controller-runtime's suites, for minutes")
+		return
+	}
+	ctx := t.Context()
+	chosen, err := choice.Of(suites, strings.Split(*which, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := copied.Root(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := copySource(ctx, project, filepath.Join(t.TempDir(), "controller-runtime"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var env []string
+	if *whose == "ours" {
+		err = useOurs(ctx, m, project)
+	} else {
+		env, err = binaries(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []result
+	for _, s := range chosen {
+		t.Run(s.dir, func(t *testing.T) {
+			r := run(t.Context(), t, s, m, env)
+			all = append(all, r)
+			if *whose == "ours" {
+				check(t, r)
+			}
+		})
+	}
+	t.Logf("\n%s", table(all))
+}
+
+// binaries builds kube-apiserver and etcd, and returns the environment in which controller-runtime finds them.
+func binaries(ctx context.Context) ([]string, error) {
+	bin, err := cluster.Build(ctx)
+	return []string{"KUBEBUILDER_ASSETS=" + filepath.Dir(bin.KubeAPIServer)}, err
+}
+
+// run runs the tests of s in m, the copy of controller-runtime's sources.
+func run(ctx context.Context, t *testing.T, s suite, m copied.Module, env []string) result {
+	dir := *keep
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	file := filepath.Join(dir, strings.ReplaceAll(s.dir, "/", "-"))
+	if err := os.RemoveAll(file + ".starts"); err != nil {
+		t.Fatal(err)
+	}
+	r := copied.Run{
+		Packages: []string{"./" + s.dir},
+		Flags:    []string{"-timeout=15m"},
+		Env:      append(env, "CONFORMANCE_STARTS="+file+".starts"),
+		Args:     []string{"-ginkgo.v"},
+		Log:      file + ".log",
+		Report:   file + ".report",
+	}
+	if *only != "" {
+		r.Args = append(r.Args, "-ginkgo.focus="+*only)
+	}
+	outcomes, err := m.Test(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := os.ReadFile(r.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	starts, err := readStarts(file + ".starts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result{suite: s, outcomes: outcomes, took: outcome.Took(output), starts: starts}
+}
+
+// check compares the outcomes of a suite with what they should be.
+func check(t *testing.T, r result) {
+	listed := r.suite.reasons()
+	passed := 0
+	for _, o := range r.outcomes {
+		_, differs := listed[o.Test]
+		switch {
+		case o.Skipped:
+			continue
+		case o.Passed && differs:
+			t.Errorf("passes, but is listed as different: %s", o.Test)
+		case o.Passed:
+			passed++
+		case !differs:
+			t.Errorf("fails: %s\n%s", o.Test, o.Message)
+		}
+		delete(listed, o.Test)
+	}
+	if *only != "" {
+		return
+	}
+	for spec := range listed {
+		t.Errorf("is listed as different, but did not run: %s", spec)
+	}
+	if passed < r.suite.atLeast {
+		t.Errorf("%d specs passed, want at least %d", passed, r.suite.atLeast)
+	}
+}
