@@ -77,12 +77,11 @@ func attributesOf(request *admissionv1.AdmissionRequest) (*admission.VersionedAt
 		return nil, err
 	}
 	kind := runtimeschema.GroupVersionKind(request.Kind)
-	attributes := &admission.VersionedAttributes{VersionedObject: obj, VersionedOldObject: old, VersionedKind: kind}
 	options := &metav1.CreateOptions{}
-	attributes.Attributes = admission.NewAttributesRecord(obj, old, kind, request.Namespace, request.Name,
+	attributes := admission.NewAttributesRecord(obj, old, kind, request.Namespace, request.Name,
 		runtimeschema.GroupVersionResource(request.Resource), request.SubResource, admission.Operation(request.Operation),
 		options, request.DryRun != nil && *request.DryRun, userOf(request.UserInfo))
-	return attributes, nil
+	return admission.NewVersionedAttributes(attributes, kind, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
 }
 
 // decoded returns the object of a request, or nil if it has none.
