@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/typedinformer/informer/informertest"
@@ -29,7 +30,8 @@ func createWidget(ctx context.Context) error {
 		"metadata":   map[string]any{"name": "a"},
 		"spec":       map[string]any{"color": "red"},
 	}}
-	widget, err = client.Resource(widgets).Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
+	resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	widget, err = client.Resource(resource).Namespace("default").Create(ctx, widget, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
