@@ -45,7 +45,7 @@ func testSelections(t *testing.T, contentType string, compact bool) {
 	for range 100 { // moves, each between the first two
 		writeConfigMap(t, configMaps, rand.IntN(10), []string{"one", "two"}[rand.IntN(2)])
 	}
-	equalsServer(t, inf, configMaps)
+	equalsServer(t, inf, configMaps, namespace)
 	for _, line := range rec.Take() {
 		if line[:3] == "del" {
 			t.Errorf("told %s, although nothing was deleted", line)
@@ -59,11 +59,11 @@ func testSelections(t *testing.T, contentType string, compact bool) {
 			writeConfigMap(t, configMaps, i, "two")
 		}
 	}
-	equalsServer(t, inf, configMaps)
+	equalsServer(t, inf, configMaps, namespace)
 	if err := inf.SetSelections(within(t, patience), informer.Selection{Namespace: namespace}); err != nil {
 		t.Fatal(err)
 	}
-	equalsServer(t, inf, configMaps)
+	equalsServer(t, inf, configMaps, namespace)
 	if rec.Broken() > 0 {
 		t.Errorf("%d events do not follow", rec.Broken())
 	}
@@ -81,8 +81,8 @@ func writeConfigMap(t *testing.T, configMaps v1.ConfigMapInterface, i int, part 
 	}
 }
 
-// equalsServer waits until the store has the ConfigMaps that the selections of inf have on the server.
-func equalsServer(t *testing.T, inf *informer.Informer[*corev1.ConfigMap], configMaps v1.ConfigMapInterface) {
+// equalsServer waits until the store has the ConfigMaps of namespace that the selections of inf have on the server.
+func equalsServer(t *testing.T, inf *informer.Informer[*corev1.ConfigMap], configMaps v1.ConfigMapInterface, namespace string) {
 	t.Helper()
 	has := func(cm *corev1.ConfigMap) bool {
 		return len(inf.Status().Resource.Selections) == 1 && cm.Name != "kube-root-ca.crt" || cm.Labels["part"] == "one" || cm.Labels["part"] == "two" || cm.Name == "cm-0" && cm.Labels["part"] != ""
@@ -101,7 +101,7 @@ func equalsServer(t *testing.T, inf *informer.Informer[*corev1.ConfigMap], confi
 	var got []string
 	if err := waitUntil(within(t, patience), func() bool {
 		got = nil
-		for cm := range inf.Store().All() {
+		for cm := range inf.Store().Namespace(namespace) {
 			if has(cm) {
 				got = append(got, cm.Name+" at "+cm.ResourceVersion)
 			}

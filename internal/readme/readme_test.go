@@ -21,6 +21,7 @@ import (
 // packages are the packages that a snippet may use without an import, by their names in the snippet.
 var packages = map[string]string{
 	"cache":        "k8s.io/client-go/tools/cache",
+	"cluster":      "github.com/typedinformer/informer/informertest/cluster",
 	"context":      "context",
 	"debugpage":    "github.com/typedinformer/informer/debugpage",
 	"errors":       "errors",

@@ -10,5 +10,5 @@
 // and this module needs none of their dependencies. The third command leaves the copy unchanged, for a comparison: the
 // suites then start the kube-apiserver and etcd that module e2e builds.
 //
-// Every spec must pass, except those of [different]. The test prints a table of the suites.
+// Every spec must pass, except those in different.go. The test prints a table of the suites.
 package conformance
