@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -170,7 +171,7 @@ func selectorOf(obj metav1.Object) *metav1.LabelSelector {
 	return nil
 }
 
-// validateConfigMap checks that an immutable one stays as it is.
+// validateConfigMap refuses changes of an immutable ConfigMap.
 func validateConfigMap(obj *corev1.ConfigMap, old metav1.Object) (errs field.ErrorList) {
 	before, _ := old.(*corev1.ConfigMap)
 	if before == nil || before.Immutable == nil || !*before.Immutable {
@@ -182,10 +183,13 @@ func validateConfigMap(obj *corev1.ConfigMap, old metav1.Object) (errs field.Err
 	if !maps.Equal(obj.Data, before.Data) {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"))
 	}
+	if !maps.EqualFunc(obj.BinaryData, before.BinaryData, bytes.Equal) {
+		errs = append(errs, field.Forbidden(field.NewPath("binaryData"), "field is immutable when `immutable` is set"))
+	}
 	return errs
 }
 
-// validateSecret checks that the type of a Secret, and an immutable one, stay as they are.
+// validateSecret refuses changes of the type of a Secret, and of an immutable Secret.
 func validateSecret(obj *corev1.Secret, old metav1.Object) (errs field.ErrorList) {
 	before, _ := old.(*corev1.Secret)
 	if before == nil {
@@ -198,8 +202,7 @@ func validateSecret(obj *corev1.Secret, old metav1.Object) (errs field.ErrorList
 	if obj.Immutable == nil || !*obj.Immutable {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), "field is immutable when `immutable` is set"))
 	}
-	same := func(a, b []byte) bool { return string(a) == string(b) }
-	if !maps.EqualFunc(obj.Data, before.Data, same) {
+	if !maps.EqualFunc(obj.Data, before.Data, bytes.Equal) {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"))
 	}
 	return errs

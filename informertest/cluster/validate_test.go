@@ -85,10 +85,10 @@ func TestFieldsThatMayNotChange(t *testing.T) {
 		maps := clients.CoreV1().ConfigMaps("default")
 		config, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Immutable: &yes}, metav1.CreateOptions{})
 		wantError(t, "create", err, "")
-		config.Data = map[string]string{"x": "1"}
+		config.Data, config.BinaryData = map[string]string{"x": "1"}, map[string][]byte{"y": {1}}
 		_, err = maps.Update(t.Context(), config, metav1.UpdateOptions{})
-		wantError(t, "a config map", err, "ConfigMap \"a\" is invalid: data: Forbidden: field is immutable when `immutable` is set")
-		config.Data, config.Labels = nil, map[string]string{"x": "1"}
+		wantError(t, "a config map", err, "ConfigMap \"a\" is invalid: [data: Forbidden: field is immutable when `immutable` is set, binaryData: Forbidden: field is immutable when `immutable` is set]")
+		config.Data, config.BinaryData, config.Labels = nil, nil, map[string]string{"x": "1"}
 		_, err = maps.Update(t.Context(), config, metav1.UpdateOptions{})
 		wantError(t, "only labels", err, "")
 	})

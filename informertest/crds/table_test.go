@@ -87,7 +87,7 @@ func TestListsHaveTheListKindOfTheDefinition(t *testing.T) {
 	})
 }
 
-// As in kube-apiserver, also by an apply that would create, and changes of what there is stay possible.
+// An apply that would create an object is refused, too. Existing objects can still change. kube-apiserver does the same.
 func TestNothingIsCreatedWhileTheDefinitionIsBeingDeleted(t *testing.T) {
 	withWidgets(t, func(t *testing.T, w *world) {
 		held := w.parse(widget("held", "{color: red}"))

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/typedinformer/informer/internal/testkit"
 )
 
 // thing is an object that matches the parts whose letters are in labels.
@@ -100,7 +102,7 @@ func (c *content) Remove(key Key, last *thing, final bool) {
 	}
 }
 
-// newUnion returns a union of parts with these letters, of which each is a part of its own.
+// newUnion returns a union with one part for each letter.
 func newUnion(letters string, writes ...write) (*Union[*thing], []*part, *content) {
 	s := &server{writes}
 	for i := range s.writes {
@@ -274,7 +276,7 @@ func TestManyLeaves(t *testing.T) {
 	} {
 		u, parts, content := newUnion("ab")
 		parts[0].reached = 1000
-		const many = 200_000
+		many := testkit.Short(20_000, 200_000)
 		for i := range many {
 			obj := &thing{name: strconv.Itoa(i), uid: "u", version: 1}
 			u.Entered(nil, obj, content)
@@ -293,7 +295,7 @@ func TestManyLeaves(t *testing.T) {
 // Whatever the parts know when: an object that some part should have never leaves, nothing comes back, and in the end
 // the union has what the parts should have.
 func TestUnionModel(t *testing.T) {
-	for seed := range int64(2000) {
+	for seed := range int64(testkit.Short(200, 2000)) {
 		random := rand.New(rand.NewSource(seed))
 		u, parts, content := newUnion("abc")
 		s := parts[0].server

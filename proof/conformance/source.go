@@ -62,7 +62,7 @@ func useOurs(ctx context.Context, m copied.Module, project string) error {
 	return replace(filepath.Join(m.Dir, "pkg", "envtest", "server.go"), "if te.DownloadBinaryAssets {", "if false {")
 }
 
-// replace replaces texts in a file, each of which must be there once: the first by the second, and so on.
+// replace changes texts of a file. Each pair is the old text, which the file must have exactly once, and the new one.
 func replace(file string, pairs ...string) error {
 	src, err := os.ReadFile(file)
 	if err != nil {

@@ -159,7 +159,7 @@ func TestLeavesAllSelections(t *testing.T) {
 	})
 }
 
-// SetSelections lists only selections that come. What other selections have stays as it is.
+// SetSelections lists only the new selections. Objects of the others stay unchanged.
 // Guarantees: U3
 func TestSetSelections(t *testing.T) {
 	world.ForEachMode(t, func(w world.World, client *informer.Client, config informer.Config[*corev1.Pod]) {
@@ -284,7 +284,7 @@ func TestWaitForAnObjectOfASelection(t *testing.T) {
 	})
 }
 
-// Before Run, SetSelections waits; after it, it fails and leaves the store as it is.
+// SetSelections waits until the informer runs. After the informer has stopped, SetSelections fails, and the store stays unchanged.
 // Guarantees: U3
 func TestSetSelectionsBeforeAndAfterRun(t *testing.T) {
 	world.Bubble(t, func(w world.World) {
