@@ -55,7 +55,7 @@ func newSelections[T Object](client *Client, resource Resource, config Config[T]
 	}
 	s.members = union.NewMembers(union.Config[Selection, T]{
 		Make:   s.newMember,
-		Step:   func(do func(union.Content[T])) { s.step(false, func(c content[T]) { do(c) }) },
+		Step:   func(do func(union.Content[T])) { s.step(func(c content[T]) { do(c) }) },
 		Loaded: hub.Load,
 		Lacked: s.lacked,
 	})
@@ -120,7 +120,7 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 
 // refuse notes that the server refuses m.
 func (s *selections[T]) refuse(m *member[T]) {
-	s.step(false, func(c content[T]) {
+	s.step(func(c content[T]) {
 		m.refused.Store(true)
 		c.edit.next.sources = c.edit.next.sources.Without(m.Namespace, m.part())
 		s.members.Advanced(m, c)
@@ -130,10 +130,10 @@ func (s *selections[T]) refuse(m *member[T]) {
 }
 
 // step makes one step of the follower's store.
-func (s *selections[T]) step(initial bool, do func(content[T])) {
+func (s *selections[T]) step(do func(content[T])) {
 	_, _ = s.hub.Apply(func() ([]change[T], error) {
 		return s.store.merge(nil, func(w *edit[T]) { do(content[T]{w}) }), nil
-	}, initial)
+	}, false)
 }
 
 // write writes a batch of m to its store and to that of the follower, in one step.
