@@ -129,7 +129,7 @@ func TestFailuresReachTheCaller(t *testing.T) {
 			"403":    {apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "b", errors.New("no")), apierrors.IsForbidden},
 			"410":    {apierrors.NewGone("gone"), apierrors.IsGone},
 			"429":    {apierrors.NewTooManyRequests("slow down", 1), apierrors.IsTooManyRequests},
-			"a page": {apierrors.NewNotFound(schema.GroupResource{}, ""), func(err error) bool { return strings.Contains(err.Error(), "does not say") }},
+			"a page": {apierrors.NewNotFound(schema.GroupResource{}, ""), func(err error) bool { return strings.Contains(err.Error(), "not about the object") }},
 		} {
 			remove := w.server.Inject(informertest.Fault{Verb: "get", Error: c.fault})
 			if s, err := i.Get(t.Context(), key("b")); s != nil || err == nil || !c.is(err) || apierrors.IsNotFound(err) {

@@ -1,19 +1,23 @@
-// Package readme compiles the Go snippets of every README and of docs/, follows the links of all pages and doc comments,
-// and checks that tables of figures name commands that exist.
+// Package readme checks that the Go snippets of every README and of docs/ compile, follows the links of all pages and doc
+// comments, and checks that tables of figures name commands that exist.
 package readme
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -127,53 +131,66 @@ func unresolved(file *ast.File) (names []string) {
 	return names
 }
 
-// compile compiles each snippet as its own package, which exists only in an overlay. It returns the compiler's output. Positions
-// are those in the README.
-func compile(t *testing.T, snippets []snippet) string {
+// check checks the types of each snippet as its own package, and returns the errors, with positions in the README. It compiles no
+// snippet, as each would have its own copy of the generic code that it uses.
+func check(t *testing.T, snippets []snippet) string {
 	t.Helper()
-	module, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	given, err := filepath.Abs("testdata/given.go")
+	given, err := os.ReadFile("testdata/given.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var failures strings.Builder
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	// The newest versions of client-go: the README compares with its typed informers.
-	on := filepath.Join(t.TempDir(), "overlay.json")
-	args := []string{"list", "-export", "-modfile=go.newest.mod", "-overlay", on, fmt.Sprint("-race=", raced)} // as those that are cached
-	for i, s := range snippets {
+	fset := token.NewFileSet()
+	imports := map[string]bool{}
+	parse := func(name string, source any) *ast.File {
+		file, err := parser.ParseFile(fset, name, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range file.Imports {
+			imports[strings.Trim(i.Path.Value, `"`)] = true
+		}
+		return file
+	}
+	var programs [][]*ast.File
+	for _, s := range snippets {
 		source, isFile, err := s.source()
 		if err != nil {
 			fmt.Fprintln(&failures, err)
 			continue
 		}
-		file := filepath.Join(t.TempDir(), "snippet.go")
-		if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		name := fmt.Sprintf("internal/readme/snippet%d", i)
-		overlay.Replace[filepath.Join(module, name, "snippet.go")] = file
+		program := []*ast.File{parse("snippet.go", source)}
 		if !isFile {
-			overlay.Replace[filepath.Join(module, name, "given.go")] = given
+			program = append(program, parse("given.go", given))
 		}
-		args = append(args, "./"+name)
+		programs = append(programs, program)
 	}
-	content, err := json.Marshal(overlay)
+	compiled := importer.ForCompiler(fset, "gc", lookup(t, slices.Sorted(maps.Keys(imports))))
+	for _, program := range programs {
+		config := types.Config{Importer: compiled, Error: func(err error) { fmt.Fprintln(&failures, err) }}
+		_, _ = config.Check(program[0].Name.Name, fset, program, nil) // its error was told
+	}
+	return failures.String()
+}
+
+// lookup compiles packages and what they import, with the newest versions of client-go: the README compares with its typed
+// informers. It returns a function that opens the export data of one.
+func lookup(t *testing.T, packages []string) importer.Lookup {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", "-modfile=go.newest.mod", fmt.Sprint("-race=", raced)} // as those that are cached
+	list := exec.CommandContext(t.Context(), "go", append(args, packages...)...)
+	list.Dir = root
+	list.Stderr = t.Output()
+	out, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(on, content, 0o600); err != nil {
-		t.Fatal(err)
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), "=")
+		files[path] = file
 	}
-	build := exec.CommandContext(t.Context(), "go", args...)
-	build.Dir = module
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(&failures, "%s%v", out, err)
-	}
-	return failures.String()
+	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
 }
 
 // testsItself reports whether a folder is a module with packages that this one lacks, and with a test of its README.
@@ -219,7 +236,7 @@ func TestSnippetsCompile(t *testing.T) {
 	if len(snippets) == 0 {
 		t.Fatal("no page has a snippet")
 	}
-	if failures := compile(t, snippets); failures != "" {
+	if failures := check(t, snippets); failures != "" {
 		t.Error(failures)
 	}
 }
@@ -235,7 +252,7 @@ func TestWrongSnippetsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := compile(t, snippets)
+	got := check(t, snippets)
 	for _, want := range []string{
 		"README.md:2: declared and not used: pod",
 		"README.md:9: undefined: metav1", // a file must have its own imports

@@ -437,6 +437,7 @@ func TestAbsenceIsToldOnce(t *testing.T) {
 					want = append(want, "Replaced items=0 rv=1 restored=false", "Replaced items=0 rv= restored=false")
 				}
 				<-time.After(time.Minute)
+				synctest.Wait() // the reflector has put what it puts at this moment
 				if !slices.Equal(sink.lines, want) {
 					w.Errorf("got %q, want %q", sink.lines, want)
 				}
