@@ -200,7 +200,7 @@ func (c *Controller[K]) Run(ctx context.Context) error {
 
 // errExitedReconcile indicates that Reconcile or a function of QueueConfig called runtime.Goexit, as t.FailNow does. It
 // ends the controller.
-var errExitedReconcile = errors.New("a call of Reconcile, QueueConfig.OnGet or OnDone ended its goroutine")
+var errExitedReconcile = errors.New("Reconcile, QueueConfig.OnGet or OnDone called runtime.Goexit")
 
 // WaitSynced waits until all sources have synced and every key that they have added was reconciled once, with whatever
 // result, and then returns nil. If ctx ends first, it returns an error that names what is missing. If a field is wrong
@@ -334,11 +334,12 @@ func (c *Controller[K]) validate() error {
 	case c.Reconcile == nil:
 		return fmt.Errorf("%s: Controller.Reconcile is nil", c.name())
 	case c.MaxConcurrentReconciles < 0:
-		return fmt.Errorf("%s: Controller.MaxConcurrentReconciles is %d", c.name(), c.MaxConcurrentReconciles)
+		return fmt.Errorf("%s: Controller.MaxConcurrentReconciles is %d: it must not be negative", c.name(),
+			c.MaxConcurrentReconciles)
 	case c.Timeout < 0:
-		return fmt.Errorf("%s: Controller.Timeout is %v", c.name(), c.Timeout)
+		return fmt.Errorf("%s: Controller.Timeout is %v: it must not be negative", c.name(), c.Timeout)
 	case c.OwnWrites.Deadline < 0:
-		return fmt.Errorf("%s: Controller.OwnWrites.Deadline is %v", c.name(), c.OwnWrites.Deadline)
+		return fmt.Errorf("%s: Controller.OwnWrites.Deadline is %v: it must not be negative", c.name(), c.OwnWrites.Deadline)
 	}
 	return nil
 }

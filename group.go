@@ -85,7 +85,7 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 // joins returns an error unless a user with config c can share an informer with config first.
 func (c *Config[T]) joins(first *Config[T]) error {
 	if c.Transform != nil || c.Filter != nil || c.OnDecodeError != nil || c.OnFailure != nil {
-		return errors.New("the informer exists already, with the functions of its first Config: " +
+		return errors.New("the informer already exists, with the functions of its first Config: " +
 			"leave Transform, Filter, OnDecodeError and OnFailure nil, or create another informer with New")
 	}
 	mine, theirs := *c, *first
@@ -94,7 +94,7 @@ func (c *Config[T]) joins(first *Config[T]) error {
 	mine.Prototype, theirs.Prototype = zero.Prototype, zero.Prototype // of the same type
 	mine.Logger, theirs.Logger = nil, nil                             // in use: to look into one is a data race
 	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {
-		return fmt.Errorf("the informer exists already, with another Config")
+		return errors.New("the informer already exists, with another Config")
 	}
 	return nil
 }

@@ -11,10 +11,10 @@ import (
 
 // Handler receives the changes of an informer's objects, one call at a time.
 //
-// For each key the calls form a chain: old is exactly the object that this handler received last. A slow handler
-// delays nobody else: its changes wait in a backlog of its own, where changes of one key fold into one. A handler may
-// read the store and the indexes. They already have the change, and may be ahead of it. A handler must not write to
-// the objects.
+// For each key the calls form a chain: old is exactly the object that this handler received last. A slow handler delays
+// no other handler: its changes wait in a backlog of its own, where changes of one key fold into one. A handler may
+// read the store and the indexes. They already have the change, and may be ahead of it. A handler must not write to the
+// objects.
 type Handler[T Object] interface {
 	// OnAdd receives an object that is new to this handler. initial is true for the objects that existed when the
 	// subscription began: those of the informer's first list, and those that the store had at a later subscription.
@@ -119,7 +119,7 @@ var ErrBacklog = deliver.ErrBacklog
 // validate names the field that is wrong.
 func (c *SubscriptionConfig[T]) validate() error {
 	if c.Resync < 0 {
-		return fmt.Errorf("SubscriptionConfig.Resync is %v", c.Resync)
+		return fmt.Errorf("SubscriptionConfig.Resync is %v: it must not be negative", c.Resync)
 	}
 	return nil
 }

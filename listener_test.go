@@ -355,7 +355,7 @@ func TestHandlerThatExits(t *testing.T) {
 		sub := inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { runtime.Goexit() }})
 		inf.put(list(1, "a", "b"))
 		synctest.Wait()
-		if err := sub.WaitSynced(t.Context()); !strings.HasSuffix(fmt.Sprint(err), "the handler ended its goroutine") {
+		if err := sub.WaitSynced(t.Context()); !strings.HasSuffix(fmt.Sprint(err), "the handler called runtime.Goexit") {
 			t.Errorf("WaitSynced: %v", err)
 		}
 		if len(inf.engine.hub.All()) != 1 {

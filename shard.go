@@ -70,7 +70,7 @@ func (s Shard) String() string { return hashrange.Selector(hashrange.Field(s.Fie
 // validate names the field that is wrong.
 func (s Shard) validate() error {
 	if s.Field >= shardFields {
-		return fmt.Errorf("Shard.Field is %d", s.Field)
+		return fmt.Errorf("Shard.Field is %d: it must be ShardByUID or ShardByNamespace", s.Field)
 	}
 	for i, r := range s.Ranges {
 		if r.First > r.Last {

@@ -400,7 +400,7 @@ func (c *objectCache) prototype(id kindID) (prototype client.Object, alone bool,
 	}
 	prototype, ok := obj.(client.Object)
 	if !ok {
-		return nil, false, fmt.Errorf("%T, the type of %s, is no client.Object", obj, id.gvk)
+		return nil, false, fmt.Errorf("%T, the type of %s, is not a client.Object", obj, id.gvk)
 	}
 	kinds, _, err := c.opts.Scheme.ObjectKinds(prototype)
 	return prototype, len(kinds) == 1, err

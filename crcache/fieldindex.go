@@ -19,7 +19,7 @@ import (
 
 // IndexField makes List find objects by a field selector on field. extract returns the values of the field; an object
 // matches if one of them is equal. IndexField does not wait for the informer of obj's kind, which it creates if there
-// is none. It returns an error if the field has an index already.
+// is none. It returns an error if the field already has an index.
 func (c *objectCache) IndexField(ctx context.Context, obj client.Object, field string,
 	extract client.IndexerFunc) error {
 	i, err := c.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
@@ -52,7 +52,7 @@ func (k *kind) indexField(field string, extract client.IndexerFunc) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, exists := k.fields[field]; exists {
-		return fmt.Errorf("field %q of %s has an index already", field, k.id.gvk.Kind)
+		return fmt.Errorf("field %q of %s already has an index", field, k.id.gvk.Kind)
 	}
 	x := &fieldIndex{extract: extract, parts: map[*part]*informer.Index[clientcache.Object, fieldKey]{}}
 	if run.IsClosed(k.started) {
@@ -71,7 +71,8 @@ func (x *fieldIndex) start(parts []*part) {
 	}
 }
 
-// values returns the values of the field of an object. What is no client.Object any more after a transform has none.
+// values returns the values of the field of an object. An object that is no longer a client.Object after a transform
+// has none.
 func (x *fieldIndex) values(held clientcache.Object) []string {
 	if obj, ok := clientcache.Result(held).(client.Object); ok {
 		return x.extract(obj)

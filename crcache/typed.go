@@ -212,7 +212,7 @@ func ownCache[T client.Object](c cache.Cache) (*objectCache, T, error) {
 	}
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Pointer {
-		return nil, none, fmt.Errorf("%v is no pointer to a Go type of the scheme", t)
+		return nil, none, fmt.Errorf("%v is not a pointer to a Go type of the scheme", t)
 	}
 	prototype := reflect.New(t.Elem()).Interface().(T)
 	if formOf(prototype) != typed {

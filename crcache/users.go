@@ -77,7 +77,7 @@ func listUsers[T client.Object](ctx context.Context, users cache.Cache, scheme *
 	}
 	out, ok := list.(client.ObjectList)
 	if !ok {
-		return nil, fmt.Errorf("%T, the type of a list of %s, is no client.ObjectList", list, gvk)
+		return nil, fmt.Errorf("%T, the type of a list of %s, is not a client.ObjectList", list, gvk)
 	}
 	if err := users.List(ctx, out, append(slices.Clone(opts), client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err

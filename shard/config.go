@@ -93,13 +93,13 @@ func (c *Config) complete() error {
 	case len(validation.IsValidLabelValue(c.Name)) > 0 || len(validation.IsDNS1123Subdomain(c.Name)) > 0:
 		return fmt.Errorf("Config.Name is %q: it must be valid as a label and as the beginning of a name", c.Name)
 	case c.Field != informer.ShardByUID && c.Field != informer.ShardByNamespace:
-		return fmt.Errorf("Config.Field is %d", c.Field)
+		return fmt.Errorf("Config.Field is %d: it must be ShardByUID or ShardByNamespace", c.Field)
 	case c.Slots < 1 || c.Slots > maxSlots || bits.OnesCount(uint(c.Slots)) != 1:
 		return fmt.Errorf("Config.Slots is %d: it must be a power of two from 1 to %d", c.Slots, maxSlots)
 	case c.LeaseDuration < 0 || c.LeaseDuration%time.Second != 0 || c.LeaseDuration > 24*time.Hour:
 		return fmt.Errorf("Config.LeaseDuration is %v: it must be in whole seconds, and at most a day", c.LeaseDuration)
 	case c.RetryPeriod < 0:
-		return fmt.Errorf("Config.RetryPeriod is %v", c.RetryPeriod)
+		return fmt.Errorf("Config.RetryPeriod is %v: it must not be negative", c.RetryPeriod)
 	case c.RenewDeadline < 2*c.RetryPeriod:
 		return fmt.Errorf("Config.RenewDeadline is %v: it must be at least twice RetryPeriod, %v", c.RenewDeadline,
 			c.RetryPeriod)
@@ -107,9 +107,9 @@ func (c *Config) complete() error {
 		return fmt.Errorf("Config.RenewDeadline is %v: it must end more than %v before LeaseDuration, %v", c.RenewDeadline,
 			Margin, c.LeaseDuration)
 	case c.StuckAfter < 0:
-		return fmt.Errorf("Config.StuckAfter is %v", c.StuckAfter)
+		return fmt.Errorf("Config.StuckAfter is %v: it must not be negative", c.StuckAfter)
 	case c.ListTimeout < 0:
-		return fmt.Errorf("Config.ListTimeout is %v", c.ListTimeout)
+		return fmt.Errorf("Config.ListTimeout is %v: it must not be negative", c.ListTimeout)
 	}
 	if c.Identity == "" {
 		host, err := os.Hostname()

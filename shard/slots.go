@@ -95,7 +95,7 @@ func parseSlots(text string, slots int) (slotSet, error) {
 			last, err = strconv.Atoi(b)
 		}
 		if err != nil || first < next || last < first || last >= slots {
-			return nil, fmt.Errorf("%.20q is not a range of %d slots after the one before", part, slots)
+			return nil, fmt.Errorf("%.20q is not a range of %d slots that follows the previous one", part, slots)
 		}
 		for i := first; i <= last; i++ {
 			s[i] = true

@@ -50,11 +50,11 @@ func (s *session) yieldLocked(g *group, desired slotSet) time.Duration {
 		return s.phases[slot] == absent && !s.held[slot] && (desired[slot] || s.yields.slots[slot] && g.yielded(slot))
 	})
 	if more > 0 {
-		s.faultLocked("the objects of slots cannot be listed in time: other replicas may own them",
+		s.faultLocked("cannot list the objects of slots in time, so other replicas may own them",
 			fmt.Errorf("%d slots: %w", more, s.whyNotHeld()))
 	}
 	if fewer {
-		s.say(slog.LevelInfo, "slots are no longer left to other replicas", "left", s.yields.slots.count())
+		s.say(slog.LevelInfo, "takes back slots that it yielded", "yielded", s.yields.slots.count())
 	}
 	if more > 0 || fewer {
 		s.claimsChangedLocked()

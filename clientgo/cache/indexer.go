@@ -70,7 +70,7 @@ func (l *live) AddIndexers(indexers cache.Indexers) error {
 	defer l.mu.Unlock()
 	for name := range indexers {
 		if _, exists := l.indexes[name]; exists {
-			return fmt.Errorf("%s has an index %q already", l.name, name)
+			return fmt.Errorf("%s already has an index %q", l.name, name)
 		}
 	}
 	for name, function := range indexers {

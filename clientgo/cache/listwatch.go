@@ -93,7 +93,7 @@ func NewSharedIndexInformerWithOptions(lw cache.ListerWatcher, exampleObject run
 	options cache.SharedIndexInformerOptions) cache.SharedIndexInformer {
 	i, err := Over(lw, exampleObject, options, Options{})
 	if err != nil {
-		klog.Background().Info("Warning: client-go's own informer is used", "type", fmt.Sprintf("%T", exampleObject),
+		klog.Background().Info("Warning: using client-go's own informer", "type", fmt.Sprintf("%T", exampleObject),
 			"reason", err)
 		return cache.NewSharedIndexInformerWithOptions(lw, exampleObject, options)
 	}

@@ -98,7 +98,7 @@ func (f *Factory[C, F]) InformerFor(obj runtime.Object, newFunc F) clientcache.S
 		}
 		i, err := f.make(obj, newFunc, resync)
 		if err != nil {
-			klog.Background().Info("Warning: client-go's own informer is used", "type", t.String(), "reason", err)
+			klog.Background().Info("Warning: using client-go's own informer", "type", t.String(), "reason", err)
 		}
 		if err != nil || i == nil {
 			i = newFunc(f.client, resync)

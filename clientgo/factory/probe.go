@@ -106,7 +106,7 @@ func answer(req *http.Request, list []byte) (*http.Response, error) {
 // exampleOf returns an object of type t, a pointer, in which every field has a value.
 func exampleOf(t reflect.Type) (any, error) {
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return nil, fmt.Errorf("a %v is no pointer to a struct", t)
+		return nil, fmt.Errorf("%v is not a pointer to a struct", t)
 	}
 	obj := reflect.New(t.Elem())
 	fill(obj.Elem(), 0)

@@ -256,8 +256,8 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, to route) {
 		return
 	}
 	if err := to.freshen(r); err != nil {
-		p.log.Warn("the API server does not say which version is the newest", "resource", to.GroupResource(), "err", err)
-		watchcache.WriteError(out, r, apierrors.NewServiceUnavailable("the API server does not say which version is the newest"))
+		p.log.Warn("cannot get the newest version from the API server", "resource", to.GroupResource(), "err", err)
+		watchcache.WriteError(out, r, apierrors.NewServiceUnavailable("cannot get the newest version from the API server"))
 		return
 	}
 	if to.verb == "get" {

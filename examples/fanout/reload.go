@@ -40,7 +40,7 @@ func (r *reloaded[T]) get() T {
 	defer r.mu.Unlock()
 	if time.Since(r.checked) >= reloadInterval {
 		if err := r.loadLocked(); err != nil {
-			r.log.Error("cannot reload, and keep the last good content", "err", err)
+			r.log.Error("reload failed: keeping the last good content", "err", err)
 		}
 	}
 	return r.value

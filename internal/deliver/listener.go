@@ -49,7 +49,7 @@ type Listener[T Object] struct {
 var ErrBacklog = errors.New("the handler is too far behind")
 
 var (
-	errExited = errors.New("the handler ended its goroutine")
+	errExited = errors.New("the handler called runtime.Goexit")
 	errLeft   = errors.New("the iteration has ended")
 )
 

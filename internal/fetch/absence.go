@@ -89,7 +89,7 @@ func (a *Absence) prove(ctx context.Context) error {
 	case served && !in.Namespaced && a.namespaced:
 		err = errors.New("it is cluster-scoped: leave Resource.Namespaces empty")
 	case served:
-		err = errors.New("discovery lists it, so the 404 is from a proxy, or the server has not begun to serve it")
+		err = errors.New("discovery lists it, so the 404 is from a proxy, or the server does not serve it yet")
 	}
 	if err != nil {
 		a.since = time.Time{}
@@ -99,7 +99,7 @@ func (a *Absence) prove(ctx context.Context) error {
 		a.since = time.Now()
 	}
 	if shown := time.Since(a.since); a.objects && shown < settleTime {
-		return fmt.Errorf("discovery has lacked it for %v, and may be about to change; the objects go after %v",
+		return fmt.Errorf("discovery has not listed it for %v; the objects are deleted after %v",
 			shown.Round(time.Millisecond), settleTime)
 	}
 	return nil

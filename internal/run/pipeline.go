@@ -182,7 +182,7 @@ func (p *Pipeline[B]) fail(err error) {
 
 // ErrGoroutineEnded indicates that a user's function called runtime.Goexit, as testing.T's Fatal does.
 var ErrGoroutineEnded = errors.New(
-	"a function of the user, such as Transform, the function of an index or UnmarshalJSON, ended its goroutine")
+	"a callback of the program, such as Transform, an index function or UnmarshalJSON, called runtime.Goexit")
 
 // Apart calls f on a goroutine of its own. It returns the error of f, or ErrGoroutineEnded when f ends that goroutine.
 func Apart(f func() error) error {

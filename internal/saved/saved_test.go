@@ -243,7 +243,7 @@ func TestFailedSaveLeavesTheLastState(t *testing.T) {
 	stale.Stale = true
 	ends := r.content("8")
 	ends.Objects = func(func(Object) bool) { runtime.Goexit() }
-	for what, c := range map[string]Content{"could not be decoded": stale, "ended its goroutine": ends} {
+	for what, c := range map[string]Content{"could not be decoded": stale, "called runtime.Goexit": ends} {
 		s.Save(t.Context(), c, true)
 		if st := s.Status(); st.Saves != 1 || st.SaveError == nil || !strings.Contains(st.SaveError.Error(), what) {
 			t.Errorf("%s: %+v", what, st)

@@ -18,14 +18,14 @@ func Collection(path string) (informer.Resource, error) {
 	case len(parts) >= 4 && parts[0] == "apis":
 		r.Group, r.Version, parts = parts[1], parts[2], parts[3:]
 	default:
-		return informer.Resource{}, fmt.Errorf("the path %s is no collection of the API", path)
+		return informer.Resource{}, fmt.Errorf("the path %s is not that of a collection", path)
 	}
 	switch {
 	case len(parts) == 1:
 	case len(parts) == 3 && parts[0] == "namespaces":
 		r.Namespaces, parts = []string{parts[1]}, parts[2:]
 	default:
-		return informer.Resource{}, fmt.Errorf("the path %s is no collection of the API", path)
+		return informer.Resource{}, fmt.Errorf("the path %s is not that of a collection", path)
 	}
 	r.Resource = parts[0]
 	return r, nil

@@ -47,7 +47,7 @@ func (f *Factory) ForResource(resource schema.GroupVersionResource) informers.Ge
 	i := f.members.Get(resource, func() clientcache.SharedIndexInformer {
 		made, err := f.make(resource)
 		if err != nil {
-			klog.Background().Info("Warning: client-go's own informer is used", "resource", resource.String(), "reason", err)
+			klog.Background().Info("Warning: using client-go's own informer", "resource", resource.String(), "reason", err)
 			made = f.config.ClientGo(resource)
 		}
 		if f.config.Transform != nil {

@@ -384,7 +384,7 @@ func TestGroupEndsWithAMember(t *testing.T) {
 		}, "already started"},
 		"index that exits": {func(w world.World, inf *informer.Informer[*corev1.Pod]) {
 			informer.NewIndex(inf, func(*corev1.Pod) []string { runtime.Goexit(); return nil })
-		}, "ended its goroutine"},
+		}, "called runtime.Goexit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			world.Bubble(t, func(w world.World) {

@@ -46,7 +46,7 @@ func TestTransformThatExits(t *testing.T) {
 			if err := inf.WaitSynced(ctx); err != nil {
 				w.Fatal(err)
 			}
-			if s := inf.Status().Reflectors[0]; inf.Store().Len() != pods || s.LastError == nil || !strings.Contains(s.LastError.Error(), "ended its goroutine") {
+			if s := inf.Status().Reflectors[0]; inf.Store().Len() != pods || s.LastError == nil || !strings.Contains(s.LastError.Error(), "called runtime.Goexit") {
 				w.Errorf("paged %t: %d objects, status %+v", paged, inf.Store().Len(), s)
 			}
 		})
@@ -159,7 +159,7 @@ func endsGoroutine(w world.World, config informer.Config[*touchyPod], verb strin
 	short, cancelShort := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancelShort()
 	err := inf.WaitSynced(short)
-	if synced := once || verb == "watch"; synced != (err == nil) || !synced && !strings.Contains(err.Error(), "ended its goroutine") {
+	if synced := once || verb == "watch"; synced != (err == nil) || !synced && !strings.Contains(err.Error(), "called runtime.Goexit") {
 		w.Fatalf("WaitSynced: %v", err)
 	}
 	if verb == "watch" {
@@ -180,7 +180,7 @@ func endsGoroutine(w world.World, config informer.Config[*touchyPod], verb strin
 		want--
 	}
 	status := inf.Status().Reflectors[0]
-	if inf.Store().Len() != want || once && decodes && (status.LastError == nil || !strings.Contains(status.LastError.Error(), "ended its goroutine")) {
+	if inf.Store().Len() != want || once && decodes && (status.LastError == nil || !strings.Contains(status.LastError.Error(), "called runtime.Goexit")) {
 		w.Errorf("%d objects, want %d; status %+v", inf.Store().Len(), want, status)
 	}
 	for _, line := range rec.Told() {
@@ -221,7 +221,7 @@ func TestIndexThatEndsItsGoroutine(t *testing.T) {
 		if err := inf.WaitForResourceVersion(w.Context(), last.ResourceVersion); !errors.Is(err, informer.ErrStopped) {
 			w.Errorf("WaitFor: %v", err)
 		}
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "v1 pods: a function") || !strings.Contains(err.Error(), "ended its goroutine") {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "v1 pods: a callback") || !strings.Contains(err.Error(), "called runtime.Goexit") {
 			w.Errorf("Run: %v", err)
 		}
 		if pod, _ := inf.Store().Get(informer.Key{Namespace: "ns", Name: "a"}); pod == nil || pod.Labels["v"] != "1" {

@@ -203,7 +203,7 @@ func TestAbsenceThatDiscoveryShows(t *testing.T) {
 		<-time.After(10 * time.Second)
 		w.Pods.Unregister()
 		<-time.After(9900 * time.Millisecond)
-		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 2 || s.State == informer.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "discovery has lacked it for") {
+		if s := inf.Status().Reflectors[0]; inf.Store().Len() != 2 || s.State == informer.ReflectorAbsent || !strings.Contains(s.LastError.Error(), "discovery has not listed it for") {
 			w.Errorf("before ten seconds: %d objects, %+v", inf.Store().Len(), s)
 		}
 		<-time.After(30 * time.Second)
