@@ -70,7 +70,7 @@ func newOwnNotifier(b *testing.B, pods []*corev1.Pod) notifier {
 		},
 		subscribe: func(each int, done func()) {
 			n := 0
-			sub := inf.Subscribe(HandlerFuncs[*corev1.Pod]{Update: func(_, _ *corev1.Pod) {
+			sub := inf.Subscribe(HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, _ *corev1.Pod) {
 				if n++; n == each {
 					n = 0
 					done()

@@ -6,7 +6,7 @@
 //	pods := informer.New(client, resource, informer.Config[*corev1.Pod]{})
 //	byNode := informer.NewIndex(pods, func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
 //	pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-//		Update: func(old, new *corev1.Pod) { … },
+//		UpdateFunc: func(old, new *corev1.Pod) { … },
 //	})
 //	go pods.Run(ctx)
 //	err = pods.WaitSynced(ctx)

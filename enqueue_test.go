@@ -187,7 +187,7 @@ func TestPredicates(t *testing.T) {
 // heldHandler adds the keys of objects to queue, and blocks on the object named held until gate closes.
 func heldHandler(gate chan struct{}) func(queue *Queue[string]) Handler[*thing] {
 	return func(queue *Queue[string]) Handler[*thing] {
-		return HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) {
+		return HandlerFuncs[*thing]{AddFunc: func(obj *thing, _ bool) {
 			if obj.name == "held" {
 				<-gate
 			}
@@ -213,7 +213,7 @@ func TestNoKeyIsReconciledBeforeEverySourceHasSynced(t *testing.T) {
 		early.put(list(1, "a"))
 		r.want()
 		gate := make(chan struct{})
-		late.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { <-gate }}) // other handlers of the informer do not delay the controller
+		late.Subscribe(HandlerFuncs[*thing]{AddFunc: func(*thing, bool) { <-gate }}) // other handlers of the informer do not delay the controller
 		late.put(list(1, "b", "filtered"))
 		r.want()
 		readOnly.put(list(1, "c"))

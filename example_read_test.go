@@ -65,7 +65,7 @@ func ExampleNew() {
 	defer closeServer()
 	pods := informer.New(client, podResource, informer.Config[*corev1.Pod]{})
 	added := pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-		Add: func(pod *corev1.Pod, initial bool) { fmt.Println("added", pod.Name, initial) },
+		AddFunc: func(pod *corev1.Pod, initial bool) { fmt.Println("added", pod.Name, initial) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -121,7 +121,7 @@ func ExampleHandlerFuncs_update() {
 	done := make(chan struct{})
 	inf := informer.New(client, informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
 	subscription := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-		Update: func(old, new *corev1.Pod) {
+		UpdateFunc: func(old, new *corev1.Pod) {
 			if equality.Semantic.DeepEqual(old.Spec, new.Spec) {
 				return
 			}

@@ -244,7 +244,7 @@ func TestPanickingKeyFunctionLeavesTheInformerUsable(t *testing.T) {
 			return nil
 		})
 		var told []string
-		inf.Subscribe(HandlerFuncs[*thing]{Add: func(obj *thing, _ bool) { told = append(told, obj.name) }})
+		inf.Subscribe(HandlerFuncs[*thing]{AddFunc: func(obj *thing, _ bool) { told = append(told, obj.name) }})
 		batch := []Delta[*thing]{upsert(1, "a"), upsert(2, "b")}
 		if attempt(func() { inf.engine.mirror().write(batch, false) }) {
 			t.Fatal("the function did not panic")

@@ -31,29 +31,29 @@ type Handler[T Object] interface {
 
 // HandlerFuncs is a [Handler] made of functions. Nil functions are not called.
 type HandlerFuncs[T Object] struct {
-	Add    func(obj T, initial bool)
-	Update func(old, new T)
-	Delete func(last T, final bool)
+	AddFunc    func(obj T, initial bool)
+	UpdateFunc func(old, new T)
+	DeleteFunc func(last T, final bool)
 }
 
-// OnAdd calls Add.
+// OnAdd calls AddFunc.
 func (h HandlerFuncs[T]) OnAdd(obj T, initial bool) {
-	if h.Add != nil {
-		h.Add(obj, initial)
+	if h.AddFunc != nil {
+		h.AddFunc(obj, initial)
 	}
 }
 
-// OnUpdate calls Update.
+// OnUpdate calls UpdateFunc.
 func (h HandlerFuncs[T]) OnUpdate(old, new T) {
-	if h.Update != nil {
-		h.Update(old, new)
+	if h.UpdateFunc != nil {
+		h.UpdateFunc(old, new)
 	}
 }
 
-// OnDelete calls Delete.
+// OnDelete calls DeleteFunc.
 func (h HandlerFuncs[T]) OnDelete(last T, final bool) {
-	if h.Delete != nil {
-		h.Delete(last, final)
+	if h.DeleteFunc != nil {
+		h.DeleteFunc(last, final)
 	}
 }
 

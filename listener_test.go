@@ -105,8 +105,8 @@ func TestSubscriptionsWhileChangesComeIn(t *testing.T) {
 			mine := map[string]int{}
 			seen[len(subs)] = mine
 			subs = append(subs, inf.Subscribe(HandlerFuncs[*thing]{
-				Add:    func(obj *thing, _ bool) { mine[obj.name]++ },
-				Update: func(_, obj *thing) { mine[obj.name] += 100 },
+				AddFunc:    func(obj *thing, _ bool) { mine[obj.name]++ },
+				UpdateFunc: func(_, obj *thing) { mine[obj.name] += 100 },
 			}))
 		}
 	}
@@ -286,14 +286,14 @@ func TestPanicOfAHandlerIsSurvivedIfAsked(t *testing.T) {
 		other, told := &recorder{}, &recorder{}
 		inf.Subscribe(other)
 		sub := inf.Subscribe(HandlerFuncs[*thing]{
-			Add: func(o *thing, initial bool) {
+			AddFunc: func(o *thing, initial bool) {
 				told.OnAdd(o, initial)
 				if o.name == "a" {
 					panic("add " + o.name)
 				}
 			},
-			Update: func(old, new *thing) { told.OnUpdate(old, new); panic(fmt.Errorf("update")) },
-			Delete: func(last *thing, final bool) { told.OnDelete(last, final); panic(errors.New("delete")) },
+			UpdateFunc: func(old, new *thing) { told.OnUpdate(old, new); panic(fmt.Errorf("update")) },
+			DeleteFunc: func(last *thing, final bool) { told.OnDelete(last, final); panic(errors.New("delete")) },
 		}, SubscriptionConfig[*thing]{
 			Filter: func(o *thing) bool {
 				if o.name == "f" {
@@ -332,7 +332,7 @@ func TestPanicOfAHandlerIsSurvivedIfAsked(t *testing.T) {
 func TestPanicOfAHandlerCrashesByDefault(t *testing.T) {
 	if os.Getenv("INFORMER_TEST_PANIC") != "" {
 		inf := startFed(t)
-		inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { panic("in the handler") }})
+		inf.Subscribe(HandlerFuncs[*thing]{AddFunc: func(*thing, bool) { panic("in the handler") }})
 		inf.put(list(1, "a"))
 		<-t.Context().Done()
 	}
@@ -352,7 +352,7 @@ func TestHandlerThatExits(t *testing.T) {
 		defer inf.stop()
 		other := &recorder{}
 		inf.Subscribe(other)
-		sub := inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) { runtime.Goexit() }})
+		sub := inf.Subscribe(HandlerFuncs[*thing]{AddFunc: func(*thing, bool) { runtime.Goexit() }})
 		inf.put(list(1, "a", "b"))
 		synctest.Wait()
 		if err := sub.WaitSynced(t.Context()); !strings.HasSuffix(fmt.Sprint(err), "the handler called runtime.Goexit") {
@@ -435,7 +435,7 @@ func TestResyncIsSpread(t *testing.T) {
 		began := time.Now()
 		var rounds []time.Duration
 		for range 100 {
-			inf.Subscribe(HandlerFuncs[*thing]{Update: func(_, _ *thing) { rounds = append(rounds, time.Since(began)) }},
+			inf.Subscribe(HandlerFuncs[*thing]{UpdateFunc: func(_, _ *thing) { rounds = append(rounds, time.Since(began)) }},
 				SubscriptionConfig[*thing]{Resync: time.Hour})
 		}
 		inf.put(list(1, "a"))
@@ -464,19 +464,19 @@ func TestResyncsAndChangesAtOnce(t *testing.T) {
 			config.Filter = func(o *thing) bool { return o.name != "b" }
 		}
 		inf.Subscribe(HandlerFuncs[*thing]{
-			Add: func(o *thing, _ bool) {
+			AddFunc: func(o *thing, _ bool) {
 				if chain[o.name] != nil {
 					t.Errorf("added again: %s", o.name)
 				}
 				chain[o.name] = o
 			},
-			Update: func(old, new *thing) {
+			UpdateFunc: func(old, new *thing) {
 				if chain[old.name] != old {
 					t.Errorf("old is not the last version delivered of %s", old.name)
 				}
 				chain[new.name] = new
 			},
-			Delete: func(last *thing, _ bool) {
+			DeleteFunc: func(last *thing, _ bool) {
 				if chain[last.name] == nil {
 					t.Errorf("deleted, but never added: %s", last.name)
 				}
@@ -509,9 +509,9 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 		defer f.stop()
 		gates := make(chan time.Duration, 10)
 		sub := f.Subscribe(HandlerFuncs[*thing]{
-			Add:    func(*thing, bool) { <-time.After(<-gates) },
-			Update: func(_, _ *thing) { <-time.After(<-gates) },
-			Delete: func(*thing, bool) { <-time.After(<-gates) },
+			AddFunc:    func(*thing, bool) { <-time.After(<-gates) },
+			UpdateFunc: func(_, _ *thing) { <-time.After(<-gates) },
+			DeleteFunc: func(*thing, bool) { <-time.After(<-gates) },
 		}, SubscriptionConfig[*thing]{Name: "h"})
 		want := func(when string, want SubscriptionStatus) {
 			t.Helper()
@@ -571,8 +571,8 @@ func TestSlowHandlerGivesAWarning(t *testing.T) {
 		}
 		var takes atomic.Int64
 		sub := f.Subscribe(HandlerFuncs[*thing]{
-			Add:    func(*thing, bool) { <-time.After(time.Duration(takes.Load())) },
-			Update: func(_, _ *thing) { <-time.After(time.Duration(takes.Load())) },
+			AddFunc:    func(*thing, bool) { <-time.After(time.Duration(takes.Load())) },
+			UpdateFunc: func(_, _ *thing) { <-time.After(time.Duration(takes.Load())) },
 		}, SubscriptionConfig[*thing]{Name: "h"})
 		f.put(list(1))
 		want := func(when string, want ...string) {

@@ -278,7 +278,7 @@ func TestHandlersMayCloseSubscriptions(t *testing.T) {
 		var inCall sync.WaitGroup
 		inCall.Add(len(subs))
 		for n := range subs {
-			subs[n] = inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) {
+			subs[n] = inf.Subscribe(HandlerFuncs[*thing]{AddFunc: func(*thing, bool) {
 				calls[n]++
 				inCall.Done()
 				inCall.Wait()
@@ -305,7 +305,7 @@ func TestCloseWithTheHandlersLock(t *testing.T) {
 	defer inf.stop()
 	var mu sync.Mutex
 	entered := make(chan struct{})
-	sub := inf.Subscribe(HandlerFuncs[*thing]{Add: func(*thing, bool) {
+	sub := inf.Subscribe(HandlerFuncs[*thing]{AddFunc: func(*thing, bool) {
 		close(entered)
 		mu.Lock()
 		defer mu.Unlock()
@@ -389,7 +389,7 @@ func TestNoCallAfterRunBesideClose(t *testing.T) {
 		var returned atomic.Bool
 		var all sync.WaitGroup
 		for range 4 {
-			sub := inf.Subscribe(HandlerFuncs[*thing]{Update: func(_, _ *thing) {
+			sub := inf.Subscribe(HandlerFuncs[*thing]{UpdateFunc: func(_, _ *thing) {
 				if returned.Load() {
 					t.Error("a call after Run returned")
 				}
@@ -415,8 +415,8 @@ func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 			rec := &recorder{}
 			var sub *Subscription
 			sub = inf.Subscribe(HandlerFuncs[*thing]{
-				Add:    rec.OnAdd,
-				Delete: func(last *thing, final bool) { rec.OnDelete(last, final); sub.Close() },
+				AddFunc:    rec.OnAdd,
+				DeleteFunc: func(last *thing, final bool) { rec.OnDelete(last, final); sub.Close() },
 			}, SubscriptionConfig[*thing]{Filter: filter})
 			inf.put(list(1, "a"))
 			synctest.Wait()

@@ -121,10 +121,10 @@ func copyMetadata(to client.Object, from *metav1.PartialObjectMetadata) {
 // follow makes the reader follow the changes of an informer.
 func (d *onDemand) follow(i *informer.Informer[clientcache.Object]) {
 	i.Subscribe(informer.HandlerFuncs[clientcache.Object]{
-		Update: func(old, new clientcache.Object) {
+		UpdateFunc: func(old, new clientcache.Object) {
 			d.reader.Updated(informer.KeyOf(new), old.GetResourceVersion(), new.GetResourceVersion())
 		},
-		Delete: func(last clientcache.Object, _ bool) { d.reader.Changed(informer.KeyOf(last)) },
+		DeleteFunc: func(last clientcache.Object, _ bool) { d.reader.Changed(informer.KeyOf(last)) },
 	}, informer.SubscriptionConfig[clientcache.Object]{Name: "on demand", Delivery: informer.DeliverEvery(math.MaxInt)})
 }
 

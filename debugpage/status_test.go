@@ -320,7 +320,7 @@ func TestProblems(t *testing.T) {
 			defer close(release)
 			r.pod("default", "a", "")
 			run(r, r.pods)
-			r.pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-release }}, informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
+			r.pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(*corev1.Pod, bool) { <-release }}, informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
 			synctest.Wait()
 			<-time.After(time.Minute)
 			r.expect("warning subscription v1 pods: slow: one call for 1 min 0 s, backlog 0")

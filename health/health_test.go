@@ -175,7 +175,7 @@ func TestChecks(t *testing.T) {
 		},
 		"stuck handler": func(r *rig) {
 			r.sync()
-			r.pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) {
+			r.pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(*corev1.Pod, bool) {
 				<-time.After(10 * time.Minute)
 			}}, informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
 			<-time.After(5 * time.Minute)

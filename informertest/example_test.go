@@ -30,7 +30,7 @@ func cordon(ctx context.Context, config *rest.Config) error {
 		FieldSelector:        "status.phase=Failed",
 	}, informer.Config[*corev1.Pod]{})
 	pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-		Add: func(pod *corev1.Pod, _ bool) {
+		AddFunc: func(pod *corev1.Pod, _ bool) {
 			patch := []byte(`{"spec":{"unschedulable":true}}`)
 			for ctx.Err() == nil {
 				_, err := clients.CoreV1().Nodes().Patch(ctx, pod.Spec.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})

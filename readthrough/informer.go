@@ -116,10 +116,10 @@ func (i *Informer[T]) Run(ctx context.Context) error {
 func (i *Informer[T]) changes() informer.Handler[*metav1.PartialObjectMetadata] {
 	type metadata = *metav1.PartialObjectMetadata
 	return informer.HandlerFuncs[metadata]{
-		Update: func(old, new metadata) {
+		UpdateFunc: func(old, new metadata) {
 			i.reader.Updated(informer.KeyOf(new), old.ResourceVersion, new.ResourceVersion)
 		},
-		Delete: func(last metadata, _ bool) { i.reader.Changed(informer.KeyOf(last)) },
+		DeleteFunc: func(last metadata, _ bool) { i.reader.Changed(informer.KeyOf(last)) },
 	}
 }
 

@@ -35,9 +35,9 @@ func TestObjectsAreReadWhenTheyAreAskedFor(t *testing.T) {
 		i, _ := w.start(readthrough.Config[*corev1.Secret]{})
 		var events []string
 		i.Metadata().Subscribe(informer.HandlerFuncs[*metav1.PartialObjectMetadata]{
-			Add:    func(obj *metav1.PartialObjectMetadata, _ bool) { events = append(events, "add "+obj.Name) },
-			Update: func(_, obj *metav1.PartialObjectMetadata) { events = append(events, "update "+obj.Name) },
-			Delete: func(obj *metav1.PartialObjectMetadata, _ bool) { events = append(events, "delete "+obj.Name) },
+			AddFunc:    func(obj *metav1.PartialObjectMetadata, _ bool) { events = append(events, "add "+obj.Name) },
+			UpdateFunc: func(_, obj *metav1.PartialObjectMetadata) { events = append(events, "update "+obj.Name) },
+			DeleteFunc: func(obj *metav1.PartialObjectMetadata, _ bool) { events = append(events, "delete "+obj.Name) },
 		})
 		for range 3 {
 			if s := w.want(i, "a", "one"); s.ManagedFields != nil || s.Name != "a" {

@@ -166,9 +166,9 @@ func (s *session) do(ctx context.Context, work func(context.Context) error) (err
 	working, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	s.leases.Subscribe(informer.HandlerFuncs[*coordinationv1.Lease]{
-		Add:    func(lease *coordinationv1.Lease, _ bool) { s.observe(lease, true) },
-		Update: func(old, lease *coordinationv1.Lease) { s.observe(lease, changed(old, lease)) },
-		Delete: func(*coordinationv1.Lease, bool) { run.Signal(s.wake) },
+		AddFunc:    func(lease *coordinationv1.Lease, _ bool) { s.observe(lease, true) },
+		UpdateFunc: func(old, lease *coordinationv1.Lease) { s.observe(lease, changed(old, lease)) },
+		DeleteFunc: func(*coordinationv1.Lease, bool) { run.Signal(s.wake) },
 	}, informer.SubscriptionConfig[*coordinationv1.Lease]{Name: "shards " + s.config.Name})
 	s.tasks.Go(func() {
 		if err := s.leases.Run(renewing); renewing.Err() == nil {

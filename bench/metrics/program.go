@@ -150,7 +150,7 @@ func (p *program) start(ctx context.Context, config *rest.Config) (err error) {
 	p.pods = informer.New(p.client,
 		informer.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods")}, informer.Config[*corev1.Pod]{})
 	for i := range handlers {
-		p.pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Update: func(_, pod *corev1.Pod) {
+		p.pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, pod *corev1.Pod) {
 			if last := p.last.Load(); last != nil && pod.ResourceVersion == *last {
 				p.seen <- struct{}{}
 			}

@@ -27,9 +27,9 @@ func connectInformer[T informer.Object](config informer.Config[T]) func(*rest.Co
 				config)
 			for _, h := range handlers {
 				pods.Subscribe(informer.HandlerFuncs[T]{
-					Add:    func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
-					Update: func(_, pod T) { h.told(pod.GetResourceVersion()) },
-					Delete: func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
+					AddFunc:    func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
+					UpdateFunc: func(_, pod T) { h.told(pod.GetResourceVersion()) },
+					DeleteFunc: func(pod T, _ bool) { h.told(pod.GetResourceVersion()) },
 				}, informer.SubscriptionConfig[T]{Delivery: informer.DeliverEveryBlocking(0)})
 			}
 			go func() { _ = pods.Run(ctx) }()

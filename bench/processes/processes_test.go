@@ -97,9 +97,9 @@ func (l liar) connect(config *rest.Config) (follow, error) {
 			l.tell(i, pod.ResourceVersion, handlers[0].told)
 		}
 		pods.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-			Add:    func(pod *corev1.Pod, _ bool) { event(pod) },
-			Update: func(_, pod *corev1.Pod) { event(pod) },
-			Delete: func(pod *corev1.Pod, _ bool) { event(pod) },
+			AddFunc:    func(pod *corev1.Pod, _ bool) { event(pod) },
+			UpdateFunc: func(_, pod *corev1.Pod) { event(pod) },
+			DeleteFunc: func(pod *corev1.Pod, _ bool) { event(pod) },
 		}, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEveryBlocking(0)})
 		go func() { _ = pods.Run(ctx) }()
 		return store{all: func() int { return l.all }}, nil

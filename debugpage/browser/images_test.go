@@ -63,7 +63,7 @@ func TestImages(t *testing.T) {
 	p := start(t, func(p *program) { p.config.Authorize = func(*http.Request) bool { return true } })
 	release := make(chan struct{})
 	defer close(release)
-	slow := informer.HandlerFuncs[*corev1.Pod]{Update: func(_, _ *corev1.Pod) { <-release }}
+	slow := informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, _ *corev1.Pod) { <-release }}
 	p.informer.Subscribe(slow, informer.SubscriptionConfig[*corev1.Pod]{Name: "index-search"})
 	defer p.refuse("deployments", `User "system:serviceaccount:shop:controller" cannot watch resource "deployments" in API group "apps" at the cluster scope`)()
 	object := func(b *tab) {

@@ -190,9 +190,9 @@ func (c *chain) client(config *rest.Config, shard informer.Shard, contentType st
 		KeepManagedFields: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	l.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-		Add:    func(pod *corev1.Pod, _ bool) { l.see("+", nil, pod) },
-		Update: func(old, pod *corev1.Pod) { l.see("~", old, pod) },
-		Delete: func(pod *corev1.Pod, final bool) { l.see("-", pod, nil) },
+		AddFunc:    func(pod *corev1.Pod, _ bool) { l.see("+", nil, pod) },
+		UpdateFunc: func(old, pod *corev1.Pod) { l.see("~", old, pod) },
+		DeleteFunc: func(pod *corev1.Pod, final bool) { l.see("-", pod, nil) },
 	}, informer.SubscriptionConfig[*corev1.Pod]{Delivery: informer.DeliverEvery(0)})
 	c.tasks.Go(func() { _ = l.Run(c.ctx) })
 	return l

@@ -506,7 +506,7 @@ func TestRun(t *testing.T) {
 	go func() { defer close(ended); i.Run(informing) }()
 	updated := make(chan struct{})
 	var once sync.Once
-	i.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Update: func(_, _ *corev1.Pod) { once.Do(func() { close(updated) }) }})
+	i.Subscribe(informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, _ *corev1.Pod) { once.Do(func() { close(updated) }) }})
 	<-updated
 	cancel()
 	if err := <-done; err != nil {

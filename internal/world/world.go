@@ -262,7 +262,7 @@ func Start[T informer.Object](t *testing.T, inf *informer.Informer[T]) (stop fun
 func WaitsForHandlers(w World, inf *informer.Informer[*corev1.Pod], run func(context.Context) error) {
 	w.Helper()
 	gate := make(chan struct{})
-	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { <-gate }})
+	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(*corev1.Pod, bool) { <-gate }})
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()

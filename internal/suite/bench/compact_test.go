@@ -170,7 +170,7 @@ func BenchmarkCompactUpdates(b *testing.B) {
 						inf, stop := runOwn(b, server, informer.Config[*corev1.Pod]{Compact: compact})
 						left, handled := decodedObjects, make(chan struct{})
 						if handler != "none" {
-							sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Update: func(_, new *corev1.Pod) {
+							sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, new *corev1.Pod) {
 								if left--; left == 0 {
 									close(handled)
 								}

@@ -235,7 +235,7 @@ func TestCompactOldVersionWithTransform(t *testing.T) {
 		inf := informer.New(client, informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		var got []string
 		sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-			Update: func(old, new *corev1.Pod) { got = append(got, old.Spec.NodeName+"->"+new.Spec.NodeName) },
+			UpdateFunc: func(old, new *corev1.Pod) { got = append(got, old.Spec.NodeName+"->"+new.Spec.NodeName) },
 		})
 		defer world.Start(w.T, inf)()
 		if err := sub.WaitSynced(w.Context()); err != nil {
@@ -300,7 +300,7 @@ func TestNewOnly(t *testing.T) {
 		var got [2][]string
 		for i, filter := range []func(*corev1.Pod) bool{nil, func(*corev1.Pod) bool { return true }} {
 			update := func(old, new *corev1.Pod) { got[i] = append(got[i], fmt.Sprintf("%t %s", old == nil, new.Labels["v"])) }
-			subs = append(subs, inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Update: update},
+			subs = append(subs, inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: update},
 				informer.SubscriptionConfig[*corev1.Pod]{NewOnly: true, Filter: filter, Resync: time.Hour}))
 		}
 		defer world.Start(w.T, inf)()

@@ -218,9 +218,9 @@ func (r *rig[T]) panics() {
 	var values []any
 	f := &follower[T]{rig: r}
 	sub := r.inf.Subscribe(informer.HandlerFuncs[T]{
-		Add:    func(obj T, initial bool) { f.OnAdd(obj, initial); panic("add") },
-		Update: func(old, new T) { f.OnUpdate(old, new); panic("update") },
-		Delete: func(last T, final bool) { f.OnDelete(last, final); panic("delete") },
+		AddFunc:    func(obj T, initial bool) { f.OnAdd(obj, initial); panic("add") },
+		UpdateFunc: func(old, new T) { f.OnUpdate(old, new); panic("update") },
+		DeleteFunc: func(last T, final bool) { f.OnDelete(last, final); panic("delete") },
 	}, informer.SubscriptionConfig[T]{OnPanic: func(value any) { values = append(values, value) }})
 	if err := sub.WaitSynced(r.Context()); err != nil {
 		r.Error(err)
@@ -242,7 +242,7 @@ func (r *rig[T]) closes() {
 	var self *informer.Subscription
 	ready := make(chan struct{})
 	calls := 0
-	self = r.inf.Subscribe(informer.HandlerFuncs[T]{Add: func(T, bool) { <-ready; calls++; self.Close() }})
+	self = r.inf.Subscribe(informer.HandlerFuncs[T]{AddFunc: func(T, bool) { <-ready; calls++; self.Close() }})
 	other, otherSub := r.follow(informer.SubscriptionConfig[T]{})
 	other.want("add a/one 1 initial=true", "add b/two 1 initial=true")
 	close(ready)

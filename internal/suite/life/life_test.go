@@ -105,9 +105,9 @@ func cancelAt(t *testing.T, paged bool, n int64) (whole bool) {
 		config.Transform = func(p *corev1.Pod) (*corev1.Pod, error) { point(); return p, nil }
 		inf := informer.New(w.Client(func(c *rest.Config) { c.Wrap(atEachCall(point)) }), informer.Resource{GroupVersionResource: world.PodGVR}, config)
 		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-			Add:    func(*corev1.Pod, bool) { point() },
-			Update: func(_, _ *corev1.Pod) { point() },
-			Delete: func(*corev1.Pod, bool) { point() },
+			AddFunc:    func(*corev1.Pod, bool) { point() },
+			UpdateFunc: func(_, _ *corev1.Pod) { point() },
+			DeleteFunc: func(*corev1.Pod, bool) { point() },
 		})
 		var took time.Duration
 		ended := make(chan error, 1)
@@ -346,9 +346,9 @@ func everythingAtOnce(w world.World, resync time.Duration, trouble func()) {
 			for range 20 {
 				follower := map[informer.Key]string{}
 				sub := inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-					Add:    func(p *corev1.Pod, _ bool) { follower[informer.KeyOf(p)] = p.ResourceVersion },
-					Update: func(_, p *corev1.Pod) { follower[informer.KeyOf(p)] = p.ResourceVersion },
-					Delete: func(p *corev1.Pod, _ bool) { delete(follower, informer.KeyOf(p)) },
+					AddFunc:    func(p *corev1.Pod, _ bool) { follower[informer.KeyOf(p)] = p.ResourceVersion },
+					UpdateFunc: func(_, p *corev1.Pod) { follower[informer.KeyOf(p)] = p.ResourceVersion },
+					DeleteFunc: func(p *corev1.Pod, _ bool) { delete(follower, informer.KeyOf(p)) },
 				})
 				if err := sub.WaitSynced(t.Context()); err != nil {
 					t.Error(err)
@@ -408,7 +408,7 @@ func TestProfilesNameInformersHandlersAndControllers(t *testing.T) {
 	w.Create(world.NewPod("ns", "a"))
 	gate, called := make(chan struct{}), make(chan struct{}, 2)
 	inf := w.QuietInformer()
-	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Add: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
+	inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(*corev1.Pod, bool) { called <- struct{}{}; <-gate }},
 		informer.SubscriptionConfig[*corev1.Pod]{Name: "slow"})
 	defer world.Start(t, inf)()
 	ctx, cancel := context.WithCancel(t.Context())

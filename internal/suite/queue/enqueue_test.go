@@ -114,7 +114,7 @@ func TestReplayAddsTheKeysOfAllObjectsThatMatch(t *testing.T) {
 		ctl.Own(func(string) informer.Ownership { return informer.KeyAwaited })
 		by := func(prefix string, delay time.Duration) informer.Source[string] {
 			return informer.EnqueueBy(pods, func(q *informer.Queue[string]) informer.Handler[*corev1.Pod] {
-				return informer.HandlerFuncs[*corev1.Pod]{Add: func(pod *corev1.Pod, _ bool) { q.AddAfter(prefix+pod.Name, delay) }}
+				return informer.HandlerFuncs[*corev1.Pod]{AddFunc: func(pod *corev1.Pod, _ bool) { q.AddAfter(prefix+pod.Name, delay) }}
 			}, informer.SubscriptionConfig[*corev1.Pod]{})
 		}
 		ctl.Watch(informer.Enqueue(pods, func(pod *corev1.Pod) []string { return []string{pod.Name} }))

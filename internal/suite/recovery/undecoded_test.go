@@ -307,9 +307,9 @@ func TestCompactTypeThatCannotDecodeAgain(t *testing.T) {
 		var lines []string // the handler keeps no object: only what nobody has must be decoded again
 		line := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 		defer inf.Subscribe(informer.HandlerFuncs[*moody]{
-			Add:    func(m *moody, initial bool) { line("add %s %s initial=%v", m.Name, m.Labels["v"], initial) },
-			Update: func(old, m *moody) { line("update %s %s->%s", old.Name, old.Labels["v"], m.Labels["v"]) },
-			Delete: func(m *moody, final bool) {
+			AddFunc:    func(m *moody, initial bool) { line("add %s %s initial=%v", m.Name, m.Labels["v"], initial) },
+			UpdateFunc: func(old, m *moody) { line("update %s %s->%s", old.Name, old.Labels["v"], m.Labels["v"]) },
+			DeleteFunc: func(m *moody, final bool) {
 				line("delete %s %s final=%v", m.Name, m.Labels["v"], final)
 				if m.UID == "" || m.ResourceVersion == "" || m.Namespace != "ns" {
 					w.Errorf("deleted %+v", m)

@@ -51,9 +51,9 @@ func testSetShardIsOneStep(t *testing.T, filters bool) {
 			}
 		}
 		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{
-			Add:    func(pod *corev1.Pod, _ bool) { note("+%s", pod) },
-			Update: func(_, pod *corev1.Pod) { note("~%s", pod) },
-			Delete: func(pod *corev1.Pod, final bool) { note(fmt.Sprintf("-%%s %v", final), pod) },
+			AddFunc:    func(pod *corev1.Pod, _ bool) { note("+%s", pod) },
+			UpdateFunc: func(_, pod *corev1.Pod) { note("~%s", pod) },
+			DeleteFunc: func(pod *corev1.Pod, final bool) { note(fmt.Sprintf("-%%s %v", final), pod) },
 		})
 		defer world.Start(w.T, inf)()
 		synctest.Wait()

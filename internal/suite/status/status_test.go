@@ -219,7 +219,7 @@ func TestLogHasTransitionsOnly(t *testing.T) {
 		w.Create(world.NewPod("ns", "a"))
 		config, log := world.Logged()
 		inf := informer.New(w.Client(), informer.Resource{GroupVersionResource: world.PodGVR}, config)
-		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{Update: func(_, pod *corev1.Pod) {
+		inf.Subscribe(informer.HandlerFuncs[*corev1.Pod]{UpdateFunc: func(_, pod *corev1.Pod) {
 			if pod.Labels["v"] == "slow" {
 				<-time.After(15 * time.Second)
 			}
