@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/typedinformer/informer/internal/deliver"
 	room "github.com/typedinformer/informer/internal/packed"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -91,7 +92,7 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 	var opener opener[T]
 	s := &Store[T]{addIndex: func(x table.AnyIndex[T]) { of.addIndex(table.OpenedIndex(x, opener)) }}
-	of.show = func(next *Snapshot[*packed]) {
+	of.show = func(next *Snapshot[*packed], changes []change[*packed]) {
 		version := &next.version
 		next.reopened = &unpackings{version, lost}
 		s.mu.Lock()
@@ -103,8 +104,11 @@ func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 			labels:   func(slot uint32) labels.Labels { return version.Shared(slot).Labels() },
 		})
 		s.notifyLocked()
+		if s.board.Waits() {
+			s.board.Reached(arrivals[T]{s.Snapshot()}, deliver.Keys(changes))
+		}
 	}
-	of.show(of.Snapshot())
+	of.show(of.Snapshot(), nil)
 	return s
 }
 

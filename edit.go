@@ -116,11 +116,14 @@ func (w *edit[T]) publishLocked() {
 		s.assertLocked(w.next)
 	}
 	if s.show != nil {
-		s.show(w.next)
+		s.show(w.next, w.changes)
 	}
 	s.current.Store(w.next)
 	w.table.End()
 	s.notifyLocked()
+	if s.board.Waits() {
+		s.board.Reached(arrivals[T]{w.next}, deliver.Keys(w.changes))
+	}
 }
 
 // note appends c to the changes, unless the edit is quiet.

@@ -146,7 +146,7 @@ func (r Resource) validateSelections() error {
 }
 
 // follows reports whether the collection may have obj. It ignores field selectors on fields other than name and
-// namespace.
+// namespace. If an obj has no GetLabels, its labels are unknown, and no label selector selects it.
 func (r Resource) follows(obj interface {
 	GetNamespace() string
 	GetName() string
@@ -157,8 +157,9 @@ func (r Resource) follows(obj interface {
 	if len(r.Namespaces) > 0 && !slices.Contains(r.Namespaces, obj.GetNamespace()) {
 		return false
 	}
-	if labeled, ok := obj.(interface{ GetLabels() map[string]string }); ok {
-		if selector, err := labels.Parse(r.LabelSelector); err == nil && !selector.Matches(labels.Set(labeled.GetLabels())) {
+	if selector, err := labels.Parse(r.LabelSelector); err == nil && !selector.Empty() {
+		labeled, ok := obj.(interface{ GetLabels() map[string]string })
+		if !ok || !selector.Matches(labels.Set(labeled.GetLabels())) {
 			return false
 		}
 	}
@@ -171,11 +172,6 @@ func (r Resource) follows(obj interface {
 		}
 	}
 	return true
-}
-
-// byLabels reports whether labels decide about an object.
-func (r Resource) byLabels() bool {
-	return r.LabelSelector != "" || slices.ContainsFunc(r.Selections, func(s Selection) bool { return s.LabelSelector != "" })
 }
 
 // sources returns the namespaces that need a list and a watch each. A single "" means one for all namespaces.

@@ -23,8 +23,8 @@ import (
 type Store[T Object] struct {
 	current  atomic.Pointer[Snapshot[T]]
 	addIndex func(table.AnyIndex[T])
-	show     func(next *Snapshot[T]) // called with each snapshot before it is published; nil for none
-	same     func(a, b T) bool       // reports whether two objects are equal
+	show     func(*Snapshot[T], []change[T]) // called with each snapshot before it is published; nil for none
+	same     func(a, b T) bool               // reports whether two objects are equal
 
 	mu    sync.Mutex     // serializes writers; protects the fields below
 	wake  chan struct{}  // closed at the next publication; nil if nothing waits
@@ -71,7 +71,6 @@ func (s *Store[T]) published() <-chan struct{} {
 
 // notifyLocked tells those who wait for the current snapshot: it closes the channel that published returned.
 func (s *Store[T]) notifyLocked() {
-	s.board.Reached(arrivals[T]{s.Snapshot()})
 	if s.wake != nil {
 		close(s.wake)
 		s.wake = nil
@@ -278,10 +277,10 @@ type arrivals[T Object] struct{ snapshot *Snapshot[T] }
 
 func (a arrivals[T]) Version(namespace string) string { return a.snapshot.sources.Version(namespace) }
 
-func (a arrivals[T]) UID(key Key) types.UID {
+func (a arrivals[T]) Object(key Key) (uid types.UID, version string) {
 	obj, ok := a.snapshot.Get(key)
 	if !ok {
-		return ""
+		return "", ""
 	}
-	return obj.GetUID()
+	return obj.GetUID(), obj.GetResourceVersion()
 }

@@ -75,26 +75,22 @@ func (i *Informer[T]) await(w written.Write) work.Await {
 	if i.invalid != nil || w.Server != i.server || w.Resource != i.resource.GroupResource() {
 		return nil
 	}
-	want := arrival.Want{
-		Key:     Key{Namespace: w.Object.GetNamespace(), Name: w.Object.GetName()},
-		Version: w.Version,
-	}
+	key := Key{Namespace: w.Object.GetNamespace(), Name: w.Object.GetName()}
+	want := arrival.Want{Key: key, Version: w.Version, UID: w.Object.GetUID(), Gone: w.Gone}
 	if _, err := resourceversion.CompareResourceVersion(w.Version, w.Version); err != nil {
 		want.Version = "" // versions of this server have no order
 	}
-	if w.Gone {
-		want.UID = w.Object.GetUID()
-	}
 	store := i.store
 	snap := store.Snapshot()
-	resource := i.engine.latest()
-	follows := resource.follows(w.Object) && snap.inShard(w.Object)
-	if w.Gone && resource.byLabels() {
-		follows = false // its labels are not known
+	of := w.Object
+	if w.Before != nil {
+		of = w.Before // has labels
 	}
-	if want.Version == "" && want.UID == "" || !follows && !snap.version.Has(want.Key) {
+	follows := i.engine.latest().follows(of) && snap.inShard(of)
+	if want.Version == "" && !want.Gone || !follows && !snap.version.Has(key) {
 		return nil
 	}
+	want.Leaves = !follows
 	state := func() arrival.State { return arrivals[T]{store.Snapshot()} }
 	return func(called func()) func() {
 		wait := store.board.Add(want, state, called)

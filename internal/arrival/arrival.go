@@ -4,6 +4,7 @@ package arrival
 
 import (
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -16,35 +17,49 @@ import (
 type State interface {
 	// Version returns the resource version up to which the store has every change of a namespace.
 	Version(namespace string) string
-	// UID returns that of the object with that key, or "" if there is none.
-	UID(key types.NamespacedName) types.UID
+	// Object returns the UID and the resource version of the object with that key, or nothing if there is none.
+	Object(key types.NamespacedName) (uid types.UID, version string)
 }
 
-// Want says what to wait for: a version of the objects of the key's namespace, unless Version is empty, and that the
-// object with that key and UID is gone, unless UID is empty.
+// Want says what to wait for: the write of an object, which returned Version, or its deletion.
 type Want struct {
-	Key     types.NamespacedName
+	Key types.NamespacedName
+	// Version is reached when the store has every change of the key's namespace until then. Empty is always reached.
 	Version string
 	UID     types.UID
+	// Gone means that the object with that UID has to be gone, and Version reached. Otherwise, this version of the object, or
+	// a later one, suffices.
+	Gone bool
+	// Leaves means that it also suffices if the object with that UID is gone: the store has it no more after the write.
+	Leaves bool
 }
 
 // in reports whether s has w.
 func (w Want) in(s State) bool {
-	return (w.Version == "" || sources.Reached(s.Version(w.Key.Namespace), w.Version)) &&
-		(w.UID == "" || s.UID(w.Key) != w.UID)
+	reached := w.Version == "" || sources.Reached(s.Version(w.Key.Namespace), w.Version)
+	if reached && !w.Gone {
+		return true
+	}
+	uid, version := s.Object(w.Key)
+	gone := uid != w.UID
+	if w.Gone {
+		return gone && reached
+	}
+	return gone && w.Leaves || sources.Reached(version, w.Version)
 }
 
 // Board has what others wait for in one store. The zero value is ready to use. All methods are safe for concurrent use.
 //
 // Invariant: a Wait is called once, by the Board that has it, unless Cancel comes first. A caller of Add publishes what
-// it waits for before it looks at the state of the store, and the store publishes its state before it calls Reached, so
-// one of them sees the other's.
+// it waits for before it looks at the state of the store, and the store publishes its state before it looks at the
+// board, so one of them sees the other's.
 type Board struct {
-	waiting atomic.Int64 // len(gone) and the lengths of versions: the store looks at it for each state
+	waiting atomic.Int64 // the number of waits: the store looks at it for each state
 	mu      sync.Mutex   // protects the fields below
-	// by namespace: those that wait for a version only, the lowest first
+	// A wait is among those of its key, which its object can end, and, if it has a version that the store had not reached,
+	// among those of its namespace, the lowest version first.
+	keys     map[types.NamespacedName][]*Wait
 	versions map[string][]*Wait
-	gone     []*Wait // those that wait until an object is gone
 }
 
 // Wait is a function that waits in a Board.
@@ -64,22 +79,20 @@ func (b *Board) Add(want Want, state func() State, called func()) *Wait {
 		b.waiting.Add(-1)
 		return nil
 	}
-	if want.UID != "" {
-		b.gone = append(b.gone, w)
-		return w
+	if b.keys == nil {
+		b.keys, b.versions = map[types.NamespacedName][]*Wait{}, map[string][]*Wait{}
 	}
-	if b.versions == nil {
-		b.versions = map[string][]*Wait{}
+	b.keys[want.Key] = append(b.keys[want.Key], w)
+	if want.Version != "" {
+		waits := b.versions[want.Key.Namespace]
+		b.versions[want.Key.Namespace] = slices.Insert(waits, after(waits, want.Version), w)
 	}
-	waits := b.versions[want.Key.Namespace]
-	i, _ := slices.BinarySearchFunc(waits, want.Version, func(other *Wait, version string) int {
-		if sources.Older(version, other.want.Version) {
-			return 1 // behind those of the same version
-		}
-		return -1
-	})
-	b.versions[want.Key.Namespace] = slices.Insert(waits, i, w)
 	return w
+}
+
+// after returns the index in waits behind those for version.
+func after(waits []*Wait, version string) int {
+	return sort.Search(len(waits), func(i int) bool { return sources.Older(version, waits[i].want.Version) })
 }
 
 // Cancel removes w, which may be nil. Its function is not called any more, or has been called.
@@ -89,60 +102,71 @@ func (b *Board) Cancel(w *Wait) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	is := func(other *Wait) bool { return other == w }
-	if w.want.UID != "" {
-		left := slices.DeleteFunc(b.gone, is)
-		b.waiting.Add(int64(len(left) - len(b.gone)))
-		b.gone = left
-		return
-	}
-	before := b.versions[w.want.Key.Namespace]
-	n := len(before)
-	b.setLocked(w.want.Key.Namespace, slices.DeleteFunc(before, is), n)
+	b.removeLocked(w)
 }
 
-// setLocked replaces the waits of a namespace, which were n.
-func (b *Board) setLocked(namespace string, waits []*Wait, n int) {
-	b.waiting.Add(int64(len(waits) - n))
-	if len(waits) == 0 {
-		delete(b.versions, namespace)
-		return
+// removeLocked removes w, and reports whether the board had it.
+func (b *Board) removeLocked(w *Wait) bool {
+	at := slices.Index(b.keys[w.want.Key], w)
+	if at < 0 {
+		return false
 	}
-	b.versions[namespace] = waits
+	b.waiting.Add(-1)
+	cut(b.keys, w.want.Key, at, at+1)
+	waits := b.versions[w.want.Key.Namespace]
+	for i := after(waits, w.want.Version) - 1; i >= 0; i-- { // few have the same version
+		if waits[i] == w {
+			cut(b.versions, w.want.Key.Namespace, i, i+1)
+			break
+		}
+		if sources.Older(waits[i].want.Version, w.want.Version) {
+			break
+		}
+	}
+	return true
 }
 
-// Reached calls the functions that have waited for s, which is a state that others can see. The store calls it for each
-// state. If nothing waits, that costs the load of one word.
-func (b *Board) Reached(s State) {
-	if b.waiting.Load() == 0 {
-		return
+// cut removes the waits from i to j from those of key.
+func cut[K comparable](waits map[K][]*Wait, key K, i, j int) {
+	if waits[key] = slices.Delete(waits[key], i, j); len(waits[key]) == 0 {
+		delete(waits, key)
 	}
-	for _, w := range b.take(s) {
+}
+
+// Waits reports whether anything waits. The store asks after it has published a state. That costs the load of one word.
+func (b *Board) Waits() bool { return b.waiting.Load() > 0 }
+
+// Reached calls the functions that have waited for s, a state that others can see. changed are the keys of the objects
+// that s has and the state before had not, or the other way round. Those that waited before s was published count.
+func (b *Board) Reached(s State, changed []types.NamespacedName) {
+	for _, w := range b.take(s, changed) {
 		w.called()
 	}
 }
 
 // take removes and returns the waits that s ends.
-func (b *Board) take(s State) (ended []*Wait) {
+func (b *Board) take(s State, changed []types.NamespacedName) (ended []*Wait) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := len(b.gone)
-	b.gone = slices.DeleteFunc(b.gone, func(w *Wait) bool {
-		over := w.want.in(s)
-		if over {
-			ended = append(ended, w)
+	end := func(waits []*Wait) {
+		for _, w := range waits {
+			if w.want.in(s) && b.removeLocked(w) {
+				ended = append(ended, w)
+			}
 		}
-		return over
-	})
-	b.waiting.Add(int64(len(b.gone) - n))
+	}
+	for _, key := range changed {
+		end(slices.Clone(b.keys[key]))
+	}
 	for namespace, waits := range b.versions {
-		over := 0
-		for over < len(waits) && waits[over].want.in(s) {
-			over++
+		version, n := s.Version(namespace), 0
+		for n < len(waits) && sources.Reached(version, waits[n].want.Version) {
+			n++
 		}
-		if over > 0 {
-			ended = append(ended, waits[:over]...)
-			b.setLocked(namespace, slices.Delete(waits, 0, over), len(waits))
+		if n > 0 {
+			reached := slices.Clone(waits[:n])
+			cut(b.versions, namespace, 0, n) // some may have to wait for a deletion
+			end(reached)
 		}
 	}
 	return ended

@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is the state of a store: the version of each namespace, and the UIDs of the objects.
+// state is the state of a store: the version of each namespace, and an object named key.
 type state struct {
 	versions map[string]int
-	uids     map[types.NamespacedName]types.UID
+	uid      types.UID
+	version  string
 }
 
 func (s state) Version(namespace string) string {
@@ -25,34 +26,54 @@ func (s state) Version(namespace string) string {
 	return strconv.Itoa(s.versions[namespace])
 }
 
-func (s state) UID(key types.NamespacedName) types.UID { return s.uids[key] }
+func (s state) Object(of types.NamespacedName) (types.UID, string) {
+	if of != key {
+		return "", ""
+	}
+	return s.uid, s.version
+}
 
 var key = types.NamespacedName{Namespace: "a", Name: "x"}
 
 // Each kind of want ends with the state that has it, and not before.
 // Guarantees: Q12
 func TestWantEndsWithItsState(t *testing.T) {
-	have := func(version int, uid types.UID) state {
-		return state{map[string]int{"a": version, "b": 100}, map[types.NamespacedName]types.UID{key: uid}}
+	have := func(version int, uid types.UID, of ...int) state {
+		s := state{versions: map[string]int{"a": version, "b": 100}, uid: uid}
+		if len(of) > 0 {
+			s.version = strconv.Itoa(of[0])
+		}
+		return s
 	}
 	for name, c := range map[string]struct {
 		want          Want
 		before, after state
 	}{
-		"version":                {Want{Key: key, Version: "10"}, have(9, "u"), have(10, "u")},
-		"later version":          {Want{Key: key, Version: "10"}, have(9, "u"), have(11, "u")},
-		"no version yet":         {Want{Key: key, Version: "10"}, have(0, ""), have(10, "")},
-		"gone":                   {Want{Key: key, UID: "u"}, have(10, "u"), have(10, "")},
-		"recreated":              {Want{Key: key, UID: "u"}, have(10, "u"), have(10, "v")},
-		"created, then gone":     {Want{Key: key, Version: "10", UID: "u"}, have(9, ""), have(11, "")},
-		"created, not gone":      {Want{Key: key, Version: "10", UID: "u"}, have(10, "u"), have(11, "")},
-		"version after 9 is 10":  {Want{Key: key, Version: "10"}, have(9, ""), have(10, "")},
-		"shorter is not greater": {Want{Key: key, Version: "100"}, have(99, ""), have(100, "")},
+		"version":                    {Want{Key: key, Version: "10", UID: "u"}, have(9, "u"), have(10, "u")},
+		"later version":              {Want{Key: key, Version: "10", UID: "u"}, have(9, "u"), have(11, "u")},
+		"no version yet":             {Want{Key: key, Version: "10", UID: "u"}, have(0, ""), have(10, "")},
+		"gone":                       {Want{Key: key, UID: "u", Gone: true}, have(10, "u"), have(10, "")},
+		"recreated":                  {Want{Key: key, UID: "u", Gone: true}, have(10, "u"), have(10, "v")},
+		"created, then gone":         {Want{Key: key, Version: "10", UID: "u", Gone: true}, have(9, ""), have(11, "")},
+		"created, not gone":          {Want{Key: key, Version: "10", UID: "u", Gone: true}, have(10, "u"), have(11, "")},
+		"gone after the version":     {Want{Key: key, Version: "10", UID: "u", Gone: true}, have(9, "u", 12), have(12, "")},
+		"version after 9 is 10":      {Want{Key: key, Version: "10", UID: "u"}, have(9, ""), have(10, "")},
+		"shorter is not greater":     {Want{Key: key, Version: "100", UID: "u"}, have(99, ""), have(100, "")},
+		"the object is ahead":        {Want{Key: key, Version: "10", UID: "u"}, have(3, "u", 9), have(3, "u", 10)},
+		"a later one of its name":    {Want{Key: key, Version: "10", UID: "u"}, have(3, "u", 9), have(3, "v", 12)},
+		"leaves":                     {Want{Key: key, Version: "10", UID: "u", Leaves: true}, have(3, "u", 9), have(3, "")},
+		"leaves, another comes":      {Want{Key: key, Version: "10", UID: "u", Leaves: true}, have(3, "u", 9), have(3, "v", 9)},
+		"gone, but does not leave":   {Want{Key: key, Version: "10", UID: "u"}, have(3, ""), have(10, "")},
+		"another is older":           {Want{Key: key, Version: "10", UID: "u"}, have(3, "v", 9), have(3, "u", 10)},
+		"ahead, but has to be gone":  {Want{Key: key, Version: "10", UID: "u", Gone: true}, have(3, "u", 12), have(12, "")},
+		"gone, version not reached":  {Want{Key: key, Version: "10", UID: "u", Gone: true}, have(3, ""), have(10, "")},
+		"leaves by the version also": {Want{Key: key, Version: "10", UID: "u", Leaves: true}, have(3, "u", 9), have(10, "u", 9)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b Board
 			calls := 0
 			called := func() { calls++ }
+			changed := []types.NamespacedName{{Namespace: "a", Name: "other"}, key}
 			now := func(s state) func() State { return func() State { return s } }
 			if w := b.Add(c.want, now(c.after), called); w != nil {
 				t.Error("it waits for what the store has")
@@ -61,16 +82,16 @@ func TestWantEndsWithItsState(t *testing.T) {
 				t.Fatal("it does not wait")
 			}
 			b.Cancel(b.Add(c.want, now(c.before), func() { t.Error("called after Cancel") }))
-			if b.Reached(c.before); calls != 0 {
+			if b.Reached(c.before, changed); calls != 0 {
 				t.Error("called too early")
 			}
 			for range 2 {
-				if b.Reached(c.after); calls != 1 {
+				if b.Reached(c.after, changed); calls != 1 {
 					t.Errorf("called %d times", calls)
 				}
 			}
-			if n := b.waiting.Load(); n != 0 || len(b.gone)+len(b.versions) != 0 {
-				t.Errorf("%d waits are left in %+v", n, b.versions)
+			if b.Waits() || len(b.keys)+len(b.versions) != 0 {
+				t.Errorf("waits are left: %v, %v", b.keys, b.versions)
 			}
 		})
 	}
@@ -93,7 +114,7 @@ func TestWaitsEndInTheOrderOfTheirVersions(t *testing.T) {
 	published := []int{1, 6, 7, 50, 51, 200, versions} // several versions come at once
 	for _, v := range published {
 		s.versions["0"], s.versions["1"] = v, v
-		b.Reached(s)
+		b.Reached(s, nil)
 	}
 	for v := range versions {
 		first := published[slices.IndexFunc(published, func(p int) bool { return p > v })]
@@ -107,8 +128,8 @@ func TestWaitsEndInTheOrderOfTheirVersions(t *testing.T) {
 // shared is a state that many goroutines use.
 type shared struct{ version atomic.Int64 }
 
-func (s *shared) Version(string) string                  { return strconv.FormatInt(s.version.Load(), 10) }
-func (s *shared) UID(key types.NamespacedName) types.UID { return "" }
+func (s *shared) Version(string) string                                       { return strconv.FormatInt(s.version.Load(), 10) }
+func (s *shared) Object(types.NamespacedName) (uid types.UID, version string) { return "", "" }
 
 // No wait is lost that begins while the store publishes what it waits for.
 // Guarantees: Q12
@@ -134,8 +155,45 @@ func TestNoWaitIsLost(t *testing.T) {
 	waiters.Go(func() {
 		for range last {
 			s.version.Add(1)
-			b.Reached(s)
+			b.Reached(s, nil)
 		}
 	})
 	waiters.Wait()
+}
+
+// A state that changes one object costs the same however many others wait, and so does the end of a wait.
+func TestOtherWaitsAreNotLookedAt(t *testing.T) {
+	const waits = 20_000
+	var b Board
+	asked := 0
+	s := asking{state{versions: map[string]int{}}, &asked}
+	now := func() State { return s }
+	var all []*Wait
+	for i := range waits {
+		want := Want{Key: types.NamespacedName{Name: strconv.Itoa(i)}, Version: strconv.Itoa(i + 1), UID: "u", Gone: i%2 == 0}
+		all = append(all, b.Add(want, now, func() {}))
+	}
+	asked = 0
+	b.Reached(s, []types.NamespacedName{{Name: "7"}})
+	if asked > 1 {
+		t.Errorf("looked at %d objects", asked)
+	}
+	for _, i := range rand.Perm(waits) {
+		b.Cancel(all[i])
+		b.Cancel(all[i])
+	}
+	if b.Waits() || len(b.keys)+len(b.versions) != 0 {
+		t.Error("waits are left")
+	}
+}
+
+// asking counts the objects that the board looks at.
+type asking struct {
+	state
+	asked *int
+}
+
+func (s asking) Object(of types.NamespacedName) (types.UID, string) {
+	*s.asked++
+	return s.state.Object(of)
 }

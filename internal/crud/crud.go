@@ -190,10 +190,13 @@ func (c *Client) note(ctx context.Context, obj any) {
 	}
 	server, resource := c.config.HTTP.Base.String(), c.config.Resource.GroupResource()
 	written.Note(ctx, server, resource, o)
-	if deleted(obj) {
+	if resource != namespaces && deleted(obj) {
 		written.Note(ctx, server, resource, written.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()})
 	}
 }
+
+// namespaces are kept by spec.finalizers, too, until the server has deleted what is in them.
+var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // deleted reports whether the write that returned obj removed the last finalizer of an object to be deleted.
 // kube-apiserver then deletes the object and returns it at the version before.

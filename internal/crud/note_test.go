@@ -32,6 +32,7 @@ func TestWritesAreNoted(t *testing.T) {
 		"deleted, with grace": {mediaJSON, object(deletedAt, `"deletionGracePeriodSeconds":30`), patch, "7"},
 		"last finalizer":      {mediaJSON, object(deletedAt), patch, "7 " + gone},
 		"last, zero grace":    {mediaJSON, object(deletedAt, `"deletionGracePeriodSeconds":0`), update, "7 " + gone},
+		"namespace":           {mediaJSON, object(deletedAt), patchNamespace, "7"}, // kept by spec.finalizers
 		"read":                {mediaJSON, object(), get, nothing},
 		"delete":              {mediaJSON, `{"kind":"Status","apiVersion":"v1","status":"Success","details":{"name":"a","uid":"u"}}`, remove, " " + gone},
 		"delete begins":       {mediaJSON, object(deletedAt, `"finalizers":["f"]`), remove, "7"},
@@ -61,6 +62,11 @@ func TestWritesAreNoted(t *testing.T) {
 
 func patch(ctx context.Context, c *Client) error {
 	return errorOf(c.Patch(ctx, keyA, types.MergePatchType, []byte("{}"), metav1.PatchOptions{}))
+}
+
+func patchNamespace(ctx context.Context, c *Client) error {
+	c.config.Resource = corev1.SchemeGroupVersion.WithResource("namespaces")
+	return patch(ctx, c)
 }
 
 func update(ctx context.Context, c *Client) error {

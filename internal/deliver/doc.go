@@ -42,6 +42,15 @@ type Change[T Object] struct {
 	Final   bool // Last is the state at the deletion
 }
 
+// Keys returns the keys of changes.
+func Keys[T Object](changes []Change[T]) []Key {
+	keys := make([]Key, len(changes))
+	for i := range changes {
+		keys[i] = changes[i].Key
+	}
+	return keys
+}
+
 // Handler receives changes, one call at a time.
 type Handler[T Object] interface {
 	OnAdd(obj T, initial bool)

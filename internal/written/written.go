@@ -27,6 +27,7 @@ type Write struct {
 	// Object is the object after the write, or, if Gone is true, a [Gone] of the object that the server no longer has.
 	Object Object
 	Gone   bool
+	Before Object // if Gone is true: the object after an earlier write of these notes, or nil
 	// Version is the highest resource version that a write returned, if versions can be compared, or else the latest.
 	Version string
 }
@@ -81,7 +82,10 @@ func Note(ctx context.Context, server string, resource schema.GroupResource, obj
 	defer notes.mu.Unlock()
 	switch {
 	case w.Gone:
-		w.Version = notes.latest[of].Version
+		before := notes.latest[of]
+		if w.Version, w.Before = before.Version, before.Object; before.Gone {
+			w.Before = before.Before
+		}
 	case w.Version == "":
 		return
 	default: // writes at the same time can return in another order

@@ -8,6 +8,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// A deletion has the object as an earlier write returned it.
+// Guarantees: Q12
+func TestDeletionsHaveTheObjectBefore(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	gone := Gone{Namespace: "a", Name: "x", UID: "u"}
+	ctx, notes := With(t.Context())
+	Note(ctx, "s", pods, gone)
+	if w := notes.Take(); len(w) != 1 || w[0].Before != nil {
+		t.Errorf("got %+v", w)
+	}
+	before := object("x", "1")
+	Note(ctx, "s", pods, before)
+	Note(ctx, "s", pods, gone)
+	Note(ctx, "s", pods, gone)
+	if w := notes.Take(); len(w) != 1 || w[0].Before != Object(before) || !w[0].Gone || w[0].Version != "1" {
+		t.Errorf("got %+v", w)
+	}
+}
+
 func object(name, version string) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{Namespace: "a", Name: name, UID: "u", ResourceVersion: version}
 }

@@ -376,6 +376,63 @@ func TestKeyDoesNotWaitForADeletionElsewhere(t *testing.T) {
 	}
 }
 
+// A key that created and deleted an object of the selector waits until the store had it, and has it no more.
+// Guarantees: Q12
+func TestKeyWaitsForADeletionOfTheSelector(t *testing.T) {
+	world.Bubble(t, func(w world.World) {
+		r := newRig(w, informer.Resource{LabelSelector: "v"}, informer.Config[*corev1.Pod]{}, ten)
+		r.gate.shut()
+		r.do = func(ctx context.Context) error {
+			if _, err := r.client.Create(ctx, world.NewPod("ns", "c", "v=1"), metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			return r.client.Delete(ctx, informer.Key{Namespace: "ns", Name: "c"}, metav1.DeleteOptions{})
+		}
+		r.ctl.Queue.Add(world.KeyA)
+		time.Sleep(time.Second)
+		r.want("a@0s v=1")
+		r.gate.lift()
+		r.want("a@1s v=1")
+		if s := r.ctl.Status().OwnWrites; s.Waiting != 0 || s.Expired != 0 {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+// A store of several selections has a write when it has the object: a selection without changes does not delay the key.
+// Guarantees: Q12, U1
+func TestKeyDoesNotWaitForQuietSelections(t *testing.T) {
+	resource := informer.Resource{Selections: []informer.Selection{{LabelSelector: "v in (1,2)"}, {LabelSelector: "quiet"}}}
+	for name, c := range map[string]struct {
+		do   func(r *rig, ctx context.Context) error
+		want string
+	}{
+		"patch":  {writes["patch"].do, "a@1s v=2"},
+		"delete": {writes["delete"].do, "a@1s v=none"},
+		"leave": {func(r *rig, ctx context.Context) error {
+			_, err := r.client.Patch(ctx, world.KeyA, types.MergePatchType, []byte(`{"metadata":{"labels":{"v":"3"}}}`), metav1.PatchOptions{})
+			return err
+		}, "a@2s v=none"}, // a second later, the union asks the server whether another selection has it
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.Bubble(t, func(w world.World) {
+				r := newRig(w, resource, informer.Config[*corev1.Pod]{}, ten)
+				r.gate.shut()
+				r.do = func(ctx context.Context) error { return c.do(r, ctx) }
+				r.ctl.Queue.Add(world.KeyA)
+				time.Sleep(time.Second)
+				r.want("a@0s v=1")
+				r.gate.lift()
+				time.Sleep(5 * time.Second)
+				r.want(c.want)
+				if s := r.ctl.Status().OwnWrites; s.Waiting != 0 || s.Expired != 0 {
+					t.Errorf("status %+v", s)
+				}
+			})
+		})
+	}
+}
+
 // The end of Run ends the waits, without a warning.
 // Guarantees: Q12
 func TestEndOfRunEndsTheWaits(t *testing.T) {
