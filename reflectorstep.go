@@ -108,7 +108,7 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 			if !errors.Is(err, fetch.ErrNoListAt) {
 				return err
 			}
-			r.log.Info("list the whole shard", "why", err)
+			r.log.Info("listing the whole shard", "why", err)
 			return nil
 		}
 		d.Items = l.Items()
