@@ -1,5 +1,5 @@
 // Package clientgo has no code. With the packages of this module, a program replaces client-go's informers by those of
-// this library: it changes one import. Handlers, listers, indexers and everything else stay as they are:
+// this library by changing one import. Handlers, listers, indexers and everything else stay as they are:
 //
 //   - clientgo/informers replaces k8s.io/client-go/informers.
 //   - clientgo/dynamicinformer replaces k8s.io/client-go/dynamic/dynamicinformer, and clientgo/metadatainformer
@@ -25,7 +25,7 @@
 //
 // # Less memory
 //
-// One more word in the line chooses how objects are held:
+// One more option chooses how objects are held:
 //
 //	factory := informers.NewSharedInformerFactoryWithOptions(clientset, resync,
 //		informers.WithStorage(informers.Options{Share: true, DropManagedFields: true}))
@@ -36,11 +36,11 @@
 //
 // # How the factories work
 //
-// An accessor of client-go's generated code passes a function to the factory, which makes the informer for a
-// clientset. The factory calls it with a clientset whose requests go nowhere, runs the informer until its first
-// request, and reads resource, namespace and selectors from that, and the indexers from the informer. So tweaks of
-// the list options and hand-written functions work. The informer of this library then sends its requests with the
-// transport and the rate limit of the program's clientset.
+// An accessor of client-go's generated code passes a function to the factory, which makes the informer for a clientset.
+// The factory calls it with a clientset whose requests reach no server, and runs the informer until its first request.
+// It reads resource, namespace and selectors from that request, and the indexers from the informer. So tweaks of the
+// list options and hand-written functions work. The informer of this library then sends its requests with the transport
+// and the rate limit of the program's clientset.
 //
 // A factory cannot replace three kinds of informers: those of a fake clientset; those whose function sets a transform,
 // a watch error handler or a handler, because nothing can read these from an informer; and those that do not use the
@@ -79,7 +79,7 @@
 // Requests:
 //
 //   - A function that tweaks list options is called when an informer is made, not for each request. Its selectors
-//     apply, and its limit to lists in pages. Nothing else applies, such as a timeout.
+//     apply, and its limit applies to paged lists. Other options, such as a timeout, do not apply.
 //   - A watch that follows another within a second waits for the rate limit of the clientset. Other watches do not, as
 //     with client-go.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its

@@ -238,7 +238,8 @@ func program(t *testing.T, o options, register ...func(*informertest.Server)) (u
 	return url, s, upstream
 }
 
-// patient sends a request again after a 429, which fan-out answers before its first list, when the response says so.
+// patient repeats a request after a 429, at the time that the response names. fan-out answers 429 before its first
+// list.
 type patient struct{ http.RoundTripper }
 
 func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -335,7 +336,7 @@ func TestClientsReadWhatTheyMay(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d", test.token, test.path, got, test.want)
 		}
 	}
-	// Answers are remembered, and a failed review is not an answer.
+	// Answers are cached; the failure of a review is not.
 	before := reviews.tokens.Load() + reviews.accesses.Load()
 	for range 20 {
 		ask("of-stranger", list)
