@@ -63,7 +63,7 @@ func TestRefusesToStart(t *testing.T) {
 		{"-listen 0.0.0.0:0 -token-review", "-token-review needs -tls-cert"},
 		{"-listen 127.0.0.1:0 -token-review", "-token-review needs -tls-cert"},
 		{"-listen 0.0.0.0:0" + ca, "-client-ca needs -tls-cert"},
-		{"-listen 0.0.0.0:0" + ca + tls, "add -access-review, or name those who may read everything"},
+		{"-listen 0.0.0.0:0" + ca + tls, "add -access-review, or name the clients that may read everything"},
 		{"-listen 127.0.0.1:0" + ca + tls, "add -access-review"},
 		{"-listen 127.0.0.1:0 -token-review" + tls, "add -access-review"},
 		{"-listen 127.0.0.1:0 -access-review", "need -client-ca or -token-review"},
