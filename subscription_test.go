@@ -438,7 +438,7 @@ func TestSubscribeTakesOneConfiguration(t *testing.T) {
 		defer inf.stop()
 		rec := &recorder{}
 		sub := inf.Subscribe(rec, SubscriptionConfig[*thing]{}, SubscriptionConfig[*thing]{})
-		if err := sub.WaitSynced(t.Context()); err == nil || err != sub.Err() || !strings.Contains(err.Error(), "things: Subscribe has 2 configurations") {
+		if err := sub.WaitSynced(t.Context()); err == nil || err != sub.Err() || !strings.Contains(err.Error(), "things: Subscribe got 2 configurations") {
 			t.Errorf("the subscription ended with %v, %v", err, sub.Err())
 		}
 		inf.put(list(1, "a"))

@@ -52,7 +52,8 @@ var differences = []difference{
 }
 
 // Each difference from controller-runtime's cache that the documentation lists exists, and the documentation lists all
-// known differences. Guarantees: P1, P2, P3
+// known differences.
+// Guarantees: P1, P2, P3
 func TestDifferences(t *testing.T) {
 	for _, d := range differences {
 		for _, by := range caches {

@@ -211,7 +211,8 @@ var forms = []client.Object{
 }
 
 // In each form, an informer of the cache is a SharedIndexInformer that behaves like that of controller-runtime's cache.
-// So does an informer of several namespaces. Guarantees: P1
+// So does an informer of several namespaces.
+// Guarantees: P1
 func TestInformersAreSharedIndexInformers(t *testing.T) {
 	for _, form := range forms {
 		var want []string

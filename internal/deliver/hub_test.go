@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A write waits for few joining listeners, however many wait to join. Guarantees: H9
+// A write waits for few joining listeners, however many wait to join.
+// Guarantees: H9
 func TestWriteBeforeThoseWhoWaitToJoin(t *testing.T) {
 	var w world
 	h := newHub(t, &w)

@@ -116,7 +116,8 @@ const expired = `{"kind":"Status","status":"Failure","reason":"Expired","code":4
 var expiredToken = answer{code: http.StatusGone, body: expired}
 
 // A list adds the objects of each page with the metadata of the list so far. If its continue token has expired, it
-// starts again without pages. Guarantees: R4
+// starts again without pages.
+// Guarantees: R4
 func TestListAddsRawObjects(t *testing.T) {
 	source, server := newTestSource(t, listAnswer("7", "t", `{"a":1}`), expiredToken,
 		listAnswer("9", "", `{"a":2},{"a":3}`))
@@ -237,7 +238,8 @@ func TestEndOfAWatch(t *testing.T) {
 }
 
 // Unlike a list, a watch neither waits for the rate limit nor counts toward it, unless it follows another within a
-// second. So a server that ends each watch after an event does not receive requests without a pause. Guarantees: R8, P1
+// second. So a server that ends each watch after an event does not receive requests without a pause.
+// Guarantees: R8, P1
 func TestRateLimitOfWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &server{}
@@ -279,7 +281,8 @@ func TestRateLimitOfWatches(t *testing.T) {
 }
 
 // After the bookmark that ends the initial events, a streaming list continues as a watch. If a server refuses it or
-// does not end the initial events properly, the error asks for a paged list. Guarantees: R1, R2, R16
+// does not end the initial events properly, the error asks for a paged list.
+// Guarantees: R1, R2, R16
 func TestStreamingList(t *testing.T) {
 	refused := answer{code: http.StatusBadRequest, body: `{"kind":"Status","status":"Failure","code":400}`}
 	stream := func(ctx context.Context, source *Source, got *records) (string, error) {

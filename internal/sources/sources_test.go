@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Advance goes forward only, and Set in both directions. Neither changes the original sources. Guarantees: C7
+// Advance goes forward only, and Set in both directions. Neither changes the original sources.
+// Guarantees: C7
 func TestSourcesAdvance(t *testing.T) {
 	var s Sources[int]
 	for _, c := range []struct {
