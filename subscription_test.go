@@ -431,7 +431,7 @@ func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 	}
 }
 
-// A subscription with several configurations has ended with an error that says so.
+// A subscription with several configurations ends at once, with an error that says so.
 func TestSubscribeTakesOneConfiguration(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
@@ -449,7 +449,7 @@ func TestSubscribeTakesOneConfiguration(t *testing.T) {
 	})
 }
 
-// A subscription that ends releases everything that it refers to: the user may keep the Subscription.
+// An ended subscription retains nothing, even if the user keeps it.
 //
 // Guarantees: H11
 func TestEndedSubscriptionRetainsNothing(t *testing.T) {
