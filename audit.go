@@ -7,7 +7,7 @@ import (
 	"github.com/typedinformer/informer/internal/audit"
 )
 
-// AuditResult is what an audit has found; see [Informer.Audit].
+// AuditResult is the result of an audit; see [Informer.Audit].
 type AuditResult struct {
 	Resource Resource
 	// ResourceVersion is the version at which store and server were compared. With several namespaces, it is the lowest

@@ -94,8 +94,9 @@ type ClientStatus struct {
 	// rest_client_rate_limiter_duration_seconds.
 	Throttled Durations
 	// RecentRequests is the number of requests of the last five minutes, in steps of half a minute. RecentFailures is the
-	// number of those that failed: there was no response, or its status was 401, 403, 429 or 5xx, or it cannot be read.
-	// Answers such as 404 and 409 are no failures. A request that its caller cancelled before the response does not count.
+	// number of those that failed: without a response, with the status 401, 403, 429 or 5xx, or with an unreadable
+	// response. Answers such as 404 and 409 are no failures. A request that its caller cancelled before the response does
+	// not count.
 	RecentRequests, RecentFailures uint64
 	// LastSuccess is the time of the latest request that did not fail. Zero means that there was none.
 	LastSuccess time.Time

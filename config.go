@@ -18,9 +18,9 @@ import (
 type Config[T Object] struct {
 	// Transform is called once for each decoded object before it is stored, and returns the object to store: usually obj
 	// itself without fields that nobody reads. It may write to obj. It must keep namespace, name, uid and resourceVersion.
-	// Objects of one namespace come in the order in which the server sent them. An error counts as a decode error of the
-	// object. The log and Status show its text, so it should not quote the object. Nil means that objects are stored as
-	// the server sent them.
+	// It receives the objects of one namespace in the order in which the server sent them. An error counts as a decode
+	// error of the object. The log and Status show its text, so it should not quote the object. Nil means that objects are
+	// stored as the server sent them.
 	Transform func(obj T) (T, error)
 	// Filter restricts the informer to the objects for whose metadata it returns true. Other objects are not decoded any
 	// further. An object that stops passing the filter is reported as deleted, with final=false. Filter is called once for

@@ -48,8 +48,8 @@ type Controller[K comparable] struct {
 	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that
 	// is longer. False means that the delay is RequeueAfter, however short, and no limit applies.
 	LimitRequeueAfter bool
-	// OwnWrites makes the controller wait until its stores have what Reconcile wrote for a key before it reconciles that
-	// key again. The zero value does not wait.
+	// OwnWrites makes the controller wait until its stores have the writes of Reconcile for a key before it reconciles
+	// that key again. The zero value does not wait.
 	OwnWrites OwnWrites
 	// OnPanic receives the value of a panic of Reconcile. It runs in the deferred function that recovers the panic, so
 	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the
@@ -414,7 +414,7 @@ func (c *Controller[K]) queue() *Queue[K] {
 // reconcile reconciles key, and adds it again if the result requests it.
 func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	ctx, ended := c.calls.Begin(ctx, key, queue.owns)
-	if ended == nil { // since Get, and WaitReleased may have looked at the calls already
+	if ended == nil { // no longer owned since Get, and WaitReleased may have checked the calls already
 		queue.putBack(key)
 		return
 	}

@@ -36,7 +36,7 @@ type feeder[T Object] interface {
 	// run feeds the store until ctx ends or the store fails, and returns the cause. When it returns, every goroutine that
 	// it started has ended.
 	run(ctx context.Context) error
-	// close ends a feeder that does not run. Nobody can feed the store then.
+	// close ends a feeder that does not run. Nothing can feed the store afterwards.
 	close()
 	// mirrors returns a mirror for each collection of the store.
 	mirrors() []*mirror[T]

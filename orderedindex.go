@@ -9,7 +9,7 @@ import (
 
 // OrderedIndex has the objects of a [Store] in the order of keys that a function computes from them: for example pods
 // by age, for lists that show one page after the other. It is always consistent with the store: both change in the same
-// step. An [Index] is smaller and faster where nobody needs the order.
+// step. An [Index] is smaller and faster if the order does not matter.
 //
 // An object has one entry for each of its keys. Entries are in the order of their keys, then of the namespaces and
 // names of their objects.

@@ -84,7 +84,7 @@ type QueueStatus struct {
 	// Refused counts how often a key was added to a draining or closed queue.
 	Refused uint64
 	// Awaited is the number of keys that wait until this replica owns them, see [Controller.Own], or until stores have
-	// what was written for them, see [OwnWrites].
+	// their writes, see [OwnWrites].
 	Awaited int
 	// Foreign counts how often the queue dropped a key because it was KeyForeign.
 	Foreign uint64

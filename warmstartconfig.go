@@ -33,10 +33,10 @@ const (
 // shows that changes are lost, the store already has the saved objects, and the list changes only those that differ.
 //
 // It also lists if the last list of the whole collection was more than 24 hours ago, in this or an earlier process. A
-// server that was restored from a backup may have passed the version of the saved state since. The versions do not show
-// that, so the informer audits the store within half a minute after a warm start; see [Informer.Audit]. Until then, the
-// store may lack what the restore changed. So restore etcd with --bump-revision and --mark-compacted: a warm start then
-// always lists.
+// server that was restored from a backup may have reached the version of the saved state again. The versions do not
+// show that, so the informer audits the store within half a minute after a warm start; see [Informer.Audit]. Until
+// then, the store may lack the changes by the restore. To avoid that, restore etcd with --bump-revision and
+// --mark-compacted: a warm start then always lists.
 //
 // The informer identifies a server by its URL, its certificate authority and the UID of the namespace kube-system. If
 // it may not get that namespace, it compares only the URL and the certificate authority.

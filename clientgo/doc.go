@@ -6,7 +6,7 @@
 //     k8s.io/client-go/metadata/metadatainformer. Their functions take a *rest.Config: a dynamic.Interface and a
 //     metadata.Interface hide their REST clients.
 //   - clientgo/factory makes the informers of any generated clientset, such as that of a custom resource. With its flag
-//     -factory, codegen writes a package on it that replaces the one of informer-gen.
+//     -factory, codegen writes a package based on it, which replaces that of informer-gen.
 //   - clientgo/cache has NewSharedInformer, NewSharedIndexInformer and NewListWatchFromClient of
 //     k8s.io/client-go/tools/cache, and New, which they use. All other names of that package remain client-go's.
 //
@@ -31,8 +31,8 @@
 //		informers.WithStorage(informers.Options{Share: true, DropManagedFields: true}))
 //
 // Share makes objects share equal parts. With a transform, they share the parts that it did not change. Compact holds
-// objects compressed, and decodes them when they are read. DropManagedFields does what a transform that only drops
-// managedFields does, and costs nothing.
+// objects compressed, and decodes them when they are read. DropManagedFields replaces a transform that only drops
+// managedFields, and costs nothing.
 //
 // # How the factories work
 //
@@ -83,7 +83,7 @@
 //   - A watch that follows another within a second waits for the rate limit of the clientset. Other watches do not, as
 //     with client-go.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
-//     backoff do not apply: see informer.Reflector for what follows a failure. The default handler does nothing.
+//     backoff do not apply: see informer.Reflector for the handling of failures. The default handler does nothing.
 //   - The module cannot read the warning handler and the content type of a clientset: see cache.ClientFor. WithClient
 //     sets a client. The dynamic and the metadata factory read both from their *rest.Config.
 //

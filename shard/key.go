@@ -21,7 +21,7 @@ type Key struct {
 // String returns the namespace, the name and the UID, such as "shop/web@8a1f6d52".
 func (k Key) String() string { return k.Key.String() + "@" + string(k.UID) }
 
-// MarshalLog returns what a logr.Logger logs: the fields, with the UID.
+// MarshalLog returns the fields that a logr.Logger logs, including the UID.
 func (k Key) MarshalLog() any {
 	return struct {
 		Namespace string    `json:"namespace,omitempty"`

@@ -74,7 +74,7 @@ func (b *buckets) begin(key string) (end func(), bytes *rate.Limiter, ok bool) {
 // maxWrite is the largest part of a response that is written at once. Every bandwidth allows it.
 const maxWrite = 64 << 10
 
-// newBandwidth returns a limit of bytes per second, of which a quarter can come at once.
+// newBandwidth returns a limit of bytes per second, with a burst of a quarter of that.
 func newBandwidth(megabytes float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(megabytes*1e6), max(maxWrite, int(min(megabytes, 1000)*1e6/4)))
 }

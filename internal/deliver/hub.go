@@ -83,7 +83,7 @@ func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 }
 
 // Apply calls write, which writes to the store and returns the changes, and adds these to every backlog. They are
-// initial additions if initial is true. If write fails, Apply returns what write returned.
+// initial additions if initial is true. If write fails, Apply returns its results.
 func (h *Hub[T]) Apply(write func() ([]Change[T], error), initial bool) ([]Change[T], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock() // even if the function of an index panics

@@ -172,7 +172,7 @@ func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 	u.conclude(l, content)
 }
 
-// conclude ends l, and makes the content have what the parts have.
+// conclude ends l, and makes the content agree with the parts on its object.
 func (u *Union[T]) conclude(l *leave[T], content Content[T]) {
 	u.end(l)
 	newest, has := u.newest(l.key)
