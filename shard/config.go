@@ -30,8 +30,8 @@ type Config struct {
 	// slots. More slots make the shards more equal, but the requests of the informers longer: with n replicas, a shard has
 	// about Slots / n ranges. Zero means 256, which is right for up to 30 replicas.
 	Slots int
-	// LeaseDuration is how long other replicas wait after the last renewal that they saw before they delete the Lease, in
-	// whole seconds. Zero means 15 s.
+	// LeaseDuration is how long other replicas wait, after the last renewal that they saw, before they delete the Lease.
+	// It must be in whole seconds. Zero means 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is the age of the lease at which the contexts of all calls of Reconcile end. They must return within
 	// LeaseDuration - RenewDeadline - Margin. Zero means two thirds of LeaseDuration.

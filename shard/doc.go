@@ -66,7 +66,8 @@
 //   - That a suspended process abandons its calls. When it resumes, their contexts end within a quarter of a second. A
 //     request sent before that may arrive after another replica has taken over; see below.
 //   - That a call of Reconcile that ignores its context is harmless. As long as its slot stays on this replica, it
-//     blocks only its key and a worker; see Controller.Timeout. If the slot has to move, Fatal ends the process.
+//     blocks only its key and a worker; see Controller.Timeout. If the slot has to move and the call does not return in
+//     time, Fatal ends the process.
 //   - That a replica gives up slots when the watch of an informer fails after the list. It keeps them, with outdated
 //     objects. The status of the informer shows the failure.
 //   - That a controller sees the deletion of an object while its slot moves. As after a restart, it may not, so use a

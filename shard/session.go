@@ -492,7 +492,8 @@ func (s *session) holdLocked(desired slotSet) time.Duration {
 }
 
 // change changes the shards of the informers until they hold the target. It completes a list in progress even if the
-// target changes: otherwise no list would end while the group keeps changing.
+// target changes, unless holdLocked cancels the list because too much of it is obsolete. Otherwise no list would end
+// while the group keeps changing.
 func (s *session) change() {
 	for {
 		s.mu.Lock()
