@@ -95,7 +95,7 @@ func parseSlots(text string, slots int) (slotSet, error) {
 			last, err = strconv.Atoi(b)
 		}
 		if err != nil || first < next || last < first || last >= slots {
-			return nil, fmt.Errorf("%.20q is not a range of the %d slots above the previous range", part, slots)
+			return nil, fmt.Errorf("%.20q must be a range of the %d slots that follows the previous range", part, slots)
 		}
 		for i := first; i <= last; i++ {
 			s[i] = true
