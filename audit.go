@@ -7,7 +7,7 @@ import (
 	"github.com/typedinformer/informer/internal/audit"
 )
 
-// AuditResult is what an audit has found; see [Informer.Audit].
+// AuditResult is the result of an audit; see [Informer.Audit].
 type AuditResult struct {
 	Resource Resource
 	// ResourceVersion is the version at which store and server were compared. With several namespaces, it is the lowest
@@ -22,7 +22,7 @@ type AuditResult struct {
 	Bytes   int64
 	// Unclear is the number of objects that could not be compared, because a name could not be decoded.
 	Unclear int
-	// Differ is the number of objects that differ, and Differences are the first 100 of them.
+	// Differ is the number of objects that differ. Differences are the first 100.
 	Differ      int
 	Differences []AuditDifference
 }
@@ -53,14 +53,13 @@ func (e *AuditError) Error() string {
 		r.Resource, r.ResourceVersion, audit.Text(named, r.Differ))
 }
 
-// AuditStatus is the status of the audits of an [Informer]: those of [Informer.Audit], and those by itself.
+// AuditStatus is the status of an [Informer]'s audits: calls of [Informer.Audit], and its own.
 type AuditStatus struct {
-	// Equal, Different and Failed count audits by result: without a difference, with one, and those that could not
-	// compare.
+	// Equal, Different and Failed count audits by result: no difference, some difference, and no comparison possible.
 	Equal, Different, Failed int
 	// Differ is the number of objects that differed, in all audits together.
 	Differ int
-	// Last is the result of the last audit that could compare. Its Time is zero if there was none.
+	// Last is the result of the last audit that did not fail. Its Time is zero if there was none.
 	Last AuditResult
 	// LastEqual is when the last audit without a difference began. Zero means that there was none.
 	LastEqual time.Time

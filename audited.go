@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer/internal/undecoded"
 )
 
-// newAuditor returns an auditor of store, which consists of what each returns. stopped is closed when nothing writes to
+// newAuditor returns an auditor of store. each returns the sources of store. stopped is closed when nothing writes to
 // the store any more.
 func newAuditor[T Object](client *Client, resource Resource, config Config[T], store *Store[T], stopped <-chan struct{},
 	each func() []audit.Source) *audit.Auditor {
@@ -92,7 +92,7 @@ func (a audited[T]) View() (audit.View, bool) {
 // List implements audit.Source.
 func (a audited[T]) List(ctx context.Context, of audit.View, each func(Key, audit.ID)) (bytes int64, err error) {
 	if of.Version() == "" {
-		return 0, errors.New("the server sends no resource versions, so the store cannot be compared at one")
+		return 0, errors.New("the server sends no resource versions, which an audit needs to compare the same state")
 	}
 	before, shard := a.source.Traffic().Bytes, of.(sourceView[T]).shard()
 	ids := a.reflector.decoder.Identities(asked(shard, false), func(key Key, uid, version string) {
@@ -114,7 +114,7 @@ func (a audited[T]) Behind(ctx context.Context, of audit.View) error {
 // Relist implements audit.Source.
 func (a audited[T]) Relist(why error) { a.reflector.relist(why) }
 
-// sourceView is what a store has of one source. It implements [audit.View].
+// sourceView is a store's view of one source. It implements [audit.View].
 type sourceView[T Object] struct {
 	snap   *Snapshot[T]
 	source source

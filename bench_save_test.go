@@ -36,8 +36,7 @@ func (c *counting) Write(b []byte) (int, error) {
 }
 
 // BenchmarkSave measures the encoding of a state: the first one of a process, which checks that the encoding of each
-// object loses nothing, and a later one. Then it measures what a write to the store takes alone, and beside saves
-// without a pause.
+// object loses nothing, and a later one. Then it measures a write to the store alone, and during saves without a pause.
 func BenchmarkSave(b *testing.B) {
 	server := canned.ListOf(b, "application/vnd.kubernetes.protobuf", fleet.New(fleet.Config{Pods: savedPods}).All())
 	for _, compact := range []bool{false, true} {

@@ -25,9 +25,8 @@ import (
 //   - 32 MiB for an object or a watch frame, 1 MiB for the parts of a list other than its items: [ErrTooLarge]
 //   - 10,000 levels of nesting in an object. A type that contains itself is requested in JSON, since its nesting in
 //     protobuf would have no limit
-//   - 90 s for the headers of a response, and 90 s for each 16 KiB of a list, without the time of decoding:
-//     [ErrNoProgress]. A streaming list has 10 s for each KiB. A watch has until 30 s after the server should have
-//     ended it
+//   - 90 s for the headers of a response, and 90 s for each 16 KiB of a list, not counting decoding: [ErrNoProgress]. A
+//     streaming list has 10 s for each KiB. A watch must end within 30 s after its timeoutSeconds
 //   - 256 MiB of memory for one decoded object without its strings: ErrTooLarge. A kilobyte of memory can come from a
 //     few encoded bytes, such as a list of empty structs. An informer decodes at most four objects at once, however
 //     many namespaces it follows
@@ -46,10 +45,10 @@ var errNoClient = errors.New("the client is nil: create one with NewClient")
 
 // NewClient returns a client for config, which it does not keep or change.
 //
-// QPS, Burst and RateLimiter limit the requests of all users of the client together; zero QPS means client-go's
-// default of 5 per second. As in client-go, they do not limit watches, streaming lists included, except one that
-// follows another of the same informer within a second. Timeout limits lists, not watches. AcceptContentTypes, or else
-// ContentType, sets the media types to request. Empty means protobuf for types that support it, and JSON.
+// QPS, Burst and RateLimiter limit the requests of all users of the client together; zero QPS means client-go's default
+// of 5 per second. As in client-go, they do not limit watches and streaming lists, except one that follows another of
+// the same informer within a second. Timeout limits lists, not watches. AcceptContentTypes, or else ContentType, sets
+// the media types to request. Empty means protobuf for types that support it, and JSON.
 func NewClient(config *rest.Config) (*Client, error) {
 	client, err := transport.New(config)
 	if err != nil {
@@ -86,7 +85,7 @@ var ErrNoProgress = transport.ErrNoProgress
 type ClientStatus struct {
 	// Host is the host and port of the API server.
 	Host string
-	// Requests counts the requests that have got an answer or failed: rest_client_requests_total.
+	// Requests counts the requests that were answered or failed: rest_client_requests_total.
 	Requests map[RequestKind]uint64
 	// Latencies has the times from sending a request to the header of its response, or to its failure, by HTTP method:
 	// rest_client_request_duration_seconds. For a streaming list or a watch, that is the time until it begins.
@@ -95,8 +94,9 @@ type ClientStatus struct {
 	// rest_client_rate_limiter_duration_seconds.
 	Throttled Durations
 	// RecentRequests is the number of requests of the last five minutes, in steps of half a minute. RecentFailures is the
-	// number of those that failed: there was no response, or its status was 401, 403, 429 or 5xx, or it cannot be read.
-	// Answers such as 404 and 409 are no failures. A request that its caller cancelled before the response does not count.
+	// number of those that failed: without a response, with the status 401, 403, 429 or 5xx, or with an unreadable
+	// response. Answers such as 404 and 409 are no failures. A request that its caller cancelled before the response does
+	// not count.
 	RecentRequests, RecentFailures uint64
 	// LastSuccess is the time of the latest request that did not fail. Zero means that there was none.
 	LastSuccess time.Time
@@ -106,7 +106,7 @@ type ClientStatus struct {
 	LastErrorTime time.Time
 }
 
-// RequestKind is what ClientStatus counts requests by.
+// RequestKind is a group of requests that ClientStatus counts together.
 type RequestKind struct {
 	// Method is the HTTP method.
 	Method string
@@ -115,7 +115,7 @@ type RequestKind struct {
 	Code int
 }
 
-// clientStatus returns the status of the client of host, whose engine has s.
+// clientStatus returns s as the status of the client of host.
 func clientStatus(host string, s transport.Status) ClientStatus {
 	status := ClientStatus{
 		Host:           host,
@@ -166,11 +166,11 @@ type RequestTrace struct {
 	Header http.Header
 }
 
-// RequestResult describes the end of a request: of a watch or a list, when its body was closed.
+// RequestResult describes the end of a request. A watch or a list ends when its body is closed.
 type RequestResult struct {
 	// Code is the HTTP status code. Zero means that there was no response.
 	Code int
-	// Err is the failure of a request that got no response, or one that reports no success. It is nil if the body of a
-	// successful response cannot be read.
+	// Err is the failure of a request without a response or with an error status. It is nil if the body of a successful
+	// response cannot be read.
 	Err error
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/typedinformer/informer/internal/table"
 )
 
-// compact is the engine of an informer of T with Config.Compact: a follower of packed objects, whose objects it decodes
-// for handlers.
+// compact is the engine of an informer of T with Config.Compact: a follower of packed objects, which it decodes for
+// handlers.
 type compact[T Object] struct{ *follower[*packed] }
 
 // newCompact returns a compact engine, and the store of its decoded objects.
@@ -87,8 +87,8 @@ func compactConfig[T Object](config Config[T], packer *packer) Config[*packed] {
 	return c
 }
 
-// newCompactStore returns a store that shows the objects of another one, which is not in use yet. Readers could not
-// decode those in lost.
+// newCompactStore returns a store that decodes the objects of another one, which is not in use yet. lost has the
+// objects that readers could not decode.
 func newCompactStore[T Object](of *Store[*packed], lost *unreadable) *Store[T] {
 	var opener opener[T]
 	s := &Store[T]{addIndex: func(x table.AnyIndex[T]) { of.addIndex(table.OpenedIndex(x, opener)) }}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The informer and the subscription of packed objects have every setting of those that they do the work of.
+// The informer and the subscription of packed objects have every setting of the ones that they implement.
 func TestCompactHasEverySetting(t *testing.T) {
 	config := Config[*thing]{
 		Transform:         func(t *thing) (*thing, error) { return t, nil },

@@ -18,9 +18,9 @@ import (
 type Config[T Object] struct {
 	// Transform is called once for each decoded object before it is stored, and returns the object to store: usually obj
 	// itself without fields that nobody reads. It may write to obj. It must keep namespace, name, uid and resourceVersion.
-	// Objects of one namespace come in the order in which the server sent them. An error counts as a decode error of the
-	// object. The log and Status show its text, so it should not quote the object. Nil means that objects are stored as
-	// the server sent them.
+	// It receives the objects of one namespace in the order in which the server sent them. An error counts as a decode
+	// error of the object. The log and Status show its text, so it should not quote the object. Nil means that objects are
+	// stored as the server sent them.
 	Transform func(obj T) (T, error)
 	// Filter restricts the informer to the objects for whose metadata it returns true. Other objects are not decoded any
 	// further. An object that stops passing the filter is reported as deleted, with final=false. Filter is called once for
@@ -35,30 +35,31 @@ type Config[T Object] struct {
 	// Pods of one Deployment then share most of their spec, which can halve their memory, and shared parts are not
 	// decoded. Cached objects must never be written to. With Share, code that writes to one object changes others too; in
 	// tests, informertest.DetectMutations finds such code. Transform may write to the object that it receives. So with
-	// Transform, the informer decodes a new object twice: it sets fields of the object that Transform returns to equal
-	// values of one that shares its parts, or of the previous version. Nobody else may have the returned object yet. The
-	// informer writes to nothing behind its fields. False means that an object shares only strings with other objects, and
-	// unchanged parts with its own previous versions unless Transform is set.
+	// Transform, the informer decodes a new object twice, and sets fields of the object that Transform returns to equal
+	// values of the second copy or of the previous version. Transform must therefore not pass its result to anybody else.
+	// The informer does not write through pointers, maps or slices of the result. False means that an object shares only
+	// strings with other objects, and unchanged parts with its own previous versions unless Transform is set.
 	Share bool
 	// Compact holds objects as the server sent them, compressed, and decodes them when they are read. A pod then takes a
-	// tenth of the memory that it takes in client-go; data that cannot be compressed, such as most secrets, saves nothing.
-	// A read takes microseconds: [Store.Get] returns a decoded object, and while a caller holds it, all readers get that
-	// one. Iterators decode one object after the other, so reading the whole collection takes little memory. Keys, label
+	// tenth of the memory that it takes in client-go. Incompressible data, such as most secrets, saves nothing. A read
+	// takes microseconds. While a caller holds the object that [Store.Get] returned, other readers get the same one.
+	// Iterators decode one object after the other, so reading the whole collection takes little memory. Keys, label
 	// selectors of a [Lister] and lookups in an [Index] decode only the objects that they return. A handler receives
 	// decoded objects; see SubscriptionConfig.NewOnly.
 	//
 	// The informer still calls an index function once for each version. With Transform, the informer encodes the result of
-	// Transform and holds that, so nothing that Transform drops takes memory. If the encoding loses something, because a
-	// field has none, the informer holds the decoded object. T must decode the same bytes to the same object each time. If
-	// a type's own UnmarshalJSON fails for an object of the store, the informer logs that, and the object is as one that
-	// could never be decoded until its next version: readers leave it out, and [Store.Undecodable] says why. A handler
-	// receives no addition or update for that version; where it would receive it as the old or last version, it receives
-	// an object with namespace, name, uid and resourceVersion only. OnDecodeError is not called: readers do not wait for
-	// it. Compact and Share exclude each other. A [Reflector] has no Compact. False means that objects are held decoded.
+	// Transform and holds that, so fields that Transform drops take no memory. If the encoding loses a field, the informer
+	// holds the decoded object. T must decode the same bytes to the same object each time. If a type's own UnmarshalJSON
+	// fails for an object of the store, the informer logs that. Until the next version of the object, readers then leave
+	// it out, and [Store.Undecodable] says why. A handler receives no addition or update for that version; as the old or
+	// last version, it receives an object with only namespace, name, uid and resourceVersion. OnDecodeError is not called,
+	// so that readers do not wait for it. Compact and Share exclude each other. A [Reflector] has no Compact. False means
+	// that objects are held decoded.
 	Compact bool
-	// Prototype is needed only if T is an interface type, as for a program that learns the type of its objects at run
-	// time: a pointer of the type to decode, such as &corev1.Pod{} for an Informer[client.Object]. Its content does not
-	// matter, and it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T itself.
+	// Prototype is needed only if T is an interface type, for example in a program that learns the type of its objects at
+	// run time. It is a pointer of the type to decode, such as &corev1.Pod{} for an Informer[client.Object]. Its content
+	// does not matter, and it may be a nil pointer. The type of Prototype must be a valid T; see [Object]. Nil means T
+	// itself.
 	Prototype T
 	// OnDecodeError is called when an object cannot be decoded, while later objects wait. The informer keeps the last good
 	// version of the object and continues with the others; see [Store.Undecodable]. Nil means that the informer only logs

@@ -48,8 +48,8 @@ type Controller[K comparable] struct {
 	// LimitRequeueAfter makes the queue's limiter count Result.RequeueAfter too. The delay is then the limiter's if that
 	// is longer. False means that the delay is RequeueAfter, however short, and no limit applies.
 	LimitRequeueAfter bool
-	// OwnWrites makes the controller wait until its stores have what Reconcile wrote for a key before it reconciles that
-	// key again. The zero value does not wait.
+	// OwnWrites makes the controller wait until its stores have the writes of Reconcile for a key before it reconciles
+	// that key again. The zero value does not wait.
 	OwnWrites OwnWrites
 	// OnPanic receives the value of a panic of Reconcile. It runs in the deferred function that recovers the panic, so
 	// debug.Stack shows the origin of the panic. The reconcile counts as failed. Nil means that the panic ends the
@@ -100,8 +100,8 @@ type ControllerStatus struct {
 	// those that requested a requeue. Failed counts those that returned an error or panicked. Terminal and Panicked are
 	// the parts of Failed with a TerminalError and a panic.
 	Succeeded, RequeuedAfter, BackedOff, Failed, Terminal, Panicked uint64
-	// Failing is the number of keys whose latest call failed. FailingKeys are those that have failed for longest, 10 at
-	// most, the longest first.
+	// Failing is the number of keys whose latest call failed. FailingKeys are at most 10 of them, the longest failing
+	// first.
 	Failing     int
 	FailingKeys []FailingKey
 	// LastSuccess is the time at which a call last returned without an error. Zero means never.
@@ -262,17 +262,16 @@ func (c *Controller[K]) Status() ControllerStatus {
 var errNotOwned = errors.New("the key no longer belongs to this replica")
 
 // Own makes the controller reconcile a key only while of returns KeyOwned for it. Nil means that all keys are KeyOwned,
-// as before the first call. Call Own before Run for the first time, and again when results of the function change: keys
-// that have been awaited become ready then, or are dropped. Package shard does so.
+// as before the first call. Call Own before Run for the first time, and again when results of the function change:
+// awaited keys then become ready or are dropped. Package shard calls Own.
 //
 // The queue calls the function immediately before it hands out a key, so no key is handed out after its result has
-// changed. Keys that are KeyForeign are refused when they are added, and otherwise dropped when it is their turn.
-// Their count of retries is reset. The queue calls the function with its lock held: it must be fast, and must not call
-// methods of the queue.
+// changed. The queue refuses KeyForeign keys when they are added, drops those that became KeyForeign later when it is
+// their turn, and resets their retry counts. The queue calls the function with its lock held: it must be fast, and must
+// not call methods of the queue.
 //
-// A key that another replica has owned until now may have changes that this one has never seen, so call
-// [Controller.Replay] while the key is KeyAwaited. Before another replica owns a key, call [Controller.WaitReleased]
-// when the key is no longer KeyOwned.
+// This replica may have missed changes of a key while another one owned it, so call [Controller.Replay] while the key
+// is KeyAwaited. Before another replica owns a key, call [Controller.WaitReleased] when the key is no longer KeyOwned.
 func (c *Controller[K]) Own(of func(key K) Ownership) {
 	c.calls.Track()
 	c.queue().own(of)
@@ -289,8 +288,8 @@ func (c *Controller[K]) WaitReleased(ctx context.Context, match func(key K) bool
 	_ = c.queue().waitReleased(context.WithoutCancel(ctx), match)
 }
 
-// InWork returns the keys that are being reconciled and for which match returns true, and when the work on each began.
-// match is called with the lock of the queue held: it must be fast, and must not call methods of the queue.
+// InWork returns the keys being reconciled for which match returns true, and when the work on each began. match is
+// called with the lock of the queue held: it must be fast, and must not call methods of the queue.
 func (c *Controller[K]) InWork(match func(key K) bool) map[K]time.Time {
 	return c.queue().inWork(match)
 }
@@ -415,7 +414,7 @@ func (c *Controller[K]) queue() *Queue[K] {
 // reconcile reconciles key, and adds it again if the result requests it.
 func (c *Controller[K]) reconcile(ctx context.Context, queue *Queue[K], key K) {
 	ctx, ended := c.calls.Begin(ctx, key, queue.owns)
-	if ended == nil { // since Get, and WaitReleased may have looked at the calls already
+	if ended == nil { // no longer owned since Get, and WaitReleased may have checked the calls already
 		queue.putBack(key)
 		return
 	}

@@ -360,7 +360,7 @@ func TestControllerSurvivesAPanicIfAsked(t *testing.T) {
 	})
 }
 
-// If Reconcile ends its goroutine, Run returns an error that says so.
+// If Reconcile calls runtime.Goexit, Run returns an error that says so.
 func TestControllerEndsWithAnErrorOnGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(QueueConfig[string]{})

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A controller whose every reconcile fails says so: how many keys fail, which ones for longest, the last error, and when a call last
-// succeeded. A key that succeeds no longer fails.
+// The status of a controller whose reconciles fail has the number of failing keys, those failing for longest, the last
+// error, and the time of the last success. A key that succeeds no longer counts.
 // Guarantees: O5
 func TestStatusSaysWhichKeysFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestStatusSaysWhichKeysFail(t *testing.T) {
 	})
 }
 
-// A replica does not report keys that another one owns by now.
+// A replica does not report failing keys that another one has come to own.
 // Guarantees: O5
 func TestKeysOfOtherReplicasDoNotFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,8 @@ func (stopBy) Error() string { return "stop" }
 
 func (s stopBy) StopBy() time.Time { return s.Time }
 
-// If the cause of the end says by when Run must have returned, the calls end before, however long Grace is, and the log says so.
+// If the cause of the end names a time by which Run must return, the calls end before it, however long Grace is, and
+// the log says so.
 func TestGraceFitsTheTimeThatIsLeft(t *testing.T) {
 	for _, c := range []struct{ left, grace, want time.Duration }{
 		{4 * time.Second, 0, 3 * time.Second},

@@ -50,38 +50,38 @@ type Delta[T Object] struct {
 	// of them; see [Store.Undecodable]. Replaced has all such objects of the source. An empty key stands for an object
 	// whose name could not be decoded; Replaced then removes nothing.
 	Undecoded []*DecodeError
-	// Restored indicates that the source went back in time, as a server does after a restore from a backup. An object can
-	// then have new content under a known UID and resource version, so Replaced compares objects by content. The first
-	// list after a start from a saved state has Restored set, too: the server may have a new version or another CRD
-	// since the save.
+	// Restored indicates that the source went back in time, as a server does when etcd is restored from a backup. An
+	// object can then have new content under a known UID and resource version, so Replaced compares objects by content.
+	// The first list after a start from a saved state has Restored set, too: the server may have a new version or another
+	// CRD since the save.
 	Restored bool
 	// Namespace is the namespace that the source watches. Empty means the whole collection.
 	Namespace string
 	// ResourceVersion is the version of the collection after the change. Empty means unknown.
 	ResourceVersion string
 
-	from *origin // what the reflector adds; nil if it adds nothing, or no reflector has produced the delta
+	from *origin // nil if the delta needs none, or does not come from a reflector
 }
 
-// origin is what a reflector tells the store with a Replaced, and with the delta that ends a warm start.
+// origin describes where a Replaced comes from, and the delta that ends a warm start.
 type origin struct {
 	kind   originKind
-	shard  Shard     // no object outside it stays
+	shard  Shard     // the store removes objects outside it
 	change uint64    // the number of the change to shard
-	listed time.Time // when the list began from which the objects of a Replaced come
+	listed time.Time // when the list of a Replaced began
 }
 
-// originKind is what the store has after a delta with an origin.
+// originKind says what the store has after a delta with an origin.
 type originKind uint8
 
 const (
 	// wholeShard: the objects of the shard, as of the delta's resource version.
 	wholeShard originKind = iota
-	// restOfShard: as wholeShard, but the Replaced has only the objects that come, and the version stays.
+	// restOfShard: as wholeShard, but the Replaced has only the added objects, and the version stays.
 	restOfShard
 	// olderState: the objects of a saved state. The server has reached a later version.
 	olderState
-	// caughtUp: after olderState, every change up to the version that the server had then. The delta is no Replaced.
+	// caughtUp: after olderState, every change up to the version that the server had then. The delta is not a Replaced.
 	caughtUp
 )
 
@@ -141,8 +141,8 @@ func (d *Delta[T]) removedKey() Key {
 	return d.Key
 }
 
-// validate returns an error if d has no type, if an object of d is nil, has no name or is outside d.Namespace, or if
-// one that could not be decoded has no reason.
+// validate returns an error if d has no type, if one of its objects is nil, has no name or is outside d.Namespace, or
+// if an entry of Undecoded has no error.
 func (d *Delta[T]) validate() error {
 	for _, failed := range d.Undecoded {
 		if failed == nil || failed.Err == nil {

@@ -29,22 +29,22 @@
 //   - A handler receives changes one at a time, after the store has them. The changes of each key form a chain: old is
 //     exactly the object that this handler received last. If an object is deleted and recreated under the same name,
 //     the handler receives a deletion and an addition, even if the informer missed the deletion.
-//   - A slow handler delays no other handler. Neither does a handler that panics, if SubscriptionConfig.OnPanic is set.
-//     Unread changes of one key fold into one, so its backlog has at most one entry for each key. With [DeliverEvery],
+//   - A slow handler does not delay other handlers, nor does a panicking one if SubscriptionConfig.OnPanic is set.
+//     Unread changes of one key fold into one, so the backlog has at most one entry for each key. With [DeliverEvery],
 //     the handler receives each change, within a limit.
 //   - A subscription may begin at any time. It starts with the objects in the store. No change is missed or delivered
 //     twice.
-//   - After [Subscription.Close] has returned, no call of the handler begins. Close waits for no handler, so any
+//   - After [Subscription.Close] has returned, no call of the handler begins. Close does not wait for handlers, so any
 //     handler may call it. The channel of Subscription.Done is closed when the last call has returned.
 //   - If an object cannot be decoded, the informer reports it, keeps its last good version and continues with the
 //     others. The store knows that the object exists: see Store.Undecodable. A Lister returns an error for it, never
 //     NotFound.
 //   - After a failure, a watch resumes at its resource version. The informer lists the collection again only when the
 //     server no longer has the changes since that version; see [Reflector].
-//   - Memory is bounded. Each namespace that Resource names, or the one watch of all namespaces, has a read buffer and
-//     at most five batches of encoded objects, each of 64 KiB and one object, with their decoded objects. An informer
-//     decodes at most four objects at once, and holds at most a thousand changes between the network and the store. The
-//     backlog of a handler has at most one entry for each key, plus those of DeliverEvery.
+//   - Memory is bounded. Each list or watch has a read buffer and at most five batches of encoded objects, plus the
+//     objects decoded from them. A batch has at most 64 KiB plus one object. An informer decodes at most four objects
+//     at once, and holds at most a thousand changes between the network and the store. The backlog of a handler has at
+//     most one entry for each key, plus those of DeliverEvery.
 //   - No log, status or error contains content of an object, unless Transform, a handler or the server puts it into an
 //     error of its own. Only Config.OnDecodeError receives the bytes of an object that cannot be decoded.
 //   - At most one worker of a [Queue] has a key at a time, even if the key is added meanwhile. No key starves.
@@ -67,8 +67,8 @@
 //
 // Do not block in a function that the informer calls. A slow index function blocks writes to the store. The informer
 // calls Config.Transform, Filter, OnDecodeError and OnFailure between the network and the store, one at a time. So a
-// slow function delays every namespace of that informer. Decoding continues meanwhile, on up to four goroutines, with
-// Filter or without. These goroutines call a type's own UnmarshalJSON concurrently, for different objects.
+// slow function delays every namespace of that informer. Up to four goroutines decode meanwhile. They call a type's own
+// UnmarshalJSON concurrently, for different objects.
 //
 // Do not call runtime.Goexit in such a function, as FailNow and Fatal of a test do. In a function of Config, or in
 // UnmarshalJSON, it fails the list or watch, which the informer retries after a backoff. In an index function it ends
@@ -107,7 +107,7 @@
 //
 // # Memory on demand
 //
-// Package readthrough follows the metadata of a collection, and reads whole objects when they are asked for: for large
+// Package readthrough watches only the metadata of a collection and fetches whole objects on demand. Use it for large
 // collections that are rarely read, such as Secrets.
 //
 // # Shards
@@ -127,8 +127,8 @@
 // # Audit
 //
 // [Informer.Audit] proves that a store equals the server: it compares UID and resource version of each object with a
-// list of metadata at exactly the version of the store. The informer does so by itself after a warm start, after it
-// could not watch for a minute, and every Config.AuditEvery. It reports a difference, and repairs it by a list.
+// list of metadata at exactly the version of the store. The informer audits by itself after a warm start, after a
+// minute without a watch, and every Config.AuditEvery. It reports a difference and repairs it by a list.
 //
 // # Diagnosis
 //
@@ -142,8 +142,7 @@
 //
 // # Reading the source
 //
-// This is the path of one watch event. Each step calls the next one, hands the event to another goroutine that does, or
-// returns it to an earlier step that does:
+// This is the path of one watch event. Each step passes it on by a call, through a queue, or as a result:
 //
 //	reflectorstep.go  opens a watch at the resource version that the sink has reached
 //	internal/fetch    sends the request (internal/transport), reads frames, and passes each object to an intake
@@ -167,12 +166,12 @@
 // finds out what a 404 means, and its state machine chooses the next request. reshard.go changes the shard of a
 // reflector; an informer changes it in all its reflectors by internal/rollout. selections.go merges several mirrors
 // into one store (internal/union), and follower.go has the store and the handlers that mirrors feed. audited.go passes
-// the store to internal/audit, which compares it with the server. store.go, index.go and orderedindex.go read what
-// edit.go wrote. informer.go ties all this together, wait.go implements its Wait methods, group.go shares informers
-// (internal/members), and lister.go reads them as client-go's listers do. ownwrites.go delays a key until the stores
-// have the writes of its last reconcile. client.go configures the requests, and typedclient.go reads and writes single
-// objects (internal/crud). Package k8s and the generator in codegen build on these.
+// the store to internal/audit, which compares it with the server. store.go, index.go and orderedindex.go read the
+// versions that edit.go makes. informer.go ties all this together, wait.go implements its Wait methods, group.go shares
+// informers (internal/members), and lister.go reads them as client-go's listers do. ownwrites.go delays a key until the
+// stores have the writes of its last reconcile. client.go configures the requests, and typedclient.go reads and writes
+// single objects (internal/crud). Package k8s and the generator in codegen build on these.
 //
-// The test of a file stands beside it. Tests that look at whole informers, by their exported API only, are in
+// The test of a file stands beside it. Tests of whole informers, through their exported API only, are in
 // internal/suite, one folder for each subject. GUARANTEES.md links each rule to its tests.
 package informer

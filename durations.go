@@ -19,7 +19,7 @@ func DurationBounds() []time.Duration {
 	return bounds
 }
 
-// Durations is a histogram of durations since the beginning. The zero value has none.
+// Durations is a histogram of all durations so far. The zero value has none.
 type Durations struct {
 	// Count is the number of durations, Sum is their sum, and Max the longest.
 	Count uint64

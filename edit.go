@@ -65,7 +65,7 @@ func (s *Store[T]) merge(changes []change[T], do func(*edit[T])) []change[T] {
 	return w.changes
 }
 
-// applyLocked applies batch with w, which has not begun. It returns the changes of w.
+// applyLocked begins w and applies batch with it. It returns the changes of w.
 func (s *Store[T]) applyLocked(batch []Delta[T], w edit[T]) ([]change[T], error) {
 	for i := range batch {
 		if err := batch[i].validate(); err != nil {
@@ -178,9 +178,9 @@ func (w *edit[T]) remove(d *Delta[T]) {
 	w.note(c)
 }
 
-// replace replaces the contents of d's namespace with d's items, and leaves the objects of kept, which d could not
-// decode. If an item is the version that the store has, the store keeps its own copy. A relist without changes
-// therefore retains no memory.
+// replace replaces the contents of d's namespace with d's items, except for the objects of kept, which could not be
+// decoded. If the store already has the version of an item, it keeps its own copy, so a relist without changes retains
+// no memory.
 func (w *edit[T]) replace(d *Delta[T], kept undecodable) {
 	if !w.quiet && w.next.Len() == 0 {
 		w.changes = slices.Grow(w.changes, len(d.Items))
@@ -230,7 +230,7 @@ func (w *edit[T]) list(d *Delta[T]) undecodable {
 }
 
 // checkedAtOnce is the number of objects up to which assertLocked checks a store at every publication. It checks a
-// store that is n times as large at every nth publication only, so that the average cost of a write does not grow.
+// store n times as large only at every nth publication, so the average cost of a write does not grow.
 const checkedAtOnce = 128
 
 // assertLocked panics if next breaks an invariant. Builds with the tag assert call it before each publication. It

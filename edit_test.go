@@ -307,8 +307,8 @@ func view(s *Snapshot[*thing]) string {
 	return fmt.Sprint(objects, undecodable, missing)
 }
 
-// A reader that sees a list in the store sees in the status what could not be decoded of it, whatever the reflector has noted: it
-// may be about to.
+// A reader that sees a list in the store also sees in the status how many of its objects could not be decoded, even if
+// the reflector has not recorded that yet.
 // Guarantees: R17, C6
 func TestStatusHasWhatTheStoreLacks(t *testing.T) {
 	Bubble(t, func(t *testing.T) {

@@ -71,7 +71,7 @@ func EnqueueBy[T Object, K comparable](i *Informer[T], handler func(queue *Queue
 	return Source[K]{config.Resync, subscribe, i}
 }
 
-// replay is a source whose keys can be had once more.
+// replay is a source of a controller that can return its keys again.
 type replay[K comparable] struct {
 	source       Source[K]
 	subscription *Subscription // of the controller

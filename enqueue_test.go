@@ -331,7 +331,7 @@ func TestSourceThatCannotSyncEndsRunAndWaitSynced(t *testing.T) {
 	})
 }
 
-// The zero Source is an error that says what to use instead: of the subscription, of the waits, of Run and of Replay,
+// With the zero Source, the subscription, the waits, Run and Replay return an error that says what to use instead,
 // before Run and while the controller runs. Watch logs it, since go ctl.Run(ctx) drops the result.
 // Guarantees: L4
 func TestZeroSourceIsAnError(t *testing.T) {

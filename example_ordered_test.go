@@ -11,7 +11,7 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// Pages of the pods that do not run, by restarts, the most first, then the youngest first.
+// This program shows pages of the pods that are not running: most restarts first, then youngest first.
 func ExampleNewOrderedIndexFunc() {
 	store, writer := informer.NewStore[*corev1.Pod]()
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -197,7 +197,7 @@ func ExampleTypedClient() {
 	// Output: api
 }
 
-// The parts of a program that ask a group for the same pods share one informer.
+// Parts of a program that request the same pods from a group share one informer.
 func ExampleShared() {
 	client, closeServer := servePods()
 	defer closeServer()
@@ -288,7 +288,8 @@ func ExampleWarmStartConfig() {
 	// 3 true
 }
 
-// One store of the pods of two applications, then of one of them and of a namespace that RBAC may not allow yet.
+// One store holds the pods of two applications, then those of one of them and of a namespace that RBAC may not allow
+// yet.
 func ExampleInformer_SetSelections() {
 	client, closeServer := servePods()
 	defer closeServer()

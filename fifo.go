@@ -17,7 +17,7 @@ type Sink[T Object] interface {
 // holds.
 type Holder[T Object] interface {
 	Sink[T]
-	// Get returns the object that was put last for the key, or false if there is none. It must be safe for concurrent use.
+	// Get returns the object last put for the key, or false if there is none. It must be safe for concurrent use.
 	Get(Key) (T, bool)
 }
 

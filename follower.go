@@ -36,20 +36,20 @@ type feeder[T Object] interface {
 	// run feeds the store until ctx ends or the store fails, and returns the cause. When it returns, every goroutine that
 	// it started has ended.
 	run(ctx context.Context) error
-	// close ends a feeder that does not run. Nobody can feed the store then.
+	// close ends a feeder that does not run. Nothing can feed the store afterwards.
 	close()
-	// mirrors returns the mirrors of the collections that the store consists of.
+	// mirrors returns a mirror for each collection of the store.
 	mirrors() []*mirror[T]
 	// latest returns the resource with the latest shard and selections.
 	latest() Resource
-	// setShard makes the store have another shard.
+	// setShard changes the shard of the store.
 	setShard(Shard)
-	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when to ask
-	// again.
+	// sharded reports whether the store has the latest shard. If not, it returns a channel that is closed when the answer
+	// may have changed.
 	sharded() (ok bool, changed <-chan struct{})
 }
 
-// newFollower returns a follower that holds a T for each object. packing is that of newReflector. If invalid is not
+// newFollower returns a follower that holds a T for each object. It passes packing to newReflector. If invalid is not
 // nil, the follower is invalid for that reason.
 func newFollower[T Object](client *Client, resource Resource, config Config[T], packing intake.Packing[T],
 	invalid error) *follower[T] {
@@ -74,7 +74,7 @@ func newFollower[T Object](client *Client, resource Resource, config Config[T], 
 	return f
 }
 
-// feed makes the feeder of f. It returns a function that makes its reflectors, or an error if they cannot be made.
+// feed makes the feeder of f. It returns a function that makes the feeder's reflectors, or fails.
 func (f *follower[T]) feed(client *Client, packing intake.Packing[T]) func() error {
 	if len(f.resource.Selections) > 0 {
 		s := newSelections(client, f.resource, f.config, packing, f.store, f.hub, f.audits.Resumed)
@@ -185,7 +185,7 @@ func (f *follower[T]) subscribe(h Handler[T], config SubscriptionConfig[T]) *Sub
 // pull implements engine.
 func (f *follower[T]) pull(ctx context.Context, yield func(Event[T]) bool) { pull(ctx, f.hub, yield) }
 
-// audited returns what audits compare with the server.
+// audited returns the sources that audits compare with the server.
 func (f *follower[T]) audited() (all []audit.Source) {
 	for _, m := range f.feeder.mirrors() {
 		all = append(all, m.audited...)
@@ -207,7 +207,7 @@ func (f *follower[T]) audit(ctx context.Context) (AuditResult, error) {
 	return auditResult(f.resource, r), err
 }
 
-// runAudits audits by itself until ctx ends.
+// runAudits runs the follower's own audits until ctx ends.
 func (f *follower[T]) runAudits(ctx context.Context) {
 	if f.waitSynced(ctx) != nil {
 		return
@@ -258,7 +258,8 @@ func (f *follower[T]) setSelections(ctx context.Context, selected []Selection) e
 	return nil
 }
 
-// waitUntil waits until done returns true. The channel that it returns otherwise is closed when to ask again.
+// waitUntil waits until done returns true. Otherwise, done returns a channel that is closed when waitUntil must call it
+// again.
 func (f *follower[T]) waitUntil(ctx context.Context, done func() (bool, <-chan struct{})) error {
 	for {
 		ok, changed := done()

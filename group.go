@@ -48,10 +48,10 @@ func NewGroup(client *Client) *Group {
 // with config. The informer stops when its last user releases it; a later call creates a new one. release does not wait
 // until the informer has stopped. Calling it again does nothing.
 //
-// A later call returns the informer with its first configuration, also if [Informer.SetShard] has changed its shard
-// since. Its config must be the zero Config, or equal to the first one; only its Logger may differ, and is not used.
-// Functions are never equal, so a later Transform, Filter, OnDecodeError or OnFailure is an error. So is a resource or
-// config that is wrong. If the group has stopped, the error wraps [ErrStopped].
+// A later call returns the informer with its first configuration, even if [Informer.SetShard] has changed its shard
+// since. Its config must be the zero Config, or equal to the first one; only its Logger may differ, and is ignored.
+// Functions are never equal, so a later Transform, Filter, OnDecodeError or OnFailure is an error. An invalid resource
+// or config is an error, too. If the group has stopped, the error wraps [ErrStopped].
 func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *Informer[T], release func(), err error) {
 	sorted := resource
 	sorted.Namespaces = slices.Sorted(slices.Values(resource.Namespaces))
@@ -82,7 +82,7 @@ func Shared[T Object](g *Group, resource Resource, config Config[T]) (shared *In
 	return member.(*Informer[T]), release, nil
 }
 
-// joins returns an error unless a user with config c can share an informer with config first.
+// joins returns an error unless a user with config c can share the informer that has the config first.
 func (c *Config[T]) joins(first *Config[T]) error {
 	if c.Transform != nil || c.Filter != nil || c.OnDecodeError != nil || c.OnFailure != nil {
 		return errors.New("the informer already exists, with the functions of its first Config: " +
@@ -92,7 +92,7 @@ func (c *Config[T]) joins(first *Config[T]) error {
 	theirs.Transform, theirs.Filter, theirs.OnDecodeError, theirs.OnFailure = nil, nil, nil, nil
 	zero := Config[T]{}
 	mine.Prototype, theirs.Prototype = zero.Prototype, zero.Prototype // of the same type
-	mine.Logger, theirs.Logger = nil, nil                             // in use: to look into one is a data race
+	mine.Logger, theirs.Logger = nil, nil                             // in use: comparing them is a data race
 	if !reflect.DeepEqual(mine, zero) && !reflect.DeepEqual(mine, theirs) {
 		return errors.New("the informer already exists, with another Config")
 	}
@@ -111,7 +111,7 @@ func (g *Group) Run(ctx context.Context) error {
 }
 
 // HasSynced reports whether every informer that is now in the group has synced. For an empty group it returns true. It
-// returns false again after an informer has joined that has not synced yet.
+// returns false again when an unsynced informer joins.
 func (g *Group) HasSynced() bool { return g.members.Every(sharedInformer.HasSynced) }
 
 // WaitSynced waits until every informer that is now in the group has synced, and then returns nil. If ctx ends first or
@@ -131,7 +131,7 @@ func (g *Group) Status() []InformerStatus {
 }
 
 // Audit calls [Informer.Audit] of each informer that is now in the group, one after the other, in the order in which
-// they joined. It returns the results of those that could compare, and the errors of the others, joined.
+// they joined. It returns the results of the audits that succeeded, and the joined errors of the others.
 func (g *Group) Audit(ctx context.Context) (results []AuditResult, err error) {
 	err = g.members.Each(func(i sharedInformer) error {
 		r, err := i.Audit(ctx)

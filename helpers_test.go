@@ -47,7 +47,7 @@ func packedFollowerOf[T Object](i *Informer[T]) *follower[*packed] {
 	return i.engine.(compact[T]).follower
 }
 
-// mirror returns what feeds f, which follows one collection.
+// mirror returns the feeder of f, which follows one collection.
 func (f *follower[T]) mirror() *mirror[T] { return f.feeder.(*mirror[T]) }
 
 // silence is a server that never answers.

@@ -22,7 +22,7 @@ type Index[T Object, K comparable] struct {
 	index *table.Index[T, K] // finds the objects in snapshots of store
 }
 
-// Indexable is an [*Informer] or a [*Store]: what [NewIndex] and listers read.
+// Indexable is an [*Informer] or a [*Store], which [NewIndex] and listers read.
 type Indexable[T Object] interface{ indexed() *Store[T] }
 
 func (s *Store[T]) indexed() *Store[T] { return s }

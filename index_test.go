@@ -33,8 +33,8 @@ func contents(s *Store[*thing], x *Index[*thing, any]) (all []*thing, keys map[a
 	return s.List(), keys, s.ResourceVersion()
 }
 
-// A step that fails because the function of an index panics or ends the goroutine has no effect. The same step can be repeated
-// later, and later steps have the same effects as in a store where nothing failed.
+// A step in which an index function panics or calls runtime.Goexit has no effect. The same step can be repeated later,
+// and later steps have the same effects as in a store where nothing failed.
 //
 // Guarantees: C3, C4, C5, C6
 func TestStepThatAKeyFunctionEndsHasNotHappened(t *testing.T) {

@@ -67,7 +67,7 @@ func newInformer[T Object](client *Client, resource Resource, config Config[T]) 
 	return newFace(client, resource, config, f.store, f, f)
 }
 
-// newFace returns an informer that shows store. f does the work, as engine.
+// newFace returns an informer with that store and engine. f is the follower behind them.
 func newFace[T, S Object](client *Client, resource Resource, config Config[T], store *Store[T], engine engine[T],
 	f *follower[S]) *Informer[T] {
 	i := &Informer[T]{resource, config, f.invalid, store, f.hub.Synced(), f.hub.Stopped(), engine, ""}
@@ -106,14 +106,14 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error { return i.engine.wa
 // Subscribe registers h, with a configuration or without. The subscription first calls OnAdd for every object in the
 // store, and then delivers every later change. No change is missed or delivered twice.
 //
-// On an informer that has stopped, Subscribe returns a subscription that has ended; see [Subscription.Err]. So it does
-// if config is wrong or there are several; it then logs the error.
+// If the informer has stopped, Subscribe returns a subscription that has ended; see [Subscription.Err]. If config is
+// wrong or has more than one element, it does the same and logs the error.
 func (i *Informer[T]) Subscribe(h Handler[T], config ...SubscriptionConfig[T]) *Subscription {
 	if len(config) == 0 {
 		return i.engine.subscribe(h, SubscriptionConfig[T]{})
 	}
 	if len(config) > 1 {
-		err := fmt.Errorf("%s: Subscribe has %d configurations: it takes one", i.resource, len(config))
+		err := fmt.Errorf("%s: Subscribe got %d configurations: it takes at most one", i.resource, len(config))
 		i.config.logger().Error("the handler does not run", "err", err)
 		return &Subscription{deliver.Ended{Why: err}}
 	}
@@ -127,31 +127,31 @@ func (i *Informer[T]) Changes(ctx context.Context) iter.Seq[Event[T]] {
 	return func(yield func(Event[T]) bool) { i.engine.pull(ctx, yield) }
 }
 
-// SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, it holds those of
-// the shard before. It changes in one step, or in one for each namespace of the Resource: objects that stay raise no
-// event unless they have changed, those that come are added, and those that go are deleted with final=false.
+// SetShard makes the store hold exactly the objects of shard, and returns when it does. Until then, the store holds
+// those of the previous shard. It changes in one step, or in one step for each namespace of the Resource. Handlers
+// receive additions for the objects that enter, and deletions with final=false for those that leave. An object that
+// stays raises no event unless it has changed.
 //
-// If the store has a part of shard, and the server filters by shard, the informer lists only the newly added ranges, as
-// of the resource version of the store, and resumes the watch there. If no range is new, it needs no list. Otherwise,
-// even if the store already has shard, it lists the whole shard, and changes of objects that stay raise events when it
-// has the list. It does none of this while it waits to try again after a failure. If another call for the same shard is
-// under way, or has ended before the informer had it, they share the list.
+// If the store has a part of shard, and the server filters by shard, the informer lists only the newly added ranges, at
+// the resource version of the store, and resumes the watch there. If no range is new, it needs no list. Otherwise, even
+// if the store already has shard, it lists the whole shard. It does neither before a backoff has ended. Calls for the
+// same shard share a list that has not arrived yet.
 //
-// If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. Before Run, and
-// while a resource has never been served, SetShard waits. If another call changes the shard meanwhile, the later shard
-// counts, and SetShard waits for that one. The error wraps [ErrStopped] if the informer stops.
+// If ctx ends first, SetShard returns an error that wraps the cause of ctx, and the change continues. SetShard also
+// waits before Run, and until the server first serves the resource. If another call changes the shard meanwhile,
+// SetShard waits for the later shard. If the informer stops, the error wraps [ErrStopped].
 func (i *Informer[T]) SetShard(ctx context.Context, shard Shard) error {
 	return i.engine.setShard(ctx, shard)
 }
 
-// SetSelections makes the store hold the objects that at least one of these selections has, and returns when it does.
+// SetSelections makes the store hold the objects that match at least one of these selections, and returns when it does.
 // It is for an informer whose Resource has Selections.
 //
-// The informer lists only the selections that it does not have yet. Objects of selections that it no longer has stay
-// until it has the new ones, and then leave with final=false unless another selection has them. No selections mean that
-// the store becomes empty. If ctx ends first, SetSelections returns an error that wraps the cause of ctx, and the
-// change continues. Before Run, SetSelections waits. If another call comes meanwhile, its selections count, and both
-// calls wait for these. The error wraps [ErrStopped] if the informer stops.
+// The informer lists only the selections that it does not have yet. Objects of removed selections stay until it has the
+// new ones. Then they are deleted with final=false, unless another selection matches them. Without selections, the
+// store becomes empty. If ctx ends first, SetSelections returns an error that wraps the cause of ctx, and the change
+// continues. SetSelections also waits before Run. If another call is made meanwhile, both wait for its selections. If
+// the informer stops, the error wraps [ErrStopped].
 func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection) error {
 	return i.engine.setSelections(ctx, selections)
 }
@@ -160,18 +160,18 @@ func (i *Informer[T]) SetSelections(ctx context.Context, selections ...Selection
 // collection. Then it lists the metadata of all objects at exactly the resource version of the store, page by page, and
 // compares UID and resource version of each with those in the store at that version. Namespaces, selectors, Shard and
 // Filter apply; Filter is called once more for each object. If the server no longer has that version, Audit takes the
-// next one of the store. The requests wait for the rate limit of the client and while one of its informers lists. One
-// audit of a client runs at a time.
-// With Selections, it compares each of them, and counts an object of several as often.
+// next one of the store. Its requests wait for the rate limit of the client, and while an informer of the client lists.
+// A client runs one audit at a time. With Selections, Audit compares each of them, and counts an object once for each
+// selection that it matches.
 //
 // The informer repairs a difference: it lists everything again, and compares contents. Handlers receive the changes as
 // after any list. It logs the difference with the keys of the objects, counts it in [AuditStatus], and calls
 // Config.OnFailure with an [*AuditError]. Audit does not wait for the repair.
 //
-// The error says why the two could not be compared. Only metadata crosses the network, but a server without the feature
-// ListFromCacheSnapshot reads all objects from etcd, so an audit is not for every minute. No audit finds an object with
-// the same UID and resource version and other content. The informer also audits by itself after a warm start, after it
-// could not watch for a minute, and every Config.AuditEvery; see [AuditStatus].
+// If Audit cannot compare the two, the error says why. Only metadata crosses the network, but a server without the
+// feature ListFromCacheSnapshot reads all objects from etcd, so do not audit every minute. An audit does not notice
+// different content under the same UID and resource version. The informer also audits by itself after a warm start,
+// after a minute without a watch, and every Config.AuditEvery; see [AuditStatus].
 func (i *Informer[T]) Audit(ctx context.Context) (AuditResult, error) { return i.engine.audit(ctx) }
 
 // Status returns the present status of the informer.
@@ -179,5 +179,5 @@ func (i *Informer[T]) Status() InformerStatus { return i.engine.status() }
 
 func (i *Informer[T]) indexed() *Store[T] { return i.store }
 
-// abandon ends an informer that was not started, so that nobody waits for it. Run then returns [ErrStopped].
+// abandon ends an informer that was not started. Its waits and Run then return [ErrStopped].
 func (i *Informer[T]) abandon() { i.engine.abandon() }

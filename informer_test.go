@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// queued puts deltas as a reflector does that read them together.
+// queued puts deltas like a reflector that read them together.
 func (f fed) queued(deltas ...Delta[*thing]) {
 	f.t.Helper()
 	for _, d := range deltas {
@@ -43,8 +43,8 @@ func TestChangesThatCameTogetherAreOneStep(t *testing.T) {
 	})
 }
 
-// After a warm start, additions are initial until the store has every change that the server had then, also if the change
-// that shows it comes together with later ones. The informer is synced, and has its shard, at that moment.
+// After a warm start, additions are initial until the store has caught up, even if the change that shows this comes
+// together with later ones. At that moment, the informer is synced and has its shard.
 // Guarantees: S4
 func TestAdditionsAreInitialUntilAWarmStartHasCaughtUp(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAdditionsToEachNamespaceAreInitialOnTheirOwn(t *testing.T) {
 	}
 }
 
-// A reflector does not wait for a handler: what a full backlog has no room for is left to apply, in order.
+// A reflector does not wait for a handler. Changes beyond a full backlog wait to be applied, in order.
 // Guarantees: F1, F3
 func TestFlushDoesNotWaitForRoom(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestFlushLeavesListsToApply(t *testing.T) {
 	})
 }
 
-// The end of a goroutine in the function of an index ends the informer, also if it was the reflector's.
+// If an index function calls runtime.Goexit, the informer ends, even if the goroutine was the reflector's.
 // Guarantees: C3
 func TestIndexThatExitsEndsTheInformer(t *testing.T) {
 	Bubble(t, func(t *testing.T) {

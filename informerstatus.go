@@ -22,7 +22,7 @@ type InformerStatus struct {
 	// Each version of an object whose name could not be decoded counts as another object, until the next list.
 	Undecodable, Missing int
 	// Memory is an estimate of the memory that the store takes, in bytes, from the sizes of 32 of its objects. They are
-	// measured at most once a minute. Memory that several objects share counts as often as among these 32.
+	// measured at most once a minute. Memory that objects share counts as often as among these 32.
 	Memory int64
 	// Reflectors has one status for each namespace of Resource, or one for all namespaces. With Selections, it has one for
 	// each of them, in their order, and then one for each that SetSelections is removing.
@@ -36,8 +36,8 @@ type InformerStatus struct {
 	Handlers []SubscriptionStatus
 }
 
-// SourceName returns a name for Reflectors[i] that no other reflector of the informer has: its namespace, or a text for
-// its selection, such as "ns with labels app=web". It is empty for the only reflector of a whole collection.
+// SourceName returns a unique name for Reflectors[i]: its namespace, or a text for its selection, such as "ns with
+// labels app=web". It is empty for the only reflector of a whole collection.
 func (s InformerStatus) SourceName(i int) string {
 	switch selections := s.Resource.Selections; {
 	case len(selections) == 0:
@@ -70,7 +70,7 @@ func (f *follower[T]) status() InformerStatus {
 	return s
 }
 
-// addStatus adds what s has of m.
+// addStatus adds the status of m to s.
 func (m *mirror[T]) addStatus(s *InformerStatus) {
 	snap := m.store.Snapshot()
 	queued, blocked := m.fifo.Len()
@@ -79,7 +79,7 @@ func (m *mirror[T]) addStatus(s *InformerStatus) {
 	for _, r := range m.reflectors {
 		part := r.Status()
 		src, _ := snap.sources.Of(r.decoder.Namespace)
-		part.Stale = src.Data.undecoded.Len() // so that who sees a list in the store also sees what it lacks
+		part.Stale = src.Data.undecoded.Len() // a reader that sees a list in the store must see what it lacks
 		s.Reflectors = append(s.Reflectors, part)
 	}
 }

@@ -13,14 +13,14 @@ import (
 type RateLimiter[K comparable] interface {
 	// When counts a try of key, and returns the delay before it.
 	When(key K) time.Duration
-	// Forget resets the count of key, which succeeded or is given up. The next try counts as the first.
+	// Forget resets the count of key, which has succeeded or is no longer retried. The next try counts as the first.
 	Forget(key K)
 	// NumRequeues returns the number of tries of key since the last Forget.
 	NumRequeues(key K) int
 }
 
-// DefaultLimiter returns a new limiter with the defaults of Kubernetes controllers. The delay is the longer of two: 5
-// ms to 1,000 s, doubling with each try of the key, and the delay of a token bucket for all keys together, which holds
+// DefaultLimiter returns a new limiter with the defaults of Kubernetes controllers. The delay is the longer of two: an
+// exponential backoff from 5 ms to 1,000 s for each key, and the delay of one token bucket for all keys, which holds
 // 100 tokens and gets 10 per second. After an outage that failed thousands of keys, the bucket admits 10 of them per
 // second. For a delay that depends on the tries of the key only, use an ExponentialLimiter.
 func DefaultLimiter[K comparable]() RateLimiter[K] {

@@ -11,10 +11,10 @@ import (
 
 // Handler receives the changes of an informer's objects, one call at a time.
 //
-// For each key the calls form a chain: old is exactly the object that this handler received last. A slow handler delays
-// no other handler: its changes wait in a backlog of its own, where changes of one key fold into one. A handler may
-// read the store and the indexes. They already have the change, and may be ahead of it. A handler must not write to the
-// objects.
+// For each key the calls form a chain: old is exactly the object that this handler received last. A slow handler does
+// not delay others: its changes wait in a backlog of its own, where changes of one key fold into one. A handler may
+// read the store and the indexes. They already have the change, and may have later ones. A handler must not write to
+// the objects.
 type Handler[T Object] interface {
 	// OnAdd receives an object that is new to this handler. initial is true for the objects that existed when the
 	// subscription began: those of the informer's first list, and those that the store had at a later subscription.
@@ -67,10 +67,10 @@ type SubscriptionConfig[T Object] struct {
 	Filter func(T) bool
 	// Delivery selects the changes that a slow handler receives. Zero means the latest of each key.
 	Delivery Delivery
-	// Resync is how often the handler receives every object again, by OnUpdate with equal old and new. A round begins
-	// between one and 1.1 times Resync after the subscription has its initial list, or after the previous round has ended.
-	// It sends no request, and yields to changes. Zero means never. Resync only helps a handler that compares objects with
-	// something that changes without the informer.
+	// Resync is the period at which the handler receives every object again, by OnUpdate with equal old and new. A round
+	// begins between one and 1.1 times Resync after the subscription has its initial list, or after the previous round has
+	// ended. It sends no request, and changes go first. Zero means never. Resync only helps a handler that compares
+	// objects with something that the informer does not watch.
 	Resync time.Duration
 	// NewOnly passes the zero T to OnUpdate as old. With Config.Compact, that saves decoding the previous version.
 	NewOnly bool
@@ -84,7 +84,7 @@ type SubscriptionConfig[T Object] struct {
 // from the object that the handler received last to the latest. [DeliverEvery] and [DeliverEveryBlocking] return
 // others.
 type Delivery struct {
-	limit int  // of the changes that wait; zero means that those of one key fold
+	limit int  // the maximum number of waiting changes; zero means that changes of one key fold
 	block bool // what happens at the limit
 }
 
@@ -225,7 +225,7 @@ type SubscriptionStatus struct {
 	// changes.
 	Backlog int
 	// Busy is how long the current call has taken so far. Zero means that no call is under way. The informer logs a
-	// warning after 10 s, and then when a call takes twice as long as at the last warning.
+	// warning after 10 s, and then whenever a call takes twice as long as at the last warning.
 	Busy time.Duration
 	// Oldest is how long the oldest waiting change has waited. Changes of one key that fold wait since the first of them.
 	Oldest time.Duration
@@ -238,7 +238,7 @@ type SubscriptionStatus struct {
 	Blocking bool
 }
 
-// subscriptionStatus returns s as the face shows it.
+// subscriptionStatus returns s as a SubscriptionStatus.
 func subscriptionStatus(s deliver.Status) SubscriptionStatus {
 	return SubscriptionStatus{
 		Name:     s.Name,

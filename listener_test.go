@@ -344,7 +344,7 @@ func TestPanicOfAHandlerCrashesByDefault(t *testing.T) {
 	}
 }
 
-// A handler that ends its goroutine, as t.FailNow does, ends its subscription and nothing else.
+// A handler that calls runtime.Goexit, as t.FailNow does, ends its subscription and nothing else.
 // Guarantees: H9
 func TestHandlerThatExits(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
@@ -554,8 +554,8 @@ func TestSubscriptionCountsItsCalls(t *testing.T) {
 	})
 }
 
-// A call that takes long gives a warning while it lasts, and the next one must take twice as long. A quick handler gives none,
-// however much it has to do.
+// A long call causes a warning while it lasts. The next warning needs a call twice as long. A quick handler causes
+// none, however busy it is.
 // Guarantees: O2
 func TestSlowHandlerGivesAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

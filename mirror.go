@@ -33,7 +33,7 @@ type mirror[T Object] struct {
 	write   func(batch []Delta[T], initial bool) error // writes a batch to the store; its additions may be initial
 	changes []change[T]                                // scratch memory of write
 	whole   chan struct{}                              // closed when the store has the first list of each namespace
-	done    func()                                     // called then
+	done    func()                                     // called when whole is closed
 
 	mu     sync.Mutex      // protects listed
 	listed map[string]bool // the namespaces whose first list is in the store
@@ -58,8 +58,8 @@ func newMirror[T Object](resource Resource, config Config[T], store *Store[T], h
 	return m
 }
 
-// reflect makes one reflector for each namespace, which tells resumed after a failure. packing is that of newReflector.
-// It returns an error if the client, the resource or the config is wrong.
+// reflect makes one reflector for each namespace. It passes packing to newReflector. The reflectors call resumed when a
+// watch resumes after a failure. reflect returns an error if the client, the resource or the config is wrong.
 func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed func(away time.Duration)) error {
 	if err := m.resource.validate(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (m *mirror[T]) reflect(client *Client, packing intake.Packing[T], resumed f
 	return nil
 }
 
-// shareWork makes reflectors decode no more at once than one of them, and call one function of the user at a time.
+// shareWork makes reflectors share one limit of concurrent decoding, and call one callback of Config at a time.
 func shareWork[T Object](reflectors []*Reflector[T]) {
 	decoding, calling := run.NewLimit(run.MaxWorkers), run.NewLimit(1)
 	for _, r := range reflectors {
@@ -205,8 +205,8 @@ func (m *mirror[T]) content(namespace string) (c saved.Content, ok bool) {
 	}, true
 }
 
-// fewChanges is the largest number of changes that a reflector applies by itselm. It leaves more to another goroutine,
-// and continues to decode.
+// fewChanges is the largest number of changes that a reflector applies itself. It leaves more to another goroutine, and
+// continues to decode.
 const fewChanges = 32
 
 // apply writes a batch of the FIFO to the store. The drain calls it, for one batch at a time.
@@ -232,8 +232,8 @@ func (m *mirror[T]) writeOwn(batch []Delta[T], initial bool) (err error) {
 	return err
 }
 
-// step returns the number of deltas of batch to apply in one step, and whether their additions are initial. They are
-// initial until the store has the first list of their namespace, or every change since a warm start.
+// step returns how many deltas of batch to apply in one step, and whether their additions are initial. They are initial
+// until the store has the first list of their namespace, or has caught up after a warm start.
 func (m *mirror[T]) step(batch []Delta[T]) (n int, initial bool) {
 	if len(m.listed) == len(m.reflectors) {
 		return len(batch), false
@@ -245,7 +245,7 @@ func (m *mirror[T]) step(batch []Delta[T]) (n int, initial bool) {
 	return n, initial
 }
 
-// note notes which list and which shard the store has after d, the last delta of a step.
+// note records the first list and the shard that the store has after d, the last delta of a step.
 func (m *mirror[T]) note(d *Delta[T]) {
 	from := d.whence()
 	if d.Type != Replaced && from.kind != caughtUp || from.kind == olderState {
@@ -257,7 +257,8 @@ func (m *mirror[T]) note(d *Delta[T]) {
 	m.sharding.Note(d.Namespace, from.change)
 }
 
-// noteFirstList notes that the store has the first list of a namespace, or what equals it. Only apply calls it.
+// noteFirstList records that the store has the first list of a namespace, or has caught up after a warm start. Only
+// apply calls it.
 func (m *mirror[T]) noteFirstList(namespace string) {
 	m.mu.Lock()
 	m.listed[namespace] = true
@@ -269,5 +270,5 @@ func (m *mirror[T]) noteFirstList(namespace string) {
 	}
 }
 
-// exited is the error of a goroutine that a function of the user has ended.
+// exited returns the error of a goroutine in which a callback called runtime.Goexit.
 func (m *mirror[T]) exited() error { return fmt.Errorf("%s: %w", m.resource, run.ErrGoroutineEnded) }

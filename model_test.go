@@ -26,8 +26,8 @@ import (
 	"github.com/typedinformer/informer/internal/world"
 )
 
-// A server and its network fail at random while an informer of a random kind follows it, and the informer's users come and
-// go. In the end all of them agree with the server.
+// A server and its network fail at random while a random kind of informer follows the server, and the informer's users
+// come and go. In the end, all of them agree with the server.
 // Guarantees: C1, C6, C7, H1, H2, H5, H7, H8, H11, H12, L1, R5, R6, R8, R9, R14, R17, R18, R23, D3
 func TestUsersOfAnInformerWithAServerAgreeWithAMap(t *testing.T) {
 	informer.EachSeed(t, informer.Short(100, 1000), func(m *informer.Model) {

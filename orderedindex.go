@@ -9,14 +9,14 @@ import (
 
 // OrderedIndex has the objects of a [Store] in the order of keys that a function computes from them: for example pods
 // by age, for lists that show one page after the other. It is always consistent with the store: both change in the same
-// step. An [Index] is smaller and faster where nobody needs the order.
+// step. An [Index] is smaller and faster if the order does not matter.
 //
 // An object has one entry for each of its keys. Entries are in the order of their keys, then of the namespaces and
 // names of their objects.
 //
-// The rules for the function of an Index also hold here, and for the comparison: both run during writes to the store. A
-// comparison that contradicts itself, for example because it returns 0 for NaN and any number, makes the order
-// arbitrary and writes slow, but no object gets lost.
+// The rules for the function of an Index also hold here, and for the comparison: both run during writes to the store.
+// An inconsistent comparison, for example one that returns 0 for NaN and any number, makes the order arbitrary and
+// writes slow, but loses no object.
 //
 // An OrderedIndex lives as long as its store; [NewOrderedIndex] creates one. All methods are safe for concurrent use.
 type OrderedIndex[T Object, K comparable] struct {
@@ -32,8 +32,8 @@ func NewOrderedIndex[T Object, K cmp.Ordered](in Indexable[T], keys func(T) []K)
 }
 
 // NewOrderedIndexFunc is like [NewOrderedIndex], but with keys of any comparable type: for example a struct of several
-// columns, compared with [cmp.Or]. compare compares two keys, like [cmp.Compare]. If it returns 0, they are one key; of
-// such keys of one object, only the first counts.
+// columns, compared with [cmp.Or]. compare compares two keys, like [cmp.Compare]. Keys for which it returns 0 are
+// equal; of equal keys of one object, only the first counts.
 func NewOrderedIndexFunc[T Object, K comparable](in Indexable[T], keys func(T) []K,
 	compare func(a, b K) int) *OrderedIndex[T, K] {
 	x := &OrderedIndex[T, K]{in.indexed(), table.NewOrdered(keys, compare)}
@@ -44,7 +44,7 @@ func NewOrderedIndexFunc[T Object, K comparable](in Indexable[T], keys func(T) [
 // Range returns all entries, in ascending order, from the current snapshot.
 func (x *OrderedIndex[T, K]) Range() OrderedRange[T, K] { return x.RangeIn(x.store.Snapshot()) }
 
-// RangeIn returns all entries of snap, in ascending order. Pages of one list belong together if their ranges come from
+// RangeIn returns all entries of snap, in ascending order. The pages of a list fit together if their ranges come from
 // one snapshot. If snap is older than the index or belongs to another store, RangeIn calls the index's function for
 // every object in it, and sorts them.
 func (x *OrderedIndex[T, K]) RangeIn(snap *Snapshot[T]) OrderedRange[T, K] {
@@ -99,8 +99,8 @@ func (r OrderedRange[T, K]) Below(key K) OrderedRange[T, K] {
 func (r OrderedRange[T, K]) Equal(key K) OrderedRange[T, K] { return r.AtLeast(key).AtMost(key) }
 
 // After returns the entries that follow the one of key and object in the order of r. r need not have that entry. So a
-// list can continue in a later snapshot, behind the last entry of its last page: an entry that has not moved meanwhile
-// is in the list once.
+// list can continue in a later snapshot, after the last entry of its previous page. It then has each entry that has not
+// moved meanwhile exactly once.
 func (r OrderedRange[T, K]) After(key K, object Key) OrderedRange[T, K] {
 	at, behind := r.span.Around(key, object)
 	if r.descending {

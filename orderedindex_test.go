@@ -254,7 +254,7 @@ func TestPagesOfOneSnapshotAreOneList(t *testing.T) {
 	readers.Wait()
 }
 
-// A list that continues behind its last entry in a later snapshot has each entry that stays where it is, once.
+// A list that continues after its last entry in a later snapshot has each entry that has not moved exactly once.
 //
 // Guarantees: I2
 func TestListContinuesInALaterSnapshot(t *testing.T) {

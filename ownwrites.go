@@ -11,21 +11,22 @@ import (
 
 // OwnWrites makes a [Controller] wait for its own writes: a key whose reconcile wrote objects through a [TypedClient]
 // is not handed out again until the store of every source of the controller has these writes or newer versions. So
-// Reconcile never sees a state from before its own last call, which makes it create things twice, or fail with
+// Reconcile never sees a state older than its own writes, which would make it create objects twice or fail with
 // conflicts.
 //
-// The key takes no worker meanwhile, and becomes ready in the moment in which the last store has the writes. Reconcile
-// must pass its context to the client. Objects that a store does not follow, because of their namespace, labels, name
-// or shard, need no wait. If a store follows by another field selector, a write of an object that does not match waits
-// for the next version that the store receives. DeleteCollection and other clients are not waited for.
+// The key takes no worker meanwhile, and becomes ready as soon as the last store has the writes. Reconcile must pass
+// its context to the client. The controller does not wait for stores that exclude an object by namespace, labels, name
+// or shard. If a store has another field selector that does not match a written object, the key waits for the next
+// version that the store receives. The controller does not wait for DeleteCollection, or for writes by other clients.
 //
 // A key that waits does not count as ready for [Queue.WaitProcessed] and [Controller.WaitSynced]. The waits end with
 // Run, and when the queue drains.
 //
 // The zero value waits for nothing.
 type OwnWrites struct {
-	// Deadline is the time after which a key is handed out although a store lacks a write, because its watch is down or
-	// slow. The controller then logs a warning and counts it. Zero means that the controller does not wait for its writes.
+	// Deadline is the time after which the key is handed out even if a store lacks a write, for example because its watch
+	// is down or slow. The controller then logs a warning and counts it. Zero means that the controller does not wait for
+	// its writes.
 	Deadline time.Duration
 
 	holds work.Holds
@@ -36,8 +37,7 @@ type OwnWritesStatus struct {
 	// Waiting is the number of keys that wait for writes now. Expired counts those that were handed out at the deadline.
 	Waiting int
 	Expired uint64
-	// Waits has the times that keys have waited, from the end of Reconcile on. Those that did not have to wait do not
-	// count.
+	// Waits has the times that keys have waited after Reconcile. Keys that did not have to wait do not count.
 	Waits Durations
 }
 
@@ -46,7 +46,7 @@ func (o *OwnWrites) status() OwnWritesStatus {
 	return OwnWritesStatus{s.Waiting, s.Expired, Durations(s.Waits)}
 }
 
-// note returns the context of a reconcile, and its notes of writes: nil if the zero value notes none.
+// note returns the context of a reconcile, and the notes of its writes, or nil if o is the zero value.
 func (o *OwnWrites) note(ctx context.Context) (context.Context, *written.Notes) {
 	if o.Deadline <= 0 {
 		return ctx, nil
@@ -75,8 +75,8 @@ func hold[K comparable](o *OwnWrites, queue *Queue[K], key K, notes *written.Not
 		LetGo:    func() { queue.letGo(key) },
 		Deadline: o.Deadline,
 		Late: func() {
-			log.Warn("a store lacks a write of the last reconcile at the deadline of OwnWrites", "key", key, "resources",
-				resources, "deadline", o.Deadline)
+			log.Warn("reconciling again at OwnWrites.Deadline, although a store lacks a write of the last reconcile", "key", key,
+				"resources", resources, "deadline", o.Deadline)
 		},
 	}, waits)
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // packed is one version of an object in encoded and compressed form. With Config.Compact, an informer of T is an
-// informer of *packed inside: its store, FIFO and backlogs hold a *packed for each version, and only what a caller
-// reads is decoded. packed is an [Object].
+// informer of *packed inside: its store, FIFO and backlogs hold a *packed for each version, which is decoded only when
+// a caller reads it. packed is an [Object].
 type packed = room.Object
 
 // packer packs objects. It implements [intake.Packing].
@@ -42,7 +42,7 @@ type opener[T Object] struct{}
 // Open implements table.Opener.
 func (opener[T]) Open(p *packed) T { return unpack[T](p) }
 
-// Copy implements table.Opener. If nobody has the object, the one that it decodes needs no copy.
+// Copy implements table.Opener. If nobody holds the decoded object, a freshly decoded one needs no copy.
 func (opener[T]) Copy(p *packed, copy func(T) T) T {
 	var none T
 	if p.Alive() == nil {

@@ -38,7 +38,7 @@ func priorityOf(level uint8) Priority { return Priority(1 - int(level)) }
 //
 // [QueueStatus] has all metrics of client-go's workqueue. OnGet and OnDone are for measurements of your own, such as
 // histograms by priority. The goroutine that calls Get or Done calls them, without a lock. If one of them panics or
-// ends the goroutine, the queue stays consistent: a key that Get has not returned waits again, and a key that is done
+// calls runtime.Goexit, the queue stays consistent: a key that Get has not returned waits again, and a key that is done
 // stays done.
 type QueueConfig[K comparable] struct {
 	// Name names the queue in errors and in QueueStatus. Empty means "queue".
@@ -59,8 +59,8 @@ type AddOptions struct {
 	Priority Priority
 	// After is the delay until the keys are ready. Zero and below mean no delay.
 	After time.Duration
-	// RateLimited asks the queue's limiter for a delay for each key, which counts a try. The key waits for that delay or
-	// for After, whichever is longer. False means that no limit applies.
+	// RateLimited delays each key by the queue's limiter, which counts a try. The key waits for that delay or for After,
+	// whichever is longer. False means that no limit applies.
 	RateLimited bool
 }
 
@@ -84,7 +84,7 @@ type QueueStatus struct {
 	// Refused counts how often a key was added to a draining or closed queue.
 	Refused uint64
 	// Awaited is the number of keys that wait until this replica owns them, see [Controller.Own], or until stores have
-	// what was written for them, see [OwnWrites].
+	// their writes, see [OwnWrites].
 	Awaited int
 	// Foreign counts how often the queue dropped a key because it was KeyForeign.
 	Foreign uint64
@@ -94,8 +94,8 @@ type QueueStatus struct {
 	LongestRunningKey string
 	// Unfinished is the total time that all keys in work have been in work: workqueue_unfinished_work_seconds.
 	Unfinished time.Duration
-	// LongestReady is the longest time that a key has waited for Get. A key in work that was added again waits from its
-	// Done on, while Waits counts from when it was added. Zero means that no key waits.
+	// LongestReady is the longest time that a key has waited for Get. For a key that was added again while in work, it
+	// counts from Done, whereas Waits counts from the addition. Zero means that no key waits.
 	LongestReady time.Duration
 	// Waits has the times from a key being ready to Get: workqueue_queue_duration_seconds. Works has the times from Get to
 	// Done: workqueue_work_duration_seconds.
@@ -118,17 +118,17 @@ const (
 // priorities and without goroutines: it uses only its callers' goroutines, and a timer while keys are delayed.
 //
 // A key that Get hands out is in work until Done. Get does not hand it out again before. A key that is added while in
-// work becomes ready again after Done. If a waiting key is added again, it gets the higher of both priorities and the
+// work becomes ready again after Done. A waiting key that is added again gets the higher of both priorities and the
 // earlier of both times. AddAfter never postpones a ready key, and does not make it run again later.
 //
 // Get hands out a ready key of the highest priority, in the order in which the keys got that priority. Low priorities
-// do not starve: Get passes over the key that has been ready for longest at most 15 times in a row. A key behind n
-// older ones is therefore handed out after at most 16 x (n + 1) others.
+// do not starve: Get passes over the oldest ready key at most 15 times in a row. A key with n older ones before it is
+// therefore handed out after at most 16 x (n + 1) others.
 //
-// [Controller.Own] makes the queue hand out only some keys, as one of several replicas needs.
+// With [Controller.Own], the queue hands out only the keys of this replica.
 //
-// A queue takes about 150 bytes plus the size of the key for each key that it has, and frees this memory later. All
-// methods are safe for concurrent use. Create one with [NewQueue].
+// A queue takes about 150 bytes plus the size of the key for each key, and frees this memory later. All methods are
+// safe for concurrent use. Create one with [NewQueue].
 type Queue[K comparable] struct {
 	config  QueueConfig[K]
 	limiter RateLimiter[K]
@@ -204,7 +204,7 @@ func (q *Queue[K]) Get(ctx context.Context) (K, error) {
 	}
 }
 
-// observeGet calls OnGet. If OnGet does not return, nobody works on the key, so it waits again.
+// observeGet calls OnGet. If OnGet panics or calls runtime.Goexit, it puts the key back.
 func (q *Queue[K]) observeGet(turn line.Turn[K]) {
 	returned := false
 	defer func() {
@@ -228,7 +228,7 @@ func (q *Queue[K]) Done(key K) {
 }
 
 // Cancel removes key from the queue if it is ready, delayed or awaited, and reports whether it was. If key is in work,
-// that work continues, but key does not run once more. Cancel does not reset the limiter; see Forget.
+// that work continues, but key does not run again afterwards. Cancel does not reset the limiter; see Forget.
 func (q *Queue[K]) Cancel(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -445,8 +445,8 @@ func (q *Queue[K]) forget(keys []K) {
 	}
 }
 
-// armLocked makes sure that the timer fires when the first delay ends, or earlier. Resetting the timer when that key is
-// removed would cost more than a needless call of fall.
+// armLocked makes the timer fire when the first delay ends, or earlier. Resetting the timer when that key is removed
+// would cost more than a needless call of fall.
 func (q *Queue[K]) armLocked() {
 	at, ok := q.line.Due()
 	switch {
@@ -463,7 +463,7 @@ func (q *Queue[K]) armLocked() {
 	}
 }
 
-// fall makes the delayed keys ready whose delay has ended, with the lock free in between. The timer calls it.
+// fall makes keys ready whose delay has ended, and releases the lock in between. The timer calls it.
 func (q *Queue[K]) fall() {
 	for more := true; more; {
 		q.mu.Lock()

@@ -23,12 +23,13 @@ import (
 // Replaced for a list, then one delta for each event of the watch. After a failure it resumes at its resource version.
 // It lists again only when the server no longer has the changes since that version.
 //
-// A 404 alone is such a failure, too: a proxy can send it. If the server's discovery documents also show that no
-// version of the API group has the resource, the sink gets an empty Replaced; see [ReflectorState]. All authenticated
-// users may read these documents by default. If a cluster has changed that, bind the ClusterRole system:discovery to
-// the client.
+// A 404 alone counts as such a failure, since a proxy can send it. If the server's discovery documents also show that
+// no version of the API group has the resource, the sink gets an empty Replaced; see [ReflectorState]. All
+// authenticated users may read these documents by default. If a cluster has changed that, bind the ClusterRole
+// system:discovery to the client.
 //
-// An [Informer] has one for each namespace that it follows. Use one on its own to feed something other than a Store.
+// An [Informer] has a reflector for each namespace that it follows. Use a reflector alone to feed something other than
+// a Store.
 type Reflector[T Object] struct {
 	resource Resource
 	source   *fetch.Source
@@ -67,7 +68,7 @@ func NewReflector[T Object](client *Client, resource Resource, sink Sink[T], con
 	return newReflector(client, resource, sink, config, intake.Unpacked[T]{Decoded: config.goType()})
 }
 
-// newReflector is NewReflector for a reflector that decodes objects of packing's type. packing makes a T of each.
+// newReflector is like NewReflector, but decodes objects of packing's type, from which packing makes a T.
 func newReflector[T Object](client *Client, resource Resource, sink Sink[T], config Config[T],
 	packing intake.Packing[T]) (*Reflector[T], error) {
 	if err := resource.validate(); err != nil {
@@ -171,8 +172,8 @@ func (r *Reflector[T]) update(change func(*ReflectorStatus)) {
 	change(&r.status)
 }
 
-// enter enters s, after the failure err or for the reason of r.state, and logs that unless it is s already. Nothing
-// else logs while all is well.
+// enter enters s, after the failure err or for the reason of r.state, and logs the change. While all is well, nothing
+// else is logged.
 func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
 	now := time.Now()
 	r.mu.Lock()
@@ -183,7 +184,7 @@ func (r *Reflector[T]) enter(s ReflectorState, err error, more ...any) {
 	}
 	r.status.State, r.status.Since = s, now
 	latest := r.status.Transitions
-	// a status may have latest
+	// copied, since a status may share latest
 	r.status.Transitions = append(slices.Clone(latest[max(0, len(latest)+1-maxTransitions):]),
 		Transition{now, s, Reason(r.state.Why), err})
 	if s != ReflectorListing {
@@ -251,7 +252,7 @@ func (o *outlet[T]) put(ctx context.Context, d Delta[T]) error {
 	return nil
 }
 
-// note notes which objects could not be decoded after d. It reports whether that has changed.
+// note records which objects cannot be decoded as of d. It reports whether that has changed.
 func (o *outlet[T]) note(d *Delta[T]) bool {
 	before := o.undecoded
 	o.undecoded = d.undecoded(before)

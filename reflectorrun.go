@@ -55,7 +55,7 @@ func (r *Reflector[T]) run(ctx context.Context) error {
 	}
 }
 
-// begin takes on the latest shard, and returns a context that ends when it changes.
+// begin adopts the latest shard, and returns a context that ends when the shard changes.
 func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end context.CancelCauseFunc) {
 	part, end, changed := r.reshard.take(ctx)
 	if changed {
@@ -64,9 +64,9 @@ func (r *Reflector[T]) begin(ctx context.Context) (part context.Context, end con
 	return part, end
 }
 
-// resharded enters the state after the shard of the requests has changed. A list of the whole shard also shows whether
-// the server went back in time since a watch that has been silent, and which of the objects that could not be decoded
-// are in the shard.
+// resharded enters the state after the shard of the requests has changed. It keeps watching if listing the rest of the
+// shard suffices. After a silent watch, a list of the whole shard also shows whether the server went back in time. If
+// objects could not be decoded, it shows which of them are in the shard.
 func (r *Reflector[T]) resharded() {
 	caughtUp := !r.state.Watch.CatchUp.Pending()
 	if !caughtUp {
@@ -93,7 +93,7 @@ func (r *Reflector[T]) relist(why error) { r.reshard.end(fmt.Errorf("%w: %w", fe
 func (r *Reflector[T]) loop(ctx context.Context) error {
 	for {
 		moves := r.moves()
-		err := run.Apart(func() error { return r.step(ctx) }) // step calls functions of the user
+		err := run.Apart(func() error { return r.step(ctx) }) // step calls callbacks
 		if failed := r.flush(); failed != nil {               // flushes deltas from before a failure, too
 			err = failed
 		}
@@ -111,7 +111,7 @@ func (r *Reflector[T]) loop(ctx context.Context) error {
 			if err := r.recover(ctx, err); err != nil {
 				return err
 			}
-		case !moves: // a move does not show how far the server is
+		case !moves: // a move does not show that the server has reached the version
 			r.state = r.state.Succeeded()
 		}
 	}

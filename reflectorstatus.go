@@ -10,7 +10,7 @@ import (
 //	Idle -- Run --> Listing -- whole list in the sink --> Watching
 //	                 ^ |  ^ |                              ^ |  |
 //	                 | |  | | version too old or too new,  | |  | changes are lost:
-//	                 | |  | | no streaming: ask otherwise  | |  | wait in Backoff, then
+//	                 | |  | | no streaming: list otherwise | |  | wait in Backoff, then
 //	                 | |  +-+                              | |  +--------------> Listing
 //	                 | |                                   | |
 //	                 | +-- failed --> Backoff              | +-- failed --> Backoff
@@ -62,7 +62,7 @@ type ReflectorStatus struct {
 	State     ReflectorState
 	// Since is the time at which the reflector entered State.
 	Since time.Time
-	// Awaits is what the reflector waits for. It is empty while Run is not under way, and while the reflector works.
+	// Awaits is what the reflector waits for. It is empty before and after Run, and while the reflector processes data.
 	//
 	//	"the rate limit of the client"  the client's own rate limit delays a request
 	//	"the response"                  the server has not begun to answer a request
@@ -87,10 +87,10 @@ type ReflectorStatus struct {
 	ResourceVersionTime time.Time
 	// WatchOpen is true while a watch is open.
 	WatchOpen bool
-	// NoWatchSince is the time since which no watch has been open: the end of the last one, or the beginning of Run. Zero
-	// while a watch is open, and before Run.
+	// NoWatchSince is when the last watch ended, or when Run began if no watch was open yet. Zero while a watch is open,
+	// and before Run.
 	NoWatchSince time.Time
-	// Traffic counts requests, and what came in response.
+	// Traffic counts requests and received data.
 	Traffic ReflectorTraffic
 	// Restored counts how often the reflector found that the server went back in time, as after a restore from a backup.
 	Restored int
@@ -100,10 +100,10 @@ type ReflectorStatus struct {
 	// DecodeErrors counts objects and events that could not be decoded.
 	DecodeErrors int
 	// Stale is the number of objects whose newest version could not be decoded. The store has an older version of each, or
-	// none; see InformerStatus.Missing. In the status of an Informer, it belongs to the present store.
+	// none; see InformerStatus.Missing. In the status of an Informer, it matches the present content of the store.
 	Stale int
-	// OutsideShard counts the objects and events that the server sent from outside the shard. Zero means that the server
-	// knows shards, or that there is none.
+	// OutsideShard counts the objects and events from outside the shard that the server sent. Zero means that the server
+	// filters by shard, or that no shard is set.
 	OutsideShard int64
 	// Read is the number of objects read so far of the current list, or of the last one.
 	Read int
@@ -111,7 +111,7 @@ type ReflectorStatus struct {
 	WarmStart WarmStartStatus
 }
 
-// ReflectorTraffic counts the requests of a [Reflector], and what came in response.
+// ReflectorTraffic counts the requests and the received data of a [Reflector].
 type ReflectorTraffic struct {
 	// Lists and Watches count requests. A streaming list counts as both.
 	Lists, Watches int

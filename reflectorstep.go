@@ -34,8 +34,8 @@ func (r *Reflector[T]) step(ctx context.Context) error {
 	return r.stream(ctx, from)
 }
 
-// startWarm enters the state ReflectorWatching with the objects of a saved state. If there is none of use, the state
-// stays.
+// startWarm enters the state ReflectorWatching with the objects of a saved state. Without a usable one, it changes
+// nothing.
 func (r *Reflector[T]) startWarm(ctx context.Context) error {
 	d, until, err := r.warm.load(ctx, r.reshard.origin(wholeShard, time.Time{}))
 	if err != nil || d == nil {
@@ -52,7 +52,7 @@ func (r *Reflector[T]) startWarm(ctx context.Context) error {
 	return nil
 }
 
-// absent empties the sink, once for each time that the server stops serving the resource, as discovery shows.
+// absent empties the sink once when discovery shows that the server has stopped serving the resource.
 func (r *Reflector[T]) absent(ctx context.Context) error {
 	if r.state.List.Told {
 		return nil
@@ -69,8 +69,8 @@ func (r *Reflector[T]) absent(ctx context.Context) error {
 	return err
 }
 
-// asked returns what a request for shard determines for the objects of its response. If doubtful is true, an equal
-// version does not mean equal content.
+// asked returns how to treat the objects in the response to a request for shard. If doubtful is true, an equal version
+// does not mean equal content.
 func asked(shard Shard, doubtful bool) intake.Asked {
 	a := intake.Asked{ByNamespace: shard.Field == ShardByNamespace, Doubtful: doubtful}
 	if len(shard.Ranges) > 0 {
@@ -92,8 +92,8 @@ func (r *Reflector[T]) list(ctx context.Context, from *origin) error {
 // moves reports whether the next step is a move.
 func (r *Reflector[T]) moves() bool { return r.state.Phase == fetch.Watching && r.reshard.hasPart() }
 
-// move gives the sink, which has a part of the shard, the rest, and removes what is outside. The rest is as of the
-// version of the sink, so that the watch resumes there.
+// move completes a sink that has a part of the shard: it adds the rest, and removes the objects outside the shard. It
+// lists the rest at the version of the sink, so that the watch can resume there.
 func (r *Reflector[T]) move(ctx context.Context) error {
 	d := Delta[T]{Type: Replaced, from: r.reshard.origin(restOfShard, time.Time{})}
 	if rest, ok := r.reshard.rest(); ok {
@@ -108,7 +108,7 @@ func (r *Reflector[T]) move(ctx context.Context) error {
 			if !errors.Is(err, fetch.ErrNoListAt) {
 				return err
 			}
-			r.log.Info("list the whole shard", "why", err)
+			r.log.Info("listing the whole shard", "why", err)
 			return nil
 		}
 		d.Items = l.Items()
@@ -126,7 +126,7 @@ func (r *Reflector[T]) stream(ctx context.Context, from *origin) error {
 	if err != nil {
 		return err
 	}
-	defer func() { // even if a function of the user ends the goroutine
+	defer func() { // even if a callback calls runtime.Goexit
 		if r.state.Watch.Open != w {
 			r.close(w)
 		}
@@ -143,7 +143,7 @@ func (r *Reflector[T]) stream(ctx context.Context, from *origin) error {
 	return nil
 }
 
-// opened notes that the watch w is open, unless err is the reason why it is not.
+// opened records that the watch w is open, unless err says why it is not.
 func (r *Reflector[T]) opened(w *fetch.Watch, err error) (*fetch.Watch, error) {
 	if err == nil {
 		r.update(func(s *ReflectorStatus) { s.WatchOpen, s.NoWatchSince = true, time.Time{} })
@@ -190,7 +190,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (err error) {
 }
 
 // probe checks whether the server has reached the version of a watch that had no event and no bookmark. A restored
-// server may not have: it then sends nothing until it reaches that version, and never sends the changes before it.
+// server may be behind: it then sends nothing until it reaches that version, and never sends the changes before it.
 func (r *Reflector[T]) probe(ctx context.Context) error {
 	err := r.source.Reaches(ctx, r.state.Version, r.reshard.shard.String())
 	if fetch.IsTooLarge(err) {
@@ -203,7 +203,7 @@ func (r *Reflector[T]) probe(ctx context.Context) error {
 func (r *Reflector[T]) replaced(ctx context.Context, l *intake.Collector[T], rv string, from *origin) error {
 	restored := r.state.List.Restored
 	if err := r.notBack(rv); err != nil && !restored {
-		return err // l may contain objects of the sink instead of those that the server sent
+		return err // l may contain the sink's copies instead of the objects that the server sent
 	}
 	d := Delta[T]{Type: Replaced, Items: l.Items(), ResourceVersion: rv, Restored: r.state.Doubtful(), from: from}
 	for failed := range l.Undecoded() {
@@ -267,7 +267,7 @@ func (r *Reflector[T]) notBack(rv string) error {
 	return nil
 }
 
-// note notes which objects could not be decoded after d.
+// note records which objects cannot be decoded as of d.
 func (r *Reflector[T]) note(d *Delta[T]) {
 	if r.out.note(d) {
 		r.update(func(s *ReflectorStatus) { s.Stale = r.out.undecoded.Len() })
@@ -292,7 +292,7 @@ func (r *Reflector[T]) put(ctx context.Context, d Delta[T]) error {
 	return nil
 }
 
-// flush notes the time of the deltas since the last flush, and flushes the sink, if it is a batcher.
+// flush records the time of the deltas since the last flush, and flushes the sink if it is a batcher.
 func (r *Reflector[T]) flush() error {
 	if r.received {
 		r.received = false

@@ -23,7 +23,7 @@ type Resource struct {
 	// LabelSelector and FieldSelector restrict the collection, in the syntax of metav1.ListOptions. The server evaluates
 	// them, and reports an object that stops matching as deleted. Empty means all objects.
 	LabelSelector, FieldSelector string
-	// Selections make the informer follow the objects that at least one of them has, each by a list and a watch of its
+	// Selections make the informer follow the objects that match at least one of them, each by a list and a watch of its
 	// own; see [Informer.SetSelections]. Namespaces, LabelSelector and FieldSelector must then be empty. Empty means one
 	// collection.
 	Selections []Selection
@@ -38,10 +38,10 @@ type Selection struct {
 	Namespace string
 	// LabelSelector and FieldSelector are those of [Resource].
 	LabelSelector, FieldSelector string
-	// Optional makes the informer sync without the selection while the server refuses it with 403 Forbidden, as it does
-	// until a RoleBinding allows it. The informer tries again as after any failure, which [ReflectorStatus] shows. If the
-	// server refuses it later, the store keeps the objects that it has of it, and nothing waits for their changes. False
-	// means that the informer does not sync until the server sends the objects.
+	// Optional makes the informer sync without the selection while the server refuses it with 403 Forbidden, for example
+	// until a RoleBinding allows it. The informer retries as after any failure; see [ReflectorStatus]. If the server
+	// refuses it later, the store keeps its objects, and no wait includes their changes. False means that the informer
+	// does not sync until the server sends the objects.
 	Optional bool
 }
 
@@ -66,7 +66,7 @@ func (s Selection) part() string {
 	return fmt.Sprintf("%q", []any{s.LabelSelector, s.FieldSelector, s.Optional})
 }
 
-// String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web". It lacks the
+// String returns a description for messages, such as "apps/v1 deployments in a,b with labels app=web". It omits the
 // shard, which may change.
 func (r Resource) String() string {
 	text := r.GroupVersion().String() + " " + r.Resource + r.where()
@@ -145,8 +145,8 @@ func (r Resource) validateSelections() error {
 	return nil
 }
 
-// follows reports whether the collection may have obj. It ignores field selectors on fields other than name and
-// namespace. If an obj has no GetLabels, its labels are unknown, and no label selector selects it.
+// follows reports whether the collection may contain obj. It ignores field selectors on fields other than name and
+// namespace. If obj has no GetLabels, its labels are unknown, and no label selector selects it.
 func (r Resource) follows(obj interface {
 	GetNamespace() string
 	GetName() string

@@ -16,20 +16,19 @@ import (
 	"github.com/typedinformer/informer/internal/union"
 )
 
-// selections is the feeder of a follower whose resource has Selections. It has a mirror for each of them, with a store
-// of its own, and the store of the follower has what at least one of these stores has, as the room internal/union
-// decides. Each step of a mirror is one call of the hub's Apply, for the mirror's store and the follower's. What
-// belongs to the union belongs to the lock of the hub.
+// selections is the feeder of a follower whose resource has Selections. It has a mirror with its own store for each
+// selection. The store of the follower is the union of these stores, which internal/union computes. One call of the
+// hub's Apply applies a step of a mirror to both stores. The lock of the hub protects the union.
 type selections[T Object] struct {
 	client   *Client
 	resource Resource
 	config   Config[T]
 	store    *Store[T]
 	hub      *deliver.Hub[T]
-	resumed  func(away time.Duration) // that of each reflector
+	resumed  func(away time.Duration) // each reflector calls it
 	packing  intake.Packing[T]
 	members  *union.Members[Selection, T]
-	scratch  []change[T] // of the mirrors; belongs to the lock of the hub
+	scratch  []change[T] // of the mirrors; the lock of the hub protects it
 	decoding run.Limit
 	calling  run.Limit
 
@@ -62,7 +61,7 @@ func newSelections[T Object](client *Client, resource Resource, config Config[T]
 	return s
 }
 
-// want makes the store have these selections.
+// want makes the store hold the objects of these selections.
 func (s *selections[T]) want(wanted []Selection) error {
 	r := s.resource
 	r.Selections = wanted
@@ -76,7 +75,7 @@ func (s *selections[T]) want(wanted []Selection) error {
 type member[T Object] struct {
 	*mirror[T]
 	Selection
-	// the server refuses the selection, which is optional: nobody waits for it, and it keeps what it has
+	// the server refuses this optional selection: no wait includes it, and its objects stay
 	refused atomic.Bool
 }
 
@@ -112,13 +111,13 @@ func (s *selections[T]) newMember(of Selection) (union.Member[T], error) {
 			return s.store.Get(key)
 		}
 		if highest := s.store.Snapshot().sources.Highest(); highest != "" {
-			r.state.List.Least = highest // an older list would have objects that are gone
+			r.state.List.Least = highest // an older list could have deleted objects
 		}
 	}
 	return m, err
 }
 
-// refuse notes that the server refuses m.
+// refuse records that the server refuses m.
 func (s *selections[T]) refuse(m *member[T]) {
 	s.step(func(c content[T]) {
 		m.refused.Store(true)
@@ -158,7 +157,7 @@ func (s *selections[T]) write(m *member[T], batch []Delta[T], initial bool) erro
 	return err
 }
 
-// merge merges what a write of m has changed in its store, which was at version before.
+// merge merges the changes of a write of m into the union. The store of m was at version before.
 func (s *selections[T]) merge(m *member[T], before string, c content[T]) {
 	var none T
 	snap := m.store.Snapshot()
@@ -240,7 +239,7 @@ func (s *selections[T]) setShard(shard Shard) {
 	s.sharding.Lock()
 	defer s.sharding.Unlock()
 	s.mu.Lock()
-	s.shard = shard // for members to come
+	s.shard = shard // for later members
 	s.mu.Unlock()
 	for _, m := range s.mirrors() {
 		m.setShard(shard)
@@ -275,12 +274,12 @@ func (m *member[T]) Added(c union.Content[T]) {
 func (m *member[T]) Dropped(c union.Content[T]) (objects []T, version string) {
 	next, had := c.(content[T]).edit.next, m.store.Snapshot()
 	next.sources = next.sources.Without(m.Namespace, m.part())
-	m.sharding.Note(m.Namespace, math.MaxUint64)                                    // nobody has to wait for it
-	_, _ = m.store.apply([]Delta[T]{{Type: Replaced, Namespace: m.Namespace}}, nil) // nor to audit it, or to save it
+	m.sharding.Note(m.Namespace, math.MaxUint64)                                    // no wait includes it any more
+	_, _ = m.store.apply([]Delta[T]{{Type: Replaced, Namespace: m.Namespace}}, nil) // nor does an audit or a save
 	return had.List(), had.ResourceVersion()
 }
 
-// Covers implements union.Part. What a mirror has before its first list is not known.
+// Covers implements union.Part. Before its first list, a mirror covers nothing.
 func (m *member[T]) Covers(namespace string) bool {
 	_, listed := m.store.Snapshot().sources.Of(m.Namespace)
 	return listed && (m.Namespace == "" || m.Namespace == namespace)

@@ -15,8 +15,8 @@ import (
 //	third := informer.Shard{Ranges: []informer.HashRange{{0, 1 << 64 / 3}}}
 //
 // The informer asks the server for the shard. A kube-apiserver with the feature gate ShardedListAndWatch, alpha since
-// 1.36, sends nothing else. Others send all objects: the informer then drops those outside the shard before it decodes
-// them, so they cost bytes, and no memory.
+// 1.36, sends only these objects. Other servers send all objects, and the informer drops those outside the shard before
+// it decodes them: they cost traffic, but no memory.
 type Shard struct {
 	// Field is the field whose value is hashed. Zero means the UID.
 	Field ShardField
@@ -92,9 +92,8 @@ func (s Shard) equal(other Shard) bool {
 	return s.Field == other.Field && slices.Equal(s.Ranges, other.Ranges)
 }
 
-// minus returns the ranges of hashes that s has and other has not, sorted and apart. common reports whether there are
-// hashes that both have. Shards of different fields have none in common, but the whole collection has every hash of any
-// field.
+// minus returns the ranges of hashes that s has and other lacks, sorted and merged. common reports whether they share
+// any hash. Shards of different fields share none, but the whole collection has every hash of any field.
 func (s Shard) minus(other Shard) (missing []HashRange, common bool) {
 	if s.Field != other.Field && len(other.Ranges) > 0 {
 		return hashrange.Merged(s.Ranges), false

@@ -58,8 +58,8 @@ func (s *Store[T]) Len() int { return s.Snapshot().Len() }
 // ResourceVersion returns the resource version up to which the store is complete; see [Snapshot.ResourceVersion].
 func (s *Store[T]) ResourceVersion() string { return s.Snapshot().ResourceVersion() }
 
-// published returns a channel that is closed at the next publication. Callers take the channel before the snapshot, so
-// they miss no publication.
+// published returns a channel that is closed at the next publication. Take the channel before the snapshot, to miss no
+// publication.
 func (s *Store[T]) published() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Store[T]) published() <-chan struct{} {
 	return s.wake
 }
 
-// notifyLocked tells those who wait for the current snapshot: it closes the channel that published returned.
+// notifyLocked wakes those who wait for a publication: it closes the channel that published returned.
 func (s *Store[T]) notifyLocked() {
 	if s.wake != nil {
 		close(s.wake)
@@ -77,13 +77,13 @@ func (s *Store[T]) notifyLocked() {
 	}
 }
 
-// Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it for any
-// time, which keeps its objects in memory. All methods are safe for concurrent use.
+// Snapshot is the state of a [Store] and its indexes at one moment. It never changes. A caller may keep it as long as
+// it likes, which keeps its objects in memory. All methods are safe for concurrent use.
 type Snapshot[T Object] struct {
 	version  table.Version[T] // has the objects and the indexes
 	sources  sources.Sources[listed]
 	reopened reopenings
-	labels   func(slot uint32) labels.Labels // reads those of an object without decoding it; nil if all are decoded
+	labels   func(slot uint32) labels.Labels // reads labels without decoding the object; nil if all are decoded
 }
 
 // Copies returns a view of s whose objects are copies. Each read of it, also by an [Index], returns new objects, which
@@ -101,13 +101,13 @@ func Copies[T interface {
 // source is one of the sources of a snapshot.
 type source = sources.Source[listed]
 
-// listed is what a snapshot has of a source besides its resource version.
+// listed is the state of a source in a snapshot, besides its resource version.
 type listed struct {
 	list      *origin // of the objects; nil before the first list
 	undecoded undecodable
 }
 
-// reopenings are the readings of the objects of a snapshot that are decoded when they are read.
+// reopenings report the objects of a snapshot that readers could not decode, with Config.Compact.
 type reopenings interface {
 	// failure returns why the object with that key could not be decoded when it was read, or nil if it could.
 	failure(key Key) *DecodeError
@@ -115,7 +115,7 @@ type reopenings interface {
 	failures() []*DecodeError
 }
 
-// neverReopened are the reopenings of a snapshot that has decoded objects.
+// neverReopened are the reopenings of a snapshot that holds decoded objects.
 type neverReopened struct{}
 
 func (neverReopened) failure(Key) *DecodeError { return nil }
@@ -129,12 +129,12 @@ func (s *Snapshot[T]) Get(key Key) (T, bool) {
 
 // Undecodable returns an error if the server has an object with that key whose newest version could not be decoded,
 // because T or Config.Transform rejects it. Get then returns the last version that could be decoded, or false if there
-// was none. Get also returns false for an object that does not exist: Undecodable then returns nil. Call Get first, and
-// both of one snapshot.
+// was none. Get also returns false for an object that does not exist: Undecodable then returns nil. Call Get first, on
+// the same snapshot.
 //
 // The error is a [*DecodeError] without Raw, whose Err has only the text of the cause. If the name of some object could
-// not be decoded, there is an error for each key without an object, since that object may have it. With Config.Compact,
-// there is an error for an object that Get could not decode again.
+// not be decoded, Undecodable returns an error for each key without an object, since the key may be that object's. With
+// Config.Compact, it returns an error for an object that Get could not decode again.
 func (s *Snapshot[T]) Undecodable(key Key) error {
 	var unknown *DecodeError
 	for _, src := range s.sources {
@@ -177,9 +177,9 @@ func (s *Snapshot[T]) AllUndecodable() iter.Seq[*DecodeError] {
 }
 
 // Missing returns an error if the server may have objects in a namespace that the snapshot lacks, because no version of
-// them could be decoded. It wraps the [*DecodeError] of one of them. An empty namespace means all namespaces. A reader
-// that can return an error with a list returns this one. Call Missing after reading the list, for what Config.Compact
-// cannot decode again.
+// them could be decoded. It wraps the [*DecodeError] of one of them. An empty namespace means all namespaces. Return
+// this error with a list that it may affect. Call Missing after reading the list, since with Config.Compact the reading
+// finds objects that cannot be decoded again.
 func (s *Snapshot[T]) Missing(namespace string) error {
 	for failed := range s.missing(namespace) {
 		return fmt.Errorf("the store lacks objects: %w", failed)

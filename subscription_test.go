@@ -431,14 +431,14 @@ func TestCloseInOnDeleteDropsTheAdditionBehindIt(t *testing.T) {
 	}
 }
 
-// A subscription with several configurations has ended with an error that says so.
+// A subscription with several configurations ends at once, with an error that says so.
 func TestSubscribeTakesOneConfiguration(t *testing.T) {
 	Bubble(t, func(t *testing.T) {
 		inf := startFed(t)
 		defer inf.stop()
 		rec := &recorder{}
 		sub := inf.Subscribe(rec, SubscriptionConfig[*thing]{}, SubscriptionConfig[*thing]{})
-		if err := sub.WaitSynced(t.Context()); err == nil || err != sub.Err() || !strings.Contains(err.Error(), "things: Subscribe has 2 configurations") {
+		if err := sub.WaitSynced(t.Context()); err == nil || err != sub.Err() || !strings.Contains(err.Error(), "things: Subscribe got 2 configurations") {
 			t.Errorf("the subscription ended with %v, %v", err, sub.Err())
 		}
 		inf.put(list(1, "a"))
@@ -449,7 +449,7 @@ func TestSubscribeTakesOneConfiguration(t *testing.T) {
 	})
 }
 
-// A subscription that ends releases everything that it refers to: the user may keep the Subscription.
+// An ended subscription retains nothing, even if the user keeps it.
 //
 // Guarantees: H11
 func TestEndedSubscriptionRetainsNothing(t *testing.T) {

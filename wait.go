@@ -66,7 +66,7 @@ func (i *Informer[T]) WaitForObject(ctx context.Context, obj Versioned) error {
 
 // writtenStore is the store of a [Source], for a controller that waits for its writes.
 type writtenStore interface {
-	// await returns a function that waits until the store has w. It returns nil if the store will not have it.
+	// await returns a function that waits until the store has w. It returns nil if the store will never have w.
 	await(w written.Write) work.Await
 }
 

@@ -77,7 +77,7 @@ func (w *warmStart[T]) load(ctx context.Context, from *origin) (d *Delta[T], cur
 	return &Delta[T]{Type: Replaced, Items: items, ResourceVersion: l.Version, from: from}, current, nil
 }
 
-// loaded notes that the sink has the objects.
+// loaded records that the sink has the objects.
 func (w *warmStart[T]) loaded() {
 	w.ended = true
 	s := w.state.Status()
@@ -85,13 +85,13 @@ func (w *warmStart[T]) loaded() {
 		"resourceVersion", s.LoadedVersion, "took", s.LoadTime)
 }
 
-// list notes why the reflector lists, although there may be a saved state.
+// list records why the reflector lists instead of loading a saved state.
 func (w *warmStart[T]) list(why error) {
 	w.ended = true
 	w.state.GiveUp(why)
 }
 
-// caughtUp notes that the sink has every change that the server had after the load, or that the reflector lists.
+// caughtUp records that the sink has every change that the server had after the load, or that the reflector lists.
 func (w *warmStart[T]) caughtUp() { w.state.CaughtUp() }
 
 // status returns the present status.

@@ -23,29 +23,29 @@ const (
 //
 // The informer saves each namespace of Resource on its own: every Interval if something has changed, and when the
 // context of Run ends, for which Run waits. A start reads the saved objects into the store, and watches from their
-// resource version. OnAdd receives them as those of a first list. The informer is not synced before it has every change
-// up to the resource version that the server had after the start.
+// resource version. OnAdd receives them as initial additions. The informer syncs when it has every change up to the
+// resource version that the server had after the start.
 //
 // The informer lists if it cannot resume, and says why in the log and in [ReflectorStatus].WarmStart: nothing is saved;
 // the saved state is older than MaxAge, damaged, or from another server, resource, selector, shard, Go type or
 // Revision; the server rejects the requests that check it; or the server no longer has the changes since the save. A
-// kube-apiserver has those of the last 75 seconds at least, and usually of some minutes. If the watch finds that out,
-// the store already has the saved objects, and the list changes only what differs.
+// kube-apiserver keeps the changes of at least the last 75 seconds, and usually of some minutes. If only the watch
+// shows that changes are lost, the store already has the saved objects, and the list changes only those that differ.
 //
 // It also lists if the last list of the whole collection was more than 24 hours ago, in this or an earlier process. A
-// server that was restored from a backup may have passed the version of the saved state since. The versions do not show
-// that, so the informer audits the store within half a minute after a warm start; see [Informer.Audit]. Until then, the
-// store may lack what the restore changed. So restore etcd with --bump-revision and --mark-compacted: a warm start then
-// always lists.
+// server that was restored from a backup may have reached the version of the saved state again. The versions do not
+// show that, so the informer audits the store within half a minute after a warm start; see [Informer.Audit]. Until
+// then, the store may lack the changes by the restore. To avoid that, restore etcd with --bump-revision and
+// --mark-compacted: a warm start then always lists.
 //
-// Two servers are the same if they have the same URL, certificate authority and UID of the namespace kube-system. If
-// the informer may not get that namespace, the URL and the certificate authority have to suffice.
+// The informer identifies a server by its URL, its certificate authority and the UID of the namespace kube-system. If
+// it may not get that namespace, it compares only the URL and the certificate authority.
 //
-// A warm start sends the server one more request for each namespace, a list with a limit of one object, and one for
+// A warm start costs one more request for each namespace, a list with a limit of one object, and one request for
 // kube-system for each Client.
 //
-// The informer saves nothing while the newest version of an object cannot be decoded, and nothing if an object changes
-// when it is encoded and decoded again, as by a field that has no encoding. [WarmStartStatus] then has the error, and
+// The informer saves nothing while the newest version of an object cannot be decoded, or if an object changes when it
+// is encoded and decoded again, for example because a field is not encoded. [WarmStartStatus] then has the error, and
 // the last saved state stays. With Config.Compact, most objects need no such check, since the informer holds them as
 // the server sent them.
 type WarmStartConfig struct {
@@ -56,16 +56,16 @@ type WarmStartConfig struct {
 	Interval time.Duration
 	// MaxAge is the age at which a saved state is too old for a start. Zero means an hour.
 	MaxAge time.Duration
-	// Revision names what Config.Transform and Config.Filter do: change it whenever they change. The informer does not
-	// load a saved state of another revision. It must not be empty if Transform or Filter is set.
+	// Revision identifies the code of Config.Transform and Config.Filter: change it whenever they change. The informer
+	// does not load a saved state of another revision. It must not be empty if Transform or Filter is set.
 	Revision string
 	// Secrets allows saved states of Secrets, also of their metadata. Saved states are not encrypted. False means that an
 	// informer of secrets with a Storage is invalid.
 	Secrets bool
 }
 
-// WarmStartStorage keeps saved states by name. [WarmStartDir] is one. A program that saves the same collection twice at
-// once, or in two processes, needs a storage for each. The last save wins.
+// WarmStartStorage keeps saved states by name. [WarmStartDir] is one. Two informers that save the same collection, in
+// one process or in two, need separate storages: otherwise the last save wins.
 type WarmStartStorage interface {
 	// Load returns the saved state with that name. If there is none, the error wraps [os.ErrNotExist].
 	Load(ctx context.Context, name string) (io.ReadCloser, error)
@@ -85,10 +85,10 @@ func (c *WarmStartConfig) validate(resource Resource, t reflect.Type, functions 
 	case c.Storage == nil:
 		return nil
 	case !c.Secrets && (resource.Group == "" && resource.Resource == "secrets" || isSecret(t)):
-		return errors.New("Config.WarmStart.Secrets is false: set it to save the objects of secrets, which are not encrypted")
+		return errors.New("Config.WarmStart.Secrets is false: set it to save secrets; saved states are not encrypted")
 	case functions && c.Revision == "":
-		return errors.New("Config.WarmStart.Revision is empty: name what Transform and Filter do, " +
-			"so that a program in which they do something else does not load what these made")
+		return errors.New("Config.WarmStart.Revision is empty: it must identify what Transform and Filter do, " +
+			"so that a program with other functions does not load the saved objects")
 	}
 	return nil
 }

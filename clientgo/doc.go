@@ -1,12 +1,12 @@
 // Package clientgo has no code. With the packages of this module, a program replaces client-go's informers by those of
-// this library: it changes one import. Handlers, listers, indexers and everything else stay as they are:
+// this library by changing one import. Handlers, listers, indexers and everything else stay as they are:
 //
 //   - clientgo/informers replaces k8s.io/client-go/informers.
 //   - clientgo/dynamicinformer replaces k8s.io/client-go/dynamic/dynamicinformer, and clientgo/metadatainformer
 //     k8s.io/client-go/metadata/metadatainformer. Their functions take a *rest.Config: a dynamic.Interface and a
 //     metadata.Interface hide their REST clients.
 //   - clientgo/factory makes the informers of any generated clientset, such as that of a custom resource. With its flag
-//     -factory, codegen writes a package on it that replaces the one of informer-gen.
+//     -factory, codegen writes a package based on it, which replaces that of informer-gen.
 //   - clientgo/cache has NewSharedInformer, NewSharedIndexInformer and NewListWatchFromClient of
 //     k8s.io/client-go/tools/cache, and New, which they use. All other names of that package remain client-go's.
 //
@@ -25,22 +25,22 @@
 //
 // # Less memory
 //
-// One more word in the line chooses how objects are held:
+// One more option chooses how objects are held:
 //
 //	factory := informers.NewSharedInformerFactoryWithOptions(clientset, resync,
 //		informers.WithStorage(informers.Options{Share: true, DropManagedFields: true}))
 //
 // Share makes objects share equal parts. With a transform, they share the parts that it did not change. Compact holds
-// objects compressed, and decodes them when they are read. DropManagedFields does what a transform that only drops
-// managedFields does, and costs nothing.
+// objects compressed, and decodes them when they are read. DropManagedFields replaces a transform that only drops
+// managedFields, and costs nothing.
 //
 // # How the factories work
 //
-// An accessor of client-go's generated code passes a function to the factory, which makes the informer for a
-// clientset. The factory calls it with a clientset whose requests go nowhere, runs the informer until its first
-// request, and reads resource, namespace and selectors from that, and the indexers from the informer. So tweaks of
-// the list options and hand-written functions work. The informer of this library then sends its requests with the
-// transport and the rate limit of the program's clientset.
+// An accessor of client-go's generated code passes a function to the factory, which makes the informer for a clientset.
+// The factory calls it with a clientset whose requests reach no server, and runs the informer until its first request.
+// It reads resource, namespace and selectors from that request, and the indexers from the informer. So tweaks of the
+// list options and hand-written functions work. The informer of this library then sends its requests with the transport
+// and the rate limit of the program's clientset.
 //
 // A factory cannot replace three kinds of informers: those of a fake clientset; those whose function sets a transform,
 // a watch error handler or a handler, because nothing can read these from an informer; and those that do not use the
@@ -79,11 +79,11 @@
 // Requests:
 //
 //   - A function that tweaks list options is called when an informer is made, not for each request. Its selectors
-//     apply, and its limit to lists in pages. Nothing else applies, such as a timeout.
+//     apply, and its limit applies to paged lists. Other options, such as a timeout, do not apply.
 //   - A watch that follows another within a second waits for the rate limit of the clientset. Other watches do not, as
 //     with client-go.
 //   - The watch error handler receives each failure, not the clean end of a watch. client-go's feature gates and its
-//     backoff do not apply: see informer.Reflector for what follows a failure. The default handler does nothing.
+//     backoff do not apply: see informer.Reflector for the handling of failures. The default handler does nothing.
 //   - The module cannot read the warning handler and the content type of a clientset: see cache.ClientFor. WithClient
 //     sets a client. The dynamic and the metadata factory read both from their *rest.Config.
 //

@@ -56,10 +56,10 @@ type objectCache struct {
 	running sync.WaitGroup // the informers; not added to after stopped is set
 }
 
-// known are the kinds that have informers. It is never changed, so reads need no lock.
+// known are the kinds that have informers. It never changes, so reads need no lock.
 type known struct {
 	byID map[kindID]*kind
-	// byType has the typed kinds whose Go type stands for no other kind.
+	// byType has the typed kinds whose Go type has no other kind.
 	byType map[reflect.Type]*kind
 }
 
@@ -135,8 +135,8 @@ func newObjectCache(config *rest.Config, opts cache.Options, options Options) (*
 	return c, nil
 }
 
-// observe registers the metrics, unless options leave them out. It leaves out what cannot be registered: that another
-// part of the program has metrics of the same names is no reason to have no cache.
+// observe registers the metrics, unless options leave them out. It skips metrics that cannot be registered, because a
+// name that another part of the program uses must not prevent the cache.
 func (c *objectCache) observe(options Options) *observed {
 	if options.NoMetrics {
 		return nil
@@ -264,8 +264,7 @@ func (c *objectCache) getInformer(ctx context.Context, id kindID,
 	return k, nil
 }
 
-// waitSynced waits until the informers of k have synced. Its error is a timeout as of the API server, for
-// apierrors.IsTimeout.
+// waitSynced waits until the informers of k have synced. Its error meets apierrors.IsTimeout.
 func (c *objectCache) waitSynced(ctx context.Context, k *kind) error {
 	if err := k.waitSynced(ctx); err != nil {
 		return apierrors.NewTimeoutError(fmt.Sprintf("wait for the informer of %s: %v", k.id.gvk, err), 0)
@@ -302,7 +301,7 @@ func (c *objectCache) RemoveInformer(ctx context.Context, obj client.Object) err
 	return nil
 }
 
-// changeLocked replaces the known kinds by a copy that change has changed.
+// changeLocked replaces the known kinds by a copy that change has modified.
 func (c *objectCache) changeLocked(change func(next *known)) {
 	now := c.known.Load()
 	next := &known{byID: make(map[kindID]*kind, len(now.byID)+1), byType: make(map[reflect.Type]*kind, len(now.byType)+1)}
@@ -366,7 +365,7 @@ func (c *objectCache) ready(ctx context.Context, k *kind) error {
 	return c.waitSynced(ctx, k)
 }
 
-// idOf returns the kind and form of an object. known has its informers if they were found on the way.
+// idOf returns the kind and form of an object. known has its informers if the lookup found them, and is nil otherwise.
 func (c *objectCache) idOf(obj client.Object) (id kindID, known *kind, err error) {
 	form := formOf(obj)
 	if form == typed {
@@ -385,8 +384,8 @@ func (c *objectCache) idOfList(list client.ObjectList) (kindID, error) {
 	return kindID{gvk, formOf(list)}, err
 }
 
-// prototype returns an object of the Go type that holds objects of a kind. alone is true if that type stands for no
-// other kind.
+// prototype returns an object of the Go type that holds objects of a kind. alone is true if that type has no other
+// kind.
 func (c *objectCache) prototype(id kindID) (prototype client.Object, alone bool, err error) {
 	switch id.form {
 	case unstructuredForm:

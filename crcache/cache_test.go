@@ -163,7 +163,8 @@ func TestIndexField(t *testing.T) {
 	}
 }
 
-// An object that exists but could not be decoded is not NotFound, and a list that lacks it is an error with the other objects.
+// Get of an object that exists but could not be decoded does not return NotFound. A List that lacks it returns the
+// other objects and an error.
 func TestUndecodableObjectIsNotNotFound(t *testing.T) {
 	for _, namespaces := range []map[string]cache.Config{nil, {"a": {}, "b": {}}} {
 		for _, compact := range []bool{false, true} {
@@ -403,7 +404,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// An informer that is removed keeps nobody from being ready.
+// A removed informer does not prevent readiness.
 func TestWaitForCacheSyncIgnoresARemovedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, true)
@@ -431,7 +432,7 @@ func TestWaitForCacheSyncIgnoresARemovedInformer(t *testing.T) {
 	})
 }
 
-// A Go type that stands for two kinds names neither: the scheme refuses to guess, also when one of them has an informer.
+// A Go type with two kinds is ambiguous: the scheme refuses to guess, even when one of the kinds has an informer.
 func TestTypeOfTwoKinds(t *testing.T) {
 	w := newWorld(t, false)
 	w.pod("a", "x")

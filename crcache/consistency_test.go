@@ -27,8 +27,9 @@ func (l late) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The option EnableReadYourWritesConsistency of controller-runtime's client works with the cache: a read has all earlier writes of the
-// client, however late the cache receives them. A controller-runtime without the option has WaitForObject.
+// The option EnableReadYourWritesConsistency of controller-runtime's client works with the cache: a read sees all
+// earlier writes of the client, however late the cache receives them. A controller-runtime without the option has
+// WaitForObject.
 func TestReadYourWrites(t *testing.T) {
 	for _, by := range caches {
 		t.Run(by.name, func(t *testing.T) {

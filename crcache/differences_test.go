@@ -51,7 +51,8 @@ var differences = []difference{
 	{"Watch errors", showWatchError, "a reflector with its state", "a reflector that has a name only"},
 }
 
-// Each difference from controller-runtime's cache that the documentation lists is there, and it lists those that are known.
+// Each difference from controller-runtime's cache that the documentation lists exists, and the documentation lists all
+// known differences.
 // Guarantees: P1, P2, P3
 func TestDifferences(t *testing.T) {
 	for _, d := range differences {

@@ -3,13 +3,14 @@
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{NewCache: crcache.New(crcache.Options{})})
 //
-// Nothing else changes: clients, controllers, sources and predicates work as before, and every field of cache.Options
-// works as in controller-runtime, or creating the cache fails with an error that names the field.
+// Nothing else changes: clients, controllers, sources and predicates work as before. Every field of cache.Options works
+// as in controller-runtime. If the cache does not support a value, its creation fails with an error that names the
+// field.
 //
 // # Typed access
 //
 // [Get], [List] and [Index] read the same cache without deep copies. They return the objects that all readers share, so
-// callers must not write to them. [WaitForObject] waits until the cache has what a write returned.
+// callers must not write to them. [WaitForObject] waits until the cache has the object that a write returned.
 //
 //	pod, err := crcache.Get[*corev1.Pod](ctx, mgr.GetCache(), key)
 //
@@ -43,32 +44,32 @@
 //     again: a deletion with toolscache.DeletedFinalStateUnknown, then an addition.
 //   - Relists. A relist delivers no events for objects that did not change.
 //   - Undecodable objects. An object that cannot be decoded does not keep the cache from syncing. Get of such an object
-//     returns an [*informer.DecodeError], never NotFound, unless the cache has an older version of it. A List that may
-//     lack such an object, which is any List of its namespace or of all, returns the other objects and an error: the
-//     labels and fields of the object are not known, so no selector rules it out.
+//     returns an [*informer.DecodeError], never NotFound, unless the cache has an older version of it. A List of its
+//     namespace, or of all, that may lack such an object returns the other objects and an error. Selectors do not
+//     matter, since the labels and fields of the object are unknown.
 //   - Removed resources. If discovery shows that the server no longer serves a resource, the cache drops its objects,
 //     and handlers receive deletions with toolscache.DeletedFinalStateUnknown. The cache of controller-runtime keeps
 //     the objects.
 //   - Failing transforms. A transform that fails for an object makes only that object undecodable.
 //   - Renaming transforms. If a transform changes namespace or name, the object stays under those of the server.
 //   - Transforms that drop the resource version. Handlers receive each update. With controller-runtime's cache, a
-//     handler without resync does not, once a resync period has passed.
-//   - Timeouts. The timeout of rest.Config or of HTTPClient limits lists, and ends no watch.
+//     handler without resync misses updates once a resync period has passed.
+//   - Timeouts. The timeout of rest.Config or of HTTPClient limits lists, but does not end watches.
 //   - Redirects. Unless HTTPClient has a CheckRedirect, the informers follow redirects to the same server only.
 //   - Bookmarks. EnableWatchBookmarks must not be false, because the informers resume their watches from bookmarks.
 //   - Several namespaces. An informer of several configured namespaces is a toolscache.SharedIndexInformer, too. Its
 //     store has the objects of all of them.
-//   - Writes. While the cache runs, the methods of the store of an informer that write return an error. Before, they
-//     work, for tests; Start then drops what they have written.
+//   - Writes. While the cache runs, the write methods of an informer's store return an error. Before the start they
+//     work, for tests; Start then drops the written objects.
 //   - Fields. An informer does not have the indexes of IndexField.
-//   - Watch errors. DefaultWatchErrorHandler receives a toolscache.Reflector that has a name only, at each failure of a
-//     request or a watch, and for the differences that audits find.
+//   - Watch errors. DefaultWatchErrorHandler is called for each failure of a request or a watch, and for each
+//     difference that an audit finds. Its toolscache.Reflector has only a name.
 //
 // The limits of [informer.Client] apply to the sizes of responses and to the time of a list without progress.
 //
-// cache.Options.NewInformer makes the informers of all kinds, as in controller-runtime, whose own cache then has these
-// kinds. [Get] and [List] read them. [NewIndex] and [WaitForObject] return an error for them, and they have no metrics.
-// [Options.IgnoreNewInformer] and that of [ByObject] give kinds to informers of this package.
+// If cache.Options.NewInformer is set, it makes the informers of all kinds, and controller-runtime's own cache holds
+// these kinds. [Get] and [List] read them. [NewIndex] and [WaitForObject] return an error for them, and they have no
+// metrics. Set IgnoreNewInformer of [Options] or [ByObject] to use the informers of this package for all or some kinds.
 //
 // An informer of the cache is a toolscache.SharedIndexInformer, as in controller-runtime. Programs that cast it get its
 // store, its indexer and its settings before the start:
@@ -79,9 +80,9 @@
 // what it returned. A typed read of an object of another type fails with an error that names both types. Compact does
 // not compress such objects.
 //
-// Handlers receive every change that the cache saw, in order, as in controller-runtime: the changes that wait for a
-// slow handler take memory and are not folded. controller-runtime's own client needs that: it waits for the deletion of
-// each object that it deletes, also of one that was created a moment before.
+// As in controller-runtime, handlers receive every change that the cache saw, in order. Changes that wait for a slow
+// handler do not fold, so they take memory. controller-runtime's own client relies on that: it waits for the deletion
+// of each object that it deletes, even of one created a moment before.
 //
 // # Metrics
 //

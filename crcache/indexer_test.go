@@ -14,7 +14,8 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// LastStoreSyncResourceVersion is the version of the namespace that is furthest behind, and empty while one has no objects.
+// LastStoreSyncResourceVersion is the version of the namespace that is furthest behind. It is empty while a namespace
+// has no objects.
 func TestLastStoreSyncResourceVersionIsTheOldest(t *testing.T) {
 	for _, test := range []struct{ behind, ahead string }{{"a", "b"}, {"b", "a"}} {
 		t.Run(test.behind+" is behind", func(t *testing.T) {

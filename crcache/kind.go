@@ -26,8 +26,8 @@ import (
 // defaultSyncPeriod is that of controller-runtime.
 const defaultSyncPeriod = 10 * time.Hour
 
-// kind has the objects of one kind in one form: in an informer for each configured namespace, or in one for all. It is
-// their common face to the users of the cache, and so a [cache.Informer] and a [toolscache.SharedIndexInformer].
+// kind has the objects of one kind in one form: in an informer for each configured namespace, or in one for all. To the
+// users of the cache, it is one informer: a [cache.Informer] and a [toolscache.SharedIndexInformer].
 type kind struct {
 	toolscache.SharedIndexInformer
 
@@ -47,7 +47,7 @@ type kind struct {
 	pending []func() // to be called when the parts have informers
 }
 
-// part is what a kind has for one namespace, or for all that have none of their own.
+// part is the part of a kind for one namespace, or for all namespaces without a part of their own.
 type part struct {
 	namespace string // of the configuration; empty for all others
 	single    bool   // all objects are of one namespace, or cluster-scoped
@@ -150,7 +150,7 @@ func (c *objectCache) addPart(k *kind, mapping *meta.RESTMapping, namespace stri
 	}, nil
 }
 
-// configOf returns what the informers of the parts have in common.
+// configOf returns the common configuration of the informers of the parts.
 func (c *objectCache) configOf(k *kind, prototype client.Object) clientcache.Config {
 	config := clientcache.Config{
 		Object:            prototype,

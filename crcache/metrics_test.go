@@ -51,8 +51,8 @@ func TestImportRegistersNothing(t *testing.T) {
 	}
 }
 
-// If the program has registered a metric of the same name, equal or not, the cache leaves out that one, and says so. Otherwise the program
-// gets the error.
+// If the program has registered a metric of the same name, equal or not, the cache leaves that metric out and says so.
+// If the cache is first, registering fails in the program.
 func TestMetricsOfTheSameName(t *testing.T) {
 	const name = "informer_queued_items"
 	labels := []string{"name", "group", "version", "resource"}
@@ -124,8 +124,8 @@ func TestRegistryOfMetrics(t *testing.T) {
 	}
 }
 
-// Of several informers with the same labels, the counters have the sum, also of those that have ended, and the versions are those of the
-// one that is furthest behind.
+// If several informers have the same labels, the counters have their sum, including those that have ended. The versions
+// are those of the informer that is furthest behind.
 func TestMetricsOfSeveralCaches(t *testing.T) {
 	const name = "typed/several"
 	var caches []cache.Cache

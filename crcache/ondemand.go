@@ -21,9 +21,9 @@ import (
 	"github.com/typedinformer/informer/internal/ondemand"
 )
 
-// This file is about the kinds of ByObject.OnDemand. Their informers have the metadata of all objects, in objects of
-// the kind's Go type that are otherwise empty, so that handlers, predicates and sources of that type work. Reads get
-// whole objects from an ondemand.Reader.
+// This file is about the kinds of ByObject.OnDemand. Their informers hold the metadata of all objects, in otherwise
+// empty objects of the kind's Go type, so that handlers, predicates and sources of that type work. Reads get whole
+// objects from an ondemand.Reader.
 
 const (
 	onDemandBytes = 16 << 20
@@ -46,8 +46,7 @@ type whole struct {
 	Result any // of the transform
 }
 
-// newOnDemand returns what reads the objects of p, whose informer is to follow a part, and makes that informer follow
-// metadata.
+// newOnDemand returns a reader of the whole objects of p. It changes follow so that the informer of p follows metadata.
 func newOnDemand(k *kind, p *part, follow *clientcache.Part, prototype client.Object, drop bool) *onDemand {
 	gvr := follow.Resource.GroupVersionResource
 	d := &onDemand{
@@ -81,7 +80,7 @@ func newOnDemand(k *kind, p *part, follow *clientcache.Part, prototype client.Ob
 }
 
 // partial returns the transform of the informer. It makes an object of the type of prototype that has only metadata,
-// and then does what the user's transform does.
+// and then calls the user's transform.
 func (d *onDemand) partial(prototype client.Object, named bool) toolscache.TransformFunc {
 	t := reflect.TypeOf(prototype).Elem()
 	return func(in any) (any, error) {
@@ -128,7 +127,7 @@ func (d *onDemand) follow(i *informer.Informer[clientcache.Object]) {
 	}, informer.SubscriptionConfig[clientcache.Object]{Name: "on demand", Delivery: informer.DeliverEvery(math.MaxInt)})
 }
 
-// finished returns an object from the server as readers receive it.
+// finished returns an object from the server in the form that readers receive.
 func (d *onDemand) finished(key client.ObjectKey, obj clientcache.Object) (ondemand.Object[*whole], error) {
 	if sent := informer.KeyOf(obj); sent != key {
 		return ondemand.Object[*whole]{}, fmt.Errorf("get %s %s: the server sent %.600s", d.gvk.Kind, key, sent)
@@ -188,7 +187,7 @@ func (d *onDemand) list(ctx context.Context, snap *informer.Snapshot[clientcache
 		return all, err
 	}
 	matching := all[:0]
-	for _, w := range all { // one that is newer than its metadata may have other labels
+	for _, w := range all { // an object that is newer than its metadata may have other labels
 		if m, err := apimeta.Accessor(w.Result); err != nil || options.LabelSelector.Matches(labels.Set(m.GetLabels())) {
 			matching = append(matching, w)
 		}
@@ -225,7 +224,7 @@ func (d *onDemand) pages(ctx context.Context, namespace string, selector labels.
 	return requests, err
 }
 
-// errNoIndex returns the error of what needs an index of whole objects.
+// errNoIndex returns the error of a call that needs an index of whole objects. what names the call.
 func (d *onDemand) errNoIndex(what string) error {
 	return fmt.Errorf("%s of %s: crcache.Options.ByObject has OnDemand for this kind, so the cache has only metadata: index "+
 		"a metav1.PartialObjectMetadata of the kind by its metadata, or leave OnDemand out", what, d.gvk.Kind)

@@ -52,8 +52,8 @@ func (w *world) wantGets(want int) {
 	}
 }
 
-// A kind on demand is read whole, by each way to read, and its requests are for metadata, and for each object that is
-// read. Guarantees: T8
+// Every way to read a kind on demand returns whole objects. The cache requests metadata, and each object that is read.
+// Guarantees: T8
 func TestOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, true)

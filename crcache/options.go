@@ -29,16 +29,16 @@ type Options struct {
 	// cache.TransformStripManagedFields: a transform makes an informer share fewer parts.
 	DropManagedFields bool
 	// AuditEvery is the period in which each informer of the cache compares its objects with the server, and repairs them
-	// if they differ; see informer.Config.AuditEvery. Zero means no periodic audits: an informer audits only after the
-	// server was away.
+	// if they differ; see informer.Config.AuditEvery. Zero means no periodic audits: an informer audits only after an
+	// outage of the server.
 	AuditEvery time.Duration
 	// IgnoreNewInformer makes the cache hold all kinds in its own informers, even if cache.Options.NewInformer is set.
-	// False means that the function makes the informers, as in controller-runtime, whose own cache then has them; the
-	// options above have no effect on them and must not be set.
+	// False means that the function makes the informers, and controller-runtime's own cache has them. The options above
+	// have no effect on them and must not be set.
 	IgnoreNewInformer bool
 	// MetricsRegistry is the registry of the metrics of the cache; see the documentation of the package. Nil means that of
 	// controller-runtime, metrics.Registry. New's function registers the metrics with the first cache of a registry. If
-	// the program has registered one of their names itself, that metric is left out, which is logged.
+	// the program has registered one of their names itself, the cache leaves that metric out and logs that.
 	MetricsRegistry prometheus.Registerer
 	// NoMetrics leaves out all metrics of the cache.
 	NoMetrics bool
@@ -56,9 +56,9 @@ type ByObject struct {
 	AuditEvery *time.Duration
 	// OnDemand makes the cache follow only the metadata of all objects, and read a whole object from the server when Get
 	// or List asks for it. It suits kinds with many objects that are rarely read, such as Secrets. A Get sends a request
-	// unless the cache holds the object at the version of its metadata; see package readthrough for what it guarantees. The cache
-	// holds at most 16 MiB of such objects, and none that nobody has read for 5 minutes. The program needs the permission
-	// to get the objects.
+	// unless the cache holds the object at the version of its metadata; see package readthrough for the guarantees. The
+	// cache holds at most 16 MiB of such objects, and none that nobody has read for 5 minutes. The program needs the
+	// permission to get the objects.
 	//
 	// Handlers and predicates receive objects of the kind's type that have metadata only, without managedFields.
 	// IndexField, NewIndex and lists by fields return an error. Compact has no effect and must not be set.

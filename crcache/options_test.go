@@ -24,7 +24,7 @@ import (
 	"github.com/typedinformer/informer/informertest"
 )
 
-// New rejects what the cache cannot do, and names the field.
+// New rejects unsupported options, and names the field.
 func TestWrongOptionsAreNamed(t *testing.T) {
 	no := ptr(false)
 	for _, test := range []struct {
@@ -195,8 +195,8 @@ func TestUnsafeDisableDeepCopy(t *testing.T) {
 	}
 }
 
-// SyncPeriod, and that of a handler, repeat all objects. As in client-go, a handler that is added to an informer that runs
-// cannot make the period shorter.
+// SyncPeriod and the resync period of a handler repeat all objects. As in client-go, a handler that is added to a
+// running informer cannot shorten the period.
 func TestSyncPeriod(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -72,7 +72,7 @@ func (w *writer) next(ctx context.Context, key client.ObjectKey) (bool, error) {
 	return n+1 < steps, nil
 }
 
-// delayWatches makes what watches receive late.
+// delayWatches delays the data of watches.
 func delayWatches(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transportFunc(func(r *http.Request) (*http.Response, error) {
@@ -92,7 +92,7 @@ type delayed struct {
 	rest   *[]byte // of the latest chunk
 }
 
-// chunk is what was read at one time.
+// chunk is the data of one read.
 type chunk struct {
 	content []byte
 	err     error
@@ -135,9 +135,10 @@ func (d delayed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// BenchmarkOwnWrites compares what a controller wastes that writes in each call: with and without OwnWrites, and with and without
-// EnableReadYourWritesConsistency of controller-runtime. Its figures are for all pods: calls of Reconcile, conflicts, and seconds.
-// The fewest calls are steps for each pod, and one more for the event of the last write.
+// BenchmarkOwnWrites compares the wasted calls of a controller that writes in each call: with and without OwnWrites,
+// and with and without EnableReadYourWritesConsistency of controller-runtime. Its figures are for all pods: calls of
+// Reconcile, conflicts, and seconds. The fewest calls are steps for each pod, and one more for the event of the last
+// write.
 func BenchmarkOwnWrites(b *testing.B) {
 	log.SetLogger(logr.Discard())
 	for _, c := range []struct {

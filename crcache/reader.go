@@ -59,7 +59,7 @@ func (c *objectCache) Get(ctx context.Context, key client.ObjectKey, out client.
 	return nil
 }
 
-// object returns what a part has of a key, or a copy.
+// object returns the object of a part with a key, or a copy.
 func (k *kind) object(ctx context.Context, p *part, key client.ObjectKey, copies bool) (any, error) {
 	if p.onDemand != nil {
 		return p.onDemand.get(ctx, key, copies)
@@ -142,8 +142,8 @@ func (c *objectCache) List(ctx context.Context, out client.ObjectList, opts ...c
 var errContinue = errors.New("continue list option is not supported by the cache")
 
 // list calls take with each object that options select, up to the limit. If copy is true, it copies the objects, unless
-// the configuration or options disable that. An error of take ends it. The error missing says that there may be more
-// objects, which could not be decoded. The values of their labels and fields are not known.
+// the configuration or options disable that. An error of take ends it. The error missing says that more objects may
+// match, which could not be decoded: their labels and fields are unknown.
 func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
 	take func(key client.ObjectKey, obj any, copied bool) error) (missing, err error) {
 	if options.Continue != "" {
@@ -184,8 +184,8 @@ func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
 	return missing, nil
 }
 
-// read yields the objects of a part that a list selects: those of snap, or whole ones for their metadata in snap, at
-// most limit of these if that is not negative.
+// read yields the objects of a part that a list selects. It reads them from snap. If the part is on demand, it reads
+// whole objects for the metadata in snap, at most limit if limit is not negative.
 func (k *kind) read(ctx context.Context, p *part, snap *informer.Snapshot[clientcache.Object], namespace string,
 	options *client.ListOptions, copies bool, limit int64) (iter.Seq2[client.ObjectKey, any], error) {
 	if p.onDemand != nil {

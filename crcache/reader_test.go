@@ -78,7 +78,7 @@ func TestListReturnsCopies(t *testing.T) {
 	}
 }
 
-// Objects outside of namespaces are found with any namespace in the key, and in no namespace by a list.
+// Get finds a cluster-scoped object with any namespace in the key. A List of a namespace does not find it.
 func TestClusterScopedReads(t *testing.T) {
 	w := newWorld(t, false)
 	if _, err := w.nodes.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
@@ -126,7 +126,7 @@ func TestGetIntoAnotherType(t *testing.T) {
 	}
 }
 
-// A cache whose field selector names one namespace asks for that namespace only, and has no objects in others.
+// A cache whose field selector names one namespace requests that namespace only, and has no objects in others.
 func TestFieldSelectorOfOneNamespace(t *testing.T) {
 	w := newWorld(t, false)
 	w.pod("a", "x")

@@ -140,7 +140,7 @@ func mark(obj any) (any, error) {
 	return obj, nil
 }
 
-// live does with an informer what programs do, from before the start of its cache until after its end.
+// live uses an informer as programs do, from before the start of its cache until after its end.
 func live(c *cast) {
 	nodes, err := c.cache.GetInformer(c.Context(), &corev1.Node{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -210,8 +210,8 @@ var forms = []client.Object{
 	&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}},
 }
 
-// An informer of the cache is a SharedIndexInformer that does what that of controller-runtime's cache does, in each form. That of several
-// namespaces does the same.
+// In each form, an informer of the cache is a SharedIndexInformer that behaves like that of controller-runtime's cache.
+// So does an informer of several namespaces.
 // Guarantees: P1
 func TestInformersAreSharedIndexInformers(t *testing.T) {
 	for _, form := range forms {

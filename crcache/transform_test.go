@@ -18,7 +18,7 @@ import (
 	"github.com/typedinformer/informer/crcache"
 )
 
-// The transform of the most specific option is the one that counts.
+// The transform of the most specific option applies.
 func TestTransform(t *testing.T) {
 	set := func(value string) toolscache.TransformFunc {
 		return func(obj any) (any, error) {
@@ -228,7 +228,7 @@ func TestTransformToAnotherType(t *testing.T) {
 	}
 }
 
-// Typed reads of what is no longer of the type are errors that name both types.
+// A typed read of an object whose type a transform has changed fails with an error that names both types.
 func TestTypedReadsAfterATransformToAnotherType(t *testing.T) {
 	for _, compact := range []bool{false, true} {
 		w := newWorld(t, false)

@@ -43,8 +43,8 @@ func newClient(config *rest.Config, httpClient *http.Client, form form) (*inform
 type counted struct{ client http.Client }
 
 // newCounted returns a counted with the transport, the Jar and the CheckRedirect of client. Without CheckRedirect, the
-// informer decides: it follows redirects to the same server only. The informer also observes the Timeout, which must
-// not end watches.
+// informer follows redirects to the same server only. The informer also applies the Timeout, which must not end
+// watches.
 func newCounted(client *http.Client) *counted {
 	c := &counted{*client}
 	c.client.Timeout = 0

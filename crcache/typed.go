@@ -17,12 +17,12 @@ import (
 )
 
 // Get returns the object with a key, and creates its informer and waits for it as the method Get of c does. T is a Go
-// type that the scheme of c has, such as *corev1.Pod. c is a cache that the function from [New] created, as a manager's
-// GetCache returns it.
+// type that the scheme of c has, such as *corev1.Pod. c is a cache that the function from [New] created, such as the
+// result of a manager's GetCache.
 //
 // Get does not copy. All readers share the object, so the caller must not write to it. Its kind and apiVersion are
 // empty. If the object does not exist, the error meets apierrors.IsNotFound. If it exists but could not be decoded, the
-// error is an [*informer.DecodeError]. If a transform has made another type of it, the error names both types.
+// error is an [*informer.DecodeError]. If a transform has changed its type, the error names both types.
 func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectKey) (T, error) {
 	var none T
 	if users, _, out := usersFor[T](c); users != nil {
@@ -47,9 +47,9 @@ func Get[T client.Object](ctx context.Context, c cache.Cache, key client.ObjectK
 	return obj, nil
 }
 
-// List returns the objects that opts select, as the method List of c does. See [Get] for T, c, and what callers must
-// not do with the objects. The slice is the caller's own. If objects may be missing because they could not be decoded,
-// List returns the others and an error, which wraps an [*informer.DecodeError].
+// List returns the objects that opts select, as the method List of c does. See [Get] for T, c, and the rules for the
+// objects. The slice is the caller's own. If objects may be missing because they could not be decoded, List returns the
+// others and an error, which wraps an [*informer.DecodeError].
 func List[T client.Object](ctx context.Context, c cache.Cache, opts ...client.ListOption) ([]T, error) {
 	if users, gvk, _ := usersFor[T](c); users != nil {
 		return listUsers[T](ctx, users, c.(*objectCache).opts.Scheme, gvk, opts)
@@ -83,8 +83,8 @@ type Index[T client.Object, K comparable] struct {
 // for each version of an object, must be fast, and must not write to the object or call c. If a
 // transform turns an object into another type, that object has no keys. See [Get] for T and c.
 //
-// An index belongs to the informer that T had at the call. After RemoveInformer, its lookups find what it had then.
-// NewIndex returns an error if cache.Options.NewInformer makes that informer; IndexField does not.
+// An index belongs to the informer that T had at the call. After RemoveInformer, its lookups find the last objects of
+// that informer. NewIndex returns an error if cache.Options.NewInformer makes that informer; IndexField does not.
 func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache, keys func(T) []K) (*Index[T, K],
 	error) {
 	if users, gvk, _ := usersFor[T](c); users != nil {
@@ -110,7 +110,7 @@ func NewIndex[T client.Object, K comparable](ctx context.Context, c cache.Cache,
 				if obj, ok := clientcache.Result(held).(T); ok {
 					return keys(obj)
 				}
-				return nil // a transform has made another type of it
+				return nil // a transform has changed its type
 			}))
 		}
 		x.parts.Store(&parts)

@@ -14,7 +14,7 @@ import (
 )
 
 // This file is about the kinds whose informers cache.Options.NewInformer makes. controller-runtime's own cache has
-// them: it gives the function what it expects, starts the informers and reads from their indexers.
+// them: it calls the function with the usual arguments, starts the informers and reads from their indexers.
 
 // newUsers returns the cache that has the kinds of cache.Options.NewInformer, or nil if there are none.
 func (c *objectCache) newUsers() (cache.Cache, error) {
@@ -36,14 +36,14 @@ func (c *objectCache) usersOf(gvk schema.GroupVersionKind) cache.Cache {
 	return c.users
 }
 
-// errUsers returns the error of a function that cannot be had from informers of cache.Options.NewInformer.
+// errUsers returns the error of a call that informers of cache.Options.NewInformer do not support. what names the call.
 func errUsers(what string, gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("%s of %s: cache.Options.NewInformer makes its informer, unless "+
 		"crcache.Options.IgnoreNewInformer or that of its kind in ByObject is set", what, gvk.Kind)
 }
 
-// usersFor returns usersOf for the kind of T, and an object of T. It returns nil if an error is to be found on the way
-// to informers of c.
+// usersFor returns usersOf for the kind of T, and an object of T. For an invalid T it returns nil, so that the lookup
+// of informers of c returns the error.
 func usersFor[T client.Object](c cache.Cache) (users cache.Cache, gvk schema.GroupVersionKind, prototype T) {
 	if own, ok := c.(*objectCache); !ok || own.users == nil {
 		return nil, gvk, prototype

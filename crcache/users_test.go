@@ -126,7 +126,8 @@ func TestNewInformer(t *testing.T) {
 	}
 }
 
-// The cache shows what the user's informer has, whatever that is. Typed reads do so too, and what they cannot do is an error.
+// The cache and typed reads return the content of the user's informer, whatever it is. Calls that it does not support
+// return errors.
 func TestReadsOfNewInformer(t *testing.T) {
 	w := newWorld(t, false)
 	m := maker{lists: &corev1.PodList{
@@ -196,7 +197,8 @@ func TestIgnoreNewInformer(t *testing.T) {
 	}
 }
 
-// Options that have no effect on the informers of the user are errors. Those that only our informers cannot support are none.
+// Options without effect on the user's informers are errors. Options that only our informers do not support are
+// accepted.
 func TestOptionsOfNewInformer(t *testing.T) {
 	no := false
 	for _, test := range []struct {

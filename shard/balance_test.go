@@ -10,10 +10,10 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// The largest shard is at most a quarter above the mean, by slots and by objects that are hashed by UID, if there are at least eight
-// slots for each replica. Objects that are hashed by namespace are not balanced: the first bits of an FNV-1a hash hardly depend on the
-// last three characters, so namespaces whose names differ only in those share a few slots. With -v, the test prints the tables of
-// docs/scale.md.
+// With at least eight slots for each replica, the largest shard is at most a quarter above the mean, both by slots and
+// by objects hashed by UID. Objects hashed by namespace are not balanced: the first bits of an FNV-1a hash hardly
+// depend on the last three characters, so namespaces whose names differ only in those share a few slots. With -v, the
+// test prints the tables of docs/scale.md.
 func TestBalance(t *testing.T) {
 	const objects = 1_000_000
 	random := rand.New(rand.NewPCG(1, 4))
@@ -93,7 +93,8 @@ func heldBy(owners []int, replicas int) float64 {
 	return most * float64(replicas)
 }
 
-// movedBy returns how many slots move when a replica joins, divided by the mean of slots of a replica: a mean of ten.
+// movedBy returns how many slots move when a replica joins, divided by the mean number of slots of a replica. It
+// averages ten joins.
 func movedBy(owners []int, replicas int) float64 {
 	const rounds = 10
 	moved := 0

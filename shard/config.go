@@ -27,11 +27,11 @@ type Config struct {
 	// Field is the field whose hash decides which replica an object belongs to. Zero means the UID.
 	Field informer.ShardField
 	// Slots is the number of parts into which the objects are divided, a power of two from 1 to 4096. A replica has whole
-	// slots. More slots make the shards more equal, and the requests of the informers longer: with n replicas, a shard has
+	// slots. More slots make the shards more equal, but the requests of the informers longer: with n replicas, a shard has
 	// about Slots / n ranges. Zero means 256, which is right for up to 30 replicas.
 	Slots int
-	// LeaseDuration is how long other replicas wait after the last renewal that they saw, in whole seconds. Zero means 15
-	// s.
+	// LeaseDuration is how long other replicas wait, after the last renewal that they saw, before they delete the Lease.
+	// It must be in whole seconds. Zero means 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is the age of the lease at which the contexts of all calls of Reconcile end. They must return within
 	// LeaseDuration - RenewDeadline - Margin. Zero means two thirds of LeaseDuration.
@@ -44,26 +44,27 @@ type Config struct {
 	Grace time.Duration
 	// StuckAfter is how long after Grace such a call may take to return. A call that takes longer is stuck. Its replica
 	// then hands over its other slots, for at most HandOverTimeout, and stops renewing its lease, unless the call returns.
-	// The calls under way must return as after every lost lease, or Fatal ends the process: only that makes the slots of
-	// stuck calls free. Zero means LeaseDuration - RenewDeadline - Margin, the time that calls have after a lost lease.
+	// As after every lost lease, Fatal ends the process if calls do not return: nothing else frees the slots of stuck
+	// calls. Zero means LeaseDuration - RenewDeadline - Margin, the time that calls have after a lost lease.
 	StuckAfter time.Duration
-	// ListTimeout is how long a replica may take to hold the objects of a slot that it should own. After that, it leaves
-	// the slot to another replica until it holds the objects, and goes on trying. If no other one can have it, the first
-	// that holds its objects owns it. It should be longer than the lists of the informers take. Zero means a minute.
+	// ListTimeout is the time that a replica has to list the objects of a slot that it should own. After that, it yields
+	// the slot to another replica, and takes it back when its list succeeds. If no other replica can list the objects
+	// either, the first that succeeds owns the slot. ListTimeout should be longer than the lists of the informers take.
+	// Zero means a minute.
 	ListTimeout time.Duration
 	// HandOverTimeout is how long a replica that leaves waits for the others to take over its slots, before it stops its
 	// work. Zero means 10 s. Negative means that it does not wait.
 	HandOverTimeout time.Duration
-	// Fatal is called when calls of Reconcile have not returned in time after the lease was lost, and must not return. Nil
+	// Fatal is called when calls of Reconcile have not returned in time after the lease was lost. It must not return. Nil
 	// means os.Exit(1).
 	Fatal func()
-	// Logger receives a record for each change of the group and of the replica's slots, and when requests begin to fail.
+	// Logger receives a record for each change of the group or of the replica's slots, and when requests begin to fail.
 	// Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Margin is how long before the end of the lease all work must have returned. It covers clocks of different speeds, and
-// the end of the process.
+// Margin is how long before the end of the lease all work must have returned. It allows for clocks of different speeds,
+// and for the end of the process.
 const Margin = time.Second
 
 const (
@@ -91,7 +92,7 @@ func (c *Config) complete() error {
 	case c.Name == "":
 		return errors.New("Config.Name is empty")
 	case len(validation.IsValidLabelValue(c.Name)) > 0 || len(validation.IsDNS1123Subdomain(c.Name)) > 0:
-		return fmt.Errorf("Config.Name is %q: it must be valid as a label and as the beginning of a name", c.Name)
+		return fmt.Errorf("Config.Name is %q: it must be a valid label value and a valid beginning of the name of a Lease", c.Name)
 	case c.Field != informer.ShardByUID && c.Field != informer.ShardByNamespace:
 		return fmt.Errorf("Config.Field is %d: it must be ShardByUID or ShardByNamespace", c.Field)
 	case c.Slots < 1 || c.Slots > maxSlots || bits.OnesCount(uint(c.Slots)) != 1:
@@ -137,7 +138,7 @@ func (c *Config) requestTimeout() time.Duration { return (c.RenewDeadline - c.Re
 // group identifies the group of replicas.
 func (c *Config) group() string { return c.Namespace + "/" + c.Name }
 
-// leaseName returns the name of the replica's Lease. Identities may have characters that a name may not have.
+// leaseName returns the name of the replica's Lease. Identities may have characters that are invalid in a name.
 func (c *Config) leaseName() string {
 	return fmt.Sprintf("%s-%016x", c.Name, informer.HashOf(c.Identity))
 }

@@ -47,7 +47,7 @@ func TestObjectsAreKeptForAWhile(t *testing.T) {
 	})
 }
 
-// A replica whose lists are slow comes to own more slots while the group changes all the time.
+// A replica with slow lists still gains slots while the group keeps changing.
 func TestListsEndWhileTheGroupChanges(t *testing.T) {
 	onStage(t, 1, func(s *stage) {
 		s.create("ns", 0, 100)

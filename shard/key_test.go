@@ -89,8 +89,8 @@ func TestKeyShowsItsUID(t *testing.T) {
 	}
 }
 
-// A request that an owner sends late changes nothing after the next owner has written, if it has the resource version, or a
-// precondition. A request without one is not fenced.
+// A late request of a former owner fails once the next owner has written, if the request has the resource version or a
+// precondition. Other requests are not fenced.
 //
 // Guarantees: S6
 func TestLateRequestsOfAFormerOwner(t *testing.T) {

@@ -15,11 +15,11 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// watchPeriod is the longest time between two looks at the clocks. A timer alone would not do: if the system is
-// suspended, it may fire late.
+// watchPeriod is the longest time between two looks at the clocks. One timer for the deadline would not suffice: it may
+// fire late after the system was suspended.
 const watchPeriod = Margin / 4
 
-// logPeriod is how long a process that ends itself waits for its last record in the log.
+// logPeriod is how long a process waits for its last log record before it ends itself.
 const logPeriod = Margin / 10
 
 // keep writes the Lease every RetryPeriod, and when the claims change.
@@ -43,7 +43,8 @@ func (s *session) keep(ctx context.Context) {
 	}
 }
 
-// write writes the Lease. again means that it should be written again at once, and failed that it should be soon.
+// write writes the Lease. again means that the caller should write it again at once, and failed that it should do so
+// soon.
 func (s *session) write(ctx context.Context) (again, failed bool) {
 	s.mu.Lock()
 	if s.silentLocked() {
@@ -80,7 +81,7 @@ func (s *session) write(ctx context.Context) (again, failed bool) {
 	return false, s.failing
 }
 
-// leaseLocked returns the Lease as it should be.
+// leaseLocked returns the Lease to write.
 func (s *session) leaseLocked() *coordinationv1.Lease {
 	now := metav1.NewMicroTime(s.wall())
 	claims := make(slotSet, len(s.phases))
@@ -110,7 +111,7 @@ func (s *session) leaseLocked() *coordinationv1.Lease {
 	}
 }
 
-// send sends a Lease. If somebody else has deleted it, or made one of the same name, the error is errDeleted.
+// send writes a Lease. If somebody else has deleted or replaced it, the error is errDeleted.
 func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
 	defer cancel()
@@ -122,7 +123,7 @@ func (s *session) send(ctx context.Context, next *coordinationv1.Lease) (*coordi
 		}
 		present, err2 := s.api.Get(ctx, informer.KeyOf(next), metav1.GetOptions{})
 		if err2 != nil || !s.wrote(present) {
-			return nil, err // that of another process with this identity
+			return nil, err // another process with this identity has the Lease
 		}
 		next.UID, next.ResourceVersion = present.UID, present.ResourceVersion // the response to an earlier request was lost
 		return s.api.Update(ctx, next, metav1.UpdateOptions{})
@@ -145,7 +146,7 @@ func (s *session) wrote(lease *coordinationv1.Lease) bool {
 	return lease.Annotations[runAnnotation] == s.run
 }
 
-// renewLocked notes a successful write. afresh means that it had no claims after the lease was lost.
+// renewLocked records a successful write. afresh means that this write had no claims after the lease was lost.
 func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afresh bool) {
 	late := s.valid.Load() != nil && !s.alive()
 	if s.uid != written.UID {
@@ -167,8 +168,8 @@ func (s *session) renewLocked(written *coordinationv1.Lease, sent instant, afres
 	}
 }
 
-// watch gives up all slots when the lease has reached RenewDeadline, and calls Fatal when the calls of Reconcile must
-// have returned. It returns when ctx ends.
+// watch gives up all slots when the lease reaches RenewDeadline, and calls Fatal if calls of Reconcile have not
+// returned by the expiry. It returns when ctx ends.
 func (s *session) watch(ctx context.Context) {
 	draining := false // at the last look
 	for run.Sleep(ctx, min(watchPeriod, s.config.RetryPeriod)) == nil {
@@ -207,8 +208,9 @@ func (s *session) watch(ctx context.Context) {
 	}
 }
 
-// refresh makes the informer of the Leases list. The replica can write its Lease, but has not seen it for some time:
-// the watch is broken, and has not noticed yet. A replica that cannot see the others cannot hand over slots.
+// refresh makes the informer of the Leases list again. The replica can write its Lease, but has not seen the write for
+// some time, so the watch is broken and has not failed yet. A replica that does not see the others cannot hand over
+// slots.
 func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.requestTimeout())
 	defer cancel()

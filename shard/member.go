@@ -18,8 +18,8 @@ const GroupLabel = "shard.typedinformer.io/group"
 
 // The annotations of a Lease.
 const (
-	layoutAnnotation = "shard.typedinformer.io/layout" // what all replicas must agree on
-	// the slots that the replica has or waits for, such as "0-3,17"
+	layoutAnnotation = "shard.typedinformer.io/layout" // all replicas must have the same
+	// the slots that the replica owns or waits for, such as "0-3,17"
 	claimsAnnotation     = "shard.typedinformer.io/claims"
 	generationAnnotation = "shard.typedinformer.io/generation" // counts the changes of claims
 	leavingAnnotation    = "shard.typedinformer.io/leaving"    // "true" when the replica hands over its slots
@@ -52,7 +52,7 @@ type member struct {
 	text            [4]string // the annotations that the fields above were read from
 }
 
-// memberOf reads a Lease. known is the result for the same Lease before, or the zero value.
+// memberOf reads a Lease. known is the previous result for the same Lease, or the zero value.
 func memberOf(lease *coordinationv1.Lease, known member, c *Config) member {
 	text := [...]string{lease.Annotations[layoutAnnotation], lease.Annotations[generationAnnotation],
 		lease.Annotations[claimsAnnotation], lease.Annotations[yieldsAnnotation]}
@@ -71,7 +71,7 @@ func memberOf(lease *coordinationv1.Lease, known member, c *Config) member {
 		return m
 	}
 	if layout := text[0]; layout != c.layout() {
-		m.why = fmt.Errorf("replica %s: the layout of its shards is %.40q, and that of this one is %q: all replicas need the same Config.Field and Config.Slots", m.identity, layout, c.layout())
+		m.why = fmt.Errorf("replica %s has the shard layout %.40q, but this one has %q: all replicas need the same Config.Field and Config.Slots", m.identity, layout, c.layout())
 		return m
 	}
 	var err error
@@ -101,13 +101,13 @@ func (m *member) claimed(slot int) bool { return m.claims == nil || m.claims[slo
 type group struct {
 	members []member // ordered by name
 	own     int      // the index of this replica, or -1
-	first   []int    // for each slot the index of the member that should have it if it does not yield it, or -1
-	planned []int    // for each slot the index of the member that should have it, or -1
+	first   []int    // for each slot, the index of the member that the plan chooses, or -1
+	planned []int    // for each slot, the index of the member that should have it, as first or by a yield, or -1
 }
 
-// directory reads the Leases of a group again and again. It reads only what has changed, and plans only for other
-// replicas: with 100 replicas and 1,024 slots, reading everything takes about a millisecond, and each of them has a
-// look whenever one writes its claims.
+// directory reads the Leases of a group repeatedly. It parses only changed Leases, and plans again only if the replicas
+// have changed. With 100 replicas and 1,024 slots, reading everything takes about a millisecond, and each replica reads
+// whenever one of them writes its claims.
 type directory struct {
 	members map[types.UID]member // of the last read
 	names   []string             // of the replicas of the last plan
@@ -153,15 +153,15 @@ func (d *directory) read(leases []*coordinationv1.Lease, uid types.UID, c *Confi
 	return g
 }
 
-// yielded reports whether the first choice for slot leaves it to others.
+// yielded reports whether the first choice for slot yields it.
 func (g *group) yielded(slot int) bool {
 	i := g.first[slot]
 	return i >= 0 && g.members[i].yields != nil && g.members[i].yields[slot]
 }
 
-// substitute returns the index of the member that should have a slot that is yielded. One that claims the slot keeps
-// it. Otherwise, it is the largest weight among those that yield nothing, since who cannot list one part can hardly
-// list another. If there is none, the first choice stays.
+// substitute returns the index of the member that should have a yielded slot. A member that claims the slot keeps it.
+// Otherwise, the largest weight wins among the members that yield nothing, since a replica that cannot list one part
+// can hardly list another. If there is none, the first choice stays.
 func (g *group) substitute(slot int) int {
 	chosen, claims, weight := g.first[slot], false, uint64(0)
 	for i := range g.members {
@@ -186,7 +186,7 @@ func (g *group) free(slot int) bool {
 	return true
 }
 
-// heir reports whether the replica that should have slot waits for it, and is not this one.
+// heir reports whether another replica should have slot and waits for it.
 func (g *group) heir(slot int) bool {
 	i := g.planned[slot]
 	return i >= 0 && i != g.own && g.members[i].claimed(slot)

@@ -24,8 +24,9 @@ var (
 // late, responses get lost, watches lag, end and expire, the server fails, some calls of Reconcile do not return, some replicas cannot
 // list pods, and pods change. No two replicas reconcile a key at the same time.
 //
-// Then all is mended, but for calls that are stuck and replicas that cannot list, and each slot has an owner in time that reconciles pods,
-// or its owner has ended itself. When all is well again, each slot has one owner, and the newest version of each pod was reconciled.
+// Then the test mends all faults except stuck calls and replicas that cannot list. In time, each slot has an owner that
+// reconciles pods, or its owner has ended itself. After the last mend, each slot has one owner, and the newest version
+// of each pod was reconciled.
 //
 //	go test ./shard -race -run TestHistories -timeout 1h -args -histories 300
 //

@@ -5,12 +5,12 @@ import "github.com/typedinformer/informer"
 // planVersion names the rules of plan. Replicas with other rules do not share slots.
 const planVersion = "1"
 
-// plan returns for each slot the index of the replica that should have it. The order of the replicas does not matter.
-// Without replicas each index is -1.
+// plan returns, for each slot, the index of the replica that should have it. The order of the replicas does not matter.
+// Without replicas, each index is -1.
 //
-// It uses rendezvous hashing: for each slot, every replica has a weight, and the largest weight wins. So a replica that
-// joins takes its slots from all others equally, and the slots of one that leaves go to all others. By chance, a
-// replica would have up to twice as many slots as another, so no replica has more than [bound] slots: a slot beyond
+// It uses rendezvous hashing: for each slot, every replica has a weight, and the largest weight wins. So a joining
+// replica takes its slots from all others equally, and a leaving one leaves its slots to all others. By chance, one
+// replica could get twice as many slots as another. Therefore no replica gets more than [bound] slots: any further slot
 // goes to the next largest weight.
 func plan(replicas []string, slots int) []int {
 	hashes := make([]uint64, len(replicas))
@@ -37,8 +37,8 @@ func plan(replicas []string, slots int) []int {
 	return owners
 }
 
-// bound is the largest number of slots of a replica: 1.1 times the mean, rounded up to a whole slot. Nearer to the mean,
-// more slots move whenever a replica joins or leaves.
+// bound is the largest number of slots of a replica: 1.1 times the mean, rounded up. With a smaller bound, more slots
+// would move whenever a replica joins or leaves.
 func bound(slots, replicas int) int {
 	if replicas == 0 {
 		return 0

@@ -79,8 +79,9 @@ func process(name, url string, log io.Writer) error {
 	return err
 }
 
-// The process of a replica is stopped, as by a debugger or a full node, until the other replica reconciles its pods. When it continues,
-// it reconciles none of them, although it cannot reach the server: at most it ends the one step that it had begun before.
+// The process of a replica is suspended, as by a debugger or an overloaded node, until the other replica reconciles its
+// pods. When it resumes, it reconciles none of them, even though it cannot reach the server. At most it completes the
+// step that it had begun.
 //
 // Guarantees: S3
 func TestStoppedProcess(t *testing.T) {

@@ -55,31 +55,30 @@ type Status struct {
 	Identity string
 	// State is the state of the replica.
 	State State
-	// Replicas are the identities in the Leases of the group, in the order of the names of the Leases, with those of
-	// replicas that are leaving or have ended and not expired.
+	// Replicas are the identities in the Leases of the group, ordered by the names of the Leases. They include replicas
+	// that are leaving, or that have ended and whose Leases have not expired.
 	Replicas []string
-	// Slots is the number of slots of the group. Planned is the number of those that this replica should have. Held is the
-	// number of those whose objects the informers hold. Claimed is the number of those in the replica's Lease: owned,
-	// awaited from another replica, or being released. Owned is the number of those whose keys it reconciles.
+	// Slots is the number of slots of the group. Planned counts those that this replica should have, and Held those whose
+	// objects the informers hold. Claimed counts the slots in the replica's Lease: owned, awaited from another replica, or
+	// being released. Owned counts those whose keys it reconciles.
 	Slots, Planned, Held, Claimed, Owned int
 	// Yielded is the number of slots that this replica should have, but leaves to others because it cannot list their
 	// objects; see Config.ListTimeout.
 	Yielded int
 	// Overdue are the calls of Reconcile that have not returned although their contexts have ended, because their slots
-	// are to move to another replica, or because the lease was lost. The call that began first is the first. See
-	// Config.StuckAfter.
+	// must move to another replica or the lease was lost. The oldest call is the first. See Config.StuckAfter.
 	Overdue []Call
-	// Shard is what the informers hold, or are about to hold.
+	// Shard is the shard that the informers hold, or are about to hold.
 	Shard informer.Shard
-	// Gained counts the slots that the replica came to own. Released counts those that it handed over, and Lost those that
+	// Gained counts the slots that the replica has gained. Released counts those that it handed over, and Lost those that
 	// it lost with its lease.
 	Gained, Released, Lost uint64
 	// LeasesLost is the number of times that the lease was lost.
 	LeasesLost uint64
 	// Renewed is the time at which this replica sent its last successful renewal. Zero means that there was none.
 	Renewed time.Time
-	// LastError is the last failure of a request, or of a Lease that cannot be read. Nil means that there was none. A
-	// success does not clear it.
+	// LastError is the last failed request or unreadable Lease. Nil means that there was none. A success does not clear
+	// it.
 	LastError error
 	// LastErrorTime is the time of LastError.
 	LastErrorTime time.Time
@@ -104,7 +103,7 @@ type Replica struct {
 	followers   []Sharded
 	controllers []controller
 	misused     error  // of Control; Run returns it
-	status      Status // without what session knows
+	status      Status // without the fields that session.describe sets
 }
 
 // controller is an informer.Controller for keys of any type.
@@ -119,8 +118,8 @@ type controller struct {
 // New returns a replica. It sends no request; Run does. It returns an error that names the field of config that is
 // wrong.
 //
-// Give the replica a client of its own. Renewals that wait behind the requests of the work, for the rate limit of a
-// shared client, may come too late.
+// Give the replica a client of its own. With a shared client, renewals wait for the rate limit behind the requests of
+// the work, and may come too late.
 func New(client *informer.Client, config Config) (*Replica, error) {
 	if client == nil {
 		return nil, errors.New("shard: the client is nil: create one with informer.NewClient")
@@ -141,7 +140,7 @@ func New(client *informer.Client, config Config) (*Replica, error) {
 // Follow makes the informers hold the objects of this replica's slots: those that it owns, and those that it is about
 // to own. Objects of slots that have moved away stay until the informers list anyway, or for a minute after the group
 // has settled. Call Follow before Run, for each informer that should not hold the whole collection. Its objects must
-// have the field Config.Field.
+// have the field that Config.Field names.
 func (r *Replica) Follow(informers ...Sharded) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +183,7 @@ func Control[K comparable](r *Replica, ctl *informer.Controller[K], hash func(ke
 }
 
 // Owns reports whether this replica owns the objects with that hash; see [informer.HashOf]. It is fast and takes no
-// lock. It looks at the clocks, so it is right in a process that was suspended, too.
+// lock. It checks the clocks, so it is correct even in a process that was suspended.
 func (r *Replica) Owns(hash uint64) bool { return r.ownership(hash) == informer.KeyOwned }
 
 func (r *Replica) ownership(hash uint64) informer.Ownership {
@@ -198,7 +197,7 @@ func (r *Replica) ownership(hash uint64) informer.Ownership {
 // Run joins the group, and calls work when it knows the group and the informers have their first shard. work runs the
 // informers and the controllers. When ctx ends, Run hands over the slots to the other replicas, within
 // Config.HandOverTimeout, and then ends the context of work. A lost lease does not end it: the controllers then own no
-// key until the replica has joined again. Run returns the cause of ctx, or the result of work if that returns before
+// key until the replica has joined again. Run returns the cause of ctx, or the result of work if work returns before
 // its context ends. By then, work has returned, the Lease is deleted, and every goroutine that Run started has ended.
 // If the deletion fails, the Lease expires by itself. Failing requests do not end Run; see Status.
 //
@@ -245,7 +244,7 @@ func (r *Replica) mistake() error {
 	return r.misused
 }
 
-// bound returns what follows the slots.
+// bound returns the informers of Follow and the controllers of Control.
 func (r *Replica) bound() ([]Sharded, []controller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

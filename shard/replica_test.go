@@ -57,8 +57,8 @@ func TestReplicasShareTheObjects(t *testing.T) {
 	}
 }
 
-// A replica that leaves, or gives slots to a new one, does not leave a slot without an owner for longer than it takes to write a Lease and
-// to see it.
+// When a replica leaves or hands slots to a new one, a slot has no owner only for the time to write a Lease and to see
+// it.
 //
 // Guarantees: S3
 func TestMakeBeforeBreak(t *testing.T) {
@@ -300,7 +300,8 @@ func TestLostRequestDoesNotCostTheLease(t *testing.T) {
 	})
 }
 
-// A replica claims nothing before everything that its controllers watch has synced, followed or not: the old owner keeps its slots.
+// A replica claims nothing until all sources of its controllers have synced, including those that it does not follow.
+// Until then, the old owner keeps its slots.
 //
 // Guarantees: S3
 func TestNoClaimBeforeEverySourceHasSynced(t *testing.T) {
@@ -436,7 +437,7 @@ func TestOtherLayoutsBlock(t *testing.T) {
 	}
 }
 
-// Run ends the work at HandOverTimeout if nobody takes over, and at once if there is nobody else.
+// If nobody takes over, Run ends the work at HandOverTimeout. If there is no other replica, it ends the work at once.
 func TestLeaving(t *testing.T) {
 	onStage(t, 1, func(s *stage) {
 		s.create("ns", 0, 20)

@@ -43,15 +43,15 @@ const (
 // session is one call of Run.
 //
 // Its invariant is that at most one replica has a slot in the phases gaining to releasing. A replica enters gaining
-// only after it has seen its own Lease with the claim, at a resource version at which no other Lease has one. Of two
-// replicas that claim a slot, the one that wrote its claim later sees that of the other. So at most one of them enters
-// gaining, and the other waits until that claim is gone. A claim goes away in two ways. The replica itself writes its
-// Lease without it, after all calls of Reconcile have returned. Or another replica deletes the Lease, if it has not
-// changed for LeaseDuration. By then the replica has lost the lease by its own clocks, and its calls have returned, or
-// its process has ended.
+// only after it has seen its own Lease with the claim, at a resource version at which no other Lease claims the slot.
+// Of two replicas that claim a slot, the one that wrote its claim later sees the claim of the other. So at most one of
+// them enters gaining, and the other waits until that claim is gone. A claim ends in two ways. Either the replica
+// itself writes its Lease without the claim, after all calls of Reconcile have returned. Or another replica deletes the
+// Lease, if it has not changed for LeaseDuration. By then the replica has lost the lease by its own clocks, and its
+// calls have returned or its process has ended.
 //
-// No slot stays in a phase for ever, because a replica does not renew while only the end of its process can help: while
-// it drains after a lost lease, and when a call in a slot that is releasing is stuck and no other slot is left to hand
+// No slot stays in a phase for ever, because a replica stops renewing when only the end of its process can free a slot:
+// while it drains after a lost lease, and when a call in a releasing slot is stuck and no other slot is left to hand
 // over.
 type session struct {
 	*Replica
@@ -64,7 +64,7 @@ type session struct {
 
 	table   atomic.Pointer[[]informer.Ownership] // for each slot
 	valid   atomic.Pointer[instant]              // when the last renewal was sent; nil after the lease was lost
-	parked  atomic.Bool                          // a key of an owned slot was awaited, because the lease was old
+	parked  atomic.Bool                          // a key of an owned slot had to wait, because the lease was old
 	wake    chan struct{}                        // holds a token while steer must look
 	dirty   chan struct{}                        // holds a token while the Lease must be written
 	known   chan struct{}                        // closed when the first shard is known
@@ -79,17 +79,17 @@ type session struct {
 	phases     []phase
 	since      []uint64           // for each slot that is claimed, the first generation that claims it
 	generation uint64             // counts the changes of claims
-	held       slotSet            // all informers have their objects
-	target     slotSet            // the informers have their objects, or are about to; nil before the first plan
+	held       slotSet            // all informers hold their objects
+	target     slotSet            // the informers hold their objects, or are about to; nil before the first plan
 	listing    slotSet            // the slots that the informers are changing to; nil if they are not
 	relist     context.CancelFunc // makes the informers change to target at once
-	settled    time.Time          // since when no slot has been between two replicas; zero if one is
+	settled    time.Time          // since when no slot is moving; zero while one is
 	planned    int
 	leaving    bool
 	uid        types.UID       // of the Lease; empty if there is none
 	version    string          // its resource version; empty if it must be read
-	seen       bool            // the store has had the Lease with uid
-	unseen     time.Time       // when a renewal succeeded that the store has not had; zero if there is none
+	seen       bool            // the store has had the Lease with that uid
+	unseen     time.Time       // when the oldest renewal succeeded that the store has not seen; zero if there is none
 	renewed    instant         // when the last successful renewal was sent
 	lost       bool            // the lease was lost, and not written since
 	draining   bool            // the lease was lost, and calls of Reconcile may be under way
@@ -97,13 +97,13 @@ type session struct {
 	endEpoch   context.CancelFunc
 	observed   map[types.UID]observation // of the other Leases
 	failing    bool                      // the last request failed
-	told       map[types.UID]bool        // Leases that cannot be read, and were reported
+	told       map[types.UID]bool        // reported Leases that cannot be read
 	replicas   []string
 	releases   map[int]time.Time // for each slot in the phase releasing, when that began
-	stuck      time.Time         // since when a call is stuck; zero if none is
+	stuck      time.Time         // when a call got stuck; zero if none is
 	yields     yields
 	published  uint64 // the generation of the last successful write
-	created    bool   // a request for the creation of a Lease was sent
+	created    bool   // a request to create the Lease was sent
 }
 
 // instant is a point in time on both clocks. Each of them may stop while the process or the system is suspended, and
@@ -114,7 +114,7 @@ type instant struct{ monotonic, wall time.Time }
 type observation struct {
 	version string
 	at      time.Time
-	patient time.Duration // how much longer than its duration to wait, so that not all replicas delete it
+	patient time.Duration // a wait in addition to its duration, so that replicas do not all delete it at once
 }
 
 var (
@@ -250,7 +250,7 @@ func (s *session) age(t instant) time.Duration {
 
 func (s *session) now() instant { return instant{time.Now(), s.wall()} }
 
-// observe notes a change of a Lease.
+// observe records a change of a Lease.
 func (s *session) observe(lease *coordinationv1.Lease, look bool) {
 	s.mu.Lock()
 	s.observed[lease.UID] = observation{lease.ResourceVersion, time.Now(), rand.N(s.config.RetryPeriod)}
@@ -263,7 +263,7 @@ func (s *session) observe(lease *coordinationv1.Lease, look bool) {
 	}
 }
 
-// changed reports whether a Lease has changed in more than its time.
+// changed reports whether a Lease has changed in more than its renewal time.
 func changed(old, lease *coordinationv1.Lease) bool {
 	return slices.ContainsFunc([]string{layoutAnnotation, claimsAnnotation, generationAnnotation, leavingAnnotation,
 		yieldsAnnotation}, func(name string) bool {
@@ -290,7 +290,8 @@ func (s *session) follow(ctx context.Context) {
 	}
 }
 
-// steer does what the Leases and the phases of the slots require. It returns when to look again, at the latest.
+// steer acts on the Leases and the phases of the slots. The caller must call it again after the returned time at the
+// latest.
 func (s *session) steer(ctx context.Context) time.Duration {
 	leases := slices.Collect(s.leases.Store().All())
 	s.mu.Lock()
@@ -319,7 +320,7 @@ func (s *session) steer(ctx context.Context) time.Duration {
 	return next
 }
 
-// nothingLeftLocked notes that this replica has nothing more to hand over.
+// nothingLeftLocked signals that this replica has nothing more to hand over.
 func (s *session) nothingLeftLocked() {
 	if !run.IsClosed(s.empty) {
 		close(s.empty)
@@ -331,7 +332,7 @@ func (s *session) advanceLocked(g *group, desired slotSet) {
 	own := &g.members[g.own]
 	var gained []int
 	claims := false
-	// each gain goes through all objects, so slots that become free meanwhile are gained together
+	// each gain visits all objects, so slots that become free during one gain are gained together in the next
 	busy := s.inPhaseLocked(gaining) > 0
 	for slot, p := range s.phases {
 		switch {
@@ -372,7 +373,7 @@ func (s *session) gain(epoch context.Context, slots []int) {
 					break
 				}
 				if epoch.Err() == nil {
-					s.fault("the keys of new slots cannot be added", err)
+					s.fault("cannot enqueue the keys of new slots", err)
 				}
 				if run.Sleep(epoch, s.config.RetryPeriod) != nil {
 					return
@@ -434,11 +435,12 @@ func (s *session) in(slots ...int) func(hash uint64) bool {
 }
 
 // keepPeriod is how long the informers keep the objects of slots that have moved to another replica. The next change of
-// the group may bring the slots back, and that would take a list.
+// the group may bring the slots back, and fetching the objects again would need a list.
 const keepPeriod = time.Minute
 
-// holdLocked makes the informers hold the slots that are desired or claimed. It removes slots when it also adds some,
-// or when no slot has been between two replicas for keepPeriod. It returns when to look again, at the latest.
+// holdLocked makes the informers hold the slots that are desired or claimed. It removes slots only when it also adds
+// some, or when no slot has been moving for keepPeriod. The caller must call it again after the returned time at the
+// latest.
 func (s *session) holdLocked(desired slotSet) time.Duration {
 	target := slices.Clone(desired)
 	settled, more := !s.leaving, s.target == nil
@@ -469,7 +471,7 @@ func (s *session) holdLocked(desired slotSet) time.Duration {
 	for slot := range s.held {
 		s.held[slot] = s.held[slot] && target[slot]
 	}
-	s.publishLocked() // before the informers report objects that go as deleted
+	s.publishLocked() // before the informers report leaving objects as deleted
 	if first {
 		ended, end := context.WithCancel(s.life)
 		end()
@@ -484,13 +486,14 @@ func (s *session) holdLocked(desired slotSet) time.Duration {
 		s.listing, s.relist = target, func() {} // change reads the target when it begins
 		s.tasks.Go(s.change)
 	case 4*s.listing.common(target) < 3*s.listing.count():
-		s.relist() // the list in progress has much that is no longer desired
+		s.relist() // more than a quarter of the list in progress is no longer desired
 	}
 	return keepPeriod
 }
 
-// change changes the shards of the informers, until they hold the target. A list in progress is completed, even if the
-// target changes: otherwise no list would end while the group changes all the time.
+// change changes the shards of the informers until they hold the target. It completes a list in progress even if the
+// target changes, unless holdLocked cancels the list because too much of it is obsolete. Otherwise no list would end
+// while the group keeps changing.
 func (s *session) change() {
 	for {
 		s.mu.Lock()
@@ -520,8 +523,8 @@ func (s *session) change() {
 	}
 }
 
-// waitSources waits until the controllers have read everything that they watch, so that they can reconcile as soon as
-// they own a slot. It reports whether they have.
+// waitSources waits until the sources of the controllers have synced, so that they can reconcile as soon as they own a
+// slot. It reports whether they have.
 func (s *session) waitSources(ctx context.Context) bool {
 	for _, c := range s.controllers {
 		for {
@@ -534,7 +537,7 @@ func (s *session) waitSources(ctx context.Context) bool {
 			if ctx.Err() != nil {
 				return false
 			}
-			s.fault("no slot can be claimed before a controller has its sources", err)
+			s.fault("claiming no slots until the sources of a controller have synced", err)
 			if run.Sleep(ctx, s.config.RetryPeriod) != nil {
 				return false
 			}
@@ -543,7 +546,7 @@ func (s *session) waitSources(ctx context.Context) bool {
 	return true
 }
 
-// setShard reports whether all informers hold the objects of shard.
+// setShard makes all informers hold the objects of shard, and reports whether they do.
 func (s *session) setShard(ctx context.Context, shard informer.Shard) bool {
 	errs := make([]error, len(s.followers))
 	var all sync.WaitGroup
@@ -553,12 +556,12 @@ func (s *session) setShard(ctx context.Context, shard informer.Shard) bool {
 	all.Wait()
 	err := errors.Join(errs...)
 	if err != nil && ctx.Err() == nil {
-		s.fault("an informer has not changed its shard", err)
+		s.fault("cannot change the shard of an informer", err)
 	}
 	return err == nil
 }
 
-// publishLocked makes the controllers see the phases.
+// publishLocked tells the controllers which keys are theirs in the present phases.
 func (s *session) publishLocked() {
 	old := *s.table.Load()
 	table := make([]informer.Ownership, len(s.phases))
@@ -610,7 +613,7 @@ func (s *session) noteGroupLocked(g *group) {
 		replicas = append(replicas, m.identity)
 		if m.why != nil && !s.told[m.uid] {
 			s.told[m.uid] = true
-			s.faultLocked("the slots of another replica are unknown, so no slot is free", m.why)
+			s.faultLocked("cannot read which slots another replica claims, so no slot is free", m.why)
 		}
 	}
 	if !slices.Equal(replicas, s.replicas) {
@@ -619,7 +622,7 @@ func (s *session) noteGroupLocked(g *group) {
 	}
 }
 
-// reapLocked deletes the Leases that have expired. It returns when the next one does.
+// reapLocked deletes expired Leases. It returns the time until the next one expires.
 func (s *session) reapLocked(ctx context.Context, g *group) time.Duration {
 	next := s.config.LeaseDuration
 	for i, m := range g.members {
@@ -628,7 +631,7 @@ func (s *session) reapLocked(ctx context.Context, g *group) time.Duration {
 		}
 		o, ok := s.observed[m.uid]
 		if !ok {
-			continue // the handler is about to see it, and wakes this
+			continue // the handler is about to see it, and wakes steer
 		}
 		left := m.duration + o.patient - time.Since(o.at)
 		if left > 0 || o.version != m.resourceVersion {
@@ -653,9 +656,9 @@ func (s *session) reap(ctx context.Context, m member) {
 	err := s.deleteLease(ctx, m.name, m.uid, m.resourceVersion)
 	switch {
 	case err == nil:
-		s.say(slog.LevelInfo, "a lease has expired", "replica", m.identity)
+		s.say(slog.LevelInfo, "deleted an expired Lease", "replica", m.identity)
 	case !notfound.Is(err) && !apierrors.IsConflict(err) && ctx.Err() == nil:
-		s.fault("an expired Lease cannot be deleted", fmt.Errorf("replica %s: %w", m.identity, err))
+		s.fault("cannot delete an expired Lease", fmt.Errorf("replica %s: %w", m.identity, err))
 	}
 }
 
@@ -683,7 +686,7 @@ func (s *session) delete(ctx context.Context) {
 	}
 	if err := s.deleteLease(context.WithoutCancel(ctx), s.config.leaseName(), uid, ""); err != nil &&
 		!notfound.Is(err) {
-		s.fault("the Lease cannot be deleted, and expires", err)
+		s.fault("cannot delete the Lease, which will expire by itself", err)
 	}
 }
 
@@ -717,15 +720,15 @@ func (s *session) faultLocked(what string, err error) {
 	s.say(slog.LevelWarn, what, "err", err)
 }
 
-// say logs without waiting for the log: nothing may delay the end of the work of a lost lease.
+// say logs without waiting for the logger, which must not delay the end of the work after a lost lease.
 func (s *session) say(level slog.Level, what string, args ...any) {
 	select {
 	case s.records <- func() { s.config.Logger.Log(context.Background(), level, what, args...) }:
-	default: // the log has been blocked for long
+	default: // the logger has been blocked for long
 	}
 }
 
-// log writes the records of say until ctx ends, and the rest then.
+// log writes the records of say until ctx ends, and then the rest.
 func (s *session) log(ctx context.Context) {
 	for {
 		select {

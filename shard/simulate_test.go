@@ -59,7 +59,7 @@ func TestSimulation(t *testing.T) {
 	})
 }
 
-// simulation is a group of replicas, and what was observed of it.
+// simulation is a group of replicas, and the observations of it.
 type simulation struct {
 	*testing.T
 	server *informertest.Server

@@ -95,7 +95,7 @@ func parseSlots(text string, slots int) (slotSet, error) {
 			last, err = strconv.Atoi(b)
 		}
 		if err != nil || first < next || last < first || last >= slots {
-			return nil, fmt.Errorf("%.20q is not a range of %d slots that follows the previous one", part, slots)
+			return nil, fmt.Errorf("%.20q must be a range of the %d slots that follows the previous range", part, slots)
 		}
 		for i := first; i <= last; i++ {
 			s[i] = true
@@ -105,11 +105,11 @@ func parseSlots(text string, slots int) (slotSet, error) {
 	return s, nil
 }
 
-// maxRanges is the largest number of ranges of a shard: [informer.Shard] takes no more.
+// maxRanges is the largest number of ranges that [informer.Shard] accepts.
 const maxRanges = 64
 
-// shard returns the shard with these slots. If that has more ranges than a request can name, it includes the slots of
-// the smallest gaps too. Without slots, the shard has one hash, since an empty shard means all objects.
+// shard returns the shard with these slots. If a request cannot name that many ranges, the shard also includes the
+// slots of the smallest gaps. Without slots, the shard has a single hash, since an empty shard means all objects.
 func (s slotSet) shard(field informer.ShardField) informer.Shard {
 	all := slices.Collect(s.runs())
 	for len(all) > maxRanges {

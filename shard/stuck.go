@@ -17,10 +17,10 @@ type Call struct {
 	Since time.Time
 }
 
-var errOverdue = errors.New("calls of Reconcile have not returned after their contexts had ended")
+var errOverdue = errors.New("calls of Reconcile have not returned although their contexts have ended")
 
-// A stuck call must not be overtaken: it may still write. So nobody may have its slot before this process has ended, or
-// the call has returned. The replica leaves the group as far as it can:
+// A stuck call may still write, so no other replica may have its slot before the call has returned or this process has
+// ended. The replica leaves the group as far as it can:
 //
 //	the call is stuck                 its Lease says that it leaves, and its other slots move as when a replica leaves
 //	they have, or HandOverTimeout     it stops renewing
@@ -40,17 +40,17 @@ func (s *session) lookForStuckLocked() {
 	}
 	if stuck {
 		s.stuck = time.Now()
-		s.faultLocked("calls of Reconcile are stuck, so the other slots are handed over, and then the lease ends",
+		s.faultLocked("calls of Reconcile are stuck: handing over the other slots, then letting the lease expire",
 			overdueError(s.overdueLocked()))
 	} else {
 		s.stuck = time.Time{}
-		s.say(slog.LevelInfo, "the calls of Reconcile that were stuck have returned")
+		s.say(slog.LevelInfo, "stuck calls of Reconcile have returned")
 	}
 	s.claimsChangedLocked()
 }
 
-// silentLocked reports whether the Lease must not be written: calls may be under way that do not return, and only the
-// end of this process can end them.
+// silentLocked reports whether the Lease must not be written, because calls under way may never return, and only the
+// end of this process ends them.
 func (s *session) silentLocked() bool {
 	if s.draining || s.stuck.IsZero() {
 		return s.draining
@@ -71,8 +71,8 @@ func (s *session) stuckLocked(slot int) bool {
 	return time.Since(s.releases[slot]) >= max(s.config.Grace, 0)+s.config.StuckAfter
 }
 
-// overdueLocked returns the calls of Reconcile that have not returned although their contexts have ended, in the order
-// in which they began.
+// overdueLocked returns the calls of Reconcile that have not returned although their contexts have ended, the oldest
+// first.
 func (s *session) overdueLocked() (calls []Call) {
 	var slots []int
 	for slot, p := range s.phases {
@@ -91,7 +91,7 @@ func (s *session) overdueLocked() (calls []Call) {
 	return calls
 }
 
-// overdueError returns an error with the number of calls that are overdue, and the first.
+// overdueError returns an error that has the number of overdue calls and names the oldest.
 func overdueError(calls []Call) error {
 	if len(calls) == 0 {
 		return errOverdue

@@ -249,8 +249,8 @@ func TestStuckCallOfAReplicaThatLeaves(t *testing.T) {
 	})
 }
 
-// A Lease that somebody deletes while a call hangs is written again only after the call has returned, and without claims: a new Lease
-// with the claims of the old one would look as if the replica had had them all the time.
+// If somebody deletes the Lease while a call hangs, the replica creates it again only after the call has returned, and
+// without claims. With the old claims, the new Lease would look as if the replica had held them all the time.
 //
 // Guarantees: S3
 func TestDeletedLeaseIsMadeAgainAfterTheDrain(t *testing.T) {

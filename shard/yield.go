@@ -10,18 +10,18 @@ import (
 	"github.com/typedinformer/informer"
 )
 
-// yields are the slots that a replica leaves to others, because its informers have not come to hold their objects in
-// time. It goes on listing them, and takes the slots back when it holds their objects.
+// yields are the slots that a replica leaves to others, because its informers have not listed the objects in time. It
+// keeps trying, and takes the slots back when it holds their objects.
 type yields struct {
 	slots slotSet
-	since []time.Time // for each slot that the replica should own and does not hold, when that began
+	since []time.Time // when the replica began to lack each slot; zero if it does not
 }
 
 func newYields(slots int) yields { return yields{make(slotSet, slots), make([]time.Time, slots)} }
 
-// look notes which slots the replica lacks: those that it should own, or has yielded, and whose objects it does not
-// hold. It returns how many of them are yielded from now on, whether any slot is no longer yielded, and when to look
-// again, at the latest.
+// look records which slots the replica lacks: those that it should own, or has yielded, and whose objects it does not
+// hold. It returns how many more slots are now yielded, whether any slot is no longer yielded, and the time after which
+// to look again.
 func (y *yields) look(now time.Time, patience time.Duration, lacks func(slot int) bool) (more int, fewer bool,
 	next time.Duration) {
 	next = patience
@@ -43,18 +43,18 @@ func (y *yields) look(now time.Time, patience time.Duration, lacks func(slot int
 	return more, fewer, next
 }
 
-// yieldLocked yields the slots whose objects the informers have not come to hold in time. It returns when to look
-// again, at the latest.
+// yieldLocked yields the slots whose objects the informers have not listed in time. It returns the time after which to
+// look again.
 func (s *session) yieldLocked(g *group, desired slotSet) time.Duration {
 	more, fewer, next := s.yields.look(time.Now(), s.config.ListTimeout, func(slot int) bool {
 		return s.phases[slot] == absent && !s.held[slot] && (desired[slot] || s.yields.slots[slot] && g.yielded(slot))
 	})
 	if more > 0 {
-		s.faultLocked("cannot list the objects of slots in time, so other replicas may own them",
+		s.faultLocked("yielding slots to other replicas, because their objects were not listed in time",
 			fmt.Errorf("%d slots: %w", more, s.whyNotHeld()))
 	}
 	if fewer {
-		s.say(slog.LevelInfo, "takes back slots that it yielded", "yielded", s.yields.slots.count())
+		s.say(slog.LevelInfo, "taking back yielded slots", "yielded", s.yields.slots.count())
 	}
 	if more > 0 || fewer {
 		s.claimsChangedLocked()
@@ -62,10 +62,11 @@ func (s *session) yieldLocked(g *group, desired slotSet) time.Duration {
 	return next
 }
 
-// errNotSynced indicates that something that a slot needs has not synced.
+// errNotSynced indicates that an informer or a controller's source has not synced.
 var errNotSynced = errors.New("not synced yet")
 
-// whyNotHeld returns the last errors of the informers whose requests fail, and otherwise what the controllers wait for.
+// whyNotHeld returns the last errors of informers with failing requests. If there are none, it names the sources that
+// the controllers wait for.
 func (s *session) whyNotHeld() error {
 	var errs []error
 	for _, f := range s.followers {

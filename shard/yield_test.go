@@ -23,7 +23,8 @@ func (s *stage) forbid(names ...string) (mend func()) {
 	}})
 }
 
-// A replica that must not list what it should own leaves it to the others after ListTimeout, and takes it back when it can list it.
+// A replica that may not list the objects of its slots yields the slots after ListTimeout, and takes them back when it
+// can list.
 //
 // Guarantees: S3, S5
 func TestReplicaThatCannotListYields(t *testing.T) {
@@ -104,7 +105,7 @@ func TestYieldedSlotsStayWithTheirOwners(t *testing.T) {
 	})
 }
 
-// If no replica can list, the slots stay where they are planned, and have their owners as soon as the server allows it.
+// If no replica can list, the slots stay with their planned owners, which own them as soon as the server allows lists.
 //
 // Guarantees: S5
 func TestNobodyCanList(t *testing.T) {
@@ -224,7 +225,8 @@ func TestLostResponseToTheCreationOfALease(t *testing.T) {
 	})
 }
 
-// The result of a gain that was begun with an earlier lease counts for nothing: another replica may have had the slots since.
+// A replica ignores the result of a gain that began under an earlier lease: another replica may have owned the slots
+// since.
 //
 // Guarantees: S3
 func TestGainOfAnEarlierLeaseOwnsNothing(t *testing.T) {
@@ -280,8 +282,8 @@ func TestGainOfAnEarlierLeaseOwnsNothing(t *testing.T) {
 	})
 }
 
-// A Lease is deleted only at the version that has not changed for its duration. The store may have a newer one that the handler has not
-// seen yet.
+// A replica deletes a Lease only at the version that has not changed for its duration. The store may have a newer
+// version that the handler has not seen yet.
 //
 // Guarantees: S3
 func TestRenewedLeaseIsNotDeleted(t *testing.T) {

@@ -305,8 +305,8 @@ func TestTwoInARow(t *testing.T) {
 	})
 }
 
-// A fan-out that is killed and starts again has nothing. Its clients lose nothing, whether they are behind it or behind another one
-// that is behind it.
+// A fan-out that is killed restarts with an empty cache. Its clients lose no event, whether they are connected to it or
+// to another fan-out behind it.
 func TestKilled(t *testing.T) {
 	inChain(t, func(c *chain) {
 		var near, far service
@@ -352,7 +352,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// lagging is a way to a server on which what was open at one time stops.
+// lagging is a way to a server whose open connections can be made to hang.
 type lagging struct {
 	config *rest.Config
 	mu     sync.Mutex // protects the fields below
@@ -387,7 +387,7 @@ func (l *lagging) dial(ctx context.Context, network, address string) (net.Conn, 
 	return l.open[len(l.open)-1], nil
 }
 
-// stop stops all that is open, until the returned function is called.
+// stop makes all open connections hang until the returned function is called.
 func (l *lagging) stop() (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -411,8 +411,8 @@ func (l *lagging) stop() (release func()) {
 	})
 }
 
-// Behind a Service, a client that has seen more than the replica it comes to waits, and does not go back in time: whether it watches,
-// or must list.
+// Behind a Service, a client that moves to a replica with an older state waits, and does not go back in time, whether
+// it watches or must list.
 func TestReplicasAtDifferentProgress(t *testing.T) {
 	inChain(t, func(c *chain) {
 		slow := &lagging{config: c.source.Config()}
@@ -439,7 +439,7 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 			both.set(behind)
 			c.change(5)
 			<-time.After(time.Minute)
-			ahead = c.replica(c.source.Config())     // it has no past: a client that comes back must list
+			ahead = c.replica(c.source.Config())     // it has no history: a client that returns must list
 			ahead.server.SetKeepAlivesEnabled(false) // each request may go to the other replica
 			both.set(behind, ahead)
 			for range 10 {
@@ -466,7 +466,7 @@ func TestReplicasAtDifferentProgress(t *testing.T) {
 	})
 }
 
-// A read without a resource version has everything written before it, also while the watch of the fan-out is slow, and while nothing
+// A read without a resource version sees every earlier write, even while the watch of the fan-out is slow or nothing
 // changes.
 func TestReadsAreFresh(t *testing.T) {
 	inChain(t, func(c *chain) {

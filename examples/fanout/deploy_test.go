@@ -174,8 +174,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// The limits of memory suffice for as many pods and clients as the manifests say, by the formula of the README, with a quarter to
-// spare. The requests suffice without that.
+// By the formula of the README, the memory limits suffice for the pods and clients that the manifests name, with a
+// quarter to spare. The memory requests suffice without the spare quarter.
 func TestManifestsHaveMemoryForTheirPods(t *testing.T) {
 	numbers := func(file, pattern string) (found []int64) {
 		t.Helper()

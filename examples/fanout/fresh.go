@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// freshness makes reads without a resource version as fresh as those of kube-apiserver: the response has everything
-// that was written before the request. So a client that moves between replicas, or whose replica was restarted, never
-// goes back in time.
+// freshness makes reads without a resource version as fresh as those of kube-apiserver: the response includes every
+// write before the request. So a client that moves between replicas, or whose replica was restarted, never goes back in
+// time.
 //
-// It asks the API server for the newest version, once for all requests that wait for it, by a list of one object's
-// metadata. While nothing changes, the cache would reach that version only with the next bookmark, a minute later. So a
-// short watch from the cache's version shows what is in between.
+// It asks the API server for the newest version by a list of one object's metadata, once for all waiting requests.
+// While nothing changes, the cache would reach that version only with the next bookmark, a minute later. So freshness
+// opens a short watch from the cache's version, whose bookmark arrives sooner.
 type freshness struct {
 	client *http.Client
 	url    *url.URL // of the collection
@@ -30,10 +30,10 @@ type freshness struct {
 	// moved.
 	advance func(from, to uint64)
 
-	turn chan struct{} // holds one token, for the one who asks
+	turn chan struct{} // holds one token, for the goroutine that asks
 
 	mu   sync.Mutex // protects next
-	next *asked     // has not begun, so further requests may wait for it; nil if there is none
+	next *asked     // has not begun, so more requests may join it; nil if there is none
 }
 
 // asked is one question for the newest version.
@@ -81,7 +81,7 @@ func (f *freshness) newest(ctx context.Context) (uint64, error) {
 func (f *freshness) ask(ctx context.Context, a *asked) {
 	<-f.turn
 	f.mu.Lock()
-	f.next = nil // who comes now may know a newer version
+	f.next = nil // a later request may know a newer version
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, freshTimeout)
 	defer cancel()
@@ -109,15 +109,15 @@ func (f *freshness) probe(ctx context.Context) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// catchUp watches from a version for a short time. A bookmark shows that the cache is complete up to there, if it has
-// the changes before the bookmark.
+// catchUp watches from a version for a short time. If the cache has the changes before a bookmark, the bookmark shows
+// that it is complete up to there.
 func (f *freshness) catchUp(ctx context.Context, from, until uint64) {
 	body, err := f.get(ctx, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json", url.Values{
 		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {strconv.FormatUint(from, 10)},
 		"timeoutSeconds": {strconv.Itoa(int(advanceTimeout / time.Second))},
 	})
 	if err != nil {
-		return // the requests in wait fail after 3 s
+		return // the waiting requests fail after 3 s
 	}
 	defer body.Close()
 	events := json.NewDecoder(body)

@@ -24,13 +24,12 @@ import (
 	"github.com/typedinformer/informer/watchcache"
 )
 
-// guard decides which requests to serve. Without a way to authenticate, it serves all of this machine, and listens on
-// loopback.
+// guard decides which requests to serve. Without authentication, it listens on loopback and serves all requests.
 type guard struct {
 	options     options
 	address     *net.TCPAddr
 	certificate *reloaded[*tls.Certificate] // of the server; nil means plain HTTP
-	clientCA    *reloaded[*x509.CertPool]   // nil means that certificates do not count
+	clientCA    *reloaded[*x509.CertPool]   // nil ignores client certificates
 	reviewer    *review.Reviewer            // nil before run knows the API server
 	log         *slog.Logger
 	metrics     *metrics
@@ -41,7 +40,7 @@ type guard struct {
 
 // newGuard returns an error if the options would let anyone on the network in, or send tokens or objects in clear text.
 func newGuard(o options, log *slog.Logger, m *metrics) (*guard, error) {
-	// Look up a name only once: the address that is checked must be the one to listen on.
+	// Resolve a name only once: the checked address must be the one to listen on.
 	address, err := net.ResolveTCPAddr("tcp", o.listen)
 	if err != nil {
 		return nil, fmt.Errorf("-listen: %w", err)
@@ -62,8 +61,8 @@ func newGuard(o options, log *slog.Logger, m *metrics) (*guard, error) {
 		return nil, fmt.Errorf("-listen %s is reachable from other machines, and without TLS the network can read tokens and objects: "+
 			"add -tls-cert and -tls-key", o.listen)
 	case authenticates && !authorizes:
-		return nil, errors.New("clients must not read what they may not read at the API server: " +
-			"add -access-review, or name those who may read everything by -allow-users or -allow-groups")
+		return nil, errors.New("clients could read more than at the API server: " +
+			"add -access-review, or name the clients that may read everything by -allow-users or -allow-groups")
 	case authorizes && !authenticates:
 		return nil, errors.New("-access-review, -allow-users and -allow-groups need -client-ca or -token-review")
 	}
@@ -185,14 +184,14 @@ func (g *guard) check(r *http.Request) error {
 		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("host %q is not this machine", r.Host))
 	}
 	for name := range r.Header {
-		if strings.HasPrefix(name, "Impersonate-") { // the client would see what it may read, not what the other may
+		if strings.HasPrefix(name, "Impersonate-") { // it would read as the client, not as the other user
 			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("impersonation is not supported"))
 		}
 	}
 	return nil
 }
 
-// user returns the user who sent a request, or nil if nobody known did.
+// user returns the user who sent a request, or nil if the request is not authenticated.
 func (g *guard) user(r *http.Request) (*authenticationv1.UserInfo, error) {
 	if g.open() {
 		return &authenticationv1.UserInfo{Username: "loopback"}, nil
@@ -209,7 +208,7 @@ func (g *guard) user(r *http.Request) (*authenticationv1.UserInfo, error) {
 }
 
 // userOf returns the user of a certificate, as kube-apiserver does: the common name, and the organizations as groups.
-// It is nil if no authority in roots vouches for the certificate now.
+// It is nil if the certificate is not valid now under roots, or has no common name.
 func userOf(chain []*x509.Certificate, roots *x509.CertPool) *authenticationv1.UserInfo {
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -226,8 +225,7 @@ func userOf(chain []*x509.Certificate, roots *x509.CertPool) *authenticationv1.U
 	}
 }
 
-// may reports whether a user may send a request. Everyone who is known may ask for the version, and which resources
-// there are.
+// may reports whether a user may send a request. Every authenticated user may get the version and discovery documents.
 func (g *guard) may(r *http.Request, user *authenticationv1.UserInfo, to route) (bool, error) {
 	if g.open() || to.collection == nil {
 		return true, nil
@@ -243,8 +241,8 @@ func (g *guard) may(r *http.Request, user *authenticationv1.UserInfo, to route) 
 		authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributesOf(r, to)})
 }
 
-// attributesOf returns what kube-apiserver would authorize. A list of one name counts as a request for that name, and
-// the authorizer of nodes wants to see the field selector.
+// attributesOf returns the attributes that kube-apiserver would authorize. A list of one name counts as a request for
+// that name, and the node authorizer needs the field selector.
 func attributesOf(r *http.Request, to route) *authorizationv1.ResourceAttributes {
 	a := &authorizationv1.ResourceAttributes{
 		Verb: to.verb, Group: to.Group, Version: to.Version, Resource: to.Resource, Namespace: to.key.Namespace, Name: to.key.Name,

@@ -63,7 +63,7 @@ func TestRefusesToStart(t *testing.T) {
 		{"-listen 0.0.0.0:0 -token-review", "-token-review needs -tls-cert"},
 		{"-listen 127.0.0.1:0 -token-review", "-token-review needs -tls-cert"},
 		{"-listen 0.0.0.0:0" + ca, "-client-ca needs -tls-cert"},
-		{"-listen 0.0.0.0:0" + ca + tls, "add -access-review, or name those who may read everything"},
+		{"-listen 0.0.0.0:0" + ca + tls, "add -access-review, or name the clients that may read everything"},
 		{"-listen 127.0.0.1:0" + ca + tls, "add -access-review"},
 		{"-listen 127.0.0.1:0 -token-review" + tls, "add -access-review"},
 		{"-listen 127.0.0.1:0 -access-review", "need -client-ca or -token-review"},
@@ -238,7 +238,8 @@ func program(t *testing.T, o options, register ...func(*informertest.Server)) (u
 	return url, s, upstream
 }
 
-// patient sends a request again after a 429, which fan-out answers before its first list, when the response says so.
+// patient repeats a request after a 429, at the time that the response names. fan-out answers 429 before its first
+// list.
 type patient struct{ http.RoundTripper }
 
 func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -335,7 +336,7 @@ func TestClientsReadWhatTheyMay(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d", test.token, test.path, got, test.want)
 		}
 	}
-	// Answers are remembered, and a failed review is not an answer.
+	// Answers are cached; the failure of a review is not.
 	before := reviews.tokens.Load() + reviews.accesses.Load()
 	for range 20 {
 		ask("of-stranger", list)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limits bound what one client, and all clients together, can take.
+// limits bound the load of one client, and of all clients together.
 type limits struct {
 	connections      int     // of all clients
 	connectionsPerIP int     // of one address
@@ -21,7 +21,8 @@ type limits struct {
 	userBandwidth    float64 // of one user
 }
 
-// maxBuckets is how many users and addresses are remembered. One that was idle for a second has nothing to remember.
+// maxBuckets is the number of users and addresses to remember. After an idle second, a bucket is full again and can be
+// forgotten.
 const maxBuckets = 10_000
 
 // buckets count the requests of users or addresses.
@@ -70,15 +71,15 @@ func (b *buckets) begin(key string) (end func(), bytes *rate.Limiter, ok bool) {
 	}, at.bytes, true
 }
 
-// maxWrite is the most that a client gets at once. Every bandwidth allows it.
+// maxWrite is the largest part of a response that is written at once. Every bandwidth allows it.
 const maxWrite = 64 << 10
 
-// newBandwidth returns a limit of bytes per second, of which a quarter can come at once.
+// newBandwidth returns a limit of bytes per second, with a burst of a quarter of that.
 func newBandwidth(megabytes float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(megabytes*1e6), max(maxWrite, int(min(megabytes, 1000)*1e6/4)))
 }
 
-// slowWriter writes no faster than the limits allow. Its waits do not count for the deadline of the client.
+// slowWriter writes no faster than the limits allow. Its waits do not count toward the deadline of the client.
 type slowWriter struct {
 	http.ResponseWriter
 	ctx    context.Context // of the request

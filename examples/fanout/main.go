@@ -1,13 +1,13 @@
 // Command fanout follows collections of an API server, with one watch each, and serves them to any number of clients.
-// To them it is a read-only API server that supports get, list and watch, also of shards. The README says how to deploy
-// it.
+// To them it is a read-only API server that supports get, list and watch, including shards. The README says how to
+// deploy it.
 //
 //	go run .                                                          # needs no cluster: simulates one in the process
 //	go run . -kubeconfig ~/.kube/config -resources v1/pods,v1/nodes   # a real cluster; in a pod, it finds its own
 //
-// It listens on loopback, where every program of the machine can read what fanout's own credentials may read. It
-// listens elsewhere only with TLS, and only if it authenticates clients and checks what they may read. It never passes
-// on its credentials.
+// By default it listens on loopback, where every program of the machine can read everything that fanout's own
+// credentials allow. It listens elsewhere only with TLS, and only if it authenticates and authorizes clients. It never
+// passes on its credentials.
 //
 // To build on it, read run, then proxy.go. Leave out simulate.go.
 package main

@@ -44,7 +44,7 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
-// add adds what is known at the time of a scrape. reviewer and listener may be nil.
+// add adds the metrics that are computed at a scrape. reviewer and listener may be nil.
 func (m *metrics) add(p *proxy, reviewer *review.Reviewer, listener *limitedListener) {
 	var config informerprom.Config
 	for _, c := range p.collections {

@@ -177,7 +177,7 @@ func (p *proxy) run(ctx context.Context) error {
 	return err
 }
 
-// probes returns what the probes check. Once a collection can be served, that stays true even if the API server fails:
+// probes returns the checks of the probes. A collection that is ready once stays ready even if the API server fails:
 // the proxy then serves the last known state.
 func (p *proxy) probes() (config health.Config) {
 	for _, c := range p.collections {
@@ -201,15 +201,15 @@ func (p *proxy) report(out io.Writer) {
 	}
 }
 
-// route is what a request asks for.
+// route is the target of a request.
 type route struct {
-	*collection              // nil for discovery, and for what is not followed
+	*collection              // nil for discovery, and for unfollowed resources
 	verb        string       // get, list or watch
 	key         informer.Key // without a name for a list or watch
 	parts       []string     // of the path
 }
 
-// route returns what a request asks for: /api/VERSION/ or /apis/GROUP/VERSION/, then
+// route returns the target of a request: /api/VERSION/ or /apis/GROUP/VERSION/, then
 // [namespaces/NAMESPACE/]RESOURCE[/NAME].
 func (p *proxy) route(r *http.Request) route {
 	to := route{parts: strings.Split(strings.Trim(r.URL.Path, "/"), "/")}
@@ -335,7 +335,7 @@ func (p *proxy) discover(w http.ResponseWriter, r *http.Request, parts []string)
 	json.NewEncoder(w).Encode(answer)
 }
 
-// notFound is the error for everything that is not followed.
+// notFound is the error for unfollowed resources and unknown paths.
 func notFound() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,

@@ -394,8 +394,8 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// For an informer behind the proxy, a resource that is not followed is absent, and another version of one that is followed is a
-// failure that names the version.
+// To an informer behind the proxy, an unfollowed resource is absent. Another version of a followed resource is a
+// failure that names the right version.
 func TestInformerOfAResourceThatIsNotFollowed(t *testing.T) {
 	r := newRig(t)
 	r.run()

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// reloadInterval is how often files are read again at most. A kubelet takes about a minute to change the files of a
-// pod.
+// reloadInterval is the shortest time between two reads of the files. A kubelet takes about a minute to change the
+// files of a pod.
 const reloadInterval = 10 * time.Second
 
-// reloaded is a value made from files. It reads them again when they are used, at most every reloadInterval.
+// reloaded is a value made from files. It reads them again when the value is used, at most every reloadInterval.
 type reloaded[T any] struct {
 	paths []string
 	parse func(contents [][]byte) (T, error)

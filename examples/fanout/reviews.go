@@ -7,7 +7,7 @@ import (
 	"github.com/typedinformer/informer/review"
 )
 
-// reviewQPS bounds what clients with ever new tokens can cost the API server.
+// reviewQPS bounds the load on the API server from clients with ever new tokens.
 const reviewQPS, reviewBurst = 50, 100
 
 // newReviewer returns a reviewer with a rate limit of its own, for tokens of the audiences; nil means those of the API

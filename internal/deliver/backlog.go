@@ -22,7 +22,7 @@ type backlog[T Object] struct {
 // pending is the change that a handler will receive for one key: from old, if the handler has it, to new or a deletion.
 type pending[T Object] struct {
 	Change[T]
-	at      time.Duration // when the first change came that it folds
+	at      time.Duration // when the first of its folded changes came
 	initial bool
 	void    bool // added and deleted before the handler received it: there is nothing to deliver
 }
@@ -33,8 +33,8 @@ const fewEntries = 8
 // maxIdleQueue is the capacity that an empty backlog keeps, in entries. An idle handler should cost next to nothing.
 const maxIdleQueue = 16
 
-// add appends c, or folds it into the entry of its key. now is not before that of earlier calls. At most more changes
-// follow, which sizes the map.
+// add appends c, or folds it into the entry of its key. now must not precede that of earlier calls. more is the maximum
+// number of changes that follow, which sizes the map.
 func (b *backlog[T]) add(c *Change[T], initial bool, now time.Duration, more int) {
 	if b.limit == 0 {
 		if p := b.find(c.Key); p != nil {

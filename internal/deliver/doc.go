@@ -1,13 +1,13 @@
 // Package deliver delivers the changes of a store to handlers. Each handler has a backlog of its own, and a goroutine
-// while changes wait, so a slow handler delays no other.
+// while changes wait, so a slow handler does not delay others.
 //
 // # Locks
 //
-// The order is: locks of the caller of [Hub.Apply], such as the one that keeps batches in order; the hub's; then either
-// the store's, in the function that Apply is given, or a listener's. A listener that joins, ends or resyncs takes
-// Hub.turn before the hub's lock, so a write waits for one such listener at most. The function of an index runs under
-// all locks of a write but a listener's, since it is part of the write. A handler or a filter runs under none of them,
-// so it may subscribe, end a listener and read. Hub.Report runs under the lock of the hub.
+// The lock order is: the locks of the caller of [Hub.Apply], such as the one that keeps batches in order; the lock of
+// the hub; then either that of the store, in the function passed to Apply, or that of a listener. A listener that
+// joins, ends or resyncs takes Hub.turn before the hub's lock, so a write waits for one such listener at most. An index
+// function is part of a write, so it runs under all locks of the write except a listener's. Handlers and filters run
+// without locks, so they may subscribe, end listeners and read. Hub.Report runs under the lock of the hub.
 package deliver
 
 import (
@@ -61,12 +61,12 @@ type Handler[T Object] interface {
 // Config says how a listener delivers.
 type Config[T Object] struct {
 	Name   string       // of the handler
-	Filter func(T) bool // the objects that the handler gets; nil for all
+	Filter func(T) bool // selects the objects for the handler; nil means all
 	// Limit is how many changes may wait besides one for each key. Zero folds the changes of a key instead.
 	Limit  int
 	Block  bool // with Limit: more changes make the caller wait, instead of ending the listener
 	Resync time.Duration
 	// NewOnly passes the zero T as the old object of an update.
 	NewOnly bool
-	OnPanic func(value any) // gets the panics of the handler and of Filter; nil lets them end the program
+	OnPanic func(value any) // receives the panics of the handler and of Filter; nil lets them end the program
 }

@@ -2,7 +2,7 @@ package deliver
 
 import "context"
 
-// Ended is a listener that has ended before it began, because it has no hub to listen to. Why must not be nil.
+// Ended is a listener without a hub, which has ended before it began. Why must not be nil.
 type Ended struct{ Why error }
 
 // HasSynced returns false.

@@ -52,7 +52,7 @@ func (w *world) view() View[*thing] {
 	return v
 }
 
-// set makes t the thing of its name, or removes that of the name if t has no version. It returns the change.
+// set stores t under its name, or removes the thing of that name if t has no version. It returns the change.
 func (w *world) set(t *thing) Change[*thing] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +146,7 @@ func (w *world) apply(t *testing.T, h *Hub[*thing], things ...*thing) {
 	}
 }
 
-// byHand makes a test deliver what l has, instead of a goroutine.
+// byHand makes a test deliver the backlog of l, instead of a goroutine.
 func byHand(l *Listener[*thing]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

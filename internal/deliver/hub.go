@@ -26,7 +26,7 @@ type Hub[T Object] struct {
 	Resource string
 	View     func() View[T]                  // returns the present content of the store
 	Unsynced func(cause error) error         // returns an error that says what the store lacks
-	Report   func(handler string, why error) // reports a listener that ended by itself
+	Report   func(handler string, why error) // reports a listener that nobody closed, but that has ended
 	Slow     func(Status)                    // reports a listener whose handler is slow
 
 	synced     chan struct{}  // closed when the store has the whole collection
@@ -55,8 +55,8 @@ func (h *Hub[T]) Stopped() <-chan struct{} { return h.stopped }
 
 func (h *Hub[T]) now() time.Duration { return time.Since(h.epoch) }
 
-// Join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped, or if invalid
-// is an error of what l was made of, l ends at once.
+// Join opens l. Its backlog begins with an addition for each object in the store. If the hub has stopped, or if
+// invalid, the error of l's handler or config, is not nil, l ends at once.
 func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 	h.enter()
 	defer h.leave()
@@ -75,7 +75,7 @@ func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 		for obj := range view.All() {
 			initial = append(initial, Change[T]{Key: keyOf(obj), New: obj, Added: true})
 		}
-		_ = l.enqueueLocked(initial, true, h.now()) // what l begins with is within any limit
+		_ = l.enqueueLocked(initial, true, h.now()) // initial objects do not count toward a limit
 	}
 	if run.IsClosed(h.synced) {
 		l.loadLocked()
@@ -83,7 +83,7 @@ func (h *Hub[T]) Join(l *Listener[T], invalid error) {
 }
 
 // Apply calls write, which writes to the store and returns the changes, and adds these to every backlog. They are
-// initial additions if initial is true. If write fails, Apply returns what write returned.
+// initial additions if initial is true. If write fails, Apply returns its results.
 func (h *Hub[T]) Apply(write func() ([]Change[T], error), initial bool) ([]Change[T], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock() // even if the function of an index panics
@@ -100,7 +100,7 @@ func (h *Hub[T]) Apply(write func() ([]Change[T], error), initial bool) ([]Chang
 	return changes, nil
 }
 
-// Load notes that the store has the whole collection, and notifies the listeners.
+// Load records that the store has the whole collection, and notifies the listeners.
 func (h *Hub[T]) Load() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +148,7 @@ func (h *Hub[T]) leave() {
 	h.turn.Unlock()
 }
 
-// Stop ends all listeners and waits for the calls under way. No listener can join any more, because of why.
+// Stop ends all listeners and waits for the calls under way. A listener that joins later ends with why.
 func (h *Hub[T]) Stop(why error) {
 	h.mu.Lock()
 	h.why = why

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A write waits for few of those that join, however many wait to join.
+// A write waits for few joining listeners, however many wait to join.
 // Guarantees: H9
 func TestWriteBeforeThoseWhoWaitToJoin(t *testing.T) {
 	var w world

@@ -13,7 +13,7 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// Listener delivers the changes of a hub to one handler. Its goroutine lives only while there is something to deliver.
+// Listener delivers the changes of a hub to one handler. Its goroutine runs only while changes wait.
 //
 // A listener is open, then ended, then released:
 //
@@ -217,7 +217,7 @@ func (l *Listener[T]) enqueueLocked(changes []Change[T], initial bool, now time.
 	return nil
 }
 
-// load notes that the backlog has received all initial additions.
+// load records that the backlog has received all initial additions.
 func (l *Listener[T]) load() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +266,7 @@ func (l *Listener[T]) waitForRoom(ctx context.Context) {
 	}
 }
 
-// kickLocked makes sure that a goroutine delivers the backlog.
+// kickLocked starts or wakes the delivery of the backlog.
 func (l *Listener[T]) kickLocked() {
 	if l.wake != nil {
 		run.Signal(l.wake)
@@ -283,8 +283,8 @@ func (l *Listener[T]) kickLocked() {
 	}
 }
 
-// endLocked ends the listener: it removes it from the hub and drops the backlog. The caller holds the lock of the hub,
-// too.
+// endLocked ends the listener, removes it from the hub and drops the backlog. The caller must also hold the lock of the
+// hub.
 func (l *Listener[T]) endLocked(why error) {
 	if l.ended != nil {
 		return
@@ -300,7 +300,7 @@ func (l *Listener[T]) endLocked(why error) {
 	}
 }
 
-// releaseLocked drops the references to objects and to functions of the user.
+// releaseLocked drops the references to objects and callbacks.
 func (l *Listener[T]) releaseLocked() {
 	l.hub.Store(nil)
 	l.handler, l.given, l.rounds.timer, l.slow.timer = nil, nil, nil, nil

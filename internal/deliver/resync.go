@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rounds delivers every object again from time to time.
+// rounds are the resyncs of a listener.
 type rounds struct {
 	timer    *time.Timer // begins a round; nil without Config.Resync and before the listener is loaded
 	underWay bool

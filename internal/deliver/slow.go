@@ -2,15 +2,15 @@ package deliver
 
 import "time"
 
-// slowCall is the duration of a call of a handler that is worth a warning. The next one comes after a call that takes
-// twice as long as the call before, so a handler that is always slow does not fill the log.
+// slowCall is the duration after which a call of a handler causes a warning. The next warning follows when a call takes
+// twice as long as at the last warning, so a handler that is always slow does not fill the log.
 const slowCall = 10 * time.Second
 
 // slowness finds slow calls.
 type slowness struct {
 	timer  *time.Timer   // calls checkSlow; nil before the first delivery
 	checks bool          // timer is running
-	at     time.Duration // warn of a call that takes as long
+	at     time.Duration // the duration of a call that causes the next warning
 }
 
 func (s *slowness) stop() {
@@ -29,7 +29,7 @@ func (l *Listener[T]) checkSlowLocked(d time.Duration) {
 	}
 }
 
-// checkSlow warns if a call of the handler takes long. While the handler has nothing to do, no timer runs.
+// checkSlow warns if a call of the handler takes long. No timer runs while the handler is idle.
 func (l *Listener[T]) checkSlow() {
 	h := l.hub.Load()
 	l.mu.Lock()

@@ -21,30 +21,29 @@ const (
 	discoveryTimeout = 10 * time.Second
 	// settleTime is how long discovery must show the absence of a resource before its objects count as gone. When a custom
 	// resource definition changes, kube-apiserver updates its documents one after the other. In between, they can lack a
-	// version that is being switched on. With several API servers, one may lag behind the others.
+	// version that is being enabled. With several API servers, one may lag behind the others.
 	settleTime = 10 * time.Second
-	// proofTime is how long discovery is not asked again after it has shown the absence. Until then, a retry is one
-	// request.
+	// proofTime is how long a proof of absence by discovery stays valid. Until then, a retry costs one request.
 	proofTime = 5 * time.Minute
 )
 
 // Absence decides whether a 404 means that the server does not serve the resource of a source. A proxy without a
-// backend, an API version that is switched off and a wrong scope give a 404, too. So it asks discovery: the resource is
-// absent only if the documents show that no version of its group has it. If there may be objects, they must show it for
-// settleTime, at each retry. It is for one goroutine.
+// backend, a disabled API version and a wrong scope cause a 404, too, so Absence asks discovery: the resource is absent
+// only if the documents show that no version of its group has it. If there may be objects, each retry within settleTime
+// must show it. It is for one goroutine.
 type Absence struct {
 	source     *Source
 	resource   schema.GroupVersionResource
 	namespaced bool // the requests name a namespace
 
 	objects bool // there may be objects
-	// when discovery first showed the absence, if every request since has failed with a 404 that it explained
+	// when discovery first showed the absence; zero if a request since had another outcome
 	since  time.Time
 	proven time.Time // when the absence was last certain; zero if the server has served the resource since
 }
 
-// NewAbsence returns the absence of the resource of source, which no 404 has shown yet. namespaced is true if the
-// requests of source name a namespace.
+// NewAbsence returns an Absence for the resource of source, before the first 404. namespaced is true if the requests of
+// source name a namespace.
 func NewAbsence(source *Source, resource schema.GroupVersionResource, namespaced bool) Absence {
 	return Absence{source: source, resource: resource, namespaced: namespaced}
 }
@@ -122,7 +121,7 @@ func (a *Absence) get(ctx context.Context, path string) ([]byte, error) {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("GET /%s: %w; bind the ClusterRole system:discovery to the client, "+
 			"as it is to all users by default", path, err)
-	case errors.As(err, new(apierrors.APIStatus)): // other errors have the path
+	case errors.As(err, new(apierrors.APIStatus)): // other errors name the path
 		return nil, fmt.Errorf("GET /%s: %w", path, err)
 	case err != nil:
 		return nil, err

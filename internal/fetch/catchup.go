@@ -13,23 +13,22 @@ import (
 
 const (
 	// firstCatchUp is the timeout of the watch after a warm start. Before the timeout, kube-apiserver sends a bookmark,
-	// which shows that no change is missing. Each further watch has twice the timeout of the one before, so that many
-	// changes come through.
+	// which shows that no change is missing. Each further watch has twice the timeout of the previous one, to leave time
+	// for many changes.
 	firstCatchUp = 3 * time.Second
 	maxDoublings = 5
 	// maxQuiet is the time without a later version after which the reflector lists. A server that sends no bookmark may
 	// never confirm the version. The first three watches take about that long.
 	maxQuiet = 20 * time.Second
-	// maxMissed is the number of watches after which the reflector lists, if each fails before it has sent a later
-	// version.
+	// maxMissed is the number of consecutive watches that fail without progress after which the reflector lists.
 	maxMissed = 6
 )
 
-// CatchUp is what is left of a warm start: the sink does not have every change yet up to the version that the server
-// had then. The zero value is a sink that has.
+// CatchUp is the state of a warm start until the sink has every change up to the version that the server had then. In
+// the zero value, the sink has caught up.
 type CatchUp struct {
 	until    string    // that version
-	watches  int       // those that ended before
+	watches  int       // watches that ended before that
 	missed   int       // consecutive watches that failed without progress
 	progress time.Time // when the sink last came closer to that version
 }
@@ -45,7 +44,7 @@ func (c CatchUp) timeout() time.Duration {
 	return firstCatchUp << min(c.watches, maxDoublings)
 }
 
-// Reaches reports whether the sink lacks changes until it has a change or bookmark with that resource version.
+// Reaches reports whether a change or bookmark with that resource version ends the catch-up.
 func (c CatchUp) Reaches(version string) bool {
 	if !c.Pending() {
 		return false
@@ -84,8 +83,8 @@ func (c CatchUp) failed(err error) CatchUp {
 	return c
 }
 
-// stuck reports whether to list instead of another watch, because of err. While no connection to the server is
-// possible, a list would fail, too.
+// stuck reports whether the reflector should list instead of watching again after err. While no connection to the
+// server is possible, a list would fail, too.
 func (c CatchUp) stuck(err error, now time.Time) bool {
 	switch {
 	case !c.Pending():

@@ -10,15 +10,15 @@ import (
 	"github.com/typedinformer/informer/internal/transport"
 )
 
-// Failures that lead to something else than the same request again.
+// Failures after which the reflector does not simply repeat the request.
 var (
-	// ErrNotServed indicates a 404 of a resource that no version of its group has.
+	// ErrNotServed indicates a 404 for a resource that no version of its API group has.
 	ErrNotServed = errors.New("discovery shows that no version of the API group has the resource")
-	// ErrWentBack indicates a resource version before one that the server has sent.
+	// ErrWentBack indicates a resource version that precedes one that the server has sent.
 	ErrWentBack = errors.New("the server went back in time")
-	// ErrUnknownDeleted leads to a list, which shows the objects that are left.
+	// ErrUnknownDeleted indicates a deletion without a name. The reflector then lists the remaining objects.
 	ErrUnknownDeleted = errors.New("the server reported the deletion of an object without its name")
-	// ErrForeign indicates an object of another namespace. After it, the reflector lists.
+	// ErrForeign indicates an object of another namespace. The reflector lists.
 	ErrForeign = errors.New("the server sent an object of another namespace than requested")
 	// ErrNoStreaming indicates that a streaming list is not possible. The reflector falls back to a paged list.
 	ErrNoStreaming = errors.New("streaming list not possible")
@@ -27,13 +27,13 @@ var (
 	ErrNoListAt = errors.New("a list at exactly that resource version is not possible")
 	// ErrDiverged indicates that the sink differs from the server at the same resource version. The reflector lists.
 	ErrDiverged = errors.New("the store differs from the server")
-	// ErrNoConfirmation leads to a list.
+	// ErrNoConfirmation indicates that a warm start has not caught up. The reflector lists.
 	ErrNoConfirmation = errors.New(
 		"the server has not confirmed that the watch has every change since the state was saved")
 )
 
-// ErrEmptyWatch indicates a watch without an event that ended within a second. It counts as a failure, so that the next
-// one comes after a backoff.
+// ErrEmptyWatch indicates a watch without an event that ended within a second. It counts as a failure, so a backoff
+// precedes the next watch.
 var ErrEmptyWatch = errors.New("the server ended the watch at once")
 
 var errNoVersion = errors.New("watch: the server sent a bookmark without resource version")

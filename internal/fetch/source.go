@@ -20,14 +20,14 @@ type Intake interface {
 	// Add adds an encoded object, whose bytes it copies. list is the list of the object, as far as it has been read, or
 	// nil for a watch.
 	Add(raw []byte, deleted bool, list *decode.ListInfo)
-	// Fill begins to decode what has been added, and then reads more of the response. It returns any error if the intake
-	// has failed.
+	// Fill begins to decode what has been added, and then reads more of the response. If the intake has failed, the error
+	// may be any; Wait returns the failure.
 	Fill(body interface{ Fill() error }) error
 	// Wait waits until all added objects have been handed on, and returns the first failure.
 	Wait() error
 }
 
-// NewIntake returns an intake of a response in format f. The intake calls cancel with its first failure. That ends the
+// NewIntake returns an intake of a response in format f. The intake calls cancel with its first failure, which ends the
 // response.
 type NewIntake func(f decode.Format, cancel func(error)) Intake
 
@@ -49,7 +49,7 @@ type Source struct {
 	Awaits Awaits // what the source waits for; its user may set it between requests
 
 	watched time.Time // when the last watch was opened
-	picky   bool      // the server does not accept a parameter of a media type that asks it to leave out fields
+	picky   bool      // the server rejects the media type parameter that drops managedFields
 	config  Config
 	url     *url.URL
 	lists   atomic.Int64 // requests
@@ -61,7 +61,7 @@ type Source struct {
 // NewSource returns a source. It sends nothing yet.
 func NewSource(c Config) *Source { return &Source{config: c, url: c.Client.Base.JoinPath(c.Path)} }
 
-// Traffic counts requests, and what came in response. A streaming list counts as a list and as a watch.
+// Traffic counts requests and received data. A streaming list counts as a list and as a watch.
 type Traffic struct {
 	Lists, Watches int
 	Bytes          int64 // of bodies, without compression
@@ -76,7 +76,7 @@ func (s *Source) Traffic() Traffic {
 // Awaiting is what a Source waits for.
 type Awaiting uint8
 
-// These say for what a Source waits; see informer.ReflectorStatus.
+// The values of Awaiting; see informer.ReflectorStatus.
 const (
 	AwaitingNothing Awaiting = iota
 	AwaitingRateLimit
@@ -103,7 +103,8 @@ func (a *Awaits) Set(to Awaiting) { a.value.Store(uint32(to)) }
 func (a *Awaits) Get() Awaiting { return Awaiting(a.value.Load()) }
 
 // readyToWatch waits until a watch may be opened. As in client-go, the rate limit does not delay it. A watch that
-// follows another within shortWatch waits, though: nothing else slows down a server that ends each watch early.
+// follows another within shortWatch waits, though, since nothing else limits the requests to a server that ends each
+// watch early.
 func (s *Source) readyToWatch(ctx context.Context) error {
 	if time.Since(s.watched) < shortWatch {
 		if err := s.ready(ctx); err != nil {

@@ -115,8 +115,8 @@ const expired = `{"kind":"Status","status":"Failure","reason":"Expired","code":4
 
 var expiredToken = answer{code: http.StatusGone, body: expired}
 
-// A list adds the objects of each page with what is known of the list, and begins anew, without pages, when its token
-// has expired.
+// A list adds the objects of each page with the metadata of the list so far. If its continue token has expired, it
+// starts again without pages.
 // Guarantees: R4
 func TestListAddsRawObjects(t *testing.T) {
 	source, server := newTestSource(t, listAnswer("7", "t", `{"a":1}`), expiredToken,
@@ -237,8 +237,8 @@ func TestEndOfAWatch(t *testing.T) {
 	}
 }
 
-// A watch does not wait for the rate limit, which delays lists, and counts toward it only if it follows another within a
-// second: a server that ends each watch after an event is not asked without a pause.
+// Unlike a list, a watch neither waits for the rate limit nor counts toward it, unless it follows another within a
+// second. So a server that ends each watch after an event does not receive requests without a pause.
 // Guarantees: R8, P1
 func TestRateLimitOfWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -280,8 +280,8 @@ func TestRateLimitOfWatches(t *testing.T) {
 	})
 }
 
-// A streaming list ends with the bookmark after the initial events, and then is a watch. Where a server refuses one, or
-// does not end it as it should, a paged list is to follow.
+// After the bookmark that ends the initial events, a streaming list continues as a watch. If a server refuses it or
+// does not end the initial events properly, the error asks for a paged list.
 // Guarantees: R1, R2, R16
 func TestStreamingList(t *testing.T) {
 	refused := answer{code: http.StatusBadRequest, body: `{"kind":"Status","status":"Failure","code":400}`}

@@ -14,7 +14,7 @@ const (
 	streamAgainAfter = time.Hour // the pause before the next streaming list after the server refused one
 )
 
-// Phase is what a State asks for.
+// Phase is the kind of request that a State asks for.
 type Phase uint8
 
 const (
@@ -54,7 +54,7 @@ const (
 	ReasonAudit
 )
 
-// Wait is how to wait after a failure.
+// Wait says how to wait after a failure.
 type Wait uint8
 
 const (
@@ -66,7 +66,7 @@ const (
 	UntilServed
 )
 
-// State is what a reflector asks for next, and why. A transition returns another State.
+// State says what a reflector requests next, and why. A transition returns another State.
 //
 //	Listing  -- Listed, Loaded ------------------> Watching
 //	Listing  -- Failed: ask otherwise, or again -> Listing
@@ -89,7 +89,7 @@ type State struct {
 type ListPhase struct {
 	Least    string // the minimum resource version of the list: "0" for any, "" for the newest
 	Restored bool   // compare contents: the server went back in time since the last list, or an audit found a difference
-	Told     bool   // no empty list is needed if the server does not serve the resource
+	Told     bool   // the sink needs no empty list if the server does not serve the resource
 }
 
 // WatchPhase is the part of a State while Watching.
@@ -128,8 +128,8 @@ func (s State) Gone() State {
 	return s
 }
 
-// Doubtful reports whether an object with the UID and resource version of one in the sink may have other content: the
-// server was restored, or the one in the sink comes from a saved state.
+// Doubtful reports whether objects with equal UIDs and resource versions may differ in content, because the server was
+// restored or the sink has objects of a saved state.
 func (s State) Doubtful() bool { return s.List.Restored || s.loaded }
 
 // Streams reports whether the next list may be a streaming list.
@@ -181,11 +181,11 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 	case errors.Is(err, ErrWentBack), s.Watch.ahead >= maxAhead: // e.g. etcd was restored from a backup
 		next = s.Relist("", ReasonRestored)
 		next.List.Restored = true
-		return next, Backoff, "the server was restored: list everything again"
+		return next, Backoff, "the server went back in time: listing everything again"
 	case errors.Is(err, ErrDiverged):
 		next = s.Relist("", ReasonAudit)
 		next.List.Restored = true
-		return next, NoWait, "the store differs from the server: list everything again"
+		return next, NoWait, "the store differs from the server: listing everything again"
 	case watching && (expired || apierrors.IsStoreReadError(err)):
 		return s.Relist(s.Version, ReasonExpired), Backoff, "" // the changes since Version are lost
 	case watching && s.Watch.CatchUp.stuck(err, now):
@@ -197,10 +197,10 @@ func (s State) Failed(err error, now time.Time) (next State, wait Wait, note str
 		return s, Backoff, ""
 	case (expired || tooLarge) && s.List.Least != "": // the server is behind, or was restored
 		s.List.Least, s.Why = "", ReasonBehind
-		return s, NoWait, "list again at any resource version"
+		return s, NoWait, "listing again at any resource version"
 	case errors.Is(err, ErrNoStreaming):
 		s.paged, s.Why = now.Add(streamAgainAfter), ReasonRefused
-		return s, NoWait, "fall back to paged lists"
+		return s, NoWait, "falling back to paged lists"
 	}
 	s.Why = ReasonFailed
 	return s, Backoff, ""

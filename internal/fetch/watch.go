@@ -64,7 +64,7 @@ func (s *Source) Stream(ctx context.Context, least, shard string) (*Watch, error
 	return w, refused(err)
 }
 
-// refused returns an ErrNoStreaming if a paged list is to follow on err, the outcome of a streaming list.
+// refused returns an ErrNoStreaming if err, the outcome of a streaming list, requires a paged list instead.
 func refused(err error) error {
 	if errors.Is(err, transport.ErrNoProgress) || isRefusal(err) {
 		return fmt.Errorf("%w: %w", ErrNoStreaming, err)
@@ -170,8 +170,8 @@ func errorEvent(f decode.Format, raw []byte) error {
 }
 
 // InitialEvents reads the collection from the initial events of a streaming list, and returns its resource version.
-// Afterwards w is an ordinary watch. The error is ErrNoStreaming if the server does not end the initial events as it
-// should.
+// Afterwards w is an ordinary watch. The error is ErrNoStreaming if the server does not end the initial events
+// properly.
 func (w *Watch) InitialEvents(into Collector) (version string, err error) {
 	precedence := w.source.config.Client.Precedence
 	precedence.Begin()

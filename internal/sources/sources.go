@@ -15,7 +15,7 @@ type Source[D comparable] struct {
 	Part      string // the name of a part of the namespace; empty for all of it
 	// Version is the resource version up to which the source has reported every change. Empty means unknown.
 	Version string
-	Data    D // what else the store has of it
+	Data    D // further data of the store
 }
 
 // Sources are the sources of a store, sorted by namespace and part. It never changes: Set, Advance and Without return
@@ -30,7 +30,7 @@ func (s Sources[D]) Of(namespace string) (src Source[D], ok bool) {
 	return src, false
 }
 
-// Version returns the lowest resource version of the sources of the objects of namespace, or "" if one of them is
+// Version returns the lowest resource version of the sources that have objects of namespace, or "" if one of them is
 // unknown or there is none.
 func (s Sources[D]) Version(namespace string) string {
 	return s.lowest(func(of string) bool { return of == namespace || of == "" })
@@ -59,8 +59,8 @@ func (s Sources[D]) lowest(counts func(namespace string) bool) (lowest string) {
 	return lowest
 }
 
-// Set returns the sources with src instead of the one of its namespace and part. It can go back: a server that was
-// restored from a backup has older versions.
+// Set returns the sources with src in place of the one of its namespace and part. The version may go back, since a
+// server that was restored from a backup has older versions.
 func (s Sources[D]) Set(src Source[D]) Sources[D] {
 	i, found := s.search(src.Namespace, src.Part)
 	next := slices.Clone(s)
@@ -84,7 +84,7 @@ func (s Sources[D]) Advance(namespace, version string, data D) Sources[D] {
 	return s.Set(Source[D]{Namespace: namespace, Version: version, Data: data})
 }
 
-// Without returns the sources without one.
+// Without returns the sources without the one of that namespace and part.
 func (s Sources[D]) Without(namespace, part string) Sources[D] {
 	if i, found := s.search(namespace, part); found {
 		return slices.Delete(slices.Clone(s), i, i+1)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Advance goes forward only, and Set in both directions. Neither changes the sources before.
+// Advance goes forward only, and Set in both directions. Neither changes the original sources.
 // Guarantees: C7
 func TestSourcesAdvance(t *testing.T) {
 	var s Sources[int]
@@ -112,7 +112,7 @@ func TestVersionsAreNumbers(t *testing.T) {
 	}
 }
 
-// A namespace can have several parts, and is as far as the last one.
+// The version of a namespace with several parts is that of the slowest part.
 func TestPartsOfANamespace(t *testing.T) {
 	var s Sources[int]
 	for _, src := range []Source[int]{{"a", "x", "12", 1}, {"a", "", "9", 2}, {"", "y", "7", 3}, {"a", "x", "13", 4}} {

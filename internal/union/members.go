@@ -10,7 +10,7 @@ import (
 	"github.com/typedinformer/informer/internal/run"
 )
 
-// Member is a part of a union that runs.
+// Member is a running part of a union.
 type Member[T Object] interface {
 	Part[T]
 	// Run runs until ctx ends, and returns its cause, or the error that ended it.
@@ -19,12 +19,13 @@ type Member[T Object] interface {
 	Arrived() bool
 	// Added is called when the member has become a part.
 	Added(Content[T])
-	// Dropped is called when the member is no part any more. It returns its objects, and the version that it has reached.
+	// Dropped is called when the member has ceased to be a part. It returns its objects, and the version that it has
+	// reached.
 	Dropped(Content[T]) (objects []T, version string)
 }
 
-// Members are the members of a union, one for each selection S that somebody wants. [NewMembers] returns them. All
-// methods are safe for concurrent use, except that functions of a Union belong to Step.
+// Members are the members of a union, one for each wanted selection S. [NewMembers] returns them. All methods are safe
+// for concurrent use, except those of Union, which must be called within Step.
 //
 // Lock order: mu, then that of Step.
 type Members[S comparable, T Object] struct {
@@ -36,10 +37,10 @@ type Members[S comparable, T Object] struct {
 	members []*running[S, T]
 	start   func(*running[S, T]) // runs a member; nil before Run and after it
 	loaded  bool                 // Loaded was called
-	changed chan struct{}        // closed when a member goes or arrives
+	changed chan struct{}        // closed when a member arrives or is dropped
 }
 
-// Config is what members do not know themselves.
+// Config has the callbacks of Members.
 type Config[S comparable, T Object] struct {
 	// Make returns the member for a selection. It does not run yet.
 	Make func(S) (Member[T], error)
@@ -55,7 +56,7 @@ type Config[S comparable, T Object] struct {
 type running[S comparable, T Object] struct {
 	Member[T]
 	selection S
-	leaves    bool // nobody wants it: it goes as soon as the others have arrived
+	leaves    bool // no longer wanted: to be dropped when the others have arrived
 	stop      context.CancelCauseFunc
 }
 
@@ -64,8 +65,8 @@ func NewMembers[S comparable, T Object](c Config[S, T]) *Members[S, T] {
 	return &Members[S, T]{config: c, Union: New[T](), unclear: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// Want makes the union have a member for each of these selections. Members that are not wanted stay until all that are
-// have arrived. If one of the selections cannot have a member, Want returns the error of Make and changes nothing.
+// Want makes the union have a member for each of these selections. Members that are no longer wanted stay until all
+// wanted ones have arrived. If Make fails for a selection, Want returns the error and changes nothing.
 func (s *Members[S, T]) Want(wanted []S) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,14 +104,14 @@ func (s *Members[S, T]) Want(wanted []S) error {
 	return nil
 }
 
-// Settle looks whether the members have arrived. It must be called when one of them does.
+// Settle checks whether the members have arrived. It must be called when one of them arrives.
 func (s *Members[S, T]) Settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleLocked()
 }
 
-// settleLocked lets members go that nobody wants, once the others have arrived.
+// settleLocked drops members that are no longer wanted, if all others have arrived.
 func (s *Members[S, T]) settleLocked() {
 	if s.start == nil {
 		return
@@ -132,8 +133,8 @@ func (s *Members[S, T]) settleLocked() {
 	s.changed = make(chan struct{})
 }
 
-// errDropped ends a member that nobody wants any more.
-var errDropped = errors.New("nobody wants it any more")
+// errDropped ends a member that is no longer wanted.
+var errDropped = errors.New("the selection is no longer wanted")
 
 func (s *Members[S, T]) drop(m *running[S, T]) {
 	if m.stop != nil {
@@ -146,8 +147,8 @@ func (s *Members[S, T]) drop(m *running[S, T]) {
 	s.Changed()
 }
 
-// Settled reports whether the union has the members that were wanted last, and no others. If not, it returns a channel
-// that is closed when to ask again. Before Run and after it, they are not settled.
+// Settled reports whether the union has exactly the members of the last Want, and all of them have arrived. If not, it
+// returns a channel that is closed when the answer may have changed. Before and after Run, it returns false.
 func (s *Members[S, T]) Settled() (ok bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *Members[S, T]) Settled() (ok bool, changed <-chan struct{}) {
 	return s.start != nil && !slices.ContainsFunc(s.members, waits), s.changed
 }
 
-// All returns the members: first those that are wanted, in the order of Want, and their selections, then the others.
+// All returns the members, the wanted ones first, and the selections of the wanted ones. Both are in the order of Want.
 func (s *Members[S, T]) All() (all []Member[T], wanted []S) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,18 +201,18 @@ func (s *Members[S, T]) Run(ctx context.Context) error {
 func (s *Members[S, T]) Changed() { run.Signal(s.unclear) }
 
 const (
-	// askAfter is the time after which the server is asked whether an object is gone that no member has any more. Members
-	// usually know earlier.
+	// askAfter is how long to wait before asking the server whether an object that no member has is gone. Members usually
+	// know earlier.
 	askAfter = time.Second
-	// maxQuestions is the number of questions that are asked then. The bookmarks of the members, about once a minute, are
-	// soon better for more.
+	// maxQuestions is the maximum number of questions at a time. For more, waiting for the bookmarks of the members, about
+	// once a minute, is soon faster.
 	maxQuestions = 20
-	// askAgainAfter is the time after which questions are asked again that the server did not answer.
+	// askAgainAfter is how long to wait before repeating questions that the server did not answer.
 	askAgainAfter = 15 * time.Second
 )
 
-// ask asks the server about objects that no member has any more, until ctx ends. A member without changes would know
-// only with its next bookmark, about a minute later.
+// ask asks the server about objects that no member has any more, until ctx ends. Without that, a member without changes
+// would learn of their deletion only with its next bookmark, about a minute later.
 func (s *Members[S, T]) ask(ctx context.Context) {
 	for {
 		select {

@@ -1,8 +1,8 @@
-// Package union decides what a union of overlapping collections has: the objects that at least one of them has.
+// Package union computes the union of overlapping collections: the objects that at least one of them has.
 //
-// Each part of the union reports its own changes, in order, but one part may be behind another. An object that moves
-// from one part to another, by one write, leaves the first before or after it enters the second. So an object that no
-// part has any more stays until every part that could have it knows the write after which it left.
+// Each part of the union reports its own changes in order, but one part may lag behind another. If one write moves an
+// object between two parts, it may leave the first before it enters the second. So an object that no part has stays
+// until every part that could have it knows the write that removed it.
 package union
 
 import (
@@ -35,7 +35,7 @@ type Part[T Object] interface {
 	Knows(version string) bool
 }
 
-// Content is what the union has. Its methods are called within those of a Union.
+// Content is the content of the union. Only methods of a Union call its methods.
 type Content[T Object] interface {
 	Get(key Key) (T, bool)
 	Put(obj T)
@@ -46,9 +46,9 @@ type Content[T Object] interface {
 // Union is a union of parts. It is not safe for concurrent use: a part changes only together with the call that reports
 // the change. [New] returns one.
 //
-// Invariant: a leave of an object is in leaves while a part that covers it does not know its version. It then waits for
-// one such part. Until then, no older state of the object is put into the content. As soon as each part knows, the
-// content has the newest state that a part has.
+// Invariant: leaves has the leave of an object while some part that covers the object does not know the version of the
+// leave. The leave waits for one such part. Meanwhile, no older state of the object enters the content. As soon as
+// every part knows the version, the content has the newest state of any part.
 type Union[T Object] struct {
 	parts  []Part[T]
 	leaves map[Key]*leave[T]
@@ -61,7 +61,7 @@ type leave[T Object] struct {
 	version string // the highest version of a leave of this object
 	last    T
 	final   bool
-	awaits  Part[T] // the part that does not know the version
+	awaits  Part[T] // a part that does not know the version
 	asked   bool    // Questions has returned it
 	removed bool    // from the content, although a part does not know the version
 	over    bool
@@ -78,7 +78,7 @@ func (u *Union[T]) Add(p Part[T]) { u.parts = append(u.parts, p) }
 // Contains reports whether p is a part.
 func (u *Union[T]) Contains(p Part[T]) bool { return slices.Contains(u.parts, p) }
 
-// Entered reports that a part has obj now, in place of old, or of nothing if old is nil.
+// Entered reports that obj has entered a part, in place of old if old is not nil.
 func (u *Union[T]) Entered(old, obj T, content Content[T]) {
 	key := keyOf(obj)
 	if l := u.leaves[key]; l != nil && !sources.Older(obj.GetResourceVersion(), l.version) {
@@ -87,8 +87,8 @@ func (u *Union[T]) Entered(old, obj T, content Content[T]) {
 	have, ok := content.Get(key)
 	switch {
 	case !ok && u.leaves[key] != nil: // the part may be behind
-	// What follows the present state in the part that has it is the next state, also if a restored server counts from a
-	// lower version.
+	// The successor of the present state in a part is the next state, even if a restored server counts from a lower
+	// version.
 	case !ok, isVersion(have, old), isNewer(obj, have):
 		content.Put(obj)
 	}
@@ -121,7 +121,7 @@ func (u *Union[T]) Left(key Key, version string, last T, final, now bool, conten
 	u.settle(l, content)
 }
 
-// replace notes l in the place of old, which may be nil.
+// replace records l in place of old, which may be nil.
 func (u *Union[T]) replace(old *leave[T], l leave[T]) *leave[T] {
 	if old != nil {
 		l.removed = old.removed
@@ -172,7 +172,7 @@ func (u *Union[T]) settle(l *leave[T], content Content[T]) {
 	u.conclude(l, content)
 }
 
-// conclude ends l, and makes the content have what the parts have.
+// conclude ends l, and makes the content agree with the parts on its object.
 func (u *Union[T]) conclude(l *leave[T], content Content[T]) {
 	u.end(l)
 	newest, has := u.newest(l.key)
@@ -196,7 +196,7 @@ func (u *Union[T]) wait(l *leave[T], p Part[T]) {
 	u.waits[p] = slices.Insert(waits, i, l)
 }
 
-// take removes the first n waits of p, and returns those that are neither over nor wait for another part.
+// take removes the first n waits of p, and returns those that still wait for p.
 func (u *Union[T]) take(p Part[T], n int) (taken []*leave[T]) {
 	for _, l := range u.waits[p][:n] {
 		if !l.over && l.awaits == p {
@@ -210,7 +210,7 @@ func (u *Union[T]) take(p Part[T], n int) (taken []*leave[T]) {
 	return taken
 }
 
-// Advanced reports that p has reached a later version, or is not waited for any more.
+// Advanced reports that p has reached a later version, or that leaves need no longer wait for it.
 func (u *Union[T]) Advanced(p Part[T], content Content[T]) {
 	n := 0
 	for _, l := range u.waits[p] {
@@ -225,7 +225,7 @@ func (u *Union[T]) Advanced(p Part[T], content Content[T]) {
 }
 
 // WentBack reports that p follows a server that was restored, and has reached a lower version than before. The versions
-// of leaves from before say nothing any more.
+// of earlier leaves mean nothing any more.
 func (u *Union[T]) WentBack(p Part[T], content Content[T]) {
 	for _, l := range u.take(p, len(u.waits[p])) {
 		u.conclude(l, content)
@@ -238,7 +238,8 @@ type Question struct {
 	Version string
 }
 
-// Questions returns up to limit questions: for objects that wait, that no part has, and for which there was none yet.
+// Questions returns up to limit questions, about waiting objects that no part has. It returns each question once; see
+// Unanswered.
 func (u *Union[T]) Questions(limit int) (questions []Question) {
 	for _, l := range u.leaves {
 		if len(questions) == limit {
@@ -255,7 +256,7 @@ func (u *Union[T]) Questions(limit int) (questions []Question) {
 	return questions
 }
 
-// Open reports whether the answer to q is of use.
+// Open reports whether q still needs an answer.
 func (u *Union[T]) Open(q Question) bool {
 	l := u.leaves[q.Key]
 	return l != nil && l.version == q.Version && !l.removed
@@ -268,7 +269,7 @@ func (u *Union[T]) Unanswered(q Question) {
 	}
 }
 
-// Lacked reports that at a version of the server, which does not precede that of q, no part had the object of q.
+// Lacked answers q: no part had the object at the server's version at, which does not precede that of q.
 func (u *Union[T]) Lacked(q Question, at string, content Content[T]) {
 	if !u.Open(q) {
 		return

@@ -121,8 +121,8 @@ func newUnion(letters string, writes ...write) (*Union[*thing], []*part, *conten
 func object(labels string) write { return write{obj: &thing{name: "x", uid: "u", labels: labels}} }
 func gone(labels string) write   { return write{&thing{name: "x", uid: "u", labels: labels}, true} }
 
-// An object that moves from one part to another never leaves, whichever part is first to know. One that leaves all parts
-// leaves when each knows that, with the latest state.
+// An object that moves from one part to another never leaves, whichever part knows first. An object that leaves all
+// parts leaves the union when every part knows, with its latest state.
 func TestMoves(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -153,7 +153,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// A part that cannot have objects is not waited for, nor is one that is known to lack the object.
+// A leave does not wait for a part that cannot have the object, or that is known to lack it.
 func TestPartsThatAreNotWaitedFor(t *testing.T) {
 	for name, end := range map[string]func(u *Union[*thing], b *part, c *content){
 		"refused":  func(u *Union[*thing], b *part, c *content) { b.refused = true; u.Advanced(b, c) },
@@ -228,7 +228,7 @@ func TestRestoredServer(t *testing.T) {
 	}
 }
 
-// A part that comes has an object that left the others before. It stays.
+// An object that left the other parts stays if a new part has it.
 func TestPartThatComesHasWhatOthersLack(t *testing.T) {
 	u, parts, content := newUnion("ab", object("a"), object("c"))
 	parts[0].step(u, content)
@@ -249,7 +249,7 @@ func TestPartThatComesHasWhatOthersLack(t *testing.T) {
 	}
 }
 
-// A list that is older than the content changes nothing for long.
+// A list that is older than the content has no lasting effect.
 func TestOlderList(t *testing.T) {
 	u, parts, content := newUnion("ab", object("ab"), object("b"))
 	older, newer := parts[0].server.writes[0].obj, parts[0].server.writes[1].obj
@@ -292,8 +292,8 @@ func TestManyLeaves(t *testing.T) {
 	}
 }
 
-// Whatever the parts know when: an object that some part should have never leaves, nothing comes back, and in the end
-// the union has what the parts should have.
+// In whichever order the parts learn of writes, an object that some part should have never leaves, and no deleted
+// object returns. In the end, the union has the objects that the parts should have.
 func TestUnionModel(t *testing.T) {
 	for seed := range int64(testkit.Short(200, 2000)) {
 		random := rand.New(rand.NewSource(seed))
