@@ -26,7 +26,8 @@ import (
 )
 
 // Events come for all objects, with metadata. A whole object costs one request until it changes. A deleted one costs
-// none. Guarantees: T1, T2, T3
+// none.
+// Guarantees: T1, T2, T3
 func TestObjectsAreReadWhenTheyAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

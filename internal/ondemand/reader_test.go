@@ -109,7 +109,8 @@ func answers(all ...any) func(context.Context, int, Key, string) (Object[*thing]
 }
 
 // Get handles each answer of the server, and each change of the store in the meantime. The store has u@5 at
-// first. Guarantees: T1, T2, T3, T4
+// first.
+// Guarantees: T1, T2, T3, T4
 func TestReadIsNotOlderThanTheMetadata(t *testing.T) {
 	gone := apierrors.NewNotFound(secrets, "a")
 	forbidden := apierrors.NewForbidden(secrets, "a", errors.New("no"))
