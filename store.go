@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/typedinformer/informer/internal/arrival"
+	"github.com/typedinformer/informer/internal/deliver"
 	"github.com/typedinformer/informer/internal/sources"
 	"github.com/typedinformer/informer/internal/table"
 )
@@ -23,8 +24,8 @@ import (
 type Store[T Object] struct {
 	current  atomic.Pointer[Snapshot[T]]
 	addIndex func(table.AnyIndex[T])
-	show     func(*Snapshot[T], []change[T]) // called with each snapshot before it is published; nil for none
-	same     func(a, b T) bool               // reports whether two objects are equal
+	show     func(*Snapshot[T], []deliver.Change[T]) // called with each snapshot before it is published; nil for none
+	same     func(a, b T) bool                       // reports whether two objects are equal
 
 	mu    sync.Mutex     // serializes writers; protects the fields below
 	wake  chan struct{}  // closed at the next publication; nil if nothing waits

@@ -27,8 +27,8 @@ type Want struct {
 	// Version is reached when the store has every change of the key's namespace until then. Empty is always reached.
 	Version string
 	UID     types.UID
-	// Gone means that the object with that UID has to be gone, and Version reached. Otherwise, this version of the object, or
-	// a later one, suffices.
+	// Gone means that the object with that UID has to be gone, and Version reached. Otherwise, this version of the
+	// object, or a later one, suffices.
 	Gone bool
 	// Leaves means that it also suffices if the object with that UID is gone: the store has it no more after the write.
 	Leaves bool

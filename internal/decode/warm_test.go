@@ -86,15 +86,19 @@ func TestRecentVersionIsNotReadAhead(t *testing.T) {
 	if other.reuse(now(), at, true).cold != at {
 		t.Error("the version was not read ahead by another decoder")
 	}
+	var others []any // stay in memory, so that each has another address
 	for range 10 * len(d.recent) {
-		if _, err := d.Decode(JSON, raw, Origin{}); err != nil {
+		obj, err := d.Decode(JSON, raw, Origin{})
+		if err != nil {
 			t.Fatal(err)
 		}
+		others = append(others, obj)
 	}
 	if d.reuse(now(), at, true).cold != at {
 		t.Error("the version was not read ahead after many others")
 	}
 	runtime.KeepAlive(old)
+	runtime.KeepAlive(others)
 }
 
 // A decoder that is idle keeps no version in memory.
