@@ -27,8 +27,8 @@ type Want struct {
 	// Version is reached when the store has every change of the key's namespace until then. Empty is always reached.
 	Version string
 	UID     types.UID
-	// Gone means that the object with that UID has to be gone, and Version reached. Otherwise, this version of the
-	// object, or a later one, suffices.
+	// Gone means that the object with that UID has to be gone, and Version reached if the store did not have the object
+	// when the wait began. Otherwise, this version of the object, or a later one, suffices.
 	Gone bool
 	// Leaves means that it also suffices if the object with that UID is gone: the store has it no more after the write.
 	Leaves bool
@@ -71,14 +71,18 @@ type Wait struct {
 // Add makes the board call called once when the store has want. It returns nil, and never calls it, if the store has it
 // already. state returns the present state of the store. called must not block, and must not call methods of the board.
 func (b *Board) Add(want Want, state func() State, called func()) *Wait {
-	w := &Wait{want, called}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting.Add(1)
-	if want.in(state()) {
+	b.waiting.Add(1) // before the look at the state
+	now := state()
+	if want.in(now) {
 		b.waiting.Add(-1)
 		return nil
 	}
+	if uid, _ := now.Object(want.Key); want.Gone && uid == want.UID {
+		want.Version = "" // once it is gone, no earlier version of it can come
+	}
+	w := &Wait{want, called}
 	if b.keys == nil {
 		b.keys, b.versions = map[types.NamespacedName][]*Wait{}, map[string][]*Wait{}
 	}

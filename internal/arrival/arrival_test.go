@@ -97,6 +97,22 @@ func TestWantEndsWithItsState(t *testing.T) {
 	}
 }
 
+// Once a store that had an object has it no more, no earlier version of it can come, so no version is waited for.
+// Guarantees: Q12
+func TestObjectThatWasThereIsGone(t *testing.T) {
+	var b Board
+	s := state{versions: map[string]int{"a": 9}, uid: "u"}
+	ended := false
+	want := Want{Key: key, Version: "10", UID: "u", Gone: true}
+	if b.Add(want, func() State { return s }, func() { ended = true }) == nil {
+		t.Fatal("it does not wait")
+	}
+	s.uid = ""
+	if b.Reached(s, []types.NamespacedName{key}); !ended || b.Waits() {
+		t.Error("it waits for a version")
+	}
+}
+
 // Each wait ends with the first state that has its version, whatever the order of the waits.
 // Guarantees: Q12
 func TestWaitsEndInTheOrderOfTheirVersions(t *testing.T) {

@@ -173,12 +173,15 @@ func (c *Client) noteDeletion(ctx context.Context, key Key, format decode.Format
 	}
 	if status, err := format.Status(answer); err == nil && status.Status == metav1.StatusSuccess {
 		if status.Details != nil && status.Details.UID != "" {
-			c.note(ctx, written.Gone{Namespace: key.Namespace, Name: key.Name, UID: status.Details.UID})
+			c.noteGone(ctx, written.Gone{Namespace: key.Namespace, Name: key.Name, UID: status.Details.UID})
 		}
 		return
 	}
 	if obj, err := c.decoders.Decode(format, answer, decode.Origin{}); err == nil {
 		c.note(ctx, obj)
+		if o, ok := obj.(deletable); ok && o.GetDeletionTimestamp() == nil { // nothing delayed the deletion
+			c.noteGone(ctx, o)
+		}
 	}
 }
 
@@ -188,25 +191,33 @@ func (c *Client) note(ctx context.Context, obj any) {
 	if !ok || !written.Wanted(ctx) {
 		return
 	}
-	server, resource := c.config.HTTP.Base.String(), c.config.Resource.GroupResource()
-	written.Note(ctx, server, resource, o)
-	if resource != namespaces && deleted(obj) {
-		written.Note(ctx, server, resource, written.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()})
+	written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), o)
+	if o, ok := obj.(deletable); ok && c.deleted(o) {
+		c.noteGone(ctx, o)
 	}
+}
+
+// noteGone notes that the server no longer has o.
+func (c *Client) noteGone(ctx context.Context, o written.Object) {
+	gone := written.Gone{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	written.Note(ctx, c.config.HTTP.Base.String(), c.config.Resource.GroupResource(), gone)
+}
+
+// deletable is an object whose deletion can take time.
+type deletable interface {
+	written.Object
+	GetDeletionTimestamp() *metav1.Time
+	GetDeletionGracePeriodSeconds() *int64
+	GetFinalizers() []string
 }
 
 // namespaces are kept by spec.finalizers, too, until the server has deleted what is in them.
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
-// deleted reports whether the write that returned obj removed the last finalizer of an object to be deleted.
+// deleted reports whether the write that returned o removed the last finalizer of an object to be deleted.
 // kube-apiserver then deletes the object and returns it at the version before.
-func deleted(obj any) bool {
-	o, ok := obj.(interface {
-		GetDeletionTimestamp() *metav1.Time
-		GetDeletionGracePeriodSeconds() *int64
-		GetFinalizers() []string
-	})
-	if !ok || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
+func (c *Client) deleted(o deletable) bool {
+	if c.config.Resource.GroupResource() == namespaces || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
 		return false
 	}
 	grace := o.GetDeletionGracePeriodSeconds()

@@ -36,6 +36,7 @@ func TestWritesAreNoted(t *testing.T) {
 		"read":                {mediaJSON, object(), get, nothing},
 		"delete":              {mediaJSON, `{"kind":"Status","apiVersion":"v1","status":"Success","details":{"name":"a","uid":"u"}}`, remove, " " + gone},
 		"delete begins":       {mediaJSON, object(deletedAt, `"finalizers":["f"]`), remove, "7"},
+		"delete at once":      {mediaJSON, object(), remove, "7 " + gone}, // as of pods without a node
 		"delete, no UID":      {mediaJSON, `{"kind":"Status","apiVersion":"v1","status":"Success"}`, remove, nothing},
 		"delete, not JSON":    {mediaJSON, "<html>", remove, nothing},
 		"delete, empty":       {mediaProtobuf, "", remove, nothing},
