@@ -44,6 +44,7 @@ type copySource struct {
 	*apiPackage
 	marks map[string]markers         // of the types
 	have  map[string]map[string]bool // methods in other files, by type
+	seen  map[*types.TypeName]bool   // types that reach has been at
 	will  map[*types.TypeName]bool   // types that get a DeepCopyInto
 }
 
@@ -59,7 +60,8 @@ func (p *apiPackage) deepCopies(marks map[string]markers, kinds []kind) *copiedP
 			"they can only be written to packages of your own module", p.PkgPath, other))
 		return nil
 	}
-	s := &copySource{apiPackage: p, marks: marks, have: p.methods(), will: map[*types.TypeName]bool{}}
+	s := &copySource{apiPackage: p, marks: marks, have: p.methods(), seen: map[*types.TypeName]bool{},
+		will: map[*types.TypeName]bool{}}
 	objects := s.objects(kinds)
 	for name := range marks {
 		if objects[name] || s.marked(name, "true") {
@@ -148,9 +150,10 @@ func (s *copySource) reach(t types.Type) {
 	switch t := types.Unalias(t).(type) {
 	case *types.Named:
 		obj := t.Obj()
-		if obj.Pkg() != s.Types || s.will[obj] || t.TypeParams() != nil {
+		if obj.Pkg() != s.Types || s.seen[obj] || t.TypeParams() != nil {
 			return
 		}
+		s.seen[obj] = true
 		if isStruct(t) && !s.marked(obj.Name(), "false") {
 			s.will[obj] = true
 		}
@@ -191,27 +194,36 @@ func (s *copySource) body(obj *types.TypeName) string {
 
 // copier writes statements that copy deeply.
 type copier struct {
-	pkg  *types.Package          // that the statements are in
-	has  func(t types.Type) bool // whether a struct has a DeepCopyInto
-	fail func(field, why string) // for a value that cannot be copied; nil if it may stay shared
+	pkg    *types.Package          // that the statements are in
+	has    func(t types.Type) bool // whether a struct has a DeepCopyInto
+	fail   func(field, why string) // for a value that cannot be copied; nil if it may stay shared
+	field  string                  // of the struct, whose value is being copied
+	failed string                  // the last field for which fail was called
+	within []types.Type            // the named types around the value
 }
 
 // fields returns statements that turn *out from a shallow copy of *in into a deep copy.
 func (c *copier) fields(u *types.Struct) string {
 	var text strings.Builder
 	for f := range u.Fields() {
-		if f.Name() != "_" {
+		if c.field = f.Name(); c.field != "_" {
 			text.WriteString(c.value("in."+f.Name(), "out."+f.Name(), f.Type(), 0))
 		}
 	}
 	return text.String()
 }
 
-// shared reports a value that statements cannot copy.
+// shared reports a value that statements cannot copy, once for each field.
 func (c *copier) shared(in, why string, args ...any) string {
-	if c.fail != nil {
-		c.fail(strings.TrimPrefix(in, "in."), fmt.Sprintf(why, args...))
+	if c.fail == nil || c.failed == c.field {
+		return ""
 	}
+	c.failed = c.field
+	what, ok := strings.CutPrefix(in, "in.")
+	if !ok { // a name in the statements, or a dereferenced field
+		what = "a part of " + c.field
+	}
+	c.fail(what, fmt.Sprintf(why, args...))
 	return ""
 }
 
@@ -220,8 +232,12 @@ func (c *copier) value(in, out string, t types.Type, depth int) string {
 	if isPlain(t) {
 		return ""
 	}
-	if strings.Count(in, ".") > 30 {
-		return c.shared(in, "is of a recursive type")
+	if _, ok := types.Unalias(t).(*types.Named); ok {
+		if isWithin(t, c.within) {
+			return c.shared(in, "is of a recursive type")
+		}
+		c.within = append(c.within, t)
+		defer func() { c.within = c.within[:len(c.within)-1] }()
 	}
 	switch u := t.Underlying().(type) {
 	case *types.Struct:
@@ -296,6 +312,11 @@ func (c *copier) dynamic(in, out string, t types.Type, u *types.Interface) strin
 		}
 	}
 	return c.shared(in, "is of type %s, an interface without a method that copies it", typeName(t))
+}
+
+// isWithin reports whether t is one of the types around it: a recursive type.
+func isWithin(t types.Type, around []types.Type) bool {
+	return slices.ContainsFunc(around, func(other types.Type) bool { return types.Identical(t, other) })
 }
 
 // isPlain reports whether copies of a t share no mutable memory.

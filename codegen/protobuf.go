@@ -78,11 +78,9 @@ func unmarshalField(to string, t types.Type) (text string, ok bool) {
 		if basic, ok := u.Elem().Underlying().(*types.Basic); ok && basic.Info()&types.IsInteger != 0 {
 			return fmt.Sprintf("return «%s».Ints(&%s, v)\n", wirePath, to), types.Identical(t, u)
 		}
-		text, ok := unmarshalField("each", u.Elem())
-		if call, isCall := strings.CutPrefix(text, "return "); isCall {
-			return fmt.Sprintf("var each %s\nerr := %s%s = append(%[3]s, each)\nreturn err\n", typeText(u.Elem()), call, to), ok
-		}
-		return "", false
+		call := unmarshalCall("&each", u.Elem())
+		return fmt.Sprintf("var each %s\nerr := %s\n%s = append(%[3]s, each)\nreturn err\n", typeText(u.Elem()), call, to),
+			call != ""
 	case *types.Map:
 		key, value := unmarshalCall("&key", u.Key()), unmarshalCall("&value", u.Elem())
 		return fmt.Sprintf("if %s == nil {\n%[1]s = %s{}\n}\n%s%[1]s[key] = value\nreturn err\n", to, typeText(t),

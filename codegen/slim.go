@@ -161,6 +161,9 @@ func (s *slimmer) prune(t types.Type, tree *fieldTree, name, path string) (types
 		s.whole = append(s.whole, t)
 		return t, nil
 	}
+	if isEndless(t) {
+		return nil, fmt.Errorf("%s: a %s has no fields, only values of its own type: choose all of it", path, typeName(t))
+	}
 	switch u := t.Underlying().(type) {
 	case *types.Pointer:
 		elem, err := s.prune(u.Elem(), tree, name, path)
@@ -208,7 +211,7 @@ func (s *slimmer) structure(t types.Type, tree *fieldTree, name, path string) (*
 	found := map[string]bool{}
 	for _, f := range jsonFields(t) {
 		below := tree.below[f.name]
-		if below == nil || found[f.name] {
+		if below == nil {
 			continue
 		}
 		found[f.name] = true
@@ -279,31 +282,91 @@ func (s *slimmer) entries(m *types.Map, tree *fieldTree, name, path string) (typ
 type jsonField struct {
 	*types.Var
 	name     string // in JSON
+	tagged   bool   // the name is from the tag
 	protobuf string // its protobuf tag, if it is a field of the message itself
 }
 
+// jsonFields returns the fields that JSON has of a struct, or of what a pointer to a struct points to. As in
+// encoding/json, a field hides those of its name that are inlined more deeply. Of several at one depth, the one whose
+// tag has the name counts; if that is none or several, JSON has no field of that name.
 func jsonFields(t types.Type) (fields []jsonField) {
-	if pointer, ok := t.Underlying().(*types.Pointer); ok {
-		t = pointer.Elem()
+	level, seen, hidden := []*types.Struct{structOf(t)}, map[*types.Struct]bool{nil: true}, map[string]bool{}
+	for depth := 0; len(level) > 0; depth++ {
+		var found []jsonField
+		var inlined []*types.Struct
+		for _, u := range level {
+			if !seen[u] {
+				own, below := fieldsAt(u, depth)
+				found, inlined = append(found, own...), append(inlined, below...)
+			}
+		}
+		for _, u := range level {
+			seen[u] = true // a struct that is inlined twice at one depth hides itself, and a recursive one ends
+		}
+		fields = append(fields, slices.DeleteFunc(dominant(found), func(f jsonField) bool { return hidden[f.name] })...)
+		for _, f := range found {
+			hidden[f.name] = true
+		}
+		level = inlined
 	}
-	u, ok := t.Underlying().(*types.Struct)
-	if !ok {
-		return nil
-	}
-	var inlined []jsonField
+	return fields
+}
+
+// fieldsAt returns the fields of a struct that is inlined at some depth, and the structs inlined in it.
+func fieldsAt(u *types.Struct, depth int) (own []jsonField, inlined []*types.Struct) {
 	for i := range u.NumFields() {
-		field := u.Field(i)
+		field, tag := u.Field(i), reflect.StructTag(u.Tag(i))
 		name, inline := jsonName(field, u.Tag(i))
 		switch {
 		case inline:
-			for _, f := range jsonFields(field.Type()) {
-				inlined = append(inlined, jsonField{f.Var, f.name, ""}) // protobuf inlines nothing
-			}
+			inlined = append(inlined, structOf(field.Type()))
 		case field.Exported() && name != "-":
-			fields = append(fields, jsonField{field, name, reflect.StructTag(u.Tag(i)).Get("protobuf")})
+			f := jsonField{Var: field, name: name, tagged: strings.HasPrefix(tag.Get("json"), name)}
+			if depth == 0 { // protobuf inlines nothing
+				f.protobuf = tag.Get("protobuf")
+			}
+			own = append(own, f)
 		}
 	}
-	return append(fields, inlined...)
+	return own, inlined
+}
+
+// dominant returns the fields of one depth that count.
+func dominant(all []jsonField) (fields []jsonField) {
+	for i, f := range all {
+		hides := func(other jsonField) bool { return other.name == f.name && (other.tagged || !f.tagged) }
+		if !slices.ContainsFunc(slices.Delete(slices.Clone(all), i, i+1), hides) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// structOf returns the struct that t is or points to, or nil.
+func structOf(t types.Type) *types.Struct {
+	if pointer, ok := t.Underlying().(*types.Pointer); ok {
+		t = pointer.Elem()
+	}
+	u, _ := t.Underlying().(*types.Struct)
+	return u
+}
+
+// isEndless reports whether t is a list, a map or a pointer of nothing but itself, such as type L []L.
+func isEndless(t types.Type) bool {
+	for within := []types.Type{}; !isWithin(t, within); {
+		within = append(within, t)
+		switch u := t.Underlying().(type) {
+		case *types.Pointer:
+			t = u.Elem()
+		case *types.Slice:
+			t = u.Elem()
+		case *types.Map:
+			t = u.Elem()
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // unexported returns the name of an unexported type in t, if any.

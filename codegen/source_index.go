@@ -54,9 +54,10 @@ func cleanPath(path string) string { return strings.TrimPrefix(strings.Trim(path
 func (p *apiPackage) fieldIndexes(k *kind, obj *types.TypeName) {
 	var walk func(t types.Type, steps []pathStep, what string, within []types.Type)
 	walk = func(t types.Type, steps []pathStep, what string, within []types.Type) {
-		if slices.ContainsFunc(within, func(other types.Type) bool { return types.Identical(t, other) }) {
-			return // a recursive type
+		if isWithin(t, within) {
+			return
 		}
+		within = append(slices.Clip(within), t)
 		switch u := t.Underlying().(type) {
 		case *types.Pointer:
 			walk(u.Elem(), with(steps, pathStep{kind: derefStep}), what, within)
@@ -77,7 +78,7 @@ func (p *apiPackage) fieldIndexes(k *kind, obj *types.TypeName) {
 					what = strings.TrimPrefix(what+"."+name, ".")
 				}
 				p.fieldIndex(k, field, steps, what)
-				walk(field.Type(), steps, what, append(slices.Clip(within), t))
+				walk(field.Type(), steps, what, within)
 			}
 		}
 	}
@@ -115,13 +116,16 @@ func (p *apiPackage) fieldIndex(k *kind, field *types.Var, steps []pathStep, wha
 	}
 }
 
-// elements extends the steps of a marked field to its elements.
+// elements extends the steps of a marked field to its elements. It stops at a type that has itself as its elements.
 func elements(t types.Type, steps []pathStep, what string) (types.Type, []pathStep, string) {
-	switch u := t.Underlying().(type) {
-	case *types.Pointer:
-		return elements(u.Elem(), with(steps, pathStep{kind: derefStep}), what)
-	case *types.Slice:
-		return elements(u.Elem(), with(steps, pathStep{kind: eachStep}), what+"[*]")
+	for within := []types.Type{}; !isWithin(t, within); {
+		within = append(within, t)
+		switch u := t.Underlying().(type) {
+		case *types.Pointer:
+			t, steps = u.Elem(), with(steps, pathStep{kind: derefStep})
+		case *types.Slice:
+			t, steps, what = u.Elem(), with(steps, pathStep{kind: eachStep}), what+"[*]"
+		}
 	}
 	return t, steps, what
 }
@@ -131,12 +135,11 @@ func elements(t types.Type, steps []pathStep, what string) (types.Type, []pathSt
 func resolvePath(t types.Type, text string) (types.Type, []pathStep, error) {
 	var steps []pathStep
 	deref := func() {
-		for {
-			pointer, ok := t.Underlying().(*types.Pointer)
-			if !ok {
-				return
+		for within := []types.Type{}; !isWithin(t, within); {
+			within = append(within, t)
+			if pointer, ok := t.Underlying().(*types.Pointer); ok {
+				t, steps = pointer.Elem(), append(steps, pathStep{kind: derefStep})
 			}
-			t, steps = pointer.Elem(), append(steps, pathStep{kind: derefStep})
 		}
 	}
 	for _, segment := range splitPath(text) {
@@ -204,10 +207,16 @@ func splitPath(text string) []string {
 
 // findField finds a field by its JSON name, or else by its Go name. It also searches inlined structs.
 func findField(t types.Type, name string) (*types.Var, []pathStep) {
+	return findIn(t, name, map[*types.Struct]bool{})
+}
+
+// findIn is findField for a struct that may be in one of those that were seen.
+func findIn(t types.Type, name string, seen map[*types.Struct]bool) (*types.Var, []pathStep) {
 	u, ok := t.Underlying().(*types.Struct)
-	if !ok {
+	if !ok || seen[u] {
 		return nil, nil
 	}
+	seen[u] = true
 	for _, byJSON := range []bool{true, false} {
 		for i := range u.NumFields() {
 			field := u.Field(i)
@@ -224,7 +233,7 @@ func findField(t types.Type, name string) (*types.Var, []pathStep) {
 			if pointer, ok := t.Underlying().(*types.Pointer); ok {
 				t, steps = pointer.Elem(), append(steps, pathStep{kind: derefStep})
 			}
-			if found, way := findField(t, name); found != nil {
+			if found, way := findIn(t, name, seen); found != nil {
 				return found, append(steps, way...)
 			}
 		}
@@ -249,13 +258,15 @@ func fieldsOf(t types.Type, wanted string) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// jsonName returns the JSON name of a field, and whether JSON inlines its fields.
+// jsonName returns the JSON name of a field, and whether JSON inlines its fields. Like encoding/json, it ignores a name
+// with characters that a name cannot have, and inlines structs only.
 func jsonName(field *types.Var, tag string) (name string, inline bool) {
 	name, options, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
-	if name == "" {
-		return field.Name(), field.Embedded() || slices.Contains(strings.Split(options, ","), "inline")
+	if name == "-" || isTagName(name) {
+		return name, false
 	}
-	return name, false
+	inline = field.Embedded() || slices.Contains(strings.Split(options, ","), "inline")
+	return field.Name(), inline && (structOf(field.Type()) != nil || types.Unalias(field.Type()) == types.Typ[types.Invalid])
 }
 
 // function finds the method or function of func=, and returns the type of its keys.
