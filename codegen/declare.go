@@ -93,15 +93,7 @@ const lineWidth = 110
 
 // comment returns text as comment lines. It keeps line breaks, and wraps long lines with their indentation.
 func comment(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			return r
-		case unicode.IsSpace(r):
-			return ' '
-		}
-		return -1
-	}, strings.ReplaceAll(text, "\t", "    "))
+	text = printable(strings.ReplaceAll(text, "\t", "    "))
 	var b strings.Builder
 	for line := range strings.SplitSeq(strings.Trim(text, "\n "), "\n") {
 		words := strings.Fields(line)
@@ -125,6 +117,22 @@ func comment(text string) string {
 		b.WriteString("\n")
 	}
 	return escape(b.String())
+}
+
+// phrase returns text as a part of a line of a comment.
+func phrase(text string) string { return escape(strings.Join(strings.Fields(printable(text)), " ")) }
+
+// printable returns text without characters that Go source or an editor would not show, but with its line breaks.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, text)
 }
 
 // Descriptions may contain guillemets, which mark import paths until they are resolved.

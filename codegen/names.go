@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"go/token"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,7 +17,7 @@ type plurals map[string]string
 func (p plurals) parse(text string) error {
 	for _, part := range strings.Split(text, ",") {
 		kind, plural, ok := strings.Cut(strings.TrimSpace(part), ":")
-		if !ok || kind == "" || plural == "" || strings.Contains(plural, ":") {
+		if !ok || kind == "" || !isExportedName(upperFirst(plural)) {
 			return fmt.Errorf("%q: want Kind:Plural, several separated by commas", part)
 		}
 		p[kind] = upperFirst(plural)
@@ -45,6 +46,9 @@ func (p plurals) of(kind string) string {
 	}
 	return kind + "s"
 }
+
+// isExportedName reports whether a package can export something of that name.
+func isExportedName(name string) bool { return token.IsExported(name) && token.IsIdentifier(name) }
 
 func upperFirst(s string) string {
 	if s == "" {

@@ -143,6 +143,7 @@ func TestFlags(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"", "name packages"},
 		{"-plural-exceptions Datum ./...", `"Datum": want Kind:Plural`},
+		{"-plural-exceptions Datum:Da-ta ./...", `"Datum:Da-ta": want Kind:Plural`},
 		{"-nonsense ./...", "flag provided but not defined"},
 		{"-go-header-file nowhere ./testdata/genclient/...", "nowhere"},
 		{"./nowhere/...", "nowhere"},
@@ -178,6 +179,21 @@ func TestFlags(t *testing.T) {
 	var out strings.Builder
 	if err := run([]string{"-h"}, &out, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "-plural-exceptions") {
 		t.Errorf("%v:\n%s", err, &out)
+	}
+}
+
+// Text of a flag stays text in the generated code.
+func TestTextOfFlagsIsNoCode(t *testing.T) {
+	o, err := parseOptions([]string{"-crd", "testdata/crdfields/widgets.yaml", "-index", "Widget:App=metadata.labels['«os»\nx()']"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := o.generate()
+	text := string(files["shop/v1/informers.go"])
+	for _, want := range []string{"Labels[\"«os»\\nx()\"]", "// ByApp yields the widgets that have app at metadata.labels['«os» x()'].\n"} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%v, want %s in\n%s", err, want, text)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 )
@@ -244,7 +245,7 @@ func (f *fileData) funcs() template.FuncMap {
 		"informer": quote(informerPath), "compat": quote(compatPath), "indexer": quote(indexerPath), "labels": quote(labelsPath), "schema": quote(schemaPath), "iter": quote("iter"),
 		"runtime": quote(runtimePath), "metav1": quote(metav1Path), "types": quote(typesPath), "wire": quote(wirePath),
 		"cache": quote(cachePath), "factory": quote(factoryPath), "pkg": func(path string) string { return "«" + path + "»" },
-		"comment": comment, "escape": escape,
+		"comment": comment, "phrase": phrase, "escape": escape,
 		"lower":   strings.ToLower,
 		"private": func(s string) string { return strings.ToLower(s[:1]) + s[1:] }, // as in gengo
 		"param":   paramName,
@@ -314,7 +315,8 @@ func followSteps(expr string, steps []pathStep, depth int) string {
 	case eachStep:
 		return fmt.Sprintf("for _, %s := range %s {\n%s}\n", each, expr, followSteps(each, rest, depth+1))
 	case entryStep:
-		return fmt.Sprintf("if %s, ok := %s[%q]; ok {\n%s}\n", each, expr, step.field, followSteps(each, rest, depth+1))
+		return fmt.Sprintf("if %s, ok := %s[%s]; ok {\n%s}\n", each, expr, escape(strconv.Quote(step.field)),
+			followSteps(each, rest, depth+1))
 	}
 	return followSteps(expr+"."+step.field, rest, depth)
 }

@@ -28,6 +28,8 @@ func TestProblems(t *testing.T) {
 		"an undefined name": {"./v1", "// +groupName=a.b\npackage v1\n\n// +genclient\ntype W struct{ missing.ObjectMeta }\n",
 			"v1/types.go:4: type W: +genclient: the type has no method GetNamespace: it does not embed metav1.ObjectMeta\n" +
 				"v1/types.go:5: undefined: missing"},
+		"an invalid group and version": {"./v1", strings.Replace(objects("+genclient", "Widget"), "shop.example.com\n", "A.b\n// +versionName=v1\"\n", 1),
+			"v1/types.go:1: \"A.b\" is not a valid group name\nv1/types.go:2: \"v1\\\"\" is not a valid version name"},
 		"CRDs without the library": {"-crd crd.yaml", "package v1\n",
 			"no required module provides package k8s.io/apimachinery/pkg/apis/meta/v1: run go get github.com/typedinformer/informer"},
 		"a pattern without a match": {"-crd crds/*.yaml -crd more/*.json", "package v1\n",

@@ -89,8 +89,11 @@ func (d *definition) check() error {
 	if d.Spec.Scope != "Namespaced" && d.Spec.Scope != "Cluster" {
 		bad("spec.scope", "%q is neither Namespaced nor Cluster", d.Spec.Scope)
 	}
-	if !token.IsExported(d.Spec.Names.Kind) || !token.IsIdentifier(d.Spec.Names.Kind) {
+	if !isExportedName(d.Spec.Names.Kind) {
 		bad("spec.names.kind", "%q is not an exported Go name", d.Spec.Names.Kind)
+	}
+	if list := d.Spec.Names.ListKind; list != "" && !isExportedName(list) {
+		bad("spec.names.listKind", "%q is not an exported Go name", list)
 	}
 	if !isResourceName(d.Spec.Names.Plural) {
 		bad("spec.names.plural", "%q is not a valid resource name", d.Spec.Names.Plural)

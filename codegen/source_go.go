@@ -326,6 +326,12 @@ func (p *apiPackage) groupVersion(a *api) {
 		}
 		a.Group, a.Version = variable.group, variable.version
 	}
+	if a.Group != "" && !groupName.MatchString(a.Group) {
+		p.errs.add(cmp.Or(variable.pos, group.pos), "", "", "%q is not a valid group name", a.Group)
+	}
+	if a.Version != "" && a.Version != internalVersion && !versionName.MatchString(a.Version) {
+		p.errs.add(cmp.Or(variable.pos, version.pos), "", "", "%q is not a valid version name", a.Version)
+	}
 	if !hasGroup && !hasVariable {
 		p.errs.add(p.Fset.Position(p.Syntax[0].Package), "", "",
 			"package %s has no API group: write // +groupName=example.com in doc.go, or declare SchemeGroupVersion or GroupVersion with constants", p.PkgPath)
