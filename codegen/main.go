@@ -64,6 +64,7 @@ type options struct {
 	fields     fieldFlags
 	indexes    []*indexFlag
 	notes      []string // what is left out, filled in by load
+	copied     []string // the packages that an earlier run with -deepcopy may have written to, filled in by load
 }
 
 // indexFlag is a parsed -index flag.
@@ -174,10 +175,27 @@ func run(args []string, out, log io.Writer) error {
 		return err
 	}
 	dir := outputDir(o.outputDir)
-	if o.check {
-		return dir.check(files)
+	copies, err := o.copies()
+	if err != nil {
+		return err
 	}
-	return dir.write(files)
+	if o.check {
+		return dir.check(files, copies...)
+	}
+	return dir.write(files, copies...)
+}
+
+// copies returns the names of the files, below the output directory, that an earlier run with -deepcopy may have
+// written.
+func (o *options) copies() (names []string, err error) {
+	for _, dir := range o.copied {
+		name, err := outputDir(o.outputDir).relative(filepath.Join(dir, copiesFile))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // generate returns all files, by their names below the output directory.
@@ -241,6 +259,9 @@ func (o *options) load() (apis []*api, err error) {
 		apis, err = source.load(o.patterns)
 		if o.notes = source.notes; err != nil {
 			return nil, err
+		}
+		if o.deepCopy {
+			o.copied = source.dirs
 		}
 		switch {
 		case len(apis) == 0 && len(o.notes) > 0:

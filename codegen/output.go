@@ -38,9 +38,9 @@ func (d outputDir) has(name string) bool {
 }
 
 // write writes the files that are new or differ. It removes files that an earlier run of codegen wrote and that are not
-// in files.
-func (d outputDir) write(files map[string][]byte) error {
-	stale, err := d.stale(files)
+// in files: below d, and those with the names of others.
+func (d outputDir) write(files map[string][]byte, others ...string) error {
+	stale, err := d.stale(files, others...)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (d outputDir) write(files map[string][]byte) error {
 }
 
 // check returns an error that names the files that write would change.
-func (d outputDir) check(files map[string][]byte) error {
-	stale, err := d.stale(files)
+func (d outputDir) check(files map[string][]byte, others ...string) error {
+	stale, err := d.stale(files, others...)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ type staleFiles struct {
 }
 
 // stale returns what write would change. It fails for a file that somebody wrote by hand where codegen would write.
-func (d outputDir) stale(files map[string][]byte) (stale staleFiles, err error) {
+func (d outputDir) stale(files map[string][]byte, others ...string) (stale staleFiles, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		have, err := os.ReadFile(d.path(name))
 		switch {
@@ -105,6 +105,24 @@ func (d outputDir) stale(files map[string][]byte) (stale staleFiles, err error) 
 			return stale, fmt.Errorf("%s is not generated: move it away, or name another -output-dir", d.path(name))
 		case !bytes.Equal(have, d.dated(name, files[name])):
 			stale.differ = append(stale.differ, name)
+		}
+	}
+	left := func(name string) error {
+		if _, ok := files[name]; ok || slices.Contains(stale.left, name) {
+			return nil
+		}
+		text, err := os.ReadFile(d.path(name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && isGenerated(text) {
+			stale.left = append(stale.left, name)
+		}
+		return err
+	}
+	for _, name := range others {
+		if err := left(name); err != nil {
+			return stale, err
 		}
 	}
 	err = filepath.WalkDir(string(d), func(file string, entry fs.DirEntry, err error) error {
@@ -122,15 +140,7 @@ func (d outputDir) stale(files map[string][]byte) (stale staleFiles, err error) 
 		if err != nil {
 			return err
 		}
-		name = filepath.ToSlash(name)
-		if _, ok := files[name]; ok {
-			return nil
-		}
-		text, err := os.ReadFile(file)
-		if err == nil && isGenerated(text) {
-			stale.left = append(stale.left, name)
-		}
-		return err
+		return left(filepath.ToSlash(name))
 	})
 	return stale, err
 }

@@ -11,6 +11,7 @@ import (
 	"go/types"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type goSource struct {
 	plurals plurals
 	exclude map[string]bool            // "import/path.Kind"
 	copies  bool                       // find the types that get deep copies
+	dirs    []string                   // of the packages that may have deep copies: those of the main module
 	notes   []string                   // what is left out, for the user
 	defined map[string]map[string]bool // the kinds that have CRDs, by directory of the module; see definedIn
 }
@@ -68,7 +70,7 @@ var hasMarkers = regexp.MustCompile(`(?m)^\s*(//|\*)?\s*\+(genclient|kubebuilder
 // marked returns the packages of patterns with relevant markers. The others need not compile: they may import packages
 // that are yet to be generated.
 func (s *goSource) marked(patterns []string) ([]string, error) {
-	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedFiles}, patterns...)
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedFiles | packages.NeedModule}, patterns...)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +79,8 @@ func (s *goSource) marked(patterns []string) ([]string, error) {
 	for _, pkg := range pkgs {
 		if len(pkg.GoFiles) == 0 {
 			errs = append(errs, problemsOf(pkg).err())
+		} else if pkg.Module != nil && pkg.Module.Main {
+			s.dirs = append(s.dirs, filepath.Dir(pkg.GoFiles[0]))
 		}
 		for _, file := range pkg.GoFiles {
 			text, err := os.ReadFile(file)
