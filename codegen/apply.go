@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"go/token"
@@ -75,12 +76,12 @@ type applySource struct {
 func applyTypes(a *api, of string, external clientConfigs) ([]*applyType, error) {
 	s := &applySource{of: of, made: map[*types.TypeName]*applyType{}, external: external}
 	s.own = func(pkg *types.Package) bool { return pkg == generated || pkg.Path() == of }
-	meta, err := external.find(metaConfigsPath, "ObjectMeta")
-	if err != nil {
-		return nil, err
+	if err := external.load(metaConfigsPath).err; err != nil {
+		return nil, needLibrary(fmt.Errorf("-apply: %w", err))
 	}
+	meta, err := external.find(metaConfigsPath, "ObjectMeta")
 	if meta == nil {
-		return nil, needLibrary(fmt.Errorf("-apply: there is no package %s", metaConfigsPath))
+		return nil, cmp.Or(err, fmt.Errorf("-apply: %s has no ObjectMeta%s", metaConfigsPath, configSuffix))
 	}
 	for i := range a.Kinds {
 		k := &a.Kinds[i]
@@ -123,7 +124,11 @@ func (s *applySource) configOf(t types.Type) goType {
 		return goType(made.Config())
 	}
 	if in := configsOf(obj.Pkg().Path()); in != "" && !s.own(obj.Pkg()) {
-		if found, err := s.external.find(in, obj.Name()); err == nil && found != nil {
+		switch found, err := s.external.find(in, obj.Name()); {
+		case err != nil:
+			s.errs = add(s.errs, fmt.Sprintf("-apply: %s", err))
+			return ""
+		case found != nil:
 			return qualify(in, obj.Name()+configSuffix)
 		}
 	}
@@ -239,27 +244,48 @@ func configsOf(importPath string) string {
 }
 
 // clientConfigs are the packages with client-go's apply configurations, by import path. They are loaded from the module
-// that codegen runs in, when they are needed. A package that is not there is nil.
-type clientConfigs map[string]*types.Package
+// that codegen runs in, when they are needed.
+type clientConfigs map[string]clientConfig
+
+// clientConfig is a package with apply configurations, or why it could not be loaded.
+type clientConfig struct {
+	pkg    *types.Package
+	absent bool // client-go has no such package
+	err    error
+}
+
+// load returns a package.
+func (c clientConfigs) load(importPath string) clientConfig {
+	if _, ok := c[importPath]; !ok {
+		c[importPath] = loadConfig(importPath)
+	}
+	return c[importPath]
+}
+
+func loadConfig(importPath string) (c clientConfig) {
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports |
+		packages.NeedTypes | packages.NeedExportFile}, importPath)
+	if err != nil {
+		return clientConfig{err: err}
+	}
+	for _, pkg := range pkgs {
+		c.pkg, c.err = pkg.Types, loadError(pkg)
+		// A folder of vendored packages lacks those that nothing imports yet, so it does not tell.
+		c.absent = c.err != nil && len(pkg.GoFiles) == 0 && !strings.Contains(c.err.Error(), "-mod=vendor")
+	}
+	return c
+}
 
 // find returns the apply configuration of a type, or nil.
 func (c clientConfigs) find(importPath, name string) (types.Type, error) {
-	pkg, ok := c[importPath]
-	if !ok {
-		pkgs, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes | packages.NeedExportFile},
-			importPath)
-		if err != nil {
-			return nil, err
-		}
-		if len(pkgs) == 1 && len(pkgs[0].Errors) == 0 {
-			pkg = pkgs[0].Types
-		}
-		c[importPath] = pkg
-	}
-	if pkg == nil {
+	config := c.load(importPath)
+	switch {
+	case config.absent:
 		return nil, nil
+	case config.err != nil:
+		return nil, config.err
 	}
-	if obj, ok := pkg.Scope().Lookup(name + configSuffix).(*types.TypeName); ok && token.IsExported(name) {
+	if obj, ok := config.pkg.Scope().Lookup(name + configSuffix).(*types.TypeName); ok && token.IsExported(name) {
 		return obj.Type(), nil
 	}
 	return nil, nil

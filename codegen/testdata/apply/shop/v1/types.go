@@ -68,6 +68,9 @@ type Color string
 
 // Shared is inlined.
 type Shared struct {
+	// Name is hidden by the name of the widget.
+	Name string `json:"name,omitempty"`
+
 	Note string `json:"note,omitempty"`
 }
 
