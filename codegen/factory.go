@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
 )
 
 // Packages that a generated factory imports.
@@ -42,6 +43,13 @@ type factoryFlags struct {
 
 // complete returns an error for flags that do not go together, and fills in the listers.
 func (f *factoryFlags) complete(o *options) error {
+	for _, importPath := range []string{f.clientset, f.listers} {
+		if importPath != "" {
+			if err := module.CheckImportPath(importPath); err != nil {
+				return fmt.Errorf("-factory and -listers: %w", err)
+			}
+		}
+	}
 	switch {
 	case f.listers != "" && o.compat && f.clientset == "" && (len(o.crds)+len(o.cluster.names) > 0 || len(o.fields) > 0):
 		return errors.New("-listers takes the types of Go packages, so it excludes -crd and -fields, which declare others")
