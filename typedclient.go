@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,7 +71,7 @@ func typed[T Object](obj any, err error) (T, error) {
 	return t, err
 }
 
-// Get reads an object from the server.
+// Get reads an object from the server. If the object cannot be decoded, the error wraps a [*DecodeError].
 func (c *TypedClient[T]) Get(ctx context.Context, key Key, o metav1.GetOptions) (T, error) {
 	return typed[T](c.client.Get(ctx, key, o))
 }
@@ -119,15 +120,23 @@ func (c *TypedClient[T]) Delete(ctx context.Context, key Key, o metav1.DeleteOpt
 // List reads the objects of a namespace from the server, or of all namespaces if namespace is empty. o may have
 // selectors, a resource version and, for pages, Limit and Continue. The Continue of the result is that of the next
 // page, and empty on the last one. List returns an error for o.Watch and o.SendInitialEvents; use an [Informer] to
-// watch. If an object cannot be decoded, it returns an error that names the object.
+// watch. If objects cannot be decoded, List returns the others, and an error that wraps a [*DecodeError] of each. Any
+// other error comes without objects.
 func (c *TypedClient[T]) List(ctx context.Context, namespace string,
 	o metav1.ListOptions) ([]T, metav1.ListMeta, error) {
 	var items []T
-	meta, err := c.client.List(ctx, namespace, o, func(obj any) { items = append(items, obj.(T)) })
+	var failed []error
+	meta, err := c.client.List(ctx, namespace, o, func(obj any, err error) {
+		if err != nil {
+			failed = append(failed, err)
+		} else {
+			items = append(items, obj.(T))
+		}
+	})
 	if err != nil {
 		return nil, metav1.ListMeta{}, err
 	}
-	return items, meta, nil
+	return items, meta, errors.Join(failed...)
 }
 
 // DeleteCollection deletes the objects of a namespace that match o's selectors. An empty namespace means all

@@ -71,6 +71,10 @@ func newOnDemand(k *kind, p *part, follow *clientcache.Part, prototype client.Ob
 			}
 			return d.finished(key, obj)
 		},
+		Undecodable: func(err error) bool {
+			var failed *informer.DecodeError
+			return errors.As(err, &failed)
+		},
 		MaxBytes: onDemandBytes,
 		MaxIdle:  onDemandIdle,
 		Stopped:  k.errStopped(),
@@ -167,11 +171,12 @@ func (w *whole) result(copies bool) any {
 	return w.Result
 }
 
-// list returns the objects of a namespace that options select, at most limit if that is not negative.
+// list returns the objects of a namespace that options select, at most limit if that is not negative. The error missing
+// says that there are more, which could not be decoded.
 func (d *onDemand) list(ctx context.Context, snap *informer.Snapshot[clientcache.Object], namespace string,
-	options *client.ListOptions, limit int64) ([]*whole, error) {
+	options *client.ListOptions, limit int64) (all []*whole, missing, err error) {
 	if options.FieldSelector != nil {
-		return nil, d.errNoIndex("a list by fields")
+		return nil, nil, d.errNoIndex("a list by fields")
 	}
 	var keys []client.ObjectKey
 	for held := range informer.Select(snap, namespace, options.LabelSelector) {
@@ -179,12 +184,11 @@ func (d *onDemand) list(ctx context.Context, snap *informer.Snapshot[clientcache
 			break
 		}
 	}
-	all, _, err := d.reader.List(ctx, keys, func(ctx context.Context,
-		take func(client.ObjectKey, ondemand.Object[*whole])) (int, error) {
+	all, _, missing, err = d.reader.List(ctx, keys, func(ctx context.Context, take ondemand.TakeFunc[*whole]) (int, error) {
 		return d.pages(ctx, namespace, options.LabelSelector, take)
 	})
 	if err != nil || options.LabelSelector == nil {
-		return all, err
+		return all, missing, err
 	}
 	matching := all[:0]
 	for _, w := range all { // an object that is newer than its metadata may have other labels
@@ -192,12 +196,12 @@ func (d *onDemand) list(ctx context.Context, snap *informer.Snapshot[clientcache
 			matching = append(matching, w)
 		}
 	}
-	return matching, nil
+	return matching, missing, nil
 }
 
 // pages reads objects from the server by lists.
 func (d *onDemand) pages(ctx context.Context, namespace string, selector labels.Selector,
-	take func(client.ObjectKey, ondemand.Object[*whole])) (int, error) {
+	take ondemand.TakeFunc[*whole]) (int, error) {
 	o := metav1.ListOptions{LabelSelector: d.resource.LabelSelector, FieldSelector: d.resource.FieldSelector}
 	if selector != nil && !selector.Empty() {
 		if o.LabelSelector != "" {
@@ -209,19 +213,20 @@ func (d *onDemand) pages(ctx context.Context, namespace string, selector labels.
 	if namespace != "" || len(namespaces) == 0 {
 		namespaces = []string{namespace}
 	}
-	var failed error
-	requests, err := ondemand.Pages(ctx, d.client.List, namespaces, o, func(obj clientcache.Object) {
-		key := informer.KeyOf(obj)
-		if read, err := d.finished(key, obj); err == nil {
-			take(key, read)
-		} else {
-			failed = err
+	list := func(ctx context.Context, namespace string, o metav1.ListOptions) ([]clientcache.Object, metav1.ListMeta,
+		error) {
+		items, page, err := d.client.List(ctx, namespace, o)
+		for _, failed := range ondemand.Failures[*informer.DecodeError](err) {
+			err = nil // of a page without these objects
+			take(failed.Key, ondemand.Object[*whole]{}, failed)
 		}
-	})
-	if err == nil {
-		err = failed
+		return items, page, err
 	}
-	return requests, err
+	return ondemand.Pages(ctx, list, namespaces, o, func(obj clientcache.Object) bool {
+		key := informer.KeyOf(obj)
+		read, err := d.finished(key, obj)
+		return take(key, read, err)
+	})
 }
 
 // errNoIndex returns the error of a call that needs an index of whole objects. what names the call.

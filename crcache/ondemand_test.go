@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/typedinformer/informer"
 	"github.com/typedinformer/informer/crcache"
 	"github.com/typedinformer/informer/informertest"
 )
@@ -136,6 +137,72 @@ func TestOnDemandLists(t *testing.T) {
 			t.Errorf("%d lists of whole pods", all-metadata)
 		}
 		w.wantGets(3)
+	})
+}
+
+// An object whose transform fails, or that cannot be decoded, affects only itself: a list has the others, and an error.
+// Guarantees: T8
+func TestOnDemandListWithoutWhatCannotBeDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		for n := range 20 {
+			w.pod("ns", fmt.Sprintf("%02d", n))
+		}
+		w.pod("few", "03")
+		w.pod("few", "04")
+		c := w.started(cache.Options{DefaultTransform: func(in any) (any, error) {
+			if in.(*corev1.Pod).Spec.NodeName == "node-03" { // metadata have none
+				return nil, errors.New("wrong node")
+			}
+			return in, nil
+		}}, podsOnDemand)
+		key := func(namespace, name string) client.ObjectKey {
+			return client.ObjectKey{Namespace: namespace, Name: name}
+		}
+		for _, verb := range []string{"list", "get"} {
+			w.server.Inject(informertest.Fault{Verb: verb, Corrupt: []informer.Key{key("ns", "05")}})
+		}
+		for range 2 { // the second time, most are held
+			for namespace, want := range map[string]int{"ns": 18, "few": 1, "": 19} {
+				var list corev1.PodList
+				err := c.List(t.Context(), &list, client.InNamespace(namespace))
+				pods, same := crcache.List[*corev1.Pod](t.Context(), c, client.InNamespace(namespace))
+				for _, err := range []error{err, same} {
+					var failed *informer.DecodeError
+					if !errors.As(err, &failed) || failed.Key.Name != "03" || !strings.Contains(err.Error(), "list Pod: ") {
+						t.Errorf("namespace %q: error %v", namespace, err)
+					}
+				}
+				if len(list.Items) != want || len(pods) != want {
+					t.Errorf("namespace %q: %d and %d pods, want %d", namespace, len(list.Items), len(pods), want)
+				}
+			}
+			w.wantNames(c, []string{"ns/04"}, client.InNamespace("ns"), client.MatchingLabels{"name": "04"})
+		}
+		var failed *informer.DecodeError
+		if err := c.Get(t.Context(), key("ns", "05"), &corev1.Pod{}); !errors.As(err, &failed) || failed.Key != key("ns", "05") {
+			t.Errorf("Get of an object that cannot be decoded: %v", err)
+		}
+	})
+}
+
+// A list with a limit reads the pages that have its objects, not all.
+// Guarantees: T8
+func TestOnDemandListWithALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, true)
+		for n := range 1100 {
+			w.pod("ns", fmt.Sprintf("%04d", n))
+		}
+		c := w.started(cache.Options{}, podsOnDemand)
+		for _, test := range []struct{ limit, pages int }{{10, 1}, {10, 1}, {600, 3}} { // in all
+			pods, err := crcache.List[*corev1.Pod](t.Context(), c, client.Limit(test.limit))
+			all, metadata := w.sent("list")
+			if err != nil || len(pods) != test.limit || all-metadata != test.pages {
+				t.Errorf("%d pods by %d pages, %v, want %+v", len(pods), all-metadata, err, test)
+			}
+		}
+		w.wantGets(0)
 	})
 }
 

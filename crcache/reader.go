@@ -164,7 +164,7 @@ func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
 	for _, p := range parts {
 		snap := p.informer.Store().Snapshot()
 		copies := copy && p.copies(options.UnsafeDisableDeepCopy)
-		objects, err := k.read(ctx, p, snap, namespace, options, copies, left)
+		objects, failed, err := k.read(ctx, p, snap, namespace, options, copies, left)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
 				return nil, nil
 			}
 		}
-		missing = cmp.Or(missing, snap.Missing(namespace))
+		missing = cmp.Or(missing, failed, snap.Missing(namespace))
 	}
 	if missing != nil {
 		missing = fmt.Errorf("list %s: %w", k.id.gvk.Kind, missing)
@@ -185,18 +185,19 @@ func (k *kind) list(ctx context.Context, options *client.ListOptions, copy bool,
 }
 
 // read yields the objects of a part that a list selects. It reads them from snap. If the part is on demand, it reads
-// whole objects for the metadata in snap, at most limit if limit is not negative.
+// whole objects for the metadata in snap, at most limit if limit is not negative. The error missing says that more
+// objects could not be decoded.
 func (k *kind) read(ctx context.Context, p *part, snap *informer.Snapshot[clientcache.Object], namespace string,
-	options *client.ListOptions, copies bool, limit int64) (iter.Seq2[client.ObjectKey, any], error) {
+	options *client.ListOptions, copies bool, limit int64) (_ iter.Seq2[client.ObjectKey, any], missing, err error) {
 	if p.onDemand != nil {
-		all, err := p.onDemand.list(ctx, snap, namespace, options, limit)
+		all, missing, err := p.onDemand.list(ctx, snap, namespace, options, limit)
 		return func(yield func(client.ObjectKey, any) bool) {
 			for _, w := range all {
 				if !yield(w.Key, w.result(copies)) {
 					return
 				}
 			}
-		}, err
+		}, missing, err
 	}
 	objects, err := k.selected(p, snap, namespace, options, copies)
 	return func(yield func(client.ObjectKey, any) bool) {
@@ -205,7 +206,7 @@ func (k *kind) read(ctx context.Context, p *part, snap *informer.Snapshot[client
 				return
 			}
 		}
-	}, err
+	}, nil, err
 }
 
 // selected yields the objects of snap, a snapshot of a part, that match a namespace and the selectors of options.

@@ -58,12 +58,13 @@ func New[T informer.Object](client *informer.Client, resource informer.Resource,
 		i.kept = informer.New(client, whole, config.whole())
 	}
 	i.reader = ondemand.New(ondemand.Config[T]{
-		Metadata: i.idOf,
-		Kept:     i.keptObject,
-		Fetch:    i.fetch,
-		MaxBytes: config.maxBytes(),
-		MaxIdle:  config.maxIdle(),
-		Stopped:  informer.ErrStopped,
+		Metadata:    i.idOf,
+		Kept:        i.keptObject,
+		Fetch:       i.fetch,
+		Undecodable: isUndecodable,
+		MaxBytes:    config.maxBytes(),
+		MaxIdle:     config.maxIdle(),
+		Stopped:     informer.ErrStopped,
 	})
 	return i
 }
@@ -153,8 +154,8 @@ func (i *Informer[T]) WaitSynced(ctx context.Context) error {
 // If the store has no metadata of that key, or the server says that the object does not exist, the error meets
 // apierrors.IsNotFound. The errors of a request are those of [informer.TypedClient.Get]: apierrors.IsForbidden,
 // IsTooManyRequests and so on, or that of a server that cannot be reached. After 429 or 5xx with Retry-After, the
-// request is repeated up to ten times. An object that cannot be decoded is an error, too, and so is one that is older
-// than its metadata, as after a restore from a backup: [ErrStale]. After Run has returned, the error wraps
+// request is repeated up to ten times. An object that cannot be decoded is a [*informer.DecodeError]. One that is older
+// than its metadata, as after a restore from a backup, is the error [ErrStale]. After Run has returned, the error wraps
 // [informer.ErrStopped].
 func (i *Informer[T]) Get(ctx context.Context, key informer.Key) (T, error) {
 	if err := i.ready(ctx, key.Namespace); err != nil {

@@ -247,6 +247,37 @@ func TestListSaysWhatItCosts(t *testing.T) {
 	})
 }
 
+// A list has the objects that can be decoded, and an error that names one of the others.
+// Guarantees: T7
+func TestListWithoutWhatCannotBeDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for n := range 20 {
+			w.secret(fmt.Sprintf("%02d", n), fmt.Sprint(n), map[string]string{"few": strconv.FormatBool(n < 6)})
+		}
+		i, _ := w.start(readthrough.Config[*corev1.Secret]{Transform: func(s *corev1.Secret) (*corev1.Secret, error) {
+			if s.Name == "05" {
+				return nil, errors.New("no")
+			}
+			return s, nil
+		}})
+		few := labels.SelectorFromSet(labels.Set{"few": "true"})
+		for _, verb := range []string{"list", "get"} {
+			w.server.Inject(informertest.Fault{Verb: verb, Corrupt: []informer.Key{key("04")}})
+		}
+		for _, c := range []struct {
+			selector labels.Selector
+			want     int
+		}{{few, 4}, {nil, 18}} {
+			all, _, err := i.List(t.Context(), "ns", c.selector)
+			var failed *informer.DecodeError
+			if !errors.As(err, &failed) || failed.Key != key("04") || len(all) != c.want {
+				t.Errorf("%d objects, %v, want %d", len(all), err, c.want)
+			}
+		}
+	})
+}
+
 // Transform sees each object from the server once, and its error names the object.
 func TestTransform(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

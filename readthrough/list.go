@@ -1,7 +1,9 @@
 package readthrough
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,22 +34,21 @@ type Cost struct {
 //	for m := range i.Metadata().Store().All() { … }
 //
 // Of each object, the list has what Get could have returned during the call: not older than its metadata. It is no
-// state of the collection at one time. The errors are those of Get, of any object. If objects may be missing because
-// their metadata could not be decoded, List returns the others and an error, which wraps a [*informer.DecodeError].
+// state of the collection at one time. The errors are those of Get, of any object. If objects are missing because they
+// or their metadata could not be decoded, List returns the others and an error, which wraps a [*informer.DecodeError].
 func (i *Informer[T]) List(ctx context.Context, namespace string, selector labels.Selector) ([]T, Cost, error) {
 	if err := i.ready(ctx, namespace); err != nil {
 		return nil, Cost{}, err
 	}
 	snap := i.metadata.Store().Snapshot()
 	keys := keysOf(informer.Select(snap, namespace, selector))
-	all, cost, err := i.reader.List(ctx, keys, func(ctx context.Context,
-		take func(informer.Key, ondemand.Object[T])) (int, error) {
+	all, cost, missing, err := i.reader.List(ctx, keys, func(ctx context.Context, take ondemand.TakeFunc[T]) (int, error) {
 		return i.pages(ctx, namespace, selector, take)
 	})
 	if err != nil {
 		return nil, Cost(cost), err
 	}
-	return matching(all, selector), Cost(cost), snap.Missing(namespace)
+	return matching(all, selector), Cost(cost), cmp.Or(missing, snap.Missing(namespace))
 }
 
 // CostOf returns what List would cost now.
@@ -69,7 +70,7 @@ func keysOf(all iter.Seq[*metav1.PartialObjectMetadata]) []informer.Key {
 
 // pages reads objects from the server by lists.
 func (i *Informer[T]) pages(ctx context.Context, namespace string, selector labels.Selector,
-	take func(informer.Key, ondemand.Object[T])) (requests int, err error) {
+	take ondemand.TakeFunc[T]) (requests int, err error) {
 	o := metav1.ListOptions{LabelSelector: i.resource.LabelSelector, FieldSelector: i.resource.FieldSelector}
 	if selector != nil {
 		o.LabelSelector = and(o.LabelSelector, selector.String())
@@ -78,19 +79,24 @@ func (i *Informer[T]) pages(ctx context.Context, namespace string, selector labe
 	if namespace != "" || len(namespaces) == 0 {
 		namespaces = []string{namespace}
 	}
-	var failed error
-	requests, err = ondemand.Pages(ctx, i.client.List, namespaces, o, func(obj T) {
-		read, err := i.finished(obj)
-		if err != nil {
-			failed = err
-			return
+	list := func(ctx context.Context, namespace string, o metav1.ListOptions) ([]T, metav1.ListMeta, error) {
+		items, page, err := i.client.List(ctx, namespace, o)
+		for _, failed := range ondemand.Failures[*informer.DecodeError](err) {
+			err = nil // of a page without these objects
+			take(failed.Key, ondemand.Object[T]{}, failed)
 		}
-		take(informer.KeyOf(obj), read)
-	})
-	if err == nil {
-		err = failed
+		return items, page, err
 	}
-	return requests, err
+	return ondemand.Pages(ctx, list, namespaces, o, func(obj T) bool {
+		read, err := i.finished(obj)
+		return take(informer.KeyOf(obj), read, err)
+	})
+}
+
+// isUndecodable reports whether an error is about the content of one object.
+func isUndecodable(err error) bool {
+	var failed *informer.DecodeError
+	return errors.As(err, &failed)
 }
 
 // matching returns the objects whose labels selector matches: one that is newer than its metadata may have others.

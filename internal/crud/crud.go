@@ -45,7 +45,7 @@ type Config struct {
 	Path     func(namespace string) string // the path of the collection
 	Type     reflect.Type                  // of the objects, a pointer
 	Terminal func(error) error             // wraps the error of a call that cannot succeed
-	// Undecodable wraps the error of an object of a list.
+	// Undecodable wraps the error of an object that was read, alone or in a list, and cannot be decoded.
 	Undecodable func(key Key, err error) error
 }
 
@@ -224,9 +224,10 @@ func (c *Client) deleted(o deletable) bool {
 	return grace == nil || *grace == 0
 }
 
-// List calls yield with each object of a namespace, or of all namespaces if that is empty, as o selects them.
+// List calls yield with each object of a namespace, or of all namespaces if that is empty, as o selects them. In place
+// of an object that cannot be decoded, yield receives an error.
 func (c *Client) List(ctx context.Context, namespace string, o metav1.ListOptions,
-	yield func(obj any)) (metav1.ListMeta, error) {
+	yield func(obj any, err error)) (metav1.ListMeta, error) {
 	key := Key{Namespace: namespace}
 	query, err := listQuery(o)
 	if err != nil {
@@ -242,13 +243,13 @@ func (c *Client) List(ctx context.Context, namespace string, o metav1.ListOption
 		raw, err := list.Next()
 		switch err {
 		case nil:
-			var obj any
-			if obj, err = c.decoders.Decode(resp.Format, raw, decode.Origin{List: &list.Info}); err == nil {
-				yield(obj)
-			} else {
+			obj, failed := c.decoders.Decode(resp.Format, raw, decode.Origin{List: &list.Info})
+			if failed != nil {
 				id := resp.Format.Peek(raw)
-				err = c.config.Undecodable(Key{Namespace: string(id.Namespace), Name: string(id.Name)}, err)
+				failed = c.config.Undecodable(Key{Namespace: string(id.Namespace), Name: string(id.Name)}, failed)
+				failed = c.errorf("list", key, failed)
 			}
+			yield(obj, failed)
 		case decode.ErrMore:
 			err = list.Fill()
 		case io.EOF:
@@ -382,6 +383,9 @@ func (c *Client) one(ctx context.Context, r request) (any, error) {
 	var obj any
 	if err == nil {
 		obj, err = c.decoders.Decode(resp.Format, body, decode.Origin{Nameless: r.method == http.MethodPost})
+		if err != nil && r.method == http.MethodGet {
+			err = c.config.Undecodable(r.key, err)
+		}
 	}
 	if err != nil {
 		return nil, c.errorf(r.method, r.key, err)

@@ -134,7 +134,7 @@ func patches(pt types.PatchType, o metav1.PatchOptions, subresource ...string) f
 
 func lists(namespace string, o metav1.ListOptions) func(context.Context, *Client) error {
 	return func(ctx context.Context, c *Client) error {
-		return errorOf(c.List(ctx, namespace, o, func(any) {}))
+		return errorOf(c.List(ctx, namespace, o, func(any, error) {}))
 	}
 }
 
@@ -372,25 +372,43 @@ func TestListYieldsItsObjects(t *testing.T) {
 	} {
 		var names []string
 		meta, err := newClient[*corev1.Pod](t, &server{answer: answer}).List(t.Context(), "ns", metav1.ListOptions{},
-			func(obj any) { names = append(names, obj.(*corev1.Pod).Name) })
+			func(obj any, _ error) { names = append(names, obj.(*corev1.Pod).Name) })
 		if err != nil || !reflect.DeepEqual(meta, want) || strings.Join(names, " ") != "a b" {
 			t.Errorf("%s: %q, %+v, %v", name, names, meta, err)
 		}
 	}
 }
 
-// A list that breaks off, or has an object that cannot be decoded, is an error without metadata. It names the object.
+// podListHead begins a list of pods in JSON.
+const podListHead = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[`
+
+// An object that cannot be decoded is an error in its place, which names it. The others come, and the metadata.
+func TestListWithObjectsThatCannotBeDecoded(t *testing.T) {
+	bad := func(name string) string {
+		return `{"metadata":{"namespace":"ns","name":"` + name + `"},"spec":{"nodeName":7}}`
+	}
+	answer := podListHead + bad("a") + `,{"metadata":{"namespace":"ns","name":"b"}},` + bad("c") + `]}`
+	client := newClient[*corev1.Pod](t, &server{answer: responds(200, mediaJSON, answer)})
+	var got []string
+	meta, err := client.List(t.Context(), "ns", metav1.ListOptions{}, func(obj any, err error) {
+		var failed *undecodable
+		if err == nil {
+			got = append(got, obj.(*corev1.Pod).Name)
+		} else if errors.As(err, &failed) && strings.HasPrefix(err.Error(), "list pods ns/: ") {
+			got = append(got, "not "+failed.key.String())
+		}
+	})
+	if strings.Join(got, ", ") != "not ns/a, b, not ns/c" || err != nil || meta.ResourceVersion != "9" {
+		t.Errorf("%q, %+v, %v", got, meta, err)
+	}
+}
+
+// A list that breaks off is an error without metadata.
 func TestListThatCannotBeDecoded(t *testing.T) {
-	const head = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[`
-	for name, c := range map[string]struct {
-		body string
-		key  Key // of the object that cannot be decoded
-		says string
-	}{
-		"an object":   {head + `{"metadata":{"namespace":"ns","name":"a"},"spec":{"nodeName":7}}]}`, keyA, "list pods ns/: "},
-		"it ends":     {head + `{"metadata":{"namespace":"ns","name":"a"}},`, Key{}, "unexpected EOF"},
-		"it is empty": {"", Key{}, "list pods ns/: "},
-		"no list":     {`{"kind":"Pod"`, Key{}, "list pods ns/: "},
+	for name, c := range map[string]struct{ body, says string }{
+		"it ends":     {podListHead + `{"metadata":{"namespace":"ns","name":"a"}},`, "unexpected EOF"},
+		"it is empty": {"", "list pods ns/: "},
+		"no list":     {`{"kind":"Pod"`, "list pods ns/: "},
 	} {
 		read := &body{Reader: strings.NewReader(c.body)}
 		client := newClient[*corev1.Pod](t, &server{answer: func(int) (*http.Response, error) {
@@ -398,12 +416,11 @@ func TestListThatCannotBeDecoded(t *testing.T) {
 			resp.Body = read
 			return resp, nil
 		}})
-		meta, err := client.List(t.Context(), "ns", metav1.ListOptions{}, func(any) {})
+		meta, err := client.List(t.Context(), "ns", metav1.ListOptions{}, func(any, error) {})
 		if err == nil || !strings.Contains(err.Error(), c.says) || isTerminal(err) || !read.closed || meta.ResourceVersion != "" {
 			t.Errorf("%s: %+v, %v, closed %v", name, meta, err, read.closed)
 		}
-		var failed *undecodable
-		if named := errors.As(err, &failed); named != (c.key != Key{}) || named && failed.key != c.key {
+		if failed := (*undecodable)(nil); errors.As(err, &failed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -433,6 +450,10 @@ func TestResponsesThatCannotBeUsed(t *testing.T) {
 				return resp, nil
 			}})
 			obj, err := client.Get(t.Context(), keyA, metav1.GetOptions{})
+			var failed *undecodable
+			if named := errors.As(err, &failed); named != (name == "not JSON") || named && failed.key != keyA {
+				t.Errorf("%v", err)
+			}
 			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || isTerminal(err) || obj != nil) || !read.closed {
 				t.Errorf("%v, %v, closed %v", obj, err, read.closed)
 			}

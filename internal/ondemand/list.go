@@ -1,9 +1,12 @@
 package ondemand
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,69 +47,123 @@ func (r *Reader[T]) CostOf(keys []Key, all int) Cost {
 	return c
 }
 
-// ListFunc calls take with each object of some pages, and returns the number of requests.
-type ListFunc[T any] func(ctx context.Context, take func(Key, Object[T])) (requests int, err error)
+// TakeFunc takes an object, or the error of one that cannot be decoded. It returns false if the list needs no objects
+// that come later: of a higher namespace, or of a higher name in the same one.
+type TakeFunc[T any] func(key Key, obj Object[T], failed error) (more bool)
+
+// ListFunc calls take with each object of some pages, until take returns false, and returns the number of requests.
+type ListFunc[T any] func(ctx context.Context, take TakeFunc[T]) (requests int, err error)
 
 // List returns the objects with some keys, in their order, without those that no longer exist, and what it cost. Of
 // each object, Get could have returned the same during the call. If many need a request, it calls list, and then
-// fetches what is still missing.
-func (r *Reader[T]) List(ctx context.Context, keys []Key, list ListFunc[T]) ([]T, Cost, error) {
+// fetches what is still missing. The error missing says that there are more objects, with an error of
+// Config.Undecodable; it wraps that of the first one.
+func (r *Reader[T]) List(ctx context.Context, keys []Key, list ListFunc[T]) (all []T, cost Cost, missing, err error) {
 	if err := r.stopped(); err != nil {
-		return nil, Cost{}, fmt.Errorf("list: %w", err)
+		return nil, Cost{}, nil, fmt.Errorf("list: %w", err)
 	}
-	found, missing := make([]T, len(keys)), map[Key]int{}
-	have := make([]bool, len(keys))
-	cost := Cost{Objects: len(keys)}
+	l := &listing[T]{Reader: r, found: make([]T, len(keys)), have: make([]bool, len(keys)), missing: map[Key]int{},
+		failed: map[int]error{}}
 	for n, key := range keys {
-		if found[n], have[n] = r.Peek(key); !have[n] {
-			missing[key] = n
+		if l.found[n], l.have[n] = r.Peek(key); !l.have[n] {
+			l.missing[key] = n
 		}
 	}
-	cost.Held = len(keys) - len(missing)
-	if len(missing) > fewMissing {
-		requests, err := list(ctx, func(key Key, obj Object[T]) {
-			n, wanted := missing[key]
-			if !wanted {
-				return
-			}
-			now, err := r.config.Metadata(key)
-			if err != nil {
-				return
-			}
-			if ok, err := obj.ID.notOlder(now); err != nil || !ok {
-				return
-			}
-			found[n], have[n] = obj.Value, true
-			delete(missing, key)
-			if obj.ID == now {
-				r.offer(key, obj)
-			}
-		})
+	cost = Cost{Objects: len(keys), Held: len(keys) - len(l.missing)}
+	if len(l.missing) > fewMissing {
+		requests, err := list(ctx, l.take)
 		cost.Requests += requests
 		if err != nil {
-			return nil, cost, err
+			return nil, cost, nil, err
 		}
 	}
-	cost.Requests += len(missing)
-	if err := r.getAll(ctx, missing, found, have); err != nil {
-		return nil, cost, err
+	cost.Requests += len(l.missing)
+	if err := l.getAll(ctx); err != nil {
+		return nil, cost, nil, err
 	}
-	all := found[:0]
-	for n, obj := range found {
-		if have[n] {
+	all = l.found[:0]
+	for n, obj := range l.found {
+		if l.have[n] {
 			all = append(all, obj)
 		}
 	}
-	return all, cost, nil
+	return all, cost, l.err(), nil
 }
 
-// getAll gets the missing objects, some at a time. It ends at the first error that is not "not found".
-func (r *Reader[T]) getAll(ctx context.Context, missing map[Key]int, found []T, have []bool) error {
+// listing is a list under way. Slices have an element for each of its keys.
+type listing[T any] struct {
+	*Reader[T]
+	found   []T
+	have    []bool
+	missing map[Key]int // the numbers of the keys that need a request
+
+	mu     sync.Mutex    // protects failed
+	failed map[int]error // why there is no object, by the number of the key
+}
+
+// take is a [TakeFunc].
+func (l *listing[T]) take(key Key, obj Object[T], failed error) (more bool) {
+	if n, wanted := l.missing[key]; wanted {
+		l.takeWanted(n, key, obj, failed)
+	}
+	if len(l.missing) > fewMissing {
+		return true
+	}
+	for other := range l.missing {
+		if cmp.Or(cmp.Compare(other.Namespace, key.Namespace), cmp.Compare(other.Name, key.Name)) > 0 {
+			return true
+		}
+	}
+	return false // those that are missing were deleted, or come in another order
+}
+
+func (l *listing[T]) takeWanted(n int, key Key, obj Object[T], failed error) {
+	now, err := l.config.Metadata(key)
+	if err != nil {
+		return
+	}
+	if failed != nil {
+		l.fail(n, failed)
+		delete(l.missing, key)
+		return
+	}
+	if ok, err := obj.ID.notOlder(now); err != nil || !ok {
+		return
+	}
+	l.found[n], l.have[n] = obj.Value, true
+	delete(l.missing, key)
+	if obj.ID == now {
+		l.offer(key, obj)
+	}
+}
+
+// fail notes why an object is missing.
+func (l *listing[T]) fail(n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed[n] = err
+}
+
+// err says why objects are missing, or returns nil.
+func (l *listing[T]) err() error {
+	if len(l.failed) == 0 {
+		return nil
+	}
+	first := l.failed[slices.Min(slices.Collect(maps.Keys(l.failed)))]
+	if len(l.failed) == 1 {
+		return first
+	}
+	return fmt.Errorf("%d objects are missing, the first one because of: %w", len(l.failed), first)
+}
+
+// getAll gets the missing objects, some at a time. It ends at the first error that is neither "not found" nor one of
+// Config.Undecodable.
+func (l *listing[T]) getAll(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var getting sync.WaitGroup
 	limit := run.NewLimit(maxParallel)
-	for key, n := range missing {
+	for key, n := range l.missing {
 		limit.Enter()
 		if ctx.Err() != nil {
 			limit.Leave()
@@ -114,11 +171,14 @@ func (r *Reader[T]) getAll(ctx context.Context, missing map[Key]int, found []T, 
 		}
 		getting.Go(func() {
 			defer limit.Leave()
-			obj, err := r.Get(ctx, key)
+			obj, err := l.Get(ctx, key)
 			switch {
 			case err == nil:
-				found[n], have[n] = obj, true
-			case !apierrors.IsNotFound(err):
+				l.found[n], l.have[n] = obj, true
+			case apierrors.IsNotFound(err):
+			case l.config.Undecodable != nil && l.config.Undecodable(err):
+				l.fail(n, err)
+			default:
 				cancel(err)
 			}
 		})
@@ -127,16 +187,32 @@ func (r *Reader[T]) getAll(ctx context.Context, missing map[Key]int, found []T, 
 	return context.Cause(ctx)
 }
 
+// Failures returns the errors of type E that err consists of.
+func Failures[E error](err error) (all []E) {
+	if failed, ok := err.(E); ok {
+		return []E{failed}
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return Failures[E](err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, part := range err.Unwrap() {
+			all = append(all, Failures[E](part)...)
+		}
+	}
+	return all
+}
+
 // errSamePage is the error of a server whose pages do not end.
 var errSamePage = errors.New("the server sent the continue token of a page that the client already has")
 
 // PageFunc reads a page of a collection.
 type PageFunc[T any] func(ctx context.Context, namespace string, o metav1.ListOptions) ([]T, metav1.ListMeta, error)
 
-// Pages calls take with each object of some namespaces, and returns the number of requests. If a continue token
-// expires, it reads that namespace again, in one request.
+// Pages calls take with each object of some namespaces, until take returns false, and returns the number of requests. If
+// a continue token expires, it reads that namespace again, in one request.
 func Pages[T any](ctx context.Context, list PageFunc[T], namespaces []string, selected metav1.ListOptions,
-	take func(T)) (requests int, err error) {
+	take func(T) (more bool)) (requests int, err error) {
 	for _, namespace := range namespaces {
 		o := selected
 		o.Limit = PageSize
@@ -151,7 +227,9 @@ func Pages[T any](ctx context.Context, list PageFunc[T], namespaces []string, se
 				return requests, err
 			}
 			for _, item := range items {
-				take(item)
+				if !take(item) {
+					return requests, nil
+				}
 			}
 			if page.Continue == "" {
 				break

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -36,20 +37,20 @@ func newList(t *testing.T, n int, held ...int) (*rig, []Key) {
 
 // all takes each object at version 1, as a server with two pages.
 func (r *rig) all(keys []Key) ListFunc[*thing] {
-	return func(_ context.Context, take func(Key, Object[*thing])) (int, error) {
+	return func(_ context.Context, take TakeFunc[*thing]) (int, error) {
 		for _, key := range keys {
-			take(key, object(key.Name, "1", 0))
+			take(key, object(key.Name, "1", 0), nil)
 		}
-		take(Key{Name: "of another"}, object("x", "9", 0))
+		take(Key{Name: "of another"}, object("x", "9", 0), nil)
 		return 2, nil
 	}
 }
 
 func (r *rig) wantList(keys []Key, list ListFunc[*thing], want Cost) []*thing {
 	r.Helper()
-	objects, cost, err := r.List(r.Context(), keys, list)
-	if err != nil || cost != want {
-		r.Errorf("%d objects for %+v, %v, want %+v", len(objects), cost, err, want)
+	objects, cost, missing, err := r.List(r.Context(), keys, list)
+	if err != nil || missing != nil || cost != want {
+		r.Errorf("%d objects for %+v, %v, %v, want %+v", len(objects), cost, missing, err, want)
 	}
 	return objects
 }
@@ -101,7 +102,7 @@ func TestListIsNotOlderThanTheMetadata(t *testing.T) {
 		}
 		return object(key.Name, version, 0), nil
 	}
-	list := func(ctx context.Context, take func(Key, Object[*thing])) (int, error) {
+	list := func(ctx context.Context, take TakeFunc[*thing]) (int, error) {
 		_, err := r.all(slices.Delete(slices.Clone(keys), 5, 7))(ctx, take) // lacks 5 and 6
 		r.see(keys[8], "", "")
 		return 1, err
@@ -137,7 +138,7 @@ func TestListFails(t *testing.T) {
 	r, keys := newList(t, 20)
 	defer r.Close()
 	down := errors.New("down")
-	if all, _, err := r.List(t.Context(), keys, func(context.Context, func(Key, Object[*thing])) (int, error) { return 1, down }); all != nil || !errors.Is(err, down) {
+	if all, _, _, err := r.List(t.Context(), keys, func(context.Context, TakeFunc[*thing]) (int, error) { return 1, down }); all != nil || !errors.Is(err, down) {
 		t.Errorf("%v, %v", all, err)
 	}
 	var asked atomic.Int32
@@ -145,14 +146,135 @@ func TestListFails(t *testing.T) {
 		asked.Add(1)
 		return Object[*thing]{}, apierrors.NewForbidden(secrets, "", down)
 	}
-	if all, _, err := r.List(t.Context(), keys[:8], nil); all != nil || !apierrors.IsForbidden(err) || asked.Load() > 2*maxParallel {
+	if all, _, _, err := r.List(t.Context(), keys[:8], nil); all != nil || !apierrors.IsForbidden(err) || asked.Load() > 2*maxParallel {
 		t.Errorf("%v, %v after %d requests", all, err, asked.Load())
 	}
 	why := errors.New("too late")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	if all, _, err := r.List(ctx, keys[:8], nil); all != nil || !errors.Is(err, why) {
+	if all, _, _, err := r.List(ctx, keys[:8], nil); all != nil || !errors.Is(err, why) {
 		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// A list has the objects that can be decoded, and an error for the wanted ones that cannot. What the pages have of other
+// objects does not matter.
+// Guarantees: T7
+func TestListWithoutWhatCannotBeDecoded(t *testing.T) {
+	bad := errors.New("bad")
+	for name, c := range map[string]struct {
+		objects    int
+		pages      map[int]error // of objects, by their numbers
+		single     map[int]error // of requests for one
+		want, lack int
+		says       string
+	}{
+		"one of a few":     {8, nil, map[int]error{2: bad}, 7, 1, "bad"},
+		"some of a few":    {8, nil, map[int]error{2: fmt.Errorf("second: %w", bad), 5: bad, 7: bad}, 5, 3, "3 objects are missing, the first one because of: second: bad"},
+		"of many":          {20, map[int]error{3: bad, 4: bad}, nil, 18, 2, "2 objects are missing, the first one because of: bad"},
+		"of many, changed": {20, map[int]error{3: bad}, map[int]error{19: bad}, 18, 2, "2 objects are missing"},
+		"all":              {9, map[int]error{0: bad, 1: bad, 2: bad, 3: bad, 4: bad, 5: bad, 6: bad, 7: bad, 8: bad}, nil, 0, 9, "9 objects are missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, keys := newList(t, c.objects)
+			defer r.Close()
+			r.config.Undecodable = func(err error) bool { return errors.Is(err, bad) }
+			r.answer = func(_ context.Context, _ int, key Key, _ string) (Object[*thing], error) {
+				return object(key.Name, "1", 0), c.single[slices.Index(keys, key)]
+			}
+			list := func(_ context.Context, take TakeFunc[*thing]) (int, error) {
+				take(Key{Name: "of another"}, Object[*thing]{}, bad)
+				for n, key := range keys {
+					if c.single[n] == nil {
+						take(key, object(key.Name, "1", 0), c.pages[n])
+					}
+				}
+				return 1, nil
+			}
+			all, cost, missing, err := r.List(t.Context(), keys, list)
+			if err != nil || len(all) != c.want || cost.Objects-len(all) != c.lack || !errors.Is(missing, bad) || !strings.HasPrefix(missing.Error(), c.says) {
+				t.Errorf("%d objects, %+v, missing %v, error %v", len(all), cost, missing, err)
+			}
+		})
+	}
+	r, keys := newList(t, 20)
+	defer r.Close()
+	list := func(ctx context.Context, take TakeFunc[*thing]) (int, error) {
+		take(keys[7], Object[*thing]{}, bad)
+		r.see(keys[8], "", "")
+		take(keys[8], Object[*thing]{}, bad) // deleted meanwhile
+		return r.all(keys)(ctx, take)
+	}
+	if all, _, missing, err := r.List(t.Context(), keys, list); len(all) != 18 || missing != bad || err != nil {
+		t.Errorf("%d objects, missing %v, error %v", len(all), missing, err)
+	}
+}
+
+// A list ends as soon as it has all objects, or can have no more of them but those that were deleted.
+// Guarantees: T7
+func TestListStopsWhenItHasAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, last int   // wanted
+		lacks       []int // of the pages
+		taken, gets int
+	}{
+		"the first ones":     {0, 10, nil, 10, 0},
+		"some later":         {40, 60, nil, 60, 0},
+		"one was deleted":    {0, 20, []int{7}, 19, 1},
+		"the last is absent": {0, 20, []int{19}, 20, 1}, // the next one shows it
+		"nine were deleted":  {0, 20, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, 100 - 9, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, keys := newList(t, 100)
+			defer r.Close()
+			taken := 0
+			list := func(_ context.Context, take TakeFunc[*thing]) (int, error) {
+				for n, key := range keys {
+					if slices.Contains(c.lacks, n) {
+						continue
+					}
+					taken++
+					if !take(key, object(key.Name, "1", 0), nil) {
+						break
+					}
+				}
+				return 1, nil
+			}
+			all := r.wantList(keys[c.first:c.last], list, Cost{Objects: c.last - c.first, Requests: 1 + c.gets})
+			if len(all) != c.last-c.first || taken != c.taken || len(r.asked) != c.gets {
+				t.Errorf("%d objects, %d taken, %d requests", len(all), taken, len(r.asked))
+			}
+		})
+	}
+}
+
+// Pages end when take returns false.
+func TestPagesEndEarly(t *testing.T) {
+	requests := 0
+	list := func(context.Context, string, metav1.ListOptions) ([]int, metav1.ListMeta, error) {
+		requests++
+		return []int{1, 2, 3}, metav1.ListMeta{Continue: fmt.Sprint(requests)}, nil
+	}
+	taken := 0
+	n, err := Pages(t.Context(), list, []string{"a", "b"}, metav1.ListOptions{}, func(int) bool { taken++; return taken < 5 })
+	if n != 2 || requests != 2 || taken != 5 || err != nil {
+		t.Errorf("%d of %d requests, %d taken, %v", n, requests, taken, err)
+	}
+}
+
+// named is an error of a type.
+type named string
+
+func (n named) Error() string { return string(n) }
+
+// Failures finds each error of a type, however they are wrapped.
+func TestFailures(t *testing.T) {
+	all := errors.Join(named("a"), errors.New("x"), fmt.Errorf("y: %w", errors.Join(named("b"), named("c"))))
+	if got := Failures[named](fmt.Errorf("list: %w", all)); !slices.Equal(got, []named{"a", "b", "c"}) {
+		t.Errorf("%q", got)
+	}
+	if got := Failures[named](nil); got != nil {
+		t.Errorf("%q of no error", got)
 	}
 }
 
@@ -191,7 +313,10 @@ func TestPages(t *testing.T) {
 				}
 				return nil, metav1.ListMeta{}, nil
 			}
-			requests, err := Pages(t.Context(), list, []string{"a", "b"}, metav1.ListOptions{LabelSelector: "l"}, func(string) { taken++ })
+			requests, err := Pages(t.Context(), list, []string{"a", "b"}, metav1.ListOptions{LabelSelector: "l"}, func(string) bool {
+				taken++
+				return true
+			})
 			if !errors.Is(err, c.fail) || requests != len(got) || !slices.Equal(got, c.want) {
 				t.Errorf("%d requests %v, %v, want %v, %v", requests, got, err, c.want, c.fail)
 			}

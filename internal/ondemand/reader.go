@@ -22,6 +22,9 @@ type Config[T any] struct {
 	Kept func(key Key) (Object[T], bool)
 	// Fetch reads an object from the server, not older than a version. An empty version means the latest one.
 	Fetch func(ctx context.Context, key Key, version string) (Object[T], error)
+	// Undecodable reports whether an error of Fetch says that the object cannot be decoded. A list then goes on with the
+	// other objects. Nil means that no error does.
+	Undecodable func(err error) bool
 	// MaxBytes limits the memory of the objects that the reader holds.
 	MaxBytes int64
 	// MaxIdle is how long the reader holds an object that nobody reads.

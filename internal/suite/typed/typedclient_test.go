@@ -235,8 +235,15 @@ func TestTypedClientListsAndDeletesACollection(t *testing.T) {
 		}
 		remove := w.Server.Inject(informertest.Fault{Corrupt: []informer.Key{{Namespace: "ns", Name: "a3"}}})
 		var failed *informer.DecodeError
-		if _, _, err := pods.List(ctx, "ns", metav1.ListOptions{}); !errors.As(err, &failed) || failed.Key.Name != "a3" || failed.Raw != nil {
+		items, meta, err := pods.List(ctx, "ns", metav1.ListOptions{})
+		if !errors.As(err, &failed) || failed.Key.Name != "a3" || failed.Raw != nil {
 			w.Errorf("List with an undecodable object: %v", err)
+		}
+		if !slices.Equal(names(items), []string{"a0", "a1", "a2", "a4"}) || meta.ResourceVersion == "" {
+			w.Errorf("List with an undecodable object: %q, %+v", names(items), meta)
+		}
+		if _, err := pods.Get(ctx, informer.Key{Namespace: "ns", Name: "a3"}, metav1.GetOptions{}); !errors.As(err, &failed) || failed.Key.Name != "a3" {
+			w.Errorf("Get of an undecodable object: %v", err)
 		}
 		remove()
 		for _, bad := range []metav1.ListOptions{{Watch: true}, {SendInitialEvents: new(bool)}} {
