@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"crypto/rand"
 	_ "embed"
+	"fmt"
 	"html/template"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -15,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/typedinformer/informer"
@@ -24,7 +27,12 @@ const (
 	pageSize     = 50
 	keptLists    = 64              // a list keeps its snapshot in memory
 	keptListsFor = 5 * time.Minute // after that, the next page is one of a new list
+	maxReviews   = 8               // questions about access that a request asks at once
+	maxValue     = 253             // bytes of a parameter: the longest name of Kubernetes
 )
+
+// parameters are those of a page, and that of simulatedAccess. Links to other pages repeat them.
+var parameters = []string{"namespace", "phase", "sort", "order", "page", "list", "user"}
 
 // row is a key of a pod in a sorted index. A pod has four: in all namespaces and in its own, with any phase and with its
 // own. So each combination of both filters is one range of the index.
@@ -63,8 +71,9 @@ type list struct {
 	indexes map[string]*sorted // by column
 	access  access
 
-	mu   sync.Mutex
-	kept map[string]kept // the lists that users look at, by id
+	mu     sync.Mutex
+	kept   map[string]kept // the lists that users look at, by id
+	expiry *time.Timer     // calls expire; nil while no list is kept
 }
 
 type kept struct {
@@ -95,22 +104,39 @@ func (l *list) find(id string) (*snapshot, string) {
 	return l.store.Snapshot(), rand.Text()
 }
 
-// keep keeps the list that somebody looks at, and drops those that nobody has looked at for longest.
+// keep keeps the list that somebody looks at, and drops the one that nobody has looked at for longest if there are too
+// many.
 func (l *list) keep(id string, snap *snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, oldest := time.Now(), id
-	l.kept[id] = kept{snap, now.Add(keptListsFor)}
-	for other, k := range l.kept {
-		if k.until.Before(now) {
-			delete(l.kept, other)
-		} else if k.until.Before(l.kept[oldest].until) {
-			oldest = other
+	l.kept[id] = kept{snap, time.Now().Add(keptListsFor)}
+	if len(l.kept) > keptLists {
+		delete(l.kept, slices.MinFunc(slices.Collect(maps.Keys(l.kept)), func(a, b string) int {
+			return l.kept[a].until.Compare(l.kept[b].until)
+		}))
+	}
+	if l.expiry == nil {
+		l.expiry = time.AfterFunc(keptListsFor, l.expire)
+	}
+}
+
+// expire drops the lists that nobody has looked at for keptListsFor, and comes back when the next one is due.
+func (l *list) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := keptListsFor
+	for id, k := range l.kept {
+		if left := time.Until(k.until); left > 0 {
+			next = min(next, left)
+		} else {
+			delete(l.kept, id)
 		}
 	}
-	if len(l.kept) > keptLists {
-		delete(l.kept, oldest)
+	if len(l.kept) == 0 {
+		l.expiry = nil
+		return
 	}
+	l.expiry.Reset(next)
 }
 
 // group is a namespace or a phase, with the number of its pods. An empty name means all.
@@ -121,7 +147,7 @@ type group struct {
 
 // page is what page.html shows.
 type page struct {
-	url.Values                 // of the request, as far as they were followed
+	url.Values                 // of the parameters
 	Namespaces, Phases []group // from which the user can choose
 	Number, Pages      int
 	Pods               int // on all pages
@@ -140,6 +166,21 @@ func (p *page) With(name, value string) string {
 	return "?" + values.Encode()
 }
 
+// known returns the values of the parameters in a query.
+func known(query url.Values) (url.Values, error) {
+	values := url.Values{}
+	for _, name := range parameters {
+		value := query.Get(name)
+		if len(value) > maxValue {
+			return nil, fmt.Errorf("the %s is longer than %d bytes", name, maxValue)
+		}
+		if query.Has(name) {
+			values.Set(name, value)
+		}
+	}
+	return values, nil
+}
+
 // ServeHTTP serves the page that the query asks for: namespace, phase, sort, order, page, and the list that it is of.
 func (l *list) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !l.synced() {
@@ -147,8 +188,13 @@ func (l *list) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the pods are not listed yet", http.StatusServiceUnavailable)
 		return
 	}
-	snap, id := l.find(r.FormValue("list"))
-	p := &page{Values: r.Form, ResourceVersion: snap.ResourceVersion()}
+	values, err := known(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	snap, id := l.find(values.Get("list"))
+	p := &page{Values: values, ResourceVersion: snap.ResourceVersion()}
 	p.Set("list", id)
 	if err := l.groups(p, r, snap); err != nil {
 		slog.Error("access cannot be reviewed", "err", err)
@@ -188,28 +234,66 @@ func (l *list) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // groups sets the namespaces that the sender of r may list, and the phases in the one that they chose. If they chose
 // none, it is the first.
 func (l *list) groups(p *page, r *http.Request, snap *snapshot) error {
-	everywhere, err := l.access(r, "")
+	names := l.indexes["name"].RangeIn(snap) // a key for each group: all have the same column
+	all := namespacesOf(names)
+	allowed, err := l.allowed(r, all)
 	if err != nil {
 		return err
 	}
-	for key, pods := range l.indexes["name"].RangeIn(snap).Keys() { // each group once: all have the same column
-		allowed := everywhere
-		if !allowed && key.namespace != "" {
-			if allowed, err = l.access(r, key.namespace); err != nil {
-				return err
-			}
-		}
-		if allowed && key.phase == "" {
-			p.Namespaces = append(p.Namespaces, group{key.namespace, pods})
-			if !p.Has("namespace") {
-				p.Set("namespace", key.namespace)
-			}
-		}
-		if allowed && key.namespace == p.Get("namespace") && p.Has("namespace") {
-			p.Phases = append(p.Phases, group{key.phase, pods})
+	for n, namespace := range all {
+		if allowed[n] {
+			p.Namespaces = append(p.Namespaces, namespace)
 		}
 	}
+	if len(p.Namespaces) == 0 {
+		return nil
+	}
+	if !p.Has("namespace") {
+		p.Set("namespace", p.Namespaces[0].Name)
+	}
+	chosen := p.Get("namespace")
+	for key, pods := range names.AtLeast(row{namespace: chosen}).Below(row{namespace: next(chosen)}).Keys() {
+		p.Phases = append(p.Phases, group{key.phase, pods})
+	}
 	return nil
+}
+
+// namespacesOf returns the groups of the namespaces, beginning with that of all.
+func namespacesOf(names informer.OrderedRange[*corev1.Pod, row]) (all []group) {
+	for names.Len() > 0 {
+		for key, pods := range names.Keys() { // the first one is of any phase
+			all = append(all, group{key.namespace, pods})
+			names = names.AtLeast(row{namespace: next(key.namespace)})
+			break
+		}
+	}
+	return all
+}
+
+// next returns the lowest string above s.
+func next(s string) string { return s + "\x00" }
+
+// allowed returns which of the namespaces the sender of r may list. It asks about each, unless they may list all.
+func (l *list) allowed(r *http.Request, namespaces []group) ([]bool, error) {
+	everywhere, err := l.access(r, "")
+	if err != nil {
+		return nil, err
+	}
+	answers := slices.Repeat([]bool{everywhere}, len(namespaces))
+	if everywhere {
+		return answers, nil
+	}
+	asking, ctx := errgroup.WithContext(r.Context())
+	asking.SetLimit(maxReviews)
+	for n, namespace := range namespaces {
+		if namespace.Name != "" {
+			asking.Go(func() (err error) {
+				answers[n], err = l.access(r.WithContext(ctx), namespace.Name)
+				return err
+			})
+		}
+	}
+	return answers, asking.Wait()
 }
 
 //go:embed page.html

@@ -5,7 +5,9 @@
 //	go run ./examples/pages -pods 100000                 # a large one
 //	go run ./examples/pages -kubeconfig ~/.kube/config   # a real one; requests need a bearer token of it
 //
-// Each page takes O(log n) time and reads only the pods that it shows. To build on it, read list.go.
+// A page reads only the pods that it shows. It takes O(log n) time for each of them, and for each namespace, because it
+// shows the number of its pods. Who may not list the pods of all namespaces costs one review of access for each, which
+// package review remembers for a while. To build on it, read list.go.
 package main
 
 import (
@@ -93,7 +95,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return m.Run(ctx)
 }
 
-// access reports whether the sender of a request may list the pods of a namespace. Empty means all namespaces.
+// access reports whether the sender of a request may list the pods of a namespace. Empty means all namespaces. It is
+// called concurrently.
 type access func(r *http.Request, namespace string) (bool, error)
 
 // reviewed asks the API server.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -216,6 +220,98 @@ func TestKeptListsAreBounded(t *testing.T) {
 	if body := get(t, l, "list=other"); strings.Contains(body, "list=other") {
 		t.Error("an unknown list is continued")
 	}
+}
+
+// A list that nobody looks at is dropped after its time, also if no request comes.
+func TestKeptListsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &list{kept: map[string]kept{}}
+		keeps := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if len(l.kept) != want || l.expiry == nil != (want == 0) {
+				t.Errorf("%d lists are kept, want %d", len(l.kept), want)
+			}
+		}
+		for range 2 { // the second time, with a new timer
+			l.keep("a", nil)
+			time.Sleep(keptListsFor / 2)
+			l.keep("b", nil)
+			l.keep("c", nil)
+			time.Sleep(keptListsFor / 2)
+			keeps(2)
+			l.keep("b", nil)
+			time.Sleep(keptListsFor / 2)
+			keeps(1)
+			time.Sleep(keptListsFor / 2)
+			keeps(0)
+		}
+	})
+}
+
+// Links repeat only the parameters of a page, which are short. The body of a request has none.
+func TestLinksRepeatOnlyTheParameters(t *testing.T) {
+	_, l := start(t, 100)
+	body := get(t, l, "sort=age&other=secret&namespace=&user=&page=2")
+	if strings.Contains(body, "secret") || !strings.Contains(body, "sort=age") {
+		t.Error(body)
+	}
+	for _, name := range parameters {
+		if status, body := request(l, name+"="+strings.Repeat("x", 300)); status != http.StatusBadRequest || len(body) > 100 {
+			t.Errorf("a long %s: %d %s", name, status, body)
+		}
+	}
+	w, form := httptest.NewRecorder(), strings.NewReader("namespace=team-3&user=team-3")
+	post := httptest.NewRequest(http.MethodPost, "/?sort=age", form)
+	post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if l.ServeHTTP(w, post); strings.Contains(w.Body.String(), "user=") || !strings.Contains(w.Body.String(), "100 pods") {
+		t.Errorf("a request with a body: %s", w.Body)
+	}
+}
+
+// Questions about namespaces are asked some at a time, and only if the answer about all is no.
+func TestAccessIsAskedInParallel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := []group{{Name: ""}}
+		for n := range 2*maxReviews + 1 {
+			all = append(all, group{Name: fmt.Sprint("team-", n)})
+		}
+		var asking, most, asked atomic.Int32
+		failing := ""
+		l := &list{access: func(r *http.Request, namespace string) (bool, error) {
+			most.Store(max(most.Load(), asking.Add(1)))
+			defer asking.Add(-1)
+			asked.Add(1)
+			time.Sleep(time.Second)
+			if namespace == failing && namespace != "" {
+				return false, errors.New("no answer")
+			}
+			return namespace == r.URL.Query().Get("user") || namespace == "team-3", r.Context().Err()
+		}}
+		for _, test := range []struct {
+			user, failing string
+			asked         int32
+			seconds       time.Duration
+		}{{"", "", 1, 1}, {"team-0", "", int32(len(all)), 4}, {"team-0", "team-1", int32(len(all)), 4}} {
+			failing = test.failing
+			asked.Store(0)
+			begin := time.Now()
+			answers, err := l.allowed(httptest.NewRequest(http.MethodGet, "/?user="+test.user, nil), all)
+			if err != nil != (failing != "") || asked.Load() != test.asked || time.Since(begin) != test.seconds*time.Second {
+				t.Errorf("%+v: %v, asked %d times in %v", test, err, asked.Load(), time.Since(begin))
+			}
+			for n, allowed := range answers {
+				if want := test.user == "" || n == 1 || n == 4; failing == "" && allowed != want {
+					t.Errorf("%+v: %q is allowed: %v", test, all[n].Name, allowed)
+				}
+			}
+		}
+		if most.Load() > maxReviews {
+			t.Errorf("%d questions at once", most.Load())
+		}
+	})
 }
 
 // addresses is an output that sends what is written to it.

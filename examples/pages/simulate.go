@@ -85,6 +85,6 @@ func (s *simulation) restart(i int) error {
 // simulatedAccess believes what the query says: user=team-1,team-2 may list these namespaces, and no user may list all.
 // A real cluster has [reviewed] instead.
 func simulatedAccess(r *http.Request, namespace string) (bool, error) {
-	user := r.FormValue("user")
+	user := r.URL.Query().Get("user")
 	return user == "" || slices.Contains(strings.Split(user, ","), namespace), nil
 }
