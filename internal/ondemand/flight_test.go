@@ -168,7 +168,7 @@ func TestCloseEndsRequests(t *testing.T) {
 		if _, err := r.Get(t.Context(), keyA); !errors.Is(err, errStopped) {
 			t.Error(err)
 		}
-		if _, _, err := r.List(t.Context(), []Key{keyA}, nil); !errors.Is(err, errStopped) {
+		if _, _, _, err := r.List(t.Context(), []Key{keyA}, nil); !errors.Is(err, errStopped) {
 			t.Error(err)
 		}
 	})
