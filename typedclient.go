@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -124,19 +123,12 @@ func (c *TypedClient[T]) Delete(ctx context.Context, key Key, o metav1.DeleteOpt
 // other error comes without objects.
 func (c *TypedClient[T]) List(ctx context.Context, namespace string,
 	o metav1.ListOptions) ([]T, metav1.ListMeta, error) {
-	var items []T
-	var failed []error
-	meta, err := c.client.List(ctx, namespace, o, func(obj any, err error) {
-		if err != nil {
-			failed = append(failed, err)
-		} else {
-			items = append(items, obj.(T))
-		}
-	})
+	var items crud.Items[T]
+	meta, err := c.client.List(ctx, namespace, o, items.Add)
 	if err != nil {
 		return nil, metav1.ListMeta{}, err
 	}
-	return items, meta, errors.Join(failed...)
+	return items.Objects, meta, items.Err()
 }
 
 // DeleteCollection deletes the objects of a namespace that match o's selectors. An empty namespace means all

@@ -91,7 +91,7 @@ func TestHandWrittenFileStays(t *testing.T) {
 	generated := []byte(generatedBy + " from x. DO NOT EDIT.\n\npackage v1\n")
 	files := map[string][]byte{"informers.go": generated, "another.go": generated}
 	want := dir.path("informers.go") + " is not generated: move it away, or name another -output-dir"
-	for name, do := range map[string]func(map[string][]byte) error{"write": dir.write, "check": dir.check} {
+	for name, do := range map[string]func(map[string][]byte, ...string) error{"write": dir.write, "check": dir.check} {
 		if err := do(files); err == nil || err.Error() != want {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}

@@ -209,8 +209,8 @@ var errSamePage = errors.New("the server sent the continue token of a page that 
 // PageFunc reads a page of a collection.
 type PageFunc[T any] func(ctx context.Context, namespace string, o metav1.ListOptions) ([]T, metav1.ListMeta, error)
 
-// Pages calls take with each object of some namespaces, until take returns false, and returns the number of requests. If
-// a continue token expires, it reads that namespace again, in one request.
+// Pages calls take with each object of some namespaces, until take returns false, and returns the number of requests.
+// If a continue token expires, it reads that namespace again, in one request.
 func Pages[T any](ctx context.Context, list PageFunc[T], namespaces []string, selected metav1.ListOptions,
 	take func(T) (more bool)) (requests int, err error) {
 	for _, namespace := range namespaces {
