@@ -387,7 +387,7 @@ func TestReload(t *testing.T) {
 		now(a, false)
 		<-time.After(reloadInterval)
 		now(a, false) // the key is still that of a
-		if !strings.Contains(logs.String(), "keep the last good content") {
+		if !strings.Contains(logs.String(), "keeping the last good content") {
 			t.Errorf("logs: %s", &logs)
 		}
 		rewrite(key, bKey)
