@@ -129,7 +129,7 @@ func TestRestore_TellsTheControllers(t *testing.T) {
 		must(t, m.deletePod(0))
 		settlePods()
 		m.server.Restore(backup)
-		must(t, m.server.Settle(t.Context(), func() bool { return m.pods.Len() == 0 })) // at the end of its grace period
+		must(m.T, m.server.Settle(m.Context(), func() bool { return m.pods.Len() == 0 })) // at the end of its grace period
 		m.wantConfigMaps("a", "child <a")
 		m.deleteConfigMap("a", "")
 		m.wantConfigMaps()
